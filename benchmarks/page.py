@@ -18,6 +18,7 @@ SHOWN: Mapping[str, tuple[str, ...]] = {
     "corpus": ("text, one process", "JSONL", "100 GiB"),
     "apply": ("jobkit: beyond", "datatrove: beyond"),
     "harness": ("jobkit,", "ReFrame,"),
+    "requests": ("ten workloads",),
 }
 """Of each file the rows that the page shows, by their first words."""
 

@@ -21,6 +21,8 @@ from jobkit.core.units import format_setting
 
 SPEED_TOLERANCE = 0.05
 """The smallest setting within this share of the fastest is the one to take."""
+NO_INTERVAL = 2.0
+"""One repeat has no interval: what it shows of the time may be off by this factor."""
 PAST = 3
 """So many earlier predictions show how far predictions are off."""
 NEIGHBOURS = "other jobs may share the node, and slow a run down beyond the interval"
@@ -131,6 +133,11 @@ class Duration:
     def unknown(self) -> bool:
         """Whether half the interval is larger than the mean, so that the spread is not known."""
         return self.high_s is not None and unknown_spread(self.expected_s, self.high_s - self.expected_s)
+
+    @property
+    def longest_s(self) -> float:
+        """What a walltime must suffice for: the upper end, or some times what is expected without one."""
+        return NO_INTERVAL * self.expected_s if self.high_s is None else self.high_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

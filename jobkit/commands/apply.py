@@ -20,7 +20,7 @@ from jobkit.commands import shared
 @shared.stand_in_option
 @shared.text_field_option
 @shared.id_field_option
-@click.option("--skip-bad", is_flag=True, help="Skip what cannot be read, and list it in provenance.json.")
+@shared.skip_bad_option
 @shared.format_option(
     "The format that jobkit merge writes; a format that cannot be written is refused now.", "jsonl"
 )

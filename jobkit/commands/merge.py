@@ -9,7 +9,7 @@ import click
 from jobkit.commands.shared import OutputPath, changed_run, format_option
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
-from jobkit.core.units import format_count
+from jobkit.core.units import format_count, format_list
 
 
 @click.command()
@@ -24,9 +24,12 @@ from jobkit.core.units import format_count
     help="Write to FILE, all of it or nothing. Default: merged.jsonl (or .tsv, ...) in RUN.",
 )
 @click.option(
+    "--allow-missing", is_flag=True, help="Write the results that there are, and list what is missing."
+)
+@click.option(
     "--fetch", is_flag=True, help="With jobkit --on HOST: bring the files to this machine, to the same path."
 )
-def merge(run: Path, fmt: str | None, output: Path | None, fetch: bool) -> int:
+def merge(run: Path, fmt: str | None, output: Path | None, allow_missing: bool, fetch: bool) -> int:
     """Join the results of `jobkit apply` in one file, in the order of the corpus, each row once.
 
     RUN is the folder that `jobkit apply --out` names. Each row has the document, the number of the
@@ -42,20 +45,21 @@ def merge(run: Path, fmt: str | None, output: Path | None, fetch: bool) -> int:
 
     jobkit merges nothing if a shard has no result yet, if two results overlap, if a result does not
     match its SHA-256, or if a file of the corpus has changed since it was planned. An older FILE is
-    replaced at the end, at once.
+    replaced at the end, at once. With --allow-missing jobkit merges the results that there are into
+    merged.partial.jsonl, and merged.partial.documents.jsonl counts the missing paragraphs of a document.
 
     \b
     Exit status:
       0  merged
       2  nothing to merge, or something does not match
-      5  some shards are still to come
+      5  some shards are still to come; with --allow-missing the others are merged
     """
     from jobkit.core.errors import ExitCode
     from jobkit.core.layout import read_points
     from jobkit.extensions.corpus.merge import merge as join
     from jobkit.extensions.corpus.plan import read_corpus
     from jobkit.extensions.corpus.provenance import finish
-    from jobkit.extensions.corpus.standing import void_shards
+    from jobkit.extensions.corpus.standing import MOST_NAMED, void_shards
     from jobkit.launch.guards import warn_stand_in
     from jobkit.runs.which_run import changed_run_named
 
@@ -72,9 +76,14 @@ def merge(run: Path, fmt: str | None, output: Path | None, fetch: bool) -> int:
     try:
         merged = join(folder.absolute(), output or folder / f"merged.{form}", form, void=void)
     except JobkitError as error:
-        if error.exit_code == ExitCode.TO_COME:
-            error.hint = _hint(folder.absolute(), error.hint)
-        raise
+        if error.exit_code != ExitCode.TO_COME:
+            raise
+        error.hint = _hint(folder.absolute(), error.hint)
+        if not allow_missing:
+            raise
+        partial = output or folder / f"merged.partial.{form}"
+        merged = join(folder.absolute(), partial, form, void=void, allow_missing=True)
+        terminal.note(str(error))
     terminal.say(
         f"merged {format_count(merged.rows, 'row')} of {format_count(merged.paragraphs, 'paragraph')} "
         f"and {format_count(merged.shards, 'shard')}: {terminal.relative_path(merged.output)}"
@@ -84,6 +93,11 @@ def merge(run: Path, fmt: str | None, output: Path | None, fetch: bool) -> int:
     terminal.note(f"paragraphs and rows of {documents}: {terminal.relative_path(merged.counts)}")
     for point in read_points(folder)[0][:1]:
         warn_stand_in(point)
+    if merged.missing:
+        what = format_count(merged.missing.total(), "paragraph")
+        documents = format_list(list(merged.missing), MOST_NAMED)
+        terminal.note(f"missing: {what} of {format_count(len(merged.missing), 'document')}: {documents}")
+        return ExitCode.TO_COME
     if closing := finish(folder.absolute()):
         terminal.note(closing)
     terminal.note("done: all shards are merged, and nothing is left to run")

@@ -14,6 +14,7 @@ from jobkit.commands.shared import (
     json_option,
     run_and_corpus,
     set_option,
+    skip_bad_option,
 )
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
@@ -45,6 +46,7 @@ PERCENT = 100
     show_default=True,
     help="Also accept a precision whose F1 with the entities of fp32 is at least this.",
 )
+@skip_bad_option
 @set_option
 @json_option
 def recommend(
@@ -54,6 +56,7 @@ def recommend(
     corpus: tuple[str, ...],
     margin: str,
     min_f1: float,
+    skip_bad: bool,
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> int:
@@ -97,7 +100,7 @@ def recommend(
     material = read_material(found, overrides)
     options = RecommendOptions(
         gpus=gpus,
-        corpus=read_corpora(corpus, material.records) if corpus else None,
+        corpus=read_corpora(corpus, material.records, skip_bad=skip_bad) if corpus else None,
         margin=share,
         min_f1=min_f1,
     )
@@ -109,11 +112,16 @@ def recommend(
         terminal.say(f"Of the latest run, {terminal.shell_path(found)}:")
     terminal.say(as_text(output.blocks(answer), terminal_width()), nl=False)
     if is_run_folder(found):
-        note_apply(found, corpus, chosen=bool(overrides or share or min_f1 < 1))
+        note_apply(
+            found,
+            corpus,
+            " --skip-bad" if skip_bad else "",
+            chosen=bool(overrides or share or min_f1 < 1),
+        )
     return 0
 
 
-def note_apply(run: Path, corpus: tuple[str, ...] = (), *, chosen: bool = False) -> None:
+def note_apply(run: Path, corpus: tuple[str, ...] = (), more: str = "", *, chosen: bool = False) -> None:
     """Print the command that works through the corpus; nothing of a run that `jobkit apply` refuses.
 
     ``chosen`` is whether options chose the setting that `jobkit apply` does not have.
@@ -131,7 +139,7 @@ def note_apply(run: Path, corpus: tuple[str, ...] = (), *, chosen: bool = False)
     named = bool(corpus) and not corpus[0].replace(",", "").replace("_", "").isdecimal()
     paths = " ".join(map(terminal.shell_quote, corpus)) if named else "CORPUS"
     stand_in = " --stand-in" if point.model and point.model.stand_in else ""
-    command = f"jobkit apply {terminal.shell_path(run)} --corpus {paths} --out tagged{stand_in}"
+    command = f"jobkit apply {terminal.shell_path(run)} --corpus {paths} --out tagged{more}{stand_in}"
     terminal.note_next(command, "" if named else "CORPUS: your files or folders")
 
 

@@ -158,6 +158,9 @@ text_field_option = click.option(
 id_field_option = click.option(
     "--id-field", metavar="FIELD", default="id", show_default=True, help="The field of a JSONL document's id."
 )
+skip_bad_option = click.option(
+    "--skip-bad", is_flag=True, help="Skip what cannot be read; provenance.json lists it."
+)
 wait_option = click.option(
     "--wait", is_flag=True, help="Wait until the last point has ended, then print the table."
 )

@@ -27,9 +27,9 @@ class _Number(click.IntRange):
 def throttle(run: Path, most: int) -> int:
     """Let at most N points of the run folder RUN run at the same time; 0 means no limit.
 
-    A sweep begins with max_parallel of the spec. Running points are not stopped: if more than N run, the
-    next one begins once enough have ended. If the run has several array jobs, they share N, and each
-    may run at least one.
+    N is instead of max_parallel, also for points that run again. Running points are not stopped: if more
+    than N run, the next one begins once enough have ended. If the run has several array jobs, they share
+    N, and each may run at least one.
 
     \b
       jobkit throttle runs/stanza-20260102-101530-3f9a 2

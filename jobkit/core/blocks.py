@@ -187,7 +187,10 @@ def _markdown(block: Block) -> Iterator[str]:
         yield from (f"## {for_markdown(block.title)}", "")
     yield from (f"{for_markdown(line)}  " for line in block.before if line)
     if columns := block.shown():
-        yield from ("", *_markdown_table(columns), "")
+        sides = [":--" if column.left else "--:" for column in columns]
+        cells = zip(*(map(for_markdown, column.cells) for column in columns), strict=True)
+        rows = ([for_markdown(column.name) for column in columns], sides, *cells)
+        yield from ("", *(f"| {' | '.join(row)} |" for row in rows), "")
         yield from (*(f"- {for_markdown(note)}" for note in notes_of(columns)), "")
     yield from (_item(line) for line in block.after if line)
     yield ""
@@ -195,10 +198,3 @@ def _markdown(block: Block) -> Iterator[str]:
 
 def _item(line: str) -> str:
     return f"{'  ' if line.startswith('  ') else ''}- {for_markdown(line.removeprefix('- ')).strip(' ')}"
-
-
-def _markdown_table(columns: Sequence[Column]) -> Iterator[str]:
-    sides = [":--" if column.left else "--:" for column in columns]
-    rows = zip(*(map(for_markdown, column.cells) for column in columns), strict=True)
-    for cells in ([for_markdown(column.name) for column in columns], sides, *rows):
-        yield f"| {' | '.join(cells)} |"

@@ -64,6 +64,7 @@ EXTENSIONS: dict[str, Extension] = {
     "other_logs": Extension(
         logs="*.gpu-report", parts={"files": "jobkit.extensions.other_logs.reader:OTHER_LOGS"}
     ),
+    "on_host": Extension(parts={"request": "jobkit.extensions.on_host.served:SERVED"}),
     "compare": Extension(parts={"side_by_side": "jobkit.extensions.compare:side_by_side"}),
 }
 """By name.
@@ -71,8 +72,9 @@ EXTENSIONS: dict[str, Extension] = {
 The hooks of a kind of run are ``run`` (`jobkit.runs.kinds`), ``resume`` (`jobkit.launch.resume`) and
 ``search`` (`jobkit.answers.search_answer`); those of a kind of point are ``work`` (`jobkit.worker.kinds`)
 and ``script`` (`jobkit.planning.job_script`). All extensions are asked for ``packages``, which refuses a spec
-(`jobkit.planning.resolve`), and ``volume``, the size of a corpus (`jobkit.planning.volume`). The report asks
-for ``files`` (`jobkit.report.sources`), ``page`` and ``side_by_side`` (`jobkit.report.html.page`).
+(`jobkit.planning.resolve`), for ``volume``, the size of a corpus (`jobkit.planning.volume`), and for
+``request``, that of a laptop which this process serves (`jobkit.core.host`). The report asks for ``files``
+(`jobkit.report.sources`), ``page`` and ``side_by_side`` (`jobkit.report.html.page`).
 """
 
 

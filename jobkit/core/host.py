@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.extensions import load_all
 from jobkit.core.paths import config_folder
 
 PROTOCOL = 1
@@ -37,61 +35,18 @@ def passed_variables() -> list[str]:
     return re.findall(r"\w+", re.sub("#.*", "", listed[1])) if listed else []
 
 
-@dataclass(slots=True)
-class Served:
-    """The request of a laptop that this process serves.
-
-    Attributes
-    ----------
-    note
-        The file that gets the run folder before anything is submitted; ``None`` without a request.
-    begun
-        The run folder that the same request has begun before; ``None`` if none.
-    sent
-        The SHA-256 of files that the laptop has sent, by absolute path.
-    """
-
-    note: Path | None = None
-    begun: Path | None = None
-    sent: Mapping[str, str] = field(default_factory=dict)
-
-
-served = Served()
-
-
 def note_begun(run_dir: Path) -> None:
-    """Note with the request that a run begins, so that the same request goes on with it.
-
-    Raises
-    ------
-    OSError
-        If it cannot be noted: then nothing may be submitted.
-    """
-    from jobkit.core.files import append_line
-
-    if served.note:
-        append_line(served.note, str(run_dir.absolute()))
-
-
-def refuse_other(path: Path, content: bytes) -> None:
-    """Refuse a file that is no longer the one that the laptop has sent.
+    """Note with the request of a laptop that a run begins, so that the same request goes on with it.
 
     Raises
     ------
     JobkitError
-        If another laptop has sent its own.
+        If another laptop has sent other files since.
+    OSError
+        If it cannot be noted: then nothing may be submitted.
     """
-    sent = served.sent.get(str(path.absolute()))
-    if sent and hashlib.sha256(content).hexdigest() != sent:
-        raise other_file(path)
-
-
-def other_file(path: Path) -> JobkitError:
-    """Return that a file is not the one that the laptop has sent."""
-    return JobkitError(
-        f"{path}: another machine, or another terminal, has just sent another file of this name",
-        hint="type the same command again; two who work at a time take a folder each: --on HOST:FOLDER",
-    )
+    for request in load_all("request"):
+        request.note_begun(run_dir)
 
 
 def usual_host() -> str:

@@ -517,6 +517,8 @@ class Record:
     task_s
         Seconds from the begin of the job script to its end. The worker cannot know them: whoever reads the
         try adds them (`jobkit.runs.results.timed`).
+    accounted_rss_bytes
+        The most RAM by the accounting of a job that ran this try alone; added alike.
     started_at, ended_at
         UTC, ISO 8601.
     """
@@ -558,6 +560,7 @@ class Record:
     cpu_s: float | None = None
     check: ShortcutCheck | None = None
     task_s: float | None = None
+    accounted_rss_bytes: int | None = None
 
     @property
     def precision(self) -> str | None:

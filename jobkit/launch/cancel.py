@@ -14,7 +14,6 @@ from jobkit.core.units import format_count, format_list, pauses
 from jobkit.launch import scheduler_calls
 from jobkit.launch.resubmit import refuse_silent, run_lock
 from jobkit.launch.scheduler_calls import StrayJobs, cancel_tasks, reconcile_submission, stray_jobs
-from jobkit.launch.submission import share
 from jobkit.runs import standing
 from jobkit.runs.driver_lock import last_driver
 from jobkit.runs.journal import ADDERS, PURPOSES, JobTask, Role, Submission, read_journal
@@ -54,7 +53,13 @@ def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
     whole = not named and not kept
     with _settled(run_dir, whole=whole):
         (run,) = read_standings([run_dir])
-        _refuse_unknown(run)
+        driver = last_driver(run_dir)
+        if driver and not driver.reachable and any(runs_here(task.scheduler) for task in run.queued):
+            who = f"process {driver.pid} on {driver.host}"
+            hint = f"run the same command on {driver.host}"
+            message = f"it runs as {who}, which jobkit cannot reach from here"
+            raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
+        refuse_silent(run, "nothing was cancelled")
         forgotten = _cancel_strays(run_dir) if whole else False
         points = points_to_cancel(run, named, kept)
         note(f"{run.title} was: {standing.count_by_state(run)}")
@@ -116,9 +121,8 @@ def _schedulers(run_dir: Path) -> set[str]:
 
 def _cancel_strays(run_dir: Path) -> bool:
     """Cancel the jobs of a run that its journal does not list; return whether there were any."""
-    jobs = [
-        (by_name(name), job) for name in _schedulers(run_dir) for job in stray_jobs(run_dir, by_name(name))
-    ]
+    found = map(by_name, _schedulers(run_dir))
+    jobs = [(scheduler, job) for scheduler in found for job in stray_jobs(run_dir, scheduler)]
     for scheduler, job in jobs:
         note(f"{scheduler.NAME} job {job} belongs to this run, but its journal does not list it")
         if refused := cancel_tasks(scheduler, run_dir, job, (), whole=True):
@@ -127,15 +131,6 @@ def _cancel_strays(run_dir: Path) -> bool:
             raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
         note(f"cancelled: job {job}")
     return bool(jobs)
-
-
-def _refuse_unknown(run: RunStanding) -> None:
-    """Refuse if it is unknown what still runs."""
-    driver = last_driver(run.folder)
-    if driver and not driver.reachable and any(runs_here(task.scheduler) for task in run.queued):
-        message = f"it runs as process {driver.pid} on {driver.host}, which jobkit cannot reach from here"
-        raise JobkitError(message, hint=f"run the same command on {driver.host}", exit_code=ExitCode.REFUSED)
-    refuse_silent(run, "nothing was cancelled")
 
 
 def points_to_cancel(run: RunStanding, named: Sequence[str], kept: Sequence[str]) -> list[PointStatus]:
@@ -185,16 +180,6 @@ def _refuse_parts_of_jobs(
             raise JobkitError(message, hint="they end together: name them all, or none of them")
 
 
-def _followers(run: RunStanding) -> Iterator[Part]:
-    """Yield the jobs that follow and have not ended."""
-    jobs = standing.followers(run, Role.FOLLOW)
-    jobs += standing.followers(run, *ADDERS)[-1:]
-    for job, queued in jobs:
-        ended = standing.first_task(job) in run.ended
-        if queued is not None or not (ended or (job.role in ADDERS and run.kind.finished(run.folder))):
-            yield job, (job.first,)
-
-
 def _parts(run: RunStanding, points: Sequence[PointStatus], *, whole: bool) -> list[Part]:
     """Return the tasks of points, job by job; before them the jobs that follow, if all is cancelled.
 
@@ -206,7 +191,12 @@ def _parts(run: RunStanding, points: Sequence[PointStatus], *, whole: bool) -> l
         chosen += [task for task, queued in run.queued.items() if queued.state is not State.ENDING]
     for task in chosen:
         tasks.setdefault((task.scheduler, task.job_id), set()).add(task.task)
-    first = list(_followers(run)) if whole else []
+    first: list[Part] = []
+    for job, queued in (*standing.followers(run, Role.FOLLOW), *standing.followers(run, *ADDERS)[-1:]):
+        ended = standing.first_task(job) in run.ended
+        ended |= job.role in ADDERS and run.kind.finished(run.folder)
+        if whole and (queued is not None or not ended):
+            first.append((job, (job.first,)))
     for job, _ in first:
         tasks.pop((job.scheduler, job.job.id), None)
     jobs = {(submission.scheduler, submission.job.id): submission for submission in run.submissions}
@@ -287,47 +277,26 @@ def throttle(run_dir: Path, most: int) -> int:
         If nothing of the run is in the queue, or it runs here; exit code 3 if the scheduler
         does not answer, or refuses.
     """
+    run = shell_path(run_dir)
     with run_lock(run_dir, note):
         (standing,) = read_standings([run_dir])
-        jobs = _live(standing)
-        each = share(most, len(jobs)) or 0
-        refusals = []
-        for job in jobs:
-            refused = scheduler_calls.throttle(by_name(job.scheduler), run_dir, job.job, each)
-            if refused:
-                refusals.append(f"{job.scheduler} did not change job {job.job}: {refused}")
+        refuse_silent(standing, "nothing was changed")
+        arrays = standing.arrays_in_queue()
+        if not arrays:
+            raise JobkitError(
+                f"none of its {standing.noun}s is in the queue or running: there is nothing to throttle",
+                hint=f"jobkit resume {run} --set max_parallel=N submits them again with another number",
+            )
+        scheduler = by_name(standing.submissions[-1].scheduler)
+        if scheduler.RUNS_HERE:
+            message = f"a run on this machine has one {standing.noun} at a time"
+            raise JobkitError(message, hint=f"jobkit cancel {run} stops it")
+        refusals = scheduler_calls.throttle(scheduler, run_dir, most, arrays)
     if refusals:
-        hint = f"jobkit status {shell_path(run_dir)} shows what runs"
+        hint = f"jobkit status {run} shows what runs"
         raise JobkitError("\n".join(refusals), hint=hint, exit_code=ExitCode.REFUSED)
     words = f"at most {most} at a time" if most else "any number at a time"
-    if most and len(jobs) > 1:
-        words = f"at most {each} at a time in each of {len(jobs)} array jobs, {each * len(jobs)} in all"
+    if 0 < most < len(arrays):
+        words = f"at most 1 at a time in each of {len(arrays)} array jobs"
     note(f"{run_dir.name}: {words}")
     return 0
-
-
-def _live(standing: RunStanding) -> list[Submission]:
-    """Return the arrays of points that the queue holds tasks of.
-
-    Raises
-    ------
-    JobkitError
-        As `throttle`.
-    """
-    refuse_silent(standing, "nothing was changed")
-    run = shell_path(standing.folder)
-    held = {(task.scheduler, task.job_id) for task in standing.queued}
-    jobs = [
-        submission
-        for submission in standing.submissions
-        if submission.role is Role.POINTS and (submission.scheduler, submission.job.id) in held
-    ]
-    if not jobs:
-        raise JobkitError(
-            f"none of its {standing.noun}s is in the queue or running: there is nothing to throttle",
-            hint=f"jobkit resume {run} --set max_parallel=N submits them again with another number",
-        )
-    if not by_name(jobs[0].scheduler).throttle_argv(jobs[0].job, 0):
-        message = f"a run on this machine has one {standing.noun} at a time"
-        raise JobkitError(message, hint=f"jobkit cancel {run} stops it")
-    return jobs

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,22 +60,15 @@ def find_duplicate(prepared: Prepared) -> Path | None:
     """Return the newest run folder next to this one of the same spec, text, model and points."""
     text = prepared.spec.as_yaml().encode()
     points = _bare(prepared.points)
-    for folder in _newest_first(prepared.run_dir.parent):
-        if _holds(f"{folder}/{SPEC_FILE}", text):
-            other, _ = read_points(Path(folder))
-            if _bare(other[: len(points)]) == points:  # behind them: trials of the largest batch
-                return Path(folder)
-    return None
-
-
-def _newest_first(runs: Path) -> Iterator[str]:
-    try:
+    runs, names = prepared.run_dir.parent, []
+    with contextlib.suppress(OSError):
         names = os.listdir(runs)  # noqa: PTH208 - names only: there may be thousands
-    except OSError:
-        return
-    yield from (
-        f"{runs}/{name}" for name in sorted(names, key=lambda name: (start_time(name), name), reverse=True)
-    )
+    for name in sorted(names, key=lambda name: (start_time(name), name), reverse=True):
+        if _holds(f"{runs}/{name}/{SPEC_FILE}", text):
+            other, _ = read_points(runs / name)
+            if _bare(other[: len(points)]) == points:  # behind them: trials of the largest batch
+                return runs / name
+    return None
 
 
 def _holds(path: str, content: bytes) -> bool:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from jobkit.core import files
 from jobkit.core.errors import JobkitError
-from jobkit.core.host import note_begun, served
+from jobkit.core.extensions import load_all
+from jobkit.core.host import note_begun
 from jobkit.core.layout import ACCOUNTING_FILE, EXIT_FILE, JOURNAL_FILE, read_exit
 from jobkit.core.paths import CACHE_VARIABLE, cache_dir
 from jobkit.core.terminal import note
@@ -21,12 +22,13 @@ from jobkit.launch import scheduler_calls
 from jobkit.launch.job import Job, ids
 from jobkit.planning.job_script import FETCH_BODY, render_errand
 from jobkit.planning.prepare import run_id
+from jobkit.planning.resolve import asked_by_shell
 from jobkit.runs import queue
 from jobkit.runs.journal import read_journal
 from jobkit.runs.standing import first_task
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
-from jobkit.schedulers.types import ONE_TASK, Queued
+from jobkit.schedulers.types import ONE_TASK, Queued, State
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
 
@@ -66,6 +68,14 @@ class Errand:
     def gone(self) -> bool:
         """Whether it left the queue so long ago that its answer would be home."""
         return time.monotonic() - self.in_queue_at > GONE_GRACE_S
+
+    @property
+    def blocked(self) -> str:
+        """Why it does not begin unless a person acts; empty if it may."""
+        queued = self.queued
+        if queued is None or queued.state not in {State.ERROR, State.HELD}:
+            return ""
+        return self.scheduler.explain(queued) or str(queued.state)
 
     @property
     def log(self) -> str:
@@ -108,8 +118,12 @@ def submit_errand(scheduler: Scheduler, run_dir: Path, script: str) -> Errand:
     OSError
         If the folder cannot be written.
     """
-    if errand := _begun(scheduler):
-        return errand
+    for begun in (request.begun for request in load_all("request") if request.begun):
+        scheduler_calls.reconcile_submission(begun, note)
+        known = read_journal(begun)
+        for one in known.submissions:
+            if first_task(one) not in known.cancelled:
+                return Errand(scheduler, begun, Job(script="job.sh", array=ONE_TASK, id=one.job))
     (run_dir / "logs").mkdir(parents=True)
     for file in (JOURNAL_FILE, ACCOUNTING_FILE):
         (run_dir / file).touch()
@@ -117,17 +131,6 @@ def submit_errand(scheduler: Scheduler, run_dir: Path, script: str) -> Errand:
     note_begun(run_dir)
     job = scheduler_calls.submit_array(scheduler, run_dir, Job(script="job.sh", array=ONE_TASK))
     return Errand(scheduler, run_dir, job)
-
-
-def _begun(scheduler: Scheduler) -> Errand | None:
-    """Return the job that the same request of a laptop has submitted before; ``None`` if none goes on."""
-    if served.begun is None:
-        return None
-    scheduler_calls.reconcile_submission(served.begun, note)
-    known = read_journal(served.begun)
-    going = [one for one in known.submissions if first_task(one) not in known.cancelled]
-    job = Job(script="job.sh", array=ONE_TASK)
-    return Errand(scheduler, served.begun, replace(job, id=going[-1].job)) if going else None
 
 
 # -- fetch a model
@@ -163,10 +166,14 @@ def submit_fetch(name: str, words: list[str], *, scheduler: str, site: str, runs
         {
             "name": f"fetch-{name}",
             "workload": "count",
-            "resources": FETCH_RESOURCES | {"queue": where.cpu_queue},
+            "resources": FETCH_RESOURCES,
             "environment": {"variables": {CACHE_VARIABLE: str(cache_dir())}},
         }
     )
+    resources, variables = asked_by_shell(spec.resources, chosen)
+    for line in variables:
+        note(line)
+    spec = spec.model_copy(update={"resources": resources})
     run_dir = runs_dir.absolute() / run_id(spec.name)
     script = render_errand(spec, where, run_dir, FETCH_BODY, fetch=words)
     return submit_errand(by_name(chosen), run_dir, script)
@@ -180,4 +187,6 @@ def wait_for_fetch(errand: Errand) -> tuple[bool, str]:
     for _ in errand.wait_for(EXIT_FILE):
         if errand.queued is None and errand.gone:
             return False, errand.log or "the job left the queue and printed nothing"
+        if errand.blocked:
+            return False, f"it will not begin: {errand.blocked}; {errand.cancel()}"
     return read_exit(errand.run_dir / EXIT_FILE).status == 0, errand.log

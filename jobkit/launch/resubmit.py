@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -16,6 +15,7 @@ from jobkit.core.files import exclusive_lock
 from jobkit.core.layout import FOLLOW_SCRIPT, RUN_LOCK, SPEC_FILE
 from jobkit.core.terminal import Say
 from jobkit.core.units import format_count
+from jobkit.launch import scheduler_calls
 from jobkit.launch import submission as rounds
 from jobkit.launch.job import Job, follow_job, ids
 from jobkit.launch.scheduler_calls import (
@@ -36,7 +36,7 @@ from jobkit.runs.retry import RetryGroup, allow_nodes, merge_overrides
 from jobkit.runs.standing import IN_QUEUE, PointState, RunStanding, first_task, followers
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, runs_here
-from jobkit.schedulers.types import Array, JobId, State
+from jobkit.schedulers.types import Array, JobId
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 
@@ -227,10 +227,10 @@ def resume(
     taken: list[Job] = []
     done: list[RetryGroup] = []
     left: list[str] = []
-    room = _room(run)
+    arrays = run.arrays_in_queue(held=False)
     for group in again:
         try:
-            taken += _submit(scheduler, run_dir, run, group, room, say)
+            taken += _submit(scheduler, run_dir, run, group, arrays, say)
         except SubmissionUnconfirmed:
             raise  # one more intent in the journal would hide this one
         except JobkitError as error:
@@ -245,60 +245,59 @@ def resume(
     return Resumed(groups=tuple(done), taken=tuple(taken), left=tuple(left))
 
 
-@dataclass(slots=True)
-class _Room:
-    """How many tasks of a run may run now, and their arrays."""
-
-    busy: int
-    jobs: list[JobId]
-
-    def of(self, round_: Round) -> tuple[int | None, tuple[JobId, ...]]:
-        """Return how many tasks of a round may run at a time, and the jobs that must end before it."""
-        most = round_.max_parallel
-        if most is None or self.busy < most:
-            return most and most - self.busy, ()
-        return most, tuple(self.jobs)
-
-    def keep(self, round_: Round, submitted: Sequence[Job], after: Sequence[JobId]) -> None:
-        """Count a round that was submitted."""
-        self.jobs += ids(submitted)
-        self.busy += 0 if after else min(round_.max_parallel or 0, sum(map(len, round_.tasks)))
-
-
-def _room(run: RunStanding) -> _Room:
-    """Return what the queue holds of a run, less arrays with a task that waits for a person."""
-    tasks = Counter((task.scheduler, task.job_id) for task in run.queued)
-    stuck = {State.HELD, State.ERROR}
-    held = {(task.scheduler, task.job_id) for task, one in run.queued.items() if one.state in stuck}
-    arrays = {(one.scheduler, one.job.id): one.job for one in run.submissions if one.role is Role.POINTS}
-    live = {key: job for key, job in arrays.items() if tasks[key] and key not in held}
-    return _Room(sum(tasks[key] for key in live), list(live.values()))
+def fill_slots(scheduler: Scheduler, run_dir: Path, run: RunStanding, spec: SweepSpec, say: Say) -> None:
+    """Let the arrays that are in the queue use what others that have ended left of ``max_parallel``."""
+    arrays, most = run.arrays_in_queue(held=False), spec.max_parallel
+    if most and 0 < len(arrays) <= most:
+        for line in scheduler_calls.throttle(scheduler, run_dir, most, arrays):
+            say(line)
 
 
 def _submit(
-    scheduler: Scheduler, run_dir: Path, run: RunStanding, group: RetryGroup, room: _Room, say: Say
+    scheduler: Scheduler,
+    run_dir: Path,
+    run: RunStanding,
+    group: RetryGroup,
+    arrays: dict[JobId, int],
+    say: Say,
 ) -> tuple[Job, ...]:
-    """Submit a group of points, if need be to the nodes that the policy avoids."""
+    """Submit a group of points, if need be to the nodes that the policy avoids.
+
+    Parameters
+    ----------
+    arrays
+        Those that share ``max_parallel`` and their numbers of tasks: the group's take a part, and are added.
+    """
     round_ = make_round(run_dir, run, group)
-    most, after = room.of(round_)
-    round_ = replace(round_, max_parallel=most)
-    arrays = rounds.plan_arrays(scheduler, round_)
+    own = most = round_.max_parallel
+    after = [min(arrays, key=lambda job: arrays[job])] if most and len(arrays) >= most else []
+    if after:
+        own = 1
+    elif most:
+        own = scheduler_calls.share(most, [*arrays.values(), sum(map(len, round_.tasks))])[-1]
+    round_ = replace(round_, max_parallel=own)
+    planned = rounds.plan_arrays(scheduler, round_)
     try:
-        _write(scheduler, run_dir, round_, arrays, say)
+        _write(scheduler, run_dir, round_, planned, say)
     except JobkitError:
         if not group.change.exclude:
             raise
         wider = make_round(run_dir, run, allow_nodes(group, spec_of_run(run_dir, group.given)))
-        round_ = replace(wider, max_parallel=most)
-        _write(scheduler, run_dir, round_, arrays, say)
+        round_ = replace(wider, max_parallel=own)
+        _write(scheduler, run_dir, round_, planned, say)
         nodes = ", ".join(group.change.exclude)
         say(f"only {nodes} matches the request, so the {run.noun}s may run there again")
-    jobs = rounds.round_jobs(round_, arrays)
-    submitted = rounds.submit_jobs(scheduler, run_dir, jobs, after=after)
-    room.keep(round_, submitted, after)
+    submitted = rounds.submit_jobs(scheduler, run_dir, rounds.round_jobs(round_, planned), after=after)
+    others, number = list(arrays), format_count(len(group.points), run.noun)
+    arrays |= {job.id: job.array.tasks for job in submitted[-(own or len(submitted)) :] if job.id}
     if after:
-        points, ends = format_count(len(group.points), run.noun), ", ".join(map(str, after))
-        say(f"max_parallel is {most}: {points} will begin when these have ended: {ends}")
+        del arrays[after[0]]
+        say(f"max_parallel is {most}: {number} will begin when job {after[0]} has ended")
+    elif most and others:
+        names = ", ".join(map(str, others))
+        say(f"max_parallel is {most}: {number} may begin next to job {names}, at most {own} at a time")
+        for line in scheduler_calls.throttle(scheduler, run_dir, most, arrays):
+            say(line)
     return submitted
 
 

@@ -140,7 +140,9 @@ class Resumption:
         note("nothing to run again")
         if undecided(run):
             return ExitCode.TO_COME
-        _note_look(run)
+        steps = advice(run, relative_path(run.folder)).steps
+        if step := next((step for step in steps if step.kind in HARMLESS), None):
+            note_next(step.command)
         return 0
 
 
@@ -181,7 +183,9 @@ def run_again(
     refuse_moved_run(run_dir)
     spec = prepare_resume(run_dir, overrides)
     with run_lock(run_dir, note):
-        _make_up(run_dir, machine_gone)
+        if machine_gone:
+            declare_machine_gone(run_dir, machine_gone)
+        kind_of(run_dir).settle(run_dir)
         run = read_settled(run_dir, by_name(spec.scheduler), note)
         note(f"{run.title}: {count_by_state(run)}")
         for point in run.points[:1]:
@@ -206,20 +210,6 @@ def run_again(
     return wait_for_points(run_dir, points, spec.policy, run)
 
 
-def _note_look(run: RunStanding) -> None:
-    """Print what to type next of a run of which nothing runs again: the first that shows how it goes on."""
-    steps = advice(run, relative_path(run.folder)).steps
-    if step := next((step for step in steps if step.kind in HARMLESS), None):
-        note_next(step.command)
-
-
-def _make_up(run_dir: Path, machine_gone: str) -> None:
-    """Do what a machine that is gone, or a script that was killed, could not do."""
-    if machine_gone:
-        declare_machine_gone(run_dir, machine_gone)
-    kind_of(run_dir).settle(run_dir)
-
-
 def run_follow_up(run_dir: Path) -> int:
     """Run points again as the policy says, in the follow-up job or after a sweep here; return the exit code.
 
@@ -238,6 +228,7 @@ def run_follow_up(run_dir: Path) -> int:
         try:
             run = read_settled(run_dir, by_name(spec.scheduler), note, patience_s=JOB_PATIENCE_S)
             note(f"{run.title}: {count_by_state(run)}")
+            resubmit.fill_slots(by_name(spec.scheduler), run_dir, run, spec, note)
             again = goes_on.decide(run, spec, ("failed",), strictly=True)
             if not again:
                 return goes_on.nothing(run, spec, by_itself=True) or 0

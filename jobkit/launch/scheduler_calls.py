@@ -184,10 +184,32 @@ def cancel_tasks(
     return _change(scheduler, run_dir, job, "cancelled", argv, tasks=list(tasks))
 
 
-def throttle(scheduler: Scheduler, run_dir: Path, job: JobId, most: int) -> str | None:
-    """Limit how many tasks of a job run at a time, 0 for no limit; return what was refused."""
-    argv = scheduler.throttle_argv(job, most)
-    return _change(scheduler, run_dir, job, "throttled", argv, throttle=most)
+def share(most: int, tasks: Sequence[int]) -> list[int]:
+    """Return how many tasks of each array may run at a time, by the number of its tasks; 0 for any number.
+
+    Each may run one at least; if they are too many for that, some must wait for others.
+    """
+    shares = [1] * len(tasks)
+    for _ in range(min(most, sum(tasks)) - len(tasks)):
+        shares[max(range(len(tasks)), key=lambda place: tasks[place] / shares[place])] += 1
+    more = max(0, most - sum(tasks)) // max(1, len(tasks))
+    return [each + more if most else 0 for each in shares]
+
+
+def throttle(scheduler: Scheduler, run_dir: Path, most: int, arrays: Mapping[JobId, int]) -> list[str]:
+    """Limit how many tasks of a run work at a time, 0 for no limit; return what was refused.
+
+    Parameters
+    ----------
+    arrays
+        The arrays that share this number, with the number of their tasks.
+    """
+    refusals = []
+    for job, each in zip(arrays, share(most, [*arrays.values()]), strict=True):
+        argv = scheduler.throttle_argv(job, each)
+        if refused := _change(scheduler, run_dir, job, "throttled", argv, throttle=each, most=most):
+            refusals.append(f"{scheduler.NAME} did not change job {job}: {refused}")
+    return refusals
 
 
 def _change(

@@ -54,7 +54,7 @@ def cut_into_arrays(
     """Return the arrays of a round.
 
     The limit is on the task *index*, so each array starts at 1 and its tasks are offset. The
-    throttle is divided, for the arrays run next to each other.
+    arrays run next to each other, so they share the throttle.
 
     Parameters
     ----------
@@ -69,16 +69,11 @@ def cut_into_arrays(
         for number, lines, offset in zip(tasks, options, offsets, strict=False)
         for start in range(0, number, limit or number)
     ]
-    throttle = share(max_parallel, len(spans))
+    shares = scheduler_calls.share(max_parallel or 0, [last for _, last, _ in spans])
     return tuple(
-        Array(first=1, last=last, offset=offset, throttle=throttle, listed=listed, options=lines)
-        for offset, last, lines in spans
+        Array(first=1, last=last, offset=offset, throttle=each or None, listed=listed, options=lines)
+        for (offset, last, lines), each in zip(spans, shares, strict=True)
     )
-
-
-def share(max_parallel: int | None, arrays: int) -> int | None:
-    """Return how many tasks of each array may run at a time; ``None`` for any number."""
-    return max(1, max_parallel // arrays) if max_parallel else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

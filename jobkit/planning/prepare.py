@@ -20,7 +20,7 @@ from jobkit.planning import batch_sizes, resolve
 from jobkit.planning.job_script import render, render_find, render_follow
 from jobkit.planning.points import Inputs, PointGroup, group_points, plan
 from jobkit.planning.resolve import Options, ResolvedSpec
-from jobkit.planning.texts import cached_lengths, is_sample, lengths_or_estimate, text_lengths
+from jobkit.planning.texts import cached_lengths, is_sample, lengths_or_estimate, one_paragraph, text_lengths
 from jobkit.planning.workload_traits import Traits
 from jobkit.schedulers.registry import runs_here
 from jobkit.spec.site import Site
@@ -182,6 +182,8 @@ def planned(
     )
     if idle := resolve.idle_gpus(spec, named.site.scheduler, spec.device):
         say(f"warning: {idle} ({resolve.needed_gpus(spec.device)})")
+    if not spec.command and (alone := one_paragraph(named.text)):
+        say(f"warning: {alone}")
     points = points_of(spec, inputs)
     spec = shared_by(spec, len(points))
     if spec.resources.walltime * spec.pack > MAX_SECONDS:

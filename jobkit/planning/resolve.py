@@ -26,7 +26,7 @@ from jobkit.schedulers.registry import SCHEDULERS, choose_scheduler, runs_here
 from jobkit.spec.axes import name_faults, value_faults
 from jobkit.spec.checks import add_offer_faults, command_faults, file_refs, sources, swept
 from jobkit.spec.site import Site, find_site, load_site, portable_name
-from jobkit.spec.sweep_spec import SweepSpec, load_spec, setting_overrides
+from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec, setting_overrides
 from jobkit.spec.yaml_files import YamlDocument
 from jobkit.worker.workloads.base import SHIPPED, class_name, missing_framework
 from jobkit.worker.workloads.function import file_ref, names_file, source_path
@@ -161,13 +161,7 @@ def resolve(
         "environment": spec.environment.of_folder(path.parent),
         **offered(spec, workload.knobs),
     }
-    variables = {
-        variable: key
-        for variable, key in SCHEDULERS[name].ASKING_VARIABLES.items()
-        if os.environ.get(variable) and getattr(spec.resources, key) is None
-    }
-    asked = {key: os.environ[variable] for variable, key in variables.items()}
-    decided["resources"] = spec.resources.model_copy(update=asked)
+    decided["resources"], variables = asked_by_shell(spec.resources, name)
     if model and options.stand_in and model.stand_in:
         decided["model"] = spec.model.model_copy(update={"size": model.size, "fallback": "stand-in"})
     spec = spec.model_copy(update=decided)
@@ -177,7 +171,7 @@ def resolve(
     named = ResolvedSpec(
         spec=spec,
         site=site,
-        why="; ".join([lookup.why, *(f"{name} is {os.environ[name]}" for name in variables)]),
+        why="; ".join([lookup.why, *variables]),
         text=text,
         model=model,
         workload_folder=None if spec.command or spec.workload in SHIPPED else spec_folder(path),
@@ -187,6 +181,17 @@ def resolve(
     )
     check(named, workload)
     return replace(named, model=_built(spec.workload_name, model, say)) if build and model else named
+
+
+def asked_by_shell(resources: Resources, scheduler: str) -> tuple[Resources, list[str]]:
+    """Return resources with what variables such as SBATCH_ACCOUNT ask for and a spec does not.
+
+    The list has a line for each variable, for a person.
+    """
+    asking = SCHEDULERS[scheduler].ASKING_VARIABLES.items()
+    names = [name for name, key in asking if os.environ.get(name) and getattr(resources, key) is None]
+    asked = {key: os.environ[name] for name, key in asking if name in names}
+    return resources.model_copy(update=asked), [f"{name} is {os.environ[name]}" for name in names]
 
 
 def _built(workload: str, model: ModelRef, say: Say) -> ModelRef:

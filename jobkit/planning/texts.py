@@ -20,7 +20,7 @@ from jobkit.answers.loads import PUNCTUATION, Lengths
 from jobkit.core.errors import JobkitError
 from jobkit.core.extras import EXTRAS
 from jobkit.core.files import write_atomically
-from jobkit.core.paragraphs import split_paragraphs
+from jobkit.core.paragraphs import JSONL_ENDINGS, split_paragraphs
 from jobkit.core.paths import CACHE_VARIABLE, cache_write_errors, make_folder, share_with_group
 from jobkit.core.records import ModelRef, TextRef
 from jobkit.core.terminal import Say, shell_quote
@@ -160,10 +160,9 @@ def _is_shown(entry: os.DirEntry[str]) -> bool:
 
 def _file_in(folder: Path) -> str:
     """Return what to name in place of a folder: a file in it, if it has one."""
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        inside = sorted(entry.name for entry in islice(entries, MOST_NAMES) if _is_shown(entry))
-        if inside:
-            return f"name one file, such as {shell_quote(folder / inside[0])}"
+    with contextlib.suppress(OSError, ValueError), os.scandir(folder) as entries:
+        first = min(entry.name for entry in islice(entries, MOST_NAMES) if _is_shown(entry))
+        return f"name one file, such as {shell_quote(folder / first)}"
     return "name one file"
 
 
@@ -183,7 +182,8 @@ def _checked(path: Path, name: str) -> TextRef:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        convert = f"iconv -f latin1 -t utf-8 {shell_quote(path)} > {shell_quote(f'{path}.utf8')}"
+        new = path.with_name(f"{path.stem}.utf8{path.suffix}")
+        convert = f"iconv -f latin1 -t utf-8 {shell_quote(path)} > {shell_quote(new)}"
         hint = f"convert it first, for instance: {convert}"
         raise JobkitError(f"text {path}: not UTF-8 at byte {error.start}", hint=hint) from error
     if not split_paragraphs(text):
@@ -258,6 +258,18 @@ def paragraphs_of(text: TextRef) -> list[str]:
     if sample and not Path(text.path).exists():
         return split_paragraphs(sample_text(int(sample[1] or PARAGRAPHS)))
     return read_paragraphs(Path(text.path))
+
+
+def one_paragraph(text: TextRef) -> str:
+    """Return what to do about a text of one paragraph, in which a batch has nothing to hold; else empty."""
+    if len(paragraphs_of(text)) > 1:
+        return ""
+    path = Path(text.path)
+    lines = f"sed G {shell_quote(path)} > {shell_quote(path.with_name(f'{path.stem}.lines.txt'))}"
+    return (
+        f"text {text.name} is one paragraph, so every batch is alike: blank lines separate paragraphs. "
+        f"If a line is a document: {lines}; or name a JSONL file (.jsonl), a document a line"
+    )
 
 
 def cached_lengths(workload: str, text: TextRef, model: ModelRef | None, cache: Path) -> Lengths | None:
@@ -388,5 +400,6 @@ def _kept_at(workload: str, text: TextRef, model: ModelRef | None, cache: Path) 
     if workload not in SHIPPED or model is None or missing_framework(workload):
         return None
     framework, _ = EXTRAS[EXTRA_OF[workload]]
-    parts = [workload, text.sha256, model.fingerprint, *map(metadata.version, ("jobkit", framework))]
+    jsonl = ["jsonl"] if text.path.lower().endswith(JSONL_ENDINGS) else []
+    parts = [workload, text.sha256, *jsonl, model.fingerprint, *map(metadata.version, ("jobkit", framework))]
     return cache / "lengths" / f"{hashlib.sha256(' '.join(parts).encode()).hexdigest()[:16]}.json"

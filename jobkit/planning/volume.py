@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"-?(\d+|\d{1,3}([,_]\d{3})+)(\.\d+)?([eE][+]?\d{1,3})?", r
 """A number as people and programs write it; a number out of range is refused as a number, not as a file."""
 
 
-def read_corpora(texts: Sequence[str], records: Sequence[Record]) -> CorpusVolume:
+def read_corpora(texts: Sequence[str], records: Sequence[Record], *, skip_bad: bool = False) -> CorpusVolume:
     """Return what the user wants to work through: what an extension can read, else as `read_corpus`.
 
     Parameters
@@ -32,13 +32,15 @@ def read_corpora(texts: Sequence[str], records: Sequence[Record]) -> CorpusVolum
         A number of paragraphs or a text; or files and folders of any kind that a corpus may have.
     records
         As for `read_corpus`.
+    skip_bad
+        Whether to leave out what cannot be read.
 
     Raises
     ------
     JobkitError
         As `read_corpus`; with all that cannot be read.
     """
-    found = (read(texts) for read in load_all("volume"))
+    found = (read(texts, skip_bad=skip_bad) for read in load_all("volume"))
     return next(filter(None, found), None) or read_corpus(texts[0], records)
 
 

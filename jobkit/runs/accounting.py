@@ -286,7 +286,7 @@ def _parse(answer: SchedulerAnswer) -> Iterator[Accounted]:
         yield from scheduler.parse_accounting(answer.completed) or ()
         return
     for queued in scheduler.parse_queue(answer.completed) or ():
-        reason = f" ({queued.reason})" if queued.reason else ""
+        reason = f" ({scheduler.explain(queued)})" if queued.reason else ""
         yield Accounted(
             job_id=queued.job_id,
             task=queued.task,

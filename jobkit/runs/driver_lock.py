@@ -207,11 +207,10 @@ _HIDDEN = "hidden"
 def _start_of(pid: int) -> str | None:
     """Return when a process started; ``None`` if there is none, or it is a zombie."""
     try:
-        words = (
-            Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
-        )
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:
         return _start_by_ps(pid)
+    words = text.rpartition(")")[2].split()
     return None if words[0] == "Z" else words[_START]
 
 

@@ -107,7 +107,8 @@ def print_log(run: Path, log: Log, errors: ErrorFilter, out: BinaryIO, say: Say)
         if grew or due:
             ask_at = time.monotonic() + ASK_EVERY_S
         time.sleep(next(waits))
-        log = _newer(run, log)
+        if log.exit is None and try_numbers(point_folder(run, log.point.point_id)):
+            log = find_log(run, log.point.point_id)  # of the try that has begun since
         if log.path != path:
             path, place = _followed(run, log, say), 0
     place = _copy(path, place, errors, out)
@@ -173,12 +174,6 @@ def _note(log: Log, say: Say) -> None:
 
 def _job(log: Log) -> str:
     return f"{log.task.scheduler} job {log.task.job_id}, task {log.task.task}" if log.task else "of no job"
-
-
-def _newer(run: Path, log: Log) -> Log:
-    """Return the log of the try that has begun since, if none had."""
-    home = point_folder(run, log.point.point_id)
-    return find_log(run, log.point.point_id) if log.exit is None and try_numbers(home) else log
 
 
 def _standing(run: Path, log: Log) -> PointStatus:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,12 +10,11 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import SPEC_FILE, read_batches
+from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import shell_quote
 from jobkit.core.torch_build import cuda_install_command
 from jobkit.core.units import (
-    GIB,
     format_about,
     format_count,
     format_list,
@@ -29,10 +27,10 @@ from jobkit.core.units import (
 from jobkit.runs import standing
 from jobkit.runs.journal import PLANNERS, PURPOSES, STILL_AT_IT, Role
 from jobkit.runs.kinds import Foreseen, kind_for
-from jobkit.runs.progress import Progress, progress_of
+from jobkit.runs.progress import progress_of_try, whole_s
+from jobkit.runs.request import held_in, memory_request, walltime_request
 from jobkit.runs.results import task_s
 from jobkit.runs.standing import HELD, JobStanding, PointState, PointStatus, RunStanding, given_to
-from jobkit.runs.tries import Try
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import Queued, Remedy, State
 from jobkit.worker.failure import (
@@ -202,13 +200,12 @@ def remedy(outcome: Outcome, message: str, *, run: str, point: int, alone: bool 
     alone
         Whether to run only this point, and not all points that failed.
     """
-    pairs = ((step, _of_point(step.command) if alone else step.command) for step in _steps(outcome, message))
-    return tuple(replace(step, command=command.format(run=run, point=point)) for step, command in pairs)
-
-
-def _of_point(command: str) -> str:
-    """Return a command for one point, if it would run all points that failed."""
-    return command if "{point}" in command else command.replace(RESUME, f"{RESUME} {{point}}")
+    steps = []
+    for step in _steps(outcome, message):
+        one = alone and "{point}" not in step.command
+        command = step.command.replace(RESUME, f"{RESUME} {{point}}") if one else step.command
+        steps.append(replace(step, command=command.format(run=run, point=point)))
+    return tuple(steps)
 
 
 def _steps(outcome: Outcome, message: str) -> tuple[Step, ...]:
@@ -235,11 +232,8 @@ def _plain(command: str) -> str:
 
 
 WALLTIME, MEMORY = "resources.walltime", "resources.memory"
-MARGIN, STEP_S = 1.25, 60
-"""How much more walltime than the pace asks for, in whole minutes."""
+ROOM = "a quarter more, and time to copy"
 MOST_NAMES = 3
-WARNING_S = 60
-"""The default of ``warning_s`` in a site file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +269,7 @@ def is_limited(point: PointStatus) -> bool:
 def needed_by(run: RunStanding, points: Sequence[PointStatus]) -> list[ResourceNeed]:
     """Return what points need that ran out of walltime or memory, each key once.
 
-    The walltime is that of the measured pace and a quarter more. Of a point without one it is what the
+    The walltime is that of the measured pace. Of a point without one it is what the
     policy of the spec gives after a try without enough, and so is the memory; both are never less than what
     was measured before.
     """
@@ -284,26 +278,19 @@ def needed_by(run: RunStanding, points: Sequence[PointStatus]) -> list[ResourceN
     return [*([_walltime(run, late)] if late else []), *([_memory(run, full)] if full else [])]
 
 
-def progress_of_try(tried: Try) -> Progress | None:
-    """Return how far a try is, or how far it came; ``None`` if no batch is home."""
-    return progress_of(read_batches(tried.folder)[0]) if tried.folder else None
-
-
 def _walltime(run: RunStanding, late: Sequence[PointStatus]) -> ResourceNeed:
-    paces = [(point, _whole_s(point)) for point in late]
-    found = [_unpaced(run, point) if whole_s is None else _paced(point, whole_s) for point, whole_s in paces]
+    paces = [(point, whole_s(point.counts, shared=point.counts.task in point.shared_tasks)) for point in late]
+    found = [
+        _unpaced(run, point) if longest_s is None else (walltime_request(longest_s), _far(point))
+        for point, longest_s in paces
+    ]
     known = [one for one in found if one is not None]
     if len(known) < len(found):
         return ResourceNeed(WALLTIME, "", "HH:MM:SS: more than before; the spec of the run cannot be read")
     seconds, because = max(known, key=itemgetter(0))
-    names = [point.point.point_id for point, whole_s in paces if whole_s is None]
+    names = [point.point.point_id for point, longest_s in paces if longest_s is None]
     more = f"; the time of {format_list(names, MOST_NAMES)} was not measured yet" if names else ""
     return ResourceNeed(WALLTIME, format_walltime(seconds), because + more)
-
-
-def _paced(point: PointStatus, whole_s: float) -> tuple[int, str]:
-    """Return enough walltime for a point by its measured pace, and why."""
-    return _enough_s(whole_s), f"{_far(point)}; a quarter more, and time to copy"
 
 
 def _unpaced(run: RunStanding, point: PointStatus) -> tuple[int, str] | None:
@@ -311,10 +298,8 @@ def _unpaced(run: RunStanding, point: PointStatus) -> tuple[int, str] | None:
     resources, planned_s = _by_policy(run, point), _foreseen(run, point).seconds
     if resources is None:
         return None
-    if planned_s is not None and _enough_s(planned_s) > resources.walltime:
-        return _enough_s(
-            planned_s
-        ), f"{format_about(planned_s)} were planned; a quarter more, and time to copy"
+    if planned_s is not None and (walltime_s := walltime_request(planned_s)) > resources.walltime:
+        return walltime_s, f"{format_about(planned_s)} were planned; {ROOM}"
     return resources.walltime, "as the policy adds after a timeout"
 
 
@@ -323,29 +308,10 @@ def _foreseen(run: RunStanding, point: PointStatus) -> Foreseen:
     return kind_for(point.point).foreseen(run.folder, point.point)
 
 
-def _enough_s(work_s: float) -> int:
-    return math.ceil(_with_warning(MARGIN * work_s) / STEP_S) * STEP_S
-
-
-def _with_warning(work_s: float) -> float:
-    """Return the walltime of some work, which the warning ends a minute, or a quarter, before it."""
-    return min(work_s * 4 / 3, work_s + WARNING_S)
-
-
 def _far(point: PointStatus) -> str:
     progress, spent_s = progress_of_try(point.counts), task_s(point.counts)
     of = f" of {progress.batches_total:,}" if progress and progress.batches_total else ""
-    return f"{progress.batches if progress else 0:,}{of} batches took {spent_s or 0:,.0f} s"
-
-
-def _whole_s(point: PointStatus) -> float | None:
-    """Return how long the whole of a point takes at the pace of the try; ``None`` if that is not known."""
-    progress = progress_of_try(point.counts)
-    spent_s = task_s(point.counts, shared=point.counts.task in point.shared_tasks)
-    if progress is None or progress.left_s is None or not spent_s or not progress.work_s:
-        return None
-    at_once = max(1.0, progress.work_s / spent_s)  # of several workers
-    return spent_s + progress.left_s / at_once
+    return f"{progress.batches if progress else 0:,}{of} batches took {spent_s or 0:,.0f} s; {ROOM}"
 
 
 def _memory(run: RunStanding, full: Sequence[PointStatus]) -> ResourceNeed:
@@ -353,11 +319,9 @@ def _memory(run: RunStanding, full: Sequence[PointStatus]) -> ResourceNeed:
     if len(known) < len(full):
         return ResourceNeed(MEMORY, "", "SIZE: more than before; the spec of the run cannot be read")
     size, held = max(known), max(_held_bytes(run, point) for point in full)
-    if size < MARGIN * held:
-        size = math.ceil(MARGIN * held / GIB) * GIB
-        return ResourceNeed(
-            MEMORY, format_size(size), f"{format_memory(held)} were measured; a quarter more, in whole GiB"
-        )
+    if held and size < (wanted := memory_request(held)):
+        because = f"{format_memory(held)} were measured; a fifth more"
+        return ResourceNeed(MEMORY, format_size(wanted), because)
     return ResourceNeed(MEMORY, format_size(size), "as the policy adds after a lack of memory")
 
 
@@ -367,8 +331,7 @@ def _held_bytes(run: RunStanding, point: PointStatus) -> int:
     def alike(other: PointStatus) -> bool:
         return (other.point.workers, other.point.gpus) == (point.point.workers, point.point.gpus)
 
-    records = [other.record for other in run.points if other.outcome is Outcome.OK and alike(other)]
-    held = [record.memory.ram_peak_bytes for record in records if record]
+    held = [held_in(other.counts) for other in run.points if other.outcome is Outcome.OK and alike(other)]
     return max((size for size in (_foreseen(run, point).peak_bytes, *held) if size), default=0)
 
 
@@ -431,9 +394,10 @@ def _notices(run: RunStanding) -> Iterator[str]:
         yield under_way if _submitting(run) else no_answer
     if run.left is not None:
         yield from _left(run, run.left)
-    for points, *_ in _blocked(run, run.points):
+    for points, _, way_out in _blocked(run, run.points):
         names = format_list([point.point.point_id for point in points], MOST_NAMES)
-        yield f"waiting for a person: {names} ({points[0].why or points[0].state})"
+        typed = f"; an administrator types: {shlex.join(way_out.admin_argv)}" if way_out.admin_argv else ""
+        yield f"waiting for a person: {names} ({points[0].why or points[0].state}){typed}"
 
 
 def _submitting(run: RunStanding) -> bool:
@@ -492,7 +456,7 @@ def releases(run: RunStanding, points: Sequence[PointStatus], typed: str) -> Ite
 
 def _run_again(run: RunStanding, typed: str) -> Iterator[Step]:
     """Yield what runs points again, and what releases a job that waits for them."""
-    yield from _release_jobs(run)
+    yield from release_jobs(run)
     failed = [point for point in run.points if point.standing is PointState.FAILED and not point.cancelled]
     does = _resumes(run)
     if _submitting(run):
@@ -511,7 +475,8 @@ def _reason(failed: Sequence[PointStatus], typed: str) -> Iterator[Step]:
         yield Step(f"jobkit status {typed} {point.point.index}", does, FixKind.LOOK)
 
 
-def _release_jobs(run: RunStanding) -> Iterator[Step]:
+def release_jobs(run: RunStanding) -> Iterator[Step]:
+    """Yield what releases the jobs that wait for the points, or that plan them."""
     for job in run.jobs:
         if job.queued is not None and (job.state == PointState.STUCK or _idle(run, job)):
             sent = job.submission
@@ -527,7 +492,9 @@ def _resume(run: RunStanding, failed: Sequence[PointStatus], typed: str, does: s
     if not all(need.value for need in needs) or not limited:
         yield from _reason(failed, typed)
     yield from _with_more(needs, limited, typed, only=others)
-    yield from _fixes([] if limited else failed, typed)
+    if not limited and len({point.outcome for point in failed}) == 1 and (outcome := failed[0].outcome):
+        steps = remedy(outcome, failed[0].verdict.evidence, run=typed, point=failed[0].point.index)
+        yield from (step for step in steps if step.kind in {FixKind.FIX, FixKind.LOOK})
     if others or not limited:
         yield Step(f"jobkit resume {typed}", does)
 
@@ -542,13 +509,6 @@ def _with_more(
         yield Step(f"jobkit resume {typed} {words}", "; ".join(need.because for need in needs), FixKind.FIX)
 
 
-def _fixes(failed: Sequence[PointStatus], typed: str) -> Iterator[Step]:
-    """Yield what fixes the cause if all points failed with the same outcome."""
-    if len({point.outcome for point in failed}) == 1 and (outcome := failed[0].outcome):
-        steps = remedy(outcome, failed[0].verdict.evidence, run=typed, point=failed[0].point.index)
-        yield from (step for step in steps if step.kind in {FixKind.FIX, FixKind.LOOK})
-
-
 def _resumes(run: RunStanding) -> str:
     """Return what `jobkit resume` does; empty if it would do nothing."""
     if run.planner or not run.points:
@@ -557,11 +517,8 @@ def _resumes(run: RunStanding) -> str:
         run.counts[word] for word in (PointState.FAILED, standing.CANCELLED, PointState.MISSING)
     )
     again = [f"{_the(failed, run.noun)} that failed"] if failed else []
-    again += (
-        [f"{_the(cancelled, run.noun)} that {'was' if cancelled == 1 else 'were'} cancelled"]
-        if cancelled
-        else []
-    )
+    if cancelled:
+        again.append(f"{_the(cancelled, run.noun)} that {'was' if cancelled == 1 else 'were'} cancelled")
     what = [f"runs again {' and '.join(again)}"] if again else []
     here = run.schedulers and all(map(runs_here, run.schedulers))
     those = _the(missing, run.noun)
@@ -574,7 +531,9 @@ def _look(run: RunStanding, typed: str) -> Iterator[Step]:
     """Yield what shows more: how the run goes on, or its results."""
     standings = {point.standing for point in run.points}
     moving = {PointState.RUNNING, PointState.WAITING}
-    if moving & (standings | {job.state for job in run.jobs if _may_add(run, job)}):
+    follows = PointState.FAILED in standings  # else the job that runs failed points again adds nothing
+    jobs = {job.state for job in run.jobs if follows or job.submission.role is not Role.FOLLOW}
+    if moving & (standings | jobs):
         yield Step(f"jobkit status {typed} --watch", "follows it to its end", FixKind.WATCH)
     running = next((point.point for point in run.points if point.standing is PointState.RUNNING), None)
     if running is not None:
@@ -583,12 +542,6 @@ def _look(run: RunStanding, typed: str) -> Iterator[Step]:
         )
     for command, does in run.kind.looks(run, typed):
         yield Step(command, does, FixKind.LOOK)
-
-
-def _may_add(run: RunStanding, job: JobStanding) -> bool:
-    """Return whether a job may still add to a run; one that runs failed points again needs some."""
-    failed = any(point.standing is PointState.FAILED for point in run.points)
-    return job.submission.role is not Role.FOLLOW or failed
 
 
 def _the(number: int, noun: str) -> str:

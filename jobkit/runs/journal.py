@@ -148,7 +148,8 @@ class Journal:
     replaced, replacing
         The shards that were planned again, and those that do their work instead.
     given
-        ``key=value`` of what a person set as they were planned again: the last value of a key counts.
+        ``key=value`` of what a person set for all points since, also by `jobkit throttle`: the last value of
+        a key counts.
     asked
         The keys of them that a person named.
     needs
@@ -192,6 +193,8 @@ def read_journal(run: Path) -> Journal:
             journal.buried |= set(map(str, jobs))
         if kind in {"needs", "superseded"}:
             _take_plan(journal, event)
+        if kind == "throttled" and isinstance(most := event.get("most"), int):
+            journal.given += (f"max_parallel={most or 'null'}",)
         if kind == "left" or (submission is not None and submission.role in {Role.POINTS, *PLANNERS}):
             journal.left = event if kind == "left" else None
         if submission is not None:

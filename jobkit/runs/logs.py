@@ -119,16 +119,11 @@ def point_named(points: Sequence[Point], word: str) -> Point:
     if begun:
         listed = format_list([point.point_id for point in begun], MOST_NAMES)
         raise JobkitError(f"{word!r} begins {len(begun)} {noun}s: {listed}", hint=hint)
-    if _was_replaced(points, word):
+    if 0 < int(_number(points[0].kind, word) or 0) < points[-1].index:  # left out of those that count
         message = f"{noun} {word!r} was planned again: other {noun}s do its work"
         raise JobkitError(message, hint=f"jobkit status DIR lists the {noun}s that count")
     close = did_you_mean(word, known)
     raise JobkitError(f"no {noun} {word!r}{f'; {close}' if close else ''}", hint=hint)
-
-
-def _was_replaced(points: Sequence[Point], word: str) -> bool:
-    """Return whether a word names a point of an earlier plan: its index is left out of those that count."""
-    return 0 < int(_number(points[0].kind, word) or 0) < points[-1].index
 
 
 def _number(kind: PointKind, word: str) -> str:
@@ -154,11 +149,6 @@ def _others(
     """Return the points that run in the same task."""
     if task not in accounts.packed:
         return ()
-    together = {
-        index
-        for submission in accounts.journal.submissions
-        for other, indices in submission.tasks()
-        if other == task
-        for index in indices
-    }
+    tasks = (pair for submission in accounts.journal.submissions for pair in submission.tasks())
+    together = {index for other, indices in tasks if other == task for index in indices}
     return tuple(other.point_id for other in points if other.index in together - {point.index})

@@ -7,9 +7,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jobkit.core.layout import repeat_id
+from jobkit.core.layout import read_batches, repeat_id
 from jobkit.core.records import Batch, Outcome
-from jobkit.runs.results import PointResult, elapsed_s
+from jobkit.runs.results import PointResult, elapsed_s, task_s
+from jobkit.runs.tries import Try
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,3 +217,17 @@ def _would_take_s(point: PointResult, cause: PointResult) -> float | None:
     alike = (tried for tried in tries if (tried.verdict.outcome is Outcome.OK) is repeat)
     spans = [seconds for tried in alike if (seconds := elapsed_s(tried)) is not None]
     return mean(spans) if spans else None
+
+
+def progress_of_try(tried: Try) -> Progress | None:
+    """Return how far a try is, or how far it came; ``None`` if no batch is home."""
+    return progress_of(read_batches(tried.folder)[0]) if tried.folder else None
+
+
+def whole_s(tried: Try, *, shared: bool) -> float | None:
+    """Return how long all the work of a try takes at its pace; ``None`` if that is not known."""
+    progress, spent_s = progress_of_try(tried), task_s(tried, shared=shared)
+    if progress is None or progress.left_s is None or not spent_s or not progress.work_s:
+        return None
+    at_once = max(1.0, progress.work_s / spent_s)  # of several workers
+    return spent_s + progress.left_s / at_once

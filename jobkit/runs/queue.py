@@ -241,7 +241,10 @@ def _ask(kind: str, scheduler: Scheduler, argv: tuple[str, ...], query: Query) -
 def _keep(runs: Sequence[Path], answer: SchedulerAnswer, query: Query, *, repeat: bool = False) -> None:
     """Append an answer, unless the last one is the same: polling must not let the file grow."""
     for run in runs:
-        last = None if repeat else _last_answer(run / ACCOUNTING_FILE)
+        last = None
+        with contextlib.suppress(OSError, JobkitError):
+            path = run / ACCOUNTING_FILE
+            last = None if repeat else parse_answer(files.last_line(path), str(path))
         if last is not None and replace(last, at=answer.at) == answer:
             query.answers.setdefault(run, []).append(last)
             continue
@@ -252,14 +255,6 @@ def _keep(runs: Sequence[Path], answer: SchedulerAnswer, query: Query, *, repeat
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _last_answer(path: Path) -> SchedulerAnswer | None:
-    """Return the last answer in the file; ``None`` if there is none to read."""
-    try:
-        return parse_answer(files.last_line(path), str(path))
-    except (OSError, JobkitError):
-        return None
 
 
 MAYBE = frozenset({Outcome.CANCELLED})
@@ -319,18 +314,14 @@ def open_run(folder: Path) -> OpenRun:
         raise JobkitError(f"{folder}: not a run folder", hint="jobkit status lists the runs")
     results = {result.point.index: result for result in read.points}
     run = OpenRun(folder, results, read.accounts, list(read.notes))
-    run.notes += _unlisted(run)
+    sweeps = (job for job in run.accounts.journal.submissions if job.role is Role.POINTS)
+    sent = {index for sweep in sweeps for _, indices in sweep.tasks() for index in indices}
+    if lost := sent - results.keys() - run.accounts.journal.replaced:
+        missing = format_count(len(lost), "point")
+        run.notes.append(f"{folder / POINTS_FILE}: {missing} of the journal not in it")
     run.open = {task for task, indices in _tasks(run) if _is_open(run, task, indices)}
     run.open |= {task for task, end in follower_ends(run).items() if not end}
     return run
-
-
-def _unlisted(run: OpenRun) -> Iterator[str]:
-    """Yield a note if points were submitted that the list of points does not hold: lines of it are lost."""
-    sweeps = (job for job in run.accounts.journal.submissions if job.role is Role.POINTS)
-    sent = {index for sweep in sweeps for _, indices in sweep.tasks() for index in indices}
-    if lost := sent - run.results.keys() - run.accounts.journal.replaced:
-        yield f"{run.folder / POINTS_FILE}: {format_count(len(lost), 'point')} of the journal not in it"
 
 
 def _tasks(run: OpenRun) -> Iterator[tuple[JobTask, tuple[int, ...]]]:
@@ -409,10 +400,17 @@ def ask_about(scheduler: Scheduler, runs: Sequence[OpenRun], max_age_s: float) -
         else:
             _take(run, name, held)
     missed = [run for run in runs if _missed(run, name)]
-    accounts = _ask_accounting(scheduler, missed, query) if missed else ()
+    accounts: tuple[Accounted, ...] | None = ()
+    if missed:
+        jobs = tuple(dict.fromkeys(job for run in missed for job in run.find_jobs(name)))
+        since = local_time(min(job.at for run in missed for job in run.accounts.journal.submissions))
+        of = missed[0].name if len(missed) == 1 else ""
+        accounts = ask_accounting(scheduler, jobs, since, of, [run.folder for run in missed], query)
     for run in runs:
         _take_alive(run, name, accounts or ())
-        if name not in run.silent and (accounts is not None or not _has_answered(run)):
+        # Some login nodes can never ask the accounting.
+        answered = any(one.kind == "accounting" and one.completed.ok for one in run.accounts.answers)
+        if name not in run.silent and (accounts is not None or not answered):
             _note_missing(run, name, accounts or (), query)
         _judge_again(run, query)
 
@@ -442,11 +440,6 @@ def _take(run: OpenRun, scheduler: str, tasks: Iterable[Queued]) -> None:
             run.queued |= dict.fromkeys(held, queued)
 
 
-def _has_answered(run: OpenRun) -> bool:
-    """Return whether the accounting has ever answered about a run; some login nodes cannot ask it."""
-    return any(answer.kind == "accounting" and answer.completed.ok for answer in run.accounts.answers)
-
-
 def _take_alive(run: OpenRun, scheduler: str, accounts: Iterable[Accounted]) -> None:
     """Add the tasks that the accounting alone lists as alive, unless jobkit has cancelled them.
 
@@ -469,17 +462,6 @@ def _missed(run: OpenRun, scheduler: str) -> set[JobTask]:
     if scheduler in run.silent:
         return set()
     return {task for task in run.open if task.scheduler == scheduler and task not in run.queued}
-
-
-def _ask_accounting(
-    scheduler: Scheduler, runs: Sequence[OpenRun], query: Query
-) -> tuple[Accounted, ...] | None:
-    """Ask the accounting about the tasks that have left the queue; return what it knows, if it answers."""
-    jobs = tuple(dict.fromkeys(job for run in runs for job in run.find_jobs(scheduler.NAME)))
-    since = local_time(min(job.at for run in runs for job in run.accounts.journal.submissions))
-    name = runs[0].name if len(runs) == 1 else ""
-    folders = [run.folder for run in runs]
-    return ask_accounting(scheduler, jobs, since, name, folders, query)
 
 
 def _note_missing(run: OpenRun, scheduler: str, accounts: Sequence[Accounted], query: Query) -> None:

@@ -15,7 +15,7 @@ from jobkit.runs.journal import JobTask
 from jobkit.runs.queue import OpenRun, ask_about, follower_ends, open_run, task_of
 from jobkit.runs.results import PointResult
 from jobkit.runs.standing import PointState, PointStatus, Requested, RunStanding
-from jobkit.runs.tries import Try, not_started
+from jobkit.runs.tries import not_started
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import Queued, State
 
@@ -96,6 +96,8 @@ def _point_standing(
     run: OpenRun, result: PointResult, task: JobTask | None, shared: frozenset[JobTask], now: datetime
 ) -> PointStatus:
     queued = run.queued.get(task) if task else None
+    begun = {tried.task for tried in result.all_tries}
+    gone = (one for one in run.accounts.earlier.get(result.point.index, ()) if one not in begun)
     return PointStatus(
         point=result.point,
         all_tries=result.all_tries,
@@ -103,23 +105,19 @@ def _point_standing(
         standing=_standing(run, result, task, queued),
         task=task,
         queued=queued,
-        vanished=_vanished(run, result),
+        vanished=tuple(not_started(result.point, run.accounts, one) for one in gone),
         shared_tasks=shared,
         silent=task is not None and task.scheduler in run.silent,
         now=now,
     )
 
 
-def _vanished(run: OpenRun, result: PointResult) -> tuple[Try, ...]:
-    begun = {tried.task for tried in result.all_tries}
-    tasks = (task for task in run.accounts.earlier.get(result.point.index, ()) if task not in begun)
-    return tuple(not_started(result.point, run.accounts, task) for task in tasks)
-
-
 def _standing(run: OpenRun, result: PointResult, task: JobTask | None, queued: Queued | None) -> PointState:
     """Return the state of a point."""
     packed = task in run.accounts.packed
-    if _is_done(result, queued):
+    # A try by hand is no answer while the scheduler has the point.
+    by_hand = result.counts.by_hand and queued is not None
+    if result.outcome in result.point.kind.answers and not by_hand:
         return PointState.DONE
     if queued is not None and queued.state is State.ERROR:
         return PointState.STUCK
@@ -136,10 +134,3 @@ def _standing(run: OpenRun, result: PointResult, task: JobTask | None, queued: Q
         return PointState.FAILED
     here = task is not None and runs_here(task.scheduler) and task in run.accounts.gone
     return PointState.UNSETTLED if task and not here else PointState.MISSING
-
-
-def _is_done(result: PointResult, queued: Queued | None) -> bool:
-    """Return whether a point has its answer; a try by hand is none while the scheduler has the point."""
-    if result.outcome is None or (result.counts.by_hand and queued is not None):
-        return False
-    return result.outcome in result.point.kind.answers

@@ -66,9 +66,9 @@ def task_s(tried: Try, *, shared: bool = False) -> float | None:
 
 
 def timed(tried: Try) -> Record | None:
-    """Return the record of a try with the time of its job, from which a time to come is predicted."""
-    record = tried.record
-    return replace(record, task_s=task_s(tried)) if record else None
+    """Return the record of a try with the time and the memory of its job, by which the next is planned."""
+    record, rss = tried.record, tried.account.max_rss_bytes if tried.account and tried.alone else None
+    return replace(record, task_s=task_s(tried), accounted_rss_bytes=rss) if record else None
 
 
 def _account_s(tried: Try, *, shared: bool) -> float | None:

@@ -10,6 +10,8 @@ from jobkit.core.records import Outcome
 from jobkit.runs import standing
 from jobkit.runs.journal import JobTask
 from jobkit.runs.kinds import SWEEP, kind_for
+from jobkit.runs.progress import whole_s
+from jobkit.runs.request import held_in, memory_request, walltime_request
 from jobkit.runs.retry_rule import Change, changed_resources, policy_change, scaled_request
 from jobkit.runs.standing import PointState, PointStatus, RunStanding
 from jobkit.runs.tries import Try, TryOutcome
@@ -150,10 +152,31 @@ def groups(
             change = replace(change, exclude=()) if anywhere else change
             indices_by_change.setdefault((given, change), []).append(point.point.index)
     keep = [_key(word) for word in now]
-    return [
-        RetryGroup(given, change, tuple(indices), changed(spec_of(given), change, keep=keep))
-        for (given, change), indices in indices_by_change.items()
-    ]
+    found = []
+    for (given, change), indices in indices_by_change.items():
+        spec = changed(spec_of(given), change, keep=keep)
+        ended = [point for point in points if point.point.index in indices]
+        least = {"resources.memory": _least_memory(ended), "resources.walltime": _least_walltime(ended)}
+        more = {key.partition(".")[2]: size for key, size in least.items() if key not in keep}
+        resources = spec.resources.model_copy(
+            update={name: max(size, getattr(spec.resources, name)) for name, size in more.items()}
+        )
+        spec = spec.model_copy(update={"resources": resources})
+        found.append(RetryGroup(given, change, tuple(indices), spec))
+    return found
+
+
+def _least_memory(points: Sequence[PointStatus]) -> int:
+    """Return what points that ran out of memory need by what they held, whatever the policy adds."""
+    held = [held_in(point.counts) for point in points if point.outcome is Outcome.RAM_OOM]
+    return max((memory_request(size) for size in held if size), default=0)
+
+
+def _least_walltime(points: Sequence[PointStatus]) -> int:
+    """Return what points that ran out of time need by their pace, whatever the policy adds."""
+    late = [point for point in points if point.outcome is Outcome.TIMEOUT and not point.counts.verdict.hung]
+    paces = [whole_s(point.counts, shared=point.counts.task in point.shared_tasks) for point in late]
+    return max((walltime_request(longest_s) for longest_s in paces if longest_s), default=0)
 
 
 def allow_nodes(group: RetryGroup, spec: SweepSpec) -> RetryGroup:

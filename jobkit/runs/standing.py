@@ -20,7 +20,7 @@ from jobkit.runs.progress import Pace, Progress, SkippedTime, progress_of, skipp
 from jobkit.runs.results import PointResult, elapsed_s, exit_code, task_s
 from jobkit.runs.tries import Try
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
-from jobkit.schedulers.types import Queued, State
+from jobkit.schedulers.types import JobId, Queued, State
 
 HELD = "held"
 """The state of a point or a job that waits until a person releases it."""
@@ -280,6 +280,19 @@ class RunStanding:
     def schedulers(self) -> list[str]:
         """The names of the schedulers that it was submitted to."""
         return sorted({submission.scheduler for submission in self.submissions})
+
+    def arrays_in_queue(self, *, held: bool = True) -> dict[JobId, int]:
+        """Return the arrays of points in the queue, with the number of tasks that it holds of each.
+
+        Parameters
+        ----------
+        held
+            Whether also those with a task that waits for a person.
+        """
+        tasks = Counter(task.job_id for task in self.queued)
+        stuck = {task.job_id for task, one in self.queued.items() if one.state in {State.HELD, State.ERROR}}
+        arrays = (one.job for one in self.submissions if one.role is Role.POINTS)
+        return {job: tasks[job.id] for job in arrays if tasks[job.id] and (held or job.id not in stuck)}
 
     @property
     def counts(self) -> Counter[str]:

@@ -26,13 +26,12 @@ from jobkit.runs.hints import (
     is_limited,
     job_line,
     needed_by,
-    progress_of_try,
     releases,
     remedy,
 )
 from jobkit.runs.journal import JobTask
 from jobkit.runs.kinds import kind_of
-from jobkit.runs.progress import Progress, SkippedTime, overdue
+from jobkit.runs.progress import Progress, SkippedTime, overdue, progress_of_try
 from jobkit.runs.standing import (
     ENDINGS,
     HELD,

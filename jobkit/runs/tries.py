@@ -309,9 +309,8 @@ def _without_end(verdict: TryOutcome, known: TaskFacts) -> TryOutcome:
     gone = f"its process is gone, seen at {at}" if known.here else f"not in the queue since {at}"
     if known.cancelled:
         return TryOutcome(Outcome.CANCELLED, f"by jobkit at {format_moment(known.cancelled)}, and {gone}")
-    return TryOutcome(
-        Outcome.LOST, f"{gone}, and no record, exit file or accounting reports why", provisional=True
-    )
+    why = f"{gone}, and no record, exit file or accounting reports why"
+    return TryOutcome(Outcome.LOST, why, provisional=True)
 
 
 def _by_record(record: Record, exit_: Exit | None) -> TryOutcome:
@@ -333,7 +332,10 @@ def _overruled(verdict: TryOutcome, accounted: Accounted | None) -> TryOutcome:
 
 def _by_exit(exit_: Exit, accounted: Accounted | None) -> TryOutcome:
     """Return the outcome by the exit file, or by the accounting if that knows better."""
-    evidence = _exit_words(exit_)
+    where = f"status {exit_.status} in step {exit_.stage or 'unknown'}"
+    signal = f"signal {exit_.signal}" if exit_.signal else ""
+    kept = f"results kept in {exit_.kept}" if exit_.scratch else ""
+    evidence = "; ".join(filter(None, (f"exit file: {exit_.message or where}", signal, kept)))
     if exit_.signal:
         outcome = exit_.outcome or SIGNALS.get(exit_.signal.removeprefix("SIG"), Outcome.CANCELLED)
         return _overruled(TryOutcome(outcome=outcome, evidence=evidence, provisional=True), accounted)
@@ -349,13 +351,6 @@ def _by_exit(exit_: Exit, accounted: Accounted | None) -> TryOutcome:
         return TryOutcome(outcome=Outcome.LOST, evidence=evidence, provisional=unsure)
     outcome = Outcome.BUG if exit_.status else Outcome.LOST
     return TryOutcome(outcome=outcome, evidence=f"{evidence}, but no record was copied home")
-
-
-def _exit_words(exit_: Exit) -> str:
-    where = f"status {exit_.status} in step {exit_.stage or 'unknown'}"
-    signal = f"signal {exit_.signal}" if exit_.signal else ""
-    kept = f"results kept in {exit_.kept}" if exit_.scratch else ""
-    return "; ".join(filter(None, (f"exit file: {exit_.message or where}", signal, kept)))
 
 
 VISIBLE_AFTER = timedelta(seconds=60)

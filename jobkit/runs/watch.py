@@ -18,15 +18,17 @@ from rich.progress import Progress as Bars
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Point
-from jobkit.core.terminal import for_terminal, printable
+from jobkit.core.terminal import for_terminal, note, printable, shell_quote
 from jobkit.core.units import format_about, format_count, pauses
-from jobkit.runs.hints import progress_of_try
+from jobkit.runs.hints import job_line, release_jobs, releases
 from jobkit.runs.journal import PLANNERS, SEARCHES, Role
+from jobkit.runs.progress import progress_of_try
 from jobkit.runs.queue import record_accounting
 from jobkit.runs.reader import read_standings
 from jobkit.runs.retry import any_retry_due
 from jobkit.runs.standing import ENDINGS, MOVING, PointState, PointStatus, RunStanding, first_task, followers
 from jobkit.runs.status_text import cut, plain
+from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import State
 from jobkit.spec.policy import Policy
 from jobkit.spec.sweep_spec import load_spec
@@ -267,19 +269,21 @@ class ProgressBars:
                 self._show(point, run)
         self._print(self._failures.lines(run))
         follow = {first_task(job) for job, _ in followers(run, Role.FOLLOW)}
-        queued = (entry for task, entry in run.queued.items() if task not in follow)
-        reasons = sorted({entry.reason for entry in queued if entry.reason})
-        why = f", waiting: {', '.join(reasons)}" if reasons and not self._tasks else ""
-        self._print_reason(why)
+        queued = ((task.scheduler, one) for task, one in run.queued.items() if task not in follow)
+        reasons = sorted({SCHEDULERS[name].explain(one) for name, one in queued if one.reason})
+        why = f", waiting: {'; '.join(reasons)}" if reasons and not self._tasks else ""
+        if why and not self._console.is_terminal:  # whose bar shows it
+            self._print_once(f"{format_count(self._total, self._noun)}{why}")
+        for step in releases(run, run.points, shell_quote(str(run.folder))):
+            self._print_once(f"next: {step.command}  {step.does}")
         unit = f"{self._noun}s{self._to_go(run)}{why}"
         self._bars.update(self._all, completed=self._total - len(self._left), unit=unit)
         return set(self._left)
 
-    def _print_reason(self, why: str) -> None:
-        """Print why all points wait, each reason once: only a terminal shows it in the bar."""
-        if why and why not in self._said and not self._console.is_terminal:
-            self._print([f"{format_count(self._total, self._noun)}{why}"])
-        self._said.add(why)
+    def _print_once(self, line: str) -> None:
+        if line not in self._said:
+            self._print([line])
+        self._said.add(line)
 
     def _show(self, point: PointStatus, run: RunStanding) -> None:
         index, tries = point.point.index, point.tries
@@ -287,11 +291,9 @@ class ProgressBars:
             if index not in self._tasks:
                 name = f"{printable(point.point.point_id):<20}"
                 self._tasks[index] = self._bars.add_task(name, total=None, unit="batches")
-            progress = progress_of_try(tries[0])
-            if progress:
-                self._bars.update(
-                    self._tasks[index], completed=progress.batches, total=progress.batches_total
-                )
+            if progress := progress_of_try(tries[0]):
+                done, total = progress.batches, progress.batches_total
+                self._bars.update(self._tasks[index], completed=done, total=total)
         elif tries:
             return  # the try is from before
         if point.standing in ENDINGS:
@@ -316,11 +318,17 @@ class ProgressBars:
 
 
 def until_planned(run_dir: Path) -> None:
-    """Return when no job plans a run any more, or is to submit its points."""
+    """Return when no job plans a run any more, or is to submit its points, or can begin to."""
+    said = ""
     for pause_s in pauses(FIRST_POLL_S, SLOWEST_POLL_S):
         (run,) = read_standings([run_dir])
-        if run.planner is None:
+        if run.planner is None or run.planner.state == PointState.STUCK:
             break
+        reason = run.planner.queued.reason if run.planner.queued else ""
+        if reason not in {"", said}:
+            steps = (f"  next: {step.command}  {step.does}" for step in release_jobs(run))
+            note("\n".join([job_line(run, run.planner), *steps]))
+            said = reason
         time.sleep(pause_s)
 
 

@@ -282,15 +282,20 @@ def _verify_refusal(request: JobRequest, answer: Completed) -> str | None:
 
 
 # sge_status(5): a state is a string of flags; the first flag of this table that it holds decides.
+# N and P are those of Univa and Altair: qmod(1), -p, which stops a job until the other job has ended.
 _FLAGS: Mapping[str, tuple[State, str]] = {
-    "E": (State.ERROR, "in error: `qstat -j ID` says why, `qmod -cj ID` tries again"),
+    "E": (State.ERROR, "could not be started, or its script ended with 100; qstat -j {job} says why"),
     "d": (State.ENDING, "being deleted"),
+    **dict.fromkeys("NP", (State.RUNNING, "preempted: suspended until its resources are free again")),
     "s": (State.RUNNING, "suspended"),
     "S": (State.RUNNING, "its queue is suspended"),
     "T": (State.RUNNING, "its queue is suspended by an alarm"),
     "r": (State.RUNNING, ""),
     "t": (State.RUNNING, ""),
-    "h": (State.HELD, "held"),
+    "h": (
+        State.HELD,
+        "held by its owner, by an operator (who types qrls -h os {job}), or until another job ends",
+    ),
     "q": (State.PENDING, ""),
     "z": (State.ENDING, ""),
 }
@@ -422,7 +427,7 @@ def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
         return None
     return tuple(
         Queued(
-            job_id=row.findtext("JB_job_number", "").strip(),
+            job_id=job,
             task=task,
             state=state,
             reason=reason,
@@ -431,17 +436,18 @@ def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
             start_at=row.findtext("JAT_start_time", "").strip(),
         )
         for row in rows
-        for state, reason in [_state(row.findtext("state", "").strip())]
+        for job in [row.findtext("JB_job_number", "").strip()]
+        for state, reason in [_state(row.findtext("state", "").strip(), job)]
         for task in expand_tasks(row.findtext("tasks", "").strip())
     )
 
 
-def _state(flags: str) -> tuple[State, str]:
+def _state(flags: str, job: str) -> tuple[State, str]:
     """Return the state of a string of flags, and the reason with the flags as qstat shows them."""
     state, why = next(
         (meaning for flag, meaning in _FLAGS.items() if flag in flags), (State.UNKNOWN, "unknown")
     )
-    return state, f"{flags}: {why}" if why else ""
+    return state, f"{flags}: {why.format(job=job)}" if why else ""
 
 
 _MOST = 3
@@ -475,13 +481,7 @@ def explain(task: Queued) -> str:
 
     Only ``qstat -j`` shows why a task is in error (measured).
     """
-    flags, _, meaning = task.reason.partition(": ")
-    words = {
-        State.ERROR: f"could not be started, or its script ended with 100; qstat -j {task.job_id} says why",
-        State.HELD: "held, by its owner or until another job ends",
-        State.PENDING: meaning or "waits for a free slot, or its turn",
-    }.get(task.state, meaning)
-    return f"{flags}: {words}" if flags and words else words
+    return task.reason or ("waits for a free slot, or its turn" if task.state is State.PENDING else "")
 
 
 def remedy(job: JobId, tasks: tuple[int, ...], task: Queued) -> Remedy | None:

@@ -18,7 +18,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 from jobkit.core.paths import user_name
 from jobkit.core.records import Outcome
@@ -293,26 +293,102 @@ def _name_refusal(kind: str, name: str, key: str, answer: Completed) -> str | No
     return str(no_such(kind, name, known, key)) if known and name not in known else None
 
 
-_QUEUE_COLUMNS = "%i|%T|%r|%N|%M|%S|%j"
-"""Task, state, reason, nodes, time used, (expected) start, name: squeue(1), --format."""
+_QUEUE_COLUMNS = "%i|%T|%r|%N|%M|%S|%j|%P"
+"""Task, state, reason, nodes, time used, (expected) start, name, partitions: squeue(1), --format."""
 _MOST_RANGES = 5_000
 """In one argument: Linux takes 128 KiB (execve(2)), and a range of a large array is 16 characters."""
 
 # https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES; an end state is not in the queue.
 _QUEUE_STATES = {
-    **dict.fromkeys(("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED"), State.PENDING),
+    **dict.fromkeys(("PENDING", "CONFIGURING", "EXPEDITING", "REQUEUED", "REQUEUE_FED"), State.PENDING),
     **dict.fromkeys(("REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"), State.HELD),
     **dict.fromkeys(("RUNNING", "RESIZING", "SIGNALING", "SUSPENDED", "STOPPED"), State.RUNNING),
     **dict.fromkeys(("COMPLETING", "STAGE_OUT"), State.ENDING),
 }
 
-# https://slurm.schedmd.com/squeue.html#SECTION_JOB-REASON-CODES: reasons for which a pending
-# task waits for a person, or for ever.
-_WAITING = {
-    **dict.fromkeys(("JobHeldUser", "JobHeldAdmin", "launch failed requeued held"), State.HELD),
-    **dict.fromkeys(("BadConstraints", "DependencyNeverSatisfied", "PartitionTimeLimit"), State.ERROR),
-    **dict.fromkeys(("InvalidAccount", "InvalidQOS"), State.ERROR),
+
+@dataclass(frozen=True, slots=True)
+class _Reason:
+    """What a reason means: the task waits, is held, or never starts as it is (an error)."""
+
+    state: State
+    words: str
+    key: str = ""  # in `resources` of the spec: what to change if it never starts
+    admin: bool = False  # whether only an administrator releases it
+    of_partition: bool = False  # of several partitions another may start it all the same (measured)
+
+
+_waits, _held, _never = (partial(_Reason, state) for state in (State.PENDING, State.HELD, State.ERROR))
+_refused = partial(_never, of_partition=True)
+_ALLOWED = {"(wall|.*minutes)": "walltime", "cpu": "CPUs", "mem": "memory", "gres": "GPUs", "": "resources"}
+_LIMITS = {
+    f"{limit}{part}{of}": _refused(f"requests {noun} {words}", noun.lower() if part else "")
+    for limit, of, words in (
+        ("qosmax", ".*per(job|node)", "above the limit of the QOS"),
+        ("qosmin", "", "below the minimum of the QOS"),
+        ("assocmax", ".*per(job|node)", "above the limit of the account"),
+    )
+    for part, noun in _ALLOWED.items()
 }
+_REASONS: Mapping[str, _Reason] = {
+    "jobhelduser": _held("held by its owner"),
+    "jobheldadmin": _held("held by an administrator", admin=True),
+    "jobholdmaxrequeue|launchfailurelimit": _held("held, because it was requeued too often", admin=True),
+    "jobrequeuedin": _held("held when it was requeued"),
+    "launchfailedrequeuedheld": _held("its launch failed, so Slurm holds it"),
+    "userenv": _held("its login shell did not answer in time, so Slurm holds it"),
+    "reservationdeleted|reservation.*wasdeleted": _held("held, because its reservation is gone"),
+    "burstbuffer(resources|stagein)": _waits("waits for its burst buffer"),
+    "burstbuffer": _held("held, because its burst buffer failed", admin=True),
+    "badconstraints": _never("no node has what it requests", "constraint"),
+    "constraints": _waits("no node has what it requests at the moment"),
+    "dependencyneversatisfied": _never("its dependency can never be satisfied"),
+    "invalidaccount": _never("the account is not known", "account"),
+    "accountnotallowed|jobsaccountnot": _refused("the partition does not allow the account", "account"),
+    "invalidqos": _never("the QOS is not known", "qos"),
+    "qosnotallowed|jobsqosnot": _refused("the partition does not allow the QOS", "qos"),
+    "uid.*notingroup": _refused("the partition does not allow any group of its owner", "queue"),
+    "partitiontimelimit": _refused("the walltime is longer than the partition allows", "walltime"),
+    "partitionnodelimit": _refused("the partition does not allow or have this number of nodes", "queue"),
+    "partitionconfig": _refused("the partition does not allow it", "queue"),
+    "maxmemperlimit": _refused("requests more memory than is allowed", "memory"),
+    "reservation(.*is)?invalid": _never("its reservation is not valid", "reservation"),
+    "licenserequest.*nolongervalid": _never("a licence that it requests is gone", "options"),
+    **_LIMITS,
+    "resources": _waits("what it needs is in use"),
+    "priority": _waits("other jobs are ahead of it"),
+    "jobarraytasklimit": _waits("the limit of tasks at a time is reached"),
+    "dependency": _waits("waits for another job to end"),
+    "begintime": _waits("not before a set time, as after a requeue"),
+    "joblaunchfailure": _waits("its launch failed"),
+    "partitiondown": _waits("the partition is down"),
+    "partitioninactive": _waits("the partition starts no jobs now"),
+    "reqnodenotavail|nodesrequired": _waits("the nodes that it could run on are down, drained or reserved"),
+    "nodedown|frontenddown": _waits("the nodes that it could run on are down"),
+    "maxpoweredupnodes|power": _waits("the limit of nodes with power is reached"),
+    "reservation": _waits("waits for its reservation"),
+    "licenses": _waits("waits for a licence"),
+    "qos": _waits("a limit of the QOS is reached"),
+    "assoc|accountingpolicy|max.*per(account|user)": _waits("a limit of the account is reached"),
+    "cleaning": _waits("its last run is being cleaned up"),
+    "prolog": _waits("its node is being made ready"),
+    "mpiportsbusy|nvidiaimex": _waits("what connects its nodes is in use"),
+    "scheddefer": _waits("Slurm looks at it later"),
+    "systemfailure": _waits("Slurm itself failed on it"),
+    "fedjoblock": _waits("waits for the other clusters to answer"),
+}
+"""By a pattern of the beginning, without spaces, underscores and capitals; the first that matches counts.
+
+src/common/job_state_reason.c and what slurmctld writes itself (``state_desc``), 17.11 to 26.11. The owner
+releases what is held with the reason ``WAIT_HELD_USER`` or ``WAIT_RESV_DELETED`` (src/slurmctld/job_mgr.c).
+"""
+
+
+@cache
+def _meaning(reason: str) -> _Reason:
+    """Return what a reason means; one that is not known is a wait without words."""
+    plain = re.sub(r"[\W_]+", "", reason).lower()
+    return next((known for start, known in _REASONS.items() if re.match(start, plain)), _waits(""))
 
 
 def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:
@@ -412,7 +488,7 @@ def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
 
     squeue ends with 1 and ``Invalid job id specified`` if it is asked for one job and has
     forgotten it (``MinJobAge`` after its end): nothing is left. Of several ids it drops those
-    it does not know without a word (measured).
+    it does not know without a word (measured). The name may contain a bar.
     """
     if not answer.ok:
         return () if "Invalid job id specified" in answer.said else None
@@ -425,19 +501,27 @@ def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
             name=name,
             node=node,
             elapsed_s=None if state is State.PENDING else seconds_of(elapsed),
-            start_at="" if start == "N/A" else start,
+            start_at="" if start == "N/A" or _has_no_begin(state, reason) else start,
         )
-        for job, listed, _, (word, reason, node, elapsed, start, name) in rows_of_tasks(answer.stdout, 7)
-        if (state := _queue_state(word, reason)) is not None
+        for job, listed, _, (word, reason, node, elapsed, start, last) in rows_of_tasks(answer.stdout, 7)
+        for name, partitions in [last.rsplit("|", 1) if "|" in last else (last, "")]
+        if (state := _queue_state(word, reason, partitions)) is not None
         for task in expand_tasks(listed)
     )
 
 
-def _queue_state(word: str, reason: str) -> State | None:
+def _queue_state(word: str, reason: str, partitions: str) -> State | None:
     if word in END_STATES:
         return None
-    state = _QUEUE_STATES.get(word, State.UNKNOWN)
-    return _WAITING.get(reason, state) if state is State.PENDING else state
+    state, known = _QUEUE_STATES.get(word, State.UNKNOWN), _meaning(reason)
+    if state not in {State.PENDING, State.HELD} or known.state is State.PENDING:
+        return state
+    return state if known.of_partition and "," in partitions else known.state
+
+
+def _has_no_begin(state: State, reason: str) -> bool:
+    """Return whether another job or a person must act first; then squeue may show an old begin (measured)."""
+    return state in {State.HELD, State.ERROR} or _meaning(reason) is _REASONS["dependency"]
 
 
 def diagnostic_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:
@@ -446,60 +530,9 @@ def diagnostic_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...
     return ("squeue", *clusters(jobs), "-j", ids), ("sacct", *clusters(jobs), "-j", ids)
 
 
-# The first key that a reason begins with counts: hundreds of limits share the beginning of their names.
-_WORDS: Mapping[str, str] = {
-    "Resources": "what it needs is in use",
-    "Priority": "other jobs are ahead of it",
-    "JobArrayTaskLimit": "the limit of tasks at a time is reached",
-    "DependencyNeverSatisfied": "its dependency can never be satisfied",
-    "Dependency": "waits for another job to end",
-    "BeginTime": "not before a set time, as after a requeue",
-    "JobHeldUser": "held by its owner",
-    "JobHeldAdmin": "held by an administrator: ask them",
-    "launch failed requeued held": "its launch failed, so Slurm holds it",
-    "JobLaunchFailure": "its launch failed",
-    "BadConstraints": "no node has what it requests",
-    "InvalidAccount": "the account is not known",
-    "InvalidQOS": "the QOS is not known",
-    "PartitionTimeLimit": "the walltime is longer than the partition allows",
-    "PartitionNodeLimit": "the partition has fewer nodes, or some are down",
-    "PartitionDown": "the partition is down",
-    "PartitionInactive": "the partition starts no jobs now",
-    "PartitionConfig": "the partition does not allow it",
-    "ReqNodeNotAvail": "the nodes that it could run on are down, drained or reserved",
-    "Nodes required for job are DOWN": "the nodes that it could run on are down, drained or reserved",
-    "NodeDown": "the nodes that it could run on are down",
-    "ReservationDeleted": "its reservation is gone",
-    "Reservation": "waits for its reservation",
-    "Licenses": "waits for a licence",
-    "QOS": "a limit of the QOS is reached",
-    "MaxCpuPerAccount": "a limit of the account is reached",
-    "MaxMemPerLimit": "requests more memory than is allowed",
-    "Assoc": "a limit of the account is reached",
-    "MaxJobs": "the limit of running jobs is reached",
-    "Cleaning": "its last run is being cleaned up",
-    "Prolog": "its node is being made ready",
-    "SystemFailure": "Slurm itself failed on it",
-    "FedJobLock": "waits for the other clusters to answer",
-}
-
-_KEYS: Mapping[str, str] = {
-    "BadConstraints": "resources.constraint",
-    "InvalidAccount": "resources.account",
-    "InvalidQOS": "resources.qos",
-    "PartitionTimeLimit": "resources.walltime",
-}
-"""The key of the spec to change if Slurm would never start the task."""
-
-_RELEASED = ("JobHeldUser", "launch failed requeued held")
-"""The owner can release these (scontrol(1), release)."""
-
-
 def explain(task: Queued) -> str:
     """Return why a task waits: Slurm's word and what it means; empty if Slurm gives no reason."""
-    if not task.reason:
-        return ""
-    words = next((words for begin, words in _WORDS.items() if task.reason.startswith(begin)), "")
+    words = _meaning(task.reason).words
     return f"{task.reason}: {words}" if words else task.reason
 
 
@@ -508,14 +541,14 @@ def remedy(job: JobId, tasks: tuple[int, ...], task: Queued) -> Remedy | None:
 
     scontrol takes array tasks as a list in brackets: ``release 12_[3,7-9]`` (measured).
     """
-    if task.state not in {State.HELD, State.ERROR}:
-        return None
-    if task.reason.startswith(_RELEASED):
-        clusters = ("-M", job.cluster) if job.cluster else ()
-        named = ",".join(task_ranges(tasks))
-        target = f"{job.id}_{named}" if named.isdecimal() else f"{job.id}_[{named}]"
-        return Remedy(argv=("scontrol", *clusters, "release", target))
-    return Remedy(key=_KEYS.get(task.reason, ""))
+    known = _meaning(task.reason)
+    if task.state is not State.HELD:
+        key = known.key and f"resources.{known.key}"
+        return Remedy(key=key) if task.state is State.ERROR else None
+    named = ",".join(task_ranges(tasks))
+    target = f"{job.id}_{named}" if named.isdecimal() else f"{job.id}_[{named}]"
+    argv = ("scontrol", *clusters((job,)), "release", target)
+    return Remedy(admin_argv=argv) if known.admin else Remedy(argv=argv)
 
 
 NAME, TITLE, DIRECTIVE = "slurm", "Slurm", "#SBATCH"

@@ -91,7 +91,8 @@ class Queued:
     elapsed_s
         Its running time so far.
     start_at
-        When it started, or will start by the scheduler's estimate: local ISO time.
+        When it started, or will start by the scheduler's estimate: local ISO time. Empty if a person must
+        act first.
     """
 
     job_id: str
@@ -145,11 +146,14 @@ class Remedy:
     ----------
     argv
         The command that lets them run; empty if there is none.
+    admin_argv
+        The command that lets them run if an administrator types it; empty if there is none.
     key
         The key of the spec to change, if they would never start; empty if no key helps.
     """
 
     argv: tuple[str, ...] = ()
+    admin_argv: tuple[str, ...] = ()
     key: str = ""
 
 

@@ -87,7 +87,7 @@ def scheduler(case: Case, survey: Survey) -> Iterator[Finding]:
     if case.local:
         return
     findings = [machine.controller(survey)]
-    findings += [finding for finding in case.opening if finding.name == "site file"]
+    findings += [finding for finding in case.opening if finding.name != "spec"]
     try:
         request = case.request()
     except JobkitError as error:
@@ -320,8 +320,8 @@ def _waited(case: Case, job: Errand, within_s: float, say: Say) -> list[Finding]
 def _progress(job: Errand) -> str:
     if job.queued is None:
         return "  it has left the queue; waiting for its answer"
-    why = f" ({job.queued.reason})" if job.queued.reason else ""
-    return f"  {job.queued.state}{why}"
+    why = job.scheduler.explain(job.queued)
+    return f"  {job.queued.state} ({why})" if why else f"  {job.queued.state}"
 
 
 def _trouble(job: Errand, within_s: float) -> Finding | None:
@@ -329,9 +329,11 @@ def _trouble(job: Errand, within_s: float) -> Finding | None:
     if job.queued is None and job.gone:
         return _gone(job)
     state = job.queued.state if job.queued else State.UNKNOWN
-    if state in {State.ERROR, State.HELD}:
-        why = job.scheduler.explain(job.queued) if job.queued else ""
-        return missing("job", f"it will not begin: {why}; {job.cancel()}", _person(job))
+    if job.queued and job.blocked:
+        way_out = job.job.id and job.scheduler.remedy(job.job.id, (1,), job.queued)
+        change = f"change {way_out.key} in the spec; " if way_out and way_out.key else ""
+        message = f"it will not begin: {job.blocked}; {job.cancel()}"
+        return missing("job", message, f"{change}{_person(job)}")
     if state not in {State.RUNNING, State.ENDING} and job.waited_s > within_s:
         return _not_begun(job, within_s)
     if job.waited_s > within_s + 2 * WALLTIME_S:

@@ -13,7 +13,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.paths import cache_dir
 from jobkit.planning.batch_sizes import decided, is_auto
 from jobkit.planning.points import plan, request
-from jobkit.planning.resolve import Options, device
+from jobkit.planning.resolve import Options, asked_by_shell, device
 from jobkit.planning.texts import find_text
 from jobkit.planning.workload_traits import traits
 from jobkit.schedulers.protocol import Scheduler
@@ -138,8 +138,10 @@ def open_case(path: Path | None, options: Options) -> Case:
     chosen = spec or SweepSpec.model_validate({"name": NAME, "resources": SMALL, **options.named})
     name, why = choose_scheduler(chosen.scheduler)
     site, file = _site(chosen.site, name, opening)
+    resources, variables = asked_by_shell(chosen.resources, name)
+    opening += [fine("shell", line) for line in variables]
     return Case(
-        spec=chosen,
+        spec=chosen.model_copy(update={"resources": resources}),
         sweep=shlex.join(("jobkit", "sweep", str(path), *options.words)) if spec else "",
         base=path.parent if path else Path(),
         scheduler=by_name(name),

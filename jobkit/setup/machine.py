@@ -574,7 +574,8 @@ def program(facts: Facts, wanted: NodeRequest) -> Finding | None:
     name, needs = found["name"], found.get("interpreter")
     where = f"in {wanted.container}" if wanted.container else "here"
     if found.get("path") and (not needs or found.get("interpreter_path")):
-        return fine("program", f"{name} is {found['path']}")
+        python = f"; `python` in it is {found['python']}" if found.get("python") and name != "python" else ""
+        return fine("program", f"{name} is {found['path']}{python}")
     if needs and found.get("path"):
         message = f"{found['path']} needs {needs!a}, which is not {where}"
         return _absent(wanted, message, needs)

@@ -83,7 +83,7 @@ def examine(
 
 
 def find_program(name: str) -> dict[str, str | None]:
-    """Return where a program is, and the interpreter that it names, if it is a script."""
+    """Return where a program is, the interpreter that it names, if it is a script, and its ``python``."""
     path = shutil.which(name)
     needs = interpreter(Path(path)) if path else ""
     return {
@@ -92,6 +92,7 @@ def find_program(name: str) -> dict[str, str | None]:
         "is_file": "yes" if Path(name).is_file() else None,
         "interpreter": needs,
         "interpreter_path": shutil.which(needs) if needs else None,
+        "python": shutil.which("python"),
     }
 
 

@@ -74,7 +74,7 @@ class PointWork:
             If it is not what was planned.
         """
         point = state.task.point
-        paragraphs = read_paragraphs(check_text(state.task))
+        paragraphs = read_paragraphs(check_text(state.task), point.text.path)
         chosen = paragraphs[:: point.every]
         state.items_total = len(chosen)
         state.characters_total = sum(map(len, chosen))

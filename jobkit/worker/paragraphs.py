@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.paragraphs import split_paragraphs
+from jobkit.core.paragraphs import JSONL_ENDINGS, BadLineError, Fields, parse_line, split_paragraphs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -134,26 +134,44 @@ def estimated_load(paragraphs: Sequence[str], cap: int | None) -> int:
     return max((len(chunk) * max(chunk) for chunk in chunks), default=0)
 
 
-def read_paragraphs(path: Path) -> list[str]:
-    r"""Return the paragraphs of a UTF-8 text, unchanged.
+def read_paragraphs(path: Path, name: str = "") -> list[str]:
+    r"""Return the paragraphs of a UTF-8 text, unchanged; of a JSONL file those of all its documents.
 
     A line with more than white space belongs to the paragraph and keeps its newline and its
     indentation; a line of only white space ends the paragraph. A byte order mark is dropped,
     ``\r\n`` and ``\r`` become ``\n``.
 
+    Parameters
+    ----------
+    name
+        By which a JSONL file is known; by default that of the path.
+
     Raises
     ------
     JobkitError
-        If the file is missing, is not UTF-8, or holds no paragraph.
+        If the file is missing, is not UTF-8, has a line that is no document, or holds no paragraph.
     """
+    name = name or str(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise JobkitError(f"text {path}: {error.strerror}", hint="see `text` in the spec") from error
     except UnicodeDecodeError as error:
-        hint = f"convert it first, for instance: iconv -f latin1 -t utf-8 {path} > {path}.utf8"
-        raise JobkitError(f"text {path}: not UTF-8 at byte {error.start}", hint=hint) from error
-    paragraphs = split_paragraphs(text)
+        raise JobkitError(
+            f"text {path}: not UTF-8 at byte {error.start}", hint="see `text` in the spec"
+        ) from error
+    documents = _documents(text, name) if name.lower().endswith(JSONL_ENDINGS) else [text]
+    paragraphs = [paragraph for document in documents for paragraph in split_paragraphs(document)]
     if not paragraphs:
         raise JobkitError(f"text {path}: holds no paragraph", hint="see `text` in the spec")
     return paragraphs
+
+
+def _documents(text: str, name: str) -> Iterator[str]:
+    for number, line in enumerate(text.split("\n"), 1):
+        try:
+            if line.strip():
+                yield parse_line(line.encode(), Fields()).text.replace("\r\n", "\n").replace("\r", "\n")
+        except BadLineError as error:
+            hint = "each line is a document with its text in the field `text`; name plain text .txt"
+            raise JobkitError(f"text {name}:{number}: {error}", hint=hint) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import os
 import random
@@ -14,9 +15,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks import soak_apply
+from jobkit.core.layout import read_begin
 from jobkit.extensions.corpus.standing import live_points
 from jobkit.extensions.corpus.winners import read_winners
 from jobkit.runs.reader import read_standings
+from jobkit.runs.standing import PointState
 from tests.cluster.daemons import BUSY, until, wait_for
 from tests.cluster.lab import SGE, SLURM, ClusterLab, on
 from tests.cluster.test_client import dies
@@ -24,6 +27,7 @@ from tests.support import commands
 
 SLOW = """\
 import time
+from pathlib import Path
 from jobkit.worker.workloads.function import Count
 
 class Slow(Count):
@@ -54,7 +58,7 @@ class Applied:
         (lab.home / "letters.txt").write_text("\n".join(self.paragraphs), encoding="utf-8")
         self.takes(0.02)
 
-    def takes(self, seconds: float) -> None:
+    def takes(self, seconds: float | str) -> None:
         """Let a call of ten paragraphs take so long."""
         (self.lab.home / "slow.py").write_text(SLOW % seconds, encoding="utf-8")
 
@@ -67,13 +71,13 @@ class Applied:
         site = ("--scheduler", self.lab.scheduler, "--site", self.lab.home / "lab.yaml")
         return [str(word) for word in (*words, *site)]
 
-    def merged(self) -> list[object]:
+    def merged(self) -> list[dict[str, object]]:
         done = self.lab.jobkit("merge", self.out)
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in (self.out / "merged.jsonl").read_text().splitlines()]
 
     @property
-    def rows(self) -> list[object]:
+    def rows(self) -> list[dict[str, object]]:
         """What one process that nothing disturbs would write."""
         return [
             {"document": "letters.txt", "paragraph": number, "words": len(re.findall(r"\w+", text))}
@@ -87,6 +91,23 @@ class Applied:
 @pytest.fixture
 def applied(lab: ClusterLab) -> Applied:
     return Applied(lab)
+
+
+def test_a_shard_runs_again_while_the_others_go_on(applied: Applied) -> None:
+    """At most two at a time: the resumed shard takes a slot of the array, which gets it back."""
+    (fault := applied.lab.home / "fault").touch()
+    applied.takes(f"1 / (not Path({str(fault)!r}).exists() or 'word 0.' not in map(str.strip, paragraphs))")
+    assert applied.apply(shards=8).returncode == 0
+    until(lambda: read_standings([applied.out])[0].points[0].standing is PointState.FAILED, "a shard fails")
+    fault.unlink()
+    assert "1 shard may begin next to job" in applied.lab.jobkit("resume", applied.out).stderr
+    wait_for(lambda: applied.done() == 8, 180)
+    tries = sorted((path.parent.name, read_begin(path).at) for path in applied.out.glob("results/*/*/begin"))
+    assert [name for name, _ in tries] == ["try-1"] * 8 + ["try-2"], "no shard ran twice"
+    assert tries[8][1] < tries[7][1], "it did not wait for the end of the array"
+    events = map(json.loads, (applied.out / "journal.jsonl").read_text().splitlines())
+    assert [event["throttle"] for event in events if event["event"] == "throttled"] == [1, 1, 2]
+    assert applied.merged() == applied.rows
 
 
 def test_a_corpus_is_worked_through_and_merged(applied: Applied) -> None:
@@ -106,6 +127,59 @@ def test_a_corpus_is_worked_through_and_merged(applied: Applied) -> None:
     refused = applied.apply()
     assert refused.returncode == 2
     assert "letters.txt: has changed" in refused.stderr
+
+
+NAMES = ("a%s.txt", "B%s.TXT", "sub/c%s.TXT.GZ", "e%s.Txt")
+TEXTS = (
+    "One.",
+    "Two\n\nthree.\n",
+    "\r\rLF\r\n\r\nend\r\n",
+    'tab\t"quote" \u2028 x',
+    "",
+    " \n\n",
+    "word " * 40_000,
+)
+OTHERS = dict.fromkeys(("m.csv", "x.tar.gz", "README", ".hidden.txt", ".git/config"), b"x")
+BAD = {"latin.txt": b"caf\xe9", "torn.txt.gz": gzip.compress(b"x" * 99)[:-4], "wide.txt": b"\xff\xfe\0"}
+
+
+def write_traps(folder: Path) -> dict[str, list[str]]:
+    """Write forty files as people have them; return the paragraphs of each document, without jobkit."""
+    texts = {name % number: text for number, text in enumerate(TEXTS) for name in NAMES}
+    files = {name: text.encode("utf-8-sig" if ".Txt" in name else "utf-8") for name, text in texts.items()}
+    documents = {f"in/{name}": text for name, text in texts.items()}
+    for name in ("d.JSONL", "t.ndjson"):
+        of = {f"{name}\t{number}" if number else f"in/{name}:1": text for number, text in enumerate(TEXTS)}
+        lines = [json.dumps({"id": "" if ":" in one else one, "text": text}) for one, text in of.items()]
+        files[name], documents = "\n\n".join(lines).encode(), documents | of
+    for name, data in (files | OTHERS | BAD).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(gzip.compress(data) if name.endswith(".GZ") else data)
+    (folder / "loop.txt").symlink_to("loop.txt")
+    os.mkfifo(folder / "pipe.txt")
+    ends = {name: re.sub("\r\n?", "\n", text) for name, text in documents.items()}
+    return {name: [p for p in re.split(r"\n\s*\n", text) if p.strip()] for name, text in ends.items()}
+
+
+@SLURM
+def test_every_document_of_a_folder_with_traps_is_accounted_for(applied: Applied) -> None:
+    documents = write_traps(applied.lab.home / "in")
+    words = [word.replace("letters.txt", "in") for word in applied.words(4)]
+    done = applied.lab.jobkit(*words, "--skip-bad", "--wait")
+    assert (done.returncode, "not read   7 files: in/" in done.stderr) == (0, True), done.stdout + done.stderr
+    rows = [(row["document"], row["words"]) for row in applied.merged()]
+    expected = [(name, len(re.findall(r"\w+", p))) for name, texts in documents.items() for p in texts]
+    assert sorted(rows) == sorted(expected)
+    counted = [json.loads(line) for line in (applied.out / "merged.documents.jsonl").read_text().splitlines()]
+    assert {one["document"]: one["rows"] for one in counted} == {
+        name: len(p) for name, p in documents.items()
+    }
+    corpus = json.loads((applied.out / "provenance.json").read_text())["corpus"]
+    assert corpus["documents"] == len(documents) == len(counted)
+    found = {str(path.relative_to(applied.lab.home)) for path in (applied.lab.home / "in").rglob("*")}
+    named = [one.get("name", one.get("source")) for one in (*corpus["files"], *corpus["left_out"])]
+    assert len(found) == 40 + len({"in/sub", "in/.git"})
+    assert {*named, *corpus["not_read"], "in/sub", "in/.git", "in/.git/config"} == found | {"in/.git/"}
 
 
 @on("scheduler when", "slurm before", "sge after")

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.requests import Trial
+from jobkit.core.units import MIB
 from tests.support.commands import jobkit
 
 SPEC = """\
@@ -153,3 +155,14 @@ def test_grid_engine_that_counts_gpus_for_each_slot_gets_the_share_of_a_slot(sge
     assert "parallel environment" not in one or "range: 1" in one
     assert "ngpus=1" in two
     assert "range: 2" in two
+
+
+@pytest.mark.slurm
+def test_what_is_requested_suffices_where_memory_is_enforced(tmp_path: Path) -> None:
+    """A first load holds 260 MiB more, so that 1.2 times a later one does not; half of it is killed."""
+    trial = Trial("more at first", tmp_path / "home")
+    report = trial.report()
+    jobs = [job for by in ("recommend", "apply") for job in report[by]]
+    assert {job["outcome"] for job in jobs} == {"ok"}
+    assert len({(job["memory_bytes"], job["walltime_s"]) for job in jobs}) == 1, "one request"
+    assert {job["outcome"] for job in trial.control(600 * MIB)} == {"ram_oom"}

@@ -81,6 +81,37 @@ def test_a_task_is_requeued_half_way(halted: HaltedSweep) -> None:
 
 
 @SLURM
+def test_a_task_is_held_and_so_is_its_dependency(halted: HaltedSweep) -> None:
+    """FAULT: a task is requeued and held, held by its owner or by an administrator, or never gets its turn.
+
+    HOW: real: `scontrol requeuehold`, `hold`, `uhold` and a dependency on a held job, Slurm.
+    REPORTED: it is held, without a time at which it begins, and with the command of whoever releases it; or
+    it waits for the other job, and is stuck once that is cancelled.
+    LOST: nothing.
+    """
+    run = halted.sweep()
+    halted.waits(1)
+    task = f"{begun(run).job}_1"
+    release = f"scontrol release {task}"
+    before = str(said("sbatch", "--parsable", "--hold", "-o", "/dev/null", "--wrap", "true")).strip()
+    depends = f"update JobId={task} Dependency=afterok:{before}; release {task}"
+    for commands, reason, told in (
+        (f"requeuehold {task}", "job requeued in held state", f"\nnext: {release}"),
+        (f"release {task}; hold {task}", "JobHeldAdmin", f"an administrator types: {release}\n"),
+        (f"uhold {task}", "JobHeldUser", f"\nnext: {release}"),
+        (depends, "Dependency", "Dependency: waits for another job to end"),
+    ):
+        for command in commands.split("; "):
+            scontrol(*command.split())
+        halted.wait_until(lambda reason=reason: in_queue(task) == f"PENDING {reason}", 30)  # type: ignore[misc]
+        status = halted.lab.jobkit("status", run).stdout
+        assert told in status
+        assert "to begin about" not in status
+    said("scancel", before)
+    halted.wait_until(lambda: seen(run)[0].standing is PointState.STUCK, 15)
+
+
+@SLURM
 def test_a_task_is_preempted(slurm_alone: SlurmDaemons, halted: HaltedSweep) -> None:
     """FAULT: a task is preempted by a job in a partition of higher priority.
 

@@ -21,7 +21,10 @@ from typing import Any
 import pytest
 
 from jobkit.core.records import Outcome
-from tests.cluster.daemons import SgeDaemons, Wait
+from jobkit.runs.queue import ask_queue
+from jobkit.schedulers import sge
+from jobkit.schedulers.types import JobId, Queued, Remedy, State
+from tests.cluster.daemons import SgeDaemons, Wait, said
 from tests.cluster.lab import COUNT, RELEASE, SGE, SLURM, ClusterLab, FaultySweep, held_by
 from tests.support.commands import jobkit_process
 
@@ -147,6 +150,7 @@ def test_what_is_held_or_in_error_is_fixed_by_what_is_advised(
     assert "begins when the points have ended" in said.stdout
     if wrong:
         assert "Eqw: could not be started" in said.stdout
+        assert "is stuck" in lab.jobkit("resume", run, "2").stderr
         point = lab.jobkit("status", run, "2").stdout
         assert "queue_error" in point
         assert f"qmod -cj {job}.2" in point
@@ -161,6 +165,29 @@ def test_what_is_held_or_in_error_is_fixed_by_what_is_advised(
     assert last.returncode == 0, last.stdout + last.stderr
     assert "6 points: 6 done" in last.stdout
     assert last.stdout.count("6 points: ") > 1, "each change was told"
+
+
+@pytest.mark.sge
+def test_each_hold_of_grid_engine_names_who_releases_it(wait_until: Wait) -> None:
+    submit = "qsub -terse -t 1-2 -r y -o /dev/null -j y -b y sleep 60"
+    job = str(said(*submit.split())).partition(".")[0]
+
+    def tasks(state: State) -> list[Queued]:
+        return [task for task in ask_queue(sge, (JobId(job),), []) or () if task.state is state]
+
+    wait_until(lambda: len(tasks(State.RUNNING)) == 2, 30)
+    said("qhold", f"{job}.1")
+    said("qhold", "-h", "o", f"{job}.2")
+    said("qmod", "-rj", job)
+    wait_until(lambda: len(tasks(State.HELD)) == 2, 30)
+    mine, theirs = tasks(State.HELD)
+    assert (mine.reason[:2], mine.start_at) == ("hR", "")
+    said(*(sge.remedy(JobId(job), (1,), mine) or Remedy()).argv)
+    wait_until(lambda: tasks(State.HELD) == [theirs], 30)
+    (admin,) = re.findall(rf"qrls -h os {job}", sge.explain(theirs))
+    said(*admin.split())
+    wait_until(lambda: not tasks(State.HELD), 30)
+    said("qdel", job)
 
 
 @SGE

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,6 +48,17 @@ def test_a_report_of_a_corpus_says_what_is_next_until_it_is_merged(run: Path) ->
         write_record(run, record(point))
     assert "next: jobkit merge 'tagged corpus'" in jobkit("report", run).stderr
     assert "next:" not in jobkit("merge", run).stderr + jobkit("report", run).stderr
+
+
+def test_the_results_that_there_are_can_be_merged(run: Path) -> None:
+    done = jobkit("merge", run, "--allow-missing")
+    assert (done.returncode, "missing: 1 paragraph of 1 document: a.txt" in done.stderr) == (5, True)
+    assert len((run / "merged.partial.jsonl").read_text().splitlines()) == 2
+    counts = json.loads((run / "merged.partial.documents.jsonl").read_text())
+    assert counts == {"document": "a.txt", "paragraphs": 2, "rows": 2, "missing": 1}
+    work(run, 2)
+    assert jobkit("merge", run, "--allow-missing").returncode == 0
+    assert "missing" not in (run / "merged.documents.jsonl").read_text()
 
 
 def missing(run: Path, said: str) -> str:

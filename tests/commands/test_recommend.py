@@ -57,7 +57,8 @@ def test_a_real_run_on_this_cpu(here: Path) -> None:
     assert "(t, n=2)" in out or "spread unknown (n=2)" in out
     assert "--gres" not in out
 
-    told = json.loads(jobkit("recommend", real_run, "--json", "--corpus", "words.yaml").stdout)
+    (here / "words.txt").symlink_to("words.yaml")
+    told = json.loads(jobkit("recommend", real_run, "--json", "--corpus", "words.txt").stdout)
     assert (told["schema"], told["measured"]["capacity_bytes"]) == (1, 2**30)
     assert told["request"]["memory_bytes"] == 2**30
     assert told["corpus"]["characters"] == len(SPEC)

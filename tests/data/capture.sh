@@ -58,7 +58,7 @@ esac
 LIFE
 
 columns=JobID,State,ExitCode,ElapsedRaw,MaxRSS,ReqMem,AllocCPUS,NodeList,Reason,JobName,End
-queue=(squeue -r -h -o '%i|%T|%r|%N|%M|%S|%j')
+queue=(squeue -r -h -o '%i|%T|%r|%N|%M|%S|%j|%P')
 account=(env SLURM_BITSTR_LEN=0 sacct -n -P -D -S now-1hours --format="$columns")
 slurm() {
     slurm_jobs

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes.common import life
-from tests.fakes.common.model import ERROR, PENDING, RUNNING, Job, State, Task, TaskRun
+from tests.fakes.common.model import RUNNING, Job, State, Task, TaskRun
 from tests.fakes.common.runner import clear_up, ensure
 from tests.fakes.common.store import Store
 
@@ -151,17 +151,6 @@ class FakeCluster:
     def kill(self, job_id: int | str, task: int, *, whole: bool = False) -> None:
         """Kill -9 the script of a task, and nothing else; ``whole``: and all that it started."""
         self._change(job_id, task, lambda _, __, found: life.tell(found, signal.SIGKILL, group=whole))
-
-    def in_error(
-        self, job_id: int | str, task: int, words: str = "can't get password entry for user"
-    ) -> None:
-        """Put a task that waits into Eqw: Grid Engine only."""
-
-        def change(_: Store, __: Job, found: Task) -> None:
-            assert found.state in {PENDING, ERROR}, f"task {task} is {found.state}"
-            life.in_error(found, words)
-
-        self._change(job_id, task, change)
 
     def recycle(self, job_id: int | str, name: str = "someone-elses", user: str = "eve") -> None:
         """Have somebody else's job get the same id: it runs, with tasks of the same numbers."""

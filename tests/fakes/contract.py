@@ -193,7 +193,7 @@ def _queued(tasks: list[Queued]) -> list[dict[str, Any]]:
         {
             "task": task.task,
             "state": task.state,
-            "reason": task.reason,
+            "reason": re.sub(rf"\b{task.job_id}\b", "ID", task.reason),
             "named": bool(task.name),
             "placed": bool(task.node),
             "timed": task.elapsed_s is not None,

@@ -223,7 +223,7 @@ def test_a_run_here_is_cancelled_as_a_whole_and_brings_its_results_home(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("most", "each", "said"),
-    [(5, 2, "at most 2 at a time in each of 2 array jobs, 4 in all"), (0, 0, "any number at a time")],
+    [(5, 2, "at most 5 at a time"), (0, 0, "any number at a time")],
 )
 def test_arrays_share_the_throttle_as_they_do_when_submitted(
     run: Path, queue: Programs, capsys: pytest.CaptureFixture[str], most: int, each: int, said: str

@@ -17,7 +17,7 @@ from jobkit.core.layout import DRIVER_LOCK, TUNE_GOAL_FILE, Exit
 from jobkit.core.records import Outcome
 from jobkit.launch import resume
 from jobkit.launch import sweep as submit
-from jobkit.launch.cancel import cancel
+from jobkit.launch.cancel import cancel, throttle
 from jobkit.launch.resubmit import undecided
 from jobkit.launch.resume import run_again, run_follow_up
 from jobkit.planning.prepare import Options, prepare
@@ -91,20 +91,30 @@ def test_what_was_submitted_again_is_not_submitted_once_more(
 
 
 @pytest.mark.slow
-def test_points_run_again_within_max_parallel_of_the_run(
-    sweep: Sweep, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Two tasks of the run still work: two of four places are free, then none."""
-    sweep.ended(OOM, BUG, OOM, LATE, None, None)
+def test_points_run_again_next_to_others_and_together_keep_to_max_parallel(sweep: Sweep) -> None:
+    sweep.ended(OOM, BUG, None, None, None, None)
     name = sweep.points[0].run_id
-    sweep.queue("".join(f"100_{task}|RUNNING|None||0:10|n1|{name}\n" for task in (5, 6)))
+    sweep.queue("".join(f"100_{task}|RUNNING|None||0:10|n1|{name}\n" for task in (3, 4, 5, 6)))
     run_again(sweep.run, (), ())
-    said = capsys.readouterr().err
     arrays = [call for call in sweep.calls() if "follow.sh" not in call]
-    assert "--array=1-2%2" in arrays[0]
-    assert "--dependency" not in arrays[0]
-    assert [("--dependency=afterany:100:101" in call, "%4" in call) for call in arrays[1:2]] == [(True, True)]
-    assert "max_parallel is 4: 1 point will begin when these have ended: 100, 101" in said
+    assert ["sbatch --parsable --array=1-1%1" in call for call in arrays] == [True, True]
+    sweep.queue(f"102_1|RUNNING|None||0:10|n1|{name}\n")
+    sweep.ended(OK, BUG, OK, OK, OK, OK)
+    run_follow_up(sweep.run)
+    found = [(one["job_id"], one["throttle"]) for one in events(sweep.run) if one["event"] == "throttled"]
+    shared = [("100", 3), ("101", 1), ("100", 2), ("101", 1), ("102", 1)]
+    assert found == [*shared, ("102", 4)], "what has ended leaves its slots"
+
+
+@pytest.mark.slow
+def test_points_wait_for_one_array_if_each_slot_that_throttle_left_has_one(sweep: Sweep) -> None:
+    sweep.ended(OOM, BUG, OK, OK, OK, None)
+    sweep.queue(f"100_6|RUNNING|None||0:10|n1|{sweep.points[0].run_id}\n")
+    throttle(sweep.run, 1)
+    run_again(sweep.run, (), ())
+    first, second, _ = sweep.calls()
+    assert "--dependency=afterany:100 --array=1-1%1" in first
+    assert "--dependency=afterany:101 --array=1-1%1" in second
 
 
 @pytest.mark.slow

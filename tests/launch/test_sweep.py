@@ -314,7 +314,7 @@ def test_a_refused_array_takes_the_earlier_ones_with_it_and_a_lost_answer_does_n
     arrays = plan_arrays(slurm, one)
     assert arrays == (
         Array(first=1, last=2, offset=0, throttle=2, listed=listed),
-        Array(first=1, last=1, offset=2, throttle=2, listed=listed),
+        Array(first=1, last=1, offset=2, throttle=1, listed=listed),
     )
     with pytest.raises(JobkitError) as caught:
         submit_jobs(slurm, tmp_path, round_jobs(one, arrays))

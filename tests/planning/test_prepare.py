@@ -20,7 +20,7 @@ SPEC = "name: t\nworkload: count\ntext: text.txt\nsweep: {batch_size: [1, 2]}\nr
 
 @pytest.fixture
 def spec(tmp_path: Path) -> Path:
-    (tmp_path / "text.txt").write_text("One.\n", encoding="utf-8")
+    (tmp_path / "text.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
     path = tmp_path / "spec.yaml"
     path.write_text(SPEC, encoding="utf-8")
     return path
@@ -104,6 +104,23 @@ def test_gpus_that_every_point_holds_and_none_uses_are_warned_of(
     assert [line for line in lines if line.startswith("warning: ")] == lines
     assert said in "".join(lines)
     assert bool(lines) is bool(said)
+
+
+def test_a_text_of_one_paragraph_is_warned_of_and_jsonl_is_read_as_documents(
+    spec: Path, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    for name, number in (("lines.NDJSON", 3), ("lines.txt", 1)):
+        (tmp_path / name).write_text('{"text": "One.\\r\\n\\r\\nTwo."}\n{"text": ""}\n{"text": "Three."}\n')
+        options = Options(overrides=(f"text={name}",), scheduler="local", runs_dir=tmp_path)
+        assert not said
+        lengths = prepare(spec, options, build=False, say=said.append).lengths
+        assert lengths
+        assert len(lengths.paragraphs) == number
+    assert f"sed G {tmp_path}/lines.txt > {tmp_path}/lines.lines.txt" in said[0]
+    (tmp_path / "lines.NDJSON").write_text('{"text": "One."}\nTwo.\n')
+    with pytest.raises(JobkitError, match=r"lines.NDJSON:2: not JSON"):
+        prepare(spec, Options(overrides=("text=lines.NDJSON",), scheduler="local"), build=False)
 
 
 def test_a_job_that_would_last_for_ever_is_refused(spec: Path, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_an_error_in_the_queue_is_an_outcome_with_its_reason(run: Path) -> None:
     write_answer(run, "slurm", "queue", "77_1|PENDING|BadConstraints\n")
     account = read_accounts(run).runs[ONE][-1]
     assert (account.outcome, account.ended) == (Outcome.QUEUE_ERROR, False)
-    assert account.evidence.endswith("error (BadConstraints)")
+    assert account.evidence.endswith("error (BadConstraints: no node has what it requests)")
 
 
 def test_of_two_words_that_are_no_end_the_newer_stands(run: Path) -> None:

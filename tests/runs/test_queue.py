@@ -120,7 +120,7 @@ def test_the_queue_is_asked_so_that_no_list_of_tasks_is_abbreviated(tmp_path: Pa
     queue.add("squeue", 'echo "7_1|PENDING|length $SLURM_BITSTR_LEN"')
     (task,) = ask_queue(slurm, JOBS, [tmp_path]) or ()
     assert (task.job_id, task.state, task.reason) == ("7", State.PENDING, "length 0")
-    assert queue.called() == ["squeue -r -h -o %i|%T|%r|%N|%M|%S|%j -j 7,8"]
+    assert queue.called() == ["squeue -r -h -o %i|%T|%r|%N|%M|%S|%j|%P -j 7,8"]
     assert kept(tmp_path) == []
 
 
@@ -204,7 +204,7 @@ def test_tasks_that_wait_for_queues_in_error_report_it(queue: Programs, cache: P
         return [sge.explain(task) for task in ask_queue(sge, (JobId("7"),), []) or ()]
 
     assert "qmod -cq all.q@n1" in reasons("E", "qw", "hqw")[0]
-    assert "held, by its owner" in reasons("E", "qw", "hqw")[1]
+    assert "held by its owner" in reasons("E", "qw", "hqw")[1]
     assert reasons("", "qw") == ["waits for a free slot, or its turn"]
     queue.calls()
     assert reasons("E", "qw", "r") == ["waits for a free slot, or its turn", ""]

@@ -121,7 +121,7 @@ def test_what_is_submitted_again(outcome: Outcome, sweep: Sweep) -> None:
         typed(steps_of(point(sweep.run, 6), sweep.run))
     assert (sweep.run / "tasks-2.txt").read_text() == "6\n"
     script = (sweep.run / "job-2.sh").read_text()
-    assert ("--mem=150M" in script) is (outcome is Outcome.RAM_OOM), "as the policy adds"
+    assert ("--mem=300M" in script) is (outcome is Outcome.RAM_OOM), "what the others held, and room"
     assert ("--time=00:02:00" in script) is (outcome is Outcome.TIMEOUT)
 
 

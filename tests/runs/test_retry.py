@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,8 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
 from jobkit.core.units import parse_size
 from jobkit.runs.journal import JobTask
+from jobkit.runs.progress import whole_s
+from jobkit.runs.request import memory_request, walltime_request
 from jobkit.runs.retry import (
     Overrides,
     RetryGroup,
@@ -25,8 +28,10 @@ from jobkit.runs.retry import (
 from jobkit.runs.retry_rule import Change, policy_change, scaled
 from jobkit.runs.standing import PointState, PointStatus
 from jobkit.runs.tries import Try, TryOutcome
+from jobkit.schedulers.types import Accounted
 from jobkit.spec.policy import Policy
 from jobkit.spec.sweep_spec import SweepSpec
+from tests.runs.test_hints import out_of_time
 from tests.support.builders import point
 
 TASK = JobTask("slurm", "77", 1)
@@ -274,6 +279,23 @@ def test_what_a_group_gets_beyond_the_spec() -> None:
     assert (kept.memory, kept.walltime) == (200 * 2**20, 240)
     kept = changed(SPEC, Change(memory=2.0, walltime=2.0), keep=["resources.walltime"]).resources
     assert (kept.memory, kept.walltime) == (400 * 2**20, 120)
+
+
+def test_points_of_a_group_get_no_less_than_their_tries_need(tmp_path: Path) -> None:
+    """At the pace of the try one point takes two hours; the other held 1 GiB of the 200 MiB requested."""
+    late = replace(out_of_time(tmp_path / "try-1", 1, batches=9, spent_s=20.0, total=14_000), task=TASK)
+    account = Accounted(job_id="77", task=2, ended=True, outcome=Outcome.RAM_OOM, max_rss_bytes=2**30)
+    full = one_look(2, PointState.FAILED, Outcome.RAM_OOM)
+    full = replace(full, all_tries=(replace(full.all_tries[0], account=account),))
+    looks = [late, full, one_look(3, PointState.FAILED, Outcome.PREEMPTED)]
+    needs = {group.points: group.spec.resources for group in again(looks, strictly=True)}
+    pace_s = whole_s(late.counts, shared=False)
+    assert pace_s
+    assert needs[1,].walltime == walltime_request(pace_s) > 240
+    assert needs[2,].memory == memory_request(2**30) == 2 * 2**30
+    assert (needs[3,].memory, needs[3,].walltime) == (200 * 2**20, 120)
+    (kept,) = again([late], ("resources.walltime=1h",), strictly=False)
+    assert kept.spec.resources.walltime == 120, "what a person gives now is the last word"
 
 
 def test_where_a_site_cannot_stay_away_from_a_node_points_run_again_anywhere() -> None:

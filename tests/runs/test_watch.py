@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.layout import Exit
+from jobkit.core.layout import ORDER_FILE, Exit
 from jobkit.core.records import JobFacts, Outcome, Point
 from jobkit.runs import watch as status_watch
 from jobkit.runs.driver_lock import driving, last_driver
@@ -32,9 +32,9 @@ from tests.support.builders import (
     write_record,
     write_submitted,
 )
-from tests.support.programs import Programs
+from tests.support.programs import RUN_ID, Programs
 from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
-from tests.support.statuses import a_point, a_run, with_job
+from tests.support.statuses import TASK, a_point, a_run, waits, with_job
 
 PENDING = "77_1|PENDING|Priority|||N/A"
 RUNNING = "77_1|RUNNING|None|n2|1:07|2026-01-02T10:19:00"
@@ -198,6 +198,33 @@ def test_a_finished_point_has_a_line_with_the_time_to_go_and_a_failure_its_reaso
         "p002 2/2 points",
         "p002 bug: by its record",
     ]
+
+
+def test_what_a_person_must_release_is_printed_once_with_its_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    held = waits(State.HELD, "JobHeldUser")
+    run = a_run([a_point(1, PointState.WAITING, queued=held)], queued={TASK: held})
+    progress = ProgressBars(run.folder, [run.points[0].point])
+    progress.refresh(run)
+    progress.refresh(run)
+    first, step = capsys.readouterr().err.splitlines()
+    assert first.strip() == "1 point, waiting: JobHeldUser: held by its owner"
+    assert step.strip() == "next: scontrol release 77_1  releases 1 point"
+
+
+@pytest.mark.slow
+def test_a_job_that_plans_is_not_waited_for_if_it_can_never_begin(
+    tmp_path: Path, queue: Programs, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = write_points(tmp_path / RUN_ID, [])
+    (run / ORDER_FILE).touch()
+    write_submitted(run, "slurm", "78", first=1, last=1, role="plan")
+    queue.holds("78_1|PENDING|JobHeldUser|||N/A")
+    clock.then = {2: lambda: queue.holds("78_1|PENDING|QOSNotAllowed|||N/A")}
+    status_watch.until_planned(run)
+    assert len(clock.pauses) == 2
+    assert "waits: JobHeldUser: held by its owner\n  next: scontrol release 78_1 " in capsys.readouterr().err
 
 
 def test_a_try_from_before_a_point_was_submitted_again_is_old(driven: Path, points: list[Point]) -> None:

@@ -13,7 +13,7 @@ from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
 from jobkit.schedulers import sge
 from jobkit.schedulers.parsing import find_job_id
-from jobkit.schedulers.types import Accounted, Array, JobId, JobRequest, Queued, Remedy, State
+from jobkit.schedulers.types import Accounted, Array, JobId, JobRequest, Queued, State
 from tests.support.surveys import ARRAY, REQUEST, captured
 
 
@@ -71,7 +71,7 @@ def test_running_and_pending_and_error() -> None:
 
     life = queued(answer, job("terse"))
     assert {number: task.state for number, task in life.items()} == {3: State.ERROR, 4: State.RUNNING}
-    assert life[3].reason == "Eqw: in error: `qstat -j ID` says why, `qmod -cj ID` tries again"
+    assert f"qstat -j {life[3].job_id} says why" in sge.explain(life[3])
     assert re.fullmatch(r"jobkit-capture-\d+", life[4].name)
     assert (life[4].node, life[4].elapsed_s) == ("localhost", None)
     assert re.fullmatch(r"[-\d]{10}T[:\d]{8}", life[4].start_at)
@@ -95,7 +95,7 @@ def test_gone_is_empty_and_no_answer_is_unknown() -> None:
     [
         (State.PENDING, ["qw", "Rq"]),
         (State.HELD, ["hqw", "hRwq"]),
-        (State.RUNNING, ["r", "hr", "t", "Rr", "s", "tS", "RtT"]),
+        (State.RUNNING, ["r", "hr", "t", "Rr", "s", "tS", "RtT", "N", "qwP"]),
         (State.ERROR, ["Eqw", "Ehqw", "EhRqw"]),
         (State.ENDING, ["dr", "dRt", "dT"]),
         (State.UNKNOWN, ["", "?"]),
@@ -288,17 +288,6 @@ def test_verification_ignores_load_values_and_is_not_believed_about_them() -> No
     assert refusals(load, qsub_w=captured("sge/verify-queue")) != []
 
 
-def one(state: State, reason: str) -> Queued:
-    return Queued(job_id="12", task=1, state=state, reason=reason)
-
-
-def test_an_error_is_cleared_and_a_hold_released_task_by_task() -> None:
-    job, tasks = JobId("12"), (1, 2, 4)
-    assert sge.remedy(job, tasks, one(State.ERROR, "Eqw")) == Remedy(argv=("qmod", "-cj", "12.1-2", "12.4"))
-    assert sge.remedy(job, tasks, one(State.HELD, "hqw")) == Remedy(argv=("qrls", "12.1-2", "12.4"))
-    assert sge.remedy(job, tasks, one(State.PENDING, "qw")) is None
-
-
 def shut(states: dict[str, str], status: int = 0) -> str:
     head = "queuename qtype resv/used/tot. load_avg arch states\n---\n"
     row = "{}                BIP   0/0/16         1.97     lx-amd64      {}\n"
@@ -309,7 +298,6 @@ def shut(states: dict[str, str], status: int = 0) -> str:
 def test_queue_instances_in_error_are_named_with_the_command_that_clears_them() -> None:
     why = shut({"all.q@n1": "E", "gpu.q@n1": "aE"})
     assert why == "no queue starts a job until an administrator types: qmod -cq all.q@n1 gpu.q@n1"
-    assert sge.explain(one(State.PENDING, f"qw: {why}")) == f"qw: {why}"
     many = shut({f"all.q@n{n}": "E" for n in range(9)} | {"gpu.q@n1": "d"})
     assert many == "no queue starts a job until an administrator types: qmod -cq '*'"
     some = shut({"a.q@n": "E", "b.q@n": ""})

@@ -13,7 +13,7 @@ from jobkit.core.shell import Completed
 from jobkit.schedulers import slurm
 from jobkit.schedulers.parsing import expand_tasks
 from jobkit.schedulers.types import Accounted, Array, JobId, JobRequest, Queued, Remedy, State
-from tests.support.surveys import ARRAY, REQUEST, captured
+from tests.support.surveys import ARRAY, DATA, REQUEST, captured
 
 
 def test_the_commands_that_submit_change_and_show_a_job() -> None:
@@ -67,7 +67,7 @@ def test_one_command_cancels_however_many_tasks(tasks: Sequence[int]) -> None:
 
 def test_all_jobs_are_asked_for_at_once() -> None:
     jobs = (JobId("12"), JobId("13"))
-    assert slurm.queue_argv(jobs) == ("squeue", "-r", "-h", "-o", "%i|%T|%r|%N|%M|%S|%j", "-j", "12,13")
+    assert slurm.queue_argv(jobs) == ("squeue", "-r", "-h", "-o", "%i|%T|%r|%N|%M|%S|%j|%P", "-j", "12,13")
     assert "-M" in slurm.queue_argv((JobId("12", "lab"),))
     argv = slurm.accounting_argv(jobs, "2026-01-02T03:04:05", "demo")
     assert argv[:8] == ("sacct", "-n", "-P", "-D", "-S", "2026-01-02T03:04:05", "-j", "12,13")
@@ -96,7 +96,7 @@ def test_the_queue_tells_held_running_and_requeued() -> None:
     ("columns", "elapsed_s"), [("n[1-2]|2-03:04:05", 183_845), ("n1|12:34", 754), ("n1|INVALID", None)]
 )
 def test_a_name_may_hold_a_bar_and_a_time_is_one_or_none(columns: str, elapsed_s: float | None) -> None:
-    row = f"5_1|RUNNING|None|{columns}|2026-01-02T03:04:05|a|b c\n"
+    row = f"5_1|RUNNING|None|{columns}|2026-01-02T03:04:05|a|b c|cpu,gpu\n"
     (task,) = slurm.parse_queue(Completed(("squeue",), 0, row, "")) or ()
     assert (task.name, task.elapsed_s, task.start_at) == ("a|b c", elapsed_s, "2026-01-02T03:04:05")
     assert task.node == columns.partition("|")[0]
@@ -117,7 +117,7 @@ def test_a_preempted_task_waits_to_run_again() -> None:
 
 def test_jobs_are_found_by_their_name() -> None:
     queue, accounting = slurm.search_argvs("jobkit-capture", "2026-01-02T03:04:05")
-    assert queue == captured("slurm/squeue-by-name").argv
+    assert {*queue} - {*captured("slurm/squeue-by-name").argv} == {"%i|%T|%r|%N|%M|%S|%j|%P"}
     asked = captured("slurm/sacct-by-name").argv[2:]
     assert set(accounting) == {*asked, "2026-01-02T03:04:05"} - {"now-1hours"}
     tasks = slurm.parse_queue(captured("slurm/squeue-by-name")) or ()
@@ -147,8 +147,9 @@ def test_gone_is_empty_and_no_answer_is_unknown() -> None:
 @pytest.mark.parametrize(
     ("state", "columns"),
     [
-        (State.PENDING, ["PENDING|Resources"]),
-        (State.ERROR, ["PENDING|PartitionTimeLimit", "PENDING|DependencyNeverSatisfied"]),
+        (State.PENDING, ["PENDING|Resources", "PENDING|PartitionTimeLimit||||a|cpu,gpu"]),
+        (State.HELD, ["REQUEUE_HOLD|BeginTime", "SPECIAL_EXIT|None"]),
+        (State.ERROR, ["RESV_DEL_HOLD|Reservation x is invalid", "PENDING|InvalidQOS||||a|cpu,gpu"]),
         (State.ENDING, ["COMPLETING|None"]),
         (State.RUNNING, ["SUSPENDED|None"]),
         (State.UNKNOWN, ["A_STATE_OF_TOMORROW|None"]),
@@ -366,24 +367,33 @@ def test_what_test_only_refuses_is_passed_on(name: str) -> None:
 
 JOB = JobId("12")
 
-
-def waits(reason: str, state: State = State.PENDING) -> Queued:
-    return Queued(job_id="12", task=1, state=state, reason=reason)
-
-
-def test_what_slurm_holds_is_released_and_by_one_command() -> None:
-    held = waits("JobHeldUser", State.HELD)
-    assert slurm.remedy(JOB, (2, 4, 5), held) == Remedy(argv=("scontrol", "release", "12_[2,4-5]"))
-    there = slurm.remedy(JobId("12", "lab2"), (7,), held)
-    assert there == Remedy(argv=("scontrol", "-M", "lab2", "release", "12_7"))
-    failed = waits("launch failed requeued held", State.HELD)
-    assert slurm.remedy(JOB, (1,), failed) == Remedy(argv=("scontrol", "release", "12_1"))
-    admin = waits("JobHeldAdmin", State.HELD)
-    assert slurm.remedy(JOB, (1,), admin) == Remedy(), "only an administrator releases it"
+RELEASE = ("scontrol", "release", "12_1")
+FAMILIES = {
+    "held by its owner": (State.HELD, Remedy(argv=RELEASE)),
+    "held by an administrator": (State.HELD, Remedy(admin_argv=RELEASE)),
+    "never": (State.ERROR, Remedy()),
+    "waits": (State.PENDING, None),
+    "unknown": (State.PENDING, None),
+}
 
 
-def test_what_will_never_begin_as_it_is_names_the_key_to_change() -> None:
-    never = waits("PartitionTimeLimit", State.ERROR)
-    assert slurm.remedy(JOB, (1,), never) == Remedy(key="resources.walltime")
-    assert slurm.remedy(JOB, (1,), waits("DependencyNeverSatisfied", State.ERROR)) == Remedy()
-    assert slurm.remedy(JOB, (1,), waits("Priority")) is None, "it needs nobody"
+def test_each_reason_of_slurm_is_of_a_family_however_it_is_spelt() -> None:
+    for line in (DATA / "slurm" / "reasons.txt").read_text().splitlines():
+        family, reason = line.split("\t")
+        state, way_out = FAMILIES[family.partition(":")[0]]
+        if ": " in family:
+            way_out = Remedy(key=family.replace("never: ", "resources."))
+        words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", reason)
+        for spelt in (reason, reason.upper(), words, words.replace(" ", "_").lower()):
+            row = f"12_1|PENDING|{spelt}||0:00|2026-01-02T03:04:05|demo|cpu\n"
+            (task,) = slurm.parse_queue(Completed(("squeue",), 0, row, "")) or ()
+            assert (task.state, slurm.remedy(JOB, (1,), task)) == (state, way_out), spelt
+            begins = state is State.PENDING and reason != "Dependency"
+            assert bool(task.start_at) is begins, "not before a person acts, or another job ends"
+            assert (slurm.explain(task) == spelt) is (family == "unknown"), spelt
+
+
+def test_several_tasks_of_a_cluster_are_released_by_one_command() -> None:
+    held = Queued(job_id="12", task=2, state=State.HELD, reason="JobHeldUser")
+    argv = ("scontrol", "-M", "lab2", "release", "12_[2,4-5]")
+    assert slurm.remedy(JobId("12", "lab2"), (2, 4, 5), held) == Remedy(argv=argv)

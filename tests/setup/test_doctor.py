@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from jobkit.launch.helper_job import submit_fetch
 from jobkit.planning.resolve import Options
 from jobkit.setup import doctor
 from jobkit.setup.doctor_case import Case, open_case
@@ -50,6 +51,19 @@ def test_a_cluster_that_would_take_the_job(scheduler: str, request: pytest.Fixtu
     assert not [one for one in found.values() if one.status is Status.MISSING]
     assert cluster.jobs() == [], "nothing is submitted"
     assert {one.where for one in found.values()} == {{"slurm": "Slurm", "sge": "Grid Engine"}[scheduler]}
+
+
+@pytest.mark.slow
+def test_jobs_that_are_no_sweep_ask_for_what_the_shell_asks(
+    fake_slurm: FakeCluster, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del fake_slurm
+    monkeypatch.setenv("SBATCH_QOS", "high")
+    case = case_of("slurm")
+    fetch = submit_fetch("en", ["en"], scheduler="slurm", site="auto", runs_dir=here)
+    for script in (doctor.script_for(case, here, case.spec), (fetch.run_dir / "job.sh").read_text()):
+        assert "\n#SBATCH --qos=high\n" in script
+    assert "SBATCH_QOS is high" in [one.said for one in case.opening]
 
 
 def test_a_job_that_the_scheduler_refuses_is_reported_once_in_its_words(fake_slurm: FakeCluster) -> None:
@@ -187,5 +201,6 @@ def test_the_program_of_a_command_is_looked_for(here: Path) -> None:
     assert said("./tag")[0] == "tag is not executable"
     script.chmod(0o755)
     assert said("./tag")[1] == "no-such-interpreter is not on PATH here"
-    assert said("cat") == [f"cat is {shutil.which('cat')}"]
+    python = f"; `python` in it is {Path(sys.executable).parent}/python"
+    assert said("cat") == [f"cat is {shutil.which('cat')}{python}"]
     assert "a knob decides it" in said("{batch_size}")[0]

@@ -79,14 +79,15 @@ def test_a_queue_that_does_not_start_it_is_not_waited_for_for_ever(fake_slurm: F
     assert "cancelled" in json.dumps(fake_slurm.words(job.id)).lower()
 
 
-def test_a_job_in_error_is_cancelled_at_once(fake_sge: FakeCluster) -> None:
-    fake_sge.fault("eqw", [1])
-    found = looked(case_of("sge"))
-
-    assert found["job"].status is Status.MISSING
-    assert found["job"].said.startswith("it will not begin: ")
-    assert "was cancelled" in found["job"].said
-    assert found["job"].hint.startswith("what the scheduler says: ")
+def test_a_job_that_never_begins_is_cancelled_at_once_and_names_what_to_change(
+    fake_slurm: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "WALLTIME_S", 10**6)
+    found = looked(case_of("slurm"))["job"]
+    assert found.status is Status.MISSING
+    assert found.said.startswith("it will not begin: PartitionTimeLimit: the walltime is longer")
+    assert f"job {fake_slurm.jobs()[0].id} was cancelled" in found.said
+    assert found.hint.startswith("change resources.walltime in the spec; what the scheduler says: ")
 
 
 def test_a_job_that_vanishes_without_an_answer(

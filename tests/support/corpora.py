@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import POINTS_FILE, try_folder
 from jobkit.core.records import Point
-from jobkit.extensions.corpus.plan import ROWS_FILE, Shard, cut, write_plan
-from jobkit.extensions.corpus.reading import Paragraph, read_shard
+from jobkit.extensions.corpus.plan import ROWS_FILE, Shard, cut, read_corpus, read_planned, write_plan
+from jobkit.extensions.corpus.reading import Paragraph, read_pieces
 from jobkit.extensions.corpus.rows import RowsWriter
 from jobkit.extensions.corpus.scan import Scan
 from tests.support.builders import point
@@ -62,6 +62,11 @@ def plan(run: Path, scan: Scan, number: int) -> list[Shard]:
     ]
     write_plan(run, scan.corpus, shards)
     return shards
+
+
+def read_shard(run: Path, index: int) -> Iterator[Paragraph]:
+    """Yield the paragraphs of a shard, as a node reads them."""
+    return read_pieces(read_corpus(run), read_planned(run, index).pieces)
 
 
 def read_all(run: Path, shards: Sequence[Shard]) -> list[Paragraph]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
@@ -20,7 +21,7 @@ from benchmarks.archives import RECORDS, runs
 from jobkit.answers.search import foreseen
 from jobkit.commands.listing import LISTED
 from jobkit.core.files import read_lines
-from jobkit.core.layout import POINTS_FILE, SETTING_FILE, SPEC_FILE, TUNE_GOAL_FILE
+from jobkit.core.layout import POINTS_FILE, RECORD_FILE, SETTING_FILE, SPEC_FILE, TUNE_GOAL_FILE
 from jobkit.core.student import half_width
 from jobkit.core.units import format_setting
 from jobkit.launch.sweep import search_goal
@@ -37,6 +38,7 @@ from jobkit.runs.results import read_run
 from jobkit.runs.trials import trials
 from jobkit.schedulers.registry import unused_schedulers
 from jobkit.spec.sweep_spec import load_spec
+from tests.extensions.test_one_request import by_apply, setting_of
 from tests.support.commands import jobkit
 from tests.whole.specs import ran, write_spec
 from tests.whole.test_job_script import WORKLOADS
@@ -177,6 +179,20 @@ def test_two_commands_print_one_figure(run: Path) -> None:
         compared += other_largest_batches(run, answers)
     different = [(name, one, other) for name, one, other in compared if not same(one, other)]
     assert not different
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
+def test_recommend_and_apply_request_alike(run: Path, tmp_path: Path) -> None:
+    """The model of the run is no longer there: a folder with its name is."""
+    material, copy = read_material(run), tmp_path / run.name
+    advice, model = recommend(material, RecommendOptions()), material.records[0].point.model
+    shutil.copytree(run, copy)
+    for file in (copy / POINTS_FILE, *copy.rglob(RECORD_FILE)):
+        file.write_text(file.read_text().replace(model.path if model else "\0", str(tmp_path)))
+    memory, walltime = by_apply(setting_of(copy), advice.corpus)
+    assert advice.request
+    assert memory == advice.request.memory_bytes
+    assert walltime == advice.request.walltime_s or not advice.corpus.characters
 
 
 def test_every_committed_run_is_read() -> None:

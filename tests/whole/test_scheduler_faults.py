@@ -229,24 +229,6 @@ def test_a_job_of_another_cluster(lab: Lab) -> None:
     assert asked[0][asked[0].index("-M") + 1] == "lab2"
 
 
-@on_sge
-def test_a_task_in_error(lab: Lab) -> None:
-    """FAULT: a task is in error (Eqw), so it and the jobs that wait for it would wait forever.
-
-    HOW: fake: the qmaster's state E.
-    REPORTED: `queue_error` and the command that releases it; it is not submitted again.
-    LOST: nothing.
-    """
-    lab.cluster.fault("full")
-    assert lab.sweep().returncode == 0
-    lab.cluster.in_error(lab.job, 2)
-    one = lab.point(2)
-    assert (one.standing, one.outcome) == (PointState.STUCK, Outcome.QUEUE_ERROR)
-    assert "qmod -cj" in one.counts.verdict.evidence
-    with pytest.raises(JobkitError, match="is stuck"):
-        run_again(lab.run, ["2"], [])
-
-
 @on_slurm
 def test_the_scheduler_runs_a_point_again_by_itself(lab: Lab) -> None:
     """FAULT: a node fails, and the scheduler requeues the task by itself, under the same number.

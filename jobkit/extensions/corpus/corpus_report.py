@@ -160,12 +160,10 @@ def _of_winners(
     folder: Path, results: Sequence[PointResult], planned: Mapping[int, Shard], notes: list[str]
 ) -> Mapping[str, Any]:
     """Return the provenance of the shards whose result counts, and whose plan can be read."""
-    try:
-        winners = read_winners(folder)
-    except JobkitError as error:
-        notes.append(f"{error.message}: what was promised is compared with nothing")
-        return {}
+    winners = read_winners(folder)
     live = {result.point.index for result in results if result.outcome is Outcome.OK} & planned.keys()
+    if late := [one.point.point_id for one in results if one.point.index in live - winners.keys()]:
+        notes.append(f"jobkit status has not claimed {format_list(late, MOST_NAMED)} yet: in no sum")
     counted = {index: winner for index, winner in winners.items() if index in live}
     return provenance(folder, results, counted) if counted else {}
 
@@ -207,8 +205,9 @@ def _done(report: CorpusReport) -> Iterator[str]:
     done = [result.point.index for result in report.done]
     shards = [report.planned[index] for index in done if index in report.planned]
     paragraphs, all_of_it = sum(shard.paragraphs for shard in shards), report.corpus.paragraphs
+    documents = format_count(report.corpus.documents, "document")
     yield f"{report.title[:1].upper()}{report.title[1:]}."
-    yield f"{paragraphs:,} of {format_count(all_of_it, 'paragraph')} of {_documents(report)} are done."
+    yield f"{paragraphs:,} of {format_count(all_of_it, 'paragraph')} of {documents} are done."
     if report.data:
         yield f"{format_count(report.data['rows'], 'row')}."
     if left_out := len(report.corpus.skipped):
@@ -218,10 +217,6 @@ def _done(report: CorpusReport) -> Iterator[str]:
         yield NoWrap(f"jobkit status {run}", "How far it is: ")
     elif not report.counts:
         yield NoWrap(f"jobkit merge {run}", "Join the results: ")
-
-
-def _documents(report: CorpusReport) -> str:
-    return format_count(report.corpus.documents, "document")
 
 
 def _promise(data: Mapping[str, Any]) -> Iterator[str]:

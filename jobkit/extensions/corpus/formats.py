@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import BinaryIO
 
 from jobkit.core.errors import JobkitError
@@ -88,16 +88,13 @@ def _write_text(file: BinaryIO, parts: Iterable[str]) -> None:
 def _table(lines: Iterable[bytes], columns: Sequence[str], delimiter: str) -> Iterator[str]:
     """Yield a header line and a line for each row, as Python's csv module writes and reads them."""
     stream = io.StringIO()
-    writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
+    writer = csv.writer(stream, delimiter=delimiter, lineterminator="\r\n")  # what ends a line is quoted
     names = ("document", "paragraph", *columns)
-    writer.writerow(names)
-    for line in lines:
-        row = json.loads(line)
-        writer.writerow([_cell(row[name]) for name in names])
-        yield stream.getvalue()
+    for values in chain([names], ([_cell(row[name]) for name in names] for row in map(json.loads, lines))):
+        writer.writerow(values)
+        yield stream.getvalue().removesuffix("\r\n") + "\n"
         stream.seek(0)
         stream.truncate()
-    yield stream.getvalue()
 
 
 def _cell(value: object) -> object:

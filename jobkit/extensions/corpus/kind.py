@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +13,9 @@ from jobkit.core.json_codec import from_json
 from jobkit.core.layout import ORDER_FILE, PROMISE_FILE
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import shell_path
-from jobkit.extensions.corpus.plan import Winner, read_corpus
+from jobkit.extensions.corpus.plan import read_corpus
 from jobkit.extensions.corpus.standing import corpus_json, corpus_lines, read_parts
-from jobkit.extensions.corpus.winners import has_rows, winner_path
+from jobkit.extensions.corpus.winners import has_rows, read_claim, winner_path
 from jobkit.runs.journal import Role
 from jobkit.runs.kinds import Foreseen, NextStep, Order, RunKind
 from jobkit.runs.standing import PointState, RunStanding
@@ -107,22 +108,16 @@ class CorpusRun(RunKind):
     def judged(self, home: str, tries: Iterable[Try]) -> Iterable[Try]:
         """Yield the tries; the one whose rows won has succeeded, also if its record is lost."""
         tries = tuple(tries)
-        won = None if any(tried.verdict.outcome is Outcome.OK for tried in tries) else _winner(Path(home))
+        won = None
+        with suppress(JobkitError):  # then it is as if none had won
+            if all(tried.verdict.outcome is not Outcome.OK for tried in tries):
+                won = read_claim(winner_path(Path(home).parents[1], Path(home).name))
         for tried in tries:
             if won and tried.number and tried.number == won.try_number:
                 verdict = TryOutcome(outcome=Outcome.OK, evidence="its rows are those that count")
                 yield replace(tried, verdict=verdict)
             else:
                 yield tried
-
-
-def _winner(home: Path) -> Winner | None:
-    """Return the try that won of a shard; ``None`` if none has, or that cannot be read."""
-    path = winner_path(home.parents[1], home.name)
-    try:
-        return from_json(Winner, read_text(path), where=str(path))
-    except (OSError, JobkitError):
-        return None
 
 
 CORPUS = CorpusRun()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import accumulate, groupby
-from operator import attrgetter
+from itertools import accumulate
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 from uuid import uuid4
@@ -17,6 +17,7 @@ from uuid import uuid4
 from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.files import open_regular
 from jobkit.core.layout import read_points, try_folder
+from jobkit.core.paragraphs import BOM, Fields
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_list
 from jobkit.extensions.corpus.formats import check_format, write_rows
@@ -30,7 +31,9 @@ from jobkit.extensions.corpus.plan import (
     read_corpus,
     read_plan,
 )
-from jobkit.extensions.corpus.reading import Paragraph, read_pieces
+from jobkit.extensions.corpus.reading import document_of, left_out_lines, numbered, read_pieces
+from jobkit.extensions.corpus.scan_part import lines_of
+from jobkit.extensions.corpus.sources import JSONL, open_stream
 from jobkit.extensions.corpus.winners import claim_all, digest, read_winners, winner_path
 
 
@@ -165,6 +168,8 @@ class Merged:
         Their numbers; paragraphs and documents also without a row.
     silent
         How many of the documents have no row.
+    missing
+        By document, how many of its paragraphs no shard has a result of.
     """
 
     output: Path
@@ -174,12 +179,21 @@ class Merged:
     paragraphs: int
     documents: int
     silent: int
+    missing: Counter[str]
 
 
-def merge(run_dir: Path, output: Path, form: str = "jsonl", *, void: Collection[int] = frozenset()) -> Merged:
+def merge(
+    run_dir: Path,
+    output: Path,
+    form: str = "jsonl",
+    *,
+    void: Collection[int] = frozenset(),
+    allow_missing: bool = False,
+) -> Merged:
     """Write the rows of all shards to one file, in corpus order; all of it or nothing.
 
-    Next to it, `counts_path` gets a line for each document: how many paragraphs and rows it has.
+    Next to it, `counts_path` gets a line for each document: how many paragraphs and rows it has, and how many
+    paragraphs are missing.
 
     Parameters
     ----------
@@ -191,6 +205,8 @@ def merge(run_dir: Path, output: Path, form: str = "jsonl", *, void: Collection[
         One of `jobkit.extensions.corpus.formats.FORMATS`.
     void
         The shards that count for nothing, also if they have a winner: others do their work.
+    allow_missing
+        Whether to write the results that there are, if there are any.
 
     Raises
     ------
@@ -199,7 +215,7 @@ def merge(run_dir: Path, output: Path, form: str = "jsonl", *, void: Collection[
         be written, or the file cannot.
     """
     corpus = read_corpus(run_dir)
-    winners, covered = _covered(run_dir, corpus, void)
+    winners, covered = _covered(run_dir, corpus, void, allow_missing=allow_missing)
     columns, types = _columns(winners.values())
     check_format(form, columns)
     if named := has_files(corpus) and FILE not in columns:
@@ -209,19 +225,26 @@ def merge(run_dir: Path, output: Path, form: str = "jsonl", *, void: Collection[
         _refuse_input(path, corpus)
     _check_inputs(corpus.sources)
     _check_rows(run_dir, list(winners.values()))
-    tally = _Tally()
-    found = _lines(run_dir, winners, covered.extents)
-    _publish(counts, lambda part: tally.write(part, read_pieces(corpus, covered.pieces), found))
+    missing = read_pieces(corpus, tuple(piece for _, piece in covered.missing))
+    tally = _Tally(Counter(paragraph.document for paragraph in missing))
+    documents = _documents(corpus, covered.pieces)
     lines = _lines(run_dir, winners, covered.extents, named=named)
-    _publish(output, lambda part: write_rows(form, part, lines, columns, types))
+    again = _lines(run_dir, winners, covered.extents)
+    _publish(
+        {
+            output: lambda part: write_rows(form, part, lines, columns, types),
+            counts: lambda part: tally.write(part, documents, again),
+        }
+    )
     return Merged(
         output=output,
         counts=counts,
         shards=len(winners),
         rows=sum(winner.rows for winner in winners.values()),
-        paragraphs=corpus.paragraphs,
+        paragraphs=corpus.paragraphs - tally.missing.total(),
         documents=tally.documents,
         silent=tally.silent,
+        missing=tally.missing,
     )
 
 
@@ -230,36 +253,57 @@ def counts_path(output: Path) -> Path:
     return output.with_name(f"{output.stem}.documents.jsonl")
 
 
+def _documents(corpus: Corpus, pieces: Iterable[Piece]) -> Iterator[tuple[str, int]]:
+    """Yield each document of a corpus, also one that is empty, and the number of its paragraphs."""
+    counts, left_out = Counter[int](), left_out_lines(corpus)
+    fields = Fields(corpus.text_field, corpus.id_field)
+    for piece in pieces:
+        counts[piece.source] += piece.paragraphs
+    for number, source in enumerate(corpus.sources):
+        if source.kind != JSONL:
+            yield source.name, counts[number]
+            continue
+        with open_stream(source.path, source.compression) as stream:
+            for line, data in enumerate(lines_of(stream), 1):
+                bare = data.removeprefix(BOM) if line == 1 else data
+                if bare.strip() and line not in left_out.get(source.name, ()):
+                    name, text = document_of(source, line, bare, fields)
+                    yield name, sum(1 for _ in numbered(name, text, 0, 0))
+
+
 class _Tally:
     """Counts the paragraphs and rows of each document, one document at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, missing: Counter[str]) -> None:
+        self.missing = missing
         self.documents = self.silent = 0
 
-    def write(self, file: BinaryIO, paragraphs: Iterable[Paragraph], rows: Iterable[bytes]) -> None:
-        """Write a line for each document; paragraphs and rows are both in corpus order.
+    def write(self, file: BinaryIO, documents: Iterable[tuple[str, int]], rows: Iterable[bytes]) -> None:
+        """Write a line for each document; documents and rows are both in corpus order.
 
         Raises
         ------
         JobkitError
-            If a row is of no paragraph that comes next.
+            If a row is of no document that comes next.
         """
         owners = (json.loads(row)["document"] for row in rows)
         owner = next(owners, None)
-        for document, group in groupby(paragraphs, key=attrgetter("document")):
+        for document, paragraphs in documents:
             own = 0
-            counts = {"document": document, "paragraphs": sum(1 for _ in group)}
             while owner == document:
                 own, owner = own + 1, next(owners, None)
             self.documents, self.silent = self.documents + 1, self.silent + (not own)
-            line = json.dumps({**counts, "rows": own}, ensure_ascii=False)
-            file.write(line.encode("utf-8", "backslashreplace") + b"\n")
+            counts = {"document": document, "paragraphs": paragraphs, "rows": own}
+            counts |= {"missing": self.missing[document]} if document in self.missing else {}
+            file.write(json.dumps(counts, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
         if owner is not None:
             raise JobkitError(f"rows of document {owner!r} are not in corpus order")
 
 
-def _covered(run_dir: Path, corpus: Corpus, void: Collection[int]) -> tuple[dict[int, Winner], Coverage]:
-    """Return the winners and what they have, which is everything."""
+def _covered(
+    run_dir: Path, corpus: Corpus, void: Collection[int], *, allow_missing: bool
+) -> tuple[dict[int, Winner], Coverage]:
+    """Return the winners and what they have, which is everything unless something may be missing."""
 
     def plan() -> Iterator[Shard]:
         return (shard for shard in read_plan(run_dir) if shard.index not in void)
@@ -271,7 +315,7 @@ def _covered(run_dir: Path, corpus: Corpus, void: Collection[int]) -> tuple[dict
         claimed = claim_all(run_dir, points)
         winners |= {point.index: claimed[point.index] for point in points if point.index in claimed}
         found = coverage(corpus, plan(), winners)
-    if found.missing:
+    if found.missing and not (winners and allow_missing):
         names = {point.index: point.point_id for point in points}
         missing = [names.get(index, f"shard {index}") for index in found.open_shards]
         number = "1 shard has" if len(missing) == 1 else f"{len(missing):,} shards have"
@@ -349,10 +393,10 @@ def _check_rows(run_dir: Path, winners: Sequence[Winner]) -> None:
     damaged = [winner for winner, good in zip(winners, whole, strict=True) if not good]
     if damaged:
         paths = [str(_rows_of(run_dir, winner)) for winner in damaged]
-        first = shell_path(winner_path(run_dir, damaged[0].point_id))
+        first = shell_path(winner_path(run_dir, damaged[0].point_id).with_suffix(""))
         raise JobkitError(
             f"rows do not match their SHA-256: {format_list(paths, _NAMED)}",
-            hint=f"copy them back; or run the shard again: rm {first}, then {_resume(run_dir)}",
+            hint=f"copy them back; or run the shard again: rm -r {first}.*, then {_resume(run_dir)}",
         )
 
 
@@ -377,17 +421,21 @@ def _lines(
             raise JobkitError(f"{path}: changed while it was merged")
 
 
-def _publish(output: Path, write: Callable[[BinaryIO], None]) -> None:
-    """Write a file under another name next to its place, sync it, and rename it."""
-    part = output.with_name(f".{output.name}.{uuid4().hex}.part")
+def _publish(writers: Mapping[Path, Callable[[BinaryIO], None]]) -> None:
+    """Write files under other names next to their places, sync them, and rename them once all are whole."""
+    parts = {output: output.with_name(f".{output.name}.{uuid4().hex}.part") for output in writers}
+    output = next(iter(writers))
     try:
-        with part.open("xb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(output)
+        for output, write in writers.items():
+            with parts[output].open("xb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+        for output, part in parts.items():
+            part.replace(output)
     except OSError as error:
         raise file_error(error, output, hint="see --output") from error
     finally:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
+        for part in parts.values():
+            with suppress(OSError):
+                part.unlink(missing_ok=True)

@@ -1,21 +1,28 @@
-"""Paragraphs that need more memory than a measured setting may use: found before anything is submitted."""
+"""Paragraphs that no measured batch of a setting covers: found before anything is submitted."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED_CHARS, numbers
-from jobkit.core.units import GIB, format_count, format_memory
+from jobkit.core.units import format_count, format_memory
 from jobkit.extensions.corpus.plan import Corpus, Piece
-from jobkit.extensions.corpus.reading import Paragraph, read_pieces
+from jobkit.extensions.corpus.reading import place_of, read_pieces
 from jobkit.extensions.corpus.setting import AppliedSetting
 from jobkit.planning.texts import estimated_lengths
-from jobkit.report.recommend.request import MEMORY_FACTOR
+from jobkit.runs.request import MEMORY_FACTOR, memory_request
+from jobkit.schedulers.registry import runs_here
 
 MOST_NAMED = 10
+MACHINE_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+CHARACTER_BYTES = 1024
+"""Of RAM for a character of a paragraph of ordinary sentences: Stanza took 0.75 KiB in one of 400,000."""
+UNMEASURED = 100_000
+"""A longer paragraph has a shard of its own if nothing was measured."""
 LENGTHS: Mapping[str, Callable[[str], Sequence[int]]] = {
     "stanza-ner": lambda text: estimated_lengths([text]).paragraphs[0],
     "count": lambda text: [len(text)],
@@ -25,7 +32,7 @@ LENGTHS: Mapping[str, Callable[[str], Sequence[int]]] = {
 
 @dataclass(frozen=True, slots=True)
 class OversizedPiece:
-    """A piece with a paragraph that needs more memory than the others may.
+    """A piece with a paragraph that no measured batch covers.
 
     Attributes
     ----------
@@ -33,20 +40,26 @@ class OversizedPiece:
         It has a shard of its own.
     where
         The paragraph that needs most, in words.
+    characters
+        Of that paragraph.
     longest
         The characters of its longest item, as the framework sees it.
     load
         Of the piece, if it is worked through alone.
+    known
+        Whether what was measured says how much memory it needs.
     """
 
     piece: Piece
     where: str
+    characters: int
     longest: int
     load: int
+    known: bool
 
 
 def find_heavy(corpus: Corpus, pieces: Sequence[Piece], setting: AppliedSetting) -> list[OversizedPiece]:
-    """Return the pieces that must not share a batch with others, by the memory line of the setting.
+    """Return the pieces that must not share a shard with others, by what was measured of the setting.
 
     Only paragraphs that are longer than the bound allows an item to be are looked at.
 
@@ -55,20 +68,26 @@ def find_heavy(corpus: Corpus, pieces: Sequence[Piece], setting: AppliedSetting)
     JobkitError
         If the corpus cannot be read again.
     """
-    lengths_of = LENGTHS.get(setting.point.workload)
-    if setting.memory is None or lengths_of is None:
-        return []
-    limit = longest_item(setting)
-    found = (
-        _looked_at(corpus, piece, setting, lengths_of, limit) for piece in pieces if piece.longest > limit
-    )
+    items = longest_item(setting) if setting.point.workload in LENGTHS else None
+    limit = min(covered(setting), math.inf if items is None else items)
+    found = (_looked_at(corpus, piece, setting, items) for piece in pieces if piece.longest > limit)
     return [heavy for heavy in found if heavy is not None]
 
 
-def longest_item(setting: AppliedSetting) -> int:
-    """Return how long an item may be in any company: a batch of such items keeps the bound."""
+def covered(setting: AppliedSetting) -> int:
+    """Return how long a paragraph may be: as what a measured call held, or as the margin of memory allows."""
+    if setting.peak_bytes is None:
+        return UNMEASURED
+    return max(setting.call_characters, int((MEMORY_FACTOR - 1) * setting.peak_bytes / CHARACTER_BYTES))
+
+
+def longest_item(setting: AppliedSetting) -> int | None:
+    """Return how long an item may be by the memory line, in any company; without a line, alone.
+
+    ``None`` if no load was measured.
+    """
     if setting.memory is None:
-        raise AssertionError  # the caller has asked; for the type checker
+        return setting.call_load or None
     together = numbers(setting.point.params).get(BATCH_SIZE, 1)
     if PADDED_CHARS in setting.point.params:
         together = 1  # an item that is longer than the budget is a batch of its own
@@ -76,62 +95,65 @@ def longest_item(setting: AppliedSetting) -> int:
 
 
 def _looked_at(
-    corpus: Corpus,
-    piece: Piece,
-    setting: AppliedSetting,
-    lengths_of: Callable[[str], Sequence[int]],
-    limit: int,
+    corpus: Corpus, piece: Piece, setting: AppliedSetting, items: int | None
 ) -> OversizedPiece | None:
-    """Return a piece if an item in it is really too long."""
+    """Return a piece if a paragraph or an item in it is really too long."""
+    lengths_of = LENGTHS.get(setting.point.workload, LENGTHS["count"])
     paragraphs = [(one, lengths_of(one.text)) for one in read_pieces(corpus, (piece,))]
-    worst, lengths = max(paragraphs, key=lambda pair: max(pair[1], default=0))
-    longest = max(lengths, default=0)
-    if longest <= limit:
+    longest = max(max(own, default=0) for _, own in paragraphs)
+    long = items is not None and longest > items
+    if not long and piece.longest <= covered(setting):
         return None
-    items = sum(len(own) for _, own in paragraphs)
+    worst, _ = max(paragraphs, key=lambda pair: max(pair[1], default=0) if long else len(pair[0].text))
+    number = sum(len(own) for _, own in paragraphs)
     together = numbers(setting.point.params).get(BATCH_SIZE, 1)
-    together = 1 if PADDED_CHARS in setting.point.params else min(together, items)
-    return OversizedPiece(piece, _where(corpus, piece, worst), longest, together * longest)
-
-
-def _where(corpus: Corpus, piece: Piece, paragraph: Paragraph) -> str:
-    name = corpus.sources[piece.source].name
-    document = "" if paragraph.document == name else f", document {paragraph.document}"
-    return f"{name}{document}, paragraph {paragraph.number + 1:,}"
+    together = 1 if PADDED_CHARS in setting.point.params else min(together, number)
+    known = setting.memory is not None if long else setting.point.workload in LENGTHS
+    where = place_of(corpus, piece, worst)
+    return OversizedPiece(piece, where, len(worst.text), longest, together * longest, known)
 
 
 def refuse_too_large(heavy: Sequence[OversizedPiece], setting: AppliedSetting) -> None:
-    """Refuse paragraphs that do not fit on the GPU of the setting even alone.
+    """Refuse paragraphs of which it is not known that their shard has the memory that they need.
 
     Raises
     ------
     JobkitError
         With all of them.
     """
-    if setting.memory is None or setting.point.device == CPU:
-        return
-    lines = list(_too_large(heavy, setting.memory.largest.safe_load))
+    lines = list(_too_large(heavy, setting))
     if not lines:
         return
     more = [f"and {len(lines) - MOST_NAMED:,} more"] if len(lines) > MOST_NAMED else []
-    bound = format_memory(setting.memory.largest.capacity_bytes)
-    head = f"{format_count(len(lines), 'paragraph')} too large for the GPU, by the bound of {bound}:"
+    head = f"{format_count(len(lines), 'paragraph')} too large for what was measured of the setting:"
     raise JobkitError(
         "\n  ".join([head, *lines[:MOST_NAMED], *more]),
-        hint="cut these sentences, or measure the setting on a GPU with more memory",
+        hint="put blank lines into it (sed G FILE puts one after each line); measure with a text that has "
+        "such a paragraph; or name the memory of a shard: --set resources.memory=16GiB",
     )
 
 
-def _too_large(heavy: Sequence[OversizedPiece], safe_load: float) -> Iterator[str]:
+def _too_large(heavy: Sequence[OversizedPiece], setting: AppliedSetting) -> Iterator[str]:
+    given = setting.peak_bytes is None or bool({*setting.given} & {"resources", "resources.memory"})
+    largest = None if setting.memory is None or setting.point.device == CPU else setting.memory.largest
     for one in heavy:
-        if one.load > safe_load:
-            yield f"{one.where}: a sentence of {one.longest:,} characters"
+        what = f"{one.where}: {one.characters:,} characters, {one.longest:,} in a sentence"
+        if not one.known:
+            if not given:
+                yield f"{what}: no measured batch had so many, so the memory that they need is not known"
+        elif largest and one.load > largest.safe_load:
+            yield f"{what}: the bound of the GPU is {format_memory(largest.capacity_bytes)}"
+        elif runs_here(setting.spec.scheduler) and (needed := memory_of(one, setting, 0)) > MACHINE_BYTES:
+            yield f"{what}: {format_memory(needed)} of {format_memory(MACHINE_BYTES)} on this machine"
 
 
 def memory_of(heavy: OversizedPiece, setting: AppliedSetting, usual_bytes: int) -> int:
     """Return the RAM that the shard of a heavy piece requests."""
-    line = setting.memory.line if setting.memory else ""
-    if isinstance(line, str) or setting.point.device != CPU:
+    line, needed = setting.memory.line if setting.memory else "", setting.peak_bytes
+    if needed is None or not heavy.known:
         return usual_bytes
-    needed = line.upper(heavy.load)
-    return max(usual_bytes, math.ceil(MEMORY_FACTOR * needed / GIB) * GIB)
+    if not isinstance(line, str) and setting.point.device == CPU:
+        needed = max(needed, math.ceil(line.upper(heavy.load)))
+    if heavy.characters > covered(setting):
+        needed += CHARACTER_BYTES * heavy.characters
+    return max(usual_bytes, memory_request(needed))

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError, file_error
-from jobkit.core.files import append_line, read_lines, read_text, write_atomically
+from jobkit.core.files import read_lines, read_text, write_atomically
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.layout import CORPUS_FILE, ORDER_FILE, PLAN_FILE, POINTS_FILE
 
@@ -32,7 +32,7 @@ class Source:
     compression
         Empty, ``gz`` or ``zst``.
     size_bytes, mtime_ns, sha256
-        Of the file as it is on disk.
+        Of the file as it is on disk; the last is empty until it is read.
     """
 
     path: str
@@ -41,7 +41,7 @@ class Source:
     compression: str = ""
     size_bytes: int
     mtime_ns: int
-    sha256: str
+    sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +75,8 @@ class Corpus:
         Of JSONL documents.
     skipped
         The bad places that the user chose to leave out.
+    unread
+        The names of the files in its folders that jobkit does not read.
     documents, paragraphs, characters
         Of all that is not skipped.
     format
@@ -85,6 +87,7 @@ class Corpus:
     text_field: str = "text"
     id_field: str = "id"
     skipped: tuple[Bad, ...] = ()
+    unread: tuple[str, ...] = ()
     documents: int
     paragraphs: int
     characters: int
@@ -167,9 +170,9 @@ class Shard:
         return sum(piece.paragraphs for piece in self.pieces)
 
     @property
-    def longest(self) -> int:
-        """The characters of its longest paragraph."""
-        return max((piece.longest for piece in self.pieces), default=0)
+    def longest(self) -> Piece:
+        """The piece with its longest paragraph."""
+        return max(self.pieces, key=lambda piece: piece.longest)
 
     @property
     def characters(self) -> int:
@@ -242,18 +245,6 @@ def write_plan(run: Path, corpus: Corpus, shards: Iterable[Shard]) -> None:
     """
     write_atomically(run / PLAN_FILE, "".join(f"{to_json(shard)}\n" for shard in shards))
     write_atomically(run / CORPUS_FILE, to_json(corpus) + "\n")
-
-
-def append_shards(run: Path, shards: Iterable[Shard]) -> None:
-    """Append the shards of another plan; no line changes.
-
-    Raises
-    ------
-    OSError
-        With the name of the file.
-    """
-    for shard in shards:
-        append_line(run / PLAN_FILE, to_json(shard))
 
 
 def is_corpus_folder(path: Path) -> bool:

@@ -6,6 +6,7 @@ Until the job has planned, the run folder has an order (``apply.json``), a journ
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import tempfile
 import time
@@ -32,10 +33,10 @@ from jobkit.core.units import GIB, MIB, format_count, format_size, format_wallti
 from jobkit.extensions.corpus import start
 from jobkit.extensions.corpus.formats import check_format
 from jobkit.extensions.corpus.plan import Corpus, Source, is_corpus_folder, is_unplanned, read_corpus
-from jobkit.extensions.corpus.plan_text import LABEL, format_bytes, low_memory
+from jobkit.extensions.corpus.plan_text import LABEL, format_bytes, low_memory, unread_words
 from jobkit.extensions.corpus.setting import AppliedSetting
 from jobkit.extensions.corpus.shards import ShardOptions
-from jobkit.extensions.corpus.sources import SourceFile, find_sources
+from jobkit.extensions.corpus.sources import CorpusFiles, find_sources
 from jobkit.launch import job, launch, resume, scheduler_calls, submission
 from jobkit.launch.guards import refuse_moved_run
 from jobkit.launch.resubmit import read_settled, run_lock
@@ -43,10 +44,10 @@ from jobkit.planning.job_script import little, render_resume
 from jobkit.planning.points import request as request_of
 from jobkit.planning.prepare import run_id
 from jobkit.planning.resolve import Options
-from jobkit.report.recommend.request import enough
 from jobkit.runs import journal
 from jobkit.runs.journal import STILL_AT_IT, Role, read_journal
 from jobkit.runs.kinds import run_id_of
+from jobkit.runs.request import enough
 from jobkit.runs.standing import first_task
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import ONE_TASK
@@ -142,12 +143,18 @@ def read_order(run_dir: Path) -> CorpusJobSpec:
 
 
 def _order(request: start.ApplyRequest, setting: AppliedSetting) -> CorpusJobSpec:
+    # A node does not have the variables of the shell (see `asked_by_shell`).
+    keys = by_name(setting.spec.scheduler).ASKING_VARIABLES.values()
+    asked = {key: value for key in keys if (value := getattr(setting.spec.resources, key))}
     return CorpusJobSpec(
         run_id=run_id_of(request.out) or run_id(setting.spec.name),
         folder=str(Path.cwd()),
         word=str(request.word),
         paths=request.paths,
-        overrides=request.options.overrides,
+        overrides=(
+            *request.options.overrides,
+            *(f"resources.{key}={json.dumps(value)}" for key, value in asked.items()),
+        ),
         scheduler=setting.spec.scheduler,
         site=setting.spec.site,
         minutes=request.wishes.minutes,
@@ -177,7 +184,7 @@ def apply(request: start.ApplyRequest, *, dry_run: bool = False, wait: bool = Fa
     check_format(request.fmt, start.columns(setting.point))
     found = find_sources(request.paths)
     if is_corpus_folder(request.out) and not is_unplanned(request.out):
-        corpus = _as_planned(read_corpus(request.out), found)
+        corpus = _as_planned(read_corpus(request.out), found.files)
         return start.go_on(request, setting, corpus, dry_run=dry_run, wait=wait)
     if runs_here(setting.spec.scheduler):
         raise JobkitError(
@@ -187,21 +194,10 @@ def apply(request: start.ApplyRequest, *, dry_run: bool = False, wait: bool = Fa
     return _submit(request, setting, found, dry_run=dry_run, wait=wait)
 
 
-def _as_planned(before: Corpus, found: Sequence[SourceFile]) -> Corpus:
+def _as_planned(before: Corpus, found: Sequence[Source]) -> Corpus:
     """Return a corpus as it was planned, with the names and sizes of its files now."""
     digests = {source.path: source.sha256 for source in before.sources}
-    sources = tuple(
-        Source(
-            path=one.path,
-            name=one.name,
-            kind=one.kind,
-            compression=one.compression,
-            size_bytes=one.size_bytes,
-            mtime_ns=one.mtime_ns,
-            sha256=digests.get(one.path, ""),
-        )
-        for one in found
-    )
+    sources = (replace(one, sha256=digests.get(one.path, "")) for one in found)
     left_out = {bad.source for bad in before.skipped if not bad.line}
     return replace(before, sources=tuple(source for source in sources if source.name not in left_out))
 
@@ -209,13 +205,13 @@ def _as_planned(before: Corpus, found: Sequence[SourceFile]) -> Corpus:
 def _submit(
     request: start.ApplyRequest,
     setting: AppliedSetting,
-    found: Sequence[SourceFile],
+    found: CorpusFiles,
     *,
     dry_run: bool,
     wait: bool,
 ) -> int | None:
     order, run_dir, spec = _order(request, setting), request.out, setting.spec
-    resources = _resources(setting, found, _unfinished(run_dir))
+    resources = _resources(setting, found.files, _unfinished(run_dir))
     point = replace(setting.point, run_id=order.run_id)
     purpose = f"Runs before the shards of {spec.name}: {PURPOSE}"
     script = render_resume(spec, setting.site, point, run_dir, resources, purpose)
@@ -253,7 +249,7 @@ def _unfinished(run_dir: Path) -> int:
     return sum(first_task(job) not in before.cancelled for job in jobs)
 
 
-def _resources(setting: AppliedSetting, found: Sequence[SourceFile], unfinished: int) -> Resources:
+def _resources(setting: AppliedSetting, found: Sequence[Source], unfinished: int) -> Resources:
     """Return what the job requests, with twice the walltime for each job that did not finish."""
     size = sum(one.size_bytes for one in found)
     return little(
@@ -265,14 +261,14 @@ def _resources(setting: AppliedSetting, found: Sequence[SourceFile], unfinished:
     )
 
 
-def _lines(setting: AppliedSetting, found: Sequence[SourceFile], resources: Resources) -> Iterator[str]:
+def _lines(setting: AppliedSetting, found: CorpusFiles, resources: Resources) -> Iterator[str]:
     """Yield what is known before the corpus is read."""
-    size = format_bytes(sum(one.size_bytes for one in found))
-    asked, peak = setting.spec.resources, setting.peak_bytes
-    by_measure = enough(asked, peak_bytes=peak, longest_s=None, gpus=asked.gpus)
+    size = format_bytes(sum(one.size_bytes for one in found.files))
+    by_measure = enough(setting.spec.resources, held_bytes=setting.peak_bytes)
     queue = queue_of(resources, setting.site)
     rows = {
-        "corpus": f"{format_count(len(found), 'file')}, {size}: to be read and planned by a job",
+        "corpus": f"{format_count(len(found.files), 'file')}, {size}: to be read and planned by a job",
+        "not read": unread_words(found.unread),
         "setting": f"{setting.words} ({setting.source})",
         "model": setting.point.model.label if setting.point.model else "",
         "request": f"for this job: {format_count(resources.cpus, 'CPU')}, {format_size(resources.memory)} of "

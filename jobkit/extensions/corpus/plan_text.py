@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -15,13 +15,16 @@ from jobkit.core.units import (
     format_about,
     format_count,
     format_energy,
+    format_list,
     format_memory,
     format_size,
     format_walltime,
+    parse_size,
 )
 from jobkit.extensions.corpus.plan import Corpus
 from jobkit.extensions.corpus.setting import AppliedSetting
 from jobkit.extensions.corpus.shards import UNKNOWN_BYTES, CorpusPlan
+from jobkit.extensions.corpus.sources import MOST_NAMED
 from jobkit.schedulers.registry import runs_here
 
 LABEL = 11
@@ -63,6 +66,7 @@ def plan_lines(prospect: CorpusSummary) -> Iterator[str]:
     """Yield the plan, a line for each thing that a person decides by."""
     rows = {
         "corpus": corpus_words(prospect.corpus, prospect.read_s),
+        "not read": unread_words(prospect.corpus.unread),
         "setting": f"{prospect.setting.words} ({prospect.setting.source})",
         "model": prospect.setting.point.model.label if prospect.setting.point.model else "",
         "shards": _shards(prospect),
@@ -86,6 +90,11 @@ def corpus_words(corpus: Corpus, read_s: float | None = None) -> str:
     return ", ".join(words) + ("" if read_s is None else f" (read in {read_s:,.1f} s)")
 
 
+def unread_words(names: Sequence[str]) -> str:
+    """Return what is in the folders of a corpus and is not read: its number, and the first names."""
+    return f"{format_count(len(names), 'file')}: {format_list(names, MOST_NAMED)}" if names else ""
+
+
 def format_bytes(size: int) -> str:
     """Return the size of files: ``1.4 GiB``, ``88.1 MiB``; small ones in bytes."""
     if size >= GIB:
@@ -102,7 +111,9 @@ def _shards(prospect: CorpusSummary) -> str:
         within = max(SMALL_SPREAD, math.ceil(1000 * spread) / 1000)
         alike = f" (loads within {100 * within:.1f} % of each other)"
     if alone := len(plan.shards) - plan.even:
-        alike += f", {alone:,} of them of a large paragraph"
+        sizes = {word.partition("=")[2] for words in plan.needs.values() for word in words}
+        most = "".join(f" ({size})" for size in sorted(sizes, key=parse_size)[-1:])
+        alike += f", {alone:,} of them of a large paragraph{most}"
     if plan.each is None:
         size = format_size(UNKNOWN_BYTES)
         return f"{number}{alike}; speed not known: shards of {size} at most, walltime as in the spec"
@@ -188,13 +199,12 @@ def _request(prospect: CorpusSummary) -> str:
 
 
 def _rests_on(plan: CorpusPlan) -> str:
-    """Return on what time the walltime rests, if that is no upper end that the plan shows."""
+    """Return on what length of a shard the walltime rests."""
     each = plan.each
     if each is None or plan.resources.walltime != plan.measured.walltime:
         return ""
-    if each.high_s is None:
-        return " (for twice the expected time, as there is no interval)"
-    return f" (for up to {format_about(each.high_s)}, as the spread is unknown)" if each.unknown else ""
+    why = ", twice the mean" if each.high_s is None else ", as the spread is unknown" if each.unknown else ""
+    return f" (for a shard of up to {format_about(each.longest_s)}{why})"
 
 
 def _warnings(prospect: CorpusSummary) -> Iterator[str]:

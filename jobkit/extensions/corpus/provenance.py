@@ -295,6 +295,7 @@ def _corpus(corpus: Corpus) -> dict[str, object]:
             for source in corpus.sources
         ],
         "left_out": [asdict(bad) for bad in corpus.skipped],
+        "not_read": list(corpus.unread),
     }
 
 
@@ -322,6 +323,7 @@ def closing_line(data: Mapping[str, Any]) -> str:
         parts.append(format_energy(energy["joules"]))
     if data["model"] and data["model"]["caveat"]:
         parts.append(data["model"]["caveat"])
-    left_out = len(corpus["left_out"])
+    left_out, unread = len(corpus["left_out"]), len(corpus["not_read"])
     parts += [f"{format_count(left_out, 'place')} left out"] if left_out else []
+    parts += [f"{format_count(unread, 'file')} in the folders not read"] if unread else []
     return ", ".join(parts)

@@ -1,39 +1,19 @@
-"""What a document is, and how a node reads the paragraphs of a shard. Standard library only."""
+"""How a node reads the paragraphs of a shard. Standard library only."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import groupby, islice
-from pathlib import Path
 from typing import NamedTuple
 
 from jobkit.core.errors import JobkitError, file_error
-from jobkit.core.paragraphs import spans
-from jobkit.extensions.corpus.plan import Corpus, Piece, Source, read_corpus, read_planned
+from jobkit.core.paragraphs import BOM, BadLineError, Fields, parse_line, spans
+from jobkit.extensions.corpus.plan import Corpus, Piece, Source
 from jobkit.extensions.corpus.sources import BrokenError, Stream, open_stream, read_exactly, skip
-
-
-class Fields(NamedTuple):
-    """The names of the fields of a document."""
-
-    text: str = "text"
-    id: str = "id"
-
-
-class Document(NamedTuple):
-    """A line of JSONL: its id (``None`` if it has none, or an empty one) and its text as given."""
-
-    id: str | None
-    text: str
-
-
-BOM = b"\xef\xbb\xbf"
-"""The mark of UTF-8 with which a file may begin."""
 
 
 def generated_id(source: str, line: int) -> str:
@@ -41,54 +21,14 @@ def generated_id(source: str, line: int) -> str:
     return f"{source}:{line}"
 
 
-class BadLineError(ValueError):
-    """A line that is no document; its text is the reason."""
-
-
-def parse_line(line: bytes, fields: Fields) -> Document:
-    """Return the document of a line.
-
-    Raises
-    ------
-    BadLineError
-        If it is not UTF-8, not JSON, not an object, or its text or id is not text.
-    """
-    data = _load(line)
-    if not isinstance(data, dict):
-        raise BadLineError("not a JSON object")
-    if fields.text not in data:
-        raise BadLineError(f"no field {fields.text!r}")
-    text, name = data[fields.text], data.get(fields.id)
-    if not isinstance(text, str):
-        raise BadLineError(f"the field {fields.text!r} is not text")
-    if name is not None and (isinstance(name, bool) or not isinstance(name, str | int)):
-        raise BadLineError(f"the field {fields.id!r} is neither text nor a whole number")
-    if b"\\" in line:
-        _check_surrogates(text if name is None else f"{text}{name}")
-    return Document(None if name in {None, ""} else str(name), text)
-
-
-def _load(line: bytes) -> object:
-    try:
-        return json.loads(line.decode())
-    except UnicodeDecodeError as error:
-        raise BadLineError(f"not UTF-8 at byte {error.start} of the line") from error
-    except ValueError as error:
-        raise BadLineError(f"not JSON: {error}") from error
-    except RecursionError:
-        raise BadLineError("not JSON: nested too deep") from None
-
-
-def _check_surrogates(text: str) -> None:
-    r"""Refuse half of a surrogate pair (``"\ud800"``): no UTF-8 file can hold it."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        half = text[error.start]
-        raise BadLineError(f"half of a surrogate pair: \\u{ord(half):04x}") from error
-
-
 _HINT = "restore the input, or plan the changed corpus in a new folder: jobkit apply"
+
+
+def place_of(corpus: Corpus, piece: Piece, paragraph: Paragraph) -> str:
+    """Return in words where a paragraph of a piece is."""
+    name = corpus.sources[piece.source].name
+    document = "" if paragraph.document == name else f", document {paragraph.document}"
+    return f"{name}{document}, paragraph {paragraph.number + 1:,}"
 
 
 class Paragraph(NamedTuple):
@@ -123,28 +63,16 @@ def given_offset(paragraph: Paragraph, at: int) -> int:
     return paragraph.offset + at + bisect_left(paragraph.returns, at)
 
 
-def read_shard(run_dir: Path, index: int) -> Iterator[Paragraph]:
-    """Yield the paragraphs of a shard in corpus order; in memory is one piece at a time.
-
-    Parameters
-    ----------
-    run_dir
-        The run folder, with ``corpus.json`` and ``plan.jsonl``.
-    index
-        Of the point, from 1.
+def read_pieces(corpus: Corpus, pieces: tuple[Piece, ...]) -> Iterator[Paragraph]:
+    """Yield the paragraphs of pieces in corpus order; in memory is one piece at a time.
 
     Raises
     ------
     JobkitError
         If an input is gone, or differs from what was planned: then nothing of that piece is yielded.
     """
-    return read_pieces(read_corpus(run_dir), read_planned(run_dir, index).pieces)
-
-
-def read_pieces(corpus: Corpus, pieces: tuple[Piece, ...]) -> Iterator[Paragraph]:
-    """Yield the paragraphs of pieces in corpus order; see `read_shard`."""
     fields = Fields(corpus.text_field, corpus.id_field)
-    left_out = _left_out(corpus)
+    left_out = left_out_lines(corpus)
     for number, group in groupby(enumerate(pieces), key=lambda one: one[1].source):
         source = corpus.sources[number]
         for at, piece, data in _blocks(source, group):
@@ -156,7 +84,7 @@ def read_pieces(corpus: Corpus, pieces: tuple[Piece, ...]) -> Iterator[Paragraph
                 yield paragraph._replace(piece=at)
 
 
-def _left_out(corpus: Corpus) -> dict[str, set[int]]:
+def left_out_lines(corpus: Corpus) -> dict[str, set[int]]:
     """Return the lines of each source that are skipped."""
     lines: dict[str, set[int]] = {}
     for bad in corpus.skipped:
@@ -201,17 +129,24 @@ def _of_lines(
         paragraph
         for number, line in enumerate(data.split(b"\n"), piece.line)
         if number not in left_out and (bare := line.removeprefix(BOM) if number == 1 else line).strip()
-        for paragraph in _of_line(source, number, bare, fields)
+        for paragraph in numbered(*document_of(source, number, bare, fields), 0, 0)
     )
     return islice(found, piece.skip, piece.skip + piece.paragraphs)
 
 
-def _of_line(source: Source, number: int, line: bytes, fields: Fields) -> Iterator[Paragraph]:
+def document_of(source: Source, number: int, line: bytes, fields: Fields) -> tuple[str, str]:
+    """Return the id and the text of a document of JSONL.
+
+    Raises
+    ------
+    JobkitError
+        If the line is none.
+    """
     try:
         document = parse_line(line, fields)
     except BadLineError as error:  # the digest is right: another version of jobkit made the plan
         raise JobkitError(f"{source.path}:{number}: {error}", hint=_HINT) from error
-    return numbered(document.id or generated_id(source.name, number), document.text, 0, 0)
+    return document.id or generated_id(source.name, number), document.text
 
 
 def numbered(document: str, given: str, number: int, offset: int) -> Iterator[Paragraph]:

@@ -24,7 +24,7 @@ from jobkit.core.units import format_count, format_size, format_walltime, pauses
 from jobkit.extensions.corpus.plan import Piece, Shard, read_corpus, read_plan
 from jobkit.extensions.corpus.plan_text import CorpusSummary, plan_lines
 from jobkit.extensions.corpus.provenance import Promise, read_promise
-from jobkit.extensions.corpus.setting import AppliedSetting, refuse_keys
+from jobkit.extensions.corpus.setting import AppliedSetting, asked_scheduler, keys_of, refuse_keys
 from jobkit.extensions.corpus.shards import CorpusPlan, ShardOptions, plan_shards, points_of
 from jobkit.extensions.corpus.standing import live_points, settle
 from jobkit.extensions.corpus.winners import withdraw
@@ -33,6 +33,7 @@ from jobkit.launch.guards import refuse_moved_run
 from jobkit.launch.resubmit import refuse_silent, run_lock, spec_of_run
 from jobkit.planning.job_script import render_follow
 from jobkit.planning.points import Inputs
+from jobkit.planning.resolve import Options
 from jobkit.runs import journal
 from jobkit.runs.journal import read_journal
 from jobkit.runs.reader import read_standings
@@ -89,23 +90,14 @@ def replan(run_dir: Path, wishes: ShardOptions, overrides: Sequence[str], *, wai
     return resume.run_again(run_dir, (), (), wait=wait)
 
 
-def _keys(given: Sequence[str]) -> list[str]:
-    return [word.partition("=")[0].strip() for word in given]
-
-
-def _without_place(given: Sequence[str]) -> list[str]:
-    return [word for word in given if word.partition("=")[0].strip() not in {"scheduler", "site"}]
-
-
 def _placed(overrides: tuple[str, ...]) -> tuple[str, ...]:
     """Return the keys with the site of another scheduler, if one is named."""
-    named = [
-        word.partition("=")[2].strip() for word in overrides if word.partition("=")[0].strip() == "scheduler"
-    ]
-    if not named:
+    name = asked_scheduler(Options(overrides=overrides))
+    if not name:
         return overrides
-    _, path = find_site("auto", named[-1])
-    return (*_without_place(overrides), f"scheduler={named[-1]}", f"site={portable_name(path)}")
+    _, path = find_site("auto", name)
+    kept = [word for word in overrides if word.partition("=")[0].strip() not in {"scheduler", "site"}]
+    return (*kept, f"scheduler={name}", f"site={portable_name(path)}")
 
 
 def _end_open(run_dir: Path) -> None:
@@ -183,7 +175,7 @@ def _plan_rest(run_dir: Path, rest: _Rest, wishes: ShardOptions, given: tuple[st
         points=[point.index for point in rest.points],
         by=[point.index for point in points],
         given=list(words),
-        asked=_keys(given),
+        asked=keys_of(given),
     )
     for point in rest.points:  # so that a job that was believed dead does not work for nothing
         withdraw(run_dir, point)
@@ -212,7 +204,7 @@ def _setting(run_dir: Path, point: Point, given: tuple[str, ...]) -> AppliedSett
         inputs=Inputs(run_id=point.run_id, text=point.text, model=point.model, device=point.device),
         point=point,
         source=promise.source,
-        given=(*promise.given, *read_journal(run_dir).asked, *_keys(given)),
+        given=(*promise.given, *read_journal(run_dir).asked, *keys_of(given)),
         speed=_speed(run_dir, promise),
         energy=promise.energy,
         peak_bytes=promise.peak_bytes,

@@ -15,11 +15,13 @@ from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar, cast
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.paragraphs import BOM, BadLineError, Fields, parse_line
+from jobkit.core.terminal import shell_quote
 from jobkit.extensions.corpus.plan import Bad, Corpus, Piece, Source
-from jobkit.extensions.corpus.reading import BOM, BadLineError, Fields, generated_id, parse_line
+from jobkit.extensions.corpus.reading import generated_id
 from jobkit.extensions.corpus.scan_part import id_hash, lines_of, scan_part, scan_parts, source_of
 from jobkit.extensions.corpus.scan_text import PartResult, PieceRow, ScanPart
-from jobkit.extensions.corpus.sources import JSONL, SourceFile, open_stream, skip
+from jobkit.extensions.corpus.sources import JSONL, CorpusFiles, open_stream, skip
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,7 +91,7 @@ _GROWTH = {"": 1, "gz": 4, "zst": 4}
 """What text grows by when it is decompressed, roughly."""
 
 
-def piece_bytes(found: Sequence[SourceFile]) -> int:
+def piece_bytes(found: Sequence[Source]) -> int:
     """Return how many bytes a piece of a corpus should have.
 
     Those of a small corpus are paragraphs. 16 MiB have 4,000 pieces of 4 KiB, 1 GiB has 26,000 of 40 KiB, and
@@ -104,7 +106,7 @@ def piece_bytes(found: Sequence[SourceFile]) -> int:
 
 
 def tasks(
-    found: Sequence[SourceFile], fields: tuple[str, str], left_out: frozenset[int] | set[int]
+    found: Sequence[Source], fields: Fields, left_out: frozenset[int] | set[int]
 ) -> Iterator[list[ScanPart]]:
     """Yield what a process reads at once: a range of a large file, or several small files.
 
@@ -123,13 +125,14 @@ def tasks(
     for number, one in enumerate(found):
         if number in left_out:
             continue
+        part = ScanPart(source=number, file=one, target=target, fields=fields)
         if not one.compression and one.size_bytes > 2 * RANGE_BYTES:
             if task:
                 yield task
             task, size = [], 0
-            yield from ([part] for part in _ranges(number, one, fields, target))
+            yield from ([each] for each in _ranges(part))
             continue
-        task.append(_part(number, one, fields, target))
+        task.append(part)
         size += one.size_bytes
         if len(task) == TASK_FILES or size > TASK_BYTES:
             yield task
@@ -138,30 +141,16 @@ def tasks(
         yield task
 
 
-def _part(number: int, one: SourceFile, fields: tuple[str, str], target: int) -> ScanPart:
-    return ScanPart(
-        source=number,
-        path=one.path,
-        name=one.name,
-        kind=one.kind,
-        compression=one.compression,
-        size_bytes=one.size_bytes,
-        target=target,
-        text_field=fields[0],
-        id_field=fields[1],
-    )
-
-
-def _ranges(number: int, one: SourceFile, fields: tuple[str, str], target: int) -> Iterator[ScanPart]:
+def _ranges(whole: ScanPart) -> Iterator[ScanPart]:
     """Yield the digest of a large file and its ranges.
 
     One process computes the SHA-256 of the file, which goes from its beginning to its end, while others
     read the ranges: from the disk the file comes once, and then from memory.
     """
-    whole = _part(number, one, fields, target)
+    size = whole.file.size_bytes
     yield replace(whole, digest=True)
-    for start in range(0, one.size_bytes, RANGE_BYTES):
-        yield replace(whole, start=start, stop=min(start + RANGE_BYTES, one.size_bytes))
+    for start in range(0, size, RANGE_BYTES):
+        yield replace(whole, start=start, stop=min(start + RANGE_BYTES, size))
 
 
 MOST = 16
@@ -285,9 +274,9 @@ Read = tuple[ScanPart, PartResult]
 
 def hashes_of(part: ScanPart, result: PartResult) -> bytes:
     """Return the hashes of the ids of a part; a text file's id is its name."""
-    if part.kind == "jsonl":
+    if part.file.kind == "jsonl":
         return bytes(result.ids)
-    return b"" if part.digest or part.start else id_hash(part.name)
+    return b"" if part.digest or part.start else id_hash(part.file.name)
 
 
 def lines_before(reads: Sequence[Read]) -> list[int]:
@@ -324,7 +313,7 @@ def doubled(reads: Sequence[Read], ids: Ids, dropped: Container[int]) -> Iterato
         for line, name in _names(part, result, before[number]):
             if id_hash(name) not in repeated and source_of(name) not in sources:
                 continue
-            place = f"{part.name}:{before[number] + line}" if line else part.name
+            place = f"{part.file.name}:{before[number] + line}" if line else part.file.name
             if name in first:
                 yield number, line, f"the id {name!r} is also that of {first[name]}"
             first.setdefault(name, place)
@@ -332,26 +321,28 @@ def doubled(reads: Sequence[Read], ids: Ids, dropped: Container[int]) -> Iterato
 
 def _likened(reads: Sequence[Read]) -> set[str]:
     """Return the files with documents without an id whose ids others may have been given."""
-    unnamed = {part.name for part, result in reads if result.unnamed}
-    texts = {source_of(part.name) for part, _ in reads if part.kind != "jsonl"} if unnamed else set()
+    unnamed = {part.file.name for part, result in reads if result.unnamed}
+    texts = (
+        {source_of(part.file.name) for part, _ in reads if part.file.kind != "jsonl"} if unnamed else set()
+    )
     return unnamed & texts.union(*(result.likened for _, result in reads))
 
 
 def _parts_of(reads: Sequence[Read], sources: set[str]) -> Iterator[int]:
     """Yield the number of each part with an id that one without an id may have."""
     for number, (part, result) in enumerate(reads):
-        unnamed = result.unnamed and part.name in sources
-        if unnamed or not sources.isdisjoint(result.likened) or source_of(part.name) in sources:
+        unnamed = result.unnamed and part.file.name in sources
+        if unnamed or not sources.isdisjoint(result.likened) or source_of(part.file.name) in sources:
             yield number
 
 
 def _names(part: ScanPart, result: PartResult, before: int) -> Iterator[tuple[int, str]]:
     """Yield line and id of the documents of a part, which has so many lines of its file before it."""
-    if part.kind != "jsonl":
-        yield 0, part.name
+    if part.file.kind != "jsonl":
+        yield 0, part.file.name
         return
-    fields = Fields(part.text_field, part.id_field)
-    with open_stream(part.path, part.compression) as stream:
+    fields = part.fields
+    with open_stream(part.file.path, part.file.compression) as stream:
         skip(stream, result.start)
         place = result.start
         for number, line in enumerate(lines_of(stream), 1):
@@ -359,7 +350,7 @@ def _names(part: ScanPart, result: PartResult, before: int) -> Iterator[tuple[in
                 return
             with suppress(BadLineError):  # it is reported, or blank
                 name = parse_line(line.removeprefix(BOM) if place == 0 else line, fields).id
-                yield number, generated_id(part.name, before + number) if name is None else name
+                yield number, generated_id(part.file.name, before + number) if name is None else name
             place += len(line)
 
 
@@ -401,7 +392,7 @@ class Findings:
         """
         for line, reason in bad:
             self._number += 1
-            if part.kind == JSONL and line:
+            if part.file.kind == JSONL and line:
                 self.lines.setdefault(number, {})[line] = reason
             else:
                 self.files.setdefault(part.source, (line and before + line, reason))
@@ -409,7 +400,7 @@ class Findings:
             hint = "is this text, are these the fields? see --text-field and --id-field"
             raise JobkitError(f"the corpus has more than {MOST_BAD:,} places that cannot be read", hint=hint)
 
-    def add_names(self, found: Sequence[SourceFile]) -> None:
+    def add_names(self, found: Sequence[Source]) -> None:
         """Add each file that has the name of an earlier one: its documents would have the same ids."""
         first: dict[str, str] = {}
         for number, one in enumerate(found):
@@ -417,7 +408,7 @@ class Findings:
                 self.files[number] = (0, f"{first[one.name]} has the same name: name the folders above them")
             first.setdefault(one.name, one.path)
 
-    def listed(self, found: Sequence[SourceFile], reads: Sequence[Read]) -> list[tuple[int, Bad]]:
+    def listed(self, found: Sequence[Source], reads: Sequence[Read]) -> list[tuple[int, Bad]]:
         """Return all that is bad, with the number of its file, in corpus order."""
         before = lines_before(reads)
         places = [(source, line, reason) for source, (line, reason) in self.files.items()]
@@ -438,7 +429,7 @@ class Findings:
                 yield number, replace(part, left_out=frozenset(lines))
 
 
-def refusal(bad: Sequence[tuple[int, Bad]], found: Sequence[SourceFile]) -> JobkitError:
+def refusal(bad: Sequence[tuple[int, Bad]], found: Sequence[Source]) -> JobkitError:
     """Return the error that names all that is bad."""
     lines = [
         f"\n  {found[source].path}{f':{one.line}' if one.line else ''}: {one.reason}"
@@ -446,9 +437,12 @@ def refusal(bad: Sequence[tuple[int, Bad]], found: Sequence[SourceFile]) -> Jobk
     ]
     more = f"\n  and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
     places = "1 place" if len(bad) == 1 else f"{len(bad):,} places"
+    latin = (found[source] for source, one in bad if one.reason.startswith("not UTF-8"))
+    path = next((shell_quote(one.path) for one in latin if not one.compression), "")
+    convert = f" (iconv -f latin1 -t utf-8 {path} > converted && mv converted {path})" if path else ""
     return JobkitError(
         f"the corpus cannot be read in {places}:{''.join(lines)}{more}",
-        hint="fix them (iconv converts text that is not UTF-8), or leave them out: --skip-bad",
+        hint=f"fix them{convert}, or leave them out: --skip-bad",
     )
 
 
@@ -473,7 +467,7 @@ class Scan:
 
 
 def scan(
-    found: Sequence[SourceFile],
+    corpus: CorpusFiles,
     *,
     text_field: str = "text",
     id_field: str = "id",
@@ -485,7 +479,7 @@ def scan(
 
     Parameters
     ----------
-    found
+    corpus
         Of `jobkit.extensions.corpus.sources.find_sources`.
     text_field, id_field
         Of JSONL documents.
@@ -501,12 +495,13 @@ def scan(
     JobkitError
         If something is bad and not to be skipped: the message has all of it. If no paragraph is left.
     """
+    found, fields = corpus.files, Fields(text_field, id_field)
     size = sum(one.size_bytes for one in found)
     number = processes or (1 if size < _ALONE_BYTES else cores())
     findings = Findings()
     findings.add_names(found)
     with closing(Ids()) as ids:
-        reads = _read(found, (text_field, id_field), findings, ids, number, seen)
+        reads = _read(found, fields, findings, ids, number, seen)
         for place, line, reason in doubled(reads, ids, findings.files):
             findings.add(place, reads[place][0], [(line, reason)])
     listed = findings.listed(found, reads)
@@ -517,12 +512,12 @@ def scan(
         again, in_order(scan_part, [part for _, part in again], number), strict=True
     ):
         reads[place] = (part, result)
-    return _result(found, reads, findings, [bad for _, bad in listed], (text_field, id_field))
+    return _result(corpus, reads, findings, [bad for _, bad in listed], fields)
 
 
 def _read(
-    found: Sequence[SourceFile],
-    fields: tuple[str, str],
+    found: Sequence[Source],
+    fields: Fields,
     findings: Findings,
     ids: Ids,
     processes: int,
@@ -536,29 +531,31 @@ def _read(
             ids.add(hashes_of(part, result))
             result.ids.clear()
             reads.append((part, result))
-            seen(0 if part.digest else (part.stop or part.size_bytes) - part.start)
+            seen(0 if part.digest else (part.stop or part.file.size_bytes) - part.start)
     for number, ((part, result), before) in enumerate(zip(reads, lines_before(reads), strict=True)):
         findings.add(number, part, result.bad, before)
     return reads
 
 
 def _result(
-    found: Sequence[SourceFile],
+    files: CorpusFiles,
     reads: Sequence[Read],
     findings: Findings,
     skipped: Sequence[Bad],
-    fields: tuple[str, str],
+    fields: Fields,
 ) -> Scan:
+    found = files.files
     kept = [number for number in range(len(found)) if number not in findings.files]
     left = [read for read in reads if read[0].source not in findings.files]
     digests = {part.source: result.sha256 for part, result in left if result.sha256}
-    sources = tuple(_source(found[number], digests[number]) for number in kept)
+    sources = tuple(replace(found[number], sha256=digests[number]) for number in kept)
     pieces = list(_pieces(left, {number: place for place, number in enumerate(kept)}))
     corpus = Corpus(
         sources=sources,
-        text_field=fields[0],
-        id_field=fields[1],
+        text_field=fields.text,
+        id_field=fields.id,
         skipped=tuple(skipped),
+        unread=files.unread,
         documents=sum(source.kind != JSONL for source in sources)
         + sum(result.documents for _, result in left),
         paragraphs=sum(piece.paragraphs for piece in pieces),
@@ -567,18 +564,6 @@ def _result(
     if not pieces:
         raise JobkitError("the corpus holds no paragraph", hint="see --corpus and --text-field")
     return Scan(corpus=corpus, pieces=pieces)
-
-
-def _source(one: SourceFile, sha256: str) -> Source:
-    return Source(
-        path=one.path,
-        name=one.name,
-        kind=one.kind,
-        compression=one.compression,
-        size_bytes=one.size_bytes,
-        mtime_ns=one.mtime_ns,
-        sha256=sha256,
-    )
 
 
 def _pieces(reads: Sequence[Read], places: dict[int, int]) -> Iterator[Piece]:
@@ -590,7 +575,7 @@ def _pieces(reads: Sequence[Read], places: dict[int, int]) -> Iterator[Piece]:
             source = part.source
             lines = paragraphs = given = 0
         # Of JSONL a piece counts paragraphs and characters from its own document.
-        base = (lines, 0, 0) if part.kind == JSONL else (0, paragraphs, given)
+        base = (lines, 0, 0) if part.file.kind == JSONL else (0, paragraphs, given)
         for row in result.pieces:
             yield _piece(row, places[source], base)
         result.pieces.clear()

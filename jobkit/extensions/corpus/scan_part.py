@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from jobkit.core.files import open_regular
-from jobkit.core.paragraphs import spans
-from jobkit.extensions.corpus.reading import BOM, BadLineError, Fields, parse_line
+from jobkit.core.paragraphs import BOM, BadLineError, Fields, parse_line, spans
 from jobkit.extensions.corpus.scan_text import (
     BadPartError,
     PartResult,
@@ -20,7 +19,7 @@ from jobkit.extensions.corpus.scan_text import (
     refuse_long,
     scan_text,
 )
-from jobkit.extensions.corpus.sources import BrokenError, Stream, is_jsonl, open_stream
+from jobkit.extensions.corpus.sources import JSONL, BrokenError, Stream, kind_of, open_stream
 
 LINE_BLOCK_BYTES = 2**20
 
@@ -33,7 +32,7 @@ def id_hash(name: str) -> bytes:
 def source_of(name: str) -> str:
     """Return the JSONL file of which an id could be a generated one; empty if of none."""
     source, _, line = name.rpartition(":")
-    return source if line.isdecimal() and is_jsonl(source) else ""
+    return source if line.isdecimal() and kind_of(source)[0] == JSONL else ""
 
 
 def lines_of(stream: Stream) -> Iterator[bytes]:
@@ -69,7 +68,7 @@ def scan_jsonl(stream: Stream, part: ScanPart, result: PartResult) -> None:
     BadPartError
         If a line is too long.
     """
-    fields = Fields(part.text_field, part.id_field)
+    fields = part.fields
     open_piece = _Open(result, part.target)
     place = result.start
     for line in lines_of(stream):
@@ -209,7 +208,7 @@ def scan_part(part: ScanPart) -> PartResult:
 def _digest(part: ScanPart, result: PartResult) -> None:
     digest = hashlib.sha256()
     size = 0
-    with open_stream(part.path, "") as stream:
+    with open_stream(part.file.path, "") as stream:
         while block := stream.read(_BLOCK_BYTES):
             digest.update(block)
             size += len(block)
@@ -226,26 +225,26 @@ def _whole(part: ScanPart, result: PartResult) -> None:
         digest.update(block)
         size += len(block)
 
-    with open_stream(part.path, part.compression, seen) as stream:
+    with open_stream(part.file.path, part.file.compression, seen) as stream:
         _read(stream, part, result)
     _same_size(part, size)
     result.sha256 = digest.hexdigest()
 
 
 def _same_size(part: ScanPart, size: int) -> None:
-    if size != part.size_bytes:
-        raise BadPartError(0, f"it changed while it was read: {part.size_bytes} bytes, then {size}")
+    if size != part.file.size_bytes:
+        raise BadPartError(0, f"it changed while it was read: {part.file.size_bytes} bytes, then {size}")
 
 
 def _read(stream: Stream, part: ScanPart, result: PartResult) -> None:
-    if part.kind == "jsonl":
+    if part.file.kind == JSONL:
         scan_jsonl(stream, part, result)
     else:
         scan_text(stream, result, first=result.start == 0, target=part.target)
 
 
 def _range(part: ScanPart, result: PartResult) -> None:
-    with os.fdopen(open_regular(part.path), "rb", buffering=0) as file:
+    with os.fdopen(open_regular(part.file.path), "rb", buffering=0) as file:
         start, end = (_next(file, place, part) for place in (part.start, part.stop or 0))
         result.start = result.end = start
         file.seek(start)
@@ -254,20 +253,20 @@ def _range(part: ScanPart, result: PartResult) -> None:
 
 def _next(file: BinaryIO, place: int, part: ScanPart) -> int:
     """Return where the first paragraph, or line of JSONL, after a place begins."""
-    if place in {0, part.size_bytes}:
+    if place in {0, part.file.size_bytes}:
         return place
     window = _WINDOW_BYTES
     while True:
         # Of JSONL from the byte before: a line may begin at the place itself.
-        begin = place - (part.kind == "jsonl")
+        begin = place - (part.file.kind == JSONL)
         file.seek(begin)
         data = file.read(window)
-        found = data.find(b"\n") + 1 if part.kind == "jsonl" else first_gap(data)
+        found = data.find(b"\n") + 1 if part.file.kind == JSONL else first_gap(data)
         if found:
             return begin + found
         if len(data) < window:
-            return part.size_bytes
-        refuse_long(window, "line" if part.kind == "jsonl" else "paragraph")
+            return part.file.size_bytes
+        refuse_long(window, "line" if part.file.kind == JSONL else "paragraph")
         window *= 4
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jobkit.extensions.corpus.reading import BOM
+from jobkit.core.paragraphs import BOM, Fields
+from jobkit.extensions.corpus.plan import Source
 from jobkit.extensions.corpus.sources import Stream
 
 LONGEST_BYTES = 2**26
@@ -39,8 +40,8 @@ class ScanPart:
     ----------
     source
         Its number among the files that were found.
-    path, name, kind, compression, size_bytes
-        Of the file.
+    file
+        As it was found.
     start, stop
         The range; it begins with the first paragraph (line of JSONL) after ``start`` and ends with the one
         in which ``stop`` is. ``stop`` is ``None`` for a whole file.
@@ -48,24 +49,19 @@ class ScanPart:
         Whether to compute only the SHA-256 of the file.
     target
         How many bytes a piece should have.
-    text_field, id_field
+    fields
         Of JSONL.
     left_out
         Lines of JSONL, counted from the part's first, that are not read.
     """
 
     source: int
-    path: str
-    name: str
-    kind: str
-    compression: str
-    size_bytes: int
+    file: Source
     start: int = 0
     stop: int | None = None
     digest: bool = False
     target: int
-    text_field: str
-    id_field: str
+    fields: Fields
     left_out: frozenset[int] = frozenset()
 
 

@@ -18,7 +18,7 @@ from jobkit.core.layout import (
     read_points,
 )
 from jobkit.core.paths import ledger_path
-from jobkit.core.records import FULL, ModelRef, Outcome, Point, Record, TextRef
+from jobkit.core.records import FULL, ModelRef, Point, Record, TextRef
 from jobkit.core.terminal import Say, relative_path
 from jobkit.core.units import format_count, format_setting
 from jobkit.launch.guards import measure_again
@@ -28,9 +28,9 @@ from jobkit.planning.resolve import Options, ResolvedSpec
 from jobkit.planning.workload_traits import Traits
 from jobkit.report.recommend.advice import memory_of_setting, paragraphs, recommend
 from jobkit.report.recommend.energy import EnergyUse, energy_answer
-from jobkit.report.recommend.request import used_ram
 from jobkit.report.recommend.run_data import read_material
 from jobkit.report.recommend.types import RecommendOptions, RunData
+from jobkit.runs.request import held_by
 from jobkit.runs.which_run import find_run, refuse_unmeasured
 from jobkit.schedulers.registry import choose_scheduler, runs_here
 from jobkit.spec.fields import Auto
@@ -67,7 +67,9 @@ class AppliedSetting:
     memory
         With its largest load; ``None`` if that is not known.
     peak_bytes
-        The most RAM that a try of the setting held; ``None`` if unknown.
+        As in `jobkit.runs.request.held_by`.
+    call_characters, call_load
+        The characters of a mean call and the largest load that were measured; 0 if none was.
     measured
         Paragraphs of the text that was measured; 0 if none was.
     past
@@ -85,6 +87,8 @@ class AppliedSetting:
     energy: EnergyUse | None = None
     memory: Memory | None = None
     peak_bytes: int | None = None
+    call_characters: int = 0
+    call_load: int = 0
     measured: int = 0
     past: tuple[float, ...] = ()
 
@@ -168,15 +172,16 @@ def refuse_keys(overrides: Sequence[str]) -> None:
 
 def _of_run(run: Path, options: Options, refuse: Refuse) -> AppliedSetting:
     refuse_unmeasured(run, "apply")
-    load_spec(run / SPEC_FILE).refuse_command("jobkit apply")
+    before = load_spec(run / SPEC_FILE)
+    before.refuse_command("jobkit apply")
     material, points = read_material(run), read_points(run)[0]
     for point in points[:1]:
         refuse(point.workload, point.model, measure_again(run, point))
     params, speed, found = _chosen(run, material)
-    measured = material.search.winner_records if material.search else material.records
-    alike = [record for record in measured if speed and record.params == speed.params]
+    alike = [record for record in material.measured if speed and record.params == speed.params]
+    sums = [record.summary for record in alike if record.summary]
     spec = load_spec(run / SPEC_FILE, (*found, *_spec_words(options)))
-    spec, site, why = _placed(spec, options, _scheduler_of(run))
+    spec, site, why = _placed(spec, options, before.scheduler)
     first = alike[0].point if alike else points[0]
     if first.model and not Path(first.model.path).is_dir():
         raise JobkitError(
@@ -201,11 +206,13 @@ def _of_run(run: Path, options: Options, refuse: Refuse) -> AppliedSetting:
         inputs=inputs,
         point=replace(point, shard=True),
         source=f"from {relative_path(run)}",
-        given=_keys(options),
+        given=keys_of(options.overrides),
         speed=speed if speed and speed.rates else None,
         energy=_energy(alike, speed) if speed else None,
         memory=memory_of_setting(material, alike[0]) if alike else None,
-        peak_bytes=_peak(alike),
+        peak_bytes=held_by(material.measured, alike[0]) if alike else None,
+        call_characters=max((one.characters // max(1, one.batches) for one in sums), default=0),
+        call_load=max((one.load_max or 0 for one in sums), default=0),
         measured=paragraphs(material.records),
         past=past_of(first, next((record.gpu.name for record in alike if record.gpu), None)),
     )
@@ -265,7 +272,7 @@ def _of_spec(path: Path, options: Options, *, build: bool, say: Say, refuse: Ref
         inputs=inputs,
         point=replace(point, shard=True),
         source=f"from {relative_path(path.absolute())}",
-        given=_keys(options),
+        given=keys_of(options.overrides),
     )
 
 
@@ -303,24 +310,21 @@ def _spec_words(options: Options) -> tuple[str, ...]:
     return tuple(word for word in options.overrides if word.partition("=")[0].strip() != "scheduler")
 
 
-def _keys(options: Options) -> tuple[str, ...]:
-    return tuple(word.partition("=")[0].strip() for word in options.overrides)
+def keys_of(overrides: Sequence[str]) -> tuple[str, ...]:
+    """Return the keys that ``--set`` gives."""
+    return tuple(word.partition("=")[0].strip() for word in overrides)
 
 
-def _asked_scheduler(options: Options) -> str | None:
+def asked_scheduler(options: Options) -> str | None:
     """Return the scheduler that a person names, by ``--scheduler`` or by ``--set``."""
     words = [word.partition("=") for word in options.overrides]
     named = [value.strip() for key, _, value in words if key.strip() == "scheduler"]
     return options.scheduler or (named[-1] if named else None)
 
 
-def _scheduler_of(run: Path) -> str:
-    return load_spec(run / SPEC_FILE).scheduler
-
-
 def _placed(spec: SweepSpec, options: Options, before: str) -> tuple[SweepSpec, Site, str]:
     """Return the spec with its scheduler and site decided, the site, and why this scheduler."""
-    asked = _asked_scheduler(options)
+    asked = asked_scheduler(options)
     name, why = choose_scheduler(asked or spec.scheduler)
     why = "as requested" if asked else "as the run" if spec.scheduler != "auto" else why
     site, path = find_site(options.site or (spec.site if name == before else "auto"), name)
@@ -338,7 +342,7 @@ def _alone(
     keys = {name: value for name, value in params.items() if name in SweepSpec.model_fields}
     knobs = {name: [value] for name, value in params.items() if name not in keys and name != EVERY}
     window = spec.sort_window or min(MOST_WINDOW, measured or MOST_WINDOW)
-    packed = {} if "pack" in _keys(options) else {"pack": 1}
+    packed = {} if "pack" in keys_of(options.overrides) else {"pack": 1}
     fixed = {"threads": like.threads, **({"gpus": like.gpus} if like.device == CUDA else {})}
     update: dict[str, object] = {
         **fixed,
@@ -359,11 +363,6 @@ def _alone(
 def _energy(records: Sequence[Record], speed: Speed) -> EnergyUse | None:
     answer = energy_answer(records, speed, CorpusVolume(paragraphs=1))
     return answer.recommended if answer else None
-
-
-def _peak(records: Sequence[Record]) -> int | None:
-    well = [record for record in records if record.outcome is Outcome.OK]
-    return max((used for record in well if (used := used_ram(record))), default=None)
 
 
 def _no_text() -> TextRef:

@@ -16,19 +16,15 @@ from jobkit.core.units import MIB, format_size
 from jobkit.extensions.corpus.oversized import OversizedPiece, memory_of
 from jobkit.extensions.corpus.plan import Corpus, Piece, Shard, cut
 from jobkit.extensions.corpus.setting import AppliedSetting
-from jobkit.report.recommend.request import enough
+from jobkit.runs.request import enough
 from jobkit.spec.sweep_spec import Resources, SweepSpec
 
 MINUTES = 30.0
 """How long a shard takes if no one says."""
 UNKNOWN_BYTES = 4 * MIB
 """Of a shard if no speed is known."""
-STAGING_S = 60.0
-"""For what a node does to its jobs beyond what was measured."""
 SLOW = 0.99
 """A shard that takes longer than this part of such shards is named."""
-NO_INTERVAL = 2.0
-"""What one repeat says of the time may be off by this factor: it has no interval."""
 CHARACTER_BYTES = 4
 PARAGRAPH_BYTES = 1024
 """Of a paragraph in Python besides its characters, its rows included."""
@@ -125,9 +121,15 @@ def plan_shards(
         _time(part, setting, forked=setting.spares_import and place > 0) for place, part in enumerate(parts)
     ]
     shards = tuple(map(_shard, count(first), parts, times))
-    each = max(times, key=_expected, default=None)
     known = [time for time in times if time]
-    measured = _by_measure(shards, each, setting)
+    each = max(known, key=lambda time: time.expected_s, default=None)
+    measured = enough(
+        setting.spec.resources,
+        held_bytes=setting.peak_bytes,
+        longest_s=each.longest_s if each else None,
+        warning_s=setting.site.warning_s,
+        text_bytes=window_bytes(shards, setting.spec),
+    )
     resources = _resources(measured, setting)
     return CorpusPlan(
         shards=shards,
@@ -150,10 +152,6 @@ def _needs(
         for shard, size in zip(shards, sizes, strict=True)
         if size > resources.memory
     }
-
-
-def _expected(time: Duration | None) -> float:
-    return time.expected_s if time else 0.0
 
 
 def _number(pieces: Sequence[Piece], setting: AppliedSetting, wishes: ShardOptions) -> int:
@@ -186,17 +184,6 @@ def _time(pieces: Sequence[Piece], setting: AppliedSetting, *, forked: bool) -> 
         sum(getattr(piece, name) for piece in pieces) for name in ("paragraphs", "characters")
     )
     return duration(setting.speed, items=items, characters=characters, forked=forked, past=setting.past)
-
-
-def _by_measure(shards: Sequence[Shard], each: Duration | None, setting: AppliedSetting) -> Resources:
-    """Return what a shard needs by what was measured; as the spec says what was not."""
-    asked, longest_s, peak = setting.spec.resources, None, setting.peak_bytes
-    if each is not None:
-        high_s = each.high_s if each.high_s is not None else NO_INTERVAL * each.expected_s
-        longest_s = high_s + STAGING_S + setting.site.warning_s
-    if peak is not None:
-        peak += window_bytes(shards, setting.spec)
-    return enough(asked, peak_bytes=peak, longest_s=longest_s, gpus=asked.gpus)
 
 
 def _resources(measured: Resources, setting: AppliedSetting) -> Resources:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -14,8 +15,13 @@ from typing import BinaryIO, Protocol
 from jobkit.core.errors import JobkitError, file_error
 from jobkit.core.extras import missing_extra
 from jobkit.core.files import open_regular
+from jobkit.core.paragraphs import JSONL_ENDINGS
+from jobkit.core.terminal import shell_path, shell_quote
+from jobkit.core.units import format_list
+from jobkit.extensions.corpus.plan import Source
 
 GZIP, ZSTD = "gz", "zst"
+MOST_NAMED = 5
 _READ_BYTES = 2**18
 _STEP_BYTES = {GZIP: 2**15, ZSTD: 2**12}
 """What is decompressed at once: a gzip file grows by 1,000 at most, one of zstandard by 32,000."""
@@ -183,46 +189,47 @@ def read_exactly(stream: Stream, number: int) -> bytes:
 
 
 TEXT, JSONL = "text", "jsonl"
+_KINDS = {".txt": TEXT, **dict.fromkeys(JSONL_ENDINGS, JSONL)}
 _COMPRESSED = {".gz": "gz", ".zst": "zst"}
+READ = ".txt, .jsonl and .ndjson, also with .gz or .zst"
+"""The endings of the files that are read, in words."""
+_TAR = re.compile(r"\.(tar(\.\w+)?|t[bgx]z2?)$")
 _STDIN = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceFile:
-    """A file of the corpus that is not read yet; its fields are those of `Source`."""
+@dataclass(frozen=True, slots=True)
+class CorpusFiles:
+    """The files of a corpus, and the names of those in its folders that are not read."""
 
-    path: str
-    name: str
-    kind: str
-    compression: str
-    size_bytes: int
-    mtime_ns: int
+    files: list[Source]
+    unread: tuple[str, ...]
 
 
-def find_sources(paths: Sequence[str]) -> list[SourceFile]:
+def find_sources(paths: Sequence[str]) -> CorpusFiles:
     """Return the files of a corpus, in the order of the paths, below a folder by name.
 
     Parameters
     ----------
     paths
-        Files and folders as the user gave them. Of a folder, at any depth, the files that end in ``.txt``
-        or ``.jsonl``, also with ``.gz`` or ``.zst`` after it; hidden ones are left out.
+        Files and folders as the user gave them. Of a folder, at any depth, the files that end as `READ` says,
+        in small or capital letters; hidden files and links to folders are not read.
 
     Raises
     ------
     JobkitError
-        If a path is standard input, is missing, is neither file nor folder, holds no text, or is given twice.
+        If a path is standard input, is missing, is not read, holds no text, or is given twice.
     """
     if not paths:
         raise JobkitError("no corpus", hint="--corpus PATH...: text files, JSONL files or folders of them")
-    found: list[SourceFile] = []
+    found: list[Source] = []
+    unread: list[str] = []
     for path in paths:
-        found += _below(path)
+        found += _below(path, unread)
     _refuse_twice(found)
-    return found
+    return CorpusFiles(found, tuple(sorted(map(_printable, unread), key=lambda name: "/." in name)))
 
 
-def _below(path: str) -> list[SourceFile]:
+def _below(path: str, unread: list[str]) -> list[Source]:
     if path in _STDIN:
         raise JobkitError(
             f"--corpus {path}: standard input cannot be read a second time after a failure",
@@ -231,9 +238,11 @@ def _below(path: str) -> list[SourceFile]:
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116 - the path as it was given, also with a slash at its end
         if stat.S_ISDIR(mode):
-            return _in_folder(path)
-        if stat.S_ISREG(mode):
+            return _in_folder(path, unread)
+        if stat.S_ISREG(mode) and kind_of(path)[0]:
             return [_found(path, path)]
+        if stat.S_ISREG(mode):
+            raise JobkitError(f"--corpus {path}: not read: jobkit reads {READ}", hint=_way(Path(path)))
     except OSError as error:
         raise file_error(error, path, hint="see --corpus") from error
     raise JobkitError(
@@ -242,56 +251,71 @@ def _below(path: str) -> list[SourceFile]:
     )
 
 
-def _in_folder(folder: str) -> list[SourceFile]:
+def _way(path: Path) -> str:
+    """Return how a file that is not read can become one that is."""
+    if _TAR.search(path.name.lower()):
+        return f"unpack it and name the folder: mkdir unpacked && tar -xf {shell_path(path)} -C unpacked"
+    stem, ending = (path.stem, path.suffix) if path.suffix.lower() in _COMPRESSED else (path.name, "")
+    link = f"ln -s {shell_quote(path.name)} {shell_path(path.with_name(f'{stem}.txt{ending}'))}"
+    return (
+        f"if it is plain text: {link}; else write JSONL, a document a line, with its text in the field `text`"
+    )
+
+
+def _in_folder(folder: str, unread: list[str]) -> list[Source]:
     name = Path(folder).resolve().name
-    found = [
-        _found(f"{folder.rstrip('/')}/{inside}", f"{name}/{inside}") for inside in _names(Path(folder), "")
-    ]
+    found, left = [], []
+    for inside, is_read in _names(Path(folder), ""):
+        if is_read:
+            found.append(_found(f"{folder.rstrip('/')}/{inside}", f"{name}/{inside}"))
+        else:
+            left.append(f"{name}/{inside}")
     if not found:
-        raise JobkitError(
-            f"--corpus {folder}: a folder without a .txt or .jsonl file, also as .gz or .zst",
-            hint="files with other names are read if you name them: --corpus FOLDER/*",
-        )
+        message = f"--corpus {folder}: a folder without a file that is read: {format_list(left, MOST_NAMED)}"
+        raise JobkitError(message.removesuffix(": "), hint=f"jobkit reads {READ}")
+    unread += left
     return found
 
 
-def _names(folder: Path, before: str) -> Iterator[str]:
-    """Yield the names of the texts below a folder, each folder's in order."""
+def _names(folder: Path, before: str) -> Iterator[tuple[str, bool]]:
+    """Yield the names below a folder, each folder's in order, and whether jobkit reads the file."""
     with os.scandir(folder) as entries:
         inside = sorted(entries, key=lambda entry: os.fsencode(entry.name))
     for entry in inside:
-        if entry.name.startswith("."):
-            continue
-        if entry.is_dir(follow_symlinks=False):
+        hidden, is_folder = entry.name.startswith("."), entry.is_dir(follow_symlinks=False)
+        if is_folder and not hidden:
             yield from _names(folder / entry.name, f"{before}{entry.name}/")
-        elif _stem(entry.name).endswith((".txt", ".jsonl")) and entry.is_file():
-            yield before + entry.name
+        else:
+            is_read = not hidden and bool(kind_of(entry.name)[0]) and os.path.isfile(entry.path)  # noqa: PTH113 - quick
+            yield f"{before}{entry.name}{'/' * is_folder}", is_read
 
 
-def is_jsonl(name: str) -> bool:
-    """Return whether a file is of JSON lines, by its name."""
-    return _stem(name).endswith(".jsonl")
+def kind_of(name: str) -> tuple[str, str]:
+    """Return the kind and the compression of a file by its name; an empty kind if it is not read."""
+    base, ending = os.path.splitext(name.lower())  # noqa: PTH122 - a name, not a path
+    if ending in _COMPRESSED:
+        return _KINDS.get(os.path.splitext(base)[1], ""), _COMPRESSED[ending]  # noqa: PTH122 - as above
+    return _KINDS.get(ending, ""), ""
 
 
-def _stem(name: str) -> str:
-    """Return a name without the ending of a compressed file."""
-    base, ending = os.path.splitext(name)  # noqa: PTH122 - a name, not a path
-    return base if ending in _COMPRESSED else name
+def _printable(name: str) -> str:
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def _found(path: str, name: str) -> SourceFile:
+def _found(path: str, name: str) -> Source:
     status = os.stat(path)  # noqa: PTH116 - 100,000 Path objects cost time
-    return SourceFile(
+    kind, compression = kind_of(name)
+    return Source(
         path=os.path.abspath(path),  # noqa: PTH100 - the same
-        name=os.fsencode(name).decode("utf-8", "backslashreplace"),
-        kind=JSONL if is_jsonl(name) else TEXT,
-        compression=_COMPRESSED.get(os.path.splitext(name)[1], ""),  # noqa: PTH122 - the same
+        name=_printable(name),
+        kind=kind,
+        compression=compression,
         size_bytes=status.st_size,
         mtime_ns=status.st_mtime_ns,
     )
 
 
-def _refuse_twice(found: list[SourceFile]) -> None:
+def _refuse_twice(found: list[Source]) -> None:
     seen: dict[str, str] = {}
     for one in found:
         if one.path in seen:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -23,8 +23,10 @@ from jobkit.core.layout import (
 )
 from jobkit.core.records import Point
 from jobkit.core.student import deviation, half_width
+from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_compared, format_count, format_list
-from jobkit.extensions.corpus.plan import Winner, read_plan
+from jobkit.extensions.corpus.plan import Piece, Winner, read_corpus, read_plan
+from jobkit.extensions.corpus.reading import place_of, read_pieces
 from jobkit.extensions.corpus.winners import claim, claim_all, has_rows
 from jobkit.runs.journal import read_journal
 from jobkit.runs.standing import PointState, PointStatus, RunStanding
@@ -85,7 +87,7 @@ ENOUGH = 3
 
 @dataclass(frozen=True, slots=True)
 class PlannedShard:
-    """What was planned of a shard: its size, and how long it takes; ``None`` for times that are not known."""
+    """What was planned of a shard: its size, its time if known, and the piece with its longest paragraph."""
 
     paragraphs: int
     characters: int
@@ -93,6 +95,7 @@ class PlannedShard:
     low_s: float | None
     high_s: float | None
     slow_s: float | None
+    longest: Piece
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,10 +184,9 @@ def read_parts(folder: Path) -> Mapping[int, PlannedShard]:
 @lru_cache(maxsize=4)
 def _read_parts(folder: Path, _changed_ns: int, _size: int) -> Mapping[int, PlannedShard]:
     """Return what was planned of each shard, by index: read again only if the file has changed."""
+    names = [one.name for one in fields(PlannedShard)]
     return {
-        shard.index: PlannedShard(
-            shard.paragraphs, shard.characters, shard.expected_s, shard.low_s, shard.high_s, shard.slow_s
-        )
+        shard.index: PlannedShard(**{name: getattr(shard, name) for name in names})
         for shard in read_plan(folder)
     }
 
@@ -258,6 +260,22 @@ def corpus_lines(run: RunStanding) -> Iterator[str]:
     if found.slow:
         names = format_list(list(found.slow), MOST_NAMED)
         yield f"slower than 99 in 100 shards were to be: {names}"
+    yield from _failed_lines(run, read_parts(run.folder))
+
+
+def _failed_lines(run: RunStanding, parts: Mapping[int, PlannedShard]) -> Iterator[str]:
+    """Yield the longest paragraph of shards that failed, which mostly holds a corpus back."""
+    failed = [point.point for point in run.points if point.standing is PointState.FAILED]
+    for point in failed[:MOST_NAMED]:
+        corpus, piece = read_corpus(run.folder), parts[point.index].longest
+        place = corpus.sources[piece.source].name
+        with suppress(JobkitError):  # the corpus may be gone; an archive would be read from its beginning
+            if not corpus.sources[piece.source].compression:
+                longest = max(read_pieces(corpus, (piece,)), key=lambda one: len(one.text))
+                place = place_of(corpus, piece, longest)
+        yield f"{point.point_id} failed; its longest paragraph, {piece.longest:,} characters: {place}"
+    if failed:
+        yield f"the results of the others: jobkit merge {shell_path(run.folder)} --allow-missing"
 
 
 def _speed_lines(found: CorpusStanding) -> Iterator[str]:
@@ -290,5 +308,4 @@ def corpus_json(run: RunStanding) -> dict[str, object] | None:
     if found is None:
         return None
     names = (*CorpusStanding.__dataclass_fields__, "share", "speed", "broken")
-    values = {name: getattr(found, name) for name in names}
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    return {name: getattr(found, name) for name in names}

@@ -45,7 +45,7 @@ from jobkit.extensions.corpus.plan import (
 from jobkit.extensions.corpus.plan_text import LABEL, CorpusSummary, plan_lines
 from jobkit.extensions.corpus.provenance import Promise, finish, write_promise
 from jobkit.extensions.corpus.scan import scan
-from jobkit.extensions.corpus.setting import AppliedSetting, find_setting
+from jobkit.extensions.corpus.setting import AppliedSetting, asked_scheduler, find_setting
 from jobkit.extensions.corpus.shards import ShardOptions, plan_shards, points_of
 from jobkit.extensions.corpus.sources import find_sources
 from jobkit.launch import launch, local, resume, sweep
@@ -337,7 +337,7 @@ def _permits_stand_in(request: ApplyRequest) -> bool:
         or (is_corpus_folder(request.out) and not is_unplanned(request.out))
     ):
         return True
-    return all(is_sample_file(Path(found.path), cache_dir()) for found in find_sources(request.paths))
+    return all(is_sample_file(Path(found.path), cache_dir()) for found in find_sources(request.paths).files)
 
 
 def columns(point: Point) -> tuple[str, ...]:
@@ -372,8 +372,8 @@ def prepare(
     heavy = find_heavy(corpus, pieces, setting)
     refuse_too_large(heavy, setting)
     plan = plan_shards(pieces, setting, request.wishes, heavy=heavy)
-    spec = setting.spec.model_copy(update={"resources": plan.resources})
-    spec = spec.model_copy(update={"pack": min(spec.pack, len(plan.shards))})
+    changes = {"resources": plan.resources, "pack": min(setting.spec.pack, len(plan.shards))}
+    spec = setting.spec.model_copy(update=changes)
     setting = replace(setting, spec=spec)
     name = run_id_of(request.out) or run_id(spec.name)
     points = points_of(plan.shards, setting.point, request.out, name, corpus)
@@ -391,21 +391,16 @@ def prepare(
         follow_script=render_follow(spec, setting.site, points[0], request.out) if followed else None,
         needs={} if runs_here(spec.scheduler) else plan.needs,
     )
+    model = setting.point.model.fingerprint if setting.point.model else None
     prospect = CorpusSummary(
         corpus=corpus,
         setting=setting,
         plan=plan,
         read_s=read_s,
         now=datetime.now(UTC),
-        before=_before(setting.point),
+        before=ledger.corpus_summary(ledger.corpora(ledger_path()), setting.point.workload, model) or "",
     )
     return Planned(prepared=prepared, prospect=prospect)
-
-
-def _before(point: Point) -> str:
-    """Return how long earlier corpora took with this workload and model, next to what was predicted."""
-    model = point.model.fingerprint if point.model else None
-    return ledger.corpus_summary(ledger.corpora(ledger_path()), point.workload, model) or ""
 
 
 def preview(request: ApplyRequest, plan: str, script: str, commands: Iterable[Sequence[str]]) -> None:
@@ -493,20 +488,13 @@ def _changes(request: ApplyRequest) -> tuple[str, ...]:
     path, overrides = request.out / SPEC_FILE, request.options.overrides
     before = load_spec(path)
     words = [word for word in overrides if word.partition("=")[0].strip() != "scheduler"]
-    asked = request.options.scheduler or _scheduler_word(overrides)
+    asked = asked_scheduler(request.options)
     if asked and asked not in {"auto", before.scheduler}:
         raise JobkitError(
             f"{request.out}: runs with {before.scheduler}",
             hint=f"to move it: jobkit resume {shell_path(request.out)} --replan --set scheduler={asked}",
         )
     return tuple(word for word in words if load_spec(path, (word,)) != before)
-
-
-def _scheduler_word(overrides: Sequence[str]) -> str:
-    found = [
-        word.partition("=")[2].strip() for word in overrides if word.partition("=")[0].strip() == "scheduler"
-    ]
-    return found[-1] if found else ""
 
 
 def report_end(run_dir: Path) -> int:

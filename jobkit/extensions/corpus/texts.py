@@ -8,16 +8,19 @@ from pathlib import Path
 
 from jobkit.answers.speed import CorpusVolume
 from jobkit.core.units import format_count
+from jobkit.extensions.corpus.sources import TEXT, find_sources, kind_of
 from jobkit.planning.texts import SAMPLE, find_text
 
 
-def volume(texts: Sequence[str]) -> CorpusVolume | None:
+def volume(texts: Sequence[str], *, skip_bad: bool) -> CorpusVolume | None:
     """Return the size of all that ``jobkit apply`` would read; ``None`` of one that may be a plain text.
 
     Parameters
     ----------
     texts
         Files and folders of any kind that a corpus may have.
+    skip_bad
+        As for `jobkit.extensions.corpus.scan.scan`.
 
     Raises
     ------
@@ -25,12 +28,12 @@ def volume(texts: Sequence[str]) -> CorpusVolume | None:
         With all that cannot be read.
     """
     text, *more = texts
-    if not (more or Path(text).is_dir() or text.endswith((".gz", ".zst", ".jsonl"))):
+    plain = kind_of(text) == (TEXT, "") and not Path(text).is_dir()
+    if not more and (not Path(text).exists() or (plain and not skip_bad)):
         return None
     from jobkit.extensions.corpus.scan import scan  # it brings processes, which a number does not need
-    from jobkit.extensions.corpus.sources import find_sources
 
-    read = scan(find_sources(texts)).corpus
+    read = scan(find_sources(texts), skip_bad=skip_bad).corpus
     name = text if not more else f"{text} and {format_count(len(more), 'more path')}"
     return CorpusVolume(name=name, paragraphs=read.paragraphs, characters=read.characters)
 

@@ -1,4 +1,4 @@
-"""Which try of a shard counts: the first whose rows are complete, linked once. Standard library only.
+"""Which try of a shard counts: the first whose rows are complete, claimed once. Standard library only.
 
 ``python -m jobkit.extensions.corpus.winners RUN POINT TRY`` claims for the job script.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import shlex
+import shutil
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -17,7 +17,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from jobkit.core.errors import JobkitError, file_error, name_file_in_errors
-from jobkit.core.files import open_regular, parse_object, read_lines, read_text
+from jobkit.core.files import open_regular, parse_object, read_lines, read_text, sync_folder
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.layout import BAD_ROWS, POINTS_FILE, WINNERS_FOLDER, names, try_folder, try_numbers
 from jobkit.core.records import Point
@@ -69,7 +69,7 @@ def claim(run_dir: Path, point: Point, try_number: int) -> Winner | None:
         If the winner cannot be written.
     """
     path = winner_path(run_dir, point.point_id)
-    if path.exists():
+    if read_claim(path):
         return _won(path)
     folder = Path(try_folder(run_dir, point.point_id, try_number))
     rows = _complete(folder, read_planned(run_dir, point.index).paragraphs)
@@ -84,7 +84,7 @@ def claim(run_dir: Path, point: Point, try_number: int) -> Winner | None:
 def withdraw(run_dir: Path, point: Point) -> Winner | None:
     """Close a shard whose pieces another shard gets, so that no try of it can win any more.
 
-    It is the same link as that of a winner: either a try has won, or the shard is withdrawn, never both,
+    It is the same claim as that of a winner: either a try has won, or the shard is withdrawn, never both,
     also if a job that was believed dead ends at this moment.
 
     Returns
@@ -111,8 +111,8 @@ def withdraw(run_dir: Path, point: Point) -> Winner | None:
 
 
 def _won(path: Path) -> Winner | None:
-    winner = _read(path)
-    return None if winner.try_number == WITHDRAWN else winner
+    winner = read_claim(path)
+    return None if winner is None or winner.try_number == WITHDRAWN else winner
 
 
 def _complete(folder: Path, paragraphs: int) -> Rows | None:
@@ -150,23 +150,44 @@ def digest(path: Path, *, sync: bool = False) -> tuple[int, str]:
 
 
 def _publish(path: Path, content: bytes) -> None:
-    """Create a file with its whole content if it does not exist, so that of many who try one succeeds."""
+    """Claim a shard with a file that has its whole content before its name: one of many claims succeeds."""
+    if read_claim(path):
+        return
     path.parent.mkdir(exist_ok=True)
     part = path.with_name(f"{path.name}.{uuid4().hex}.part")
     try:
         _write(part, content)
         try:
             os.link(part, path)
-        except FileExistsError:
-            return
         except OSError as error:
-            if error.errno not in _NO_LINKS:
+            if error.errno not in {*_NO_LINKS, errno.EEXIST}:
                 raise
-            with suppress(FileExistsError):
-                _write(path, content)
-        _sync_folder(path.parent)
+            if read_claim(path) is None:
+                _claim_folder(part, path)
+        sync_folder(path.parent)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _claim_folder(part: Path, path: Path) -> None:
+    """Claim without links: a folder is renamed, which a folder that is not empty prevents (rename(2)).
+
+    What the claimed folder holds is then copied to the name under which others look for it; a file of that
+    name without its content, which a kill left, decides nothing.
+    """
+    folder, claimed = part.with_suffix(".new"), path.with_suffix(".claim")
+    folder.mkdir()
+    try:
+        part.rename(folder / path.name)
+        folder.rename(claimed)
+    except OSError:
+        if not claimed.is_dir():
+            raise
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    sync_folder(path.parent)
+    with suppress(FileExistsError):
+        _write(path, (claimed / path.name).read_bytes())
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -176,23 +197,24 @@ def _write(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # some file systems cannot sync a folder
-            os.fsync(handle)
-    finally:
-        os.close(handle)
+def read_claim(path: Path) -> Winner | None:
+    """Return the claim of a shard that holds; ``None`` if there is none.
 
-
-def _read(path: Path) -> Winner:
-    try:
-        return from_json(Winner, read_text(path), where=str(path))
-    except OSError as error:
-        raise file_error(error, path) from error
-    except JobkitError as error:
-        hint = f"a job ended while it wrote it: rm {shlex.quote(str(path))}, then resume the run"
-        raise JobkitError(error.message, hint=hint) from error
+    Raises
+    ------
+    JobkitError
+        If it may not be read.
+    """
+    for place in (path, path.with_suffix(".claim") / path.name):
+        try:
+            return from_json(Winner, read_text(place), where=str(place))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise file_error(error, place) from error
+        except (JobkitError, RecursionError):  # its claimer has not written it yet, or was killed before
+            continue
+    return None
 
 
 def read_winners(run_dir: Path) -> dict[int, Winner]:
@@ -201,11 +223,12 @@ def read_winners(run_dir: Path) -> dict[int, Winner]:
     Raises
     ------
     JobkitError
-        If one cannot be read.
+        If one may not be read.
     """
     folder = run_dir / WINNERS_FOLDER
-    found = [_read(folder / name) for name in sorted(names(folder)) if name.endswith(".json")]
-    return {winner.index: winner for winner in found if winner.try_number != WITHDRAWN}
+    paths = sorted({(folder / name).with_suffix(".json") for name in names(folder)})
+    found = [winner for path in paths if (winner := _won(path))]
+    return {winner.index: winner for winner in found}
 
 
 def claim_all(run_dir: Path, points: Iterable[Point]) -> dict[int, Winner]:

@@ -7,7 +7,7 @@ import hashlib
 import platform
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import platformdirs
 
 from jobkit.core import terminal
-from jobkit.core.errors import JobkitError
+from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.files import write_atomically
 from jobkit.core.layout import COPY_FILE
 from jobkit.core.units import format_count, format_list
@@ -127,7 +127,8 @@ def _run(cluster: Cluster, typed: Typed, inputs: Inputs) -> int:
     words = [*typed.name.split(), *inputs.words(typed.words)]
     sent = inputs.marks()
     again = typed.name in READ | LEFT or "--dry-run" in words
-    kept = "" if again else _digest((_laptop(), *words, *(f"{name} {mark}" for name, mark in sent.items())))
+    what = "\0".join((_laptop(), *words, *(f"{name} {mark}" for name, mark in sent.items())))
+    kept = "" if again else hashlib.sha256(what.encode("utf-8", "surrogateescape")).hexdigest()
     return cluster.run(words, kept=kept, sent=sent)
 
 
@@ -140,10 +141,6 @@ def _laptop() -> str:
             write_atomically(note, secrets.token_hex(16))
         return note.read_text(encoding="utf-8")
     return platform.node()
-
-
-def _digest(parts: Iterable[str]) -> str:
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _send(cluster: Cluster, inputs: Inputs) -> None:
@@ -216,9 +213,11 @@ def _merge(cluster: Cluster, typed: Typed) -> int:
 
     words = [word for word in typed.words if word != "--fetch"]
     merged = Typed(typed.name, words, typed.params, typed.run_here)
-    if code := _run(cluster, merged, Inputs(Path.cwd())):
+    code = _run(cluster, merged, Inputs(Path.cwd()))
+    if code and not (code == ExitCode.TO_COME and typed.params.get("allow_missing")):
         return code
-    params = {key: str(value) for key in ("output", "fmt") if (value := typed.params.get(key))}
+    keys = ("output", "fmt", "allow_missing")
+    params = {key: str(value) for key in keys if (value := typed.params.get(key))}
     parts = cluster.find("merged", str(typed.params["run"]), **params)
     output = Path(params.get("output", "none"))
     for _, path, _ in parts:
@@ -227,7 +226,7 @@ def _merge(cluster: Cluster, typed: Typed) -> int:
     transfer.fetch(cluster.connection, parts, Path.cwd(), leave=())
     for _, path, _ in parts:
         terminal.say(f"fetched {path}")
-    return 0
+    return code
 
 
 def _init(cluster: Cluster, typed: Typed) -> int:

@@ -84,18 +84,8 @@ class Connection:
         return self._argv(_SCRIPT)
 
     def _argv(self, script: str) -> list[str]:
-        command = f"sh -c '{_AS_AT_LOGIN}' '{script}'"
-        return [
-            "ssh",
-            *self.control,
-            *QUIET,
-            "-T",
-            "-oControlMaster=no",
-            "-oBatchMode=yes",
-            "--",
-            self.host,
-            command,
-        ]
+        options = (*self.control, *QUIET, "-T", "-oControlMaster=no", "-oBatchMode=yes")
+        return ["ssh", *options, "--", self.host, f"sh -c '{_AS_AT_LOGIN}' '{script}'"]
 
 
 def connect(host: str) -> Connection:
@@ -111,9 +101,8 @@ def connect(host: str) -> Connection:
     if host.startswith("-") or not host:
         raise JobkitError(f"--on {host}: not the name of a host", hint="a name that `ssh NAME` knows")
     if not shutil.which("ssh"):
-        raise JobkitError(
-            "no ssh on this machine", hint="install OpenSSH's client: apt install openssh-client"
-        )
+        hint = "install OpenSSH's client: apt install openssh-client"
+        raise JobkitError("no ssh on this machine", hint=hint)
     folder = _socket_folder()
     ours = Connection(host, ("-S", str(folder / "%C")))
     with exclusive_lock(folder / "login.lock", lambda: note("waiting for another jobkit that logs in")):
@@ -128,24 +117,19 @@ def _opened(ours: Connection) -> Connection:
         return theirs
     if socket := _configuration(ours).get("controlpath"):
         Path(socket).unlink(missing_ok=True)  # of a connection that was killed
-    persist = configured.get("controlpersist", "no")
-    _log_in(ours, str(PERSIST_S) if persist == "no" else persist)
-    return ours
-
-
-def _log_in(connection: Connection, persist: str) -> None:
-    options = ("-M", "-f", "-N", f"-oControlPersist={persist}", "-oServerAliveInterval=15")
-    status = shell.attach(
-        ["ssh", *connection.control, *options, *QUIET, "--", connection.host], dict(os.environ)
-    )
+    theirs_s = configured.get("controlpersist", "no")
+    persist = f"-oControlPersist={PERSIST_S if theirs_s == 'no' else theirs_s}"
+    options = ("-M", "-f", "-N", persist, "-oServerAliveInterval=15")
+    status = shell.attach(["ssh", *ours.control, *options, *QUIET, "--", ours.host], dict(os.environ))
     if status < 0:
         raise KeyboardInterrupt
     if status:
         raise JobkitError(
-            f"{connection.host}: ssh made no connection (status {status}); its reason is above",
-            hint=f"ssh {shell_quote(connection.host)} must work first",
+            f"{ours.host}: ssh made no connection (status {status}); its reason is above",
+            hint=f"ssh {shell_quote(ours.host)} must work first",
             exit_code=ExitCode.REFUSED,
         )
+    return ours
 
 
 def _is_open(connection: Connection) -> bool:

@@ -25,7 +25,6 @@ from typing import Any, BinaryIO
 
 import platformdirs
 
-from jobkit.core import host
 from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.files import exclusive_lock, last_line, try_lock, write_atomically
 from jobkit.core.host import PROTOCOL
@@ -35,10 +34,10 @@ from jobkit.extensions.on_host.protocol import (
     INTERRUPT,
     Request,
     answer_line,
-    mark,
     parse_answer,
     parse_request,
 )
+from jobkit.extensions.on_host.served import SERVED
 
 GRACE_S = 60.0
 """How long a command may go on once the connection has broken; then it is interrupted, as by Ctrl-C."""
@@ -132,11 +131,6 @@ class Answers:
             self._out.flush()
 
 
-def _projects(folder: Path) -> list[str]:
-    """Return the names of the projects in a folder."""
-    return sorted(note.parent.name for note in folder.glob(f"*/{ORIGIN_FILE}"))
-
-
 def project_folder(request: Request, answers: Answers) -> Path:
     """Return the folder of the project, made if it is missing.
 
@@ -146,9 +140,10 @@ def project_folder(request: Request, answers: Answers) -> Path:
         If it belongs to another folder of a laptop.
     """
     place = Path.home() / Path(request.folder).expanduser() / request.project
-    others = [] if place.is_dir() else _projects(place.parent)
+    others = sorted(note.parent.name for note in place.parent.glob(f"*/{ORIGIN_FILE}"))
+    is_new = not place.is_dir()
     place.mkdir(parents=True, exist_ok=True)
-    if others:
+    if is_new and others:
         answers.send({"err": f"a new project: {place}; there are {', '.join(others)} too\n"})
     note = place / ORIGIN_FILE
     if not note.exists():
@@ -163,7 +158,10 @@ def project_folder(request: Request, answers: Answers) -> Path:
 
 
 def _run(request: Request, run: Run, answers: Answers) -> None:
-    _take_files(request.sent)
+    from jobkit.runs.journal import read_journal
+
+    SERVED.sent = {str(Path.cwd() / name): what for name, what in request.sent.items()}
+    SERVED.refuse_other()
     if not request.kept:
         _relay(request, run, answers)
         return
@@ -180,32 +178,18 @@ def _run(request: Request, run: Run, answers: Answers) -> None:
         if said == ACCEPTED:
             with contextlib.suppress(OSError):
                 kept.unlink()
-            if code == 0 or (code and code > 0 and _is_answered(note)):
+            # A command that failed is over once the scheduler has answered all that it has submitted.
+            over = code == 0 or (begun := _begun(note)) is None or read_journal(begun).unanswered is None
+            if over and code is not None and code >= 0:
                 os.truncate(note, 0)
-
-
-def _take_files(sent: Mapping[str, str]) -> None:
-    """Refuse files that are not those that the laptop has sent; those that are read later are compared then.
-
-    Raises
-    ------
-    JobkitError
-        If another laptop, whose project has the same folder, has sent its own.
-    """
-    by_time = {name for name, what in sent.items() if " " in what}
-    for name, what in sent.items():
-        file = Path(name)
-        if not file.is_file() or mark(file, by_time=name in by_time) != what:
-            raise host.other_file(file)
-    host.served.sent = {str(Path.cwd() / name): sent[name] for name in sent.keys() - by_time}
 
 
 def _go_on(request: Request, note: Path, answers: Answers) -> Request:
     """Return a request as it goes on if the same has begun a run before."""
-    host.served.note, begun = note, _begun(note)
+    SERVED.note, begun = note, _begun(note)
     if begun is None:
         return request
-    host.served.begun, words = begun, [word for word in request.words if word != "--again"]
+    SERVED.begun, words = begun, [word for word in request.words if word != "--again"]
     answers.send({"err": f"this command has begun {relative_path(begun)} before: going on with it\n"})
     if words[0] in NEW_RUN:
         words = ["resume", str(begun), *(word for word in words if word == "--wait")]
@@ -216,14 +200,6 @@ def _begun(note: Path) -> Path | None:
     """Return the run folder that a request has begun; ``None`` if none is there."""
     run = Path(last_line(note).strip() or "none")
     return run if run.is_absolute() and run.is_dir() else None
-
-
-def _is_answered(note: Path) -> bool:
-    """Return whether the scheduler has answered all that a request has submitted."""
-    from jobkit.runs.journal import read_journal
-
-    run = _begun(note)
-    return run is None or read_journal(run).unanswered is None
 
 
 def _wait_for_the_same(lock: Path, answers: Answers) -> None:
@@ -444,8 +420,10 @@ def _merged(request: Request) -> list[list[str | bool]]:
 
     run = run_named(request.words[0])
     output = request.about.get("output")
-    merged = Path(output) if output else run / f"merged.{request.about.get('fmt') or read_corpus(run).format}"
-    made = (merged, counts_path(merged), run / "provenance.json")
+    form = request.about.get("fmt") or read_corpus(run).format
+    stems = ("merged", "merged.partial") if request.about.get("allow_missing") else ("merged",)
+    merged = [Path(output)] if output else [run / f"{stem}.{form}" for stem in stems]
+    made = (*merged, *map(counts_path, merged), run / "provenance.json")
     return [_parts(path) for path in made if path.is_file()]
 
 

@@ -8,14 +8,11 @@ from dataclasses import dataclass
 from statistics import median
 
 from jobkit.core.records import Outcome
-from jobkit.core.units import GIB, MIB
-from jobkit.report.recommend.request import MEMORY_FACTOR, WALLTIME_FACTOR, WALLTIME_STEP_S
+from jobkit.runs.request import memory_request, round_up_memory, round_up_walltime, walltime_request
 from jobkit.schedulers.past import PastJob
 from jobkit.spec.policy import RamOom, Timeout
 
 CONFIDENCE = 0.95
-SMALL_STEP_BYTES = 100 * MIB
-"""Advice below 1 GiB is in such steps, and above it in whole GiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +69,8 @@ class JudgedResource:
     lack, more
         The outcome of a job that had too little of it, and the factor by which the next one gets more: that
         of a spec's policy by default.
-    margin
-        What to request for each unit of the most that was used.
+    enough
+        Returns what to request for the most that was used.
     round_up
         Returns a request in the steps that people use.
     """
@@ -82,13 +79,8 @@ class JudgedResource:
     read: Callable[[PastJob], tuple[float | None, float | None]]
     lack: Outcome | None = None
     more: float = 1.0
-    margin: float = 1.0
+    enough: Callable[[float], int]
     round_up: Callable[[float], int]
-
-
-def _whole_memory(size: float) -> int:
-    step = GIB if size >= GIB else SMALL_STEP_BYTES
-    return max(1, math.ceil(size / step)) * step
 
 
 def _busy_cpus(job: PastJob) -> tuple[float | None, float | None]:
@@ -98,23 +90,27 @@ def _busy_cpus(job: PastJob) -> tuple[float | None, float | None]:
     return job.cpus, min(job.cpu_s / job.elapsed_s, max(job.cpus, job.cpu_s / (job.elapsed_s + 1)))
 
 
+def _whole_cpus(busy: float) -> int:
+    return max(1, math.ceil(busy))
+
+
 MEMORY = JudgedResource(
     name="memory",
     read=lambda job: (job.memory_bytes, job.held_bytes),
     lack=Outcome.RAM_OOM,
     more=RamOom().memory,
-    margin=MEMORY_FACTOR,
-    round_up=_whole_memory,
+    enough=memory_request,
+    round_up=round_up_memory,
 )
 WALLTIME = JudgedResource(
     name="walltime",
     read=lambda job: (job.walltime_s, job.elapsed_s),
     lack=Outcome.TIMEOUT,
     more=Timeout().walltime,
-    margin=WALLTIME_FACTOR,
-    round_up=lambda seconds: max(1, math.ceil(seconds / WALLTIME_STEP_S)) * WALLTIME_STEP_S,
+    enough=walltime_request,
+    round_up=round_up_walltime,
 )
-CPUS = JudgedResource(name="CPUs busy", read=_busy_cpus, round_up=lambda busy: max(1, math.ceil(busy)))
+CPUS = JudgedResource(name="CPUs busy", read=_busy_cpus, enough=_whole_cpus, round_up=_whole_cpus)
 """The CPUs that were busy on average: a job may have needed more of them at times."""
 
 
@@ -142,7 +138,7 @@ class AlikeJobs:
         if exceeded and requested is not None:
             wanted = resource.round_up(resource.more * max((requested, *used)))
         elif used and requested is not None and self.ended_well:
-            wanted = resource.round_up(resource.margin * used[-1])
+            wanted = resource.enough(used[-1])
             wanted = wanted if used[-1] > requested else min(int(requested), wanted)
         return JobNeed(name=resource.name, requested=requested, used=used, exceeded=exceeded, next=wanted)
 

@@ -172,8 +172,8 @@ def _closing(history: History, others: Sequence[AlikeJobs]) -> Iterator[str]:
         yield f"Less to gain, and not shown: {names}. To see one: --name NAME."
     if any(_lines(group) for group in alike(history.jobs)):
         yield (
-            "The lines leave room: a fifth more memory, up to the next 100 MiB or GiB, and a quarter more "
-            "time, up to the next 5 minutes."
+            "The lines leave room: a fifth more memory, at least 256 MiB, up to the next 100 MiB or GiB, "
+            "and two minutes and a quarter more time, up to the next 5 minutes."
         )
     yield from _doubts(history)
 

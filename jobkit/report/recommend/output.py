@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from jobkit.answers.memory import Prediction
 from jobkit.answers.observations import ALLOCATED, NEED, RAM
 from jobkit.answers.setting import Mean
-from jobkit.answers.speed import SPEED_TOLERANCE, CorpusVolume, Speed, differ
+from jobkit.answers.speed import NO_INTERVAL, SPEED_TOLERANCE, CorpusVolume, Speed, differ
 from jobkit.core import terminal
 from jobkit.core.blocks import Block, Column
 from jobkit.core.knobs import BATCH_SIZE
@@ -21,12 +21,13 @@ from jobkit.core.units import (
     format_count,
     format_memory,
     format_setting,
+    format_size,
     format_walltime,
 )
 from jobkit.report.recommend import objective, types
 from jobkit.report.recommend.energy import energy_lines
-from jobkit.report.recommend.request import MEMORY_FACTOR, WALLTIME_FACTOR
 from jobkit.runs.conditions import condition_lines
+from jobkit.runs.request import LEAST_ROOM_BYTES, MEMORY_FACTOR, WALLTIME_FACTOR
 from jobkit.runs.trials import NOT_TRIED
 
 EVEN = 0.0005
@@ -370,7 +371,7 @@ def _requested(advice: types.Recommendation) -> Iterator[str]:
     request = advice.request
     if request is None:
         return
-    memory = format_bytes_gib(request.memory_bytes, 0)
+    memory = format_size(request.memory_bytes)
     yield f"Request {memory} and {format_walltime(request.walltime_s)} from the scheduler:"
     for lines in request.lines:
         of = "the run's own" if lines.own else "a plain one: queue, account and GPU type are yours to add"
@@ -381,38 +382,21 @@ def _requested(advice: types.Recommendation) -> Iterator[str]:
 
 
 def _asked(request: types.RequestAdvice, advice: types.Recommendation) -> Iterator[str]:
-    """Yield how the request is computed, and what the run did not use of its own."""
-    upper = "the upper end" if advice.time.high_s is not None else "the mean (no upper end is known)"
+    """Yield how the request is computed, and what judges that of the run."""
+    upper = "the upper end" if advice.time.high_s is not None else f"{NO_INTERVAL:g} times the mean"
     yield "How the request is computed:"
     if request.used_memory_bytes is not None:
-        used = format_memory(request.used_memory_bytes)
-        yield f"  RAM: {used} was used at most, x {MEMORY_FACTOR}, in whole GiB."
-    yield f"  walltime: {upper} of the time above x {WALLTIME_FACTOR}, in steps of 5 minutes."
+        used, room = format_memory(request.used_memory_bytes), format_size(LEAST_ROOM_BYTES)
+        yield f"  RAM: {used} was used at most, x {MEMORY_FACTOR}, at least {room} more, rounded up."
+    yield (
+        f"  walltime: {upper} of the time above, a minute and the site's warning, x {WALLTIME_FACTOR}, in "
+        "steps of 5 minutes. For a shard of `jobkit apply` it follows the length of the shard."
+    )
     if any("h_vmem" in line for lines in request.lines for line in lines.lines):
         yield from ADDRESS_SPACE
-    if unused := _unused(request):
-        run = shell_quote(advice.measured.run)
-        yield NoWrap(f"jobkit waste {run}", f"  The {_kind(advice)} did not use {unused}; in full: ")
+    run = shell_quote(advice.measured.run)
+    yield NoWrap(f"jobkit waste {run}", f"  Whether the {_kind(advice)} itself requested too much: ")
 
 
 def _kind(advice: types.Recommendation) -> str:
     return "search" if advice.search else "sweep"
-
-
-def _unused(request: types.RequestAdvice) -> str:
-    """Return what of the memory and of the walltime of a point was not used, as far as it is known."""
-    pairs = {
-        f"{format_memory(request.asked_memory_bytes)} of memory": (
-            request.used_memory_bytes,
-            request.asked_memory_bytes,
-        ),
-        f"{format_walltime(request.asked_walltime_s)} of walltime": (
-            request.used_s,
-            request.asked_walltime_s,
-        ),
-    }
-    return " and ".join(
-        f"{_percent(max(0.0, 1 - used / asked))} of {what}"
-        for what, (used, asked) in pairs.items()
-        if used is not None
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -13,13 +12,13 @@ from jobkit.answers.speed import Duration
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import CPU
 from jobkit.core.layout import SPEC_FILE, is_run_folder
-from jobkit.core.records import Outcome, Point, Record
+from jobkit.core.records import Point, Record
 from jobkit.core.terminal import shell_path
-from jobkit.core.units import GIB
 from jobkit.report.recommend.run_data import site_of
 from jobkit.report.recommend.types import Lines, RequestAdvice, RunData
 from jobkit.report.rows import Row, row_of_point
 from jobkit.runs.journal import JobTask, Journal, Submission
+from jobkit.runs.request import WARNING_S, enough, held_by, held_in
 from jobkit.runs.results import PointResult, Run, read_run, task_s
 from jobkit.runs.retry_rule import changed_resources, scaled_request
 from jobkit.runs.tries import Try
@@ -28,33 +27,8 @@ from jobkit.spec.directives import directives
 from jobkit.spec.site import Site, load_site
 from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec
 
-MEMORY_FACTOR = 1.2
-WALLTIME_FACTOR = 1.25
-WALLTIME_STEP_S = 300
 PORTABLE = ("gpus", "cpus", "memory", "walltime")
 """What of a spec means the same at every site."""
-
-
-def enough(asked: Resources, *, peak_bytes: int | None, longest_s: float | None, gpus: int) -> Resources:
-    """Return what suffices: as asked, but memory and walltime by what was measured, with a margin.
-
-    Parameters
-    ----------
-    asked
-        By the spec.
-    peak_bytes
-        The most memory that a try held; as asked if unknown.
-    longest_s
-        The longest that the work may take; as asked if unknown.
-    gpus
-        How many GPUs the work uses.
-    """
-    changes: dict[str, object] = {"gpus": gpus}
-    if peak_bytes is not None:
-        changes["memory"] = math.ceil(MEMORY_FACTOR * peak_bytes / GIB) * GIB
-    if longest_s is not None:
-        changes["walltime"] = math.ceil(WALLTIME_FACTOR * longest_s / WALLTIME_STEP_S) * WALLTIME_STEP_S
-    return asked.model_copy(update=changes)
 
 
 def lines(resources: Resources, site: Site, *, own: bool) -> Lines:
@@ -79,24 +53,8 @@ def lines(resources: Resources, site: Site, *, own: bool) -> Lines:
     return Lines(scheduler=site.scheduler, site=site.name, own=own, lines=header)
 
 
-def used_ram(record: Record) -> int | None:
-    """Return the most RAM that a try is charged with: if it had a cgroup, that one's with its page cache."""
-    memory, scheduler = record.memory, SCHEDULERS.get(record.job.scheduler)
-    cgroup = memory.cgroup_peak_bytes if scheduler and scheduler.CHARGES_PAGE_CACHE else None
-    checked = record.check.rss_peak_bytes if record.check else None
-    return max((peak for peak in (memory.ram_peak_bytes, cgroup, checked) if peak is not None), default=None)
-
-
-def _alike(record: Record, chosen: Record, *, exactly: bool) -> bool:
-    """Return whether a try counts for the RAM of a setting: it has as many processes, or that setting."""
-    if exactly:
-        return record.params == chosen.params
-    point, other = record.point, chosen.point
-    return (point.workers, point.gpus) == (other.workers, other.gpus)
-
-
 def request(material: RunData, chosen: Record, time: Duration) -> RequestAdvice | None:
-    """Return what to ask for, next to what was asked for and used; ``None`` if the spec is not known.
+    """Return what to ask for, next to what was used; ``None`` if the spec is not known.
 
     Parameters
     ----------
@@ -105,18 +63,19 @@ def request(material: RunData, chosen: Record, time: Duration) -> RequestAdvice 
     chosen
         A record of the recommended setting.
     time
-        Of the work to come: its upper end counts, if there is one.
+        Of the work to come.
     """
     asked = material.resources
     if asked is None:
         return None
     point = chosen.point
-    well = [record for record in material.records if record.outcome is Outcome.OK]
-    alike = [record for record in well if _alike(record, chosen, exactly=material.search is not None)]
-    peak = max((used for record in alike if (used := used_ram(record))), default=None)
-    gpus = 0 if point.device == CPU else point.gpus
-    wanted = enough(asked.of(point), peak_bytes=peak, longest_s=time.high_s or time.expected_s, gpus=gpus)
-    own = material.site
+    own, peak = material.site, held_by(material.measured, chosen)
+    wanted = enough(
+        asked.of(point).model_copy(update={"gpus": 0 if point.device == CPU else point.gpus}),
+        held_bytes=peak,
+        longest_s=time.longest_s,
+        warning_s=own.warning_s if own else WARNING_S,
+    )
     sites = [(own, True)] if own else [(site, False) for site in material.plain_sites]
     return RequestAdvice(
         gpus=wanted.gpus,
@@ -124,10 +83,7 @@ def request(material: RunData, chosen: Record, time: Duration) -> RequestAdvice 
         cpus=wanted.cpus,
         memory_bytes=wanted.memory,
         walltime_s=wanted.walltime,
-        asked_memory_bytes=asked.memory,
-        asked_walltime_s=asked.walltime,
         used_memory_bytes=peak,
-        used_s=max((s for s in material.seconds if s is not None), default=None),
         lines=tuple(lines(wanted, site, own=mine) for site, mine in sites),
     )
 
@@ -298,7 +254,7 @@ def _uses(folder: Path, run: Run, meant: Sequence[PointResult]) -> Iterator[Poin
             asked=_asked(spec, result.point, before),
             pack=1 if runs_here(spec.scheduler) else spec.pack,
             seconds=task_s(tried, shared=tried.task in run.accounts.packed),
-            ram_bytes=_ram(tried),
+            ram_bytes=held_in(tried),
             task=tried.task,
             on_path=sent[tried.task].on_path if tried.task in sent else None,
         )
@@ -316,12 +272,6 @@ def _asked(spec: SweepSpec, point: Point, before: Sequence[Try]) -> Resources:
     """Return what a try requested: more, after tries with the same words that had too little."""
     change = scaled_request(spec.policy, before)
     return changed_resources(spec.resources.of(point), change)
-
-
-def _ram(tried: Try) -> int | None:
-    own = used_ram(tried.record) if tried.record else None
-    accounted = tried.account.max_rss_bytes if tried.account else None
-    return max((size for size in (own, accounted) if size), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

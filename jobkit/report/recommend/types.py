@@ -193,6 +193,11 @@ class RunData:
     objective: Objective = field(default_factory=Objective)
     search: SearchAnswer | None = None
 
+    @property
+    def measured(self) -> Sequence[Record]:
+        """The records by which a setting is planned: of a search only those of its answer."""
+        return self.search.winner_records if self.search else self.records
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecommendOptions:
@@ -254,16 +259,14 @@ class Lines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestAdvice:
-    """What to ask the scheduler for, next to what was asked for and used.
+    """What to ask the scheduler for, next to what was used.
 
     Attributes
     ----------
     gpus, gpu_type, cpus, memory_bytes, walltime_s
         To ask for.
-    asked_memory_bytes, asked_walltime_s
-        By the spec, for one point.
-    used_memory_bytes, used_s
-        The most that a try used; ``None`` if unknown.
+    used_memory_bytes
+        As in `jobkit.runs.request.held_by`.
     lines
         For each scheduler.
     """
@@ -273,10 +276,7 @@ class RequestAdvice:
     cpus: int
     memory_bytes: int
     walltime_s: int
-    asked_memory_bytes: int
-    asked_walltime_s: int
     used_memory_bytes: int | None
-    used_s: float | None
     lines: tuple[Lines, ...]
 
 

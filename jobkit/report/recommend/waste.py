@@ -6,8 +6,8 @@ A waste is named by a stated limit; what was not measured is not judged.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from math import fsum
 from statistics import median
 
@@ -19,7 +19,6 @@ from jobkit.core.knobs import CPU
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import NoWrap
 from jobkit.core.units import (
-    GIB,
     format_count,
     format_list,
     format_memory,
@@ -28,9 +27,6 @@ from jobkit.core.units import (
     format_walltime,
 )
 from jobkit.report.recommend.request import (
-    MEMORY_FACTOR,
-    WALLTIME_FACTOR,
-    WALLTIME_STEP_S,
     Fix,
     PointUse,
     RunUse,
@@ -39,6 +35,7 @@ from jobkit.report.recommend.request import (
     largest,
 )
 from jobkit.runs.kinds import kind_for
+from jobkit.runs.request import WARNING_S, memory_request, walltime_request
 from jobkit.runs.results import worker_s
 from jobkit.schedulers.registry import by_name
 
@@ -48,7 +45,7 @@ CARD_FACTOR = 1.1
 """What a GPU must hold, for each byte of the measured peak."""
 TINY_S, AIM_S = 300, 600
 """A job shorter than the first is tiny; packed jobs are to last about as long as the second."""
-PACKED_STEP_S = 60
+MINUTE_S = 60
 LOGIN_S = 60
 """So much work on a login node does no harm."""
 MOST_WORKERS = 16
@@ -138,7 +135,7 @@ def _more_workers(run: RunUse, uses: Sequence[PointUse], share: float) -> Fix:
     cpus = workers * max(use.asked.cpus for use in one)
     ram = max((use.ram_bytes or 0 for use in one), default=0)
     asked = max(use.asked.memory for use in one)
-    memory = max(asked, _gib(MEMORY_FACTOR * workers * ram))
+    memory = max(asked, memory_request(workers * ram))
     keys: dict[str, str | int] = {"workers": workers, "mps": "auto"}
     if memory > asked:
         keys["resources.memory"] = format_size(memory)
@@ -154,23 +151,27 @@ def unused_memory(run: RunUse) -> Waste:
         why = _no_record(run, "neither a record nor the accounting has a peak of the memory")
         return named(requested=requested, why=why)
     use, used = max(known, key=lambda pair: pair[1] / pair[0].asked.memory)
-    share = used / use.asked.memory
-    words = f"{format_memory(used)} at most"
-    if any(use.row.outcome is Outcome.RAM_OOM for use in run.points):
-        why = f"a {run.noun} ran out of it"
-        return named(requested=requested, used=words, points=len(known), share=share, wasted=False, why=why)
-    enough = _gib(MEMORY_FACTOR * max(size for _, size in known))
-    wasted = share < LIMIT and enough < use.asked.memory
-    keys = {"resources.memory": format_size(enough)}
-    fix = fix_of(run, run.points, "request what was used, and a fifth more", keys, memory=enough)
+    enough = memory_request(max(size for _, size in known))
+    does, key = "request what was used, and a fifth more", {"resources.memory": format_size(enough)}
     return named(
         requested=requested,
-        used=words,
+        used=f"{format_memory(used)} at most",
         points=len(known),
-        share=share,
-        wasted=wasted,
-        fix=fix if wasted else None,
+        share=used / use.asked.memory,
+        **_verdict(run, Outcome.RAM_OOM, used, use.asked.memory, enough, format_memory(enough)),
+        fix=fix_of(run, run.points, does, key, memory=enough),
     )
+
+
+def _verdict(
+    run: RunUse, lack: Outcome, used: float, asked: int, enough: int, words: str
+) -> Mapping[str, object]:
+    """Return whether a request of which less is used is waste, and why if it is not."""
+    if any(use.row.outcome is lack for use in run.points):
+        return {"wasted": False, "why": f"a {run.noun} ran out of it"}
+    little = used < LIMIT * asked
+    why = f"with the room that a request has, it is {words}" if little and enough >= asked else ""
+    return {"wasted": little and enough < asked, "why": why}
 
 
 def idle_cores(run: RunUse) -> Waste:
@@ -198,7 +199,7 @@ def idle_cores(run: RunUse) -> Waste:
         points=len(known),
         share=share,
         wasted=wasted,
-        fix=fix if wasted else None,
+        fix=fix,
     )
 
 
@@ -271,22 +272,21 @@ def unused_walltime(run: RunUse) -> Waste:
     if not known:
         return named(requested=requested, why=_no_times(run))
     use, seconds = max(known, key=lambda pair: pair[1] / pair[0].asked.walltime)
-    share, words = seconds / use.asked.walltime, f"{_clock(seconds)} at most"
-    if any(use.row.outcome is Outcome.TIMEOUT for use in run.points):
-        why = f"a {run.noun} ran out of it"
-        return named(requested=requested, used=words, points=len(known), share=share, wasted=False, why=why)
-    enough = _walltime(max(s for _, s in known), WALLTIME_STEP_S)
-    wasted = share < LIMIT and enough < use.asked.walltime
-    keys = {"resources.walltime": format_walltime(enough)}
-    fix = fix_of(run, run.points, "request what was used, and a quarter more", keys, walltime=enough)
+    enough = walltime_request(max(s for _, s in known), _warning_s(run))
+    does = "request what was used, two minutes, and a quarter more"
+    key = {"resources.walltime": format_walltime(enough)}
     return named(
         requested=requested,
-        used=words,
+        used=f"{_clock(seconds)} at most",
         points=len(known),
-        share=share,
-        wasted=wasted,
-        fix=fix if wasted else None,
+        share=seconds / use.asked.walltime,
+        **_verdict(run, Outcome.TIMEOUT, seconds, use.asked.walltime, enough, format_walltime(enough)),
+        fix=fix_of(run, run.points, does, key, walltime=enough),
     )
+
+
+def _warning_s(run: RunUse) -> int:
+    return run.sites[0].warning_s if run.own else WARNING_S
 
 
 def _no_record(run: RunUse, why: str) -> str:
@@ -336,7 +336,8 @@ def _larger(run: RunUse, uses: Sequence[PointUse]) -> Fix:
         return Fix(does=f"fewer, larger {kind.noun}s", command=kind.fewer_points)
     seconds = [use.seconds or 0.0 for use in uses]
     pack = min(len(uses), math.ceil(AIM_S / median(seconds)))
-    walltime = _walltime(max(seconds), PACKED_STEP_S)
+    whole_s = walltime_request(pack * max(seconds), _warning_s(run))
+    walltime = math.ceil(whole_s / pack / MINUTE_S) * MINUTE_S
     keys: dict[str, str | int] = {"pack": pack, "resources.walltime": format_walltime(walltime)}
     return fix_of(run, uses, f"let {pack} points share a job", keys, walltime=walltime, pack=pack)
 
@@ -369,7 +370,7 @@ def login_node(run: RunUse) -> Waste:
         keys={"scheduler": name},
         lines=tuple(header(asked, site, own=run.own) for site in sites),
     )
-    return named(requested="no job", used=used, points=len(known), wasted=wasted, fix=fix if wasted else None)
+    return named(requested="no job", used=used, points=len(known), wasted=wasted, fix=fix)
 
 
 # -- words
@@ -377,7 +378,8 @@ def login_node(run: RunUse) -> Waste:
 
 def _named(name: str, limit: str) -> Callable[..., Waste]:
     def waste(**fields: object) -> Waste:
-        return Waste(name=name, limit=limit, **fields)  # type: ignore[arg-type]  # as Waste has them
+        found = Waste(name=name, limit=limit, **fields)  # type: ignore[arg-type]  # as Waste has them
+        return found if found.wasted else replace(found, fix=None)
 
     return waste
 
@@ -385,14 +387,6 @@ def _named(name: str, limit: str) -> Callable[..., Waste]:
 def _range(values: Sequence[int], words: Callable[[int], str]) -> str:
     low, high = min(values), max(values)
     return words(low) if low == high else f"{words(low)} to {words(high)}"
-
-
-def _gib(size_bytes: float) -> int:
-    return max(1, math.ceil(size_bytes / GIB)) * GIB
-
-
-def _walltime(seconds: float, step_s: int) -> int:
-    return math.ceil(WALLTIME_FACTOR * seconds / step_s) * step_s
 
 
 def _percent(share: float) -> str:

@@ -21,16 +21,22 @@ from tests.support.corpora import jsonl, plan, read_all
 
 
 def test_files_and_folders_in_the_order_of_the_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Endings are read in small and in capital letters; what is not read is named, hidden files last."""
     monkeypatch.chdir(tmp_path)
-    for name in ("b/z.txt", "b/a/x.jsonl.gz", "b/a/notes.md", "b/.hidden.txt", "b/.git/y.txt", "own.text"):
-        Path(name).parent.mkdir(parents=True, exist_ok=True)
-        Path(name).write_text("x", encoding="utf-8")
-    found = find_sources(["own.text", "b/"])
-    assert [one.name for one in found] == ["own.text", "b/a/x.jsonl.gz", "b/z.txt"]
-    assert [one.path for one in found] == [str(tmp_path / one.name) for one in found]
-    assert [(one.kind, one.compression) for one in found] == [("text", ""), ("jsonl", "gz"), ("text", "")]
-    assert {one.size_bytes for one in found} == {1}
-    assert [one.name for one in find_sources([str(tmp_path / "b")])] == ["b/a/x.jsonl.gz", "b/z.txt"]
+    kinds = {"C.TXT.Gz": ("text", "gz"), "a/D.JsonL": ("jsonl", ""), "a/e.ndjson.zst": ("jsonl", "zst")}
+    unread = ("a/notes.md", "loop.txt", "m.csv", "x.tar.gz", "z", ".git/", ".hidden.txt")
+    for name in (*kinds, "z.txt", *unread[:1], *unread[2:4], ".hidden.txt", ".git/y.txt", "../OWN.TXT"):
+        Path("b", name).parent.mkdir(parents=True, exist_ok=True)
+        Path("b", name).write_text("x", encoding="utf-8")
+    Path("b/loop.txt").symlink_to("loop.txt")
+    Path("b/z").symlink_to("a")
+    found = find_sources(["OWN.TXT", "b/"])
+    assert [one.name for one in found.files] == ["OWN.TXT", *(f"b/{name}" for name in kinds), "b/z.txt"]
+    assert [one.path for one in found.files] == [str(tmp_path / one.name) for one in found.files]
+    assert [(one.kind, one.compression) for one in found.files[1:4]] == [*kinds.values()]
+    assert {one.size_bytes for one in found.files} == {1}
+    assert found.unread == tuple(f"b/{name}" for name in unread)
+    assert find_sources([str(tmp_path / "b")]).unread == found.unread
 
 
 @pytest.mark.parametrize(
@@ -40,13 +46,19 @@ def test_files_and_folders_in_the_order_of_the_paths(tmp_path: Path, monkeypatch
         ("/dev/stdin", "standard input cannot be read a second time"),
         ("missing.txt", "No such file"),
         ("fifo", "neither a file nor a folder"),
-        ("empty", "a folder without a .txt or .jsonl file"),
+        ("empty", "a folder without a file that is read"),
+        ("other", "a folder without a file that is read: other/m.CSV.GZ, other/x.tar.gz"),
+        ("other/x.tar.gz", r"not read: jobkit reads .txt, (.|\n)*tar -xf other/x.tar.gz -C unpacked"),
+        ("other/m.CSV.GZ", r"not read: (.|\n)*ln -s m.CSV.GZ other/m.CSV.txt.GZ"),
     ],
 )
 def test_what_is_refused(path: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     os.mkfifo("fifo")
     Path("empty").mkdir()
+    Path("other").mkdir()
+    Path("other/x.tar.gz").touch()
+    Path("other/m.CSV.GZ").touch()
     with pytest.raises(JobkitError, match=reason) as caught:
         find_sources([path])
     assert caught.value.hint
@@ -78,6 +90,10 @@ def test_a_corpus_of_documents_is_as_large_for_recommend_as_apply_reads_it(tmp_p
     both = read_corpora([str(path), str(other)], ())
     assert (both.name, both.paragraphs) == (f"{path} and 1 more path", 3)
     assert read_corpora(["2e6"], ()).paragraphs == 2_000_000
+    (tmp_path / "c.txt").write_bytes(b"caf\xe9")
+    with pytest.raises(JobkitError, match=rf"iconv -f latin1 -t utf-8 {tmp_path}/c.txt .*--skip-bad"):
+        read_corpora([str(tmp_path)], ())
+    assert read_corpora([str(tmp_path)], (), skip_bad=True).paragraphs == 3
 
 
 def reasons(folder: Path, *names: str) -> list[str]:

@@ -5,25 +5,30 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import resource
 from dataclasses import replace
 from importlib import util
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyarrow import parquet
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.files import append_line
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import PLAN_FILE
 from jobkit.extensions.corpus.formats import check_format, write_rows
 from jobkit.extensions.corpus.merge import merge
-from jobkit.extensions.corpus.plan import ROWS_FILE, append_shards, read_plan
-from jobkit.extensions.corpus.reading import Paragraph, read_shard
+from jobkit.extensions.corpus.plan import ROWS_FILE, read_corpus, read_plan
+from jobkit.extensions.corpus.reading import Paragraph
 from jobkit.extensions.corpus.rows import RowsWriter
 from jobkit.extensions.corpus.scan import scan
 from jobkit.extensions.corpus.sources import find_sources
 from jobkit.extensions.corpus.winners import claim, claim_all, read_winners
-from tests.support.corpora import jsonl, plan, points_of, work
+from tests.support.corpora import jsonl, plan, points_of, read_shard, work
 
 
 def test_no_manifest_stays_of_an_earlier_process_or_of_one_that_fails(tmp_path: Path) -> None:
@@ -64,10 +69,14 @@ def test_a_format_that_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_cells_of_tsv() -> None:
-    values = ("a\tb\n", None, [1, "é"], True, 1.5)
-    found = written("tsv", *values).decode().splitlines()
-    assert found[0] == "document\tparagraph\tx"
-    assert found[1:] == ['d\t0\t"a\tb', '"', "d\t0\t", 'd\t0\t"[1, ""é""]"', "d\t0\ttrue", "d\t0\t1.5"]
+    found = written("tsv", *(None, [1, "é"], True, 1.5)).decode().splitlines()
+    assert found == ["document\tparagraph\tx", "d\t0\t", 'd\t0\t"[1, ""é""]"', "d\t0\ttrue", "d\t0\t1.5"]
+
+
+@given(st.lists(st.text(st.sampled_from("a \r\n\t\"'\\#é\u2028")), min_size=1))
+def test_pandas_reads_back_what_is_in_a_tsv(values: list[str]) -> None:
+    frame = pd.read_csv(io.BytesIO(written("tsv", *values)), sep="\t", dtype=str, keep_default_na=False)
+    assert frame["x"].tolist() == values
 
 
 @pytest.mark.parametrize(
@@ -160,13 +169,14 @@ def test_the_output_is_that_of_one_process(run: Path, tmp_path: Path, undisturbe
 
 
 def test_every_document_has_a_line_with_its_paragraphs_and_rows(tmp_path: Path) -> None:
-    """Also documents without a row, and once a document that several shards share."""
+    """Also documents without a row or a paragraph, and once a document that several shards share."""
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "long.txt").write_text("word word\n\n...\n\n" * 40, encoding="utf-8")
     (folder / "silent.txt").write_text("...\n\n!\n", encoding="utf-8")
+    (folder / "nothing.txt").write_text(" \n\n", encoding="utf-8")
     documents: list[dict[str, object]] = [
-        {"id": f"d{n}", "text": "one\n\n?" if n % 2 else "-"} for n in range(9)
+        {"id": f"d{n}", "text": ("-", "one\n\n?", "\r\n")[n % 3]} for n in range(9)
     ]
     (folder / "some.jsonl").write_text(jsonl(documents), encoding="utf-8")
     run = tmp_path / "run"
@@ -177,9 +187,10 @@ def test_every_document_has_a_line_with_its_paragraphs_and_rows(tmp_path: Path) 
     merged = merge(run, tmp_path / "out.tsv", "tsv")
     lines = (tmp_path / "out.documents.jsonl").read_text(encoding="utf-8").splitlines()
     found = [tuple(json.loads(line).values()) for line in lines]
-    assert found[:2] == [("in/long.txt", 80, 80), ("in/silent.txt", 2, 0)]
-    assert found[2:] == [(f"d{n}", 1 + n % 2, n % 2) for n in range(9)]
-    assert (merged.documents, merged.silent, merged.counts) == (11, 6, tmp_path / "out.documents.jsonl")
+    assert found[:3] == [("in/long.txt", 80, 80), ("in/nothing.txt", 0, 0), ("in/silent.txt", 2, 0)]
+    assert found[3:] == [(f"d{n}", *[(1, 0), (2, 1), (0, 0)][n % 3]) for n in range(9)]
+    assert (merged.documents, merged.silent, merged.counts) == (12, 8, tmp_path / "out.documents.jsonl")
+    assert merged.documents == read_corpus(run).documents
     assert sum(paragraphs for _, paragraphs, _ in found) == merged.paragraphs
     assert sum(rows for *_, rows in found) == merged.rows
 
@@ -195,10 +206,17 @@ def test_rows_that_are_not_in_corpus_order_have_no_counts(tmp_path: Path) -> Non
         merge(tmp_path, tmp_path / "out.jsonl")
 
 
-def test_a_try_whose_script_was_killed_counts(run: Path, tmp_path: Path, undisturbed: bytes) -> None:
-    (run / "winners" / "shard-00003.json").unlink()
+@pytest.mark.parametrize("short", ["out.jsonl", "out.documents.jsonl"])
+def test_a_full_disk_leaves_nothing_half(run: Path, tmp_path: Path, short: str) -> None:
     merge(run, tmp_path / "out.jsonl")
-    assert (tmp_path / "out.jsonl").read_bytes() == undisturbed
+    before, limit = {*tmp_path.iterdir()}, resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / short).stat().st_size - 1, limit[1]))
+    try:
+        with pytest.raises(JobkitError, match="File too large"):
+            merge(run, tmp_path / "new.jsonl")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert {*tmp_path.iterdir()} == before
 
 
 def refused(run: Path, reason: str) -> JobkitError:
@@ -213,7 +231,7 @@ def refused(run: Path, reason: str) -> JobkitError:
 
 def test_an_overlap_is_refused(run: Path) -> None:
     shard = next(read_plan(run))
-    append_shards(run, [replace(shard, index=6, pieces=shard.pieces[:1])])
+    append_line(run / PLAN_FILE, to_json(replace(shard, index=6, pieces=shard.pieces[:1])))
     (point,) = points_of(run, [replace(shard, index=6)])
     work(run, 6, columns=COLUMNS)
     assert claim(run, point, 1)
@@ -246,7 +264,7 @@ def test_damaged_and_missing_rows_are_refused(run: Path) -> None:
     rows = run / "results" / "shard-00002" / "try-1" / "rows.jsonl"
     data = rows.read_bytes()
     rows.write_bytes(data.replace(b"W", b"V", 1).replace(b"P", b"Q", 1))
-    assert "rm " in refused(run, "do not match their SHA-256: .*shard-00002").hint
+    assert "winners/shard-00002.*, then" in refused(run, "do not match their SHA-256: .*shard-00002").hint
     rows.unlink()
     refused(run, "shard-00002/try-1/rows.jsonl: No such file")
 

@@ -28,10 +28,10 @@ from jobkit.core.units import parse_size
 from jobkit.extensions.corpus import scan as scanning
 from jobkit.extensions.corpus import scan_part, scan_text
 from jobkit.extensions.corpus.plan import read_corpus, read_planned
-from jobkit.extensions.corpus.reading import Paragraph, given_offset, read_shard
+from jobkit.extensions.corpus.reading import Paragraph, given_offset
 from jobkit.extensions.corpus.scan import Scan, in_order, scan
 from jobkit.extensions.corpus.sources import find_sources
-from tests.support.corpora import HARD, jsonl, plan, read_all, read_as_text, reference
+from tests.support.corpora import HARD, jsonl, plan, read_all, read_as_text, read_shard, reference
 
 
 @contextmanager
@@ -209,7 +209,7 @@ def test_several_processes_find_what_one_finds(tmp_path: Path, monkeypatch: pyte
     seen: list[int] = []
     alone = scan(found, processes=1)
     assert scan(found, processes=3, seen=seen.append) == alone
-    assert sum(seen) == sum(one.size_bytes for one in found)
+    assert sum(seen) == sum(one.size_bytes for one in found.files)
 
 
 KILLED = """\

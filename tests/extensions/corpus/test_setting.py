@@ -15,9 +15,14 @@ from jobkit.answers.memory_line import fit_memory
 from jobkit.answers.observations import RAM
 from jobkit.answers.stats import Observation
 from jobkit.core.errors import JobkitError
-from jobkit.core.units import GIB
+from jobkit.core.units import GIB, MIB
 from jobkit.extensions.corpus import start
-from jobkit.extensions.corpus.oversized import OversizedPiece, find_heavy, longest_item, refuse_too_large
+from jobkit.extensions.corpus.oversized import (
+    find_heavy,
+    longest_item,
+    memory_of,
+    refuse_too_large,
+)
 from jobkit.extensions.corpus.plan import Piece, cut_loads
 from jobkit.extensions.corpus.setting import MOST_WINDOW, AppliedSetting, find_setting
 from jobkit.extensions.corpus.shards import UNKNOWN_BYTES, ShardOptions, plan_shards
@@ -163,12 +168,9 @@ def test_earlier_corpora_widen_the_interval_by_how_far_they_were_off(setting: Ap
     assert (two.high_s or 0) / two.expected_s < 1.1
 
 
-def test_memory_has_the_window_and_walltime_the_interval_unless_given(setting: AppliedSetting) -> None:
-    wide = replace(setting, spec=setting.spec.model_copy(update={"sort_window": 400}))
-    sizes = [plan_shards(pieces(), one, ShardOptions(number=1)).resources.memory for one in (setting, wide)]
-    assert setting.peak_bytes
-    assert sizes[0] > setting.peak_bytes
-    assert sizes[1] >= sizes[0]
+def test_memory_has_the_text_beyond_128_mib_and_both_are_as_given(setting: AppliedSetting) -> None:
+    long = plan_shards(pieces(4, 100 * MIB // 4), setting, ShardOptions(number=1))
+    assert long.resources.memory == 2 * GIB
     given = replace(setting, given=("resources.memory", "resources.walltime"))
     resources = plan_shards(pieces(), given, ShardOptions(number=1)).resources
     assert (resources.memory, resources.walltime) == (2**30, 120)
@@ -180,14 +182,6 @@ def test_without_a_speed_shards_are_cut_by_bytes(setting: AppliedSetting) -> Non
     assert len(plan.shards) == -(-NUMBER * (CHARACTERS // 10) // UNKNOWN_BYTES)
     assert (plan.each, plan.whole, plan.shards[0].expected_s) == (None, None, None)
     assert plan.resources == setting.spec.resources
-
-
-def test_a_piece_that_needs_more_has_a_shard_of_its_own_behind_the_others(setting: AppliedSetting) -> None:
-    parts = pieces(10)
-    plan = plan_shards(parts, setting, ShardOptions(number=3), heavy=[OversizedPiece(parts[4], "here", 9, 9)])
-    assert [len(shard.pieces) for shard in plan.shards] == [3, 3, 3, 1]
-    assert plan.shards[-1].pieces == (parts[4],)
-    assert (plan.even, plan.needs) == (3, {})
 
 
 @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=60), st.integers(1, 30))
@@ -245,10 +239,29 @@ def test_a_long_paragraph_gets_its_memory_or_is_refused(home: Path, bounded: App
     assert plan.even == len(plan.shards) - 1
     memory = -(-heavy.load * 2**22 * 6 // 5 // GIB)
     assert plan.needs == {len(plan.shards): (f"resources.memory={memory}GiB",)}
-    assert find_heavy(corpus, pieces, replace(bounded, memory=None)) == []
     small = replace(bounded, point=replace(bounded.point, device="cuda"), memory=memory_with(520))
-    with pytest.raises(JobkitError, match=r"letters\.txt, paragraph 21: a sentence of 901 characters"):
+    with pytest.raises(JobkitError, match=r"901 characters, 901 in a sentence: the bound of the GPU"):
         refuse_too_large(find_heavy(corpus, pieces, small), small)
+
+
+def test_a_paragraph_that_no_measured_batch_covers(home: Path, bounded: AppliedSetting) -> None:
+    """By its item without a memory line; by its characters, of which the margin of memory holds 512."""
+    corpus, pieces, _ = start.read(request(home / "run", ["letters.txt"], home / "tagged"))
+    measured = replace(bounded, memory=None, call_load=901, call_characters=901, peak_bytes=5 * 2**19)
+    assert find_heavy(corpus, pieces, measured) == []
+    longer, more = replace(measured, call_load=900), replace(measured, call_characters=900)
+    own = replace(more, point=replace(more.point, workload="mine:Tagger"))
+    assert find_heavy(corpus, pieces, replace(own, peak_bytes=None)) == []
+    for setting in (longer, own):
+        heavy = find_heavy(corpus, pieces, setting)
+        refuse_too_large(heavy, replace(setting, given=("resources.memory",)))
+        with pytest.raises(JobkitError, match=r"letters\.txt, paragraph 21: 901 characters, .* not known"):
+            refuse_too_large(heavy, setting)
+    (known,) = find_heavy(corpus, pieces, more)
+    refuse_too_large([known], more)
+    assert memory_of(known, replace(more, peak_bytes=GIB - 2**19), 0) == 2 * GIB
+    with pytest.raises(JobkitError, match="on this machine"):
+        refuse_too_large([replace(known, characters=2**40)], more)
 
 
 def test_what_needs_more_is_a_round_of_its_own(

@@ -6,10 +6,9 @@ import errno
 import json
 import os
 import re
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -86,24 +85,6 @@ def test_rows_that_are_not_complete_never_win(tmp_path: Path, points: list[Point
     assert read_winners(tmp_path) == {}
 
 
-def run(*arguments: object) -> subprocess.Popen[str]:
-    words = [sys.executable, "-m", "jobkit.extensions.corpus.winners", *map(str, arguments)]
-    return subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
-
-
-@pytest.mark.slow
-def test_of_many_claims_at_the_same_time_one_wins(tmp_path: Path, points: list[Point]) -> None:
-    for number in range(1, 9):
-        work(tmp_path, 1, number)
-    processes = [run(tmp_path, name, number) for number, name in enumerate([points[0].point_id, 1] * 4, 1)]
-    errors = [process.communicate()[1] for process in processes]
-    assert errors == [""] * 8
-    assert [process.returncode for process in processes] == [0] * 8
-    (winner,) = read_winners(tmp_path).values()
-    assert winner == claim(tmp_path, points[0], 1)
-    assert len(list((tmp_path / "winners").iterdir())) == 1
-
-
 @pytest.mark.parametrize(
     ("arguments", "status", "reason"),
     [
@@ -141,36 +122,52 @@ def test_a_shard_that_is_withdrawn_cannot_win(tmp_path: Path, points: list[Point
     assert claim_all(tmp_path, points) == {1: won}
 
 
-def test_without_links_the_file_is_created_once_and_another_error_is_an_error(
-    tmp_path: Path, points: list[Point], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def no_links(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Let no file be linked; return a list with the error."""
+    code = [errno.EPERM]
+
     def refuse(*_: object) -> None:
-        raise OSError(code, os.strerror(code))
+        raise OSError(code[0], os.strerror(code[0]))
 
     monkeypatch.setattr(os, "link", refuse)
-    for number in (1, 2):
+    return code
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_one_of_500_claims_at_the_same_time_wins_and_another_error_is_an_error(
+    tmp_path: Path, points: list[Point], no_links: list[int], monkeypatch: pytest.MonkeyPatch, *, linked: bool
+) -> None:
+    for number in range(1, 6):
         work(tmp_path, 1, number)
-    path, code = winners.winner_path(tmp_path, points[0].point_id), errno.ENOSPC
+    no_links[0] = errno.ENOSPC
     with pytest.raises(OSError, match="No space"):
         claim(tmp_path, points[0], 1)
     assert list((tmp_path / "winners").iterdir()) == []
-    for code in (errno.EPERM, errno.EOPNOTSUPP):  # noqa: B007 - `refuse` reads it
-        first = claim(tmp_path, points[0], 1)
-        winners._publish(path, b"another\n")  # as one that came to the same decision a moment later
-        assert read_winners(tmp_path) == {1: first}
-        assert len(list(path.parent.iterdir())) == 1
-        path.unlink()
+    no_links[0] = errno.EOPNOTSUPP
+    if linked:
+        monkeypatch.undo()
+    with ThreadPoolExecutor(100) as threads:
+        found = set(threads.map(lambda n: claim(tmp_path, points[0], n % 5 + 1), range(500)))
+    assert found == {*read_winners(tmp_path).values()} == {withdraw(tmp_path, points[0])}
+    assert len(list((tmp_path / "winners").iterdir())) == (1 if linked else 2), "the folder that decided"
 
 
-def test_a_torn_winner_is_named(tmp_path: Path, points: list[Point]) -> None:
-    work(tmp_path, 1)
-    (tmp_path / "winners").mkdir()
+@pytest.mark.usefixtures("no_links")
+@pytest.mark.parametrize("content", ["", "[" * 100_000])
+def test_a_claim_without_its_content_is_decided_once_by_the_next(
+    tmp_path: Path, points: list[Point], content: str
+) -> None:
+    """Also a claim that was killed before it had copied what its folder holds."""
+    for number in (1, 2):
+        work(tmp_path, 1, number)
     path = winners.winner_path(tmp_path, points[0].point_id)
-    path.write_text('{"index"')
-    for call in (lambda: claim(tmp_path, points[0], 1), lambda: read_winners(tmp_path)):
-        with pytest.raises(JobkitError, match=r"shard-00001\.json") as caught:
-            call()
-        assert "rm " in caught.value.hint
+    path.parent.mkdir()
+    path.write_text(content)
+    assert read_winners(tmp_path) == {}
+    first = claim(tmp_path, points[0], 1)
+    path.unlink()
+    assert [claim(tmp_path, points[0], 2), withdraw(tmp_path, points[0])] == [first, first]
 
 
 def test_a_point_of_another_plan_has_no_shard(tmp_path: Path, points: list[Point]) -> None:
@@ -189,13 +186,6 @@ def end_well(run: Path, index: int, *, rows: bool = True, took_s: float = 1.1) -
     if rows:
         work(run, index)
     return Path(point_folder(run, point.point_id), "try-1")
-
-
-def test_a_try_whose_script_did_not_live_to_claim_wins_when_someone_looks(tagged: Path) -> None:
-    end_well(tagged, 1)
-    assert outcomes(tagged)[0] is Outcome.OK
-    assert [winner.index for winner in settle(tagged).values()] == [1]
-    assert (tagged / "winners" / "shard-00001.json").is_file()
 
 
 def test_a_record_without_its_rows_is_no_success(tagged: Path) -> None:
@@ -304,6 +294,14 @@ def test_a_shard_slower_than_99_in_100_is_named(promised: Path) -> None:
     text, data = status(promised)
     assert "to be: shard-00002" in text
     assert (data["done"], data["slow"]) == (2, ["shard-00002"])
+
+
+def test_a_shard_that_failed_is_shown_with_its_longest_paragraph(tagged: Path) -> None:
+    end_well(tagged, 1)
+    write_record(tagged, replace(measured_record(read_points(tagged)[0][2], 1.0), outcome=Outcome.RAM_OOM))
+    text, _ = status(tagged)
+    assert "shard-00003 failed; its longest paragraph, 49 characters: letters.txt, paragraph 45\n" in text
+    assert "jobkit merge tagged --allow-missing\n" in text
 
 
 def test_a_plan_that_cannot_be_read_is_no_error(tagged: Path) -> None:

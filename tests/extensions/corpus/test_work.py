@@ -22,7 +22,6 @@ from jobkit.core import files, json_codec
 from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
 from jobkit.core.records import Batch, JobFacts, ModelRef, Outcome, Point, Record
 from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Rows
-from jobkit.extensions.corpus.reading import read_shard
 from jobkit.planning.sample import sample_text
 from jobkit.worker import work
 from jobkit.worker.failure import CAUGHT_SIGNALS, Signals
@@ -31,6 +30,7 @@ from jobkit.worker.record import Task
 from jobkit.worker.workloads.base import Entity, Result
 from jobkit.worker.workloads.function import Count
 from tests.support.builders import point
+from tests.support.corpora import read_shard
 from tests.support.disks import disk
 from tests.support.shards import read_rows, write_shards
 

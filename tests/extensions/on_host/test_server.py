@@ -32,12 +32,10 @@ def run(words):
     if words[0] == "count":
         with open("runs", "a") as stream:
             stream.write("run\\n")
-    if words[0] == "read":
-        from jobkit.spec.yaml_files import read_document
-        spec = pathlib.Path(words[1])
-        spec.write_text("name: theirs")
+    if words[0] == "race":
+        pathlib.Path(words[1]).write_text("name: theirs")
         try:
-            print(read_document(spec).data)
+            note_begun(pathlib.Path("runs/a"))
         except JobkitError as error:
             print(error)
     if words[0] == "sweep":
@@ -221,16 +219,14 @@ def test_a_command_does_not_run_with_what_another_laptop_has_sent(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_spec_that_another_laptop_sends_as_it_is_read_is_refused(tmp_path: Path) -> None:
+def test_nothing_is_submitted_if_another_laptop_sends_its_own_meanwhile(tmp_path: Path) -> None:
     spec = tmp_path / "jobkit" / "letters" / "first.yaml"
     spec.parent.mkdir(parents=True)
     spec.write_text("name: mine")
-    with laptop(
-        tmp_path, words=["read", "first.yaml"], sent={"first.yaml": mark(spec, by_time=False)}
-    ) as side:
+    sent = {"first.yaml": mark(spec, by_time=False)}
+    with laptop(tmp_path, words=["race", "first.yaml"], sent=sent) as side:
         shown = "".join(answer.get("out", "") for answer in side.answers())
     assert "first.yaml: another machine" in shown
-    assert "theirs" not in shown
 
 
 @pytest.mark.slow

@@ -219,6 +219,7 @@ QUEUE_FIELDS: Mapping[str, Callable[[Seen], object]] = {
     "M": lambda seen: clock_words(seen.elapsed_s),
     "S": lambda seen: iso(seen.start, "N/A"),
     "j": lambda seen: seen.job.name,
+    "P": lambda seen: seen.job.options.get("partition", PARTITIONS[0]),
 }
 
 

@@ -8,17 +8,13 @@ from pathlib import Path
 import pytest
 
 from jobkit.answers.objective import Bound, Objective
-from jobkit.answers.speed import Duration
 from jobkit.core.errors import JobkitError
-from jobkit.core.measurements import MemoryReadings
 from jobkit.core.units import GIB
 from jobkit.report.recommend.advice import recommend
-from jobkit.report.recommend.request import request
 from jobkit.report.recommend.run_data import read_material
 from jobkit.report.recommend.types import RecommendOptions
+from jobkit.spec.sweep_spec import Resources
 from tests.support.machines import GOAL, Machine, search
-from tests.support.recommendations import material as run_data
-from tests.support.recommendations import records
 
 
 @pytest.fixture(scope="module")
@@ -34,16 +30,13 @@ def test_a_search_under_way_and_one_without_a_setting_have_no_recommendation(tmp
         recommend(read_material(search(tmp_path / "none", Machine(), none)), RecommendOptions())
 
 
-def test_in_a_search_a_setting_is_charged_with_its_own_memory_only(run: Path) -> None:
-    time = Duration(expected_s=100, low_s=90, high_s=250, start_s=5, repeats=3)
-    told = zip(records(repeats=1)[:2], (GIB, 64 * GIB), strict=True)
-    small, large = (replace(one, memory=MemoryReadings(maxrss_bytes=size)) for one, size in told)
-    tuning = read_material(run).search
-    assert tuning
-    for tuned, expected in ((None, 64 * GIB), (tuning, GIB)):
-        found = request(replace(run_data([small, large]), search=tuned), small, time)
-        assert found
-        assert found.used_memory_bytes == expected
+def test_a_setting_of_a_search_is_charged_with_its_own_memory_only(run: Path) -> None:
+    material = read_material(run)
+    assert material.search
+    held = [replace(one, accounted_rss_bytes=64 * GIB) for one in material.records]
+    advice = recommend(replace(material, records=held, resources=Resources()), RecommendOptions()).request
+    assert advice
+    assert advice.used_memory_bytes is None, "the records of its answer have no RAM"
 
 
 def test_finals_that_differ_have_no_largest_batch_for_the_reason_of_their_memory(run: Path) -> None:

@@ -1,0 +1,56 @@
+"""The request of a laptop that this process serves: which run it has begun, and with which files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import append_line
+from jobkit.extensions.on_host.protocol import mark
+
+
+@dataclass(slots=True)
+class Served:
+    """What the kernel asks of the request; of a command that is typed on this machine all is empty.
+
+    Attributes
+    ----------
+    note
+        The file that gets the run folder before anything is submitted.
+    begun
+        The run folder that the same request has begun before.
+    sent
+        What the files are that the laptop has sent (see `mark`), by absolute path.
+    """
+
+    note: Path | None = None
+    begun: Path | None = None
+    sent: Mapping[str, str] = field(default_factory=dict)
+
+    def note_begun(self, run_dir: Path) -> None:
+        """Note the run folder, as `jobkit.core.host.note_begun`."""
+        self.refuse_other()
+        if self.note:
+            append_line(self.note, str(run_dir.absolute()))
+
+    def refuse_other(self) -> None:
+        """Refuse files that are not those that the laptop has sent.
+
+        Raises
+        ------
+        JobkitError
+            If another laptop, whose project has the same folder, has sent its own.
+        """
+        for name, what in self.sent.items():
+            file = Path(name)
+            if not file.is_file() or mark(file, by_time=" " in what) != what:
+                raise JobkitError(
+                    f"{file}: another machine, or another terminal, has just sent another file of this name",
+                    hint="type the same command again; two who work at a time take a folder each: "
+                    "--on HOST:FOLDER",
+                )
+
+
+SERVED = Served()
