@@ -34,8 +34,8 @@ from jobkit.core.extras import EXTRAS, NO_EXTRA, missing_extra
     multiple=True,
     metavar="NAME",
     type=click.Choice([*EXTRAS, NO_EXTRA]),
-    help=f"What jobkit must have where it runs: {', '.join(EXTRAS)}, or none. With --on HOST it is installed "
-    "there after a yes. Default: that of the tagger.",
+    help=f"What jobkit must have where it runs: {', '.join(EXTRAS)}, or none. --on HOST installs it "
+    "there, after a yes. Default: that of the tagger.",
 )
 def init(
     folder: Path, scheduler: str | None, site: Path | None, only: str | None, extras: tuple[str, ...]

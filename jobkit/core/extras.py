@@ -11,15 +11,17 @@ from urllib.parse import unquote, urlparse
 from jobkit.core.errors import JobkitError
 from jobkit.core.terminal import shell_quote
 
-_TORCH = "with torch: 5.6 GB with CUDA, 1.2 GB for CPUs"
 EXTRAS = {
-    "stanza": ("stanza", f"Stanza {_TORCH}"),
-    "hf": ("transformers", f"transformers {_TORCH}"),
-    "embedding": ("sentence_transformers", f"sentence-transformers {_TORCH}"),
-    "spacy": ("spacy", "spaCy: 300 MB"),
-    "parquet": ("pyarrow", "pyarrow: 150 MB"),
-    "plot": ("matplotlib", "matplotlib: 60 MB"),
-    "profile": ("scalene", "scalene: 10 MB"),
+    "stanza": ("stanza", "Stanza with torch: 5.7 GB with CUDA, 1.2 GB for CPUs"),
+    "hf": ("transformers", "transformers with torch: 5.8 GB with CUDA, 1.3 GB for CPUs"),
+    "embedding": (
+        "sentence_transformers",
+        "sentence-transformers with torch: 6 GB with CUDA, 1.5 GB for CPUs",
+    ),
+    "spacy": ("spacy", "spaCy: 210 MB"),
+    "parquet": ("pyarrow", "pyarrow: 170 MB"),
+    "plot": ("matplotlib", "matplotlib: 100 MB"),
+    "profile": ("scalene", "scalene: 6 MB"),
     "zst": ("zstandard", "zstandard: 25 MB"),
 }
 """By the name of an extra: the module without which it is missing; what it brings, and its size on disk."""

@@ -23,6 +23,7 @@ from typing import Any
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
+from jobkit.core.shell import usable_cpus
 from jobkit.worker.failure import TryFailed
 from jobkit.worker.measure import nvml
 from jobkit.worker.measure.device import open_device
@@ -77,7 +78,7 @@ def examine(
         "torch": _torch(device) if needs_torch else None,
         "nvml": _has_nvml(),
         "gpus": [asdict(gpu) for gpu in gpus],
-        "cpus": len(os.sched_getaffinity(0)),
+        "cpus": usable_cpus(),
         "program": find_program(program) if program else None,
     }
 
