@@ -368,7 +368,8 @@ OPENRSYNC = "#!/bin/sh\necho 'openrsync: protocol version 29'; echo 'rsync versi
 
 
 @pytest.mark.slurm
-def test_files_travel_without_the_rsync_of_this_machine(ada: Ada) -> None:
+def test_a_mac_sends_and_fetches_by_tar(ada: Ada) -> None:
+    shutil.copy(ROOT / "tests" / "support" / "macos.py", ada.laptop.folder / "python" / "sitecustomize.py")
     rsync = ada.laptop.programs / "rsync"
     rsync.unlink()
     rsync.write_text(OPENRSYNC)

@@ -1,4 +1,4 @@
-"""Hides from its process what macOS lacks; as sitecustomize.py it does so before anything else is imported."""
+"""Hides from its process what macOS lacks: a copy named sitecustomize.py does so before all imports."""
 
 import os
 import select
@@ -10,14 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 LINUX = {
-    os: (
-        "sched_getaffinity sched_setaffinity pidfd_open posix_fadvise posix_fallocate memfd_create eventfd "
-        "copy_file_range setns unshare O_PATH O_TMPFILE"
-    ).split(),
-    select: ["epoll"],
-    signal: ["pidfd_send_signal", "SIGRTMIN", "sigtimedwait"],
-    socket: ["SO_PEERCRED"],
-    time: ["CLOCK_BOOTTIME"],
+    os: ("sched_getaffinity", "pidfd_open", "posix_fadvise", "memfd_create", "copy_file_range", "O_PATH"),
+    select: ("epoll",),
+    signal: ("pidfd_send_signal", "SIGRTMIN", "sigtimedwait"),
+    socket: ("SO_PEERCRED",),
+    time: ("CLOCK_BOOTTIME",),
 }
 
 
