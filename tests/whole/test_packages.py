@@ -117,6 +117,12 @@ def test_the_tagger_needs_its_extra_and_then_runs(elsewhere: Path, built: Path, 
     swept = jobkit(elsewhere, *sweep, "--new")
     assert swept.returncode == 0, swept.stderr
     assert "Fastest: batch_size" in jobkit(elsewhere, "collect", "runs/").stdout
+    next(elsewhere.glob("venv/lib/python*/site-packages/stanza")).unlink()
+    (run,) = elsewhere.glob("runs/stanza-*")
+    (elsewhere / "letters.txt").write_text("A letter.\n")
+    refused = jobkit(elsewhere, "apply", run, "--corpus", "letters.txt", "--out", "tagged", "--stand-in")
+    assert "the Python module stanza, which is not" in refused.stderr
+    assert not (elsewhere / "tagged").exists()
 
 
 def test_wheel_and_sdist_hold_what_a_user_needs(built: Path) -> None:
