@@ -32,10 +32,8 @@ from jobkit.core.extras import EXTRAS, NO_EXTRA, missing_extra
     "--extra",
     "extras",
     multiple=True,
-    metavar="NAME",
     type=click.Choice([*EXTRAS, NO_EXTRA]),
-    help=f"What jobkit must have where it runs: {', '.join(EXTRAS)}, or none. --on HOST installs it "
-    "there, after a yes. Default: that of the tagger.",
+    help="What jobkit needs there; --on HOST installs it after a yes. Default: stanza.",
 )
 def init(
     folder: Path, scheduler: str | None, site: Path | None, only: str | None, extras: tuple[str, ...]

@@ -37,7 +37,6 @@ from jobkit.report.plot.figure import (
 )
 from jobkit.report.plot.figure import style as style_of
 from jobkit.report.tables import collect
-from tests.pages.test_docs import PYPROJECT
 from tests.report.plot.test_data import (
     CARD,
     JOULES,
@@ -323,20 +322,5 @@ def test_a_file_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
         called(command, OLD_LOG, "--plot", tmp_path / "nowhere" / "x.svg")
 
 
-def test_without_the_extra_the_command_to_type_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(JobkitError, match="module matplotlib") as caught:
-        called(command, OLD_LOG, "--plot", tmp_path / "x.svg")
-    assert (caught.value.exit_code, "[plot]'" in caught.value.hint) == (2, True)
-    assert capsys.readouterr().out == ""
-
-
 def test_a_table_imports_no_matplotlib() -> None:
     assert "matplotlib" not in imported(asked_for("collect", str(OLD_LOG)))
-
-
-def test_the_extra_holds_what_the_page_says() -> None:
-    extras = PYPROJECT["project"]["optional-dependencies"]
-    assert extras["plot"] == [extra for extra in extras["dev"] if extra.startswith("matplotlib")]
