@@ -16,7 +16,7 @@ import click
 from jobkit.commands.listing import LISTED, front_page
 from jobkit.core.errors import DISK_FULL, ERRNO_HINTS, ExitCode, JobkitError, file_error
 from jobkit.core.host import HERE, PROTOCOL, SERVE, usual_host
-from jobkit.core.terminal import did_you_mean, say
+from jobkit.core.terminal import accept_any_text, did_you_mean, say
 
 
 class Commands(click.Group):
@@ -74,12 +74,8 @@ def _host(ctx: click.Context) -> str:
 class OnHost(click.Command):
     """A command that runs on a cluster: its words are read there, and here only as far as they name files.
 
-    Parameters
-    ----------
-    command
-        The command.
-    host
-        As `--on` names it.
+    ``command``: the command.
+    ``host``: as `--on` names it.
     """
 
     def __init__(self, command: click.Command, host: str) -> None:
@@ -145,6 +141,8 @@ def main() -> None:
         sys.stdout = _nowhere()
         say("jobkit: standard output is closed\n  hint: send it to a file: jobkit ... >output.txt", err=True)
         sys.exit(ExitCode.USAGE)
+    for stream in (sys.stdout, sys.stderr):
+        accept_any_text(stream)
     if sys.argv[1:] == [SERVE]:
         from jobkit.extensions.on_host.server import serve
 
@@ -186,12 +184,12 @@ def _file(error: OSError) -> int:
 
 
 def _not_utf_8(error: UnicodeEncodeError) -> int:
-    """Report a path that no script and no YAML file can hold; any other such error is a bug."""
-    found = re.search("[^\\s'\"]*[\udc80-\udcff][^\\s'\"]*", error.object)
-    if found is None:
-        return _bug()
+    """Report a path that no script and no YAML file can hold, or that the locale lacks."""
+    found = re.search("[^\\s'\"]*[\ud800-\udfff][^\\s'\"]*", error.object)
     hint = "run jobkit in a folder with another path; only names in a corpus may be so"
-    say(f"jobkit: {found[0]}: this path is not UTF-8\n  hint: {hint}", err=True)
+    hint = hint if found else "export LC_ALL=C.UTF-8, which has every character"
+    named, lacks = found[0] if found else error.object[:120], "UTF-8" if found else error.encoding
+    say(f"jobkit: {named}: this path is not {lacks}\n  hint: {hint}", err=True)
     return ExitCode.USAGE
 
 

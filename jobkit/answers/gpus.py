@@ -22,24 +22,10 @@ MIG_H100 = "https://jbarrow.ai/field_notes/nvidia-mig/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuKind:
-    """A kind of GPU.
-
-    Attributes
-    ----------
-    name
-        As a user types it.
-    usable_bytes
-        What CUDA has on it, the context included.
-    nvml_name
-        A part of its name as NVML reports it; empty for a part of a GPU.
-    link
-        If the figure is from.
-    """
-
-    name: str
-    usable_bytes: int
-    nvml_name: str = ""
-    link: str = ""
+    name: str  # as a user types it
+    usable_bytes: int  # what CUDA has on it, the context included
+    nvml_name: str = ""  # A part of its name as NVML reports it; empty for a part of a GPU
+    link: str = ""  # if the figure is from
 
 
 def _gib(name: str, usable_gib: float, nvml_name: str, link: str) -> GpuKind:
@@ -75,15 +61,14 @@ GPUS: dict[str, GpuKind] = {
         _gib("a100-40", 39.50, "A100", "https://github.com/TianheWu/CoSeR/issues/10"),
         _gib("mig-3g.40gb", 39.50, "", MIG_H100),
         _gib("mig-4g.40gb", 39.50, "", MIG_H100),
-        # An L40, which holds as much; an L40S reported 44.53 GiB.
+        # of an L40; an L40S reported 44.53 GiB
         _gib("l40s", 44.40, "L40", "https://github.com/QwenLM/Qwen3-VL/issues/2097"),
         _gib("h100", 79.11, "H100", "https://github.com/vllm-project/vllm/issues/27508"),
         _gib("a100-80", 79.14, "A100", "https://github.com/lianqi1008/Control-GIC/issues/6"),
-        # NVML's total of 140.40 GiB less the reserve of 0.601 GiB that it reports of an idle GPU.
+        # NVML's total of 140.40 GiB less the reserve of 0.601 GiB that it reports on an idle GPU
         _gib("h200", 139.79, "H200", "docs/what-is-measured.md"),
     )
 }
-"""By name, in ascending memory."""
 
 COMMON_GPUS = (
     "rtx2080ti",
@@ -97,20 +82,11 @@ COMMON_GPUS = (
     "h100",
     "h200",
 )
-"""The GPUs to look at if none is named."""
 
-NEAREST_SHARE = 0.95
-"""A GPU is one of the table if that has at least this share of what NVML reports, and no more."""
+NEAREST_SHARE = 0.95  # a GPU of the table has between this share and all of NVML's total
 
 
 def gpu_kind(name: str) -> GpuKind:
-    """Return the GPU of a name, in any case.
-
-    Raises
-    ------
-    JobkitError
-        With the nearest name if there is no such GPU.
-    """
     key = name.strip().lower()
     if key not in GPUS:
         hint = "for any other GPU give its memory: --gpu-memory 48GiB"
@@ -121,13 +97,7 @@ def gpu_kind(name: str) -> GpuKind:
 
 
 def gpu_kinds(names: str) -> tuple[GpuKind, ...]:
-    """Return the GPUs of names with commas between, each once; ``all`` for every one of the table.
-
-    Raises
-    ------
-    JobkitError
-        If a name is of none, or there is no name.
-    """
+    """Return the GPUs of names with commas between, each once; ``all`` for every GPU of the table."""
     named = [name.strip() for name in names.split(",") if name.strip()]
     if not named:
         raise JobkitError(f"--gpu {names!r} names no GPU", hint="for instance --gpu v100-32,a100-40, or all")
@@ -136,25 +106,11 @@ def gpu_kinds(names: str) -> tuple[GpuKind, ...]:
 
 
 def common_gpus() -> Sequence[GpuKind]:
-    """Return the GPUs to look at if none is named, in ascending memory."""
     return sorted(map(gpu_kind, COMMON_GPUS), key=lambda kind: kind.usable_bytes)
 
 
 def usable_bytes(nvml_name: str | None, total_bytes: int) -> int:
-    """Return what CUDA has of a GPU that NVML reports.
-
-    Parameters
-    ----------
-    nvml_name
-        NVML's name of it.
-    total_bytes
-        NVML's total, which holds the driver's reserve too.
-
-    Returns
-    -------
-    int
-        The total itself if the GPU is not in the table.
-    """
+    """Return the bytes that CUDA has of NVML's total; that total if the GPU is not in the table."""
     same = (
         kind.usable_bytes
         for kind in GPUS.values()

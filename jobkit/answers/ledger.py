@@ -24,52 +24,27 @@ E = TypeVar("E")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One prediction that was tried.
-
-    Attributes
-    ----------
-    at
-        When the try ended, UTC.
-    run_id, index
-        The run, and the point that tried it: an entry is written once.
-    model, gpu, torch, cuda
-        What the prediction is of: a model's fingerprint, a GPU's name, two versions; ``None``
-        if there is none.
-    precision, shortcuts
-        The format of numbers; ``exact``. ``None`` for fp32 and ``off``, and for a workload without choice.
-    allocator, order
-        As in the point.
-    batch_size, padded_chars, load
-        What was tried; of the first two the other is 0.
-    capacity_bytes, expected_bytes, bound_bytes, measured_bytes
-        What it had to stay within, what was predicted, and what it needed.
-    outcome
-        Of the try.
-    held
-        Whether it ran and stayed within the capacity.
-    """
-
-    at: str
-    run_id: str
+    at: str  # when the try ended, UTC
+    run_id: str  # each run and point that tried it is written once
     index: int
     workload: str
-    model: str | None
-    gpu: str | None
+    model: str | None  # fingerprint; ``None`` without a model
+    gpu: str | None  # name; ``None`` without a GPU
     torch: str | None
     cuda: str | None
-    allocator: str | None
+    allocator: str | None  # as in the point
     order: str
-    batch_size: int
+    batch_size: int  # what was tried: the knob that does not cap the batches is 0
     load: int
-    capacity_bytes: float
-    expected_bytes: float
-    bound_bytes: float
-    measured_bytes: int | None
-    outcome: str
-    held: bool
+    capacity_bytes: float  # what it had to stay within
+    expected_bytes: float  # by the line
+    bound_bytes: float  # by the bound
+    measured_bytes: int | None  # what it needed
+    outcome: str  # of the try
+    held: bool  # whether it ran and stayed within the capacity
     padded_chars: int = 0
-    precision: str | None = None
-    shortcuts: str | None = None
+    precision: str | None = None  # ``None`` for fp32, or without a choice
+    shortcuts: str | None = None  # ``exact``; ``None`` for off, or without a choice
 
     @property
     def error(self) -> float | None:
@@ -84,36 +59,20 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusEntry:
-    """One corpus whose time was predicted, once every shard of it is done.
+    """The predicted time of one corpus; written when every shard is done."""
 
-    Attributes
-    ----------
-    at
-        When the last shard ended, UTC.
-    run_id
-        Of the corpus: an entry is written once.
-    workload, model, gpu
-        As in `Entry`.
-    paragraphs, shards
-        Of the corpus.
-    expected_s, low_s, high_s, took_s
-        Over all shards, starts included: predicted, its 95 % interval, and measured.
-    jobs
-        Whether these are times of whole jobs: earlier versions left some of each start out.
-    """
-
-    at: str
-    run_id: str
-    workload: str
+    at: str  # when the last shard ended, UTC
+    run_id: str  # of the corpus: an entry is written once
+    workload: str  # as in `Entry`
     model: str | None
     gpu: str | None
     paragraphs: int
     shards: int
-    expected_s: float
-    low_s: float
+    expected_s: float  # over all shards, starts included
+    low_s: float  # 95 % interval
     high_s: float
-    took_s: float
-    jobs: bool = False
+    took_s: float  # measured
+    jobs: bool = False  # whether these are times of whole jobs: earlier versions left some of each start out
 
     @property
     def off(self) -> float:
@@ -122,17 +81,16 @@ class CorpusEntry:
 
     @property
     def held(self) -> bool:
-        """Whether the time was within the interval."""
         return self.low_s <= self.took_s <= self.high_s
 
 
 def entries(path: Path) -> list[Entry]:
-    """Return the predictions of memory in the ledger; lines that cannot be read are left out."""
+    """Return the predictions of memory; lines that cannot be read are left out."""
     return list({(entry.run_id, entry.index): entry for entry in _read(Entry, path)}.values())
 
 
 def corpora(path: Path) -> list[CorpusEntry]:
-    """Return the predictions of time in the ledger; lines that cannot be read are left out."""
+    """Return the predictions of time; lines that cannot be read are left out."""
     return list({entry.run_id: entry for entry in _read(CorpusEntry, path)}.values())
 
 
@@ -161,7 +119,7 @@ def _is_known(path: Path, entry: Entry | CorpusEntry) -> bool:
 
 
 def subject(record: Record) -> dict[str, Any]:
-    """Return what a prediction is of, by the fields of an entry."""
+    """Return the subject of a prediction, by the names of the fields of `Entry`."""
     model = record.point.model
     return {
         "workload": record.point.workload,
@@ -175,14 +133,10 @@ def subject(record: Record) -> dict[str, Any]:
 
 
 def summary(known: Iterable[Entry], record: Record) -> str | None:
-    """Return a summary of the results of other runs' predictions for the same subject as a record.
+    """Return how other runs' predictions for the subject of a record turned out; ``None`` if there was none.
 
-    Returns
-    -------
-    str or None
-        ``14 predictions, 0 unsafe, worst 1.9 %, 1 above its bound``; ``None`` if there was none.
-        Unsafe is what took more memory than it may; above its bound is also what took more than
-        predicted and still fit.
+    Example: ``14 predictions, 0 unsafe, worst 1.9 %, 1 above its bound``. A prediction is unsafe if the try
+    took more memory than the capacity; above its bound also if it took more than predicted and still fitted.
     """
     same = subject(record).items()
     alike = [
@@ -203,19 +157,15 @@ def summary(known: Iterable[Entry], record: Record) -> str | None:
 def offs(
     known: Iterable[CorpusEntry], workload: str, model: str | None, gpu: str | None
 ) -> tuple[float, ...]:
-    """Return how far the times that were predicted of corpora of a kind were off, as shares."""
+    """Return by which shares of the predicted time earlier corpora were off."""
     alike = [entry for entry in known if (entry.workload, entry.model, entry.gpu) == (workload, model, gpu)]
     return tuple(entry.off for entry in alike if entry.jobs)
 
 
 def corpus_summary(known: Iterable[CorpusEntry], workload: str, model: str | None) -> str | None:
-    """Return a summary of how long earlier corpora took, of the same workload and model.
+    """Return how long earlier corpora with this workload and model took; ``None`` if there was none.
 
-    Returns
-    -------
-    str or None
-        ``3 corpora with this model, 1 outside of the interval, at worst 12 % longer than predicted``;
-        ``None`` if there was none.
+    Example: ``3 corpora with this model, 1 outside of the interval, at worst 12 % longer than predicted``.
     """
     alike = [entry for entry in known if (entry.workload, entry.model) == (workload, model)]
     if not alike:

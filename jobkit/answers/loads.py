@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
+from jobkit.core.json_codec import parse_json
 from jobkit.core.knobs import BATCH_SIZE, CUT_BY, PADDED_CHARS, SORTED
 from jobkit.core.layout import LENGTHS_FILE
 from jobkit.core.records import Point
@@ -22,47 +23,30 @@ from jobkit.worker.workloads.base import CHARACTERS
 
 SCHEMA = 1
 
-TOKENIZER = "tokenizer"
-"""Lengths as the workload itself finds them."""
-PUNCTUATION = "punctuation"
-"""Lengths estimated from where sentences seem to end."""
-NONE = "none"
-"""No lengths: every paragraph counts 1, so the load is the batch size."""
+TOKENIZER = "tokenizer"  # lengths as the workload itself finds them
+PUNCTUATION = "punctuation"  # lengths estimated from where sentences seem to end
+NONE = "none"  # no lengths: every paragraph counts 1, so the load is the batch size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
-    """How long the items of a text are, in the units that the framework pads to.
+    """The lengths of the items of a text, in the unit that the framework pads to."""
 
-    Attributes
-    ----------
-    paragraphs
-        For each paragraph the length of each of its items, in text order.
-    source
-        How they were found: `TOKENIZER`, `PUNCTUATION` or `NONE`.
-    unit
-        What a load counts.
-    padded
-        Whether the framework pads the items of a batch to the longest, so that the load is items x longest;
-        else it is the sum of the lengths.
-    """
-
-    paragraphs: tuple[tuple[int, ...], ...]
-    source: str = TOKENIZER
-    unit: str = CHARACTERS
-    padded: bool = True
+    paragraphs: tuple[tuple[int, ...], ...]  # lengths of the items of each paragraph, in text order
+    source: str = TOKENIZER  # how they were found: `TOKENIZER`, `PUNCTUATION` or `NONE`
+    unit: str = CHARACTERS  # what a load counts
+    padded: bool = True  # the load is items x longest; if ``False``, the sum of the lengths
 
     @classmethod
     def unknown(cls, paragraphs: int) -> Lengths:
-        """Return the lengths of a text of which none are known: the load is then the batch size."""
+        """Return a text without known lengths: its load is the batch size."""
         return cls(paragraphs=((1,),) * paragraphs, source=NONE, unit="paragraphs")
 
     def every(self, number: int) -> Lengths:
-        """Return the lengths of one of every so many paragraphs, as a point with ``every`` takes them."""
+        """Return the lengths of every n-th paragraph, as a point with ``every`` takes them."""
         return replace(self, paragraphs=self.paragraphs[::number])
 
     def to_json(self) -> str:
-        """Return the lengths as one line of compact JSON."""
         data: dict[str, object] = {"schema": SCHEMA, "source": self.source}
         if self.unit != CHARACTERS:
             data["unit"] = self.unit
@@ -73,28 +57,15 @@ class Lengths:
 
     @classmethod
     def from_json(cls, text: str, *, where: str = LENGTHS_FILE) -> Lengths:
-        """Return the lengths that `to_json` wrote.
-
-        Parameters
-        ----------
-        text
-            The JSON.
-        where
-            What it was read from, for the message.
-
-        Raises
-        ------
-        JobkitError
-            Where it is anything else.
-        """
+        """Return the lengths that `to_json` wrote; ``where`` names their file in an error message."""
         try:
-            data = json.loads(text)
+            data = parse_json(text, where)
             if data["schema"] != SCHEMA:
                 raise ValueError(f"schema {data['schema']!r}, not {SCHEMA}")  # noqa: TRY301 - reported below
             rows = tuple(tuple(_length(length) for length in row) for row in data["paragraphs"])
             unit, padded = str(data.get("unit", CHARACTERS)), data.get("padded") is not False
             return cls(paragraphs=rows, source=str(data["source"]), unit=unit, padded=padded)
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (JobkitError, ValueError, KeyError, TypeError) as error:
             raise JobkitError(f"{where}: no lengths of a text: {error!r}") from error
 
 
@@ -104,8 +75,7 @@ def _length(value: object) -> int:
     return value
 
 
-_parsed = lru_cache(maxsize=2)(Lengths.from_json)
-"""A report reads the lengths of a run several times, and runs of one text have the same."""
+_parsed = lru_cache(maxsize=2)(Lengths.from_json)  # a report reads the lengths of a run several times
 
 
 def read_lengths(folder: Path) -> Lengths | None:
@@ -118,32 +88,23 @@ def read_lengths(folder: Path) -> Lengths | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """How a text becomes calls, and a call the chunks that are padded together.
+    """How a text becomes calls, and a call the chunks that are padded together."""
 
-    Attributes
-    ----------
-    paragraphs_per_call
-        Consecutive paragraphs a call; ``None`` for as many as the batch size.
-    sentences_per_ner_batch
-        Items a chunk, never across the end of a call; ``None`` for as many as the batch size.
-    """
-
-    paragraphs_per_call: int | None = None
-    sentences_per_ner_batch: int | None = None
+    paragraphs_per_call: int | None = None  # consecutive; ``None`` for the batch size
+    sentences_per_ner_batch: int | None = None  # items, never across calls; ``None`` for the batch size
 
     @classmethod
     def largest(cls, settings: Iterable[Mapping[str, int]]) -> Cut:
-        """Return the cut that makes the largest batches of some settings of knobs."""
+        """Return the cut that makes the largest batches among some settings of knobs."""
         settings = list(settings)
         return cls(**{name: max((s.get(name, 0) for s in settings), default=0) or None for name in CUT_BY})
 
     def at(self, batch_size: int) -> tuple[int, int]:
-        """Return paragraphs a call and items a chunk of a batch size."""
+        """Return the paragraphs of a call and the items of a chunk at a batch size."""
         return self.paragraphs_per_call or batch_size, self.sentences_per_ner_batch or batch_size
 
 
-ALL_FOLLOWS = Cut()
-"""Paragraphs a call and items a chunk are both the batch size."""
+ALL_FOLLOWS = Cut()  # paragraphs of a call and items of a chunk are both the batch size
 
 
 class Chunks(NamedTuple):
@@ -156,25 +117,13 @@ class Chunks(NamedTuple):
 
 @dataclass(frozen=True)
 class Loads:
-    """The load of every batch size of one text.
+    """The load of every batch size of one text."""
 
-    Attributes
-    ----------
-    lengths
-        Of the text's items.
-    cut
-        What does not follow the batch size; by default all does.
-    by_length
-        Whether paragraphs are sorted by their longest item before they are cut into calls, and
-        items by length within a call.
-    window
-        Paragraphs that are sorted together; ``None`` for all.
-    """
-
-    lengths: Lengths
-    cut: Cut = ALL_FOLLOWS
+    lengths: Lengths  # of the text's items
+    cut: Cut = ALL_FOLLOWS  # what does not follow the batch size; by default all does
+    # whether paragraphs are sorted by their longest item, and the items of a call by length
     by_length: bool = False
-    window: int | None = None
+    window: int | None = None  # paragraphs that are sorted together; ``None`` for all
 
     def own(self, batch_size: int) -> int:
         """Return the largest load of any chunk at exactly this batch size."""
@@ -183,32 +132,25 @@ class Loads:
     def load(self, batch_size: int) -> int:
         """Return the largest load of this batch size and of all smaller ones.
 
-        The own load is not monotone, for chunks begin elsewhere; this envelope is, and what fits
-        by it fits at every smaller size too.
+        The load of exactly one size is not monotone, because chunks begin elsewhere; this envelope is, so
+        what fits by it fits at every smaller size too.
         """
         loads, _ = self._envelope
         return loads[min(batch_size, len(loads) - 1)]
 
     def worst(self, batch_size: int) -> tuple[int, int]:
-        """Return the call that holds the largest load up to a batch size.
-
-        Returns
-        -------
-        tuple
-            Its first paragraph, from 0, and the batch size (this one or a smaller) that makes it.
-        """
+        """Return the first paragraph of the call with the largest `load`, and that call's batch size."""
         _, sources = self._envelope
         source = sources[min(max(batch_size, 1), len(sources) - 1)]
         return self._places[self._scan(*self.cut.at(source))[1]] if self._places else 0, source
 
     def under_budget(self, padded_chars: int, work_unit: int) -> Chunks:
-        """Return the batches if items x longest is capped, in calls of so many paragraphs."""
+        """Return the batches with items x longest capped, in calls of ``work_unit`` paragraphs."""
         calls = [self._items(start, end) for _, start, end in self._calls(work_unit)]
         cut = [(iter(items), cut_by_budget(items, padded_chars)) for items in calls]
         return self._chunks_of([list(islice(items, size)) for items, sizes in cut for size in sizes])
 
     def chunks(self, batch_size: int) -> Chunks:
-        """Return the batches at exactly this batch size."""
         paragraphs, sentences = self.cut.at(batch_size)
         return self._chunks_of(
             items[left : left + sentences]
@@ -218,7 +160,6 @@ class Loads:
         )
 
     def _chunks_of(self, chunks: Iterable[Sequence[int]]) -> Chunks:
-        """Return what chunks, each the lengths of its items, come to."""
         padded = self.lengths.padded
         loads = [len(chunk) * max(chunk) if padded else sum(chunk) for chunk in chunks]
         return Chunks(
@@ -229,11 +170,7 @@ class Loads:
 
     @cached_property
     def limit(self) -> int:
-        """The largest batch size that the text can exercise, at least 1.
-
-        It is the number of paragraphs; where a call holds a fixed number of them, the most items
-        that a call holds.
-        """
+        """The largest batch size that the text can exercise, at least 1: the most items of a call."""
         paragraphs = len(self.lengths.paragraphs)
         if self.cut.paragraphs_per_call is None:
             return max(paragraphs, 1)
@@ -243,8 +180,8 @@ class Loads:
     def saturation(self) -> int:
         """The smallest batch size from which on the largest load stays the same.
 
-        It may lie beyond `limit`: a call then holds the whole text, and chunks still grow until
-        one holds all its items.
+        It may lie beyond `limit`: a call then holds the whole text, and chunks still grow until one holds all
+        its items.
         """
         loads, _ = self._envelope
         return max(bisect_left(loads, loads[-1]), 1)
@@ -263,18 +200,17 @@ class Loads:
         return tuple(size for size in range(1, last + 1) if loads[size] > loads[size - 1])
 
     def efficiency(self, batch_size: int) -> float:
-        """Return characters over padded characters, 0 to 1, with the text as it stands."""
+        """Return characters over padded characters, 0 to 1, for the text in its own order."""
         return self.chunks(batch_size).efficiency
 
     def efficiency_sorted(self, batch_size: int) -> float:
-        """Return the same if all items of the text were sorted by length before they are cut."""
+        """Return characters over padded characters, 0 to 1, for items that were sorted before the cut."""
         items = sorted(self._flat, reverse=True)
         step = self.cut.at(batch_size)[1]
         return self._chunks_of(items[at : at + step] for at in range(0, len(items), step)).efficiency
 
     @cached_property
     def _places(self) -> Sequence[int]:
-        """The numbers of the paragraphs in the order in which they are cut."""
         paragraphs = self.lengths.paragraphs
         if not self.by_length:
             return range(len(paragraphs))
@@ -286,11 +222,10 @@ class Loads:
 
     @cached_property
     def _starts(self) -> tuple[int, ...]:
-        """How many items are before each paragraph, and in all."""
+        """How many items stand before each paragraph, and in all."""
         return tuple(accumulate((len(self.lengths.paragraphs[place]) for place in self._places), initial=0))
 
     def _items(self, start: int, end: int) -> Sequence[int]:
-        """Return the lengths of the items of a call, in the order in which they are cut."""
         items = self._flat[start:end]
         return sorted(items, reverse=True) if self.by_length else items
 
@@ -305,11 +240,11 @@ class Loads:
 
     @cached_property
     def _sums(self) -> tuple[int, ...]:
-        """The lengths of the items before each, and in all."""
+        """The sum of the lengths before each item, and in all."""
         return tuple(accumulate(self._flat, initial=0))
 
     def _longest(self, start: int, end: int) -> int:
-        """Return the longest of the items from ``start`` up to ``end``, of which there is one."""
+        """Return the longest of the items from ``start`` up to ``end``, at least one."""
         level = (end - start).bit_length() - 1
         row = self._table[level]
         return max(row[start], row[end - (1 << level)])
@@ -325,7 +260,7 @@ class Loads:
         """Return the largest load of a chunk, and the first paragraph of the first call that has it."""
         best, where = 0, 0
         for first, start, end in self._calls(paragraphs):
-            # Of sorted items the first chunk has the longest, and no other has more.
+            # Of sorted items the first chunk has the longest, and no other chunk has more items.
             lefts = range(start, end, max(end - start, 1) if self.by_length else sentences)
             for left in lefts:
                 right = min(left + sentences, end)
@@ -362,27 +297,18 @@ class Loads:
 
 @dataclass(frozen=True)
 class Budgets:
-    """The load of every budget, ``padded_chars``, of one text; as `Loads` for batch sizes.
+    """The load of every budget, ``padded_chars``, of one text; as `Loads` for batch sizes."""
 
-    Attributes
-    ----------
-    text
-        The text, and whether it is sorted.
-    work_unit
-        Paragraphs a call.
-    """
-
-    text: Loads
-    work_unit: int
+    text: Loads  # the text, and whether it is sorted
+    work_unit: int  # paragraphs a call
 
     @property
     def lengths(self) -> Lengths:
-        """The lengths of the text's items."""
         return self.text.lengths
 
     @cached_property
     def limit(self) -> int:
-        """The smallest budget with which each call is one batch: a larger one changes nothing."""
+        """The smallest budget with which each call is one batch: a larger budget changes nothing."""
         return max(self.text.under_budget(sys.maxsize, self.work_unit).load, 1)
 
     @cached_property
@@ -391,7 +317,7 @@ class Budgets:
 
     @cached_property
     def _owned(self) -> dict[int, int]:
-        """The own loads that were asked for: each takes a pass over the text."""
+        """The loads computed so far, by budget: each takes a pass over the text."""
         return {}
 
     def own(self, padded_chars: int) -> int:
@@ -401,10 +327,7 @@ class Budgets:
         return self._owned[padded_chars]
 
     def load(self, padded_chars: int) -> int:
-        """Return a load that no batch exceeds at this budget and at all smaller ones.
-
-        An item that is longer than the budget is a batch of its own.
-        """
+        """Return a load that no batch exceeds up to this budget; a longer item is a batch by itself."""
         return min(max(padded_chars, self._longest), self.limit)
 
     def largest_batch(self, load_limit: float) -> int:
@@ -412,21 +335,19 @@ class Budgets:
         return 0 if load_limit < self._longest else int(min(load_limit, self.limit))
 
 
-TextLoads = Loads | Budgets
-"""The loads of a text by the knob that caps its batches."""
+TextLoads = Loads | Budgets  # by the knob that caps the batches
 
-LOAD_TOLERANCE = 0.2
-"""Lengths whose loads differ by more than this share from what was measured are of something else."""
+LOAD_TOLERANCE = 0.2  # with a larger difference from the measured loads, lengths are of something else
 
 _loads, _budgets = lru_cache(maxsize=4)(Loads), lru_cache(maxsize=4)(Budgets)
-"""The groups of a report share a text, and each group asks several times: its envelope is computed once."""
+"""The groups of a report share a text and ask several times: its envelope is computed once."""
 
 
 def loads_of(lengths: Lengths | None, points: Iterable[Point]) -> TextLoads | None:
-    """Return the loads by batch size or by budget, other knobs that cut the text as the points have them.
+    """Return the loads by batch size or by budget, with the other knobs as the points have them.
 
-    If points work on different parts of the text (``every``), those of the largest part. ``None`` if
-    there are no lengths, or if the points have neither knob in common.
+    If points work on different parts of the text (``every``), the loads are of the largest part. ``None`` if
+    there are no lengths, or if not all points have one of the two knobs.
     """
     points = list(points)
     params = [point.numbers for point in points]
@@ -443,10 +364,10 @@ def loads_of(lengths: Lengths | None, points: Iterable[Point]) -> TextLoads | No
 
 
 def agreeing(loads: TextLoads | None, load_by_batch: Mapping[int, int]) -> TextLoads | None:
-    """Return the loads if they are those that were measured, else ``None``.
+    """Return the loads if the measured loads agree with them, else ``None``.
 
-    A workload that reports no lengths, but loads of its own, would otherwise have its loads taken
-    for batch sizes or budgets.
+    A workload that reports its own loads, but no lengths, would otherwise have these taken for batch sizes or
+    budgets.
     """
     if loads is None or all(
         abs(loads.own(batch) - load) <= LOAD_TOLERANCE * load for batch, load in load_by_batch.items()

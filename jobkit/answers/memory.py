@@ -1,7 +1,4 @@
-"""GPU memory, on a CPU the RAM, over the batch: its line and bound, the largest batch, and its doubts. Pure.
-
-Whoever names a largest batch of a run, or asks how many workers fit, asks a `Memory`.
-"""
+"""GPU memory, on a CPU the RAM, over the batch: line, bound, largest batch and doubts. Pure."""
 
 from __future__ import annotations
 
@@ -21,56 +18,33 @@ from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import format_bytes_gib, format_count
 from jobkit.runs.trials import Trial
 
-TELLS = 2.0
-"""A load this many times the largest measured distinguishes a curve from a line."""
+TELLS = 2.0  # a load this many times the largest measured distinguishes a curve from a line
 
-SAME_CAPACITY = 0.99
-"""A trial that failed counts for capacities up to its own, and for those that differ by rounding."""
+SAME_CAPACITY = 0.99  # trials with at least this share of a capacity count for it: the rest is rounding
 
 NOTHING = "no point has succeeded yet"
 TOO_SMALL = {
     BATCH_SIZE: "not even a batch of 1 fits",
     PADDED_CHARS: "not even a batch of the longest sentence fits",
 }
-"""Why there is no safe batch, by knob."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """How large a batch may be, or the reason why that is not known.
+    """How large a batch may be, or the reason why that is not known."""
 
-    Attributes
-    ----------
-    capacity_bytes
-        What must not be exceeded: of the allocator on a GPU, of the process on a CPU.
-    largest_load, safe_load
-        By the line, and by its bound, which a new batch keeps with 95 % confidence.
-    largest_batch, safe_batch
-        The largest batch sizes of this text with such loads; 0 if not even 1 fits.
-    saturated
-        Whether the whole text in one batch stays within the bound: then it is the text that
-        ends the batch, not the memory.
-    expected_bytes, bound_bytes
-        By the line and by the bound, at the load of ``safe_batch``.
-    knob
-        What ``largest_batch`` and ``safe_batch`` are: ``batch_size``, or ``padded_chars``.
-    doubts
-        Sentences without a full stop, the weightiest first.
-    reason
-        Why there is no prediction; empty if there is one.
-    """
-
-    capacity_bytes: float
-    largest_load: float = 0.0
-    safe_load: float = 0.0
-    largest_batch: int = 0
-    safe_batch: int = 0
+    capacity_bytes: float  # what must not be exceeded: of the allocator on a GPU, of the process on a CPU
+    largest_load: float = 0.0  # by the line
+    safe_load: float = 0.0  # by the bound, which a new batch keeps with 95 % confidence
+    largest_batch: int = 0  # of this text at most at ``largest_load``; 0 if not even 1 fits
+    safe_batch: int = 0  # of this text at most at ``safe_load``; 0 if not even 1 fits
+    # whether the whole text in one batch stays within the bound: the text ends the batch, not the memory
     saturated: bool = False
-    expected_bytes: float = 0.0
-    bound_bytes: float = 0.0
-    knob: str = BATCH_SIZE
-    doubts: tuple[str, ...] = ()
-    reason: str = ""
+    expected_bytes: float = 0.0  # by the line, at the load of ``safe_batch``
+    bound_bytes: float = 0.0  # by the bound, at the load of ``safe_batch``
+    knob: str = BATCH_SIZE  # the knob of ``largest_batch`` and ``safe_batch``
+    doubts: tuple[str, ...] = ()  # sentences without a full stop, the weightiest first
+    reason: str = ""  # why there is no prediction; empty if there is one
 
     def holds(self, batch: int, load: float | None) -> bool | None:
         """Return whether a batch with a load stays within the bound; ``None`` if that is not known."""
@@ -81,64 +55,32 @@ class Prediction:
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """What points that have the other knobs in common show about memory, and the largest batch by it.
+    """The memory of points whose other knobs agree, and the largest batch by it."""
 
-    Attributes
-    ----------
-    records
-        Of the points that succeeded or ran out of memory; none if nothing is known of them.
-    kind
-        `NEED`, `ALLOCATED` (need not measured) or `RAM` (a CPU).
-    line
-        The line over the load, with its bound, or why there is none.
-    slack
-        The worst ratio of reserved to allocated memory; 1 where need or RAM was measured.
-    overhead_bytes
-        What comes on top of the allocators on the GPU: the context of each worker, and what the GPU
-        held before. 0 on a CPU; ``None`` if NVML does not answer.
-    workers, context_bytes
-        Processes that share the GPU, and the context of one. On a CPU 1: the memory is that of all.
-    check_bytes
-        What the check of shortcuts took of the same memory; 0 without one.
-    gpu
-        The GPU's name, or ``None``.
-    load_by_batch
-        Batch size, or ``padded_chars``, to the largest load that was measured with it.
-    knob
-        Which of the two.
-    remarks
-        What a reader must know of the measurements, sentences without a full stop.
-    loads
-        Of the text; ``None`` if they are not known. The load is then taken to grow with the batch size as
-        it did at worst in the measurements, with a doubt.
-    tried
-        The predictions that were tested.
-    limit_bytes
-        What the GPU has for a program, on a CPU the requested RAM; ``None`` if that is not known.
-    margin
-        Share of the memory to keep free besides what the bound keeps.
-    """
-
-    records: Sequence[Record] = ()
-    kind: str
-    line: Fit | str
-    slack: float = 1.0
+    records: Sequence[Record] = ()  # points that succeeded or ran out of memory
+    kind: str  # `NEED`, `ALLOCATED` (need not measured) or `RAM` (a CPU)
+    line: Fit | str  # the line over the load, with its bound, or why there is none
+    slack: float = 1.0  # the worst ratio of reserved to allocated memory; 1 where need or RAM was measured
+    # context of each worker and what the GPU held before, on top of the allocators; 0 on a CPU; ``None`` if
+    # NVML does not answer
     overhead_bytes: int | None = 0
-    workers: int = 1
-    context_bytes: int = 0
-    check_bytes: int = 0
-    gpu: str | None = None
+    workers: int = 1  # processes that share the GPU; 1 on a CPU, where the memory is that of all
+    context_bytes: int = 0  # of one worker
+    check_bytes: int = 0  # memory that the check of shortcuts took; 0 without one
+    gpu: str | None = None  # the GPU's name, or ``None``
+    # from batch size or budget to the largest load that was measured with it
     load_by_batch: Mapping[int, int]
-    knob: str = BATCH_SIZE
-    remarks: tuple[str, ...] = ()
+    knob: str = BATCH_SIZE  # which of the two
+    remarks: tuple[str, ...] = ()  # what to know of the measurements, sentences without a full stop
+    # loads of the text; ``None`` if unknown: the load is then taken to grow with the batch size as it did at
+    # worst in the measurements, with a doubt
     loads: TextLoads | None = None
-    tried: Sequence[Trial] = ()
-    limit_bytes: float | None = None
-    margin: float = 0.0
+    tried: Sequence[Trial] = ()  # the predictions that were tested
+    limit_bytes: float | None = None  # of the GPU, on a CPU the requested RAM; ``None`` if unknown
+    margin: float = 0.0  # share of the memory to keep free besides what the bound keeps
 
     @cached_property
     def largest(self) -> Prediction:
-        """The largest batch within `limit_bytes`."""
         return self.within(self.limit_bytes)
 
     def within(self, limit_bytes: float | None) -> Prediction:
@@ -153,13 +95,7 @@ class Memory:
         return self._below_failed(self.predict(max(0.0, capacity)))
 
     def predict(self, capacity_bytes: float) -> Prediction:
-        """Return the largest batch by line and bound alone.
-
-        Parameters
-        ----------
-        capacity_bytes
-            Of the allocator on a GPU (`allocator_bytes` of a GPU), of the process on a CPU.
-        """
+        """Return the largest batch by line and bound alone; a GPU's capacity is `allocator_bytes`."""
         line = self.line
         if isinstance(line, str):
             return self._unknown(capacity_bytes, line)
@@ -196,7 +132,6 @@ class Memory:
         return max(0, int((limit_bytes - self.overhead_bytes + self.workers * self.context_bytes) // each))
 
     def largest_batch(self, load: float) -> int:
-        """Return the largest batch whose load is within a limit; 0 if none is."""
         if self.loads is not None:
             return self.loads.largest_batch(load)
         if self.knob == PADDED_CHARS:
@@ -211,28 +146,24 @@ class Memory:
 
     @property
     def paragraphs(self) -> int:
-        """How many paragraphs the text has that was measured."""
         return max((record.summary.items_total for record in self.records if record.summary), default=0)
 
     def testable(self, batch: int) -> int:
-        """Return a batch, or the largest that the text has."""
+        """Return this batch, or the largest batch of the text if that is smaller."""
         if self.loads is not None:
             return min(batch, self.loads.limit)
         return batch if self.knob == PADDED_CHARS else min(batch, self.paragraphs)
 
     @property
     def _worst_rate(self) -> float:
-        """The most load that was measured for each item of a batch."""
+        """The largest load measured for each item of a batch."""
         return max((load / batch for batch, load in self.load_by_batch.items()), default=1.0)
 
     def _unknown(self, capacity_bytes: float, why: str) -> Prediction:
         return Prediction(capacity_bytes=capacity_bytes, knob=self.knob, reason=why)
 
     def _below_failed(self, largest: Prediction) -> Prediction:
-        """Return a prediction that stays below every batch that was tried and did not fit.
-
-        Trials with less memory than the prediction's do not count.
-        """
+        """Return the prediction cut below every batch that failed with at least as much memory."""
         least = SAME_CAPACITY * largest.capacity_bytes
         failed = [trial for trial in self.tried if trial.too_large and trial.capacity_bytes >= least]
         smallest = min(failed, key=lambda trial: trial.size, default=None)
@@ -255,7 +186,7 @@ class Memory:
         )
 
     def _of_curve(self, line: Fit, safe_load: float) -> tuple[str, ...]:
-        """Return that memory grows faster than a line, and which batch size would show how much faster."""
+        """Return the doubt that memory grows faster than a line, and the batch size that would show it."""
         if not line.curves:
             return ()
         batch = self.largest_batch(min(safe_load, TELLS * line.load_max))
@@ -291,22 +222,10 @@ def memory_by_setting(
     gpu_bytes: float | None = None,
     ram_bytes: float | None = None,
 ) -> dict[str, Memory] | str:
-    """Return memory by the values of the other knobs in words, or why nothing is known of any.
+    """Return memory by the other knobs in words, or why nothing is known of any.
 
-    Parameters
-    ----------
-    records
-        Of the points of a run.
-    batches
-        By point id.
-    lengths
-        Of the text, if known.
-    tried
-        The predictions that were tested.
-    gpu_bytes
-        Of the GPU to fit; by default of the one that was measured.
-    ram_bytes
-        The limit on a CPU.
+    ``batches`` are by point id; ``tried`` are the predictions that were tested; ``gpu_bytes`` and
+    ``ram_bytes`` are of the machine to fit, by default of the measured GPU.
     """
     apart: dict[str, list[Record]] = {}
     for record in records:
@@ -334,21 +253,10 @@ def memory_of(
     batches: Mapping[str, Sequence[Batch]] | None = None,
     lengths: Lengths | None = None,
 ) -> Memory | str:
-    """Return what the records show about memory, or in a sentence why they show nothing.
+    """Return what the records of one run show about memory, or in a sentence why they show nothing.
 
-    Parameters
-    ----------
-    records
-        Of points of one run; those that neither succeeded nor ran out of memory are ignored.
-    batches
-        By point id; used if the need of the batches was not measured.
-    lengths
-        Of the text, if known.
-
-    Returns
-    -------
-    Memory or str
-        A reason also if the records differ in one of `MUST_MATCH`: they are never mixed.
+    Records that neither succeeded nor ran out of memory are ignored; records that differ in one of
+    `MUST_MATCH` are never mixed. ``batches``, by point id, count if the need of a batch was not measured.
     """
     records = list(records)
     well = [record for record in records if record.outcome is Outcome.OK]

@@ -1,15 +1,13 @@
 """Memory as a straight line in the load or in the batch, with a bound that a new measurement keeps. Pure.
 
-Least squares through what was measured; the bound is a one-sided 95 % *prediction* bound: it is
-about the next batch, not about the mean of many. The measurements of one point are not
-independent (`jobkit.answers.stats`), so the quantile is Student's with two degrees fewer than there
-are points. A variance clustered by point is too small with four or five of them (simulated: the
-bound then holds in 90 of 100 cases).
+Least squares; the bound is a one-sided 95 % *prediction* bound: for the next batch, not for the mean of many.
+The measurements of one point are not independent (`jobkit.answers.stats`), so the quantile is Student's with
+two degrees fewer than there are points. A variance clustered by point is too small with four or five of them
+(simulated: the bound then holds in 90 of 100 cases).
 
-Whether the scatter is constant or grows with the memory cannot be seen in five points, and each
-guess is wrong for the other case (the bound then holds in 90 of 100 cases). So both bounds are
-found and the larger counts. If the points show that memory grows faster than a line, the bound of
-a curve counts too. What this covers is simulated: ``python -m benchmarks coverage``.
+Five points cannot show whether the scatter is constant or grows with the memory, and a wrong guess costs as
+much (90 of 100 cases). So both bounds are computed and the larger counts. If memory grows faster than a line,
+the bound of a curve counts too. ``python -m benchmarks coverage`` simulates what this covers.
 """
 
 from __future__ import annotations
@@ -27,36 +25,29 @@ from jobkit.core.units import format_count
 __all__ = ["Censored", "Fit", "Observation", "doubts", "fit_memory", "upper_part"]
 
 CONFIDENCE = 0.95
-MIN_DISTINCT_LOADS = 4
-"""Distinct loads below which nothing is fitted: two give a line, three hardly an error."""
+MIN_DISTINCT_LOADS = 4  # fewer are not fitted: two give a line, three hardly an error
 UPPER_PART = 0.1
 """Loads below this share of the largest are left out: fixed costs bend the line there (with Stanza
 below about 4,000 padded characters; the line of small tensors, LSTM weights laid out again)."""
-STRAIGHT = 0.98
-"""R² below which a straight line is doubted."""
-MAX_EXTRAPOLATION = 5.0
-"""Loads beyond this multiple of the largest measured get a warning: a curve too slight to be seen in the
-points may have grown large there."""
-SAME_LOADS = 1e-3
-"""Loads that differ by less than this share of the largest are taken as one."""
+STRAIGHT = 0.98  # R² below which a straight line is doubted
+MAX_EXTRAPOLATION = 5.0  # times the largest load: beyond, a curve too slight to be seen may have grown large
+SAME_LOADS = 1e-3  # loads that differ by a smaller share of the largest are taken as one
 EXTRAPOLATION_MARGIN = 0.005
-"""What the bound adds, as a share of the bytes beyond the largest load measured. The scatter of small
-batches does not show how the allocator cuts up large ones: on an H200 a batch of 16 GiB, predicted
-from 4, needed 0.54 % more than the line, although the scatter alone allowed for 0.33 %."""
-SLOPE_TOLERANCE = 0.05
-"""Two estimates of the slope that differ by more than this share disagree."""
+"""What the bound adds, as a share of the bytes beyond the largest load measured: small batches do not show
+how the allocator cuts up large ones. On an H200 a batch of 16 GiB, predicted from 4, needed 0.54 % more than
+the line, although the scatter alone allowed for 0.33 %."""
+SLOPE_TOLERANCE = 0.05  # two estimates of the slope that differ by a larger share disagree
 STEPS_BYTES = (20 * 2**20, 2 * 2**20)
-"""PyTorch's allocator takes memory in these steps (c10/cuda/CUDACachingAllocator.cpp). Four points on such
-steps may lie on a line by chance; their scatter is never taken to be less than that of the rounding."""
+"""Steps of PyTorch's allocator (c10/cuda/CUDACachingAllocator.cpp). Four points on such steps may lie on a
+line by chance, so their scatter is never taken to be less than that of the rounding."""
 BENDS, JUMPS = 0.975, 0.995
-"""How sure it must be that memory grows faster than a line: by the square of the load, and by the
-largest point, which is above the prediction of the others."""
+"""Confidence that memory grows faster than a line: by the square of the load; by the largest point, if it is
+above the prediction of the others."""
 AGAINST, COARSE_BYTES = -1.0, 32 * 2**20
-"""Scatter that comes from constant steps is taken as constant unless the logarithm of the likelihood
-ratio is below this, or the scatter is more than such steps make (4 to 27 MiB on an H200, and at 10 GiB
-no more than at 1)."""
-ROUNDING = 1e-9
-"""What a computed value may be off by, as a share of it."""
+"""Scatter from constant steps is taken as constant unless the logarithm of the likelihood ratio is below the
+first, or the scatter above the second: on an H200 such steps make 4 to 27 MiB, at 10 GiB no more than at
+1."""
+ROUNDING = 1e-9  # what a computed value may be off by, as a share of it
 CURVED = "memory grows faster than a straight line over what was measured, so the bound follows a curve"
 MOST_PAIRS = 20_000
 _HALVINGS = 60
@@ -64,47 +55,26 @@ _HALVINGS = 60
 
 @dataclass(frozen=True, slots=True)
 class Censored:
-    """A batch that ran out of memory: it needs more than ``above_bytes``."""
-
     load: float
     above_bytes: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit(FittedLine):
-    """The line of memory over load, and how far to trust it.
+    """The line of memory over load, and how far to trust it."""
 
-    Attributes
-    ----------
-    theil_sen_slope_bytes
-        The median slope between two observations: what one wild value cannot move.
-    r_squared
-        The share of the variance that the line explains.
-    residual_bytes
-        Standard deviation of a new point's batch about the line.
-    observations, points, load_min, load_max
-        What was measured; bounds from batches that ran out of memory are not counted.
-    leave_largest_out
-        (predicted - measured) / measured at the largest load, by the line without that point;
-        ``None`` if too few loads remain.
-    lines, curves
-        For `upper`, the largest of which counts: straight lines, and if memory grows faster than a
-        line, the curves that count beyond the largest load measured.
-    failed
-        The batches that ran out of memory: no load is safe if a batch of that load, or a
-        smaller one, failed with as much memory.
-    """
-
-    theil_sen_slope_bytes: float
-    r_squared: float
-    residual_bytes: float
-    observations: int
+    theil_sen_slope_bytes: float  # the median slope between two observations: what one wild value cannot move
+    r_squared: float  # the share of the variance that the line explains
+    residual_bytes: float  # standard deviation of a new point's batch about the line
+    observations: int  # number of measurements, without batches that ran out of memory
     points: int
     load_min: float
     load_max: float
+    # (predicted - measured) / measured at the largest load, without that point; ``None`` for few loads
     leave_largest_out: float | None
-    lines: tuple[Regression, ...]
-    curves: tuple[Regression, ...] = ()
+    lines: tuple[Regression, ...]  # straight lines; the highest at a load is `upper`
+    curves: tuple[Regression, ...] = ()  # count as ``lines`` do, beyond the largest load measured
+    # batches that ran out of memory: from such a load on, none is safe with this much memory
     failed: tuple[Censored, ...] = ()
 
     def upper(self, load: float) -> float:
@@ -132,16 +102,9 @@ def fit_memory(
 ) -> Fit | str:
     """Return the line through the observations, or why there is none.
 
-    Parameters
-    ----------
-    observations
-        Several of one point are taken as one another's neighbours, not as independent.
-    censored
-        Batches that ran out of memory. Where the line passes below what they need at least, that
-        bound is taken as an observation and the line is fitted again.
-    in_steps
-        Whether the scatter is known to come from an allocator that takes memory in constant steps;
-        see `AGAINST`.
+    Observations of one point are not independent. Where the line passes below the least that a batch out of
+    memory needed, that least is taken as an observation and the line is fitted again. ``in_steps``: whether
+    the scatter is known to come from an allocator with constant steps (`AGAINST`).
     """
     used = upper_part(list(observations))
     few = f"measured, and a line with an error needs {MIN_DISTINCT_LOADS}"
@@ -182,7 +145,6 @@ def fit_memory(
 
 
 def _grows(line: Regression) -> bool:
-    """Return whether a line rises by more than rounding does."""
     constant, rise = line.coefficients
     return rise > ROUNDING * abs(constant)
 
@@ -205,24 +167,20 @@ def _lines(used: Sequence[Observation], *, in_steps: bool) -> tuple[Regression, 
 
 
 def _both(used: Sequence[Observation], powers: int) -> tuple[Regression, Regression]:
-    """Return the regressions of constant and of growing scatter."""
     line = regress(used, least_bytes=_rounding_bytes(used))
     constant = line if powers == stats.LINE else regress(used, powers, least_bytes=_rounding_bytes(used))
     return constant, regress(used, powers, values=stats.values_of(used, line))
 
 
 def _rounding_bytes(used: Sequence[Observation]) -> float:
-    """Return the standard deviation of rounding up to the step that all sizes are apart by; else 0."""
+    """Return the standard deviation of rounding to the step that divides all sizes; 0 if there is none."""
     sizes = sorted({batch.size_bytes for batch in used})
     steps = (step for step in STEPS_BYTES if not any((b - a) % step for a, b in pairwise(sizes)))
     return next(steps, 0) / math.sqrt(12)
 
 
 def _curves(used: Sequence[Observation], *, alone: bool) -> tuple[Regression, ...]:
-    """Return the regressions on the load and its square, if memory grows faster than a line.
-
-    Their last coefficient shows it, whichever way it scatters, or the largest point does.
-    """
+    """Return the curves on the load and its square, if their last coefficient or the largest point bends."""
     curves = _both(used, stats.CURVE)[: 1 if alone else 2]
     if all(curve.bends(BENDS) for curve in curves) or _jumps(used, alone=alone):
         return curves
@@ -242,13 +200,11 @@ def _jumps(used: Sequence[Observation], *, alone: bool) -> bool:
 
 
 def _apart(used: Sequence[Observation]) -> tuple[Observation, list[Observation]]:
-    """Return the largest observation, and those of all other points."""
     largest = max(used, key=lambda batch: (batch.load, batch.size_bytes, batch.point))
     return largest, [batch for batch in used if batch.point != largest.point]
 
 
 def _theil_sen(used: Sequence[Observation]) -> float:
-    """Return the median slope between two observations, of at most `MOST_PAIRS` pairs."""
     ordered = sorted((batch.load, batch.size_bytes) for batch in used)
     every = max(1, math.ceil(math.sqrt(len(ordered) ** 2 / 2 / MOST_PAIRS)))
     looked_at = [ordered[0], *ordered[:0:-every]]  # both ends are, so there are two distinct loads
@@ -256,7 +212,6 @@ def _theil_sen(used: Sequence[Observation]) -> float:
 
 
 def _leave_largest_out(used: Sequence[Observation]) -> float | None:
-    """Return how far off the line without the largest point would have been there."""
     largest, rest = _apart(used)
     if len({batch.load for batch in rest}) < MIN_DISTINCT_LOADS - 1:
         return None
@@ -264,13 +219,7 @@ def _leave_largest_out(used: Sequence[Observation]) -> float | None:
 
 
 def doubts(fit: Fit, load: float | None = None) -> tuple[str, ...]:
-    """Return what a reader must know before trusting the line, in sentences without a full stop.
-
-    Parameters
-    ----------
-    load
-        The largest load that the line was asked about.
-    """
+    """Return what to know before trusting the line at the largest load asked for, without a full stop."""
     notes: list[str] = []
     other = fit.theil_sen_slope_bytes / fit.slope_bytes - 1
     if load is not None and load > MAX_EXTRAPOLATION * fit.load_max:
@@ -284,34 +233,19 @@ def doubts(fit: Fit, load: float | None = None) -> tuple[str, ...]:
     return tuple(notes)
 
 
-MAX_BATCH_EXTRAPOLATION = 8.0
-"""An estimate beyond this multiple of the largest measured size gets a warning."""
+MAX_BATCH_EXTRAPOLATION = 8.0  # times the largest measured size: beyond, an estimate gets a warning
 
-INTERCEPT_TOLERANCE = 0.05
-"""A line may meet size 0 so far below the model's memory, as a share of it, and still be called straight."""
+INTERCEPT_TOLERANCE = 0.05  # share of the model's memory that a straight line may lie below it at size 0
 
-MIN_SIZES = 2
-"""So many distinct sizes give a line, but nothing to judge it by."""
+MIN_SIZES = 2  # distinct sizes for a line, without anything to judge it by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLine(FittedLine):
-    """A least-squares line of peak memory over the batch size or the load.
-
-    Attributes
-    ----------
-    residual_bytes
-        Standard deviation about the line; ``None`` if there are only two distinct sizes.
-    points, sizes
-        How many measurements, and how many distinct sizes among them.
-    size_max
-        The largest size measured.
-    """
-
-    residual_bytes: float | None
-    points: int
-    sizes: int
-    size_max: float
+    residual_bytes: float | None  # standard deviation about the line; ``None`` for two distinct sizes
+    points: int  # number of measurements
+    sizes: int  # number of distinct sizes among them
+    size_max: float  # the largest size measured
 
     @property
     def no_error_bar(self) -> str:
@@ -323,24 +257,12 @@ class BatchLine(FittedLine):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """The answer to "how large may it be", or the reason why there is none.
+    """The answer to "how large may it be", or the reason why there is none."""
 
-    Attributes
-    ----------
-    line
-        ``None`` if there is no estimate; ``reason`` then has the cause.
-    capacity_bytes
-        What must not be exceeded; ``None`` if that is unknown.
-    largest
-        The largest size on the line; never capped, so that the warnings can name the excess.
-    warnings
-        Sentences without a full stop, the weightiest first.
-    """
-
-    line: BatchLine | None
-    capacity_bytes: float | None
-    largest: int | None = None
-    warnings: tuple[str, ...] = ()
+    line: BatchLine | None  # ``None`` if there is no estimate; ``reason`` then has the cause
+    capacity_bytes: float | None  # what must not be exceeded; ``None`` if that is unknown
+    largest: int | None = None  # not capped, so that the warnings can name the excess
+    warnings: tuple[str, ...] = ()  # sentences without a full stop, the weightiest first
     reason: str = ""
 
 
@@ -368,17 +290,10 @@ def estimate(
     *,
     model_bytes: float = 0,
 ) -> Estimate:
-    """Estimate the largest size whose peak memory fits a capacity.
+    """Estimate the largest size whose peak memory fits a capacity; ``None`` for the line alone.
 
-    Parameters
-    ----------
-    sizes, peaks_bytes
-        One measurement each: batch size or load, and the total peak (context, weights and
-        activations) there.
-    capacity_bytes
-        What the GPU holds; ``None`` for the line alone.
-    model_bytes
-        Context and weights, if known: a line that meets size 0 below them bends.
+    Peaks are total: context, weights and activations. ``model_bytes`` is context and weights, if known: a
+    line that meets size 0 below them bends.
     """
     line = fit_line(sizes, peaks_bytes)
     if line is None:
@@ -395,7 +310,6 @@ def estimate(
 
 
 def _warnings(line: BatchLine, largest: int, model_bytes: float) -> tuple[str, ...]:
-    """Return what a reader must know before trusting the line."""
     warnings = []
     if line.no_error_bar:
         warnings.append(line.no_error_bar)

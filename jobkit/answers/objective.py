@@ -33,21 +33,9 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """What a setting is chosen by, and what it must keep.
-
-    Attributes
-    ----------
-    metric
-        The key of one of `jobkit.core.figures.FIGURES`, or a figure that the workload reports.
-    direction
-        ``max`` or ``min``.
-    bounds
-        By figure.
-    """
-
-    metric: str = SPEED.key
-    direction: str = MAX
-    bounds: dict[str, Bound] = field(default_factory=dict)
+    metric: str = SPEED.key  # a key of `jobkit.core.figures.FIGURES`, or a figure of the workload
+    direction: str = MAX  # ``max`` or ``min``
+    bounds: dict[str, Bound] = field(default_factory=dict)  # by figure
 
     @classmethod
     def of(
@@ -59,7 +47,6 @@ class Objective:
 
     @property
     def by_speed(self) -> bool:
-        """Whether the fastest setting is the best."""
         return (self.metric, self.direction) == (SPEED.key, MAX)
 
     @property
@@ -69,7 +56,6 @@ class Objective:
 
     @property
     def figure(self) -> Figure:
-        """The figure of the metric."""
         return by_key(self.metric)
 
     def rank(self, mean: float) -> float:
@@ -99,48 +85,26 @@ class Objective:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How a setting compares with another by the objective.
-
-    Attributes
-    ----------
-    apart
-        How many times as large the metric is, for the speed; else the difference of the two means.
-    better
-        Whether the interval shows that the setting is better (``True``) or worse (``False``); ``None`` if it
-        shows no difference.
-    """
-
+    # for the speed the ratio, else the difference of the two means
     apart: Difference
+    # whether the interval shows the setting to be better or worse; ``None`` if it shows no difference
     better: bool | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finals:
-    """The finalists of a search and the plain loop, and which of them is the answer.
-
-    Attributes
-    ----------
-    loop
-        The knobs of the plain loop.
-    looks
-        How often repeats end, at most, so that the intervals are looked at: each interval then has the
-        confidence with which all of them together hold in 95 % of searches (Bonferroni). 0 for a search of
-        an earlier version, whose answer is its best finalist: it compared none with the plain loop.
-    records
-        Of their points that succeeded.
-    started
-        Of all points of the search: the time of a start is known from them, too.
-    """
+    """The finalists of a search and the plain loop, and which of them is the answer."""
 
     objective: Objective
-    loop: Mapping[str, Value]
+    loop: Mapping[str, Value]  # the knobs of the plain loop
+    # how often, at most, the intervals are looked at: each has the confidence with which all together hold in
+    # 95 % of searches (Bonferroni). 0 for a search of an earlier version: its answer is the best finalist.
     looks: int
-    records: Sequence[Record]
-    started: Sequence[Record] = ()
+    records: Sequence[Record]  # of their points that succeeded
+    started: Sequence[Record] = ()  # of all points of the search: the time of a start is known from them, too
 
     @cached_property
     def settings(self) -> list[Setting[Record]]:
-        """The plain loop and the finalists, with their repeats."""
         return settings_of(self.records)
 
     @cached_property
@@ -150,12 +114,11 @@ class Finals:
 
     @property
     def plain(self) -> Speed | None:
-        """The plain loop; ``None`` if it was not measured."""
         return next((speed for speed in self.speeds if self._is_loop(speed)), None)
 
     @property
     def finalists(self) -> tuple[Speed, ...]:
-        """The others, the best by the objective first, of equal ones the faster."""
+        """The finalists, the best by the objective first; equal ones by speed."""
         others = (speed for speed in self.speeds if not self._is_loop(speed))
         return tuple(sorted(others, key=lambda one: (self._rank(one), one.rate), reverse=True))
 
@@ -195,7 +158,7 @@ class Finals:
         return 1 - (1 - TWO_SIDED) / max(1, self.looks)
 
     def compared(self, first: Speed, other: Speed) -> Comparison:
-        """Return how one of them compares with another. If all values are equal, the faster is the better."""
+        """Return how two of them compare. If all values are equal, the faster is the better."""
         if self.objective.by_speed:
             return _by_speed(first, other, self.probability)
         apart = Mean.of(self.values(first)).minus(Mean.of(self.values(other)), self.probability)
@@ -205,11 +168,9 @@ class Finals:
         return Comparison(apart, better)
 
     def setting(self, speed: Speed) -> Setting[Record]:
-        """Return one of them with its repeats."""
         return setting_with(self.settings, speed.params)
 
     def values(self, speed: Speed) -> tuple[float, ...]:
-        """Return the metric of each repeat of one of them."""
         return self.setting(speed).values(self.objective.figure)
 
     def broken(self, speed: Speed) -> str:
@@ -224,7 +185,7 @@ class Finals:
 
 
 def _by_speed(first: Speed, other: Speed, probability: float) -> Comparison:
-    """Return how two settings compare by their speed, or without items by the time of whole runs."""
+    """Compare by the speed of items, or without items by the time of whole runs."""
     rates = [one.rates or tuple(1 / work_s for work_s in one.works_s if work_s) for one in (first, other)]
     if not all(rates):
         return Comparison(Ratio(1.0, None, None), None)

@@ -1,10 +1,9 @@
 """From the records of a run to what a line can be fitted to. Pure, standard library only.
 
-On a GPU what binds is the *need* of a batch: the smallest cap on the allocator under which it passes
-(`jobkit.worker.measure.min_memory_probe`). If it was not measured, as in text order, torch's allocated
-peak of every batch is taken instead, times the worst ratio of reserved to allocated memory seen:
-reserved memory never shrinks, so it gives the slack and not the slope. On a CPU it is the largest
-resident memory of each try.
+On a GPU the *need* of a batch binds: the smallest cap on the allocator under which it passes
+(`jobkit.worker.measure.min_memory_probe`). If it was not measured, as in text order, the allocated peak of
+every batch counts, times the worst ratio of reserved to allocated memory: reserved memory never shrinks, so
+it gives the slack and not the slope. On a CPU it is the largest resident memory of each try.
 """
 
 from __future__ import annotations
@@ -33,11 +32,9 @@ MUST_MATCH = (
     "shortcuts",
     "another knob than batch_size",
 )
-"""What the records behind one line must share."""
 
 
 def alike(record: Record) -> tuple[object, ...]:
-    """Return what a record has of each of `MUST_MATCH`."""
     point = record.point
     return (
         (record.gpu.name, record.gpu.total_bytes) if record.gpu else None,
@@ -61,7 +58,7 @@ def _setting(record: Record) -> str:
 
 
 def measured_bytes(record: Record | None) -> int | None:
-    """Return what a try that succeeded took, in the kind of memory that a prediction is of."""
+    """Return the memory that a try took, in the kind that a prediction is about."""
     if record is None or record.outcome is not Outcome.OK:
         return None
     if record.point.device == "cpu":
@@ -70,12 +67,11 @@ def measured_bytes(record: Record | None) -> int | None:
 
 
 def swept_knob(params: Mapping[str, Value]) -> str:
-    """Return the knob that caps the batches of a point."""
     return PADDED_CHARS if PADDED_CHARS in params else BATCH_SIZE
 
 
 def load_by_batch(well: Sequence[Record]) -> dict[int, int]:
-    """Return batch sizes, or budgets, with the largest load that was measured with each."""
+    """Return the largest load that was measured with each batch size or budget."""
     loads: dict[int, int] = {}
     knob = swept_knob(well[0].point.params)
     for record in well:
@@ -125,7 +121,7 @@ def context_bytes(well: Sequence[Record]) -> int | None:
 
 
 def overhead_bytes(well: Sequence[Record]) -> int | None:
-    """Return the contexts, and what the GPU held before; ``None`` if the former are not known."""
+    """Return the contexts, and what the GPU held before; ``None`` if the contexts are not known."""
     if (context := context_bytes(well)) is None:
         return None
     idle = max((record.memory.device_idle_bytes or 0 for record in well), default=0)
@@ -142,9 +138,9 @@ def had_bytes(record: Record, overhead: int) -> int | None:
 def bounds(
     failed: Sequence[Record], well: Sequence[Record], had: Callable[[Record], int | None]
 ) -> list[Censored]:
-    """Return the evidence of points that ran out of memory: the failed batch needs more than they had.
+    """Return the evidence of points out of memory: the failed batch needs more than they had.
 
-    Only of those that ran as the others did, and of which the load of that batch is known.
+    Points count that ran as the others did and whose failed batch has a known load.
     """
     first = alike(well[0])
     return [
@@ -164,7 +160,7 @@ def left_out(failed: Sequence[Record], counted: Sequence[Censored]) -> tuple[str
 
 
 def remarks(well: Sequence[Record], kind: str) -> tuple[str, ...]:
-    """Return what a reader must know of measurements on a GPU, in sentences without a full stop."""
+    """Return what to know of measurements on a GPU, in sentences without a full stop."""
     notes = []
     if kind != NEED:
         notes.append(

@@ -1,9 +1,9 @@
 """Find the largest batch size, or budget, by running it: predict, try, step down if it failed.
 
-Runs in the job that follows a sweep (``python -m jobkit.answers.search RUN`` prints the number of the next
-point to run, or nothing), and after a local sweep. Its goal is in ``find_max.json`` and
-what came of it in ``trials.jsonl``, both in the run folder. No package beyond jobkit's own and the
-standard library is imported, for the node may have no more.
+``python -m jobkit.answers.search RUN`` prints the number of the next point to run, or nothing, in the job
+that follows a sweep and after a local sweep. The goal is in ``find_max.json``, the results in
+``trials.jsonl`` of the run folder. It imports the standard library and jobkit only: the node may have no
+more.
 """
 
 from __future__ import annotations
@@ -42,20 +42,14 @@ from jobkit.runs.trials import SearchGoal, Trial
 from jobkit.runs.tries import KILLED
 from jobkit.worker.measure import nvml
 
-STEP_DOWN = 0.95
-"""A trial after one that failed takes at most this share of its load."""
+STEP_DOWN = 0.95  # share of the load of a failed trial that the next trial takes at most
 
 
 def next_trial(run_dir: Path) -> Point | None:
     """Settle the last trial, and return the next point to run; ``None`` if all is done.
 
-    The point is appended to ``points.jsonl``. A trial without a result yet is the last: it
-    may still run, and a trial that was killed without a trace is not run again.
-
-    Raises
-    ------
-    JobkitError
-        If the run folder holds no ``find_max.json``.
+    The point is appended to ``points.jsonl``. A trial without a result yet is the last: it may still run, and
+    one killed without a trace is not run again.
     """
     wanted = trials.read_goal(run_dir)
     with exclusive_lock(run_dir / SEARCH_LOCK, lambda: None):
@@ -75,7 +69,7 @@ def next_trial(run_dir: Path) -> Point | None:
 
 
 def _settled(run_dir: Path, wanted: SearchGoal, results: Sequence[PointResult]) -> list[Trial]:
-    """Return the trials, those that have come home since with their outcome."""
+    """Return the trials, with the outcome of those that have come home since."""
     by_index = {result.point.index: result for result in results}
     return [
         _settle(run_dir, wanted, trial, by_index[trial.index], seen=_seen(results, trial))
@@ -86,7 +80,7 @@ def _settled(run_dir: Path, wanted: SearchGoal, results: Sequence[PointResult]) 
 
 
 def _seen(results: Sequence[PointResult], trial: Trial) -> bool:
-    """Return whether an earlier point succeeded with the same batch: what was measured is no prediction."""
+    """Return whether an earlier point succeeded with the same batch: a measured value is no prediction."""
     return any(
         result.point.index < trial.index
         and result.point.params.get(trial.knob) == trial.size
@@ -113,12 +107,9 @@ def _settle(run_dir: Path, wanted: SearchGoal, trial: Trial, result: PointResult
 
 
 def foreseen(run_dir: Path, wanted: SearchGoal) -> tuple[Trial, bool]:
-    """Return the trial that the records at home lead to, or why there is none. Write nothing.
+    """Return the trial that the records at home lead to, or why there is none, without writing.
 
-    Returns
-    -------
-    tuple of Trial, and bool
-        Whether that is final: no point of the sweep is still to come.
+    The second value says whether that is final: no point of the sweep is still to come.
     """
     results = read_run(run_dir).points
     final = all(result.verdict.outcome is not None for result in results if result.point.kind.swept)
@@ -126,10 +117,10 @@ def foreseen(run_dir: Path, wanted: SearchGoal) -> tuple[Trial, bool]:
 
 
 def under_way(run_dir: Path, asked: SearchGoal) -> Trial | None:
-    """Return the trial that a job for the same memory runs or will run; ``None`` if no job does.
+    """Return the trial that a job for this memory runs or will run; ``None`` if no job does.
 
-    A job counts until it is known to have ended, or to have nothing left to try. The trial of a job
-    that has not begun one has no index.
+    A job counts until it is known to have ended, or to have nothing left to try. The trial of a job that has
+    not begun one has no index.
     """
     accounts = read_accounts(run_dir)
     finds = [sent for sent in accounts.journal.submissions if sent.role is Role.FIND]
@@ -152,7 +143,6 @@ def under_way(run_dir: Path, asked: SearchGoal) -> Trial | None:
 def _predicted(
     run_dir: Path, wanted: SearchGoal, results: Sequence[PointResult], done: Sequence[Trial]
 ) -> Trial:
-    """Return the next trial, or why there is none."""
     points = [result.point for result in results]
     results = [result for result in results if result.point.kind.tabled]
     if why := _not_one_knob(points):
@@ -190,8 +180,7 @@ def _predicted(
 def _tells(record: Record, asked: Container[int]) -> bool:
     """Return whether a record goes into the prediction.
 
-    A trial of an earlier search does so only if it failed: what was predicted and held is
-    predicted again, so that the run has one largest batch.
+    A trial of an earlier search does so only if it failed: otherwise a run would get two largest batches.
     """
     return not record.point.trial or record.point.index in asked or record.outcome is not Outcome.OK
 
@@ -218,7 +207,7 @@ def _not_one_knob(points: Sequence[Point]) -> str:
 
 
 def _another_gpu(results: Sequence[PointResult]) -> str:
-    """Return an error message if this GPU differs from the one the points ran on; else an empty string."""
+    """Return why the point cannot run on this GPU: the others ran on another; empty if it can."""
     ran = (result.record.gpu for result in results if result.record and result.point.gpus == 1)
     on = next((gpu.name for gpu in ran if gpu), None)
     uuid = nvml.visible_uuid(None) if on else None
@@ -263,7 +252,6 @@ def _point(run_dir: Path, points: Sequence[Point], trial: Trial, wanted: SearchG
 
 
 def _entry(trial: Trial, record: Record) -> ledger.Entry:
-    """Return an entry of the ledger: what the point and the trial have of its fields, and the try."""
     names = [field.name for field in fields(ledger.Entry)]
     own = {name: getattr(of, name) for of in (record.point, trial) for name in names if hasattr(of, name)}
     ended = {"at": record.ended_at, "outcome": str(record.outcome)}
@@ -271,7 +259,6 @@ def _entry(trial: Trial, record: Record) -> ledger.Entry:
 
 
 def main() -> int:
-    """Print the number of the next point to run, or nothing, and on stderr the trials."""
     run_dir = Path(sys.argv[1])
     try:
         point = next_trial(run_dir)

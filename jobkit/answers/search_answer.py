@@ -1,7 +1,7 @@
-"""What a search of settings found: all that the rooms above know of it.
+"""What a search of settings found.
 
-A search chooses the settings that it measures, and one of them is its answer. An extension that has such
-runs has a hook ``search`` in `jobkit.core.extensions`: it reads a run folder.
+A search chooses the settings that it measures, and one of them is its answer. An extension with such runs has
+a hook ``search`` in `jobkit.core.extensions` that reads a run folder.
 """
 
 from __future__ import annotations
@@ -23,64 +23,31 @@ from jobkit.core.records import Record
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRow:
-    """A setting of a search.
-
-    Attributes
-    ----------
-    name
-        In words.
-    means
-        Paragraphs a second, by phase, the first phase first; at least one.
-    """
-
-    name: str
-    means: Mapping[str, Mean]
+    name: str  # in words
+    means: Mapping[str, Mean]  # paragraphs a second, by phase, the first phase first; at least one
 
     @property
     def last(self) -> Mean:
-        """The speed in the last of its phases, which has the most repeats."""
+        """The speed in its last phase, which has the most repeats."""
         return [*self.means.values()][-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPanel:
-    """What to draw of a search.
-
-    Attributes
-    ----------
-    phases
-        As in `SearchAnswer`.
-    rows
-        The settings that have a speed, the fastest first.
-    base
-        The one that the others are compared with; ``None`` if it has no speed.
-    answer
-        The one that is the answer; ``None`` if it has no speed.
-    """
-
-    phases: Sequence[str]
-    rows: Sequence[SearchRow]
-    base: SearchRow | None
-    answer: SearchRow | None
+    phases: Sequence[str]  # as in `SearchAnswer`
+    rows: Sequence[SearchRow]  # the settings that have a speed, the fastest first
+    base: SearchRow | None  # the one that the others are compared with; ``None`` if it has no speed
+    answer: SearchRow | None  # the one that is the answer; ``None`` if it has no speed
 
 
 class SearchAnswer(ABC):
-    """What a search found, or how far it is.
-
-    Attributes
-    ----------
-    phases
-        Its parts in order, as `Point.phase` has them. The answer rests on the points of the last.
-    """
-
-    phases: ClassVar[Sequence[str]]
+    phases: ClassVar[Sequence[str]]  # in order; the answer rests on the points of the last
 
     def rank(self, phase: str | None) -> int:
         """Return which phase of the search it is, from 1; 0 for a point of another run."""
         return self.phases.index(phase) + 1 if phase in self.phases else 0
 
     def rests_on(self, phase: str | None) -> bool:
-        """Return whether the answer rests on the points of a phase."""
         return phase == self.phases[-1]
 
     @property
@@ -139,13 +106,7 @@ class SearchAnswer(ABC):
 
     @abstractmethod
     def last_records(self, run: str) -> list[Record]:
-        """Return the records of the last phase, each with its setting as the answer names it.
-
-        Raises
-        ------
-        JobkitError
-            If the search has not ended, or has found no setting; ``run`` is its folder as a person named it.
-        """
+        """Return the records of the last phase, each with its setting as the answer names it."""
 
     @abstractmethod
     def named(self, record: Record) -> dict[str, Value]:
@@ -161,7 +122,7 @@ class SearchAnswer(ABC):
 
     @abstractmethod
     def answer_lines(self) -> Iterator[str]:
-        """Yield the same, the next best setting, and what limits it, as lines below the answer."""
+        """Yield the worth of the answer, the next best setting, and what limits it, as lines."""
 
     @abstractmethod
     def as_data(self) -> dict[str, object]:
@@ -169,13 +130,7 @@ class SearchAnswer(ABC):
 
 
 def read_search(run: Path, objective: Objective | None = None) -> SearchAnswer | None:
-    """Return what the search of a run folder found; ``None`` if the run is no search.
-
-    Parameters
-    ----------
-    objective
-        By which its answer is chosen instead of by its own.
-    """
+    """Return what the search of a run found; ``None`` if it is none; ``objective`` replaces its own."""
     read = load(extension_of(run), "search")
     found: SearchAnswer | None = read(run, objective) if read else None
     return found

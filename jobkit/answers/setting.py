@@ -1,8 +1,4 @@
-"""A setting: the repeats of one combination of knobs, and the only place that averages them. Pure.
-
-Whoever needs the mean of a figure, its interval, the number of repeats behind it, or how two settings compare
-asks here. Standard library only, because a search runs on the node.
-"""
+"""The repeats of one setting, and the only place that averages them. Pure, and standard library only."""
 
 from __future__ import annotations
 
@@ -23,20 +19,10 @@ from jobkit.core.units import format_setting
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How much more one mean is than another.
+    EQUAL: ClassVar[float] = 0.0  # of equal means
 
-    Attributes
-    ----------
-    mean
-        The difference of the two means.
-    low, high
-        Its interval with 95 % confidence; ``None`` if one of the means is of a single repeat.
-    """
-
-    EQUAL: ClassVar[float] = 0.0
-    """The value of two equal means."""
-
-    mean: float
+    mean: float  # the difference of the two means
+    # ends of the 95 % interval; ``None`` if one of the means is of a single repeat
     low: float | None
     high: float | None
 
@@ -48,59 +34,38 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Ratio(Difference):
-    """How many times as large as another a mean is: the ratio in place of the difference."""
+    """The ratio of two means."""
 
     EQUAL: ClassVar[float] = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """The mean of some repeats.
-
-    Attributes
-    ----------
-    values
-        Of each repeat.
-    value
-        The mean itself.
-    n
-        How many repeats there are.
-    sd
-        The standard deviation of the repeats; ``None`` of one.
-    half_width
-        Half of the 95 % interval of the mean; ``None`` of one repeat.
-    """
-
-    values: tuple[float, ...]
-    value: float
-    n: int
-    sd: float | None
-    half_width: float | None
+    values: tuple[float, ...]  # of each repeat
+    value: float  # the mean itself
+    n: int  # how many repeats there are
+    sd: float | None  # the standard deviation of the repeats; ``None`` of one
+    half_width: float | None  # half of the 95 % interval of the mean; ``None`` of one repeat
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Mean:
-        """Return the mean of values, of which there is at least one."""
         found = tuple(values)
         sd = deviation(found)
         return cls(found, fmean(found), len(found), sd, half_width(sd, len(found)))
 
     @property
     def ends(self) -> tuple[float | None, float | None]:
-        """The ends of that interval."""
+        """The ends of the 95 % interval; ``None`` for one repeat."""
         half = self.half_width
         return (None, None) if half is None else (self.value - half, self.value + half)
 
     def over(self, other: Mean, probability: float = TWO_SIDED) -> Ratio:
-        """Return how many times as large as another it is; both are of positive values.
+        """Return the ratio of two means of positive values.
 
-        The interval is Welch's (Biometrika 34, 1947, 28-35) for the difference of the logarithms of the
-        means: the variance of such a logarithm is (sd / mean)^2 / n (Hedges and others, Ecology 80,
-        1999, 1150-1156). So it is the same interval whichever setting stands first, and never below 0.
-
-        Parameters
-        ----------
-        probability
-            Of the quantile that ends the interval; by default its confidence is 95 %.
+        The interval is Welch's (Biometrika 34, 1947, 28-35) for the difference of the logarithms: the
+        variance of the logarithm of a mean is (sd / mean)^2 / n (Hedges and others, Ecology 80, 1999,
+        1150-1156). So the order of the two settings does not matter, and the interval is never below 0.
+        ``probability`` is of the quantile that ends it; by default its confidence is 95 %.
         """
         mean = self.value / other.value
         half = welch_half_width(
@@ -113,7 +78,7 @@ class Mean:
         return Ratio(mean, mean / math.exp(half), mean * math.exp(half))
 
     def minus(self, other: Mean, probability: float = TWO_SIDED) -> Difference:
-        """Return how much more than another it is, with Welch's interval; ``probability`` is as in `over`."""
+        """Return the difference of two means with Welch's interval; ``probability`` is as in `over`."""
         mean = self.value - other.value
         half = welch_half_width(
             [(one.sd or 0.0) ** 2 / one.n for one in (self, other)],
@@ -147,34 +112,24 @@ P = TypeVar("P", bound=Repeat)
 
 @dataclass(frozen=True, kw_only=True)
 class Setting(Generic[P]):
-    """The repeats of one setting of the knobs. Only those that succeeded are in its means.
+    """The repeats of one setting of the knobs. Only those that succeeded are in its means."""
 
-    Attributes
-    ----------
-    points
-        All of its points, at least one.
-    """
-
-    points: tuple[P, ...]
+    points: tuple[P, ...]  # all of its points, at least one
 
     @property
     def first(self) -> P:
-        """Its first point."""
         return self.points[0]
 
     @property
     def params(self) -> Mapping[str, Value]:
-        """The values of the knobs."""
         return self.first.params
 
     @cached_property
     def well(self) -> tuple[P, ...]:
-        """The points that succeeded."""
         return tuple(point for point in self.points if point.outcome is Outcome.OK)
 
     @property
     def n(self) -> int:
-        """How many points succeeded."""
         return len(self.well)
 
     @property
@@ -196,13 +151,7 @@ class Setting(Generic[P]):
 
 
 def settings_of(points: Iterable[P], key: Callable[[P], Hashable] | None = None) -> list[Setting[P]]:
-    """Return the settings of some points, in the order of their first points.
-
-    Parameters
-    ----------
-    key
-        What the repeats of a setting share; by default the values of all knobs.
-    """
+    """Return the settings of some points in order; ``key`` is what repeats share, by default all knobs."""
     groups: dict[Hashable, list[P]] = {}
     for point in points:
         groups.setdefault(key(point) if key else tuple(sorted(point.params.items())), []).append(point)
@@ -210,24 +159,14 @@ def settings_of(points: Iterable[P], key: Callable[[P], Hashable] | None = None)
 
 
 def setting_with(settings: Iterable[Setting[P]], params: Mapping[str, Value]) -> Setting[P]:
-    """Return the setting with these values of the knobs, which is one of them."""
     return next(setting for setting in settings if setting.params == params)
 
 
 def other_knobs(record: Record, own: str | None = None) -> str:
-    """Return in words the knobs that keep points apart: each of their values has its own line.
+    """Return the knobs whose values have lines of their own: ``sentences_per_ner_batch 50``.
 
-    Those that did not take effect keep nothing apart, except shortcuts that were refused.
-
-    Parameters
-    ----------
-    own
-        The knob that the line is over; by default the one with which the load grows.
-
-    Returns
-    -------
-    str
-        ``sentences_per_ner_batch 50``; empty if there is no knob but the one that the line is over.
+    Knobs that did not take effect are left out, except shortcuts that were refused. ``own`` is the knob that
+    the line is over; by default the one with which the load grows.
     """
     params = record.params
     over = next((knob for knob in (own, *LOAD_KNOBS, *sorted(params)) if knob in params), None)

@@ -1,8 +1,7 @@
 """How fast each setting was, which one to take, and how long a corpus takes with it. Pure.
 
-A difference within the scatter of the repeats is no difference, so every figure has an interval: two
-settings are compared by the interval of the ratio of their means, and a time has a prediction interval,
-because it is about one run to come and not about the mean of many.
+A difference within the scatter of the repeats is no difference. So settings are compared by the interval of
+the ratio of their means, and a time has a prediction interval: it is about one run to come.
 """
 
 from __future__ import annotations
@@ -19,66 +18,36 @@ from jobkit.core.records import Outcome, Record
 from jobkit.core.student import TWO_SIDED, quantile, unknown_spread
 from jobkit.core.units import format_setting
 
-SPEED_TOLERANCE = 0.05
-"""The smallest setting within this share of the fastest is the one to take."""
-NO_INTERVAL = 2.0
-"""One repeat has no interval: what it shows of the time may be off by this factor."""
-PAST = 3
-"""So many earlier predictions show how far predictions are off."""
+SPEED_TOLERANCE = 0.05  # the smallest setting within this share of the fastest is recommended
+NO_INTERVAL = 2.0  # a time by one repeat may be off by this factor
+PAST = 3  # earlier predictions that suffice to show how far predictions are off
 NEIGHBOURS = "other jobs may share the node, and slow a run down beyond the interval"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """The speed of one setting, from its repeats.
-
-    Attributes
-    ----------
-    params
-        The knobs.
-    load
-        The largest that was measured; ``None`` if none was.
-    items_per_s, items_per_s_sd
-        Paragraphs a second: mean and standard deviation; ``None`` for the latter of one repeat, and for both
-        if the workload reports no items.
-    seconds_per_item, seconds_per_character
-        Of each repeat; empty if the workload does not report how many there are.
-    works_s
-        The time of the work of each repeat.
-    start_s
-        What a job takes besides its work, from the begin of its script to the end: staging, import, loading,
-        warm-up, the end of its processes, and the copying home. The mean. In runs of which the times of the
-        jobs are unknown it is only import, loading and warm-up.
-    starts_s
-        The same of each repeat.
-    import_s
-        What of it is the import, which a process that is forked from another does without.
-    hosts
-        On how many nodes the repeats ran.
-    start_scatter
-        The standard deviation of the starts of all points of the run with as many workers, as a share of
-        their mean, and its degrees of freedom. The import is not in it; ``None`` of one point.
-    work_scatter
-        The same of the time for the work, of all settings with as many workers about the mean of each.
-    """
-
-    params: Mapping[str, Value]
-    load: int | None
-    items_per_s: float | None
-    items_per_s_sd: float | None
-    seconds_per_item: tuple[float, ...]
-    seconds_per_character: tuple[float, ...]
-    works_s: tuple[float, ...]
+    params: Mapping[str, Value]  # the knobs
+    load: int | None  # the largest that was measured; ``None`` if none was
+    items_per_s: float | None  # mean of paragraphs a second; ``None`` if the workload reports no items
+    items_per_s_sd: float | None  # its standard deviation; ``None`` also for one repeat
+    seconds_per_item: tuple[float, ...]  # of each repeat; empty if the number is not reported
+    seconds_per_character: tuple[float, ...]  # likewise
+    works_s: tuple[float, ...]  # the time of the work of each repeat
+    # mean time besides the work, from the begin of the job's script to the end: staging, import, loading,
+    # warm-up, the end of its processes, the copying home. Without the time of a job: import, loading and
+    # warm-up.
     start_s: float
-    starts_s: tuple[float, ...]
-    import_s: float = 0.0
-    hosts: int = 1
+    starts_s: tuple[float, ...]  # of each repeat
+    import_s: float = 0.0  # the import in ``start_s``, which a forked process does without
+    hosts: int = 1  # on how many nodes the repeats ran
+    # standard deviation of the starts, without import, of all points of the run with this number of workers,
+    # as a share of their mean, and its degrees of freedom; ``None`` for one point
     start_scatter: tuple[float, int] | None = None
+    # standard deviation of the work about the mean of each setting with this number of workers, likewise
     work_scatter: tuple[float, int] | None = None
 
     @property
     def repeats(self) -> int:
-        """How many there were."""
         return len(self.starts_s)
 
     @property
@@ -89,7 +58,6 @@ class Speed:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Paragraphs a second of each repeat."""
         return tuple(1 / seconds for seconds in self.seconds_per_item)
 
     @property
@@ -106,28 +74,14 @@ class Speed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duration:
-    """How long a text takes, from the start of the process.
+    """How long a text takes, from the start of the process."""
 
-    Attributes
-    ----------
-    expected_s
-        By the mean of the repeats.
-    low_s, high_s
-        The interval of one run with 95 % confidence; ``None`` after one repeat.
-    start_s
-        What of it is not work.
-    repeats
-        What it rests on.
-    degrees
-        Of freedom of the interval.
-    """
-
-    expected_s: float
-    low_s: float | None
+    expected_s: float  # by the mean of the repeats
+    low_s: float | None  # of the 95 % interval of one run; ``None`` after one repeat
     high_s: float | None
-    start_s: float
-    repeats: int
-    degrees: int = 0
+    start_s: float  # the part that is not work
+    repeats: int  # what it rests on
+    degrees: int = 0  # of freedom of the interval
 
     @property
     def unknown(self) -> bool:
@@ -136,28 +90,18 @@ class Duration:
 
     @property
     def longest_s(self) -> float:
-        """What a walltime must suffice for: the upper end, or some times what is expected without one."""
+        """The upper end, or `NO_INTERVAL` times the expected time: enough for a walltime."""
         return NO_INTERVAL * self.expected_s if self.high_s is None else self.high_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusVolume:
-    """What the user really wants to work through.
+    """The text that the user wants to work through in the end."""
 
-    Attributes
-    ----------
-    name
-        The file; empty if only a number of paragraphs is known.
-    paragraphs, characters
-        How many; ``None`` for characters that are unknown.
-    loads
-        By batch size or budget, if the lengths of its items are known already.
-    """
-
-    name: str = ""
-    paragraphs: int
+    name: str = ""  # the file; empty if only a number of paragraphs is known
+    paragraphs: int  # ``None`` for unknown characters
     characters: int | None = None
-    loads: TextLoads | None = None
+    loads: TextLoads | None = None  # by batch size or budget, if the lengths of its items are known already
 
 
 def speeds(records: Iterable[Record]) -> tuple[Speed, ...]:
@@ -168,14 +112,8 @@ def speeds(records: Iterable[Record]) -> tuple[Speed, ...]:
 def speeds_of(records: Iterable[Record], run: Iterable[Record] = ()) -> tuple[Speed, ...]:
     """Return every setting that succeeded, with its speed if it has one, the smallest first.
 
-    The time of a start has the longest import of all: forked tries did without, but a new run has one.
-
-    Parameters
-    ----------
-    records
-        Of the settings, with the time of the job of each (`jobkit.runs.results.timed`).
-    run
-        All records of the run, if the settings are some of it: one of the others may have had the import.
+    ``records`` have the times of their jobs (`jobkit.runs.results.timed`). ``run``, if given, is all records
+    of the run: the longest import of all counts as that of a new run, because forked tries import nothing.
     """
     records = list(records)
     every = list(run) or records
@@ -201,7 +139,7 @@ def speeds_of(records: Iterable[Record], run: Iterable[Record] = ()) -> tuple[Sp
 def _scatter(groups: Sequence[Sequence[float]]) -> tuple[float, int] | None:
     """Return the standard deviation about the mean of each group, as a share of it, and its degrees.
 
-    Few repeats show little of it, and so groups that scatter alike are taken together.
+    Few repeats show little of it, so groups that scatter alike are taken together.
     """
     means = [Mean.of(values).value for values in groups]
     degrees = sum(len(values) - 1 for values in groups)
@@ -219,8 +157,8 @@ def _scatter(groups: Sequence[Sequence[float]]) -> tuple[float, int] | None:
 def start_of(record: Record) -> float:
     """Return what the job of a record took besides its import and its work.
 
-    The measurement of its needs is in it: a shard of a corpus does without, and claims its rows instead.
-    It is never less than loading and warm-up, which are all that is known without the time of the job.
+    The measurement of its needs counts: a shard of a corpus does without, and claims its rows instead. The
+    time is never less than loading and warm-up, which are all that is known without the time of the job.
     """
     known = math.fsum(part or 0.0 for part in (record.memory_wait_s, record.load_s, record.warm_up_s))
     if record.task_s is None or record.summary is None:
@@ -261,7 +199,6 @@ def _speed(setting: Setting[Record], import_s: float) -> Speed:
 
 
 def fastest(settings: Sequence[Speed]) -> Speed:
-    """Return the setting of the highest mean."""
     return max(settings, key=lambda setting: setting.rate)
 
 
@@ -292,23 +229,13 @@ def duration(
 ) -> Duration:
     """Return how long a job takes for a text at a setting, on the machine that was measured.
 
-    The interval is about the whole of one run: its start scatters too, and more than the work of a
-    short text does. It rests on all points of the run with as many workers. Its low end is without the
-    import, which is the longest of the run: a node that has imported before has the files in its memory.
+    The interval is about the whole of one run: its start scatters too, and more than the work of a short text
+    does. Its low end is without the import, the longest of the run: a node that has imported before has the
+    files in its memory.
 
-    Parameters
-    ----------
-    speed
-        Of the setting.
-    items
-        Paragraphs of the text. Without a speed the time is that of one run on the text that was measured.
-    characters
-        Of the text, if known: they predict the work better than the paragraphs do.
-    forked
-        Whether its process is forked from another, and so does without the import.
-    past
-        How far earlier predictions of this kind were off, as shares: the interval is never shorter than
-        they show. It takes `PAST` of them.
+    Without a speed the time is that of one run on the measured text. ``characters``, if known, predict the
+    work better than the paragraphs do. A ``forked`` process does without the import. ``past`` are the shares
+    by which earlier predictions were off: from `PAST` of them on, the interval is never shorter.
     """
     by_character = characters is not None and len(speed.seconds_per_character) == speed.repeats
     each = speed.seconds_per_character if by_character else speed.seconds_per_item or speed.works_s
@@ -330,7 +257,7 @@ def duration(
 
 
 def _half(speed: Speed, start_s: float, work_s: float, past: Sequence[float]) -> tuple[float | None, int]:
-    """Return half the 95 % interval of one run, and its degrees of freedom; ``None`` of one repeat.
+    """Return half the 95 % interval of one run, and its degrees of freedom; ``None`` for one repeat.
 
     Start and work are taken to be slow together, as on a slow node.
     """
@@ -359,11 +286,7 @@ def upper(time: Duration, part: float) -> float | None:
 
 
 def total(times: Sequence[Duration]) -> Duration:
-    """Return how long the parts of a corpus take together, each with a start of its own.
-
-    A node or a day may slow all parts in the same way, so the intervals add up: parts that scatter each for
-    itself lie within.
-    """
+    """Return how long the parts of a corpus take; a node may slow all parts, so the intervals add up."""
     known = [
         (time.low_s, time.high_s) for time in times if time.low_s is not None and time.high_s is not None
     ]
@@ -383,14 +306,8 @@ def not_sampled(
 ) -> tuple[str, ...]:
     """Return in sentences what the interval of a time does not include.
 
-    Parameters
-    ----------
-    elsewhere
-        Whether the time is one on a node that the scheduler chooses.
-    shared
-        Whether other jobs may have run, or may run, on the node at the same time.
-    past
-        As for `duration`: enough of them include all that differs from day to day.
+    ``elsewhere``: on a node that the scheduler chooses. ``shared``: other jobs may run on the node at the
+    same time. ``past`` as in `duration`: enough of them include all that differs from day to day.
     """
     if speed.repeats == 1 or len(past) >= PAST:
         return ()

@@ -25,7 +25,6 @@ class FittedLine:
         return cls(slope_bytes=slope, intercept_bytes=intercept)
 
     def at(self, size: float) -> float:
-        """Return the bytes that the line gives for a size."""
         return self.intercept_bytes + self.slope_bytes * size
 
     def largest(self, capacity_bytes: float) -> float:
@@ -33,20 +32,15 @@ class FittedLine:
         return max(0.0, (capacity_bytes - self.intercept_bytes) / self.slope_bytes)
 
 
-LINE, CURVE = 2, 3
-"""How many powers of the load there are: 1 and the load, and the square of the load too."""
-NOTHING = 1e-9
-"""A column of which less than this share is left without the others adds nothing to them."""
-LEAST_SHARE = 0.1
-"""No measurement counts as if it were smaller than this share of the largest."""
+LINE, CURVE = 2, 3  # number of powers of the load: 1 and the load; the square of the load too
+NOTHING = 1e-9  # a column adds nothing if less than this share is left without the others
+LEAST_SHARE = 0.1  # of the largest measurement: smaller ones count as if they had this share
 
 Column = Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one batch took: its load, bytes, and the point that measured it."""
-
     load: float
     size_bytes: float
     point: str
@@ -54,34 +48,17 @@ class Observation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regression:
-    """Bytes as a polynomial of the load.
+    """Bytes as a polynomial of the load."""
 
-    Attributes
-    ----------
-    coefficients
-        Of the powers of load / scale, the constant first.
-    scale
-        The largest load.
-    basis
-        Of each orthonormal column, how much of each power it takes.
-    shared
-        For each two orthonormal columns, the product of their sums over a point, of all points.
-    between, within
-        Variance of what a point's measurements share, and of each by itself.
-    proportional
-        Whether these are variances of shares of the value, and not of bytes.
-    free
-        Degrees of freedom: points less powers.
-    """
-
-    coefficients: tuple[float, ...]
-    scale: float
-    basis: tuple[tuple[float, ...], ...]
+    coefficients: tuple[float, ...]  # of the powers of load / scale, the constant first
+    scale: float  # the largest load
+    basis: tuple[tuple[float, ...], ...]  # of each orthonormal column, how much of each power it takes
+    # product of the sums of each two orthonormal columns over a point, summed over the points
     shared: tuple[tuple[float, ...], ...]
-    between: float
-    within: float
-    proportional: bool
-    free: int
+    between: float  # variance of what the measurements of a point share
+    within: float  # variance of each measurement by itself
+    proportional: bool  # whether these are variances of shares of the value, and not of bytes
+    free: int  # degrees of freedom: points less powers
 
     @property
     def scatter(self) -> float:
@@ -90,11 +67,9 @@ class Regression:
 
     @property
     def slope(self) -> float:
-        """Bytes for one more unit of load, at load 0."""
         return self.coefficients[1] / self.scale
 
     def at(self, load: float) -> float:
-        """Return the bytes of a load."""
         return _dot(self.coefficients, self._powers(load))
 
     def upper(self, load: float, confidence: float) -> float:
@@ -114,7 +89,6 @@ class Regression:
         return [(load / self.scale) ** power for power in range(len(self.coefficients))]
 
     def _variance(self, powers: Column) -> float:
-        """Return the variance of a combination of the coefficients."""
         parts = [_dot(column, powers) for column in self.basis]
         alike = [_dot(row, parts) for row in self.shared]
         return self.within * _dot(parts, parts) + self.between * _dot(parts, alike)
@@ -127,18 +101,11 @@ def regress(
     values: Column | None = None,
     least_bytes: float = 0.0,
 ) -> Regression:
-    """Return the polynomial of least squares.
+    """Return the polynomial of least squares; there must be more points than powers.
 
-    The squares about it are expected to be ``within (n - powers) + between (n - taken)``.
-
-    Parameters
-    ----------
-    used
-        Of at least as many distinct loads as powers, and of more points.
-    values
-        Of which the scatter is a share (`values_of`); ``None`` for constant scatter.
-    least_bytes
-        A standard deviation below which constant scatter cannot be.
+    The expected sum of squares is ``within (n - powers) + between (n - taken)``. ``values`` make the scatter
+    a share of them (`values_of`); ``None`` for constant scatter, never below ``least_bytes`` as a standard
+    deviation.
     """
     scale = max(batch.load for batch in used)
     weights = [1 / value for value in values] if values else [1.0] * len(used)
@@ -188,7 +155,6 @@ def speaks_for_constant(
 
 
 def _members(used: Sequence[Observation]) -> list[list[int]]:
-    """Return the numbers of the measurements of each point."""
     points: dict[str, list[int]] = {}
     for number, batch in enumerate(used):
         points.setdefault(batch.point, []).append(number)
@@ -198,7 +164,7 @@ def _members(used: Sequence[Observation]) -> list[list[int]]:
 def _orthonormal(columns: Sequence[Column]) -> tuple[list[Column], list[Column]]:
     """Return columns at right angles to each other, and how much of each given column they take.
 
-    By Gram and Schmidt, twice, for the powers of similar loads are nearly alike. A column that the
+    By Gram and Schmidt, twice, because the powers of similar loads are nearly alike. A column that the
     earlier ones make up is left out.
     """
     straight: list[Column] = []
@@ -239,7 +205,6 @@ def _centred(values: Column, members: Sequence[Sequence[int]]) -> list[float]:
 
 
 def _squares(values: Column, straight: Sequence[Column]) -> float:
-    """Return the sum of squares of what the columns leave of the values."""
     left = list(values)
     for column in straight:
         left = _less(left, _dot(column, left), column)

@@ -31,6 +31,7 @@ from jobkit.commands import shared
 )
 @click.option("--dry-run", is_flag=True, help="Print the plan and the submit commands; submit nothing.")
 @click.option("--script", is_flag=True, help="Print only the job script; submit nothing.")
+@shared.show_environment_option
 @click.option("--wait", is_flag=True, help="Wait until every shard has ended.")
 def apply(
     run: Path | None,
@@ -50,6 +51,7 @@ def apply(
     plan_as_job: bool,
     dry_run: bool,
     script: bool,
+    show_environment: bool,
     wait: bool,
 ) -> int:
     """Work through a whole corpus with the setting that the run folder RUN measured, or that SPEC has.
@@ -106,6 +108,7 @@ def apply(
         skip_bad=skip_bad,
         fmt=fmt,
         script=script,
+        show_environment=show_environment,
     )
     begin = plan_job.apply if plan_as_job else start.apply
     code = begin(request, dry_run=dry_run or script, wait=wait)

@@ -47,13 +47,7 @@ def compare(runs: tuple[Path, ...], as_json: bool) -> int:
 
 
 def runs_named(words: Sequence[Path]) -> list[Path]:
-    """Return the runs, corpora and old logs that words name, each once; the latest run without a word.
-
-    Raises
-    ------
-    JobkitError
-        If a word names neither.
-    """
+    """Return the runs, corpora and old logs that words name, each once; the latest run without a word."""
     from jobkit.runs.which_run import run_or_latest
 
     found = [word if word.is_file() else run_or_latest(word) for word in words] or [run_or_latest(None)]

@@ -83,13 +83,7 @@ def _index() -> str:
 
 
 def _pages_with(ctx: click.Context, word: str) -> list[str]:
-    """Return the pages that have a word, each with its first line that has it.
-
-    Raises
-    ------
-    JobkitError
-        If no page has it.
-    """
+    """Return the pages that have a word, each with its first line that has it."""
     found = {topic: _lines_with(path, word) for topic, path in _pages().items()}
     topics = sorted(
         filter(found.get, found), key=lambda topic: (not found[topic][0].startswith("#"), -len(found[topic]))

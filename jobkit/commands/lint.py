@@ -11,6 +11,7 @@ import click
 from jobkit.commands.shared import json_option
 from jobkit.core import terminal
 from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.files import MOST_BYTES, read_bytes
 
 STDIN = "-"
 
@@ -65,7 +66,8 @@ def _name(script: str) -> str:
 def _read(script: str) -> str:
     """Return the text of a script; bytes that are not UTF-8 become question marks."""
     try:
-        raw = sys.stdin.buffer.read() if script == STDIN else Path(script).read_bytes()
+        piped, path = script == STDIN, Path(script)
+        raw = sys.stdin.buffer.read(MOST_BYTES) if piped else read_bytes(path, MOST_BYTES, typed=True)
     except OSError as error:
         hint = "name a job script, or - for standard input"
         raise JobkitError(f"{script}: cannot be read: {error.strerror}", hint=hint) from error

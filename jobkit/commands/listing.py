@@ -8,18 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A command in the list.
+    """A command in the list."""
 
-    Attributes
-    ----------
-    does
-        What it does, in a line.
-    example
-        A command line; only of those in front.
-    """
-
-    does: str
-    example: str = ""
+    does: str  # what it does, in a line
+    example: str = ""  # A command line; only of those in front
 
 
 FRONT: Mapping[str, Listed] = {

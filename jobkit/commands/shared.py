@@ -53,10 +53,7 @@ def write_output(path: Path, text: str) -> None:
 class OldNames(click.Option):
     """An option that also accepts its earlier names; no help and no error shows them.
 
-    Parameters
-    ----------
-    old
-        The earlier names.
+    ``old``: the earlier names.
     """
 
     def __init__(self, *arguments: Any, old: tuple[str, ...] = (), **options: Any) -> None:  # noqa: ANN401 - click's own
@@ -151,6 +148,11 @@ stand_in_option = click.option(
 )
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs: bytes, seconds, no NaN."
+)
+show_environment_option = click.option(
+    "--show-environment",
+    is_flag=True,
+    help="Print the values of `environment` too.",
 )
 text_field_option = click.option(
     "--text-field", metavar="FIELD", default="text", show_default=True, help="The field of a JSONL text."

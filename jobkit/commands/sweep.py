@@ -25,6 +25,7 @@ from jobkit.core import terminal
 @shared.site_option
 @shared.runs_dir_option
 @click.option("--dry-run", is_flag=True, help="Print the job script and the submit commands; submit nothing.")
+@shared.show_environment_option
 @click.option("--new", is_flag=True, help="Start another run even if this sweep already has one.")
 @shared.wait_option
 @click.option("--detach", is_flag=True, help="Run a local sweep in the background and return at once.")
@@ -37,6 +38,7 @@ def sweep(
     site: str | None,
     runs_dir: Path | None,
     dry_run: bool,
+    show_environment: bool,
     new: bool,
     wait: bool,
     detach: bool,
@@ -91,7 +93,8 @@ def sweep(
 
     check()
     if dry_run:
-        terminal.say(launch.preview(prepared, say))
+        shown = launch.preview(prepared, say)
+        terminal.say(shown if show_environment else prepared.spec.hidden_in(shown, spec))
         _repeat_refusals(messages)
         return 0
     from jobkit.commands.collect import print_table

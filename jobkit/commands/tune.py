@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @shared.site_option
 @shared.runs_dir_option
 @click.option("--dry-run", is_flag=True, help="Print the job script and the submit commands; submit nothing.")
+@shared.show_environment_option
 @click.option("--new", is_flag=True, help="Start another run even if this sweep already has one.")
 @shared.wait_option
 @shared.json_option
@@ -35,6 +36,7 @@ def tune(
     site: str | None,
     runs_dir: Path | None,
     dry_run: bool,
+    show_environment: bool,
     new: bool,
     wait: bool,
     as_json: bool,
@@ -81,7 +83,8 @@ def tune(
 
     check()
     if dry_run:
-        terminal.say(job.preview(prepared))
+        shown = job.preview(prepared)
+        terminal.say(shown if show_environment else prepared.spec.hidden_in(shown, spec))
         return 0
     if runs_here(prepared.spec.scheduler):
         job.tune_here(prepared, check)

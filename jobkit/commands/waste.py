@@ -74,13 +74,7 @@ def _split(word: str) -> list[str]:
 
 
 def _refuse_mixture(words: tuple[str, ...], ids: tuple[str, ...], *, own: bool, days: int | None) -> None:
-    """Refuse words that ask for two things at once, and a number that names a folder too.
-
-    Raises
-    ------
-    JobkitError
-        With what to type.
-    """
+    """Refuse words that ask for two things at once, and a number that names a folder too."""
     from jobkit.core.errors import JobkitError
 
     if words and own:

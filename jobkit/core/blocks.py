@@ -9,48 +9,27 @@ from functools import cached_property
 from jobkit.core.terminal import display_width, for_markdown, printable, wrap_lines
 
 GAP = 2
-"""Blanks between two columns of a table."""
 UNKNOWN = "?"
-"""A cell whose value is not known."""
 BOLD, DIM = 1, 2
-"""Styles of a terminal."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table.
-
-    Attributes
-    ----------
-    head
-        Its name, in one or more lines.
-    cells
-        One a row.
-    rank
-        If room is short, the columns of the highest rank are left out first; those of rank 0 stay.
-    left
-        Whether it is flush left; numbers are flush right.
-    notes
-        What it means, in lines below the table.
-    sum_of
-        The heads of its parts: a table that has all of them leaves the sum out.
-    """
-
-    head: str
-    cells: Sequence[str]
+    head: str  # name in one or more lines
+    cells: Sequence[str]  # a cell for each row
+    # if room is short, the columns of the highest rank are left out first; those of rank 0 stay
     rank: int = 0
-    left: bool = False
-    notes: tuple[str, ...] = ()
-    sum_of: tuple[str, ...] = ()
+    left: bool = False  # whether it is flush left; numbers are flush right
+    notes: tuple[str, ...] = ()  # what the column means, in lines below the table
+    sum_of: tuple[str, ...] = ()  # the heads of its parts: a table that has all of them leaves the sum out
 
     @cached_property
     def width(self) -> int:
-        """How many columns of a terminal it takes."""
         return max(map(display_width, (*self.head.split("\n"), *self.cells)))
 
     @property
     def name(self) -> str:
-        """Its head in one line."""
+        """Its head, which may have several lines, in one line."""
         return " ".join(self.head.split())
 
 
@@ -58,38 +37,26 @@ class Column:
 class Block:
     """A piece of an answer: a title, lines, a table, and lines after it.
 
-    A line is a sentence or an item. One that begins with blanks is about the line above it, one that begins
-    with ``- `` is an item of a list, a `NoWrap` of `jobkit.core.terminal` is code to copy, and an empty line
-    is a gap.
-
-    Attributes
-    ----------
-    title
-        Empty if it goes on with what the block before it is about.
-    before, after
-        The lines above and below the table; without a table one follows the other.
-    columns
-        The table: columns without a value are not shown.
-    folded
-        Whether a page shows no more than the title until the reader asks for the rest.
+    A line that begins with blanks is about the line above it, one that begins with ``- `` is an item of a
+    list, a `NoWrap` is code to copy, and an empty line is a gap.
     """
 
-    title: str = ""
+    title: str = ""  # empty if it goes on with the subject of the block before
+    # the lines above and below the table; without a table one follows the other
     before: tuple[str, ...] = ()
-    columns: tuple[Column, ...] = ()
+    columns: tuple[Column, ...] = ()  # the table: columns without a value are not shown
     after: tuple[str, ...] = ()
-    folded: bool = False
+    folded: bool = False  # whether a page shows no more than the title until the reader asks for the rest
 
     @classmethod
     def of(cls, lines: Iterable[str], columns: Sequence[Column] = (), after: Iterable[str] = ()) -> Block:
-        """Return a block of lines, the first of which is its title, with a table and lines below it."""
         title, *before = [*lines] or [""]
         return cls(title=title.strip(), before=tuple(before), columns=tuple(columns), after=tuple(after))
 
     def shown(self, width: int | None = None) -> list[Column]:
-        """Return the columns that have a value and fit a width; all that have one without a width.
+        """Return the columns that have a value, and fit a width if it is given.
 
-        A table has no column if all cells except the names of the rows are unknown.
+        A table whose cells are all unknown, except the names of its rows, has no column.
         """
         cells = {cell for column in self.columns[1:] for cell in column.cells if cell}
         if cells == {UNKNOWN}:
@@ -110,12 +77,10 @@ def fit_columns(columns: Sequence[Column], width: int | None = None) -> list[Col
 
 
 def notes_of(columns: Iterable[Column]) -> list[str]:
-    """Return what columns mean, each line once."""
     return list(dict.fromkeys(note for column in columns for note in column.notes))
 
 
 def table(columns: Sequence[Column], *, rule: bool = True) -> list[str]:
-    """Return the lines of a table: the heads, a rule if wanted, and the rows."""
     columns = [column for column in columns if column.width]
     high = max((column.head.count("\n") for column in columns), default=0)
     rows = zip(*(_padded(column, high, rule=rule) for column in columns), strict=True)
@@ -140,25 +105,17 @@ def as_text(
     color: bool = False,
     wider: str = "a wider terminal has them",
 ) -> str:
-    """Return blocks for a terminal, an empty line between, as text that ends with a newline.
+    """Return blocks as text for a terminal, with an empty line between two; leave out blocks without words.
 
-    Parameters
-    ----------
-    blocks
-        Those without a word are left out.
-    width
-        No line is longer than this, unless it is a `NoWrap`; ``None`` wraps nothing and shows all columns.
-    color
-        Whether titles and the notes of columns carry terminal colours.
-    wider
-        What has the columns for which there is no room.
+    ``width``: no line is longer, unless it is a `NoWrap`; ``None`` wraps nothing and shows all columns.
+    ``color``: whether titles and the notes of columns carry terminal colours.
+    ``wider``: what has the columns for which there is no room.
     """
     parts = [part for block in blocks for part in _parts(block, width, wider, color=color) if part]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
 def _parts(block: Block, width: int | None, wider: str, *, color: bool) -> Iterator[list[str]]:
-    """Yield the lines of a block that stand together."""
     title = _styled([block.title] if block.title else [], width, BOLD if color else 0)
     head, after = title + wrap_lines(block.before, width), wrap_lines(block.after, width)
     columns = block.shown(width)
@@ -178,7 +135,6 @@ def _styled(lines: Iterable[str], width: int | None, code: int) -> list[str]:
 
 
 def as_markdown(blocks: Iterable[Block]) -> str:
-    """Return blocks as Markdown, which shows every word as it is."""
     return "\n".join(line for block in blocks for line in _markdown(block))
 
 

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from enum import IntEnum
 
 WOULD_REFUSE = "would refuse this sweep"
-"""What follows the subject in a message about a sweep that cannot be submitted."""
 
 
 class ExitCode(IntEnum):
@@ -44,12 +43,10 @@ class JobkitError(Exception):
         self.exit_code = exit_code
 
     def __str__(self) -> str:
-        """Return the message with its hint on a line of its own."""
         return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
 
 
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""Errors of a full disk or an exhausted quota."""
 ERRNO_HINTS = {
     errno.ENOSPC: "free space on that disk (df -h shows it), then run the same command again",
     errno.EDQUOT: "your quota is used up (quota -s shows it): delete files, then run the same command again",
@@ -59,20 +56,14 @@ ERRNO_HINTS = {
     errno.EIO: "the disk or its file server fails: ask who runs this machine",
     errno.ESTALE: "the file server has lost the file: try again, then ask who runs this machine",
     errno.ENAMETOOLONG: "use a shorter name",
+    errno.EFBIG: "name a smaller file",
+    errno.EINVAL: "name a regular file: no device and no FIFO",
 }
-"""Hint for the user, by error number; hints differ, so that no two errors look alike."""
+"""The hint by error number; hints differ, so that no two errors look alike."""
 
 
 def file_error(error: OSError, path: object = "", *, hint: str = "") -> JobkitError:
-    """Translate an OSError into a JobkitError with the file, the reason and a hint.
-
-    Parameters
-    ----------
-    path
-        The file or folder, if the error itself names none.
-    hint
-        A further hint, appended for every reason.
-    """
+    """Translate an OSError; ``path`` is the file, if the error itself names none."""
     written = error.filename2 if error.errno in DISK_FULL else None  # of a copy it is the second
     where = written or error.filename or path or "standard output"
     return JobkitError(

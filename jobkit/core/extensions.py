@@ -2,8 +2,7 @@
 
 An extension adds a kind of run or of point, or reads files of other programs. The kernel imports none: it
 asks this table by a file that marks a run folder, or by the name that a point has (`PointKind.extension`).
-
-Standard library only: the compute node imports this module.
+Standard library only, because the compute node imports this module.
 """
 
 from __future__ import annotations
@@ -18,20 +17,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
-    """What the kernel knows of an extension.
-
-    Attributes
-    ----------
-    marks
-        Files of which any marks a run folder as one of its runs.
-    logs
-        A pattern of names of files in ``logs/`` of any run, which it reads; empty for none.
-    parts
-        By the name of a hook: the object that has it, as ``module:name``.
-    """
-
-    marks: tuple[str, ...] = ()
-    logs: str = ""
+    marks: tuple[str, ...] = ()  # a run folder with any of these files is a run of this extension
+    logs: str = ""  # pattern of files in ``logs/`` of any run which the extension reads; empty for none
+    # by the name of a hook: the object that the extension has for it, as ``module:name``
     parts: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -67,15 +55,12 @@ EXTENSIONS: dict[str, Extension] = {
     "on_host": Extension(parts={"request": "jobkit.extensions.on_host.served:SERVED"}),
     "compare": Extension(parts={"side_by_side": "jobkit.extensions.compare:side_by_side"}),
 }
-"""By name.
-
-The hooks of a kind of run are ``run`` (`jobkit.runs.kinds`), ``resume`` (`jobkit.launch.resume`) and
-``search`` (`jobkit.answers.search_answer`); those of a kind of point are ``work`` (`jobkit.worker.kinds`)
-and ``script`` (`jobkit.planning.job_script`). All extensions are asked for ``packages``, which refuses a spec
+"""A kind of run has the hooks ``run`` (`jobkit.runs.kinds`), ``resume`` (`jobkit.launch.resume`) and
+``search`` (`jobkit.answers.search_answer`); a kind of point has ``work`` (`jobkit.worker.kinds`) and
+``script`` (`jobkit.planning.job_script`). All extensions are asked for ``packages``, which refuses a spec
 (`jobkit.planning.resolve`), for ``volume``, the size of a corpus (`jobkit.planning.volume`), and for
-``request``, that of a laptop which this process serves (`jobkit.core.host`). The report asks for ``files``
-(`jobkit.report.sources`), ``page`` and ``side_by_side`` (`jobkit.report.html.page`).
-"""
+``request``, the request of a laptop that this process serves (`jobkit.core.host`). The report asks for
+``files`` (`jobkit.report.sources`), ``page`` and ``side_by_side`` (`jobkit.report.html.page`)."""
 
 
 def extension_of(run: Path) -> str:
@@ -91,21 +76,12 @@ def extension_of(run: Path) -> str:
 
 
 def load(name: str, hook: str) -> Any | None:  # noqa: ANN401 - each hook has a type of its own
-    """Return the object of an extension that has a hook; ``None`` if it has none.
-
-    Parameters
-    ----------
-    name
-        Of the extension; empty for none.
-    hook
-        Such as ``run``.
-    """
+    """Return the object of the extension ``name`` for a hook; ``None`` if it has none, or for no name."""
     part = EXTENSIONS[name].parts.get(hook) if name else None
     return _load(part) if part else None
 
 
 def load_all(hook: str) -> list[Any]:
-    """Return the objects of all extensions that have a hook."""
     return [part for name in EXTENSIONS if (part := load(name, hook)) is not None]
 
 

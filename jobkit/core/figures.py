@@ -16,96 +16,54 @@ from jobkit.core.terminal import printable
 from jobkit.core.units import GIB, format_memory
 
 MIN, MAX = "min", "max"
-"""Which values of a figure are better: the lowest, or the highest."""
 BYTES, SHARE = "bytes", "share"
 NO_UNIT = frozenset({"", "1"})
-"""Units that are not printed."""
 LARGEST = 1e100
 """The largest figure, up or down, that is taken from a workload."""
 DERIVED = ("sd", "n", "low", "high")
 """What follows the name of a figure in the columns of settings."""
 PREFIX = "metric_"
-"""Before the name of a workload's own figure that another column has."""
+"""Begins the column of a workload's own figure if another column has its name."""
 DIGITS = 12
-"""Of a mean, beyond which only rounding differs."""
+"""Digits of a mean beyond which only rounding differs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A figure of a point, and so of the repeats of a setting.
-
-    Attributes
-    ----------
-    name
-        Of its column in CSV and JSON.
-    label
-        In words.
-    unit
-        Of its values; `BYTES` are shown as GiB, a `SHARE` in percent.
-    read
-        Returns it for a record; ``None`` if it is not known, as of one that compares a point with others.
-    direction
-        Which values are better: `MIN` or `MAX`; empty if neither is.
-    key
-        Its name in ``objective`` and ``constraints``; empty if no setting is chosen by it.
-    optional
-        Whether a setting keeps a bound of it if it is not known: not every machine can measure it.
-    compared
-        Whether `jobkit compare` has it.
-    more, less
-        What a setting is whose mean is larger, or smaller.
-    interval
-        Whether its means have a 95 % interval in tables and JSON.
-    drawn
-        Whether a picture of its own shows it against the batch size. The speed, memory and energy have
-        theirs.
-    head
-        The two lines above its column, the second with the unit; empty if no table has it.
-    family
-        The line that explains its column (`jobkit.report.columns.LEGENDS`).
-    rank
-        As in `jobkit.core.terminal.Column`.
-    places
-        The least decimal places.
-    count
-        Whether it is a count: no decimal places, unless a mean has some.
-    own
-        Whether the workload reports it: then its size may be any.
-    """
-
-    name: str
+    name: str  # the name of its column in CSV and JSON
     label: str
-    unit: str
+    unit: str  # `BYTES` are shown as GiB, a `SHARE` in percent
+    # returns the figure of a record, or ``None`` if it is not known
     read: Callable[[Record], float | None] = lambda _: None
-    direction: str = ""
-    key: str = ""
+    direction: str = ""  # which values are better: `MIN` or `MAX`; empty if neither is
+    key: str = ""  # its name in ``objective`` and ``constraints``; empty if no setting is chosen by it
+    # whether a setting keeps a bound of a figure that is not known: not every machine can measure it
     optional: bool = True
     compared: bool = False
-    more: str = "more"
+    more: str = "more"  # how a setting with a larger, or a smaller, mean is called
     less: str = "less"
-    interval: bool = False
+    interval: bool = False  # whether its means have a 95 % interval in tables and JSON
+    # whether a picture shows it against the batch size; speed, memory and energy have pictures of their own
     drawn: bool = False
-    head: str = ""
-    family: str = ""
-    rank: int = 5
-    places: int = 0
-    count: bool = False
-    own: bool = False
+    head: str = ""  # the two lines above its column, the second with the unit; empty if no table has it
+    family: str = ""  # the line that explains its column (`jobkit.report.columns.LEGENDS`)
+    rank: int = 5  # as in `jobkit.core.terminal.Column`
+    places: int = 0  # the least decimal places
+    count: bool = False  # whether it is a count: no decimal places, unless a mean has some
+    own: bool = False  # whether the workload reports it: then its size may be any
 
     @property
     def scale(self) -> float:
-        """What a value is divided by before a person sees it."""
         return {BYTES: GIB, SHARE: 0.01}.get(self.unit, 1.0)
 
     @property
     def title(self) -> str:
-        """The label with the unit that a person sees."""
         unit = {BYTES: "GiB", SHARE: "%"}.get(self.unit, self.unit)
         return self.label if unit in NO_UNIT else f"{self.label}, {unit}"
 
 
 def _speed(record: Record) -> float | None:
-    """Return the items a second; ``None`` if the workload reports no items."""
+    """Items a second; ``None`` if the workload reports no items."""
     summary = record.summary
     return summary.items_per_s if summary and summary.items and summary.items_per_s else None
 
@@ -119,7 +77,7 @@ def _model(record: Record) -> int | None:
 def gpu_memory(record: Record) -> tuple[int | None, str | None]:
     """Return the peak of the GPU memory of all processes of a point, and the instrument that measured it.
 
-    Context and reserved memory are those of one process, so they are the figure only of a point with one.
+    Context and reserved memory are measured for one process, so they count only for a point with one.
     """
     memory, alone = record.memory, record.point.workers * max(1, record.point.gpus) == 1
     if memory.process_peak_bytes is not None:
@@ -133,11 +91,6 @@ def gpu_memory(record: Record) -> tuple[int | None, str | None]:
 
 
 def _joules(record: Record, *, net: bool = False, per_1000: bool = False) -> float | None:
-    """Return the energy of a point, or of 1,000 items; ``None`` if it is not known, or not attributable.
-
-    A record of `jobkit.runs.results.read_run` has in its attribution whether other points ran on its GPU
-    at the same time.
-    """
     energy, items = record.energy, record.summary.items if record.summary else 0
     if energy is None or energy.attribution is Attribution.NOT_ATTRIBUTABLE:
         return None
@@ -360,9 +313,7 @@ FIGURES: dict[str, Figure] = {
         *(ENERGY, ENERGY_PER_1000, NET_ENERGY, NET_PER_1000),
     )
 }
-"""All figures of jobkit by name, in the order of their columns in CSV and JSON."""
 AGREEMENT = (ENTITIES, DIFFER, F1)
-"""The figures that only a run with several precisions has."""
 SPEEDUP = Figure(
     name="speedup",
     label="Speed-up",
@@ -372,21 +323,19 @@ SPEEDUP = Figure(
     rank=1,
     places=2,
 )
-"""Of a setting, over the smallest of its table; it is no figure of a point."""
+"""The speed of a setting over that of the smallest setting in its table; no point has it."""
 
 
 def choosable() -> dict[str, Figure]:
-    """Return by key the figures that settings may be chosen by; any other key is a workload's own figure."""
     return {figure.key: figure for figure in FIGURES.values() if figure.key}
 
 
 def by_key(key: str) -> Figure:
-    """Return the figure of a name in ``objective`` or ``constraints``: jobkit's, or a workload's own."""
+    """Return the figure with this name in ``objective`` or ``constraints``: jobkit's, or a workload's own."""
     return next((figure for figure in FIGURES.values() if figure.key == key), None) or _own(key)
 
 
 def units_of(records: Iterable[Record], figure: Figure) -> list[str]:
-    """Return the units of a figure, safe to print: figures of several units cannot be compared."""
     if not figure.own:
         return [figure.unit]
     return sorted({printable(own.unit) for record in records if (own := reported(record).get(figure.name))})
@@ -401,16 +350,6 @@ def _own(name: str) -> Figure:
 
 
 def _own_in_unit(column: str, name: str, unit: str) -> Figure:
-    """Return the figure that a workload reports in one unit.
-
-    Parameters
-    ----------
-    column
-        The name of its column.
-    name, unit
-        As it is reported.
-    """
-
     def read(record: Record) -> float | None:
         metric = reported(record).get(name)
         return metric.value if metric and metric.unit == unit else None
@@ -430,13 +369,7 @@ def _own_in_unit(column: str, name: str, unit: str) -> Figure:
 
 
 def own_columns(records: Iterable[Record | None], taken: Iterable[str] = ()) -> tuple[Figure, ...]:
-    """Return all figures that workloads report, one for each name and unit, in this order.
-
-    Parameters
-    ----------
-    taken
-        The names of the other columns.
-    """
+    """Return all figures that workloads report, one for each name and unit; no column is in ``taken``."""
     keys = {(name, metric.unit) for record in records for name, metric in reported(record).items()}
     used = {derived for name in taken for derived in _derived(name)}
     figures: list[Figure] = []
@@ -453,7 +386,6 @@ def _derived(name: str) -> set[str]:
 
 
 def _column(name: str, unit: str, used: set[str]) -> str:
-    """Return a name that no column has, nor any that is derived from it."""
     column = f"{name} [{unit}]" if unit else name
     while not _derived(column).isdisjoint(used):
         column = f"{PREFIX}{column}"
@@ -477,10 +409,7 @@ def pace(record: Record) -> float:
 
 
 def in_table(own: Iterable[Figure] = ()) -> Iterator[Figure]:
-    """Yield the figures that have a column in tables, in its order; ``own`` are those of the workload.
-
-    The speed comes first, and what the workload and the comparison with fp32 show of the results.
-    """
+    """Yield the figures that have a column in tables, in order; ``own`` are those of the workload."""
     shown = [SPEED, SPEEDUP, *(figure for figure in FIGURES.values() if figure.head and figure != SPEED)]
     first = [figure for figure in shown if figure.family == SPEED.family]
     yield from (*first, *own, *AGREEMENT)
@@ -488,15 +417,7 @@ def in_table(own: Iterable[Figure] = ()) -> Iterator[Figure]:
 
 
 def format_figure(value: float, unit: str = "", half: float | None = None) -> str:
-    """Return a figure with its unit, in four digits, and half of its interval if there is one.
-
-    Parameters
-    ----------
-    value
-        In ``unit``; bytes are printed as a size.
-    half
-        Half of the 95 % interval of the mean.
-    """
+    """Return a figure with its unit, in four digits, and ``half`` of its 95 % interval if there is one."""
     if half is not None and half < abs(value) / 10**DIGITS:
         half = 0.0
     unknown = ", spread unknown" if unknown_spread(value, half) else ""

@@ -1,4 +1,4 @@
-"""Files of a run: append a whole line, write atomically, hide secrets, read damaged JSON lines, lock.
+"""Files of a run: append a whole line, write atomically, make folders private, read damaged JSON lines, lock.
 
 The end of the module finds the type of a file system, and whether other machines probably see it.
 """
@@ -9,7 +9,6 @@ import contextlib
 import errno
 import fcntl
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -21,18 +20,16 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from jobkit.core.errors import JobkitError, name_file_in_errors
+from jobkit.core.json_codec import parse_json
 from jobkit.core.units import format_count
 
 
 def open_regular(path: Path | str, flags: int = os.O_RDONLY) -> int:
-    """Open a regular file; refuse any other, because a FIFO in a run folder would block its reader.
-
-    Raises
-    ------
-    OSError
-        Also if it is not a regular file.
-    """
-    handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    """Open a regular file; refuse any other, because a FIFO in a run folder would block its reader."""
+    try:
+        handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except ValueError as error:  # a NUL character, or one that the file system's encoding lacks
+        raise OSError(errno.EINVAL, "no file can have this name", repr(os.fspath(path))) from error
     mode = os.fstat(handle).st_mode
     if stat.S_ISREG(mode):
         return handle
@@ -41,72 +38,37 @@ def open_regular(path: Path | str, flags: int = os.O_RDONLY) -> int:
     raise OSError(code, os.strerror(code) if code == errno.EISDIR else "not a regular file", os.fspath(path))
 
 
-_SECRET_WORDS = frozenset(
-    {"token", "secret", "password", "passwd", "credential", "credentials", "key"},
+OWNER = 0o600
+_HOLDS_VALUES = re.compile(
+    r"^  (?:variables|setup):(?! [\[{][\]}]$)|\benvironment(?:\.\w+)*\s*=", re.MULTILINE
 )
-MASK = "***"
-_ASSIGNED = re.compile(
-    r"""((?:\bexport\s+|environment\.variables\.)(\w+)=)(?!["']?\$)"""
-    r"""('[^']*'(?:"'"'[^']*')*|"(?:[^"\\]|\\.)*"|[^\s'"\\;]+)"""
-)
-_MAPPED = re.compile(r"environment(?:\.variables)?=\{[^\n]*\}")
-_IN_MAPPED = re.compile(r"""((\w+)\\?["']?\s*:\s*)((\\?["']).*?\4|[^,{}\s][^,}]*)""")
-_BLOCK = re.compile(r"^( *)variables:[ ]*\n((?:\1 +\S.*\n?|[ ]*\n)*)", re.MULTILINE)
-_IN_BLOCK = re.compile(r"""(^( +)["']?(\w+)["']?:)[ ](.*(?:\n\2 +.*|\n[ ]*(?=\n))*)""", re.MULTILINE)
+"""Keys of `environment` with values, in a spec as jobkit writes it and in words of ``--set``."""
 
 
-def is_secret(name: str) -> bool:
-    """Return whether a variable holds a secret, by the last word of its name: ``HF_TOKEN``, ``key``."""
-    return name.rpartition("_")[2].lower() in _SECRET_WORDS
+def _mode(path: Path, content: str) -> int:
+    """Return the mode of a file before the umask: its owner's, of a script and of values of `environment`."""
+    held = path.suffix in {".yaml", ".json", ".jsonl"} and _HOLDS_VALUES.search(content)
+    return OWNER if held or path.suffix == ".sh" else 0o666
 
 
-def mask(text: str) -> str:
-    """Return a text with ``***`` for the secrets in it.
-
-    A secret is the value of a variable (see `is_secret`) that a shell exports, that ``--set
-    environment.variables...`` gives, or that ``variables`` of a spec has.
-    """
-    text = _ASSIGNED.sub(lambda found: found[1] + MASK if is_secret(found[2]) else found[0], text)
-    text = _MAPPED.sub(
-        lambda found: _IN_MAPPED.sub(lambda one: one[1] + MASK if is_secret(one[2]) else one[0], found[0]),
-        text,
-    )
-    return _BLOCK.sub(
-        lambda found: _IN_BLOCK.sub(
-            lambda one: f"{one[1]} '{MASK}'" if is_secret(one[3]) else one[0], found[0]
-        ),
-        text,
-    )
-
-
-def mask_override(word: str) -> str:
-    """Return ``key=value`` of a ``--set`` with ``***`` for a secret, which may have blanks."""
-    key = word.partition("=")[0].strip()
-    hidden = key.startswith("environment.") and is_secret(key.rpartition(".")[2])
-    return f"{key}={MASK}" if hidden else mask(word)
-
-
-def _mode(text: str) -> int:
-    """Return the mode of a file that holds a text, before the umask: with a secret its owner's alone."""
-    return 0o600 if mask(text) != text else 0o666
+def make_run_folder(folder: Path, *, group: bool) -> None:
+    """Make a folder that only its owner can enter, and, if ``group``, the group of the folder too."""
+    folder.mkdir(mode=0o700)
+    if group:
+        folder.chmod(stat.S_IMODE(folder.stat().st_mode) | stat.S_IRGRP | stat.S_IXGRP)
 
 
 def append_line(path: Path, line: str) -> None:
     """Append one line to a file and flush it to disk.
 
     If a full disk or a crash cut the last line short, that line is ended first, so that only it is lost.
-    If the line holds a secret, no other user can read the file from then on.
-
-    Raises
-    ------
-    OSError
-        With the name of the file.
+    If the line holds values of `environment`, no other user can read the file from then on.
     """
     with name_file_in_errors(path):
         handle = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
-            if _mode(line) == 0o600:  # noqa: PLR2004 - a mode
-                os.fchmod(handle, 0o600)
+            if _mode(path, line) == OWNER:
+                os.fchmod(handle, OWNER)
             size = os.fstat(handle).st_size
             torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
             data = b"\n" * torn + line.encode() + b"\n"
@@ -118,11 +80,6 @@ def append_line(path: Path, line: str) -> None:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield ``(line number from 1, line)`` of a JSON-lines file, without blank lines.
-
-    A last line without a newline may be half-written; it is yielded too, and the caller's parser
-    decides whether it is whole.
-    """
     with open(open_regular(path), encoding="utf-8", errors="replace") as stream:
         for number, line in enumerate(stream, 1):
             if line.strip():
@@ -130,7 +87,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def last_line(path: Path) -> str:
-    """Return the last whole line of a file, read from its end; empty if there is none."""
+    """Return the last whole line of a file; empty if there is none."""
     handle = open_regular(path)
     try:
         end, tail = os.fstat(handle).st_size, b""
@@ -148,20 +105,15 @@ _BLOCK_BYTES = 2**16
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file so that a reader sees either all of it or nothing; text as UTF-8.
+    """Write a file, text as UTF-8, so that a reader sees either all of it or nothing.
 
-    Of several processes that write it at the same moment, one after the other replaces it. If it holds a
-    secret, no other user can read it.
-
-    Raises
-    ------
-    OSError
-        With the name of the file.
+    Of several processes that write it at the same moment, one after the other replaces it. If it holds values
+    of `environment`, or is a script, no other user can read it.
     """
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     with name_file_in_errors(path):
         try:
-            mode = _mode(content) if isinstance(content, str) else 0o666
+            mode = _mode(path, content) if isinstance(content, str) else 0o666
             with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as stream:
                 stream.write(content.encode() if isinstance(content, str) else content)
                 stream.flush()
@@ -182,24 +134,38 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def read_text(path: Path | str) -> str:
-    """Return the text of a small file; replace bytes that are not UTF-8."""
-    with open(open_regular(path), "rb", buffering=0) as stream:
-        return stream.read().decode("utf-8", "replace")
+MOST_BYTES = 2**24
+"""Of a spec, a site file, a template or a script; one has some thousand."""
+
+
+def read_bytes(path: Path | str, most_bytes: int | None = None, *, typed: bool = False) -> bytes:
+    """Return the content of a regular file: the one way to read a file that a user names.
+
+    ``typed``: whether a person may type ``<(command)`` for it: then it may be the FIFO that a shell makes.
+    """
+    made = typed and str(path).startswith(("/dev/", "/proc/"))
+    handle = os.open(path, os.O_RDONLY) if made else open_regular(path)
+    with os.fdopen(handle, "rb", buffering=0 if most_bytes is None else -1) as stream:
+        if most_bytes is None:
+            return stream.read()
+        size = os.fstat(handle).st_size
+        data = stream.read((size or most_bytes) + 1) if size <= most_bytes else b""
+    if max(size, len(data)) > most_bytes:
+        raise OSError(errno.EFBIG, f"more than {most_bytes // 2**20:,} MiB", os.fspath(path))
+    return data
+
+
+def read_text(path: Path | str, most_bytes: int | None = None) -> str:
+    """Return the text of a file, as `read_bytes`; replace bytes that are not UTF-8."""
+    return read_bytes(path, most_bytes).decode("utf-8", "replace")
 
 
 SKIPPED_FILES = ("__pycache__", ".git", "*.pyc")
-"""What no run takes along of a folder of the user's."""
+"""Names of files and folders inside a user's folder that no run copies."""
 
 
 def digest(path: Path | str) -> tuple[str, int]:
-    """Return the SHA-256 and the size of a file; of a folder those over the names and the files in it.
-
-    Raises
-    ------
-    OSError
-        If a file cannot be read, or is no regular file.
-    """
+    """Return the SHA-256 and the size of a file; for a folder, over the names and contents of its files."""
     path = Path(path)
     if not path.is_dir():
         with os.fdopen(open_regular(path), "rb") as stream:
@@ -213,7 +179,7 @@ def digest(path: Path | str) -> tuple[str, int]:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return a file, or the files in a folder by name, without `SKIPPED_FILES`."""
+    """Return a file, or the files in a folder sorted by name, without `SKIPPED_FILES`."""
     if not path.is_dir():
         return [path]
     kept = (
@@ -225,13 +191,6 @@ def files_of(path: Path) -> list[Path]:
 
 
 def copy_files(source: Path, target: Path) -> None:
-    """Copy a file, or a folder without `SKIPPED_FILES`, with its modes.
-
-    Raises
-    ------
-    OSError
-        With the name of a file.
-    """
     for file in files_of(source):
         copy = target / file.relative_to(source) if source.is_dir() else target
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -242,23 +201,16 @@ T = TypeVar("T")
 
 
 _BEGINS = '{"at": '
-"""The beginning of a line of a journal or an accounting. Inside a string its quotes are escaped."""
 
 
 def read_tolerantly(
     path: Path, parse: Callable[[str, str], T], *, growing: bool = True
 ) -> tuple[list[T], tuple[str, ...]]:
-    """Parse the lines of a file; return the values and at most one note on the lines that failed.
+    """Parse the lines of a file, if it exists; return the values and at most one note on lines that failed.
 
-    Parameters
-    ----------
-    path
-        A missing file has no lines and needs no note.
-    parse
-        Called with a line and ``file:line``; raises JobkitError for a damaged line. A line that
-        jobkit 0.1 appended to one cut short is read all the same.
-    growing
-        Whether a last line without a newline is still being written: it is skipped without a note.
+    ``parse``: called with a line and ``file:line``; raises JobkitError for a damaged line. A line that jobkit
+    0.1 appended to one cut short is read all the same.
+    ``growing``: a last line without a newline is still being written: it is skipped without a note.
     """
     values: list[T] = []
     faults: list[str] = []
@@ -266,11 +218,11 @@ def read_tolerantly(
         for number, line in read_lines(path):
             try:
                 values.append(parse(line, f"{path}:{number}"))
-            except (JobkitError, RecursionError) as error:
+            except JobkitError as error:
                 if line.endswith("\n") or not growing:
-                    faults.append(getattr(error, "message", f"{path}:{number}: nested too deep"))
+                    faults.append(error.message)
                 if (begin := line.rfind(_BEGINS)) > 0:
-                    with suppress(JobkitError, RecursionError):
+                    with suppress(JobkitError):
                         values.append(parse(line[begin:], f"{path}:{number}"))
     except FileNotFoundError:
         return [], ()
@@ -281,17 +233,8 @@ def read_tolerantly(
 
 
 def parse_object(line: str, where: str) -> dict[str, Any]:
-    """Return a line as a JSON object.
-
-    Raises
-    ------
-    JobkitError
-        If it is not one.
-    """
-    try:
-        data = json.loads(line)
-    except ValueError as error:
-        raise JobkitError(f"{where}: not JSON: {error}") from error
+    """Return a line as a JSON object."""
+    data = parse_json(line, where)
     if not isinstance(data, dict):
         raise JobkitError(f"{where}: not a JSON object")
     return data
@@ -305,21 +248,10 @@ NO_LOCK_ERRNOS = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno
 def exclusive_lock(
     path: Path, busy: Callable[[], None], unlocked: Callable[[], None] = lambda: None
 ) -> Iterator[None]:
-    """Hold a lock file; another process waits until the holder exits or dies.
+    """Hold a lock file, which remains, empty; another process waits until the holder exits or dies.
 
-    Parameters
-    ----------
-    path
-        The lock file; it remains, empty.
-    busy
-        Called before the wait if another process holds the lock.
-    unlocked
-        Called if the file system has no locks: then the block runs without one.
-
-    Raises
-    ------
-    OSError
-        With the name of the file, if it cannot be opened for writing.
+    ``busy``: called before the wait if another process holds the lock.
+    ``unlocked``: called if the file system has no locks: then the block runs without one.
     """
     handle = open_regular(path, os.O_RDWR | os.O_CREAT)
     try:
@@ -338,12 +270,7 @@ def exclusive_lock(
 def try_lock(handle: int, *, shared: bool = False, wait: bool = False) -> bool | None:
     """Lock an open file; return whether that succeeded, ``None`` if its file system has no locks.
 
-    Parameters
-    ----------
-    shared
-        Whether to take a shared lock, which shows that no process holds it exclusively.
-    wait
-        Whether to wait until the lock is free.
+    A ``shared`` lock shows that no process holds it exclusively.
     """
     try:
         fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
@@ -383,12 +310,8 @@ LOCAL_TYPES = re.compile(r"ext\d|xfs|btrfs|zfs|f2fs|jfs|reiserfs|vfat|tmpfs|ramf
 def filesystem_type(path: str, mountinfo: str) -> str:
     r"""Return the type of the file system that holds a path; empty if unknown.
 
-    Parameters
-    ----------
-    path
-        Absolute, with links resolved.
-    mountinfo
-        The text of ``/proc/self/mountinfo`` (proc(5)): the mount point is the fifth word, with
+    ``path``: absolute, with links resolved.
+    ``mountinfo``: the text of ``/proc/self/mountinfo`` (proc(5)): the mount point is the fifth word, with
         spaces as ``\040``; the type follows the `` - ``. If two mounts share a mount point, the later counts.
     """
     best, kind = -1, ""

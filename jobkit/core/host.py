@@ -7,25 +7,24 @@ from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import load_all
+from jobkit.core.files import MOST_BYTES, read_text
 from jobkit.core.paths import config_folder
 
 PROTOCOL = 1
-"""Of the two sides; raised by a change that an older one would not understand."""
+"""Version of the requests between both machines; raised by a change that older jobkits do not understand."""
 SERVE = "--serve"
-"""The only word of the command line with which a jobkit on the host reads a request."""
+"""The only word of the command line if jobkit reads a request on the host."""
 HERE = "here"
-"""In place of a host: this machine."""
 _HOST = re.compile(r"""(["']?)on\1[ \t]*:[ \t]+(["']?)([\w.@:/~+-]+)\2[ \t]*(?:#.*)?""")
 _PASS = re.compile(r"^pass_variables:(.*(?:\n(?:[ \t#-].*)?)*)", re.MULTILINE)
-"""A list on a line, or on several."""
 
 
 def own_site() -> tuple[Path, list[str]]:
-    """Return the user's own site file and its lines, without PyYAML, which takes long to import."""
+    """Return the user's own site file and its lines, without PyYAML, whose import takes long."""
     path = config_folder() / "site.yaml"
     try:
-        return path, path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
+        return path, read_text(path, MOST_BYTES).splitlines()
+    except OSError:
         return path, []
 
 
@@ -36,27 +35,13 @@ def passed_variables() -> list[str]:
 
 
 def note_begun(run_dir: Path) -> None:
-    """Note with the request of a laptop that a run begins, so that the same request goes on with it.
-
-    Raises
-    ------
-    JobkitError
-        If another laptop has sent other files since.
-    OSError
-        If it cannot be noted: then nothing may be submitted.
-    """
+    """Note with a laptop's request which run it began: if the request is sent again, that run goes on."""
     for request in load_all("request"):
         request.note_begun(run_dir)
 
 
 def usual_host() -> str:
-    """Return the ``on`` of the user's site file; empty without one.
-
-    Raises
-    ------
-    JobkitError
-        If the line is not ``on: HOST``.
-    """
+    """Return the ``on`` of the user's site file; empty without one."""
     site, lines = own_site()
     for number, line in enumerate(lines, 1):
         if re.match(r"[\"']?on\b", line):

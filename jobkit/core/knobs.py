@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 Value = int | str
-"""Of a knob: a whole number above 0, or a word."""
 
 BATCH_SIZE = "batch_size"
-"""The knob that every workload has."""
 CUT_BY = ("paragraphs_per_call", "sentences_per_ner_batch")
 """The knobs that cut a text besides the batch size."""
 PADDED_CHARS = "padded_chars"
@@ -23,47 +21,30 @@ CPU, CUDA = "cpu", "cuda"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knob:
-    """One knob.
-
-    Attributes
-    ----------
-    name
-        As in a spec.
-    words
-        Its values, if they are words; empty if they are whole numbers above 0.
-    grows_load
-        Whether the load of a batch grows with it. Such knobs decide the order of the points and
-        which points are pruned.
-    devices
-        The devices on which it means something: ``cpu``, ``cuda``.
-    cuda_words
-        Those of its words that mean something on a GPU only.
-    """
-
     name: str
-    words: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()  # its values, if they are words; empty if they are whole numbers above 0
+    # whether the load of a batch grows with it: then it decides the order of points, and which are pruned
     grows_load: bool = False
-    devices: tuple[str, ...] = (CPU, CUDA)
-    cuda_words: tuple[str, ...] = ()
+    devices: tuple[str, ...] = (CPU, CUDA)  # the devices on which it means something
+    cuda_words: tuple[str, ...] = ()  # the words that mean something on a GPU only
 
     @property
     def expected(self) -> str:
-        """Its values in words."""
         return f"one of {', '.join(self.words)}" if self.words else "a whole number above 0"
 
     def devices_of(self, value: object) -> tuple[str, ...]:
-        """Return the devices on which one of its values means something."""
+        """Return the devices on which a value means something."""
         return (CUDA,) if value in self.cuda_words else self.devices
 
 
 WORKERS, THREADS, GPUS, ORDER, WORK_UNIT, MPS = "workers", "threads", "gpus", "order", "work_unit", "mps"
 EVERY = "every"
-"""The knob that takes a part of the text: of every so many paragraphs one."""
+"""The knob that takes a part of the text: one of every so many paragraphs."""
 SORTED = "sorted"
 ORDERS = ("load", "text", SORTED)
 OFF, ON, AUTO = "off", "on", "auto"
 SWITCH = _, TRUE = "false", "true"
-"""The words of a knob that a program has or has not, for which a spec may have bools."""
+"""The words of a knob that switches something; a spec may write them as bools."""
 PRECISION = "precision"
 """The knob of a workload that can compute in several formats of numbers."""
 FP32, TF32, FP16, BF16 = "fp32", "tf32", "fp16", "bf16"
@@ -71,9 +52,9 @@ SHORTCUTS = "shortcuts"
 """The knob of a workload that can leave out work which changes no result."""
 EXACT = "exact"
 REFUSED = "refused"
-"""What stands for ``exact`` in the setting of a try that had to do without."""
+"""Stands for ``exact`` in the setting of a try whose shortcuts were refused."""
 OFFERED = {PRECISION: (TF32, FP16, BF16), SHORTCUTS: (EXACT,)}
-"""Keys of a spec that are knobs of some workloads, and their words that mean something only to these."""
+"""Keys of a spec that are knobs of some workloads, with the words that mean something to these only."""
 DEFAULT_WORK_UNIT = 100
 """Paragraphs of one call if the load of a batch is capped."""
 RUN_KNOBS = (
@@ -96,13 +77,11 @@ def declared(knobs: Iterable[Knob | str]) -> tuple[Knob, ...]:
 
 
 def from_fields(fields: Mapping[str, Any]) -> Knob:
-    """Return a knob from its fields, as JSON holds them."""
     tuples = ("words", "devices", "cuda_words")
     return Knob(**{**fields, **{name: tuple(fields[name]) for name in tuples}})
 
 
 def numbers(params: Mapping[str, Value]) -> dict[str, int]:
-    """Return the knobs of a setting whose values are whole numbers."""
     return {name: value for name, value in params.items() if isinstance(value, int)}
 
 

@@ -38,13 +38,13 @@ PLAN_FILE = "plan.jsonl"
 PROMISE_FILE = "promise.json"
 PROVENANCE_FILE = "provenance.json"
 FIND_SCRIPT = "find.sh"
-"""The job that follows a sweep and runs the batch that was predicted."""
+"""Script of the job that follows a sweep and runs the batch that was predicted."""
 TUNE_SCRIPT = "tune.sh"
-"""The job that searches for the fastest setting."""
+"""Script of the job that searches for the fastest setting."""
 FOLLOW_SCRIPT = "follow.sh"
-"""The job that follows a sweep and runs points again as the policy says."""
+"""Script of the job that follows a sweep and runs points again as the policy says."""
 PLAN_SCRIPT = "plan.sh"
-"""The job that reads and plans a corpus, and submits its shards."""
+"""Script of the job that reads and plans a corpus, and submits its shards."""
 WINNERS_FOLDER = "winners"
 RUN_LOCK = ".lock"
 SEARCH_LOCK = ".find.lock"
@@ -55,7 +55,7 @@ LOGS_FOLDER = "logs"
 PID_FILE = "logs/running.pid"
 
 FILES_FOLDER = "files"
-"""In the run folder, and next to the text on the node: the user's files of which the workload consists."""
+"""The user's files that the workload consists of, in the run folder and next to the text on the node."""
 RESULTS_FOLDER = "results"
 TRY_PREFIX = "try-"
 BEGIN_FILE = "begin"
@@ -63,10 +63,9 @@ BATCHES_FILE = "batches.jsonl"
 RECORD_FILE = "record.json"
 ENTITIES_FILE = "entities.tsv"
 BAD_ROWS = "rows.bad"
-"""Next to rows that do not match their manifest: the shard runs again."""
+"""Rows that do not match their manifest; the shard runs again."""
 EXIT_FILE = "exit"
 PROFILE_FILES = {"torch": "trace.json.gz", "python": "profile.pstats", "scalene": "profile.json"}
-"""The file in the folder of a try that each profiler writes for its viewer."""
 PROFILE_TEXT = "profile.txt"
 
 
@@ -92,20 +91,7 @@ _CONTRACT_FOLDERS = frozenset(
 
 
 def refuse_contract_file(path: Path, option: str) -> None:
-    """Refuse an output file that would replace a file that jobkit or a job reads in a run folder.
-
-    Parameters
-    ----------
-    path
-        The file, also if it does not exist.
-    option
-        The option that names it.
-
-    Raises
-    ------
-    JobkitError
-        If a run folder has such a file.
-    """
+    """Refuse an output file, given by ``option``, that would replace a file that a run folder must have."""
     place = path.parent.resolve() / path.name
     for run in place.parents:
         name, *below = place.relative_to(run).parts
@@ -118,12 +104,10 @@ def refuse_contract_file(path: Path, option: str) -> None:
 
 
 def point_folder(run: Path | str, point_id: str) -> str:
-    """Return the folder of a point's tries."""
     return f"{run}/{RESULTS_FOLDER}/{point_id}"
 
 
 def try_folder(run: Path | str, point_id: str, number: int) -> str:
-    """Return the folder of a try."""
     return f"{run}/{RESULTS_FOLDER}/{point_id}/{TRY_PREFIX}{number}"
 
 
@@ -131,7 +115,6 @@ _REPEAT = re.compile(r"r[0-9]+$")
 
 
 def repeat_id(point_id: str, repeat: int) -> str:
-    """Return the id of another repeat of a point's setting."""
     return _REPEAT.sub(f"r{repeat}", point_id)
 
 
@@ -152,31 +135,30 @@ def names(folder: Path | str) -> set[str]:
 
 
 def try_numbers(home: Path | str) -> list[int]:
-    """Return the numbers of a point's tries, the latest first."""
+    """Return the numbers of a point's tries, latest first."""
     numbers = (name.removeprefix(TRY_PREFIX) for name in names(home) if name.startswith(TRY_PREFIX))
     return sorted((int(number) for number in numbers if number.isdecimal()), reverse=True)
 
 
 def read_batches(folder: Path | str) -> tuple[list[Batch], tuple[str, ...]]:
-    """Return the batches in the folder of a try, and notes on the lines that cannot be read."""
+    """Return the batches in the folder of a try, and notes on lines that cannot be read."""
     return read_tolerantly(
         Path(folder, BATCHES_FILE), lambda line, where: from_json(Batch, line, where=where)
     )
 
 
 SHELL_FOLDER = "shell"
-"""Of a folder of runs: holds the runs of `jobkit shell`, which no table includes."""
+"""In a folder of runs: holds the runs of `jobkit shell`, which no table includes."""
 
 
 def read_points(run: Path) -> tuple[list[Point], tuple[str, ...]]:
-    """Return the points of a run, and notes on the lines that cannot be read."""
     return read_tolerantly(run / POINTS_FILE, _point, growing=False)
 
 
 TRIAL_SUFFIX = "-verify"
-"""Ends the id of a point that tests a prediction; a number follows if the same batch is tested again."""
+"""Ends the id of a point that tests a prediction; a number follows if the batch is tested again."""
 PROFILE_SUFFIX = "-profile-"
-"""Stands before the profiler at the end of the id of a point that profiles another."""
+"""Stands before the profiler at the end of the id of a profiled point."""
 _TRIAL = re.compile(rf".*{TRIAL_SUFFIX}(-[0-9]+)?")
 
 
@@ -190,13 +172,7 @@ def _point(line: str, where: str) -> Point:
 
 
 def read_point(path: Path, index: int) -> Point:
-    """Return point ``index`` of a ``points.jsonl``, the line of that number.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such line, or it is not a point.
-    """
+    """Return the point on line ``index`` of a ``points.jsonl``."""
     for number, line in read_lines(path):
         if number == index:
             return from_json(Point, line, where=f"{path}:{number}")
@@ -208,47 +184,18 @@ BY_HAND = "hand"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
-    """The job that runs a try: the file ``begin``, lines of ``key=value``.
-
-    Attributes
-    ----------
-    scheduler
-        ``slurm``, ``sge``, ``local``, or ``hand`` if a person typed ``bash job.sh K``.
-    job, task
-        The scheduler's ids; empty by hand.
-    restart
-        How often the scheduler had started this task before.
-    round
-        The submission that it belongs to: 1 is the sweep, later numbers are ``jobkit resume``.
-    host, pid
-        Of the job script.
-    at
-        UTC by the clock of the node, ISO 8601.
-    queue
-        The queue that the job got; empty without one.
-    """
-
-    scheduler: str
-    job: str
+    scheduler: str  # ``slurm``, ``sge``, ``local``, or ``hand`` if a person typed ``bash job.sh K``
+    job: str  # the scheduler's ids of the job and the task; empty by hand
     task: int | None
-    restart: int
-    round: int
-    host: str = ""
+    restart: int  # how often the scheduler had started this task before
+    round: int  # the submission that the try belongs to: 1 is the sweep, later numbers are ``jobkit resume``
+    host: str = ""  # host and process id of the job script
     pid: int | None = None
-    at: str = ""
-    queue: str = ""
+    at: str = ""  # UTC by the clock of the node, ISO 8601
+    queue: str = ""  # the queue that the job got; empty without one
 
 
 def read_begin(path: Path | str) -> Begin:
-    """Read the file ``begin`` of a try.
-
-    Raises
-    ------
-    JobkitError
-        If it lacks a key or was cut short.
-    OSError
-        If it cannot be read.
-    """
     pairs = _read_pairs(path, Begin)
     try:
         numbers = {name: int(pairs[name]) for name in ("restart", "round")}
@@ -259,7 +206,6 @@ def read_begin(path: Path | str) -> Begin:
 
 
 def _read_pairs(path: Path | str, kind: type[Begin | Exit]) -> dict[str, Any]:
-    """Return the values of the lines ``key=value`` that are fields."""
     pairs = (line.partition("=") for line in read_text(path).split("\n"))
     known = {field.name for field in fields(kind)}
     return {key.strip(): value.strip() for key, _, value in pairs if key.strip() in known}
@@ -267,52 +213,29 @@ def _read_pairs(path: Path | str, kind: type[Begin | Exit]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
-    """How the job script ended a try: the file ``exit``, lines of ``key=value``.
+    """How the job script ended a try: the file ``exit``, lines of ``key=value``."""
 
-    Attributes
-    ----------
-    status
-        Exit status of the worker, or of the step that failed.
-    stage
-        The last step of the script: ``scratch``, ``environment``, ``gate``, ``stage_in``,
-        ``run``, ``done``.
-    outcome
-        Set if the script itself knows it, before or instead of a record; else ``None``.
-    signal
-        The signal that the script received, else ``None``.
-    message
-        One line, for a person.
-    because
-        Why a point was skipped: of ``pruned`` the id of the point that ran out of memory, or of a
-        repeat of the same setting, of ``stopped`` the outcome of the points that failed. Empty in files
-        of earlier versions.
-    scratch
-        The scratch folder, if it was kept because results could not be copied home.
-    """
-
-    status: int
+    status: int  # exit status of the worker, or of the step that failed
+    # the last step of the script: ``scratch``, ``environment``, ``gate``, ``stage_in``, ``run``,
+    # ``done``
     stage: str
+    # known only if the script itself found it, before or instead of a record
     outcome: Outcome | None = None
-    signal: str | None = None
+    signal: str | None = None  # the signal that the script received, else ``None``
     message: str = ""
+    # why a point was skipped: if ``pruned``, the id of the point that ran out of memory; if ``stopped``, the
+    # outcome of the points that failed. Empty in files of earlier versions.
     because: str = ""
-    scratch: str = ""
+    scratch: str = ""  # the scratch folder, if it was kept because results could not be copied home
     host: str = ""
 
     @property
     def kept(self) -> str:
-        """The scratch folder with its node."""
+        """The scratch folder that was kept, after its node."""
         return f"{self.host}:{self.scratch}" if self.host else self.scratch
 
 
 def read_exit(path: Path | str) -> Exit:
-    """Read the file ``exit`` of a try.
-
-    Raises
-    ------
-    JobkitError
-        If it has no status or an unknown outcome.
-    """
     pairs = _read_pairs(path, Exit)
     try:
         outcome = Outcome(pairs["outcome"]) if pairs.get("outcome") else None

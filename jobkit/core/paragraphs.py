@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 GIVEN = ("document", "paragraph")
-"""The fields that say where a row is from, before the columns of the workload."""
+"""The fields of a row that say where it is from; the workload's columns follow."""
 
 _SPACE = re.compile(r"\s*")
 _BREAK = re.compile(r"\n[^\S\n]*\n")
@@ -37,30 +37,26 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _first_line(text: str, at: int) -> int:
-    """Return where the first line with more than white space begins, from a line end or the beginning."""
+    """Return where the first line that is not blank begins, from a line end or the beginning."""
     black = _SPACE.match(text, at).end()  # type: ignore[union-attr]  # it matches everywhere
     return len(text) if black == len(text) else text.rfind("\n", at, black) + 1
 
 
 def _end(text: str) -> int:
-    """Return the end of the last line with more than white space."""
     last = text.rfind("\n") + 1
     return last if text[last:].isspace() else len(text)
 
 
 JSONL_ENDINGS = (".jsonl", ".ndjson")
-"""Of a file with a JSON object a line, in small letters."""
 
 
 class Fields(NamedTuple):
-    """The names of the fields of a document."""
-
     text: str = "text"
     id: str = "id"
 
 
 class Document(NamedTuple):
-    """A line of JSONL: its id (``None`` if it has none, or an empty one) and its text as given."""
+    """A line of JSONL: its id, ``None`` if it is missing or empty, and its text as given."""
 
     id: str | None
     text: str
@@ -71,17 +67,10 @@ BOM = b"\xef\xbb\xbf"
 
 
 class BadLineError(ValueError):
-    """A line that is no document; its text is the reason."""
+    """A line that is no document; the text of the error is the reason."""
 
 
 def parse_line(line: bytes, fields: Fields) -> Document:
-    """Return the document of a line.
-
-    Raises
-    ------
-    BadLineError
-        If it is not UTF-8, not JSON, not an object, or its text or id is not text.
-    """
     data = _load(line)
     if not isinstance(data, dict):
         raise BadLineError("not a JSON object")

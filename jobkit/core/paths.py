@@ -25,13 +25,7 @@ def user_name() -> str:
 
 
 def shipped_folder(name: str) -> Path:
-    """Return the folder ``templates``, ``sweeps`` or ``docs``: of the checkout, else inside the package.
-
-    Raises
-    ------
-    JobkitError
-        If the installation is incomplete.
-    """
+    """Return the folder ``templates``, ``sweeps`` or ``docs``: of the checkout, else inside the package."""
     package = Path(__file__).resolve().parents[1]
     checkout = package.parent
     if (checkout / "pyproject.toml").is_file() and (checkout / name).is_dir():
@@ -56,17 +50,16 @@ def cache_dir() -> Path:
 
 
 def config_folder() -> Path:
-    """Return the user's own folder for sites and templates: ``$JOBKIT_CONFIG`` or ``~/.config/jobkit``."""
     return _named_by("JOBKIT_CONFIG") or platformdirs.user_config_path("jobkit")
 
 
 def ledger_path() -> Path:
-    """Return the user's ledger of predictions: ``$JOBKIT_LEDGER``, else in the user's data folder."""
+    """Return the user's ledger of predictions: ``$JOBKIT_LEDGER``, else a file in the user's data folder."""
     return _named_by(LEDGER_VARIABLE) or platformdirs.user_data_path("jobkit") / "ledger.jsonl"
 
 
 def runs_path() -> Path:
-    """Return the list of the user's run folders: ``$JOBKIT_RUNS``, else in the user's data folder."""
+    """Return the list of the user's run folders: ``$JOBKIT_RUNS``, else a file in the user's data folder."""
     return _named_by(RUNS_VARIABLE) or platformdirs.user_data_path("jobkit") / "runs.txt"
 
 
@@ -76,7 +69,6 @@ def _named_by(variable: str) -> Path | None:
 
 
 def make_folder(folder: Path) -> Path:
-    """Create a folder of the cache with its parents if it is missing, and return it."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -85,11 +77,7 @@ def make_folder(folder: Path) -> Path:
 
 
 def share_with_group(path: Path) -> None:
-    """Give the group the same permissions on a file or folder of the cache as on its parent folder.
-
-    Only in a folder with the set-group-ID bit, which marks a cache that a group shares; elsewhere the
-    umask decides.
-    """
+    """In a folder with the set-group-ID bit, give the group the permissions that it has on that folder."""
     parent_mode = path.parent.stat().st_mode
     if parent_mode & stat.S_ISGID:
         for entry in (path, *path.rglob("*")):
@@ -101,13 +89,7 @@ def share_with_group(path: Path) -> None:
 
 @contextmanager
 def cache_write_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError inside the block into a message that names the cache and how to move it.
-
-    Raises
-    ------
-    JobkitError
-        For any OSError inside the block.
-    """
+    """Turn an OSError inside the block into a message that names the cache and how to move it."""
     try:
         yield
     except OSError as error:

@@ -25,27 +25,14 @@ _KILL_WAIT_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The answer of a command.
-
-    Attributes
-    ----------
-    argv
-        The command as it was run, never through a shell.
-    status
-        Its exit status; negative for a signal; 127 if the command does not exist, 126 if it cannot
-        be run, 124 if it did not answer in time.
-    stdout, stderr
-        Its two streams, decoded as UTF-8; undecodable bytes are replaced.
-    """
-
     argv: tuple[str, ...]
+    # negative for a signal; else see `NOT_FOUND` and its neighbours
     status: int
-    stdout: str
+    stdout: str  # decoded as UTF-8; undecodable bytes are replaced
     stderr: str
 
     @property
     def ok(self) -> bool:
-        """Whether the command ended with status 0."""
         return self.status == 0
 
     @property
@@ -65,21 +52,10 @@ def run(
     env: Mapping[str, str] | None = None,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> Completed:
-    """Run a command and return its answer, whatever its status.
+    """Run a command and return its answer, also if it fails, is missing or hangs: the caller decides.
 
-    Parameters
-    ----------
-    argv
-        The command and its arguments.
-    env
-        The whole environment of the command; by default that of this process.
-    timeout_s
-        The limit in seconds; then the command is killed and its status is 124.
-
-    Returns
-    -------
-    Completed
-        Also for a command that fails, is missing or hangs: the caller decides.
+    ``env``: the whole environment; by default that of this process. After ``timeout_s`` the command is
+    killed, and its status is 124.
     """
     argv = tuple(argv)
     try:
@@ -112,18 +88,8 @@ def run_streaming(
 ) -> Completed:
     """Run a command without a time limit; pass each line of its standard output to ``on_line``.
 
-    Ctrl-C in a terminal reaches only this process, which then kills the command.
-
-    Parameters
-    ----------
-    argv
-        The command and its arguments.
-    on_line
-        Called with each line.
-    text
-        The standard input of the command.
-    env
-        The whole environment of the command.
+    Ctrl-C in a terminal reaches only this process, which then kills the command. ``env`` is the whole
+    environment.
     """
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(  # noqa: S603 - an argv list, no shell
@@ -181,16 +147,8 @@ def open_pipes(
 ) -> subprocess.Popen[bytes]:
     """Start a command whose standard output, and input, this process reads and writes as they come.
 
-    Ctrl-C in a terminal reaches only this process.
-
-    Parameters
-    ----------
-    argv
-        The command and its arguments.
-    errors
-        Gets its standard error; ``None`` for that of this process.
-    own_input
-        Whether its standard input is that of this process.
+    Ctrl-C in a terminal reaches only this process. ``errors`` gets its standard error, ``None`` leaves it to
+    this process's; ``own_input`` gives it the standard input of this process.
     """
     return subprocess.Popen(  # noqa: S603 - an argv list, no shell
         tuple(argv),
@@ -202,20 +160,7 @@ def open_pipes(
 
 
 def attach(argv: Sequence[str], env: Mapping[str, str], *, output: IO[str] | None = None) -> int:
-    """Run a command at the terminal of this process and return its exit status, negative for a signal.
-
-    Ctrl-C reaches the command too, which decides what becomes of it.
-
-    Parameters
-    ----------
-    output
-        Gets its standard output; ``None`` for that of this process.
-
-    Raises
-    ------
-    JobkitError
-        If it cannot be started.
-    """
+    """Run a command at this terminal, whose Ctrl-C reaches it; return its status, negative for a signal."""
     try:
         process = subprocess.Popen(tuple(argv), env=dict(env), stdout=output)  # noqa: S603 - an argv list, no shell
     except OSError as error:
@@ -228,13 +173,6 @@ def attach(argv: Sequence[str], env: Mapping[str, str], *, output: IO[str] | Non
 
 
 def check(done: Completed, what: str, *, hint: str = "") -> Completed:
-    """Return ``done`` if the command succeeded.
-
-    Raises
-    ------
-    JobkitError
-        With the command, its status and its output.
-    """
     if done.ok:
         return done
     message = f"{what}: {shlex.join(done.argv)}\n  ended with status {done.status}: {done.said}"
@@ -242,15 +180,7 @@ def check(done: Completed, what: str, *, hint: str = "") -> Completed:
 
 
 def detach(argv: Sequence[str], log: Path) -> int:
-    """Start a command that outlives this process and its terminal, and return its process id.
-
-    Parameters
-    ----------
-    argv
-        The command and its arguments.
-    log
-        Both streams are appended to it.
-    """
+    """Start a command that outlives this process and its terminal; return its process id."""
     with log.open("ab") as stream:
         process = subprocess.Popen(  # noqa: S603 - an argv list, no shell
             tuple(argv),

@@ -8,14 +8,14 @@ from functools import cache
 from statistics import fmean
 
 TWO_SIDED = 0.975
-"""The probability of the quantile that ends an interval of 95 % confidence."""
 LEAST = 7
-"""Repeats that end when their interval is short end too early by chance: from three on 91 % of such intervals
-hold the true mean, from seven on 93 % (simulated: docs/what-is-measured.md)."""
+"""The fewest repeats after which a short interval may end them. Ending early selects short intervals by
+chance: from three repeats on 91 % of such intervals hold the true mean, from seven on 93 % (simulated:
+docs/what-is-measured.md)."""
 
 
 def deviation(values: Sequence[float]) -> float | None:
-    """Return the standard deviation: by hand, for `statistics.stdev` computes with fractions."""
+    """Return the standard deviation. `statistics.stdev` computes with fractions, which is slow."""
     if len(values) < 2:  # noqa: PLR2004 - one value has none
         return None
     mean = fmean(values)
@@ -23,15 +23,7 @@ def deviation(values: Sequence[float]) -> float | None:
 
 
 def half_width(sd: float | None, number: int) -> float | None:
-    """Return half the 95 % interval of the mean of normal values; ``None`` of fewer than two.
-
-    Parameters
-    ----------
-    sd
-        Their standard deviation.
-    number
-        How many there are.
-    """
+    """Return half the 95 % interval of the mean of ``number`` normal values; ``None`` for fewer than two."""
     if sd is None or number < 2:  # noqa: PLR2004 - as in `deviation`
         return None
     return quantile(TWO_SIDED, number - 1) * sd / math.sqrt(number)
@@ -47,14 +39,7 @@ def welch_half_width(
 ) -> float | None:
     """Return half the interval of the difference of two means (Welch, Biometrika 34, 1947, 28-35).
 
-    Parameters
-    ----------
-    variances
-        Of each mean.
-    degrees
-        Of freedom of each; ``None`` is returned if one of them is 0.
-    probability
-        Of the quantile that ends the interval; by default its confidence is 95 %.
+    ``None`` if a mean has no degree of freedom.
     """
     if not all(degrees):
         return None
@@ -65,7 +50,7 @@ def welch_half_width(
 
 
 def distribution(t: float, degrees: int) -> float:
-    """Return the probability of a value up to ``t`` with this number of degrees of freedom, from 1."""
+    """Return the probability of a value up to ``t``, for 1 degree of freedom or more."""
     angle = math.atan(t / math.sqrt(degrees))
     cosine_squared = math.cos(angle) ** 2
     if degrees % 2:

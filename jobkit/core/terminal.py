@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import difflib
+import io
 import json
 import re
 import shlex
@@ -13,9 +14,7 @@ import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
-
-from jobkit.core.files import mask
+from typing import Self, TextIO
 
 _WORDS_OF_KEYS = {
     "resources.queue": "partition p q",
@@ -43,17 +42,10 @@ SCHEDULER_WORDS: Mapping[str, str] = {
 """Words of sbatch, qsub and users, each with jobkit's key for it or with advice."""
 
 Say = Callable[[str], None]
-"""Prints a line for a person."""
 
 
 def did_you_mean(word: str, words: Sequence[str], least: float = 0.5) -> str:
-    """Return ``did you mean 'x'?`` for the closest word, empty if none is close.
-
-    Parameters
-    ----------
-    least
-        How close, from 0 to 1, as `difflib.get_close_matches` measures it.
-    """
+    """Return ``did you mean 'x'?`` for the closest word; empty if none is as close as ``least`` (0 to 1)."""
     close = difflib.get_close_matches(word, words, 1, least)
     return f"did you mean {close[0]!r}?" if close else ""
 
@@ -66,14 +58,9 @@ def suggest(word: str, words: Sequence[str]) -> str:
 def suggest_key(names: Sequence[int | str], words: Mapping[str, str], keys: Sequence[str] = ()) -> str:
     """Return ``; did you mean 'resources.queue'?`` for another program's word; empty if it is not one.
 
-    Parameters
-    ----------
-    names
-        The key as written, after the keys that it is nested in: ``resources``, ``--partition``.
-    words
-        Maps a word to a dotted key or to a sentence.
-    keys
-        The keys of the section that the word is in: such a key is named by its last part.
+    ``names``: the key as written, after the keys that it is nested in: ``resources``, ``--partition``.
+    ``words``: maps a word to a dotted key or to a sentence.
+    ``keys``: the keys of the section of the word; these are named by their last part.
     """
     word = str(names[-1]).lstrip("-").replace("-", "_")
     found = words.get(word) or words.get(word.lower(), "")
@@ -86,7 +73,6 @@ def suggest_key(names: Sequence[int | str], words: Mapping[str, str], keys: Sequ
 
 
 def relative_path(path: Path) -> str:
-    """Return a path relative to the working directory if it is below it."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
@@ -107,7 +93,7 @@ def shell_path(path: Path) -> str:
 LEAST, PAGE = 40, 120
 """The narrowest width that text is wrapped to, and the width if there is no terminal."""
 _SHOWN = "\n\t"
-"""Control characters that lay out a text of several lines."""
+"""Control characters that lay out a text, and are kept."""
 _COLOUR = re.compile(r"(\x1b\[[0-9;:]*m)")
 _UNFINISHED = re.compile(r"(\x1b(\[[0-9;:]{0,30})?|\r)?\Z")
 """The end of a piece of a log that may be the beginning of a colour or of a line end."""
@@ -115,27 +101,18 @@ _FORMULA = tuple("=+-@＝＋－＠")  # noqa: RUF001 - Excel takes the wide ones
 _MARKUP = re.compile(r"[\\`*\[\]|~$]")
 _MARK_AT_THE_START = re.compile(r"^\s*(?=[#+=-])|^\s*\d+(?=[.)](?:\s|\Z))")
 _LINK = re.compile(r"(?i)((?:\b[a-z][a-z0-9+.-]*://|\bwww\.|\bmailto:)[^\s`|]*|[\w.+-]+@[\w-]+\.[\w.-]+)")
-"""What becomes a link by itself."""
+"""What Markdown makes a link by itself."""
 
 
 class NoWrap(str):
-    """A line that is never wrapped: a command or a header line to copy, perhaps after a few words.
-
-    Attributes
-    ----------
-    code
-        What to copy.
-    words
-        What stands before it, with the blanks between.
-    """
+    """A line that is never wrapped: a command or a header line to copy, perhaps after a few words."""
 
     __slots__ = ("code", "words")
 
-    code: str
-    words: str
+    code: str  # the part to copy
+    words: str  # the words before the code, with the blanks between
 
     def __new__(cls, code: str, words: str = "") -> Self:
-        """Return the words and the code as one line."""
         line = super().__new__(cls, words + code)
         line.code, line.words = code, words
         return line
@@ -161,43 +138,54 @@ def display_width(text: str) -> int:
 
 
 def say(text: str, *, err: bool = False, nl: bool = True, colours: bool = False) -> None:
-    """Print a text, safe for a terminal and without secrets: the one way by which commands print.
+    """Print a text, safe for a terminal: the one way by which commands print.
 
-    Parameters
-    ----------
-    err
-        On standard error.
-    nl
-        Whether a newline follows.
-    colours
-        Whether it holds colours of jobkit's own, with all else in it made safe before.
+    ``colours``: whether it holds colours of jobkit's own, with all else in it made safe before.
     """
     stream = sys.stderr if err else sys.stdout
-    shown = for_terminal(mask(text), colours=colours)
+    shown = for_terminal(text, colours=colours)
     stream.write((shown if stream.isatty() else _COLOUR.sub("", shown)) + "\n" * nl)
     stream.flush()
 
 
+def accept_any_text(stream: TextIO) -> None:
+    """Let a stream write plain characters for those that its encoding lacks, whoever prints."""
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors=_PLAINLY)
+
+
+_PLAIN = {"─": "-", "±": "+-", "“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-", "→": "->"}  # noqa: RUF001
+_PLAINLY = "jobkit.plainly"
+
+
+def _plainly(error: UnicodeError) -> tuple[str, int]:
+    """Return plain characters for those that an encoding lacks; an escape if none are known."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    known = (_PLAIN.get(char) or unicodedata.normalize("NFKD", char) for char in lacking)
+    plain = (text.encode("ascii", "ignore").decode() for text in known)
+    return "".join(text or _spelling(char) for text, char in zip(plain, lacking, strict=True)), error.end
+
+
+codecs.register_error(_PLAINLY, _plainly)
+
+
 def note(line: str) -> None:
-    """Print a message or progress, on standard error: standard output is for what was asked for."""
     say(line, err=True)
 
 
 def next_line(command: str, does: str = "") -> str:
-    """Return the line that ends what a command prints: what to type next, complete, and why."""
+    """Return the last line of what a command prints: the complete command to type next, and why."""
     return f"next: {command}{does and f'   # {does}'}"
 
 
 def note_next(command: str, does: str = "") -> None:
-    """Print what to type next, on standard error."""
     note(next_line(command, does))
 
 
 def wrap_lines(lines: Iterable[str], width: int | None = None) -> list[str]:
-    """Return lines safe for a terminal, none longer than a width, if there is one, unless it is `NoWrap`.
-
-    What is longer goes on below, indented.
-    """
+    """Return lines safe for a terminal; what is longer than the width goes on below, indented."""
     wrapped: list[str] = []
     for line in lines:
         safe = printable(line)
@@ -210,13 +198,7 @@ def wrap_lines(lines: Iterable[str], width: int | None = None) -> list[str]:
 
 
 def wrap(text: str, width: int, *, first: str = "", below: str = "") -> list[str]:
-    """Return a text in lines of at most a width; a longer word stays in one piece.
-
-    Parameters
-    ----------
-    first, below
-        What the first line, and each other line, begins with.
-    """
+    """Return a text in lines of at most a width, each after ``first`` or ``below``; no word is cut."""
     wrapped = textwrap.wrap(
         text,
         width,
@@ -234,13 +216,7 @@ def printable(text: str) -> str:
 
 
 def for_terminal(text: str, *, colours: bool = False) -> str:
-    """Return a text of several lines with its control characters spelt out, less newlines and tabs.
-
-    Parameters
-    ----------
-    colours
-        Whether sequences that only set colours are kept.
-    """
+    """Spell out the control characters in a text, except newlines, tabs and, if wanted, colours."""
     if not colours:
         return _spelt(text, _SHOWN)
     pieces = enumerate(_COLOUR.split(text))
@@ -248,7 +224,6 @@ def for_terminal(text: str, *, colours: bool = False) -> str:
 
 
 DELIMITERS = {"csv": ",", "tsv": "\t"}
-"""What separates the cells of a line in a format of tables."""
 
 
 def for_csv(cell: str) -> str:
@@ -264,7 +239,6 @@ def for_markdown(line: str) -> str:
 
 
 def as_json(data: object, *, indent: int | None = None) -> str:
-    """Return JSON that a terminal can show: what it would obey is escaped."""
     text = json.dumps(data, ensure_ascii=False, indent=indent, allow_nan=False)
     return "\n".join(
         line if line.isprintable() else "".join(map(_escaped, line)) for line in text.split("\n")
@@ -274,8 +248,8 @@ def as_json(data: object, *, indent: int | None = None) -> str:
 class LogSanitizer:
     """Makes a log safe for a terminal piece by piece, as it grows.
 
-    Colours, newlines and tabs stay; a carriage return begins a new line; all other control characters
-    and what is no UTF-8 are spelt out.
+    Colours, newlines and tabs stay; a carriage return begins a new line; other control characters and bytes
+    that are not UTF-8 are spelt out.
     """
 
     def __init__(self) -> None:
@@ -283,7 +257,7 @@ class LogSanitizer:
         self._held = ""
 
     def through(self, data: bytes, *, last: bool = False) -> bytes:
-        """Return the next piece; what may be half a sequence waits for the next, unless it is the last."""
+        """Return the next piece; a sequence that may go on waits for the next, unless this is the last."""
         text = self._held + self._decoder.decode(data, last)
         half = None if last else _UNFINISHED.search(text)
         cut = half.start() if half else len(text)

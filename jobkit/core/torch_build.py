@@ -9,14 +9,13 @@ from pathlib import Path
 from jobkit.core.terminal import shell_quote
 
 INDEX = "https://download.pytorch.org/whl/cu126"
-"""The index of CUDA builds. Without it pip may install the same build again, and without
-``--force-reinstall`` it keeps the torch that is installed."""
+"""Index of CUDA builds. Without it pip may install the CPU build again, and without ``--force-reinstall`` it
+keeps the torch that is installed."""
 _BUILT = re.compile(r"^(cuda|hip)\b[^=\n]*=\s*['\"]", re.MULTILINE)
 _VERSION = re.compile(r"^__version__\s*=\s*['\"]([^'\"]+)", re.MULTILINE)
 
 
 def cuda_install_command(python: str) -> str:
-    """Return the command that installs torch for CUDA in a Python."""
     return f"{shell_quote(python)} -m pip install --force-reinstall torch --index-url {INDEX}"
 
 

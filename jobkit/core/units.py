@@ -22,8 +22,8 @@ SIZE_UNITS = {
     **{f"{letter}{tail}": 1024**power for power, letter in enumerate("KMGT", 1) for tail in ("iB", "")},
     **{f"{letter}B": 1000**power for power, letter in enumerate("KMGT", 1)},
 }
-"""``GiB`` and ``G`` are 2**30, as Slurm (sbatch(1), ``--mem``) and Grid Engine (sge_types(1)) mean
-``G``; only ``GB`` is 10**9. Case counts: Grid Engine's ``g`` is 10**9, so a lone ``g`` is refused."""
+"""``GiB`` and ``G`` are 2**30, as Slurm (sbatch(1), ``--mem``) and Grid Engine (sge_types(1)) mean ``G``;
+only ``GB`` is 10**9. Case counts: Grid Engine's ``g`` is 10**9, so a lone ``g`` is refused."""
 
 DURATION_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -33,19 +33,7 @@ _CLOCK = re.compile(r"(?:(\d{1,18})-)?(\d{1,18}):([0-5]\d):([0-5]\d)", re.ASCII)
 
 
 def parse_size(text: str) -> int:
-    """Return a size such as ``8GiB``, ``512M`` or ``30GB`` in bytes.
-
-    Parameters
-    ----------
-    text
-        A positive number, decimals allowed, and a unit of `SIZE_UNITS`. A bare number is
-        refused: schedulers disagree on what it means.
-
-    Raises
-    ------
-    JobkitError
-        If the text is anything else, 0 bytes after rounding down, or more than `MAX_BYTES`.
-    """
+    """Return ``8GiB`` or ``30GB`` in bytes; refuse a bare number: schedulers disagree on what it means."""
     match = _SIZE.fullmatch(text.strip())
     scale = SIZE_UNITS.get(match[2]) if match else None
     if match is None or scale is None:
@@ -60,18 +48,9 @@ def parse_size(text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """Return a duration such as ``00:10:00``, ``1-12:00:00`` or ``90m`` in seconds.
+    """Return ``00:10:00``, ``1-12:00:00`` or ``90m`` in seconds.
 
-    Parameters
-    ----------
-    text
-        ``HH:MM:SS``, ``D-HH:MM:SS``, or a whole number with one of s, m, h, d. ``MM:SS`` is
-        refused: Slurm reads it as minutes, people read it as hours.
-
-    Raises
-    ------
-    JobkitError
-        If the text is anything else, 0, or more than `MAX_SECONDS`.
+    ``MM:SS`` is refused: Slurm reads it as minutes, people read it as hours.
     """
     duration_s = _duration_s(text.strip())
     if duration_s is None:
@@ -98,13 +77,6 @@ SECONDS_PATTERN = r"^\s*\d+(\.\d+)? ?(ms|s)\s*$"
 
 
 def parse_seconds(text: str) -> float:
-    """Return a short time such as ``2s``, ``0.5s`` or ``500ms`` in seconds.
-
-    Raises
-    ------
-    JobkitError
-        If the text is anything else, or 0.
-    """
     if not re.fullmatch(SECONDS_PATTERN, text):
         raise JobkitError(f"time {text!r}: not understood", hint="a number with s or ms; for instance 500ms")
     number, unit = text.strip().rstrip("ms").strip(), text.strip()
@@ -115,15 +87,11 @@ def parse_seconds(text: str) -> float:
 
 
 def format_seconds(seconds: float) -> str:
-    """Return seconds as `parse_seconds` reads them back."""
     return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
 
 
 def format_walltime(duration_s: float) -> str:
-    """Return seconds, rounded up, as ``HH:MM:SS``, the form that every scheduler reads.
-
-    Hours go past 24, because Grid Engine knows no days.
-    """
+    """Return seconds, rounded up, as ``HH:MM:SS``; hours go past 24, because Grid Engine knows no days."""
     whole = math.ceil(duration_s)
     return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
@@ -147,7 +115,7 @@ def format_about(duration_s: float) -> str:
 
 
 def format_compared(duration_s: float) -> str:
-    """Return seconds as a figure that is compared with another: to about 1 %, unlike `format_about`."""
+    """Return seconds to about 1 %, to be compared with another figure."""
     if duration_s < 600:  # noqa: PLR2004 - ten minutes, where half a minute is 5 %
         digits = 2 if duration_s < 10 else 1 if duration_s < 100 else 0  # noqa: PLR2004 - three digits
         return f"{duration_s:.{digits}f} s"
@@ -155,13 +123,13 @@ def format_compared(duration_s: float) -> str:
 
 
 def format_moment(text: str) -> str:
-    """Return an ISO timestamp as local time, ``2026-01-02 10:15:30``; return any other text unchanged."""
+    """Return an ISO timestamp as local time, ``2026-01-02 10:15:30``; any other text unchanged."""
     at = moment(text)
     return text if at is None else f"{at:%Y-%m-%d %H:%M:%S}"
 
 
 def pauses(first_s: float, slowest_s: float) -> Iterator[float]:
-    """Yield how long to wait before each look, each time 1.3 times as long, up to the slowest."""
+    """Yield the waits between looks, each 1.3 times the one before, up to the slowest."""
     pause_s = first_s
     while True:
         yield pause_s
@@ -176,7 +144,6 @@ def format_setting(params: Mapping[str, int | str]) -> str:
 
 
 def format_count(number: int, noun: str, plural: str = "") -> str:
-    """Return a count with its noun: ``1 point``, ``2,000 points``."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
@@ -189,7 +156,7 @@ def format_short(value: float) -> str:
 
 
 def format_f1(f1: float) -> str:
-    """Return an F1 with four places, rounded down: only what is 1 reads as 1."""
+    """Return an F1 with four places, rounded down: only a perfect one reads as 1."""
     return f"{math.floor(f1 * 10_000) / 10_000:.4f}"
 
 
@@ -200,7 +167,6 @@ def format_list(names: Sequence[str], most: int) -> str:
 
 
 def format_bytes_gib(size_bytes: float, digits: int = 2) -> str:
-    """Return bytes as GiB with the unit: ``7.08 GiB``."""
     return f"{size_bytes / GIB:,.{digits}f} GiB"
 
 
@@ -227,10 +193,7 @@ def format_size(size_bytes: int) -> str:
 
 
 def moment(text: str) -> datetime | None:
-    """Parse an ISO timestamp; one without a zone is local time, as schedulers print it.
-
-    ``None`` if it cannot be parsed.
-    """
+    """Parse an ISO timestamp; ``None`` if it is none. Without a zone it is local time, as of schedulers."""
     try:
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""Runs side by side: what they differ in, and the ratio of the means of the settings that they share. Pure.
+"""Runs side by side: their differences, and the ratios of means of the settings that they share. Pure.
 
 A difference is called one only if the 95 % interval of the ratio (`jobkit.answers.setting.Mean.over`)
 excludes 1.
@@ -23,36 +23,23 @@ from jobkit.report.tables import Collected, Size
 
 MOST_NAMED = 8
 SHOWN_CHARACTERS = 12
-"""Of a fingerprint."""
+"""Characters of a fingerprint that are shown."""
 WORK = ("text_sha256", "model_fingerprint", "workload")
 """Two sides that differ in one of these do not do the same work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """A group of points of one run: all that share GPU, model, text, versions and settings.
+    """A group of points of one run: all that share GPU, model, text, versions and settings."""
 
-    Attributes
-    ----------
-    letter, run, title
-        Its short name, the run folder, and what was run, in words.
-    first
-        The first point of the group.
-    sizes
-        By setting, in words.
-    answer
-        Of a search, which then has only the last of its phases here: the setting that it found, in words.
-    found
-        The same in a sentence.
-    """
-
-    letter: str
+    letter: str  # its short name
     run: str
-    title: str
+    title: str  # what was run, in words
     first: Row
-    sizes: Mapping[str, Size]
+    sizes: Mapping[str, Size]  # by setting, in words
+    # the setting that a search found, in words; then the side has only the last phase of the search
     answer: str = ""
-    found: str = ""
+    found: str = ""  # the answer of the search in a sentence
 
     @property
     def fastest(self) -> tuple[str, Size] | None:
@@ -65,7 +52,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedSetting:
-    """A setting of both sides: the means of a figure, and the other over the first."""
+    """A setting of both sides: the means of a figure, and their ratio, the other over the first."""
 
     setting: str
     first: Mean
@@ -73,32 +60,19 @@ class ComparedSetting:
 
     @property
     def ratio(self) -> Ratio:
-        """The other over the first."""
         return self.other.over(self.first)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideComparison:
-    """One side next to the first.
-
-    Attributes
-    ----------
-    first, other
-        The sides.
-    differ
-        The columns in which they differ, with the two values in words.
-    lines
-        By figure, the settings that both have.
-    """
-
     first: Side
     other: Side
-    differ: Sequence[tuple[str, str, str]]
-    lines: Mapping[Figure, Sequence[ComparedSetting]]
+    differ: Sequence[tuple[str, str, str]]  # the columns in which they differ, with the two values in words
+    lines: Mapping[Figure, Sequence[ComparedSetting]]  # by figure, the settings that both sides have
 
 
 def sides(runs: Sequence[Collected]) -> list[Side]:
-    """Return the sides of runs that were each collected alone, in order: a side for each of their tables."""
+    """Return a side for each table of runs that were collected separately, in order."""
     groups = [(run, group) for run in runs for group in range(len(run.by_group))]
     letters = [*ascii_uppercase, *(f"{one}{two}" for one in ascii_uppercase for two in ascii_uppercase)]
     return [_side(run, group, letter) for (run, group), letter in zip(groups, letters, strict=False)]
@@ -123,17 +97,16 @@ def _side(run: Collected, group: int, letter: str) -> Side:
 
 
 def _counts(row: Row, search: SearchAnswer | None) -> bool:
-    """Return whether a point is compared: of a search only those are that its answer rests on."""
+    """Return whether a point is compared: in a search only the points on which its answer rests are."""
     return search is None or search.rests_on(row.phase)
 
 
 def _setting(row: Row, search: SearchAnswer | None) -> str:
-    """Return the setting of a point in words, that of the answer of a search as the search names it."""
+    """Return the setting of a point in words; the answer of a search as the search names it."""
     return format_setting(search.named(row.record) if search and row.record else row.params)
 
 
 def compare(first: Side, other: Side) -> SideComparison:
-    """Return one side next to another."""
     compared = [figure for figure in FIGURES.values() if figure.compared]
     lines = {figure: found for figure in compared if (found := [*_lines(first, other, figure)])}
     values = [(name, *(_words(name, side.first) for side in (first, other))) for name in SETTING]
@@ -151,7 +124,6 @@ def _lines(first: Side, other: Side, figure: Figure) -> Iterator[ComparedSetting
 
 
 def _words(name: str, row: Row) -> str:
-    """Return the value of a column of the first point of a side."""
     value = dict(zip(SETTING, row.fixed, strict=True))[name]
     if value is None:
         return ""
@@ -161,7 +133,6 @@ def _words(name: str, row: Row) -> str:
 
 
 def verdict(ratio: Ratio, figure: Figure) -> str:
-    """Return whether two means differ, in words."""
     if ratio.differs is None:
         return "one repeat: cannot show a difference"
     if not ratio.differs:
@@ -170,14 +141,13 @@ def verdict(ratio: Ratio, figure: Figure) -> str:
 
 
 def blocks(compared: Sequence[Side]) -> list[Block]:
-    """Return the comparison of each side with the first, in pieces."""
     answers = tuple(f"{side.letter}: {side.found}" for side in compared if side.found)
     names = Block(title="Runs", before=answers, columns=_names(compared))
     return [names, *(block for other in compared[1:] for block in _pair(compare(compared[0], other)))]
 
 
 def side_by_side(runs: Sequence[Collected]) -> list[Block]:
-    """Return the comparison of runs that were each collected alone: all tables with the first."""
+    """Return the comparison of all tables of runs, collected separately, with the first."""
     return blocks(sides(runs))
 
 
@@ -276,7 +246,6 @@ def _differing(pair: SideComparison) -> tuple[Column, ...]:
 
 
 def _about(pair: SideComparison) -> Iterator[str]:
-    """Yield what to know before the tables are read."""
     first, other = pair.first, pair.other
     if not pair.differ:
         yield "They share GPU or machine, text, model, versions and settings."
@@ -295,7 +264,6 @@ def _about(pair: SideComparison) -> Iterator[str]:
 
 
 def _fastest(first: Side, other: Side) -> str:
-    """Return how the fastest settings of two sides compare."""
     if first.fastest is None or other.fastest is None:
         return ""
     (one, base), (two, best) = first.fastest, other.fastest

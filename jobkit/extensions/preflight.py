@@ -40,125 +40,62 @@ ROUND = tuple(step * 10**power for power in range(7) for step in (1, 2, 5))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One of the longest items.
-
-    Attributes
-    ----------
-    length
-        In what the framework pads to.
-    paragraph, item
-        Its place: which paragraph of the text, which item of the paragraph; both from 0.
-    beginning
-        How it begins, judged by punctuation.
-    """
-
-    length: int
+    length: int  # in the unit to which the framework pads
+    # which paragraph of the text, and which item of the paragraph; both from 0
     paragraph: int
     item: int
-    beginning: str
+    beginning: str  # the first words, judged by punctuation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaddedSize:
-    """What is known of one batch size.
-
-    Attributes
-    ----------
-    load
-        The largest of this batch size and of all smaller ones.
-    own_load
-        The largest at exactly this batch size.
-    first_paragraph, from_batch_size
-        The call that makes ``load``: its first paragraph, from 0, and its batch size.
-    efficiency, efficiency_sorted
-        Characters over padded characters, as the text stands and if it were sorted by length;
-        ``None`` if no lengths are known.
-    gpu_bytes
-        What the process may take on the GPU, roughly; ``None`` if nothing is known of it.
-    in_spec, to_measure
-        Whether the spec sweeps it, and whether it is worth measuring.
-    """
-
     batch_size: int
-    load: int
-    own_load: int
+    load: int  # the largest load of this batch size and of all smaller ones
+    own_load: int  # the largest load at exactly this batch size
+    # the first paragraph, from 0, of the call that makes ``load``, and its batch size
     first_paragraph: int
     from_batch_size: int
+    # characters over padded characters, as the text stands and if it were sorted by length; ``None`` if no
+    # lengths are known
     efficiency: float | None
     efficiency_sorted: float | None
-    gpu_bytes: int | None
-    in_spec: bool
+    gpu_bytes: int | None  # what the process may take on the GPU, roughly; ``None`` if unknown
+    in_spec: bool  # whether the spec sweeps it, and whether it is worth measuring
     to_measure: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingLoad:
-    """A setting that the spec sweeps, and its batches.
-
-    Attributes
-    ----------
-    load
-        The largest, which the records of the run confirm.
-    batches
-        Their number in one pass over the text.
-    efficiency
-        Characters over padded characters; ``None`` if no lengths are known.
-    alone
-        How many items are longer than ``padded_chars``: each is a batch of its own.
-    """
-
     params: Mapping[str, Value]
-    load: int
-    batches: int
-    efficiency: float | None
-    alone: int = 0
+    load: int  # the largest load, which the records of the run confirm
+    batches: int  # the number of batches in one pass over the text
+    efficiency: float | None  # characters over padded characters; ``None`` if no lengths are known
+    alone: int = 0  # the number of items longer than ``padded_chars``: each is a batch of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preflight:
-    """What the text shows.
-
-    Attributes
-    ----------
-    text, workload, model, stand_in, device
-        What the spec names; ``model`` is ``None`` if there is none.
-    caveat
-        What the model is, if it is not the model that its name promises; else empty.
-    source, unit
-        As in `jobkit.answers.loads.Lengths`.
-    paragraphs, items, characters
-        How many; ``items`` is ``None`` if no lengths are known.
-    saturation, limit
-        As in `jobkit.answers.loads.Loads`.
-    measure
-        The batch sizes worth measuring.
-    why
-        What was chosen and why, in a line.
-    gpu_memory_bytes
-        The GPU that was taken for it; ``None`` if nothing is known of it.
-    gpu_memory_named
-        Whether the user named that GPU.
-    """
-
+    # what the spec names; ``model`` is ``None`` if there is none
     text: str
     workload: str
     model: str | None
     stand_in: bool
-    caveat: str
+    caveat: str  # what the model is if it is not the one that its name promises; else empty
     device: str
-    source: str
+    source: str  # as in `jobkit.answers.loads.Lengths`
     unit: str
+    # numbers; ``items`` is ``None`` if no lengths are known
     paragraphs: int
     items: int | None
     characters: int
     longest: tuple[Item, ...]
-    saturation: int
+    saturation: int  # as in `jobkit.answers.loads.Loads`
     saturation_load: int
     limit: int
-    measure: tuple[int, ...]
-    why: str
-    gpu_memory_bytes: int | None
-    gpu_memory_named: bool
+    measure: tuple[int, ...]  # the batch sizes worth measuring
+    why: str  # the choice and its reason, in a line
+    gpu_memory_bytes: int | None  # the GPU for which they are chosen; ``None`` if its memory is unknown
+    gpu_memory_named: bool  # whether the user named that GPU
     sizes: tuple[PaddedSize, ...]
     settings: tuple[SettingLoad, ...]
 
@@ -172,28 +109,7 @@ def preflight(
     stand_in: bool = False,
     say: Say = lambda _: None,
 ) -> Preflight:
-    """Return what can be known of a sweep before anything runs.
-
-    Parameters
-    ----------
-    path
-        The spec.
-    overrides
-        ``key=value`` of each ``--set``.
-    fast
-        Whether to estimate lengths from punctuation if the workload needs a model for them.
-    gpu_memory_bytes
-        The memory of the GPU, if it is known.
-    stand_in
-        Whether a stand-in takes the place of a model that is missing.
-    say
-        Prints a line about work that takes time.
-
-    Raises
-    ------
-    JobkitError
-        As `jobkit.planning.prepare.prepare`.
-    """
+    """Return what can be known of a sweep before anything runs; ``fast`` judges lengths by punctuation."""
     options = Options(overrides=overrides, stand_in=stand_in)
     named = resolve(path, options, fetch=True, build=not fast, say=say)
     named.spec.refuse_command("jobkit preflight")
@@ -244,7 +160,6 @@ def _gathered(named: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen, 
 
 
 def _setting(spec: SweepSpec, lengths: Lengths, params: Mapping[str, Value]) -> SettingLoad:
-    """Return what the text shows of a setting."""
     by_length = params.get(ORDER, spec.order) == SORTED
     knobs = numbers(params)
     lengths = lengths.every(knobs.get(EVERY, spec.every))
@@ -359,7 +274,7 @@ def _heading(report: Preflight) -> Iterator[str]:
 
 
 def _items(report: Preflight) -> str:
-    """Return what the items of this text are: sentences, unless no paragraph has two."""
+    """Return the name of the items: sentences, unless no paragraph has two."""
     return "sentences" if report.items is None or report.items > report.paragraphs else "paragraphs"
 
 

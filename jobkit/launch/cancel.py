@@ -24,31 +24,16 @@ from jobkit.schedulers.types import State
 from jobkit.spec.sweep_spec import load_spec
 
 MOST_NAMES = 8
-SEEN_WITHIN_S = 30.0
-"""How long to look whether what was cancelled has left the queue."""
+SEEN_WITHIN_S = 30.0  # how long to look whether cancelled tasks have left the queue
 
 
-Part = tuple[Submission, tuple[int, ...]]
-"""A job, and the numbers of its tasks that are cancelled, without those that have ended."""
+Part = tuple[Submission, tuple[int, ...]]  # a job, and its tasks to cancel, without those that have ended
 
 
 def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
-    """Cancel points of a run, or all of it; return the exit code.
+    """Cancel points of a run, by number or id, or all of it; return the exit code.
 
-    Parameters
-    ----------
-    run_dir
-        The run folder, absolute.
-    named
-        Points, by number or id; none for all, and the jobs that follow too.
-    kept
-        Points that stay; then the jobs that follow stay too.
-
-    Raises
-    ------
-    JobkitError
-        If a word names no point, or a point cannot be cancelled alone; exit code 3 if the
-        scheduler does not answer, or refuses.
+    All points include the jobs that follow; if some points are ``kept``, these jobs stay too.
     """
     whole = not named and not kept
     with _settled(run_dir, whole=whole):
@@ -89,8 +74,8 @@ def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
 def _settled(run_dir: Path, *, whole: bool) -> Iterator[None]:
     """Hold the run's lock and reconcile unconfirmed submissions.
 
-    Local runs are exempt: their driver holds the lock until it exits. A run can also be cancelled on
-    a disk that is full, read-only or without locks.
+    Local runs are exempt: their driver holds the lock until it exits. A run can also be cancelled on a disk
+    that is full, read-only or without locks.
     """
     with contextlib.ExitStack() as stack:
         if not all(map(runs_here, _schedulers(run_dir))):
@@ -134,18 +119,6 @@ def _cancel_strays(run_dir: Path) -> bool:
 
 
 def points_to_cancel(run: RunStanding, named: Sequence[str], kept: Sequence[str]) -> list[PointStatus]:
-    """Return the points to cancel, without those that have ended.
-
-    Parameters
-    ----------
-    named, kept
-        As for `cancel`.
-
-    Raises
-    ------
-    JobkitError
-        If a word names no point, or a point that shares a job with points that are to stay.
-    """
     live = [point for point in run.points if point.standing in LIVE]
     stay = _indices(run, kept)
     chosen = (_indices(run, named) if named else {point.point.index for point in live}) - stay
@@ -181,7 +154,7 @@ def _refuse_parts_of_jobs(
 
 
 def _parts(run: RunStanding, points: Sequence[PointStatus], *, whole: bool) -> list[Part]:
-    """Return the tasks of points, job by job; before them the jobs that follow, if all is cancelled.
+    """Return the tasks of points, job by job; if all is cancelled, first the jobs that follow.
 
     Otherwise those could submit points that have just been cancelled.
     """
@@ -206,18 +179,7 @@ def _parts(run: RunStanding, points: Sequence[PointStatus], *, whole: bool) -> l
 def _cancel_parts(
     run_dir: Path, parts: Sequence[Part], points: Sequence[PointStatus], *, whole: bool
 ) -> None:
-    """Cancel job by job, and print the result of each.
-
-    Parameters
-    ----------
-    whole
-        Whether nothing else is left of the jobs.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3, after all jobs, if the scheduler refused any.
-    """
+    """Cancel job by job, and print the result of each; ``whole``: nothing else is left of the jobs."""
     refusals = []
     cancelled: set[JobTask] = set()
     for job, tasks in parts:
@@ -249,7 +211,7 @@ def _cancel_parts(
 
 
 def _alive_after(run_dir: Path, cancelled: set[JobTask]) -> set[JobTask]:
-    """Return the tasks that wait or run still after a while; of a queue that does not answer all may."""
+    """Return the tasks that still wait or run after a while; all if the queue does not answer."""
     end, pause_s = time.monotonic() + SEEN_WITHIN_S, pauses(0.3, 5.0)
     while cancelled:
         (run,) = read_standings([run_dir])
@@ -262,21 +224,7 @@ def _alive_after(run_dir: Path, cancelled: set[JobTask]) -> set[JobTask]:
 
 
 def throttle(run_dir: Path, most: int) -> int:
-    """Limit how many tasks of a run work at a time; return the exit code.
-
-    Parameters
-    ----------
-    run_dir
-        The run folder, absolute.
-    most
-        How many; 0 for any number.
-
-    Raises
-    ------
-    JobkitError
-        If nothing of the run is in the queue, or it runs here; exit code 3 if the scheduler
-        does not answer, or refuses.
-    """
+    """Limit how many tasks of a run work at a time, 0 for any number; return the exit code."""
     run = shell_path(run_dir)
     with run_lock(run_dir, note):
         (standing,) = read_standings([run_dir])

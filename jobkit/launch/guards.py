@@ -25,7 +25,7 @@ from jobkit.runs.which_run import start_time
 
 
 def measure_again(run: Path, point: Point) -> tuple[str, ...]:
-    """Return how to measure a run again, once the real model is there, that measured a stand-in."""
+    """Return how to measure a stand-in's run again with the real model."""
     if point.model is None or point.workload_folder:
         return ("then measure again",)
     size = () if point.model.size == FULL else ("--set", "model.size=full")
@@ -34,19 +34,12 @@ def measure_again(run: Path, point: Point) -> tuple[str, ...]:
 
 
 def warn_stand_in(point: Point) -> None:
-    """Print that the model of a point is a stand-in, if it is."""
     if point.model and point.model.stand_in:
         note(point.model.warning)
 
 
 def refuse_duplicate_sweep(prepared: Prepared, *, dry_run: bool = False) -> None:
-    """Refuse a sweep that has a run already; if nothing is submitted anyway, only print that it has.
-
-    Raises
-    ------
-    JobkitError
-        With how far that run is, and what to type.
-    """
+    """Refuse a sweep that has a run already; if nothing is submitted anyway, only print that it has."""
     if folder := find_duplicate(prepared):
         (run,) = read_standings([folder], ask=False)
         if dry_run:
@@ -72,7 +65,7 @@ def find_duplicate(prepared: Prepared) -> Path | None:
 
 
 def _holds(path: str, content: bytes) -> bool:
-    """Return whether a file holds just that; most differ in size, and are not read."""
+    """Return whether a file has this content; most differ in size, and are not read."""
     try:
         if os.stat(path).st_size != len(content):  # noqa: PTH116 - a Path costs as much again
             return False
@@ -96,7 +89,7 @@ def _bare(points: Sequence[Point]) -> list[Point]:
 
 
 def _description(run: RunStanding) -> str:
-    """Return the run, and how far it is: ``15 points: 9 done, 2 failed (2 timeout), 4 to come``."""
+    """Return the run and its progress: ``15 points: 9 done, 2 failed (2 timeout), 4 to come``."""
     numbers = {word: run.counts[word] for word in (CANCELLED, PointState.DONE, PointState.FAILED)}
     numbers["to come"] = len(run.points) - sum(numbers.values())
     words = [
@@ -119,18 +112,11 @@ def _next(run: RunStanding) -> str:
     return ", ".join(ways)
 
 
-_RUN = re.compile(r"^run=(.+)$", re.MULTILINE)
-"""The line of a job script that names its run folder."""
+_RUN = re.compile(r"^run=(.+)$", re.MULTILINE)  # the line of a job script that names its run folder
 
 
 def refuse_moved_run(run_dir: Path) -> None:
-    """See that a run folder is where its job script works, before anything is written there.
-
-    Raises
-    ------
-    JobkitError
-        If it is a copy, or was moved: its points would run elsewhere, or not at all.
-    """
+    """Refuse a run folder that is not where its job script works, before anything is written there."""
     script = run_dir / (PLAN_SCRIPT if kind_of(run_dir).unplanned(run_dir) else script_name(1))
     try:
         text = read_text(script)

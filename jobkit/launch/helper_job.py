@@ -35,33 +35,23 @@ from jobkit.spec.sweep_spec import SweepSpec
 LOOK_S = 0.5
 FIRST_PAUSE_S, SLOWEST_PAUSE_S = 2.0, 15.0
 GONE_GRACE_S = 20.0
-"""How long a file may take from a node to here: a client of a file server caches the listing of a folder."""
+"""Time for a file to get from a node to here: a client of a file server caches the listing of a folder."""
 
 
 @dataclass(slots=True)
 class Errand:
-    """A job of one task, and the last answer of the queue about it.
-
-    Attributes
-    ----------
-    run_dir
-        The folder of its script, journal, logs and answer.
-    queued
-        What the queue last reported; ``None`` if it does not hold the job.
-    in_queue_at
-        When the queue last held the job, or did not answer.
-    """
+    """A job of one task, and the last answer of the queue about it."""
 
     scheduler: Scheduler
-    run_dir: Path
+    run_dir: Path  # the folder of its script, journal, logs and answer
     job: Job
     submitted_at: float = field(default_factory=time.monotonic)
-    queued: Queued | None = None
+    queued: Queued | None = None  # what the queue last reported; ``None`` if it does not hold the job
+    # when the queue last held the job, or gave no answer
     in_queue_at: float = field(default_factory=time.monotonic)
 
     @property
     def waited_s(self) -> float:
-        """Seconds since it was submitted."""
         return time.monotonic() - self.submitted_at
 
     @property
@@ -79,13 +69,12 @@ class Errand:
 
     @property
     def log(self) -> str:
-        """The text of its logs."""
         logs = sorted((self.run_dir / "logs").iterdir())
         return "".join(path.read_text(encoding="utf-8", errors="replace") for path in logs)
 
     def wait_for(self, answer: str) -> Iterator[None]:
         """Wait until the job has written a file into its folder; yield after each answer of the queue."""
-        # A listing makes the client of a file server look again; a look at one name does not.
+        # Listing a folder makes the client of a file server look again; looking up one name does not.
         for pause_s in pauses(FIRST_PAUSE_S, SLOWEST_PAUSE_S):
             ask_at = time.monotonic() + pause_s
             while time.monotonic() < ask_at:
@@ -109,22 +98,16 @@ class Errand:
 
 
 def submit_errand(scheduler: Scheduler, run_dir: Path, script: str) -> Errand:
-    """Make a folder for a job of one task, and submit the job; return that of a request that came before.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3 if the scheduler refuses, or does not answer about the one that came before.
-    OSError
-        If the folder cannot be written.
-    """
+    """Submit a job of one task in a new folder, or return the open job of an earlier request."""
     for begun in (request.begun for request in load_all("request") if request.begun):
         scheduler_calls.reconcile_submission(begun, note)
         known = read_journal(begun)
         for one in known.submissions:
             if first_task(one) not in known.cancelled:
                 return Errand(scheduler, begun, Job(script="job.sh", array=ONE_TASK, id=one.job))
-    (run_dir / "logs").mkdir(parents=True)
+    run_dir.parent.mkdir(parents=True, exist_ok=True)
+    files.make_run_folder(run_dir, group=False)
+    (run_dir / "logs").mkdir()
     for file in (JOURNAL_FILE, ACCOUNTING_FILE):
         (run_dir / file).touch()
     files.write_atomically(run_dir / "job.sh", script)
@@ -140,24 +123,7 @@ FETCH_RESOURCES = {"gpus": 0, "cpus": 1, "memory": "4GiB", "walltime": "01:00:00
 
 
 def submit_fetch(name: str, words: list[str], *, scheduler: str, site: str, runs_dir: Path) -> Errand:
-    """Submit a job that runs ``jobkit models fetch`` on a node.
-
-    Parameters
-    ----------
-    name
-        Of the model; the run folder is called after it.
-    words
-        The arguments of the command.
-    scheduler, site
-        As in a spec, ``auto`` too.
-    runs_dir
-        Where the run folder goes.
-
-    Raises
-    ------
-    JobkitError
-        If there is no scheduler, or it refuses (exit code 3).
-    """
+    """Submit a job that runs ``jobkit models fetch`` with these words on a node."""
     chosen, _ = choose_scheduler(scheduler)
     if runs_here(chosen):
         raise JobkitError("there is no scheduler here to submit the job to", hint="leave --as-job out")

@@ -13,39 +13,17 @@ from jobkit.schedulers.types import ONE_TASK, Array, JobId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job that is about to be submitted, or that a scheduler has accepted or refused.
+    """A job that is about to be submitted, or that a scheduler has accepted or refused."""
 
-    Attributes
-    ----------
-    script
-        The name of its script in the run folder, or the path.
-    array
-        Its tasks.
-    role
-        What it is for. A job for anything but points starts once the arrays before it have ended.
-    round
-        In which round of its run.
-    given
-        What a person gave with it: ``key=value``.
-    walltime_s
-        Of each point; ``None`` for a job that is no array of points.
-    behind
-        Of an array of points: it starts once the array this many places before it has ended; 0 for at once.
-    id
-        What the scheduler calls it; ``None`` unless it was accepted.
-    refused
-        Why the scheduler refused it, if the run goes on without it; else empty.
-    """
-
-    script: str
-    array: Array
-    role: Role = Role.POINTS
-    round: int = 1
-    given: tuple[str, ...] = ()
-    walltime_s: int | None = None
-    behind: int = 0
-    id: JobId | None = None
-    refused: str = ""
+    script: str  # the name of its script in the run folder, or the path
+    array: Array  # its tasks
+    role: Role = Role.POINTS  # a job for anything but points starts after the arrays before it
+    round: int = 1  # in which round of its run
+    given: tuple[str, ...] = ()  # what a person gave with it: ``key=value``
+    walltime_s: int | None = None  # of each point; ``None`` for a job that is no array of points
+    behind: int = 0  # an array waits for the array this many places before it; 0 for none
+    id: JobId | None = None  # what the scheduler calls it; ``None`` unless it was accepted
+    refused: str = ""  # why the scheduler refused it, if the run goes on without it; else empty
 
     def waits_for(self, arrays: Sequence[JobId]) -> Sequence[JobId]:
         """Return those of the arrays before it that must end before it starts."""
@@ -92,17 +70,7 @@ def ids(jobs: Sequence[Job]) -> tuple[JobId, ...]:
 
 
 def announce(scheduler: str, jobs: Sequence[Job], then: str = "", say: Say = note) -> None:
-    """Tell a person what was submitted.
-
-    The job that only runs failed points again is not named, unless the scheduler refused it.
-
-    Parameters
-    ----------
-    then
-        What happens next, in words that follow the jobs.
-    say
-        Prints a line.
-    """
+    """Tell a person what was submitted; the job that runs failed points again only if it was refused."""
     points = ", ".join(map(str, ids([job for job in jobs if job.role is Role.POINTS])))
     others = [job for job in jobs if job.id and job.role not in {Role.POINTS, Role.FOLLOW}]
     parts = [f"job {points}"] if points else []

@@ -38,13 +38,7 @@ if TYPE_CHECKING:
 
 
 def preview(prepared: Prepared, report: Say = note) -> str:
-    """Return the script, and as comments what it would run and the commands that would submit it.
-
-    Parameters
-    ----------
-    report
-        Gets what the scheduler would refuse, and what is unknown.
-    """
+    """Return the script, with the submit commands as comments; ``report`` gets what would be refused."""
     spec = prepared.spec
     number = most(spec.repeats)
     settings = format_count(len(prepared.points) // number, "setting")
@@ -66,15 +60,8 @@ def preview(prepared: Prepared, report: Say = note) -> str:
 def submit_commands(prepared: Prepared, report: Say = note) -> list[tuple[str, ...]]:
     """Return the submit commands of a run, one an array, and those of the jobs that follow.
 
-    On this machine it is the command of the driver, which does it all.
-
-    If the controller does not answer, since the scheduler is not on this machine, one array is
-    assumed to hold all points.
-
-    Raises
-    ------
-    JobkitError
-        If the controller's limits forbid this number of points.
+    On this machine it is the command of the driver. If the controller does not answer, because the scheduler
+    is not on this machine, one array is assumed to hold all points.
     """
     scheduler = by_name(prepared.spec.scheduler)
     if scheduler.RUNS_HERE:
@@ -97,7 +84,6 @@ def submit_commands(prepared: Prepared, report: Say = note) -> list[tuple[str, .
 
 
 def _report_refusal(prepared: Prepared, arrays: Sequence[Array], report: Say) -> None:
-    """Ask the scheduler about the script; report what it would refuse."""
     with tempfile.TemporaryDirectory(prefix="jobkit-") as folder:
         script = Path(folder) / "job.sh"
         script.write_text(prepared.script, encoding="utf-8")
@@ -131,7 +117,6 @@ def model_warning(prepared: Prepared) -> str:
 
 
 def here(prepared: Prepared, check: sweep.Check) -> None:
-    """Run all points on this machine, with progress."""
     from jobkit.runs import watch  # brings rich: a submission returns at once without it
 
     note(f"{headline(prepared)}\n{request_line(prepared)}\nrun folder: {relative_path(prepared.run_dir)}")
@@ -142,7 +127,6 @@ def here(prepared: Prepared, check: sweep.Check) -> None:
 
 
 def detached(prepared: Prepared, check: sweep.Check) -> int:
-    """Start the local run in a separate process and return."""
     note(f"{headline(prepared)}\n{request_line(prepared)}")
     sweep.write_run(prepared, check)
     run_dir = prepared.run_dir
@@ -156,8 +140,8 @@ def detached(prepared: Prepared, check: sweep.Check) -> int:
 def request_line(prepared: Prepared) -> str:
     """Return in a line what is about to be asked for, and what it comes to at most.
 
-    A job that shares points asks for the walltime of all of them. The one that tries the largest
-    batch asks for that of one point; here each trial has it.
+    A job that shares points asks for the walltime of all of them; the job that tries the largest batch for
+    that of one point, which here each trial has.
     """
     spec, resources = prepared.spec, prepared.spec.resources
     trials = (MOST_TRIALS if runs_here(spec.scheduler) else 1) if prepared.find_script else 0
@@ -218,13 +202,7 @@ def on_cluster(prepared: Prepared, check: sweep.Check = lambda: None, *, wait: b
 def wait_for_points(
     run_dir: Path, points: Sequence[Point], policy: Policy, before: RunStanding | None = None
 ) -> int | None:
-    """Wait for points of a submitted run; Ctrl-C leaves the job alone.
-
-    Parameters
-    ----------
-    before
-        The run before these points were submitted again.
-    """
+    """Wait for points of a run, submitted again since ``before``; Ctrl-C leaves the job alone."""
     from jobkit.runs import watch  # as above
 
     try:
@@ -250,30 +228,14 @@ def note_follow(run_dir: Path) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """A shell on a node with what a point requests, and what to type in it.
+    """A shell on a node with what a point requests, and what to type in it."""
 
-    Attributes
-    ----------
-    argv
-        The command that starts it; empty if no allocation is needed.
-    command
-        Runs the point, in that shell.
-    refused
-        Why the scheduler would refuse it, or why that is unknown here.
-    """
-
-    argv: tuple[str, ...]
-    command: str
-    refused: JobkitError | None = None
+    argv: tuple[str, ...]  # the command that starts it; empty if no allocation is needed
+    command: str  # runs the point, in that shell
+    refused: JobkitError | None = None  # why the scheduler would refuse it, or why that is unknown here
 
     def go(self) -> int:
-        """Start the shell at this terminal; return its exit status.
-
-        Raises
-        ------
-        JobkitError
-            If the scheduler would refuse it (exit code 3), or its command is not on this machine.
-        """
+        """Start the shell at this terminal; return its exit status."""
         if self.refused:
             raise self.refused
         return shell.attach(self.argv, submission_environment())
@@ -319,17 +281,9 @@ def _refusal(program: str, spec: SweepSpec, site: Site, point: Point, text: str)
 
 
 def write_shell_run(prepared: Prepared) -> Path:
-    """Write a run folder for shells only, or take the one that is there; submit nothing.
+    """Write a run folder for shells only, or reuse the one that is there; submit nothing.
 
-    Returns
-    -------
-    Path
-        The folder, in ``shell/`` of the folder of runs: no other command takes it for a run.
-
-    Raises
-    ------
-    JobkitError
-        If it cannot be written.
+    It lies in ``shell/`` of the folder of runs: no other command takes it for a run.
     """
     run_dir = prepared.run_dir.parent / SHELL_FOLDER / prepared.run_dir.name
     script = render(prepared.spec, prepared.site, prepared.points[0], run_dir)

@@ -1,8 +1,8 @@
 """Run the points of a run folder here, one after the other, through submitit's local executor.
 
 submitit starts one job for all points of a driver: a shell that runs the script of each point that it reads
-from the driver, so that a point does not pay for submitit's three starts of Python. The walltime and the
-devices are ours, because submitit's defaults are two minutes and no device (submitit 1.5, LocalExecutor).
+from the driver, so that a point does not pay for submitit's three starts of Python. Walltime and devices are
+jobkit's: submitit's defaults are two minutes and no device (submitit 1.5, LocalExecutor).
 """
 
 from __future__ import annotations
@@ -47,11 +47,10 @@ from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from jobkit.worker import parent_socket
 
 POLL_S = 0.1
-END_GRACE_S = 30.0
-"""How long a stopped point may take to bring its results home."""
+END_GRACE_S = 30.0  # time for a stopped point to bring its results home
 
 LAST_POLL_S, LAST_S = 0.01, 5.0
-"""How often to look whether submitit has ended when there are no more points, and for how long at most."""
+"""How often, and for how long at most, to look whether submitit has ended after the last point."""
 
 _RUN_POINTS = """\
 exec 3<"$1" 4>"$2" || exit
@@ -64,31 +63,19 @@ while read -r -u 3 task owner log; do
     echo "$?" >&4
 done
 """
-"""The job: the arguments are two pipes of the driver, the file for the process id of the running point, the
-folder of the logs, and the command. It ends when the driver closes its pipe or is killed. A signal to all
-processes of a terminal ends only the point, because the driver waits until its results are home."""
+"""Arguments: two pipes of the driver, the file for the process id of the running point, the folder of the
+logs, and the command. The job ends when the driver closes its pipe or is killed. A signal to all processes of
+a terminal ends only the point, because the driver waits until its results are home."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalRound:
-    """Points that are driven one after the other, by one script.
+    """Points that are driven one after the other, by one script."""
 
-    Attributes
-    ----------
-    points
-        Their indices; ``None`` for all of the run.
-    spec
-        With the walltime that they get; ``None`` for the run's own.
-    round
-        Of the run: which script it is.
-    given
-        What a person set for these points: ``key=value``.
-    """
-
-    points: Sequence[int] | None = None
-    spec: SweepSpec | None = None
-    round: int = 1
-    given: tuple[str, ...] = ()
+    points: Sequence[int] | None = None  # their indices; ``None`` for all of the run
+    spec: SweepSpec | None = None  # with the walltime that they get; ``None`` for the run's own
+    round: int = 1  # of the run: which script it is
+    given: tuple[str, ...] = ()  # what a person set for these points: ``key=value``
 
 
 def driver_argv(run_dir: Path) -> tuple[str, ...]:
@@ -98,15 +85,7 @@ def driver_argv(run_dir: Path) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def as_driver(run_dir: Path) -> Iterator[str]:
-    """Be the driver of a run; yield its job id. An interruption is journalled.
-
-    Raises
-    ------
-    JobkitError, OSError
-        As `jobkit.runs.driver_lock.driving`, and `check_programs`.
-    KeyboardInterrupt
-        Also for TERM and HUP, after the commands that go on from here are printed.
-    """
+    """Be the driver of a run; yield its job id. An interruption is journalled."""
     check_programs()
     with ended_by_signals(), driving(run_dir) as job_id:
         remember(run_dir)
@@ -125,7 +104,7 @@ def as_driver(run_dir: Path) -> Iterator[str]:
 
 
 def _end_orphan(run_dir: Path) -> None:
-    """End the point that the driver before left running when it was killed, so that it does not run twice.
+    """End the point that a killed driver left running, so that it does not run twice.
 
     It brings home what it has. If it has just ended well, it is done.
     """
@@ -155,21 +134,7 @@ def _runs_for(pid: int, run_dir: Path) -> bool:
 def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalRound | None = None) -> None:
     """Run points of a run folder in turn, by default all; then the largest batch if the spec requests it.
 
-    Parameters
-    ----------
-    run_dir
-        The run folder, written.
-    tick
-        Called with the running point, a few times a second.
-    job_id
-        As `as_driver` yields it.
-    leg
-        Which points, and how.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        After the running point was asked to end and its results are home.
+    ``tick`` is called with the running point, a few times a second; ``job_id`` is that of `as_driver`.
     """
     leg = leg or LocalRound()
     points, _ = read_points(run_dir)
@@ -199,15 +164,7 @@ def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalR
 def search(
     run_dir: Path, tick: Callable[[Point], None], job_id: str, choose: Callable[[Path], Point | None]
 ) -> None:
-    """Run the points that a search chooses by the results so far, until it chooses none.
-
-    Parameters
-    ----------
-    run_dir, tick, job_id
-        As for `drive`.
-    choose
-        Returns the next point of a run, such as `jobkit.answers.search.next_trial`.
-    """
+    """Run the points that a search chooses by the results so far, until it chooses none; as `drive`."""
     with _runner(run_dir, load_spec(run_dir / SPEC_FILE), 1, tick, job_id) as run_point:
         while point := choose(run_dir):
             span: dict[str, Any] = {"first": point.index, "last": point.index, "offset": 0, "throttle": 1}
@@ -244,28 +201,18 @@ def _runner(
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """The driver's side of submitit's job, which runs points in turn.
+    """The driver's side of submitit's job, which runs points in turn."""
 
-    Attributes
-    ----------
-    submitted
-        As submitit has it, which is untyped.
-    points, ends
-        Pipes: the point that is to run next, and the exit status of each that has ended.
-    """
-
-    submitted: Any
-    points: TextIO
-    ends: BinaryIO
+    submitted: Any  # as submitit has it, which is untyped
+    points: TextIO  # pipe: the point to run next
+    ends: BinaryIO  # pipe: the exit status of each point that has ended
     run_dir: Path
 
     @property
     def pid_file(self) -> Path:
-        """The file with the process id of the running point."""
         return self.run_dir / PID_FILE
 
     def alive(self) -> bool:
-        """Return whether the job can run another point."""
         return not self.submitted.done()
 
     def run(self, point: Point, owner: str, log: str, tick: Callable[[Point], None]) -> str:
@@ -286,7 +233,6 @@ class _Job:
         return "finished"
 
     def _ended(self, timeout_s: float) -> bool:
-        """Return whether the running point ends within some seconds."""
         ready, _, _ = select.select([self.ends], [], [], timeout_s)
         return bool(ready and self.ends.readline())
 

@@ -41,7 +41,7 @@ from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 
 CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy")
-"""Keys of the spec that `--set` may change: none that a point's own figures depend on."""
+"""Keys that `--set` may change: no point's own figures depend on them."""
 NO_LOCK = (
     "this file system has no locks, so jobkit cannot see whether another jobkit changes this run now: "
     "run one command on it at a time, or work may be done twice"
@@ -52,36 +52,14 @@ POLL_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed:
-    """What was submitted again.
-
-    Attributes
-    ----------
-    groups
-        The points, by how they run.
-    taken
-        The jobs, including those that follow; none on this machine, because the points run at once there.
-    left
-        Points that were wanted and stay as they are, and why, in sentences.
-    """
-
-    groups: tuple[RetryGroup, ...]
+    groups: tuple[RetryGroup, ...]  # the points, by how they run
+    # jobs, including those that follow; none on this machine, because the points run at once there
     taken: tuple[Job, ...] = ()
-    left: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()  # points that were wanted and stay as they are, and why, in sentences
 
 
 def prepare_resume(run_dir: Path, overrides: Sequence[str]) -> SweepSpec:
-    """Return the spec of a run, changed.
-
-    Parameters
-    ----------
-    overrides
-        ``key=value`` of each ``--set``.
-
-    Raises
-    ------
-    JobkitError
-        If a key may not change, or a value is no good.
-    """
+    """Return the spec of a run, changed by the ``key=value`` of each ``--set``."""
     for override in overrides:
         key = override.partition("=")[0].strip()
         if key.partition(".")[0] not in CHANGEABLE:
@@ -99,15 +77,7 @@ def spec_of_run(run_dir: Path, overrides: Sequence[str] = ()) -> SweepSpec:
 
 @contextlib.contextmanager
 def run_lock(run_dir: Path, say: Say) -> Iterator[None]:
-    """Let one process at a time decide what runs again.
-
-    If the file system has no locks, print that no one else may do so now.
-
-    Raises
-    ------
-    JobkitError
-        For any OSError, in the block too: which file, and what is wrong with it.
-    """
+    """Let one process at a time decide what runs again; if the file system has no locks, print a warning."""
     try:
         with exclusive_lock(
             run_dir / RUN_LOCK,
@@ -125,19 +95,9 @@ def run_lock(run_dir: Path, say: Say) -> Iterator[None]:
 def read_settled(run_dir: Path, scheduler: Scheduler, say: Say, *, patience_s: float = 0) -> RunStanding:
     """Return a look at a run in which no point is between two states.
 
-    A task that left the queue without a trace may still turn up, and one that was cancelled takes a
-    while to end: they are given a minute.
-
-    Parameters
-    ----------
-    patience_s
-        For how long a scheduler that does not answer is asked again: no one waits for a job.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3 if the scheduler does not answer, or holds a job of the run that the journal
-        has lost: a point might be run twice.
+    A task that left the queue without a trace may still turn up, and one that was cancelled takes a while to
+    end: they are given a minute. A scheduler that does not answer is asked again for ``patience_s``, which is
+    0 if a person waits.
     """
     reconcile_submission(run_dir, say)
     begin, announced = time.monotonic(), False
@@ -161,18 +121,7 @@ def read_settled(run_dir: Path, scheduler: Scheduler, say: Say, *, patience_s: f
 
 
 def refuse_silent(run: RunStanding, so: str) -> None:
-    """Refuse if a scheduler, or the machine that runs the points, does not answer.
-
-    Parameters
-    ----------
-    so
-        What that means for the command.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3.
-    """
+    """Refuse if a scheduler, or the machine of the points, does not answer; ``so`` is what that means."""
     if any(map(runs_here, run.silent)):
         machines = [job.job.cluster for job in run.submissions if runs_here(job.scheduler)]
         raise elsewhere(run.folder, machines[-1])
@@ -182,7 +131,6 @@ def refuse_silent(run: RunStanding, so: str) -> None:
 
 
 def undecided(run: RunStanding) -> list[str]:
-    """Return in words how many points are between two states."""
     ending = sum(point.standing in IN_QUEUE and point.task in run.ending for point in run.points)
     numbers = {
         "left the queue without a trace": run.counts[PointState.UNSETTLED],
@@ -206,23 +154,7 @@ def has_ended(run: RunStanding, role: Role) -> bool:
 def resume(
     run_dir: Path, spec: SweepSpec, run: RunStanding, again: Sequence[RetryGroup], say: Say
 ) -> Resumed:
-    """Submit groups of points, one round each, and a job that follows them.
-
-    Parameters
-    ----------
-    run_dir, spec
-        The run, and its spec with what a person has changed.
-    run
-        What is known of it.
-    again
-        The points, by what they get.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3 if the scheduler refuses all groups, or does not answer; of one that it refuses
-        besides others it is printed.
-    """
+    """Submit groups of points, one round each, and a job that follows them."""
     scheduler = by_name(spec.scheduler)
     taken: list[Job] = []
     done: list[RetryGroup] = []
@@ -246,7 +178,7 @@ def resume(
 
 
 def fill_slots(scheduler: Scheduler, run_dir: Path, run: RunStanding, spec: SweepSpec, say: Say) -> None:
-    """Let the arrays that are in the queue use what others that have ended left of ``max_parallel``."""
+    """Let the queued arrays use the part of ``max_parallel`` that ended ones have left."""
     arrays, most = run.arrays_in_queue(held=False), spec.max_parallel
     if most and 0 < len(arrays) <= most:
         for line in scheduler_calls.throttle(scheduler, run_dir, most, arrays):
@@ -263,10 +195,8 @@ def _submit(
 ) -> tuple[Job, ...]:
     """Submit a group of points, if need be to the nodes that the policy avoids.
 
-    Parameters
-    ----------
-    arrays
-        Those that share ``max_parallel`` and their numbers of tasks: the group's take a part, and are added.
+    ``arrays`` share ``max_parallel``, each with its number of tasks: the group's arrays take a part, and are
+    added.
     """
     round_ = make_round(run_dir, run, group)
     own = most = round_.max_parallel
@@ -314,7 +244,6 @@ def _write(scheduler: Scheduler, run_dir: Path, round_: Round, arrays: Sequence[
 
 
 def make_round(run_dir: Path, run: RunStanding, group: RetryGroup) -> Round:
-    """Return the round in which a group of points runs again."""
     spec = shared_by(group.spec, len(group.points))
     number = max(1, read_journal(run_dir).rounds) + 1  # job.sh is never written again
     site = load_site(spec.site, spec.scheduler)
@@ -331,6 +260,6 @@ def make_round(run_dir: Path, run: RunStanding, group: RetryGroup) -> Round:
 
 
 def note_left(run_dir: Path, why: str, again: Sequence[RetryGroup]) -> None:
-    """Record in the journal which points a node failed to resubmit; `jobkit status` reports them."""
+    """Journal which points a node failed to resubmit; `jobkit status` reports them."""
     points = [index for group in again for index in group.points]
     journal.note(run_dir, "left", points=points, why=why)

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.extensions import extension_of, load
-from jobkit.core.files import mask_override
 from jobkit.core.records import Point
 from jobkit.core.terminal import note, note_next, relative_path, shell_path, shell_quote
 from jobkit.core.units import format_count, format_size, format_walltime
@@ -35,31 +34,22 @@ from jobkit.runs.standing import RunStanding, count_by_state, given_to
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import Resources, SweepSpec
+from jobkit.spec.yaml_files import hide_override
 
 JOB_PATIENCE_S = 300.0
-"""How long the job that follows waits for a controller that is away, of its ten minutes."""
+"""Patience of the job that follows, of its ten minutes, for a controller that is away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a person asks of `jobkit resume`.
-
-    Attributes
-    ----------
-    only, overrides, machine_gone, wait
-        As `run_again` takes them.
-    replan
-        Whether to cut what is not done into new points.
-    shard_minutes, shards
-        How long each of them is to take, and how many there are to be; ``None`` to leave it open.
-    """
+    """What a person asks of `jobkit resume`, as the arguments of `run_again`."""
 
     only: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
     machine_gone: str = ""
-    replan: bool = False
-    shard_minutes: float | None = None
-    shards: int | None = None
+    replan: bool = False  # whether to cut what is not done into new points
+    shard_minutes: float | None = None  # how long each shard is to take; ``None`` to leave it open
+    shards: int | None = None  # how many shards there are to be; ``None`` to leave it open
     wait: bool = False
 
 
@@ -67,13 +57,6 @@ class Resumption:
     """How a run goes on: the hooks of a sweep, whose points run again; an extension inherits them."""
 
     def resume(self, run_dir: Path, asked: Asked) -> int | None:
-        """Go on as a person asks; return as `run_again`.
-
-        Raises
-        ------
-        JobkitError
-            As `run_again`; or if such a run cannot be planned again.
-        """
         if asked.replan:
             raise JobkitError(f"{run_dir}: --replan is for the folder of jobkit apply, and this is a sweep's")
         return run_again(
@@ -93,23 +76,10 @@ class Resumption:
         *,
         strictly: bool = False,
     ) -> list[RetryGroup]:
-        """Print which points run again, and return them by how.
+        """Print which points run again, and return them by how; ``strictly``: the policy alone decides.
 
-        Parameters
-        ----------
-        spec
-            Of the run, for its site.
-        only
-            As `jobkit.runs.retry.select_points`.
-        given
-            What a person gives them now, as `prepare_resume` takes it.
-        strictly
-            Whether the policy alone decides.
-
-        Raises
-        ------
-        JobkitError
-            As `jobkit.runs.retry.select_points`.
+        ``only`` as in `jobkit.runs.retry.select_points`; ``given`` is what a person gives them now, as in
+        `prepare_resume`.
         """
         anywhere = load_site(spec.site, spec.scheduler).requests.exclude is None
         spec_of = functools.cache(functools.partial(spec_of_run, run.folder))
@@ -125,15 +95,7 @@ class Resumption:
     def nothing(
         self, run: RunStanding, spec: SweepSpec, *, by_itself: bool = False, wait: bool = False
     ) -> int | None:
-        """Return the exit code, as `run_again`, if no point runs again.
-
-        Parameters
-        ----------
-        by_itself
-            Whether no person asked.
-        wait
-            Whether to wait for what goes on.
-        """
+        """Return the exit code, as `run_again`, if no point runs again; ``by_itself`` if no person asked."""
         del spec, wait
         if by_itself:
             return 0
@@ -147,7 +109,6 @@ class Resumption:
 
 
 def resumption_of(run_dir: Path) -> Resumption:
-    """Return how a run goes on."""
     return load(extension_of(run_dir), "resume") or Resumption()
 
 
@@ -161,24 +122,9 @@ def run_again(
 ) -> int | None:
     """Submit, or run here, the points that failed or are missing; return the exit code.
 
-    It is ``None`` if they have ended: they ran here, or were waited for.
-
-    Parameters
-    ----------
-    run_dir
-        The run folder, absolute.
-    only, overrides
-        As `jobkit.runs.retry.select_points` and `jobkit.launch.resubmit.prepare_resume`.
-    machine_gone
-        A machine on which points of the run were started, which a person declared gone.
-    wait
-        Whether to wait for points that were submitted.
-
-    Raises
-    ------
-    JobkitError
-        If a word names no point that could run, a key may not change, or the scheduler refuses;
-        as `jobkit.launch.guards.refuse_moved_run`.
+    ``None`` if they have ended: they ran here, or were waited for. ``only`` and ``overrides`` as in
+    `jobkit.runs.retry.select_points` and `jobkit.launch.resubmit.prepare_resume`; ``machine_gone`` is a
+    machine with started points that a person declared gone.
     """
     refuse_moved_run(run_dir)
     spec = prepare_resume(run_dir, overrides)
@@ -253,7 +199,7 @@ def describe_group(group: RetryGroup, base: Resources, noun: str) -> str:
     """Return a group in words: its number of points, and what they get beyond the run's own spec."""
     resources = group.spec.resources
     sizes = ("resources.memory=", "resources.walltime=")
-    what = [mask_override(override) for override in group.given if not override.startswith(sizes)]
+    what = [hide_override(override) for override in group.given if not override.startswith(sizes)]
     what = [f"with {', '.join(what)}"] if what else []
     if resources.memory != base.memory:
         what.append(f"with {format_size(resources.memory)} of memory")
@@ -265,7 +211,6 @@ def describe_group(group: RetryGroup, base: Resources, noun: str) -> str:
 
 
 def _here(run: RunStanding, again: Sequence[RetryGroup]) -> None:
-    """Run the groups on this machine, one after the other."""
     from jobkit.runs import watch  # brings rich: a submission returns at once without it
 
     run_dir = run.folder
@@ -279,7 +224,6 @@ def _here(run: RunStanding, again: Sequence[RetryGroup]) -> None:
 
 
 def main() -> int:
-    """Drive the run folder that the command line names; return the exit code."""
     run_dir = Path(sys.argv[1])
     try:
         with local.as_driver(run_dir) as job_id:

@@ -28,21 +28,13 @@ from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, query_environment, runs_here, submission_environment
 from jobkit.schedulers.types import Array, JobId, JobRequest
 
-PAUSES_S = (0.5, 1.5, 4.0, 8.0)
-"""Before the second try, the third, ...: longer and longer, as slurmctld's own clients wait."""
+PAUSES_S = (0.5, 1.5, 4.0, 8.0)  # between tries: longer and longer, as slurmctld's own clients wait
 
 
 def run_while_busy(argv: Sequence[str], busy: re.Pattern[str], env: Mapping[str, str]) -> shell.Completed:
     """Return what a command answered, asked again for a while as long as the controller is busy.
 
-    Parameters
-    ----------
-    argv
-        The command.
-    busy
-        Words of an answer that mean: nothing was done, come again.
-    env
-        Its whole environment.
+    ``busy`` matches answers that mean: nothing was done, come again. ``env`` is the whole environment.
     """
     done = shell.run(argv, env=env)
     for pause_s in PAUSES_S:
@@ -53,12 +45,10 @@ def run_while_busy(argv: Sequence[str], busy: re.Pattern[str], env: Mapping[str,
     return done
 
 
-MOST_SAID = 2000
-"""Characters of an answer that are kept: qdel has a line for every task."""
+MOST_SAID = 2000  # characters of an answer that are kept: qdel has a line for every task
 
 
-REFUSED = "; nothing was submitted\n  "
-"""What stands between the head of a refusal and the scheduler's reasons."""
+REFUSED = "; nothing was submitted\n  "  # between the head of a refusal and the scheduler's reasons
 
 
 class SubmissionUnconfirmed(JobkitError):  # noqa: N818 - the name of what happened
@@ -66,13 +56,7 @@ class SubmissionUnconfirmed(JobkitError):  # noqa: N818 - the name of what happe
 
 
 def check_submission(scheduler: Scheduler, request: JobRequest, script: str, array: Array) -> tuple[str, ...]:
-    """Ask the scheduler whether it would accept a submission; return its forecast, in its own words.
-
-    Raises
-    ------
-    JobkitError
-        With every refusal, exit code 3.
-    """
+    """Ask the scheduler whether it would accept a submission; return its forecast, in its own words."""
     env = query_environment(scheduler)
     checks = scheduler.checks(script, array, request)
     answers = [(check, run_while_busy(check.argv, scheduler.BUSY_PATTERN, env)) for check in checks]
@@ -88,21 +72,7 @@ def check_submission(scheduler: Scheduler, request: JobRequest, script: str, arr
 
 
 def submit_array(scheduler: Scheduler, run_dir: Path, job: Job, after: Sequence[JobId] = ()) -> Job:
-    """Submit one array of a run, the intent journalled before and the answer after; return it with its id.
-
-    Parameters
-    ----------
-    after
-        It begins once these jobs have ended.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3 if the scheduler refuses.
-    SubmissionUnconfirmed
-        The same if it may have taken the job all the same; exit code 5 if it has, and the
-        journal cannot be written.
-    """
+    """Submit one array, after others; the journal gets the intent before and the answer after."""
     argv = scheduler.submit_argv(str(run_dir / job.script), job.array, after)
     span = job.journalled(scheduler.NAME)
     try:
@@ -126,14 +96,12 @@ def submit_array(scheduler: Scheduler, run_dir: Path, job: Job, after: Sequence[
 
 
 def _not_begun(error: OSError) -> JobkitError:
-    """Return that a job was not submitted, for the intent could not be journalled."""
     fault = file_error(error)
     fault.message += "; the job was not submitted"
     return fault
 
 
 def _not_journalled(error: OSError, scheduler: Scheduler, run_dir: Path, job: JobId) -> SubmissionUnconfirmed:
-    """Return that a job was submitted, and the journal does not have it."""
     fault = file_error(error)
     run = shell_path(run_dir)
     return SubmissionUnconfirmed(
@@ -145,7 +113,6 @@ def _not_journalled(error: OSError, scheduler: Scheduler, run_dir: Path, job: Jo
 
 
 def _answer(scheduler: Scheduler, run_dir: Path, done: shell.Completed) -> JobId:
-    """Return the job that was taken."""
     unsure = done.ok or done.status == shell.NO_ANSWER or scheduler.UNCONFIRMED_PATTERN.search(done.said)
     try:
         shell.check(done, f"{scheduler.NAME} refused the sweep", hint="see the scheduler's message above")
@@ -163,7 +130,6 @@ def _answer(scheduler: Scheduler, run_dir: Path, done: shell.Completed) -> JobId
 
 
 def cancel(scheduler: Scheduler, run_dir: Path, jobs: Sequence[JobId]) -> None:
-    """Cancel jobs of a run, and note each with the scheduler's message."""
     for job in jobs:
         _change(scheduler, run_dir, job, "cancelled", scheduler.cancel_argv(job))
 
@@ -173,12 +139,8 @@ def cancel_tasks(
 ) -> str | None:
     """Cancel tasks of a job by one command; return what the scheduler refused, in its words.
 
-    Parameters
-    ----------
-    tasks
-        Those that had not ended: the journal records that they were cancelled.
-    whole
-        Whether these are the last tasks of the job: then the job is named as a whole.
+    The journal records that these tasks were cancelled, so none of them may have ended. ``whole``: they are
+    the last of the job, which is then named as a whole.
     """
     argv = scheduler.cancel_argv(job, () if whole else tuple(tasks))
     return _change(scheduler, run_dir, job, "cancelled", argv, tasks=list(tasks))
@@ -187,7 +149,7 @@ def cancel_tasks(
 def share(most: int, tasks: Sequence[int]) -> list[int]:
     """Return how many tasks of each array may run at a time, by the number of its tasks; 0 for any number.
 
-    Each may run one at least; if they are too many for that, some must wait for others.
+    Each may run at least one; if there are too many arrays for that, some must wait for others.
     """
     shares = [1] * len(tasks)
     for _ in range(min(most, sum(tasks)) - len(tasks)):
@@ -197,13 +159,7 @@ def share(most: int, tasks: Sequence[int]) -> list[int]:
 
 
 def throttle(scheduler: Scheduler, run_dir: Path, most: int, arrays: Mapping[JobId, int]) -> list[str]:
-    """Limit how many tasks of a run work at a time, 0 for no limit; return what was refused.
-
-    Parameters
-    ----------
-    arrays
-        The arrays that share this number, with the number of their tasks.
-    """
+    """Limit how many tasks of these arrays work at a time, 0 for no limit; return what was refused."""
     refusals = []
     for job, each in zip(arrays, share(most, [*arrays.values()]), strict=True):
         argv = scheduler.throttle_argv(job, each)
@@ -215,7 +171,7 @@ def throttle(scheduler: Scheduler, run_dir: Path, most: int, arrays: Mapping[Job
 def _change(
     scheduler: Scheduler, run_dir: Path, job: JobId, event: str, argv: Sequence[str], **fields: object
 ) -> str | None:
-    """Change a job, and note the scheduler's message."""
+    """Change a job, and journal the scheduler's message."""
     done = run_while_busy(argv, scheduler.BUSY_PATTERN, query_environment(scheduler))
     refused = refusal(done, scheduler.OVER_PATTERN)
     fields |= {"job_id": job.id, "cluster": job.cluster, "status": done.status, "said": done.said[:MOST_SAID]}
@@ -245,17 +201,9 @@ class StrayJobs(JobkitError):  # noqa: N818 - the name of what was found
 def reconcile_submission(run_dir: Path, say: Say) -> None:
     """Find the job of a submission that was never answered, by the run's name, and journal it.
 
-    One submission at a time is under way, and every earlier job is journalled: so a job of the
-    run's name with a number that the journal does not know is the one. Where there are several, the
-    journal has lost lines: the one of most tasks is taken if all have ended, for none can run twice.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3 if the scheduler does not answer, the submission is only seconds old, or the
-        journal does not have the job after it was written there.
-    OSError
-        If the journal cannot be written.
+    One submission at a time is under way, and every earlier job is journalled: so a job of the run's name
+    with a number that the journal does not know is the one. If there are several, the journal has lost lines:
+    the one of most tasks is taken if all have ended, because none can run twice.
     """
     event = read_journal(run_dir).unanswered
     if event is None:
@@ -285,7 +233,7 @@ def reconcile_submission(run_dir: Path, say: Say) -> None:
 
 
 def _adopt_driver(run_dir: Path, event: Mapping[str, Any], span: Mapping[str, Any], say: Say) -> None:
-    """Journal a driver here of which the journal has the intent alone, whether it lives or is dead."""
+    """Journal a driver here, alive or dead, whose intent alone is in the journal."""
     job = _driver_of(event)
     lives = Life.DEAD if job.id in read_journal(run_dir).buried else life(run_dir, job)
     if lives is Life.UNKNOWN:
@@ -297,18 +245,11 @@ def _adopt_driver(run_dir: Path, event: Mapping[str, Any], span: Mapping[str, An
 
 
 def _driver_of(event: Mapping[str, Any]) -> JobId:
-    """Return the driver here of an intent."""
     return JobId(str(event["job_id"]), str(event.get("cluster") or ""))
 
 
 def _read_back(run_dir: Path, job: JobId) -> None:
-    """See that the journal has a job now: who does not would submit its points twice.
-
-    Raises
-    ------
-    JobkitError
-        If it does not.
-    """
+    """Check that the journal has a job now: otherwise its points would be submitted twice."""
     if all(submission.job.id != job.id for submission in read_journal(run_dir).submissions):
         raise JobkitError(
             f"{run_dir / JOURNAL_FILE}: job {job} was written there, but cannot be read back",
@@ -318,15 +259,7 @@ def _read_back(run_dir: Path, job: JobId) -> None:
 
 
 def refuse_stray_jobs(run_dir: Path, scheduler: Scheduler) -> None:
-    """Refuse to submit while a job of the run is in the queue of which its points are not known.
-
-    Raises
-    ------
-    Strays
-        Exit code 3, for such a job.
-    JobkitError
-        Exit code 3 if the scheduler does not answer.
-    """
+    """Refuse to submit while a job of the run with unknown points is in the queue."""
     jobs = stray_jobs(run_dir, scheduler)
     if not jobs:
         return
@@ -340,13 +273,7 @@ def refuse_stray_jobs(run_dir: Path, scheduler: Scheduler) -> None:
 
 
 def stray_jobs(run_dir: Path, scheduler: Scheduler) -> list[JobId]:
-    """Return the jobs of a run that the queue holds, or the driver that lives, unknown to the journal.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3 if the scheduler does not answer.
-    """
+    """Return the jobs of a run that the queue holds, or the driver that lives, unknown to the journal."""
     if not scheduler.RUNS_HERE:
         return _by_name(scheduler, run_dir)
     driver = last_driver(run_dir) if is_held(run_dir) else None
@@ -355,13 +282,7 @@ def stray_jobs(run_dir: Path, scheduler: Scheduler) -> list[JobId]:
 
 
 def declare_machine_gone(run_dir: Path, machine: str) -> None:
-    """Journal that a machine is gone, on which drivers of a run were started: they are dead.
-
-    Raises
-    ------
-    JobkitError
-        If none was, or one lives.
-    """
+    """Journal that a machine is gone, so that drivers of a run that were started there are dead."""
     journal_ = read_journal(run_dir)
     jobs = [submission.job for submission in journal_.submissions if runs_here(submission.scheduler)]
     event = journal_.unanswered
@@ -387,10 +308,7 @@ def declare_machine_gone(run_dir: Path, machine: str) -> None:
 def _by_name(scheduler: Scheduler, run_dir: Path, since: datetime | None = None) -> list[JobId]:
     """Return the jobs of the run's name that the journal does not know, the one of most tasks last.
 
-    Parameters
-    ----------
-    since
-        Jobs that have ended count too, if they were submitted later than that; ``None`` for none.
+    Jobs that have ended count if they were submitted later than ``since``; ``None`` for none.
     """
     name = run_id_of(run_dir, read_points(run_dir)[0]) or run_dir.name
     begin = (since or datetime.now(UTC)).astimezone()

@@ -25,15 +25,7 @@ from jobkit.schedulers.types import Array, JobId
 def ask_limits(scheduler: Scheduler, *, once: bool = False) -> str:
     """Return the controller's answer about its limits; empty if it has none.
 
-    Parameters
-    ----------
-    once
-        Whether to ask only once, and not again if the scheduler is busy or away.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3 if it does not answer.
+    ``once``: do not ask again if the scheduler is busy or away.
     """
     argv = scheduler.limit_argv()
     if not argv:
@@ -51,17 +43,11 @@ def cut_into_arrays(
     listed: str = "",
     options: Sequence[tuple[str, ...]] = ((),),
 ) -> tuple[Array, ...]:
-    """Return the arrays of a round.
+    """Return the arrays of a round, given the number of tasks of each request.
 
-    The limit is on the task *index*, so each array starts at 1 and its tasks are offset. The
-    arrays run next to each other, so they share the throttle.
-
-    Parameters
-    ----------
-    tasks
-        The number of tasks of each request.
-    options
-        The header lines of each request, if they differ from the script's.
+    The limit is on the task *index*, so each array starts at 1 and its tasks are offset. The arrays run next
+    to each other, so they share the throttle. ``options`` are the header lines of each request, if they
+    differ from the script's.
     """
     offsets = accumulate(tasks, initial=0)
     spans = [
@@ -78,30 +64,12 @@ def cut_into_arrays(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """What is about to be submitted.
-
-    Attributes
-    ----------
-    number
-        1 for the sweep.
-    script
-        The text of its job script.
-    groups
-        The points that run, by what they request.
-    pack
-        How many of them share a task.
-    max_parallel
-        Most tasks at a time; ``None`` for no limit.
-    given
-        What a person set for these points: ``key=value``.
-    """
-
-    number: int
-    script: str
-    groups: Sequence[PointGroup]
-    pack: int
-    max_parallel: int | None
-    given: tuple[str, ...] = ()
+    number: int  # 1 for the sweep
+    script: str  # the text of its job script
+    groups: Sequence[PointGroup]  # the points that run, by what they request
+    pack: int  # how many of them share a task
+    max_parallel: int | None  # most tasks at a time; ``None`` for no limit
+    given: tuple[str, ...] = ()  # what a person set for these points: ``key=value``
 
     @property
     def tasks(self) -> list[list[tuple[int, ...]]]:
@@ -120,18 +88,7 @@ class Round:
 
 
 def plan_arrays(scheduler: Scheduler, round_: Round, limits: str | None = None) -> tuple[Array, ...]:
-    """Return the arrays of a round, within the controller's limits; nothing is written.
-
-    Parameters
-    ----------
-    limits
-        As `ask_limits` returns them; ``None`` to ask now.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3 if the controller does not answer, accepts no arrays, or cannot hold the tasks.
-    """
+    """Return the arrays of a round, within the controller's ``limits``; ``None`` to ask for them now."""
     limits = ask_limits(scheduler) if limits is None else limits
     limit = scheduler.parse_limit(limits)
     if limit == 0:
@@ -147,13 +104,7 @@ def plan_arrays(scheduler: Scheduler, round_: Round, limits: str | None = None) 
 
 
 def check_round(scheduler: Scheduler, round_: Round, script: str, arrays: Sequence[Array]) -> tuple[str, ...]:
-    """Ask the scheduler about each request of a round; return its forecast of the first.
-
-    Raises
-    ------
-    JobkitError
-        As `jobkit.launch.scheduler_calls.check_submission`.
-    """
+    """Ask the scheduler about each request of a round; return its forecast of the first."""
     answers = [
         scheduler_calls.check_submission(
             scheduler, group.request, script, next(one for one in arrays if one.options == group.options)
@@ -164,13 +115,7 @@ def check_round(scheduler: Scheduler, round_: Round, script: str, arrays: Sequen
 
 
 def write_round(run_dir: Path, round_: Round) -> list[Path]:
-    """Write the script of a round, and the list of its tasks if there is one; return the files.
-
-    Raises
-    ------
-    OSError
-        If they cannot be written.
-    """
+    """Write the script of a round, and the list of its tasks if there is one; return the files."""
     written = [run_dir / script_name(round_.number)]
     files.write_atomically(written[0], round_.script)
     if round_.listed:
@@ -181,7 +126,7 @@ def write_round(run_dir: Path, round_: Round) -> list[Path]:
 
 
 def round_jobs(round_: Round, arrays: Sequence[Array]) -> list[Job]:
-    """Return the jobs of a round, one an array; no more of them run at a time than tasks may."""
+    """Return the jobs of a round, one an array; they share the limit on tasks at a time."""
     most = round_.max_parallel or len(arrays)
     return [
         Job(
@@ -206,18 +151,8 @@ def submit_jobs(
 ) -> tuple[Job, ...]:
     """Submit jobs whose scripts are written, in order; return those that the scheduler answered.
 
-    Parameters
-    ----------
-    before
-        Arrays that were submitted before these jobs.
-    after
-        Jobs that must end before an array of points begins, unless it waits for another array.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3 if the scheduler refuses a job: then the jobs before it are cancelled and the
-        journal records it. A run goes on without the job that follows up.
+    ``before`` are arrays that were submitted earlier. An array of points begins when the jobs ``after`` have
+    ended, unless it waits for another array.
     """
     remember(run_dir)
     taken: list[Job] = []

@@ -27,7 +27,6 @@ from jobkit.spec.sweep_spec import SweepSpec
 
 
 def first_round(prepared: Prepared) -> Round:
-    """Return the sweep as a round."""
     return Round(
         number=1,
         script=prepared.script,
@@ -37,22 +36,13 @@ def first_round(prepared: Prepared) -> Round:
     )
 
 
-Check = Callable[[], None]
-"""Raises if the run must not be written."""
+Check = Callable[[], None]  # raises if the run must not be written
 
 
 def write_run(prepared: Prepared, check: Check = lambda: None) -> None:
     """Write the run folder: spec, points, scripts, lengths where known, and empty folders.
 
-    Parameters
-    ----------
-    check
-        Asked while no other process begins a run in the same place.
-
-    Raises
-    ------
-    JobkitError
-        If it cannot be written.
+    ``check`` is asked while no other process begins a run in this place.
     """
     run_dir = prepared.run_dir
     try:
@@ -65,20 +55,13 @@ def write_run(prepared: Prepared, check: Check = lambda: None) -> None:
 
 
 def write_files(prepared: Prepared, run_dir: Path) -> None:
-    """Write what every run folder has, into a folder that is not there yet.
-
-    Raises
-    ------
-    JobkitError
-        As `check_programs`, if the points run on this machine.
-    OSError
-        If it cannot be written.
-    """
+    """Write the files of every run folder, into a folder that does not exist yet."""
     if runs_here(prepared.spec.scheduler):
         check_programs()
+    files.make_run_folder(run_dir, group=prepared.site.group_can_read)
     copy_files(prepared.points[0].files, run_dir)
     for folder in (run_dir / "logs", run_dir / layout.RESULTS_FOLDER):
-        folder.mkdir(parents=True)
+        folder.mkdir()
     files.write_atomically(run_dir / layout.SPEC_FILE, prepared.spec.as_yaml())
     lines = "".join(json_codec.to_json(point) + "\n" for point in prepared.points)
     files.write_atomically(run_dir / layout.POINTS_FILE, lines)
@@ -96,13 +79,7 @@ def write_files(prepared: Prepared, run_dir: Path) -> None:
 
 
 def copy_files(refs: Sequence[FileRef], run_dir: Path) -> None:
-    """Copy the user's files of which the workload consists.
-
-    Raises
-    ------
-    JobkitError
-        If one has changed since the run was planned.
-    """
+    """Copy the user's files that the workload consists of."""
     for file in refs:
         if files.digest(file.path)[0] != file.sha256:
             raise JobkitError(f"{file.path}: has just changed", hint="type the same command again")
@@ -118,22 +95,7 @@ def submit(
 ) -> tuple[Job, ...]:
     """Write the run folder and submit the sweep, one array job per array limit, and what follows.
 
-    Parameters
-    ----------
-    prepared
-        The sweep.
-    say
-        Prints the scheduler's forecast before the submission.
-    check
-        As for `write_run`.
-    write
-        Writes the run folder; `write_run` by default.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3 if the scheduler refuses. If a check refuses, no run folder is left;
-        if a later array is refused, the earlier ones are cancelled and the journal records it.
+    ``say`` prints the scheduler's forecast before the submission; ``check`` as in `write_run`.
     """
     scheduler, run_dir = by_name(prepared.spec.scheduler), prepared.run_dir
     round_ = first_round(prepared)
@@ -149,7 +111,6 @@ def submit(
 
 
 def planned_jobs(prepared: Prepared, arrays: Sequence[Array]) -> list[Job]:
-    """Return the jobs of a run: its arrays, and the jobs that follow them."""
     jobs = submission.round_jobs(first_round(prepared), arrays)
     if prepared.find_script is not None:
         jobs.append(find_job(len(prepared.points)))
@@ -159,7 +120,7 @@ def planned_jobs(prepared: Prepared, arrays: Sequence[Array]) -> list[Job]:
 
 
 def search_goal(spec: SweepSpec, after: int = 0) -> SearchGoal:
-    """Return what the search for the largest batch is for; ``after`` is how many trials there were before."""
+    """Return what the search for the largest batch is for, after some earlier trials."""
     memory = spec.find_max.memory if spec.find_max else DEVICE
     return SearchGoal(
         memory_bytes=memory if isinstance(memory, int) else None,
@@ -170,6 +131,5 @@ def search_goal(spec: SweepSpec, after: int = 0) -> SearchGoal:
 
 
 def write_search(goal: SearchGoal, run_dir: Path, script: str) -> None:
-    """Write the goal of the search for the largest batch, and the script of its job."""
     files.write_atomically(run_dir / layout.SEARCH_GOAL_FILE, json_codec.to_json(goal) + "\n")
     files.write_atomically(run_dir / FIND_SCRIPT, script)

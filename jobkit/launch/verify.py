@@ -26,22 +26,10 @@ from jobkit.spec.sweep_spec import FindMax, load_spec
 
 
 def verify(run_dir: Path, *, memory: int | str | None, stand_in: bool = False) -> int:
-    """Run, or submit, what finds the largest batch of a run; return the exit code.
+    """Run, or submit, the search for the largest batch of a run; return the exit code.
 
-    Parameters
-    ----------
-    run_dir
-        The run folder, absolute.
-    memory
-        Bytes, or ``device``; ``None`` for the memory in the run's spec.
-    stand_in
-        Whether a stand-in model is permitted for any text.
-
-    Raises
-    ------
-    JobkitError
-        If the run folder cannot be read or written, is a copy or was moved, its model is a stand-in, or
-        the scheduler refuses (exit code 3).
+    ``memory`` is bytes, or ``device``; ``None`` for the memory in the run's spec. ``stand_in`` permits a
+    stand-in model for any text.
     """
     refuse_moved_run(run_dir)
     _refuse_stand_in(run_dir, permitted=stand_in)

@@ -45,54 +45,37 @@ SAID = {
 
 
 TYPICAL = {("stanza-ner", "en", "full"): FittedLine(intercept_bytes=970_000_000, slope_bytes=12_750)}
-"""By workload, model and its size: the process's peak on one H200, with the stand-in of these dimensions,
-as docs/measurements.md has it.
-A rough guess of another GPU, good enough to choose what is measured there."""
+"""Memory of the process on one H200, by workload, model and size, measured with the stand-in of these
+dimensions (docs/measurements.md): a guess for another GPU, good enough to choose what is measured there."""
 
 ASSUMED_BYTES = 24 * GIB
-"""The GPU if none is named: a quarter of it fits every GPU of 8 GiB and more."""
+"""The memory of a GPU that is not named: a quarter of it fits every GPU of 8 GiB and more."""
 
 
 GRAIN_HIDES_BYTES = 2 * GIB
-"""From here on a batch is large next to the blocks of 20 MiB that PyTorch's allocator takes. Below, they bend
-the line: on an H200, with PyTorch's default allocator under a cap of 4 GiB, the bound from batches of up to
-1 GiB was 91 % of the largest load that fits, and that from batches of up to 2 GiB 97 %."""
+"""From this size on a batch is large next to the blocks of 20 MiB that PyTorch's allocator takes. Below, the
+blocks bend the line: on an H200, with PyTorch's default allocator under a cap of 4 GiB, the bound from
+batches of up to 1 GiB was 91 % of the largest load that fits, and that from batches of up to 2 GiB 97 %."""
 MOST = 0.5
-"""The largest size worth measuring never takes more than this share of a GPU, which is known roughly."""
+"""The largest size worth measuring takes at most this share of a GPU, whose line is known roughly."""
 
 
 def share(gpu_bytes: float) -> float:
-    """Return the share of a GPU that the largest size worth measuring takes: more of a small one."""
+    """Return the share of a GPU that the largest size worth measuring takes: more of a small GPU."""
     return min(MOST, max(TOP_LOAD_SHARE, GRAIN_HIDES_BYTES / gpu_bytes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """The batch sizes worth measuring.
-
-    Attributes
-    ----------
-    sizes
-        The batch sizes, and the reason if they are fewer than wanted.
-    loads
-        Of the text.
-    largest_load
-        The largest load that the GPU holds by `TYPICAL`; ``None`` if it is unknown.
-    gpu
-        The GPU in words; empty if nothing is known.
-    share
-        The part of the GPU, or else of the text, that the largest size uses.
-    """
-
-    sizes: Sizes
+    sizes: Sizes  # the batch sizes, and the reason if they are fewer than wanted
     loads: Loads
-    largest_load: float | None
-    gpu: str
-    share: float = TOP_LOAD_SHARE
+    largest_load: float | None  # the largest load that the GPU holds by `TYPICAL`; ``None`` if unknown
+    gpu: str  # the GPU in words; empty if unknown
+    share: float = TOP_LOAD_SHARE  # the part of the GPU, or else of the text, that the largest size uses
 
     @property
     def line(self) -> str:
-        """What was chosen and why, without a full stop."""
+        """The sizes and the reason, without a full stop."""
         sizes = self.sizes.batch_sizes
         if not sizes:
             return f"no batch size is worth measuring: {self.sizes.why}"
@@ -114,18 +97,9 @@ class Chosen:
 
 
 def choose(spec: SweepSpec, model: ModelRef | None, loads: Loads, gpu_bytes: int | None = None) -> Chosen:
-    """Return the batch sizes worth measuring.
+    """Return the batch sizes worth measuring; ``gpu_bytes`` is ``None`` if the GPU's memory is not known.
 
-    Parameters
-    ----------
-    spec
-        Its workload, and its device: on a CPU there is no GPU to fill, unless one is named.
-    model
-        The model; there may be a line of earlier runs for it.
-    loads
-        Of the text.
-    gpu_bytes
-        The memory of the GPU, if it is known.
+    On a CPU there is no GPU to fill, unless ``spec`` names one. Earlier runs may have a line for ``model``.
     """
     line = None if spec.device == "cpu" and gpu_bytes is None else typical(spec.workload_name, model)
     if line is None:
@@ -145,7 +119,6 @@ def choose(spec: SweepSpec, model: ModelRef | None, loads: Loads, gpu_bytes: int
 
 
 def most_workers(spec: SweepSpec) -> int:
-    """Return the largest number of workers that share a GPU in this sweep."""
     axes = spec.sweep
     swept = [*axes.product.get(WORKERS, ()), *axes.zip.get(WORKERS, ())]
     swept += [row[WORKERS] for row in axes.include if WORKERS in row]
@@ -153,32 +126,20 @@ def most_workers(spec: SweepSpec) -> int:
 
 
 def typical(workload: str, model: ModelRef | None) -> FittedLine | None:
-    """Return the line of earlier runs for a workload and its model if there is one."""
     return TYPICAL.get((workload, model.name, model.size)) if model else None
 
 
 def is_auto(spec: SweepSpec) -> bool:
-    """Return whether jobkit is to choose the batch sizes."""
     return isinstance(spec.sweep.product.get(BATCH_SIZE), Auto)
 
 
 def named_gpu_bytes(spec: SweepSpec) -> int | None:
-    """Return the memory of a GPU that a spec's ``find_max`` names, in bytes; ``None`` if it names none.
-
-    On a CPU what it names is the memory of the process, which no line of a GPU is about.
-    """
+    """Return the GPU memory that ``find_max`` names; ``None`` on a CPU, where it is the process's."""
     memory = spec.find_max.memory if spec.find_max and spec.device != "cpu" else None
     return memory if isinstance(memory, int) else None
 
 
 def decided(spec: SweepSpec, sizes: Sequence[int]) -> SweepSpec:
-    """Return the spec with its ``auto`` replaced.
-
-    Raises
-    ------
-    JobkitError
-        If there is nothing to replace it by.
-    """
     if not sizes:
         hint = "give batch sizes in numbers, or name a longer text, or more memory"
         raise JobkitError(
@@ -189,10 +150,7 @@ def decided(spec: SweepSpec, sizes: Sequence[int]) -> SweepSpec:
 
 
 def loads_of(spec: SweepSpec, lengths: Lengths) -> Loads:
-    """Return the loads by batch size, other knobs that cut the text as the spec fixes them.
-
-    If such a knob has several values the largest counts: its batches are the largest.
-    """
+    """Return the loads by batch size; other knobs that cut the text have their largest value."""
     values = {**spec.sweep.zip, **spec.sweep.product}
     by_length = set(values.get(ORDER, [spec.order])) == {SORTED}
     parts = [value for value in values.get(EVERY, [spec.every]) if isinstance(value, int)]
@@ -204,7 +162,7 @@ def loads_of(spec: SweepSpec, lengths: Lengths) -> Loads:
 
 
 def settings_of(spec: SweepSpec) -> tuple[dict[str, Value], ...]:
-    """Return the settings that a spec sweeps, each once, less the knobs that leave the load as it is."""
+    """Return the settings that a spec sweeps, without the knobs that do not change the load, each once."""
     axes = spec.sweep
     without = {*OFFERED, *(knob.name for knob in RUN_KNOBS)} - {ORDER, WORK_UNIT, EVERY}
     rows = settings(axes.product, axes.zip, axes.include, axes.exclude)
@@ -213,7 +171,7 @@ def settings_of(spec: SweepSpec) -> tuple[dict[str, Value], ...]:
 
 
 class Sizes(NamedTuple):
-    """The batch sizes worth measuring, ascending, and why they are fewer than wanted, if they are."""
+    """The batch sizes worth measuring, ascending; and why they are fewer than wanted, else empty."""
 
     batch_sizes: tuple[int, ...]
     why: str = ""
@@ -229,24 +187,15 @@ def sizes(
 ) -> Sizes:
     """Return the batch sizes whose memory makes a line to rely on, at little cost.
 
-    Their loads are spread evenly from a small one up to a share of the largest load that
-    matters: the GPU's, or the whole text's in one call if that is less or the GPU is
-    unknown. Only sizes are used whose own load is larger than that of all smaller ones, so that
-    no two measure the same. If the share leaves too few above the floor, it is doubled until
-    there are enough; if the whole text has too few, those below the floor are used too.
+    Their loads are spread evenly from ``floor`` up to a ``share`` of the largest load that matters: the
+    GPU's, or that of the whole text in one call if that is less or the GPU is unknown. A size is used only if
+    its load is larger than that of all smaller sizes, so that no two measure the same load. If the share
+    leaves too few sizes above the floor, it is doubled until there are enough; if the whole text has too few,
+    sizes below the floor are used too.
 
-    Parameters
-    ----------
-    loads
-        Of the text.
-    largest_load
-        The largest load that the GPU holds, if it is known; no batch size beyond it is returned.
-    points
-        The number of sizes wanted.
-    floor
-        The load below which the line bends; 0 if the load is the batch size.
-    share
-        The part of the GPU, or else of the text, that the largest size uses.
+    ``largest_load``: the largest load that the GPU holds, if it is known; no batch size goes beyond it.
+    ``points``: the number of sizes wanted.
+    ``floor``: the load below which the line bends; 0 if the load is the batch size.
     """
     floor = 0 if loads.lengths.source == NONE else floor
     most = min(math.inf if largest_load is None else largest_load, loads.load(loads.limit))
@@ -264,12 +213,10 @@ def sizes(
 
 
 def _between(loads: Loads, floor: float, top: float) -> dict[int, int]:
-    """Return load by batch size of the steps between two loads."""
     return {size: load for size in loads.steps if floor <= (load := loads.load(size)) <= top}
 
 
 def _spread(usable: Mapping[int, int], points: int) -> tuple[int, ...]:
-    """Return the sizes whose loads are nearest to evenly spread ones, rounder sizes first."""
     left, gap = dict(usable), max(usable.values(), default=0) / points
     sizes: list[int] = []
     for share in range(points, 0, -1):
@@ -283,13 +230,13 @@ def _spread(usable: Mapping[int, int], points: int) -> tuple[int, ...]:
 
 
 def _unfit(size: int, gaps: float) -> tuple[int, float]:
-    """Return a key that is least for the best size: near what is wanted, then round, then nearest."""
+    """Return a key that is least for the best size: near the wanted load, then round, then nearest."""
     roundness = next(step for step in (100, 50, 25, 10, 5, 1) if size % step == 0)
     return (-roundness, gaps) if gaps <= ROUNDING_TOLERANCE else (0, gaps)
 
 
 def _why_few(loads: Loads, chosen: tuple[int, ...], largest_load: float | None) -> str:
-    """Return in a sentence, without a full stop, why there are fewer sizes than a line needs."""
+    """Return why there are fewer sizes than a line needs, without a full stop."""
     smallest = loads.load(1)
     if largest_load is not None and largest_load < loads.load(loads.limit):
         if largest_load <= 0:

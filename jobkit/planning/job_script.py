@@ -16,6 +16,7 @@ import jinja2
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import load
+from jobkit.core.files import MOST_BYTES, read_text
 from jobkit.core.knobs import CUDA
 from jobkit.core.paths import config_folder, shipped_folder
 from jobkit.core.records import FOLDER, ModelRef, Point
@@ -32,21 +33,9 @@ from jobkit.worker.workloads.model_files import RESOURCES_FILE
 
 
 def fill(name: str, own: str | None, values: Mapping[str, object]) -> tuple[str, set[str]]:
-    """Return a template with values in it, and the names of the templates that took part.
+    """Fill a template with values; return the text and the names of the templates that took part.
 
-    Parameters
-    ----------
-    name
-        The template.
-    own
-        The path of the spec's own template, which no folder is searched for.
-    values
-        The values that it may use; ``base`` is the shipped template of the scheduler.
-
-    Raises
-    ------
-    JobkitError
-        With the template and its line, if it has an error or uses an unknown value.
+    ``own``: the path of the spec's own template, which is not searched for.
     """
     try:
         environment, used = _templates(own)
@@ -62,20 +51,7 @@ def fill(name: str, own: str | None, values: Mapping[str, object]) -> tuple[str,
 
 
 def find_template(name: str, base: Path) -> str:
-    """Return the absolute path of a spec's own template.
-
-    Parameters
-    ----------
-    name
-        As the spec names it.
-    base
-        The spec's folder, which a relative path starts from.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such file.
-    """
+    """Return the absolute path of a spec's own template; a relative name is in the folder of the spec."""
     path = (base / os.path.expanduser(name)).absolute()  # noqa: PTH111 - a Path forgets the ./ of ./~
     if not path.is_file():
         raise JobkitError(f"there is no template {path}", hint="write one that says {% extends base %}")
@@ -85,7 +61,7 @@ def find_template(name: str, base: Path) -> str:
 def _templates(own: str | None) -> tuple[jinja2.Environment, set[str]]:
     """Return the loader of templates, and the set to which it adds each template that it looks for.
 
-    The spec's own is found by its path; then come the user's, then the shipped ones.
+    The spec's own template is found by its path; then come the user's, then the shipped ones.
     """
     used: set[str] = set()
 
@@ -94,7 +70,7 @@ def _templates(own: str | None) -> tuple[jinja2.Environment, set[str]]:
         if name != own:
             return None
         try:
-            return Path(name).read_text(encoding="utf-8"), name, lambda: True
+            return read_text(name, MOST_BYTES), name, lambda: True
         except OSError as error:
             hint = "see `template` in the spec"
             raise JobkitError(f"template {name}: {error.strerror}", hint=hint) from error
@@ -134,14 +110,12 @@ def _place(error: Exception) -> str:
 
 
 PROGRAMS = ("df", "find", "stat", "sed", "mktemp", "timeout", "truncate")
-"""The programs that a job script needs."""
 COPIER = "rsync"
-"""The program that copies inputs and results; without it a job script uses cp."""
 SCRATCH_MARGIN_BYTES = 64 * 2**20
 """The space required on scratch beyond the inputs: results are a few MiB."""
 
 IMAGE_VARIABLE = "SINGULARITY_CONTAINER"
-"""Set inside a container, by Singularity and by Apptainer (apptainer.org/docs/user, appendix)."""
+"""Singularity and Apptainer set it inside a container (apptainer.org/docs/user, appendix)."""
 FETCH_BODY = "fetch.sh.j2"
 FIND_BODY = "find.sh.j2"
 FIND_PURPOSE = "predicts the largest batch and tests it, with three batches at most."
@@ -157,62 +131,33 @@ FOLLOW_RESOURCES = {
     "mail": None,
     "exclusive": False,
 }
-"""What the job that follows a sweep requests: it reads records, asks the scheduler and submits."""
+"""Resources of the job that follows a sweep: it reads records, asks the scheduler and submits."""
 PLACES = ("JOBKIT_CONFIG", "JOBKIT_CACHE", "JOBKIT_LEDGER")
 """Variables that the job that follows needs from the user's shell; Grid Engine exports none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """How the rows of a try come to be those that count: the first complete ones.
+    """How the first complete rows of a try become the rows that count."""
 
-    Attributes
-    ----------
-    module
-        Claims them once they are home; its arguments are the run folder, the point and the try.
-    manifest
-        The file of a try that says that its rows are complete.
-    folder
-        In the run folder; it has a file ``POINT.json`` for each point whose rows are claimed.
-    """
-
-    module: str
-    manifest: str
-    folder: str
+    module: str  # claims the rows once they are home; its arguments are the run folder, the point and the try
+    manifest: str  # a try with this file has complete rows
+    folder: str  # in the run folder: has a file ``POINT.json`` for each point whose rows are claimed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointScript:
-    """What differs between the job scripts of kinds of points; the defaults are those of a sweep.
+    """What differs between the job scripts of kinds of points; the defaults are those of a sweep."""
 
-    Attributes
-    ----------
-    text_sizes
-        The space that scratch needs for the text, or for what is made of it, in sizes of the text.
-    claim
-        ``None`` if no rows need to be claimed.
-    """
-
+    # the space that the text, or what is made of it, needs on scratch, in multiples of the text's size
     text_sizes: int = 1
-    claim: Claim | None = None
+    claim: Claim | None = None  # ``None`` if no rows need to be claimed
 
 
 def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None = None) -> dict[str, Any]:
     """Return what the template of a job may use; `jobkit help templates-and-sites` explains each value.
 
-    Parameters
-    ----------
-    spec, site
-        What the job requests, and how the site spells it.
-    run_dir
-        The run folder, absolute.
-    point
-        Any point of the run: they share text, model and device. ``None`` for a job that runs no point.
-
-    Raises
-    ------
-    JobkitError
-        If a path cannot stand in a script, or the site lacks what is requested.
+    ``point``: any point of the run, for they share text, model and device; ``None`` for a job that runs none.
     """
     text, model = (point.text, point.model) if point else (None, None)
     binds = _binds(point)
@@ -265,7 +210,6 @@ def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None =
 
 
 def _binds(point: Point | None) -> list[str]:
-    """Return what a container must see in addition to the run folder and scratch."""
     if point is None:
         return []
     paths = (point.workload_folder, point.text.path, point.model.path if point.model else None)
@@ -273,7 +217,7 @@ def _binds(point: Point | None) -> list[str]:
 
 
 def _model_parts(model: ModelRef) -> tuple[str, ...]:
-    """Return rsync's words for a model; a folder of Hugging Face's cache has links to the files."""
+    """Return rsync's words for a model; in a folder of Hugging Face's cache the files are links."""
     if model.kind == FOLDER:
         return "--copy-links", "--exclude=.*", f"{model.path}/"
     return f"{model.path}/{model.name}", f"{model.path}/{RESOURCES_FILE}"
@@ -290,20 +234,8 @@ def render(
 ) -> str:
     """Return the job script of a run.
 
-    Parameters
-    ----------
-    spec, site, run_dir, point
-        As for `job_values`.
-    round_
-        Which submission of the run it is for: 1 is the sweep, later ones are `jobkit resume`.
-    places
-        Folders that the point reads besides text and model: a container must see them.
-
-    Raises
-    ------
-    JobkitError
-        As `job_values`; if the scheduler cannot write its log to the run folder; if a template uses a
-        value that does not exist, or a line that the scheduler would ignore.
+    ``round_``: which submission of the run it is for: 1 is the sweep, later ones are `jobkit resume`.
+    ``places``: folders besides text and model that a container must see.
     """
     spec = _requesting(spec, point)
     values = job_values(spec, site, run_dir, point)
@@ -314,18 +246,10 @@ def render(
 
 
 def _requesting(spec: SweepSpec, point: Point) -> SweepSpec:
-    """Return the spec with what this point requests as its resources."""
     return spec.model_copy(update={"resources": spec.resources.of(point)})
 
 
 def check_programs() -> None:
-    """Check that this machine has the programs that its job script calls.
-
-    Raises
-    ------
-    JobkitError
-        If one is not on PATH.
-    """
     if absent := [name for name in PROGRAMS if not shutil.which(name)]:
         raise JobkitError(
             f"not on PATH: {', '.join(absent)}; a job script needs {'it' if len(absent) == 1 else 'them'}",
@@ -334,18 +258,10 @@ def check_programs() -> None:
 
 
 def script_name(round_: int) -> str:
-    """Return the name of the script of a round, within the run folder."""
     return "job.sh" if round_ == 1 else f"job-{round_}.sh"
 
 
 def _filled(spec: SweepSpec, site: Site, values: dict[str, Any]) -> str:
-    """Return the spec's own template, else the scheduler's, with the values in it.
-
-    Raises
-    ------
-    JobkitError
-        Also if the scheduler would ignore a line of it, or take it for something else.
-    """
     _check_header_path(Path(values["run_dir"]), site.scheduler)
     name = spec.template or values["base"]
     text, templates = fill(name, spec.template, values)
@@ -362,32 +278,20 @@ def _filled(spec: SweepSpec, site: Site, values: dict[str, Any]) -> str:
 def render_errand(spec: SweepSpec, site: Site, run_dir: Path, body: str, **more: object) -> str:
     """Return the script of a job that runs no point, by the scheduler's own template.
 
-    Parameters
-    ----------
-    spec, site, run_dir
-        As for `job_values`.
-    body
-        The template of what it does.
-    more
-        The values that this template uses in addition to those of `job_values`, or in their place.
+    ``body``: the template of its work. ``more``: values of that template, added to those of `job_values` or
+    replacing them.
     """
     plain = spec.model_copy(update={"template": None, "pack": 1})
     return _filled(plain, site, job_values(plain, site, run_dir) | {"body": body} | more)
 
 
 def render_bare(spec: SweepSpec, site: Site, run_dir: Path, body: str, **more: object) -> str:
-    """Return what `render_errand` does without a header: to be run here and now."""
+    """Return the script of `render_errand` without a header, to be run on this machine."""
     return fill(body, None, job_values(spec, site, run_dir) | more)[0]
 
 
 def render_find(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
-    """Return the script of the job that follows a sweep and runs the batch that was predicted.
-
-    Parameters
-    ----------
-    spec, site, point, run_dir
-        As for `render`: the job requests what a point does.
-    """
+    """Return the script of the job that runs the batch predicted by a sweep, with the request of a point."""
     purpose = f"Runs after the sweep {spec.name}: {FIND_PURPOSE}"
     asking = _requesting(spec, point)
     return render_search(asking, site, point, run_dir, "jobkit.answers.search", purpose=purpose)
@@ -396,17 +300,11 @@ def render_find(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str
 def render_search(
     spec: SweepSpec, site: Site, point: Point, run_dir: Path, module: str, **more: object
 ) -> str:
-    """Return the script of a job that runs points that it chooses itself.
+    """Return the script of a job that chooses its points itself, with the resources of the spec.
 
-    Parameters
-    ----------
-    spec, site, point, run_dir
-        As for `render`; the job requests what the spec does. It takes the header of the spec's own
-        template, unless that template extends the body of a point by name.
-    module
-        It prints the number of the next point.
-    more
-        As for `render_errand`: ``purpose``, and as ``limit_s`` the walltime of a point if it has one.
+    It takes the header of the spec's own template, unless that template extends the body of a point by name.
+    ``module`` prints the number of the next point; ``more`` has the values of `render_errand`, and as
+    ``limit_s`` the walltime of a point if it has one.
     """
     spec = spec.model_copy(update={"pack": 1})
     values = job_values(spec, site, run_dir, point)
@@ -417,23 +315,17 @@ def render_search(
 def render_follow(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
     """Return the script of the job that follows a sweep and runs points again as the policy says.
 
-    Parameters
-    ----------
-    spec, site, point, run_dir
-        As for `render`. The job requests next to nothing, on the site's queue for work without a GPU,
-        and runs the Python that ran `jobkit sweep`, which has what a submission needs.
+    It requests next to nothing, and runs the Python that ran `jobkit sweep`, which has all that a submission
+    needs.
     """
     purpose = f"Runs after the sweep {spec.name}: {FOLLOW_PURPOSE}"
     return render_resume(spec, site, point, run_dir, little(spec, site), purpose)
 
 
 def little(spec: SweepSpec, site: Site, **more: int) -> Resources:
-    """Return what a job requests that runs no point, on the site's queue for work without a GPU.
+    """Return the resources of a job that runs no point, on the site's queue for work without a GPU.
 
-    Parameters
-    ----------
-    more
-        What it needs beyond the least: ``cpus``, ``memory`` (bytes), ``walltime`` (seconds).
+    ``more``: ``cpus``, ``memory`` (bytes), ``walltime`` (seconds), if it needs more than the least.
     """
     queue = site.cpu_queue or spec.resources.queue
     return spec.resources.model_copy(update=FOLLOW_RESOURCES | {"queue": queue} | more)
@@ -442,17 +334,7 @@ def little(spec: SweepSpec, site: Site, **more: int) -> Resources:
 def render_resume(
     spec: SweepSpec, site: Site, point: Point, run_dir: Path, resources: Resources, purpose: str
 ) -> str:
-    """Return the script of a job that runs ``jobkit resume`` on a node, by the Python that runs now.
-
-    Parameters
-    ----------
-    spec, site, point, run_dir
-        As for `render`; the point has the run's id.
-    resources
-        What it requests.
-    purpose
-        What it does, for a comment of the script.
-    """
+    """Return the script of a job that runs ``jobkit resume`` on a node, by the Python that runs now."""
     changes = {"resources": resources, "template": None, "environment": Environment(), "pack": 1}
     bare = spec.model_copy(update=changes)
     places = {name: os.environ[name] for name in PLACES if name in os.environ}
@@ -463,7 +345,7 @@ def render_resume(
 
 
 def _gate(spec: SweepSpec) -> list[str]:
-    """Return the arguments of `jobkit.worker.skip_check`, which skips a task that is not worth it."""
+    """Return the arguments of `jobkit.worker.skip_check`, which skips a task that is not worth running."""
     words = ["--prune"] if spec.policy.gpu_oom == "prune" else []
     words += ["--stop-after", str(spec.policy.bug.stop_after)]
     if isinstance(repeats := spec.repeats, Repeats):
@@ -472,7 +354,6 @@ def _gate(spec: SweepSpec) -> list[str]:
 
 
 def activation(spec: SweepSpec, site: Site) -> list[str]:
-    """Return the shell lines that make the environment ready, in order."""
     environment = spec.environment
     lines = []
     if spec.command and environment.python is None:  # to a command `python` is that of the worker
@@ -487,7 +368,6 @@ def activation(spec: SweepSpec, site: Site) -> list[str]:
 
 
 def variables(spec: SweepSpec, site: Site, point: Point | None) -> dict[str, str]:
-    """Return what is exported to the worker."""
     chosen = {}
     if point and point.allocator:
         chosen = dict.fromkeys(ALLOCATOR_VARIABLES, point.allocator)

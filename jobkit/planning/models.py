@@ -1,7 +1,7 @@
-"""Find the model that a spec names: one that is on disk, or a stand-in; fetch one beforehand.
+"""Find the model that a spec names, on disk or as a stand-in; fetch one beforehand.
 
-A job never downloads. stanza and huggingface_hub are imported only to fetch, and nothing is measured by a
-process that did.
+A job never downloads. stanza and huggingface_hub are imported only to fetch, and a process that imported them
+measures nothing.
 """
 
 from __future__ import annotations
@@ -36,12 +36,11 @@ from jobkit.worker.workloads.model_files import (
 from jobkit.worker.workloads.stanza_ner import PROCESSORS
 
 LANGUAGE = "en"
-"""The model in place of which the stand-in is used."""
+"""The language whose model the stand-in replaces."""
 STAND_IN = "stand-in"
 NOT_BUILT = "not-built-yet"
-"""The fingerprint of a stand-in that a run would build first."""
+"""The fingerprint of a stand-in that a run has yet to build."""
 LANGUAGES = re.compile(r"[a-z]{2,}(-[a-z]+)*")
-"""What Stanza calls its models."""
 
 
 def find_model(
@@ -53,30 +52,12 @@ def find_model(
     say: Say,
     build: bool = True,
 ) -> ModelRef:
-    """Return the model that a spec names, building a stand-in if that is allowed and needed.
+    """Return the model that a spec names, or a stand-in, built if ``build`` is set and it is missing.
 
-    Looked for are the cache (what `fetch_model` wrote), ``$STANZA_RESOURCES_DIR``, then Stanza's
+    A model is looked for in the cache (what `fetch_model` wrote), ``$STANZA_RESOURCES_DIR``, then Stanza's
     own folder. A real model is ``full``; any other size is a stand-in's.
 
-    Parameters
-    ----------
-    name
-        A language as Stanza names it: ``en``.
-    size
-        ``full`` or ``tiny``.
-    fallback
-        ``stand-in`` or ``None``.
-    cache
-        The cache folder.
-    say
-        Prints what takes time.
-    build
-        Whether a missing stand-in is built; otherwise it is described as it would be.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such model and no fallback, with the command that fetches it.
+    ``name``: a language as Stanza names it: ``en``. ``fallback``: ``stand-in`` or ``None``.
     """
     if size == FULL:
         for place in model_places(name, cache):
@@ -88,13 +69,6 @@ def find_model(
 
 
 def build_stand_in(size: str, cache: Path, *, say: Say) -> ModelRef:
-    """Return the stand-in of a size, built if it is not there yet.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such size, or stanza is not installed, which trains it.
-    """
     if (lack := missing_framework("stanza-ner")) and not is_built(standin_path(size, cache)):
         raise lack
     make_standin(size, cache, say)
@@ -104,20 +78,9 @@ def build_stand_in(size: str, cache: Path, *, say: Say) -> ModelRef:
 def fetch_model(name: str, cache: Path, resources_url: str | None, *, say: Say) -> ModelRef:
     """Download Stanza's tokenizer and tagger of a language into the cache, whole or not at all.
 
-    Stanza compares every file with its md5. The complete files of an interrupted fetch are kept next to
-    the models, in ``.fetch-NAME``, and is not fetched again.
-
-    Parameters
-    ----------
-    name
-        A language as Stanza names it: ``en``.
-    resources_url
-        A mirror of Stanza's resources, or ``None`` for its own.
-
-    Raises
-    ------
-    JobkitError
-        If it cannot be fetched; a model fetched before stays as it was.
+    Stanza compares every file with its md5. Complete files of an interrupted fetch stay in ``.fetch-NAME``,
+    next to the models, and are not fetched again. ``resources_url`` is a mirror of Stanza's resources, or
+    ``None`` for its own.
     """
     if not LANGUAGES.fullmatch(name):
         raise JobkitError(f"no model is called {name!r}", hint="name a language: jobkit models fetch en")
@@ -149,14 +112,12 @@ def fetch_model(name: str, cache: Path, resources_url: str | None, *, say: Say) 
 
 
 def model_places(name: str, cache: Path) -> tuple[Path, ...]:
-    """Return the folders that may have a model, in the order of the search."""
     named = os.environ.get("STANZA_RESOURCES_DIR")
     places = [cache / "models" / name, Path(named) if named else None, _stanzas_own()]
     return tuple(place.expanduser().absolute() for place in places if place is not None)
 
 
 def list_models(cache: Path) -> tuple[ModelRef, ...]:
-    """Return the models that are on this machine: fetched ones, Stanza's own, stand-ins."""
     named = {place for name in _languages(cache) for place in model_places(name, cache)}
     real = [
         _ref(place, name, FULL, stand_in=False)
@@ -170,7 +131,6 @@ def list_models(cache: Path) -> tuple[ModelRef, ...]:
 
 
 def _languages(cache: Path) -> list[str]:
-    """Return the names that a model folder on this machine may go by."""
     folders = [cache / "models", *model_places("", cache)]
     inside = {
         path.name for folder in folders if folder.is_dir() for path in folder.iterdir() if path.is_dir()
@@ -179,7 +139,7 @@ def _languages(cache: Path) -> list[str]:
 
 
 def describe_stand_in(size: str, cache: Path) -> ModelRef:
-    """Return the stand-in as it is, or as it would be."""
+    """Return a stand-in; if it is not built, as it would be."""
     folder = standin_path(size, cache).absolute()
     if is_built(folder):
         if lack := _spoilt(folder):
@@ -269,9 +229,9 @@ USUAL: Mapping[str, str] = {
     "sentence-embedding": "sentence-transformers/all-MiniLM-L6-v2",
     "spacy-ner": "en_core_web_sm",
 }
-"""What the name ``en`` means to a workload."""
+"""The model that the name ``en`` means to a workload."""
 NEEDED = {"spacy-ner": ("config.cfg", "meta.json")}
-"""The files by which a folder is a model of a workload; of any other ``config.json``."""
+"""The files that make a folder a model of a workload; for other workloads it is ``config.json``."""
 NOT_NEEDED = ("*.h5", "*.msgpack", "*.ot", "*.onnx", "*.tflite", "onnx/*", "openvino/*", "coreml/*")
 """Files of the hub that PyTorch does not read."""
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -280,24 +240,7 @@ HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 def find_folder(
     workload: str, name: str, size: str, *, fallback: str | None, path: Path | None, cache: Path
 ) -> ModelRef:
-    """Return the model that a spec names; of a stand-in that is not built yet, what it would be.
-
-    Parameters
-    ----------
-    workload
-        A shipped workload, or the user's own.
-    name, size, fallback
-        As in the spec; ``en`` is the usual English model of the workload.
-    path
-        The user's folder; then ``name`` is not used.
-    cache
-        The cache folder.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such model, with what provides it.
-    """
+    """Return the model that a spec names; a stand-in that is not built is described as it would be."""
     if path is not None:
         return _of_user(workload, path.expanduser().absolute())
     name = USUAL.get(workload, name) if name == ENGLISH else name
@@ -311,22 +254,10 @@ def find_folder(
 
 
 def fetch_hub(name: str, cache: Path, endpoint: str | None, *, say: Say) -> ModelRef:
-    """Download a model of the Hugging Face hub into the cache, by huggingface_hub, whole or not at all.
+    """Download a model of the Hugging Face hub into the cache, whole or not at all.
 
     An interrupted download goes on where it ended. ``$HF_ENDPOINT``, ``$HF_TOKEN`` and the other variables of
-    huggingface_hub have their usual effect.
-
-    Parameters
-    ----------
-    name
-        ``organisation/model``.
-    endpoint
-        Another address than ``$HF_ENDPOINT`` or the hub's own.
-
-    Raises
-    ------
-    JobkitError
-        If it cannot be fetched.
+    huggingface_hub have their usual effect; ``endpoint`` overrides the first.
     """
     if absent := missing_extra("a model of the hub", "hf", "huggingface_hub"):
         raise absent
@@ -350,7 +281,7 @@ def fetch_hub(name: str, cache: Path, endpoint: str | None, *, say: Say) -> Mode
 
 
 def list_folders(cache: Path) -> Iterator[ModelRef]:
-    """Yield the models of the hub that were fetched, and the stand-ins with random weights."""
+    """Yield the fetched models of the hub, and the stand-ins with random weights."""
     for place in sorted((cache / "models").glob("hub-*--*")):
         if not lacking("", place):
             yield as_ref(place, place.name.removeprefix("hub-").replace("--", "/", 1))
@@ -360,19 +291,17 @@ def list_folders(cache: Path) -> Iterator[ModelRef]:
 
 
 def hub_folder(name: str, cache: Path) -> Path:
-    """Return the folder of the cache for a model of the hub."""
     return cache / "models" / f"hub-{name.replace('/', '--')}"
 
 
 def lacking(workload: str, folder: Path) -> str:
-    """Return which file a folder lacks to be a model of a workload; empty if it has all."""
+    """Return the file that a folder lacks to be a model of a workload; empty if it lacks none."""
     needed = NEEDED.get(workload, ("config.json",))
     missing = [name for name in needed if not (folder / name).is_file()]
     return f"no {missing[0]}" if missing else ""
 
 
 def as_ref(folder: Path, name: str) -> ModelRef:
-    """Return a model that is a whole folder."""
     files = folder_files(folder)
     return ModelRef(
         path=str(folder.absolute()),
@@ -402,7 +331,7 @@ def _saves(workload: str) -> str:
 
 
 def random_model(workload: str, name: str, size: str, cache: Path) -> ModelRef:
-    """Return a stand-in with random weights as it is, or as it would be."""
+    """Return a stand-in with random weights; if it is not built, as it would be."""
     architecture, folder = ARCHITECTURES[workload, size], random_path(workload, size, cache)
     built = is_built(folder)
     files = folder_files(folder) if built else ()
@@ -419,7 +348,6 @@ def random_model(workload: str, name: str, size: str, cache: Path) -> ModelRef:
 
 
 def _places(workload: str, name: str, cache: Path) -> Iterator[Path]:
-    """Yield the folders that may have a model, in the order of the search."""
     if workload == "spacy-ner":
         yield from _package(name)
     if HUB_NAME.fullmatch(name):
@@ -428,7 +356,7 @@ def _places(workload: str, name: str, cache: Path) -> Iterator[Path]:
 
 
 def _package(name: str) -> Iterator[Path]:
-    """Yield the folder of a package of spaCy that is installed; it is named after the version."""
+    """Yield the folder of an installed spaCy package, which is named after its version."""
     spec = importlib.util.find_spec(name) if name.isidentifier() else None
     if spec and spec.origin:
         inside = Path(spec.origin).parent
@@ -446,7 +374,6 @@ def _of_hub_cache(name: str) -> Iterator[Path]:
 
 
 def fetch_command(workload: str, name: str) -> str:
-    """Return the command that brings a model to this machine."""
     if workload == "spacy-ner":
         return f"python -m spacy download {shell_quote(name)}"
     return f"jobkit models fetch {shell_quote(name)}"
@@ -478,29 +405,12 @@ TINY = "tiny"
 
 
 def is_folder(workload: str, model: Mapping[str, object]) -> bool:
-    """Return whether what a spec names is a whole folder, and not a language of Stanza."""
+    """Return whether a spec names a whole folder, and not a language of Stanza."""
     return workload in USUAL or bool(model.get("path")) or "/" in str(model.get("name", ""))
 
 
 def find(workload: str, model: Mapping[str, object], base: Path, cache: Path) -> ModelRef:
-    """Return the model that a spec names; a stand-in that is missing is described as it would be.
-
-    Parameters
-    ----------
-    workload
-        As the spec names it.
-    model
-        The part ``model`` of the spec.
-    base
-        The folder of the spec.
-    cache
-        The cache folder.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such model, with what provides it.
-    """
+    """Return the model that a spec in ``base`` names; a missing stand-in is described as it would be."""
     name, size = str(model.get("name", "en")), str(model.get("size", "full"))
     fallback = str(model["fallback"]) if model.get("fallback") else None
     if not is_folder(workload, model):
@@ -513,10 +423,7 @@ def find(workload: str, model: Mapping[str, object], base: Path, cache: Path) ->
 
 
 def find_or_stand_in(workload: str, model: Mapping[str, object], base: Path, cache: Path) -> ModelRef:
-    """Return the model that a spec names, or a stand-in if it is missing: tiny, if the spec names no size.
-
-    Parameters and errors are those of `find`.
-    """
+    """Return the model that a spec names, or a stand-in if it is missing: tiny, if the spec names no size."""
     asked = {**model, "fallback": STAND_IN}
     found = find(workload, asked, base, cache)
     if not found.stand_in or model.get("size") or model.get("fallback"):
@@ -525,22 +432,7 @@ def find_or_stand_in(workload: str, model: Mapping[str, object], base: Path, cac
 
 
 def refuse_stand_in(workload: str, model: ModelRef | None, command: str, *ways: str) -> None:
-    """Refuse a model that jobkit made in place of the real one.
-
-    Parameters
-    ----------
-    model
-        ``None`` for a workload without a model.
-    command
-        What needs the real model.
-    ways
-        What to do once the real model is there; by default to type the same command again.
-
-    Raises
-    ------
-    JobkitError
-        With the command that fetches the real model.
-    """
+    """Refuse a stand-in where ``command`` needs the real model; ``ways`` say what to do once it is there."""
     if model is None or not model.stand_in:
         return
     message = f"{command} needs the real {model.name}, not this: {model.label}"
@@ -553,26 +445,13 @@ def refuse_stand_in(workload: str, model: ModelRef | None, command: str, *ways: 
 
 
 def stand_in(workload: str, size: str, cache: Path) -> ModelRef:
-    """Return the stand-in of a workload, also if there is a real model.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such size.
-    """
+    """Return the stand-in of a workload, even if there is a real model."""
     if workload in USUAL:
         return random_model(workload, USUAL[workload], size, cache)
     return describe_stand_in(size, cache)
 
 
 def build(workload: str, model: ModelRef, cache: Path, *, say: Say) -> ModelRef:
-    """Return a stand-in, built if it is not there yet.
-
-    Raises
-    ------
-    JobkitError
-        If the framework is not installed, or it cannot be built.
-    """
     if model.kind == STANZA:
         return build_stand_in(model.size, cache, say=say)
     if lack := missing_framework(workload):

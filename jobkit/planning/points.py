@@ -42,26 +42,17 @@ from jobkit.worker.process import ALLOCATOR_VARIABLES
 from jobkit.worker.workloads.base import knobs
 
 ALLOCATOR = "expandable_segments:True"
-"""PyTorch's allocator setting unless the spec's variables say otherwise: with it, reserved memory
-follows the load; without, it is a ratchet (measured: 6 to 19 % more batch on one GPU)."""
+"""PyTorch's allocator setting unless the spec's variables say otherwise. With it reserved memory follows the
+load; without it reserved memory only grows (measured: 6 to 19 % more batch on one GPU)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """What the points of a run share, found before planning.
-
-    Attributes
-    ----------
-    device
-        ``cpu`` or ``cuda``, decided.
-    workload_folder, load_knobs, files
-        As in `jobkit.core.records.Point`.
-    """
-
     run_id: str
     text: TextRef
     model: ModelRef | None
     device: str
+    # as in `jobkit.core.records.Point`
     workload_folder: str | None = None
     load_knobs: tuple[str, ...] = LOAD_KNOBS
     files: tuple[FileRef, ...] = ()
@@ -70,22 +61,11 @@ class Inputs:
 def plan(spec: SweepSpec, inputs: Inputs | None = None) -> tuple[Point, ...]:
     """Return the points of a sweep: repeat 1 of every setting, then repeat 2, and so on.
 
-    Settings are in ascending need of device memory: the knobs with which the load grows and the
-    number of workers decide; settings of equal need are in ascending order of their values. Repeats
-    are interleaved so that a machine that slows down does not look like a batch size.
+    Settings are in ascending need of device memory, by the knobs with which the load grows and the number of
+    workers; settings of equal need are in ascending order of their values. Repeats are interleaved so that a
+    machine that slows down does not look like an effect of the batch size.
 
-    Parameters
-    ----------
-    spec
-        What to run.
-    inputs
-        Found before planning. Without them the points say what would run and in which order,
-        but cannot be run: their text has no checksum, and their model is missing.
-
-    Raises
-    ------
-    JobkitError
-        If nothing is left to run, or ``auto`` is not decided yet.
+    Without ``inputs`` the points cannot be run: their text has no checksum, and their model is missing.
     """
     if inputs is None:  # jobkit has not looked up anything that the spec names
         text = TextRef(path=spec.text, sha256="", size_bytes=0, name=spec.text)
@@ -109,18 +89,18 @@ def plan(spec: SweepSpec, inputs: Inputs | None = None) -> tuple[Point, ...]:
 
 
 def offered(spec: SweepSpec, knobs: Iterable[Knob]) -> dict[str, str | None]:
-    """Return the keys of a spec that only some workloads obey; ``None`` for what this one does not offer."""
+    """Return the keys of a spec that only some workloads obey; ``None`` if this workload offers no choice."""
     words = {knob.name: knob.words for knob in knobs}
     return {key: value if (value := getattr(spec, key)) in words.get(key, ()) else None for key in OFFERED}
 
 
 CONTEXT_AS_BATCH = 100
-"""A process holds as much GPU memory for its context and the model as for a batch of about this size
-(the full-size model on an H200, docs/measurements.md)."""
+"""GPU memory of a process for its context and the model, as the batch size that needs as much (full-size
+model on an H200, docs/measurements.md)."""
 
 
 HALF = {FP16: 0.5, BF16: 0.5}
-"""The share of the memory of a load that a precision of two bytes needs."""
+"""The share of a load's memory that a precision of two bytes needs."""
 
 
 def _need(point: Point) -> tuple[float, tuple[int, ...]]:
@@ -131,7 +111,6 @@ def _need(point: Point) -> tuple[float, tuple[int, ...]]:
 
 
 def _defaults(spec: SweepSpec) -> dict[str, Value]:
-    """Return the values of jobkit's own knobs in a setting that does not name them."""
     return {
         WORKERS: spec.workers,
         THREADS: spec.threads or spec.resources.cpus,
@@ -145,14 +124,13 @@ def _defaults(spec: SweepSpec) -> dict[str, Value]:
 
 
 def _filled(rows: Sequence[Mapping[str, Value]], defaults: Mapping[str, Value]) -> list[dict[str, Value]]:
-    """Return the settings, each with all of jobkit's own knobs that one of them names, and each once."""
+    """Return the settings, each with all of jobkit's own knobs that any of them names, without duplicates."""
     named = {name: value for name, value in defaults.items() if any(name in row for row in rows)}
     filled = [{**row, **{name: row.get(name, value) for name, value in named.items()}} for row in rows]
     return list({tuple(sorted(row.items())): row for row in filled}.values())
 
 
 def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Point:
-    """Return the first repeat of a setting: a knob of the sweep overrides the key of the same name."""
     given = {**_defaults(spec), **params}
     counts = numbers(given)
     return Point(
@@ -187,7 +165,7 @@ def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Poin
 
 
 def _word(given: Mapping[str, Value], key: str) -> str | None:
-    """Return the word of a knob; a knob of the user's own with that name may have numbers."""
+    """Return the word of a knob; a user's own knob of that name may have numbers."""
     return value if isinstance(value := given.get(key), str) else None
 
 
@@ -197,32 +175,22 @@ def _allocator(spec: SweepSpec) -> str | None:
 
 
 def point_id(params: Mapping[str, Value], repeat: int) -> str:
-    """Return the name of a point's folder: ``batch_size-50-r1``."""
     return "-".join([*(f"{knob}-{value}" for knob, value in params.items()), f"r{repeat}"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointGroup:
-    """The points of a run that request the same resources: they share an array.
+    """The points of a run that request the same resources and share an array."""
 
-    Attributes
-    ----------
-    points
-        Their indices, in order.
-    resources
-        Of one point.
-    options
-        The header lines that differ from those of the run's first point, whose request the script has.
-    """
-
-    points: tuple[int, ...]
-    resources: Resources
+    points: tuple[int, ...]  # the indices of the points, in order
+    resources: Resources  # the request of one point
     request: JobRequest
+    # the header lines that differ from the request of the run's first point, which the script has
     options: tuple[str, ...] = ()
 
 
 def group_points(spec: SweepSpec, site: Site, points: Sequence[Point]) -> tuple[PointGroup, ...]:
-    """Return points by what they request, in the order of the first of each group."""
+    """Return points by their requests, in the order of the first of each group."""
     groups: dict[tuple[int, int], list[Point]] = {}
     for point in points:
         resources = spec.resources.of(point)
@@ -248,7 +216,6 @@ def _header(spec: SweepSpec, site: Site, resources: Resources) -> list[str]:
 
 
 def request(name: str, spec: SweepSpec, site: Site, resources: Resources) -> JobRequest:
-    """Return what a job requests, in the words of the spec; ``name`` is the job's."""
     asked, scheduler = resources, by_name(site.scheduler)
     header = directives(asked, site)
     return JobRequest(

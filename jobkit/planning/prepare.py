@@ -31,49 +31,24 @@ __all__ = ["Options", "Prepared", "lengths_of", "planned", "prepare", "resolved"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A run that could be submitted now.
-
-    Attributes
-    ----------
-    spec
-        With everything ``auto`` decided.
-    why
-        Why this scheduler, for a person.
-    inputs
-        What its points share, as `jobkit.planning.points.plan` takes it.
-    run_dir
-        The path of the run folder, which does not exist yet.
-    script
-        The text of ``job.sh``.
-    lengths
-        Of the text's items, for every command and for the jobs on the nodes. ``None`` for a preview
-        that would have to run a model to find them.
-    find_script
-        The text of ``find.sh``, if the spec's ``find_max`` requests it.
-    follow_script
-        The text of ``follow.sh``, if the spec's ``policy`` requests it and there is a scheduler.
-    more_files
-        The text of the other files that the run folder has, by name.
-    needs
-        By index the points that need more than the others, as ``key=value``: they are a round of their own.
-    """
-
-    spec: SweepSpec
+    spec: SweepSpec  # has nothing ``auto``
     site: Site
-    why: str
-    inputs: Inputs
+    why: str  # why this scheduler, for a person
+    inputs: Inputs  # what the points share, for `jobkit.planning.points.plan`
     points: tuple[Point, ...]
-    run_dir: Path
-    script: str
+    run_dir: Path  # the run folder, which does not exist yet
+    script: str  # the text of ``job.sh``
+    # of the text's items; ``None`` for a preview that would have to run a model to find them
     lengths: Lengths | None = None
-    find_script: str | None = None
+    find_script: str | None = None  # the text of ``find.sh``, if the spec's ``find_max`` requests it
+    # the text of ``follow.sh`` if the spec's ``policy`` requests it and there is a scheduler
     follow_script: str | None = None
     more_files: Mapping[str, str] = field(default_factory=dict)
+    # by index the points that need more than the others, as ``key=value``; they are a round of their own
     needs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def groups(self) -> tuple[PointGroup, ...]:
-        """Its points by what they request, in the order of the first of each."""
         points = [point for point in self.points if point.index not in self.needs]
         return group_points(self.spec, self.site, points or self.points)
 
@@ -82,7 +57,7 @@ NeedsReal = Callable[[SweepSpec], str]
 
 
 def find_max_needs_real(spec: SweepSpec) -> str:
-    """Return ``find_max`` if a spec has it: the largest batch of another model says nothing."""
+    """Return ``find_max`` if a spec has it: the largest batch of a stand-in says nothing of the model."""
     return "find_max" if spec.find_max else ""
 
 
@@ -96,24 +71,8 @@ def prepare(
 ) -> Prepared:
     """Return the run that a spec describes.
 
-    Parameters
-    ----------
-    path
-        The spec.
-    options
-        What the command line adds; nothing by default.
-    build
-        Whether a missing stand-in model is built and a missing text fetched now; not for
-        ``--dry-run``, which writes nothing.
-    say
-        Prints what takes time.
-    needs_real
-        Returns what needs the real model if the text is not the sample; empty if nothing does.
-
-    Raises
-    ------
-    JobkitError
-        With every error of the spec at once; a missing text, model, site or template is one.
+    ``build``: build a missing stand-in and fetch a missing text now; ``--dry-run`` writes nothing.
+    ``needs_real``: returns what needs the real model unless the text is the sample; empty if nothing does.
     """
     options = options or Options()
     named = resolved(path, options, say, build=build, needs_real=needs_real)
@@ -129,7 +88,7 @@ def resolved(
     build: bool,
     needs_real: NeedsReal,
 ) -> ResolvedSpec:
-    """Return a spec with everything that it names; parameters and errors as for `prepare`."""
+    """Return a spec with everything that it names; see `prepare`."""
 
     def check(named: ResolvedSpec, workload: Traits) -> None:
         if build:
@@ -154,22 +113,7 @@ def planned(
     say: Say,
     points_of: Callable[[SweepSpec, Inputs], tuple[Point, ...]] = plan,
 ) -> Prepared:
-    """Return a run whose spec is decided.
-
-    Parameters
-    ----------
-    named, options, say
-        As `resolved` returns and takes them.
-    spec, lengths
-        With everything ``auto`` decided, and the lengths of the text's items.
-    points_of
-        Returns the points with which the run begins.
-
-    Raises
-    ------
-    JobkitError
-        If no job or no machine has room for the points.
-    """
+    """Return a run whose spec has nothing ``auto``; ``points_of`` returns the points with which it begins."""
     run_dir = options.runs_folder(named.site) / run_id(spec.name)
     inputs = Inputs(
         run_id=run_dir.name,
@@ -210,8 +154,7 @@ def planned(
 def _sized(named: ResolvedSpec, say: Say, *, build: bool) -> tuple[SweepSpec, Lengths | None]:
     """Return the spec with ``batch_size: auto`` decided, and the lengths of the text.
 
-    They are found here, once, for every later command; a preview takes no time to
-    find what it does not need.
+    They are found here once for every later command; a preview spends no time on what it does not need.
     """
     spec, text, model, folder = named.spec, named.text, named.model, named.workload_folder
     if spec.command:
@@ -239,7 +182,7 @@ def lengths_of(named: ResolvedSpec, say: Say) -> Lengths:
 
 
 def shared_by(spec: SweepSpec, points: int) -> SweepSpec:
-    """Return the spec with no more points a job than there are: the job asks for the walltime of each."""
+    """Return the spec with no more points a job than there are: a job requests the walltime of each."""
     return spec.model_copy(update={"pack": min(spec.pack, points)})
 
 
@@ -250,13 +193,7 @@ def run_id(name: str) -> str:
 
 
 def refuse_too_many_threads(spec: SweepSpec, points: Sequence[Point]) -> None:
-    """Refuse several workers, or threads, that need more CPUs than this machine gives its processes.
-
-    Raises
-    ------
-    JobkitError
-        With the largest request.
-    """
+    """Refuse workers and threads that need more CPUs than this machine gives its processes."""
     cpus = usable_cpus()
     most = max(points, key=lambda point: spec.resources.of(point).cpus)
     needed = spec.resources.of(most).cpus

@@ -27,32 +27,20 @@ from jobkit.planning.standin import CARD_FILE, build_once
 
 SEED = 1847
 SAMPLE_PARAGRAPHS = 1000
-"""Of the sample, for the vocabulary."""
+"""Paragraphs of the sample from which the vocabulary is made."""
 LABELS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC", "B-MISC", "I-MISC")
-"""Of CoNLL 2003, as most models of the hub for English entities have them."""
+"""The labels of CoNLL 2003, which most English entity models of the hub have."""
 SPACY_LABELS = ("PERSON", "ORG", "GPE", "DATE")
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 SCORE_SPREAD = 0.5
-"""Of spaCy's last layer, which is 0 before the training: then every choice would have the same score."""
+"""Spread of spaCy's last layer. Before the training its weights are 0: all choices would have one score."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """A stand-in with random weights.
-
-    Attributes
-    ----------
-    name
-        As tables print it.
-    size_bytes
-        About, for a plan that is made before it is built.
-    dimensions
-        For the configuration of the framework.
-    """
-
     name: str
-    size_bytes: int
-    dimensions: Mapping[str, int] = field(default_factory=dict)
+    size_bytes: int  # the approximate size on disk, for a plan made before the stand-in is built
+    dimensions: Mapping[str, int] = field(default_factory=dict)  # for the framework's configuration
 
 
 _TINY = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128}
@@ -81,28 +69,18 @@ ARCHITECTURES: Mapping[tuple[str, str], Architecture] = MappingProxyType(
         ),
     }
 )
-"""By workload and size."""
 BUILDERS = {
     "hf-token-classification": "build_tagger",
     "sentence-embedding": "build_embedder",
     "spacy-ner": "build_spacy",
 }
-"""The functions of this module that build them."""
 
 
 def random_path(workload: str, size: str, cache: Path) -> Path:
-    """Return the folder of a stand-in with random weights."""
     return cache / "models" / f"random-{workload}-{size}-{SEED}"
 
 
 def make_random(workload: str, size: str, cache: Path, say: Say) -> None:
-    """Build a stand-in with random weights in the cache unless it is there.
-
-    Raises
-    ------
-    JobkitError
-        If it cannot be built.
-    """
     name = ARCHITECTURES[workload, size].name
     build_once(
         random_path(workload, size, cache),
@@ -115,7 +93,6 @@ def make_random(workload: str, size: str, cache: Path, say: Say) -> None:
 
 
 def build_tagger(path: str, size: str, *, say: Say) -> None:
-    """Save a BERT for token classification with its tokenizer."""
     import torch
     from transformers import BertConfig, BertForTokenClassification
 
@@ -159,7 +136,6 @@ def build_embedder(path: str, size: str, *, say: Say) -> None:
 
 
 def build_spacy(path: str, size: str, *, say: Say) -> None:
-    """Save a spaCy pipeline with a named-entity recognizer only."""
     import numpy as np
     import spacy
 
@@ -208,10 +184,10 @@ def _tokenizer(architecture: Architecture, *, lowercase: bool, most_tokens: int)
 
 
 def vocabulary(words: Iterable[str], size: int) -> list[str]:
-    """Return the entries of a WordPiece vocabulary, at most ``size``.
+    """Return at most ``size`` entries of a WordPiece vocabulary.
 
-    The trainer of the library tokenizers is not used: of the same text it makes another vocabulary each
-    time (seen in 0.23.3).
+    The trainer of the library tokenizers is not used: from one text it makes another vocabulary each time
+    (seen in 0.23.3).
     """
     counts = Counter(words)
     characters = sorted({character for word in counts for character in word})

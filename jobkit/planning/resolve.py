@@ -27,7 +27,7 @@ from jobkit.spec.axes import name_faults, value_faults
 from jobkit.spec.checks import add_offer_faults, command_faults, file_refs, sources, swept
 from jobkit.spec.site import Site, find_site, load_site, portable_name
 from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec, setting_overrides
-from jobkit.spec.yaml_files import YamlDocument
+from jobkit.spec.yaml_files import YamlDocument, hide_override
 from jobkit.worker.workloads.base import SHIPPED, class_name, missing_framework
 from jobkit.worker.workloads.function import file_ref, names_file, source_path
 
@@ -37,37 +37,21 @@ DEFAULT_RUNS_DIR = "runs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the command line adds to the spec.
-
-    Attributes
-    ----------
-    overrides
-        ``key=value`` of each ``--set``.
-    setting
-        The run of ``jobkit tune``, or its ``setting.yaml``, whose setting goes before ``overrides``.
-    scheduler, site
-        Override the spec's if they are given.
-    runs_dir
-        Overrides the site's if it is given.
-    stand_in
-        Whether a stand-in takes the place of a model that is missing, and is permitted for any text.
-    """
-
-    overrides: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()  # ``key=value`` of each ``--set``
+    # the run of ``jobkit tune``, or its ``setting.yaml``, whose setting applies before ``overrides``
     setting: Path | None = None
-    scheduler: str | None = None
+    scheduler: str | None = None  # overrides the spec's, as does ``site``
     site: str | None = None
-    runs_dir: Path | None = None
+    runs_dir: Path | None = None  # overrides the site's if it is given
+    # whether a stand-in replaces a missing model, and is permitted for any text
     stand_in: bool = False
 
     @property
     def named(self) -> dict[str, str]:
-        """The keys of the spec that have a separate option, and their values."""
         return {key: value for key in ("scheduler", "site") if (value := getattr(self, key))}
 
     @property
     def all_overrides(self) -> tuple[str, ...]:
-        """Everything that changes the spec, as ``key=value``."""
         found = setting_overrides(self.setting) if self.setting else ()
         return (*found, *self.overrides, *(f"{key}={value}" for key, value in self.named.items()))
 
@@ -75,52 +59,34 @@ class Options:
     def words(self) -> tuple[str, ...]:
         """The options without ``--setting`` and ``--stand-in``, as a person types them."""
         named = {**self.named, **({"runs-dir": str(self.runs_dir)} if self.runs_dir else {})}
-        pairs = [("--set", change) for change in self.overrides]
+        pairs = [("--set", hide_override(change)) for change in self.overrides]
         pairs += [(f"--{name}", value) for name, value in named.items()]
         return tuple(word for pair in pairs for word in pair)
 
     def runs_folder(self, site: Site) -> Path:
-        """Return the folder that holds the run folders, absolute."""
+        """Return the absolute folder of the run folders."""
         named = self.runs_dir or Path(os.path.expandvars(site.runs_dir or DEFAULT_RUNS_DIR))
         return named.expanduser().absolute()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedSpec:
-    """A spec with everything that it names.
-
-    Attributes
-    ----------
-    spec
-        With everything ``auto`` decided except the batch sizes.
-    site, why, text, model, workload_folder
-        As in `Prepared` and its points.
-    knobs
-        Of the workload.
-    files
-        The user's files of which it consists.
-    pads
-        Whether the workload says that it pads the items of a batch to the longest.
-    """
-
-    spec: SweepSpec
+    spec: SweepSpec  # has nothing ``auto`` except the batch sizes
     site: Site
     why: str
     text: TextRef
     model: ModelRef | None
     workload_folder: str | None
-    knobs: tuple[Knob, ...]
-    files: tuple[FileRef, ...] = ()
-    pads: bool = True
+    knobs: tuple[Knob, ...]  # knobs of the workload
+    files: tuple[FileRef, ...] = ()  # the user's files that make up the workload
+    pads: bool = True  # whether the workload says that it pads the items of a batch to the longest
 
     @property
     def load_knobs(self) -> tuple[str, ...]:
-        """The knobs with which the load of a batch grows."""
         return tuple(knob.name for knob in self.knobs if knob.grows_load)
 
 
 def spec_folder(path: Path) -> str:
-    """Return the folder of a spec, in which jobkit looks for the user's workload."""
     return os.path.abspath(path.parent)  # noqa: PTH100 - without `..`, and links as they are
 
 
@@ -133,18 +99,7 @@ def resolve(
     say: Say,
     check: Callable[[ResolvedSpec, Traits], None] = lambda *_: None,
 ) -> ResolvedSpec:
-    """Return a spec with everything that it names; ``fetch`` and ``build`` are for its text and its model.
-
-    Parameters
-    ----------
-    check
-        Is called before a model is built, and may refuse.
-
-    Raises
-    ------
-    JobkitError
-        As `prepare`.
-    """
+    """Return a spec with everything that it names; ``check`` may refuse it before a model is built."""
     lookup = _Lookup(path, fetch, options.stand_in)
     spec = load_spec(path, options.all_overrides, (lookup.look_up,))
     text, workload, site, model = lookup.text, lookup.traits, lookup.site, lookup.model
@@ -183,10 +138,7 @@ def resolve(
 
 
 def asked_by_shell(resources: Resources, scheduler: str) -> tuple[Resources, list[str]]:
-    """Return resources with what variables such as SBATCH_ACCOUNT ask for and a spec does not.
-
-    The list has a line for each variable, for a person.
-    """
+    """Return resources with what variables such as SBATCH_ACCOUNT, not the spec, request; a line on each."""
     asking = SCHEDULERS[scheduler].ASKING_VARIABLES.items()
     names = [name for name, key in asking if os.environ.get(name) and getattr(resources, key) is None]
     asked = {key: os.environ[name] for name, key in asking if name in names}
@@ -194,7 +146,6 @@ def asked_by_shell(resources: Resources, scheduler: str) -> tuple[Resources, lis
 
 
 def _built(workload: str, model: ModelRef, say: Say) -> ModelRef:
-    """Return a model, built if it is a stand-in that is not there yet."""
     from jobkit.planning import models  # as in `_Lookup`
     from jobkit.planning.models import NOT_BUILT
 
@@ -202,7 +153,6 @@ def _built(workload: str, model: ModelRef, say: Say) -> ModelRef:
 
 
 def _refuse_other_device(spec: SweepSpec, knobs: Iterable[Knob]) -> None:
-    """Refuse a knob, or a value of one, that means nothing on the device of the points."""
     named = {knob.name: knob for knob in knobs}
     for key, value in _values(spec):
         knob = named.get(key.removeprefix("sweep."))
@@ -214,7 +164,7 @@ def _refuse_other_device(spec: SweepSpec, knobs: Iterable[Knob]) -> None:
 
 
 def _values(spec: SweepSpec) -> Iterator[tuple[str, object]]:
-    """Yield the values of knobs with their keys; of a key at the top level only what asks for a GPU."""
+    """Yield the keys and values of knobs; of the keys at the top level only those that ask for a GPU."""
     if spec.gpus:
         yield GPUS, spec.gpus
     if spec.mps == ON:
@@ -227,10 +177,7 @@ def _values(spec: SweepSpec) -> Iterator[tuple[str, object]]:
 
 @dataclass(slots=True)
 class _Lookup:
-    """Finds what the raw data of a spec names, keeps it, and adds an error for what it cannot find.
-
-    Site and template have names that a spec in any other folder may use, too.
-    """
+    """Finds what the raw data of a spec names, and adds an error for what it cannot find."""
 
     path: Path
     fetch: bool
@@ -245,7 +192,6 @@ class _Lookup:
     files: tuple[FileRef, ...] = ()
 
     def look_up(self, document: YamlDocument) -> None:
-        """Find everything that a document names."""
         data, base = document.data, self.path.parent
         if isinstance(name := data.get("text", "sample"), str):
             find = partial(find_text, name, base=base, cache=cache_dir(), write=self.fetch)
@@ -255,7 +201,7 @@ class _Lookup:
             workload = str(data.get("workload", "stanza-ner"))
             self.model = _found(document, "model", partial(self._find_model, workload, model))
         scheduler = data.get("scheduler", "auto")
-        if isinstance(name := data.get("site", "auto"), str) and scheduler in {"auto", *SCHEDULERS}:
+        if isinstance(name := data.get("site", "auto"), str) and scheduler in ["auto", *SCHEDULERS]:
             chosen, self.why = choose_scheduler(scheduler)
             if scheduler != "auto":
                 self.why = "from --scheduler" if ("scheduler",) in document.overrides else "from the spec"
@@ -271,7 +217,6 @@ class _Lookup:
         return search(workload, model, self.path.parent, cache_dir())
 
     def _look_up_workload(self, document: YamlDocument, workload: object) -> None:
-        """Find what jobkit must know of a workload, and its files."""
         if isinstance(workload, dict):
             self._look_up_command(document, workload)
         elif isinstance(workload, str) and ":" in class_name(workload):
@@ -281,7 +226,6 @@ class _Lookup:
                 self.files = (file_ref(workload, spec_folder(self.path)),)
 
     def _look_up_command(self, document: YamlDocument, command: Mapping[str, object]) -> None:
-        """Find the files of a command, and add its errors."""
         names = command.get("files")
         for number, name in enumerate(names if isinstance(names, list) else ()):
             if isinstance(name, str) and name:
@@ -294,7 +238,6 @@ class _Lookup:
         )
 
     def _check_knobs(self, document: YamlDocument, workload: str) -> None:
-        """Add an error for each knob and each value that the user's workload does not have."""
         if self.traits is None or workload in SHIPPED:
             return
         knobs, axes = self.traits.knobs, document.data.get("sweep")
@@ -315,15 +258,7 @@ def _found(document: YamlDocument, key: str, find: Callable[[], T], *below: int 
 
 
 def idle_gpus(spec: SweepSpec, scheduler: str, device: str) -> str:
-    """Return in a line the GPUs that every point holds and no point uses; empty if there are none.
-
-    Parameters
-    ----------
-    scheduler
-        On this machine no GPU is held.
-    device
-        ``cpu`` or ``cuda``: the device of a point.
-    """
+    """Return a line about GPUs that every point holds and no point uses; empty if there are none."""
     gpus = spec.resources.gpus
     if runs_here(scheduler) or not gpus or device == CUDA:
         return ""
@@ -337,10 +272,7 @@ def needed_gpus(device: str) -> str:
 
 
 def device(spec: SweepSpec, scheduler: str) -> str:
-    """Return ``cpu`` or ``cuda``; for ``auto`` the device that the job requests.
-
-    Without a scheduler it is the device of this machine.
-    """
+    """Return ``cpu`` or ``cuda``; ``auto`` is what the job requests, without a scheduler this machine's."""
     if spec.device != "auto":
         return spec.device
     if runs_here(scheduler):
@@ -351,13 +283,7 @@ def device(spec: SweepSpec, scheduler: str) -> str:
 
 
 def refuse_unusable_gpu(spec: SweepSpec, site: Site, workload: Traits) -> None:
-    """Refuse points on a GPU if the Python that will run them is this one and cannot use a GPU.
-
-    Raises
-    ------
-    JobkitError
-        With the commands that fix it.
-    """
+    """Refuse points on a GPU if the Python that will run them is this one and cannot use a GPU."""
     if (
         spec.device != "cuda"
         or spec.command
@@ -379,13 +305,7 @@ def refuse_unusable_gpu(spec: SweepSpec, site: Site, workload: Traits) -> None:
 
 
 def refuse_missing_packages(spec: SweepSpec, site: Site) -> None:
-    """Refuse points for which the Python that will run them, if it is this one, lacks a package.
-
-    Raises
-    ------
-    JobkitError
-        With the command that installs it.
-    """
+    """Refuse points for which the Python that will run them, if it is this one, lacks a package."""
     if not _another_python(spec, site):
         if lack := missing_framework(spec.workload_name):
             raise lack
@@ -394,7 +314,6 @@ def refuse_missing_packages(spec: SweepSpec, site: Site) -> None:
 
 
 def _another_python(spec: SweepSpec, site: Site) -> bool:
-    """Return whether the points may run another Python than this one."""
     environment = spec.environment
     return bool(environment.python or environment.modules or environment.setup or site.setup)
 
@@ -406,13 +325,7 @@ def _wrong_torch(spec: SweepSpec, site: Site) -> str:
 
 
 def warn_again(say: Say, spec: SweepSpec, points: Iterable[Point], *more: str) -> None:
-    """Warn of points that run again as `refuse_unusable_gpu` refuses a sweep, and of a file that has changed.
-
-    Parameters
-    ----------
-    more
-        Further hints, after the command that installs another torch.
-    """
+    """Warn of points that run again where `refuse_unusable_gpu` would refuse them or a file has changed."""
     points = list(points)
     if points and (path := _changed_file(points[0])):
         say(f"note: {path} has changed; the run goes on with its own copy of it, in files/")
@@ -427,7 +340,7 @@ def warn_again(say: Say, spec: SweepSpec, points: Iterable[Point], *more: str) -
 
 
 def _changed_file(point: Point) -> str:
-    """Return the file that is the workload of a point if it is no longer what was planned; else empty."""
+    """Return the file that is a point's workload if it has changed since it was planned; else empty."""
     if not point.files or not names_file(point.workload):
         return ""
     try:
@@ -438,7 +351,7 @@ def _changed_file(point: Point) -> str:
 
 
 def warn(say: Say, spec: SweepSpec, site: Site, workload: Traits) -> None:
-    """Report what `refuse_unusable_gpu` would refuse."""
+    """Warn where `refuse_unusable_gpu` would refuse."""
     try:
         refuse_unusable_gpu(spec, site, workload)
     except JobkitError as error:

@@ -24,7 +24,7 @@ from jobkit.worker.workloads.base import Entity
 from jobkit.worker.workloads.entities import as_tsv
 
 SEED = 1867
-"""Puts the longest sentence into the first fifth, so that the load grows with the batch size."""
+"""Its text has the longest sentence in the first fifth, so that the load grows with the batch size."""
 PARAGRAPHS = 881
 COLUMNS = 72
 LONG_SENTENCE_CHARS = 920
@@ -40,24 +40,24 @@ PARAGRAPH_CHARS = (
     (99.5, 900),
     (100, 1070),
 )
-"""Percentiles of a novel's paragraph lengths: (percent, characters), linear in between."""
+"""Percentiles of the lengths of a novel's paragraphs: (percent, characters), linear in between."""
 SENTENCE_CHARS = ((0, 12), (25, 45), (50, 75), (80, 130), (95, 230), (99, 400), (100, 520))
-"""The same of its sentences: most are short, and a batch pads to the few that are not."""
+"""Percentiles of the lengths of its sentences: most are short, and a batch pads to the few long ones."""
 TINY_CHARS = (14, 30)
-"""Shorter than the first is always an exclamation, longer than the second never."""
+"""A sentence shorter than the first is always an exclamation, one longer than the second never."""
 SPEECH_CHARS = 100
 SPEECH_SHARE = 0.5
 INDENTS = ((0.04, (4, 4)), (0.08, (2, 0)), (1.0, (0, 0)))
 """(cumulative share of paragraphs, (spaces before the first line, before each later line))."""
 TRIES = 12
-"""The number of sentences made for the end of a paragraph; the sentence of the best length is used."""
+"""Sentences made for the end of a paragraph; the one of the best length is used."""
 
 _GRAMMAR = Path(__file__).with_name("sample_grammar.txt")
 _SLOT = re.compile(r"\{([\w:]+)\}")
 
 
 class LabelledSpan(NamedTuple):
-    """A labelled stretch of a piece of text, offsets in characters."""
+    """A labelled stretch of a text, offsets in characters."""
 
     label: str
     start: int
@@ -66,7 +66,7 @@ class LabelledSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SampleText:
-    """Text with its entities and, at the level of a paragraph, its sentences."""
+    """A text with its entities and, at the level of a paragraph, its sentences."""
 
     text: str
     entities: tuple[LabelledSpan, ...] = ()
@@ -75,34 +75,17 @@ class SampleText:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A generated text, its entities and its sentences.
-
-    Attributes
-    ----------
-    paragraphs
-        As `jobkit.core.paragraphs.split_paragraphs` reads them back, each ending in a newline.
-    gold
-        Every entity in text order; ``paragraphs[e.paragraph][e.start:e.end] == e.text``.
-    sentences
-        For every paragraph the ``(start, end)`` of its sentences, white space between left out.
-    """
-
+    # as `jobkit.core.paragraphs.split_paragraphs` reads them back, each ending in a newline
     paragraphs: tuple[str, ...]
+    # every entity in text order; ``paragraphs[e.paragraph][e.start:e.end] == e.text``
     gold: tuple[Entity, ...]
+    # for every paragraph the ``(start, end)`` of its sentences, without the white space between them
     sentences: tuple[tuple[tuple[int, int], ...], ...]
 
 
 @functools.cache
 def generate(seed: int, paragraphs: int = PARAGRAPHS) -> Sample:
-    """Return the text of a seed: other seeds give other text of the same kind.
-
-    Parameters
-    ----------
-    seed
-        `SEED` is the sample text's; training and evaluation have their own.
-    paragraphs
-        How many; the distribution of lengths is the same for any number.
-    """
+    """Return the text of a seed: `SEED` is that of the sample, training and evaluation have their own."""
     author = _Author(random.Random(seed), _rules())  # noqa: S311 - not cryptography
     step = 100 / max(paragraphs - 1, 1)
     goals = [_percentile(PARAGRAPH_CHARS, index * step) for index in range(paragraphs)]
@@ -125,12 +108,10 @@ def sample_text(paragraphs: int = PARAGRAPHS) -> str:
 
 
 def join_paragraphs(paragraphs: Iterable[str]) -> str:
-    """Return paragraphs that end in a newline as one text with blank lines between."""
     return "\n".join(paragraphs)
 
 
 def sample_path(folder: Path, text: str) -> Path:
-    """Return the path of the sample text in a folder, as `write_sample` writes it."""
     return folder / f"sample-{hashlib.sha256(text.encode()).hexdigest()[:12]}.txt"
 
 
@@ -140,24 +121,10 @@ def generator_version() -> str:
 
 
 def write_sample(folder: Path, paragraphs: int = PARAGRAPHS) -> Path:
-    """Write the sample text into a folder unless it is there, and its gold entities next to it.
+    """Write the sample text into a folder unless it is there, with its gold entities next to it.
 
-    Parameters
-    ----------
-    folder
-        It is made if it does not exist.
-    paragraphs
-        How many.
-
-    Returns
-    -------
-    Path
-        ``sample-<first 12 of its sha256>.txt``; the gold is ``sample-<the same>.gold.tsv``.
-
-    Raises
-    ------
-    JobkitError
-        If the folder cannot be written.
+    The file is ``sample-DIGITS.txt``, with the first 12 digits of its sha256; the gold is
+    ``sample-DIGITS.gold.tsv``.
     """
     sample = generate(SEED, paragraphs)
     text = join_paragraphs(sample.paragraphs)
@@ -173,7 +140,6 @@ def write_sample(folder: Path, paragraphs: int = PARAGRAPHS) -> Path:
 
 
 def _rules() -> dict[str, tuple[str, ...]]:
-    """Return the alternatives of every rule of the grammar."""
     text = _GRAMMAR.read_text(encoding="utf-8")
     joined = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE).replace("\n ", "")
     named = (line.partition(": ") for line in joined.splitlines() if line)
@@ -181,7 +147,6 @@ def _rules() -> dict[str, tuple[str, ...]]:
 
 
 def _percentile(table: Sequence[tuple[float, int]], percent: float) -> int:
-    """Return the value at a percentage of a table of percentiles."""
     for (low, at_low), (high, at_high) in pairwise(table):
         if percent <= high:
             return round(at_low + (at_high - at_low) * (percent - low) / (high - low))
@@ -190,13 +155,11 @@ def _percentile(table: Sequence[tuple[float, int]], percent: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Author:
-    """A generator of text from a grammar and random numbers."""
-
     dice: random.Random
     rules: Mapping[str, tuple[str, ...]]
 
     def shuffled(self, values: Sequence[int]) -> list[int]:
-        """Return the values in another order (`random.shuffle` may differ between Pythons)."""
+        """Return the values in another order; `random.shuffle` may differ between Pythons."""
         order = list(values)
         for upper in range(len(order) - 1, 0, -1):
             other = int(self.dice.random() * (upper + 1))
@@ -204,7 +167,6 @@ class _Author:
         return order
 
     def expand(self, rule: str) -> SampleText:
-        """Return one expansion of a rule, its entities marked."""
         alternatives = self.rules[rule]
         template = alternatives[int(self.dice.random() * len(alternatives))]
         parts = enumerate(_SLOT.split(template))  # text and names of rules by turns
@@ -215,7 +177,6 @@ class _Author:
         )
 
     def sentence(self, goal: int) -> SampleText:
-        """Return a sentence of about a goal's length: an exclamation, speech, or narration."""
         chance = self.dice.random()
         low, high = TINY_CHARS
         if goal < low + (high - low) * chance:
@@ -225,7 +186,6 @@ class _Author:
         return self.narration(goal)
 
     def narration(self, goal: int) -> SampleText:
-        """Return a sentence with the number of clauses that a length needs."""
         pieces = [self.expand("clause")]
         length = len(pieces[0].text)
         while length + 20 < goal:
@@ -234,7 +194,6 @@ class _Author:
         return _capitalised(_concatenate([*pieces, self.expand("end")]))
 
     def paragraph(self, goal: int) -> SampleText:
-        """Return a paragraph of nearly a goal's length, its newline included."""
         indent, hanging = self.indents()
         left = goal - 1 - indent - hanging * (goal // COLUMNS)
         sentences: list[SampleText] = []
@@ -249,7 +208,6 @@ class _Author:
         return _laid_out(sentences, indent, hanging)
 
     def indents(self) -> tuple[int, int]:
-        """Return the spaces before a paragraph's first line and before each later line."""
         chance = self.dice.random()
         return next(indents for share, indents in INDENTS if chance < share)
 
@@ -266,14 +224,13 @@ def _concatenate(pieces: Iterable[SampleText]) -> SampleText:
 
 
 def _capitalised(piece: SampleText) -> SampleText:
-    """Return a sentence with its first letter, or the first after a quotation mark, in upper case."""
     at = 1 if piece.text.startswith("“") else 0
     return SampleText(piece.text[:at] + piece.text[at].upper() + piece.text[at + 1 :], piece.entities)
 
 
 def _laid_out(sentences: Sequence[SampleText], indent: int, hanging: int) -> SampleText:
-    """Return sentences as one paragraph: wrapped, indented, every offset moved along."""
-    places: list[int] = []  # of every character of the sentences joined by spaces
+    """Return sentences as one paragraph, wrapped and indented, with all offsets moved along."""
+    places: list[int] = []  # the place of each character of the sentences joined by spaces
     text = " " * indent
     column = indent
     for word in re.findall(r" ?[^ ]+", " ".join(piece.text for piece in sentences)):
@@ -289,7 +246,6 @@ def _laid_out(sentences: Sequence[SampleText], indent: int, hanging: int) -> Sam
 
 
 def _moved(sentences: Sequence[SampleText], places: Sequence[int], text: str) -> SampleText:
-    """Return the laid-out text with every span moved to the new place of its characters."""
     entities: list[LabelledSpan] = []
     spans: list[tuple[int, int]] = []
     at = 0

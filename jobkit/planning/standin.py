@@ -40,21 +40,17 @@ LONGEST_TRAINED_CHARS = 120
 """Sentences longer than this are not trained on: they cost much and teach nothing new."""
 COMMON = frozenset({"PERSON", "GPE", "DATE"})
 EMPTY_SHARE, COMMON_SHARE = 0.15, 0.5
-"""How many of the sentences without an entity, and with common ones only, are trained on."""
+"""The share of sentences without an entity, and with common entities only, that is trained on."""
 
 _TOKEN = re.compile(r"(?:Mr|Mrs|Dr)\.|\d+(?:,\d{3})*|[^\W\d_]+(?:\u2019[^\W\d_]+)*|[^\w\s]|_")
 
 
 def word_counts(sample: Sample) -> Counter[str]:
-    """Return how often the text has each word, in lower case."""
     return Counter(token.lower() for text in sample.paragraphs for token in _TOKEN.findall(text))
 
 
 def tagged_sentences(sample: Sample) -> Iterator[list[dict[str, Any]]]:
-    """Yield sentences to train on, as Stanza's token dictionaries with BIES tags.
-
-    Long sentences are left out, and many of those that have little to teach.
-    """
+    """Yield sentences that teach something, as Stanza's token dictionaries with BIES tags."""
     gold: dict[int, list[Entity]] = {}
     for entity in sample.gold:
         gold.setdefault(entity.paragraph, []).append(entity)
@@ -107,46 +103,32 @@ TYPES = (
     *("PERSON", "NORP", "FAC", "ORG", "GPE", "LOC", "PRODUCT", "EVENT", "WORK_OF_ART", "LAW", "LANGUAGE"),
     *("DATE", "TIME", "PERCENT", "MONEY", "QUANTITY", "ORDINAL", "CARDINAL"),
 )
-"""The eighteen of OntoNotes: with these the tagger's last layer has the English model's size."""
+"""The eighteen types of OntoNotes: with these the tagger's last layer has the English model's size."""
 RECURRENT_GAIN = 4.0
 """The factor of the random recurrent weights of the character models. The factor of the input's weights is
-half the root of the width, which makes them of one size for every width. At torch's own scale the outputs
-are so similar that the tagger memorises whole words (F1 0.46) instead of learning from their letters."""
+half the root of the width, which makes them of one size for every width. At torch's own scale the outputs are
+so similar that the tagger memorises whole words (F1 0.46) instead of learning from their letters."""
 SAVED_BATCH_SIZE = 32
 """Stanza's own default, and what a pipeline uses by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandinSize:
-    """The dimensions of a stand-in and how long it is trained.
-
-    Attributes
-    ----------
-    charlm_hidden, ner_hidden, word_dim
-        Widths of the character models, of the tagger's LSTM, and of a word vector.
-    characters, words
-        Sizes of the vocabularies, filled up if the text has fewer: the character models decode
-        into characters, words are rows of a table.
-    ner_steps, tokenizer_steps
-        Training steps, of 16 sentences and 16 stretches of text.
-    ner_rate
-        The tagger's learning rate, for Adam.
-    """
-
+    # widths of the character models, of the tagger's LSTM, and of a word vector
     charlm_hidden: int
     ner_hidden: int
     word_dim: int
+    # sizes of the vocabularies, filled up if the text has fewer: the character models decode into characters,
+    # words are rows of a table
     characters: int
     words: int
-    ner_steps: int
-    ner_rate: float
+    ner_steps: int  # training steps, of 16 sentences and of 16 stretches of text
+    ner_rate: float  # the tagger's learning rate, for Adam
     tokenizer_steps: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandinOrder:
-    """The model to build: from which text, how large, in which folder, on which device."""
-
     folder: Path
     sample: Sample
     size: StandinSize
@@ -154,19 +136,17 @@ class StandinOrder:
     say: Say
 
     def path(self, part: str) -> Path:
-        """Return the file of a part, its folder made."""
+        """Return the file of a part, and make its folder."""
         path = part_path(self.folder, part)
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
 
 def part_path(folder: Path, part: str) -> Path:
-    """Return the file in which Stanza looks for a part of the model in a folder."""
     return folder / LANGUAGE / part / f"{PACKAGE}.pt"
 
 
 def seed(number: int) -> None:
-    """Seed Python's, numpy's and torch's random numbers."""
     import numpy as np
     import torch
 
@@ -178,8 +158,8 @@ def seed(number: int) -> None:
 def make_character_models(order: StandinOrder) -> Any:  # noqa: ANN401 - Stanza is untyped
     """Write the two character models and return their vocabulary.
 
-    They are not trained: an LSTM of random weights distinguishes words by their letters well
-    enough for the tagger on top, and costs as much as a trained LSTM.
+    They are not trained: an LSTM of random weights distinguishes words by their letters well enough for the
+    tagger on top, and costs as much as a trained LSTM.
     """
     import torch
     from stanza.models.common.char_model import CharacterLanguageModel
@@ -207,7 +187,7 @@ def make_character_models(order: StandinOrder) -> Any:  # noqa: ANN401 - Stanza 
 
 
 def _characters(order: StandinOrder) -> list[str]:
-    """Return the text's characters and ASCII's, filled up with further ones to the required size."""
+    """Return the characters of the text and of ASCII, filled up with others to the required size."""
     known = {"\n", *map(chr, range(32, 127))}.union(*map(set, order.sample.paragraphs))
     others = (chr(code) for code in range(0xA1, 0x3000) if chr(code).isprintable())
     fill = islice((char for char in others if char not in known), max(0, order.size.characters - len(known)))
@@ -229,7 +209,6 @@ def make_word_vectors(order: StandinOrder) -> Any:  # noqa: ANN401 - Stanza is u
 
 
 def train_ner(order: StandinOrder, *, characters: Any, vectors: Any) -> None:  # noqa: ANN401 - Stanza is untyped
-    """Train the tagger on the gold entities of the text and write it."""
     from stanza.models.common.doc import Document
     from stanza.models.ner.data import DataLoader
     from stanza.models.ner.trainer import Trainer
@@ -281,8 +260,8 @@ def _ner_arguments(order: StandinOrder) -> dict[str, Any]:
 def _ner_vocabulary(sample: Sample, characters: Any, vectors: Any) -> Any:  # noqa: ANN401 - Stanza is untyped
     """Return the tagger's vocabularies.
 
-    The tags are every type begun, inside, ended and single, and no entity; the words whose
-    vectors are trained along are those that the text has more than once.
+    The tags are begin, inside, end and single of every type, and no entity. The vectors of words that the
+    text has more than once are trained, too.
     """
     from stanza.models.common.vocab import CompositeVocab
     from stanza.models.ner.vocab import MultiVocab
@@ -301,7 +280,6 @@ def _ner_vocabulary(sample: Sample, characters: Any, vectors: Any) -> Any:  # no
 
 
 def train_tokenizer(order: StandinOrder) -> None:
-    """Train the tokenizer and sentence splitter on the text and write it."""
     from stanza.models.tokenization.data import DataLoader
     from stanza.models.tokenization.trainer import Trainer
 
@@ -368,7 +346,6 @@ SIZES: Mapping[str, StandinSize] = MappingProxyType(
         ),
     }
 )
-"""The sizes of stand-ins."""
 
 SIZE_BYTES: Mapping[str, int] = MappingProxyType({"tiny": 3_600_000, "full": 198_000_000})
 """The approximate size of each on disk, for a plan that is made before it is built."""
@@ -379,25 +356,17 @@ TINY_TOOK = "when measured, this took 80 s on one core of an AMD EPYC"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """What is known of a stand-in: the file ``standin.json`` in its folder.
-
-    Attributes
-    ----------
-    f1, precision, recall
-        Of entities, span and label exact, on generated text that it was not trained on.
-    sentences, gold_sentences
-        The number that it found in that text, and the true number.
-    device
-        The device on which it was trained.
-    """
+    """The file ``standin.json`` in the folder of a stand-in."""
 
     size: str
     recipe: int
     training_seed: int
     held_out_seed: int
+    # of entities, span and label exact, on generated text that it was not trained on
     f1: float
     precision: float
     recall: float
+    # the number of sentences that it found in that text, and the true number
     sentences: int
     gold_sentences: int
     device: str
@@ -405,13 +374,7 @@ class Card:
 
 
 def standin_path(size: str, cache: Path) -> Path:
-    """Return the folder of the stand-in of a size; its name changes with the training.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such size.
-    """
+    """Return the folder of the stand-in of a size; its name changes with the training."""
     if size not in SIZES:
         hint = f"`model.size` may be {' or '.join(SIZES)}"
         raise JobkitError(f"there is no stand-in model of size {size!r}", hint=hint)
@@ -420,33 +383,16 @@ def standin_path(size: str, cache: Path) -> Path:
 
 
 def is_built(folder: Path) -> bool:
-    """Return whether a stand-in is complete: its card is written last."""
     return (folder / CARD_FILE).is_file()
 
 
 def read_card(folder: Path) -> Card:
-    """Return what is known of a stand-in that is built."""
     path = folder / CARD_FILE
     return from_json(Card, path.read_text(encoding="utf-8"), where=str(path))
 
 
 def make_standin(size: str, cache: Path, say: Say) -> Card:
-    """Build the stand-in of a size in the cache unless it is there; of several processes one builds it.
-
-    Parameters
-    ----------
-    size
-        ``tiny`` or ``full``, which is trained on a GPU if there is one.
-    cache
-        The cache folder.
-    say
-        Prints a line of progress from time to time.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such size, or the training fails.
-    """
+    """Build a stand-in unless it is there; ``full`` is trained on a GPU if there is one."""
     folder = standin_path(size, cache)
     what, gpus = f"building the stand-in model ({size})", size == "full"
     build_once(folder, "jobkit.planning.standin:train", size, what=what, gpus=gpus, say=say)
@@ -456,17 +402,7 @@ def make_standin(size: str, cache: Path, say: Say) -> Card:
 def build_once(folder: Path, function: str, *arguments: object, what: str, gpus: bool, say: Say) -> None:
     """Have a child process build a stand-in unless it is there; of several processes one builds it.
 
-    Parameters
-    ----------
-    folder
-        Of the stand-in.
-    function, arguments, what, gpus, say
-        As for `run_in_child`; the first argument is the folder to build in, absolute.
-
-    Raises
-    ------
-    JobkitError
-        If that fails.
+    The first argument of ``function`` is the absolute folder to build in; for the others see `run_in_child`.
     """
     if is_built(folder):
         return
@@ -486,15 +422,7 @@ def build_once(folder: Path, function: str, *arguments: object, what: str, gpus:
 
 
 def train(path: str, size: str, *, say: Say) -> None:
-    """Train the stand-in of a size into a folder; `make_standin` has a child process do it.
-
-    Parameters
-    ----------
-    path
-        The folder, absolute; it is made.
-    size, say
-        As for `make_standin`.
-    """
+    """Train the stand-in of a size into a new folder, absolute; `make_standin` has a child process do it."""
     import torch
 
     folder = Path(path)
@@ -505,8 +433,8 @@ def train(path: str, size: str, *, say: Say) -> None:
     order = StandinOrder(folder=folder, sample=sample, size=SIZES[size], device=device, say=say)
     logging.getLogger("stanza").disabled = True  # importing its trainers sets it to DEBUG
     if size == "tiny":
-        # Small matrices gain nothing from a second thread, and where other work runs on the same
-        # cores the threads wait for one another: ten minutes were seen instead of one.
+        # A second thread does not speed up small matrices, and where other work runs on the cores the threads
+        # wait for one another: ten minutes were seen instead of one.
         torch.set_num_threads(1)
     seed(TRAINING_SEED)
     characters = make_character_models(order)
@@ -520,7 +448,7 @@ def train(path: str, size: str, *, say: Say) -> None:
 
 
 def _write_resources(folder: Path) -> None:
-    """Write the ``resources.json`` that Stanza finds the parts by; it has no address to fetch from."""
+    """Write the ``resources.json`` by which Stanza finds the parts; it has no address to fetch from."""
     md5 = {part: hashlib.md5(part_path(folder, part).read_bytes()).hexdigest() for part in PARTS}  # noqa: S324
     packages: dict[str, object] = {part: {PACKAGE: {"md5": digest}} for part, digest in md5.items()}
     needed = [{"model": part, "package": PACKAGE} for part in PARTS[2:]]

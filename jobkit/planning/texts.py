@@ -19,7 +19,7 @@ from typing import IO
 from jobkit.answers.loads import PUNCTUATION, Lengths
 from jobkit.core.errors import JobkitError
 from jobkit.core.extras import EXTRAS
-from jobkit.core.files import write_atomically
+from jobkit.core.files import read_bytes, write_atomically
 from jobkit.core.paragraphs import JSONL_ENDINGS, split_paragraphs
 from jobkit.core.paths import CACHE_VARIABLE, cache_write_errors, make_folder, share_with_group
 from jobkit.core.records import ModelRef, TextRef
@@ -37,33 +37,23 @@ SAMPLE = re.compile(r"sample(?::([1-9]\d{0,3}))?", re.ASCII)
 MOST_PARAGRAPHS = 9999
 MOST_SAMPLE_BYTES = 1 << 22
 """More than the text of `MOST_PARAGRAPHS` has, so that a large corpus is not read."""
+MOST_TEXT_BYTES = 1 << 32
+"""Of the text of a sweep, which every point reads whole; a corpus may be larger."""
 TIMEOUT_S = 60
 BLOCK_BYTES = 1 << 20
 MOST_NAMES = 10_000
-"""Of a folder that are looked through for a name like one that does not exist."""
+"""How many names of a folder are searched for one like a name that does not exist."""
 KEY_HINT = "`text` may be a path, an http(s) address, or `sample`"
 
 
 def find_text(name: str, *, base: Path, cache: Path, write: bool = True) -> TextRef:
     """Return the text that a spec names.
 
-    Parameters
-    ----------
-    name
-        ``sample`` for the built-in one, ``sample:300`` for one of 300 paragraphs; a path,
-        relative to ``base`` or else to the working folder; or an http(s) address, downloaded once.
-    base
-        The folder of the spec.
-    cache
-        The cache folder: the sample and downloads are in its ``texts/``.
-    write
-        Whether the cache may be written: otherwise the sample is described as it would be, and
-        an address must have been downloaded before.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such text, or it is a folder, empty, binary, not UTF-8, or white space.
+    ``name``: ``sample`` for the built-in text, ``sample:300`` for 300 paragraphs; a path, relative to
+    ``base`` (the folder of the spec) or else to the working folder; or an http(s) address, downloaded once.
+    ``cache``: the sample and downloads are in its ``texts/``.
+    ``write``: whether the cache may be written: otherwise the sample is described as it would be, and an
+    address must have been downloaded before.
     """
     texts = cache / "texts"
     if match := SAMPLE.fullmatch(name):
@@ -86,12 +76,12 @@ def is_sample(text: TextRef) -> bool:
 
 
 def is_sample_file(path: Path, cache: Path) -> bool:
-    """Return whether a file has the built-in text, as the cache has it for any number of paragraphs."""
+    """Return whether a file is the built-in text, of any number of paragraphs, as the cache has it."""
     notes = (cache / "texts").glob(f"sample-*-of-{generator_version()}.sha256")
     try:
         digests = {note.read_text(encoding="ascii").strip() for note in notes}
         small = path.stat().st_size <= MOST_SAMPLE_BYTES
-        return small and hashlib.sha256(path.read_bytes()).hexdigest() in digests
+        return small and hashlib.sha256(read_bytes(path)).hexdigest() in digests
     except (OSError, ValueError):
         return False
 
@@ -99,7 +89,7 @@ def is_sample_file(path: Path, cache: Path) -> bool:
 def _sample(texts: Path, name: str, paragraphs: int, *, write: bool) -> TextRef:
     """Return the sample text, generated only if the cache does not have it.
 
-    A dry run writes to a cache that exists, too; otherwise it would generate the text each time.
+    A dry run, too, writes to a cache that exists; otherwise it would generate the text each time.
     """
     note = texts / f"sample-{paragraphs}-of-{generator_version()}.sha256"
     data = _kept(texts, note)
@@ -130,7 +120,6 @@ def _ref(path: Path, data: bytes, name: str) -> TextRef:
 
 
 def _on_disk(name: str, base: Path) -> Path:
-    """Return the file of a path as the spec gives it."""
     if name.startswith("on:"):
         hint = "jobkit --on HOST reads it there; a command on the cluster itself needs the path without on:"
         raise JobkitError(f"text {name!r} is on a cluster, and this command is not", hint=hint)
@@ -159,7 +148,6 @@ def _is_shown(entry: os.DirEntry[str]) -> bool:
 
 
 def _file_in(folder: Path) -> str:
-    """Return what to name in place of a folder: a file in it, if it has one."""
     with contextlib.suppress(OSError, ValueError), os.scandir(folder) as entries:
         first = min(entry.name for entry in islice(entries, MOST_NAMES) if _is_shown(entry))
         return f"name one file, such as {shell_quote(folder / first)}"
@@ -167,9 +155,9 @@ def _file_in(folder: Path) -> str:
 
 
 def _checked(path: Path, name: str) -> TextRef:
-    """Return a text that has been read whole, as a job will read it."""
+    """Return a text after it was read whole, as a job will read it."""
     try:
-        data = path.read_bytes()
+        data = read_bytes(path, MOST_TEXT_BYTES)
     except IsADirectoryError as error:
         raise JobkitError(f"text {path}: is a folder", hint=_file_in(path)) from error
     except OSError as error:
@@ -192,7 +180,6 @@ def _checked(path: Path, name: str) -> TextRef:
 
 
 def _downloaded(address: str, texts: Path, *, write: bool) -> Path:
-    """Return the file of an address, from the cache or fetched into it."""
     path = texts / f"url-{hashlib.sha256(address.encode()).hexdigest()[:12]}.txt"
     if path.exists():
         return path
@@ -227,13 +214,6 @@ def _downloaded(address: str, texts: Path, *, write: bool) -> Path:
 
 
 def _fetch(address: str, into: IO[bytes]) -> None:
-    """Download an address into a file.
-
-    Raises
-    ------
-    OSError
-        If it cannot be downloaded completely.
-    """
     from urllib.request import (
         Request,
         urlopen,  # as above
@@ -253,7 +233,7 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 def paragraphs_of(text: TextRef) -> list[str]:
-    """Return the paragraphs of a text that was found; the sample need not be on disk."""
+    """Return the paragraphs of a text; the sample need not be on disk."""
     sample = SAMPLE.fullmatch(text.name)
     if sample and not Path(text.path).exists():
         return split_paragraphs(sample_text(int(sample[1] or PARAGRAPHS)))
@@ -261,7 +241,7 @@ def paragraphs_of(text: TextRef) -> list[str]:
 
 
 def one_paragraph(text: TextRef) -> str:
-    """Return what to do about a text of one paragraph, in which a batch has nothing to hold; else empty."""
+    """Return what to do about a text of one paragraph, which gives a batch nothing to hold; else empty."""
     if len(paragraphs_of(text)) > 1:
         return ""
     path = Path(text.path)
@@ -273,7 +253,7 @@ def one_paragraph(text: TextRef) -> str:
 
 
 def cached_lengths(workload: str, text: TextRef, model: ModelRef | None, cache: Path) -> Lengths | None:
-    """Return what `text_lengths` found earlier, ``None`` if it was never asked."""
+    """Return what `text_lengths` found earlier; ``None`` if it was never called for this text."""
     path = _kept_at(workload, text, model, cache)
     try:
         return Lengths.from_json(path.read_text(encoding="utf-8"), where=str(path)) if path else None
@@ -291,28 +271,10 @@ def text_lengths(
     fast: bool = False,
     folder: str | None = None,
 ) -> Lengths:
-    """Return the lengths of a text's items, in the units that a workload's framework pads to.
+    """Return the lengths of a text's items, in the unit in which the workload's framework pads.
 
-    A workload that does not report them has none (`Lengths.unknown`). If they need a model that
-    is not there yet, they are estimated.
-
-    Parameters
-    ----------
-    workload, text, model
-        As a point names them.
-    cache
-        The cache folder: the lengths found by a shipped workload's model are kept in its ``lengths/``.
-    say
-        Prints a line about work that takes time.
-    fast
-        Whether to estimate them rather than to use a model.
-    folder
-        The folder in which jobkit looks for the user's own workload: the spec's.
-
-    Raises
-    ------
-    JobkitError
-        If the workload fails to find them.
+    A workload that does not report them has none (`Lengths.unknown`). If they need a model that is not there
+    yet, or with ``fast``, they are estimated. The cache keeps those that a shipped workload's model finds.
     """
     known, paragraphs = traits(workload, folder), paragraphs_of(text)
     if not known.reports_lengths:
@@ -346,14 +308,7 @@ def lengths_or_estimate(
     say: Say,
     folder: str | None = None,
 ) -> Lengths:
-    """Return what `text_lengths` finds; an estimate if a shipped workload cannot find them.
-
-    Raises
-    ------
-    JobkitError
-        If a workload of the user's own fails: the fault is in the user's code, and is reported
-        before anything is submitted.
-    """
+    """Return what `text_lengths` finds; an estimate if a shipped workload cannot find them."""
     try:
         return text_lengths(workload, text, model, cache=cache, say=say, folder=folder)
     except JobkitError as error:
@@ -364,9 +319,9 @@ def lengths_or_estimate(
 
 
 def estimated_lengths(paragraphs: Sequence[str], known: Traits | None = None) -> Lengths:
-    """Return the sentences' lengths judged by punctuation: each token and a blank, and one more.
+    """Return estimated lengths: each sentence, by punctuation, has its tokens, a blank each, and one more.
 
-    Of a workload that counts tokens, the words and punctuation marks of each paragraph, and two more.
+    If the workload counts tokens, each paragraph has its words and punctuation marks, and two more.
     """
     if known and known.unit != CHARACTERS:
         tokens = tuple((len(_TOKEN.findall(paragraph)) + 2,) for paragraph in paragraphs)
@@ -383,7 +338,7 @@ def estimated_lengths(paragraphs: Sequence[str], known: Traits | None = None) ->
 def _asked(
     workload: str, folder: str | None, paragraphs: Sequence[str], model: ModelRef | None, say: Say
 ) -> list[list[int]]:
-    """Return what the workload finds: a child process asks a framework, or the user's code."""
+    """Return what the workload finds; a child process asks a framework or the user's code."""
     if workload in SHIPPED and model is None:
         return own.lengths(workload, None, paragraphs, None, say=say)
     if lacking := missing_framework(workload):

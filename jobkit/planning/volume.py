@@ -20,45 +20,17 @@ from jobkit.planning.texts import cached_lengths, find_text, paragraphs_of
 MOST_PARAGRAPHS = 10**12
 NUMBERS = "2000000, 2,000,000, 2_000_000 or 2e6"
 _NUMBER = re.compile(r"-?(\d+|\d{1,3}([,_]\d{3})+)(\.\d+)?([eE][+]?\d{1,3})?", re.ASCII)
-"""A number as people and programs write it; a number out of range is refused as a number, not as a file."""
+"""A number as people and programs write it; one out of range is refused as a number, not as a file."""
 
 
 def read_corpora(texts: Sequence[str], records: Sequence[Record], *, skip_bad: bool = False) -> CorpusVolume:
-    """Return what the user wants to work through: what an extension can read, else as `read_corpus`.
-
-    Parameters
-    ----------
-    texts
-        A number of paragraphs or a text; or files and folders of any kind that a corpus may have.
-    records
-        As for `read_corpus`.
-    skip_bad
-        Whether to leave out what cannot be read.
-
-    Raises
-    ------
-    JobkitError
-        As `read_corpus`; with all that cannot be read.
-    """
+    """Return the user's corpus: files and folders that an extension can read, else as `read_corpus`."""
     found = (read(texts, skip_bad=skip_bad) for read in load_all("volume"))
     return next(filter(None, found), None) or read_corpus(texts[0], records)
 
 
 def read_corpus(text: str, records: Sequence[Record]) -> CorpusVolume:
-    """Return what the user wants to work through.
-
-    Parameters
-    ----------
-    text
-        A number of paragraphs, or a file.
-    records
-        Of the run: their workload and model say where lengths may be known already.
-
-    Raises
-    ------
-    JobkitError
-        If it is neither.
-    """
+    """Return the user's corpus: a number of paragraphs, or a file; ``records`` may tell its lengths."""
     if (number := _NUMBER.fullmatch(text)) and not Path(text).exists():
         return CorpusVolume(paragraphs=_paragraphs(number[0]))
     try:
@@ -80,13 +52,6 @@ def read_corpus(text: str, records: Sequence[Record]) -> CorpusVolume:
 
 
 def _paragraphs(number: str) -> int:
-    """Return a number of paragraphs as people write it.
-
-    Raises
-    ------
-    JobkitError
-        If no corpus can have that many.
-    """
     count = Decimal(number.replace(",", "").replace("_", ""))
     why = "" if 1 <= count <= MOST_PARAGRAPHS else f"is not between 1 and {MOST_PARAGRAPHS:,} paragraphs"
     if not why and count % 1:

@@ -1,9 +1,9 @@
-"""What jobkit must know of a workload before it runs. The user's code runs in a separate process.
+"""What jobkit must know of a workload before it runs, found in a child process.
 
-Work that opens a GPU, needs much memory or runs the user's code is done so: the jobkit process never
-imports torch, and a point starts on a GPU that is as empty as it was. The child is
-``python -m jobkit.planning.workload_traits MODULE:FUNCTION``. It takes its arguments as JSON from stdin, and
-writes a JSON object a line to stdout: its messages, then its result or its error.
+The jobkit process imports no torch and leaves user's code, large memory and the GPU to the child: so a point
+starts on a GPU that is as empty as it was. The child is ``python -m jobkit.planning.workload_traits
+MODULE:FUNCTION``. It takes its arguments as JSON from stdin, and writes a JSON object a line to stdout: its
+messages, then its result or its error.
 """
 
 from __future__ import annotations
@@ -36,23 +36,9 @@ FIX = "jobkit doctor reports what this Python lacks"
 def run_in_child(function: str, *arguments: object, say: Say, what: str, gpus: bool = False) -> Any:  # noqa: ANN401 - any JSON
     """Call a function in a child process and return its result once the child has ended.
 
-    Parameters
-    ----------
-    function
-        ``module:name``; it takes the arguments and, by keyword, ``say``.
-    arguments
-        Anything that JSON holds; so is the result.
-    say
-        Prints each message of the function, as it comes.
-    what
-        The work in words, for the message of a failure: ``building the stand-in model``.
-    gpus
-        Whether the child may use GPUs.
-
-    Raises
-    ------
-    JobkitError
-        As the function raises it; with any other exception of it, or how the child died.
+    ``function``: ``module:name``; arguments and result are anything that JSON holds; it gets ``say``, too.
+    ``what``: the work in words, for the message of a failure: ``building the stand-in model``.
+    ``gpus``: whether the child may use GPUs.
     """
     reply: dict[str, Any] = {}
     argv = (sys.executable, "-P", "-m", "jobkit.planning.workload_traits", function)
@@ -78,7 +64,6 @@ def _receive(reply: dict[str, Any], say: Say, line: str) -> None:
 
 
 def main() -> None:
-    """Call the function that the command line names, and send back its result or its error."""
     stream = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever else is printed, by a framework for instance, is no answer
 
@@ -105,30 +90,21 @@ if __name__ == "__main__":
 
 
 class Traits(NamedTuple):
-    """Whether a workload needs a model, whether it reports the lengths of a text's items, and its knobs.
-
-    Attributes
-    ----------
-    columns
-        Of the rows that ``jobkit apply`` writes, after document and paragraph.
-    unit, pads
-        What its load counts, and whether the items of a batch are padded to the longest.
-    says_padding
-        Whether it says so itself. A function without ``lengths`` next to it says nothing: jobkit takes the
-        characters of a paragraph for its length.
-    """
+    """Whether a workload needs a model, whether it reports the lengths of a text's items, and its knobs."""
 
     needs_model: bool
     reports_lengths: bool
     knobs: tuple[Knob, ...]
-    columns: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()  # columns of the rows of ``jobkit apply`` after document and paragraph
+    # what its load counts, and whether the items of a batch are padded to the longest
     unit: str = CHARACTERS
     pads: bool = True
+    # whether the workload states it. A function without ``lengths`` next to it does not: jobkit takes the
+    # characters of a paragraph for its length.
     says_padding: bool = True
 
 
 def command_traits(template: str, knobs: Iterable[str], sources: Iterable[Path]) -> Traits:
-    """Return what jobkit must know of a command with these knobs and files."""
     command, own = Command(template=template), {knob.name for knob in RUN_KNOBS}
     declared_knobs = declared(knob for knob in knobs if knob not in own)
     return Traits(
@@ -140,22 +116,7 @@ def command_traits(template: str, knobs: Iterable[str], sources: Iterable[Path])
 
 @functools.cache
 def traits(name: str, folder: str | None = None, staged: str | None = None) -> Traits:
-    """Return what jobkit must know of a workload.
-
-    Parameters
-    ----------
-    name
-        As a spec has it.
-    folder
-        The folder in which jobkit looks for the user's module: that of the spec.
-    staged
-        The ``files/`` of a run that consists of files of the user's.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such class, it cannot be imported, or it lacks something.
-    """
+    """Return what jobkit must know of a workload; the user's is in ``folder``, or in the ``staged`` files."""
     if name in SHIPPED:
         fields = own.traits(name, None, say=print)
     else:

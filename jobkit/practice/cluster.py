@@ -20,8 +20,6 @@ READY_WITHIN_S = 120.0
 
 
 class PracticeScheduler(Protocol):
-    """What a module of a scheduler offers."""
-
     def prepare(self, place: Place) -> None:
         """Write what the daemons read, unless it is there."""
 
@@ -46,59 +44,39 @@ class PracticeScheduler(Protocol):
     def end_jobs(self, place: Place) -> None:
         """Cancel all jobs, and return when they have ended."""
 
-    def summary(self, place: Place) -> str:
-        """Return what the scheduler shows of its nodes."""
-        ...
+    def summary(self, place: Place) -> str: ...
 
 
 KINDS: dict[str, PracticeScheduler] = {"slurm": slurm, "sge": sge}
 
 
 class Cluster:
-    """A practice cluster in a folder, up or not.
-
-    Parameters
-    ----------
-    place
-        Its folder and ports.
-    """
-
     def __init__(self, place: Place) -> None:
         self.place = place
         self.kind = KINDS[place.scheduler]
 
     @property
     def daemons(self) -> dict[str, Daemon]:
-        """The daemons by name, in the order in which they start."""
         return {daemon.name: daemon for daemon in self.kind.daemons(self.place)}
 
     def stopped(self) -> list[str]:
-        """Return the names of the daemons that do not run."""
         return [name for name, daemon in self.daemons.items() if daemon.pid() is None]
 
     def is_up(self) -> bool:
-        """Return whether all daemons run and a job can start."""
         return not self.stopped() and self.kind.takes_jobs(self.place)
 
     def is_started(self) -> bool:
-        """Return whether it was started: at least its first daemon runs, whatever is broken."""
+        """Return whether at least its first daemon runs, whatever is broken."""
         first, *_ = self.daemons.values()
         return first.pid() is not None
 
     def start(self) -> None:
-        """Start what does not run, and return when a job can start.
-
-        Raises
-        ------
-        JobkitError
-            If it does not take jobs in time.
-        """
+        """Start what does not run, and return when a job can start."""
         self.kind.prepare(self.place)
         self.start_daemons()
         self.heal()
 
     def start_daemons(self) -> None:
-        """Start what does not run."""
         for daemon in self.daemons.values():
             daemon.start()
             self.kind.after(self.place, daemon)
@@ -131,25 +109,14 @@ class Cluster:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a practice folder: of two commands that change it, one waits."""
+    """Hold the lock of a practice folder, for which a second command that changes it waits."""
     folder.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(folder / ".lock", lambda: None):
         yield
 
 
 def up(folder: Path, scheduler: str) -> Cluster:
-    """Start a cluster, or what of it does not run, and return it when a job can start.
-
-    Parameters
-    ----------
-    folder
-        The folder that ``--dir`` names; each scheduler has its own below it.
-
-    Raises
-    ------
-    JobkitError
-        If packages are missing, or it does not start.
-    """
+    """Start the cluster in ``--dir``, or its missing daemons; return it when a job can start."""
     packages.require(scheduler)
     with locked(folder):
         cluster = Cluster(places.make(folder, scheduler))
@@ -179,7 +146,6 @@ def down(folder: Path, scheduler: str | None = None) -> list[Cluster]:
 
 
 def remove(folder: Path, scheduler: str | None = None) -> None:
-    """End clusters of a folder and remove all their files."""
     for cluster in down(folder, scheduler):
         shutil.rmtree(cluster.place.folder)
 

@@ -1,9 +1,9 @@
 """The daemons of a practice cluster: start them, and end only what is proved to be one of them.
 
-A daemon is proved by its pid file: the process id, the time at which that process started, and the boot of
-this machine in which it did (proc(5), field 22 of ``/proc/PID/stat``). A process id is used again, but not
-with the same start time. Its parent is a guard (guard.py), below which everything stays that the daemon
-starts, whichever process of it ends first; the guard has a file of its own, with the same proof.
+The proof is in the pid file: process id, start time of the process, and the boot in which it started
+(proc(5), field 22 of ``/proc/PID/stat``). A process id is used again, but not with the same start time. The
+parent of a daemon is a guard (guard.py), below which everything stays that the daemon starts, whichever
+process of it ends first; the guard has such a file too.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from pathlib import Path
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.shell import check, run
 
-KEPT = "HOME", "LANG", "LOGNAME", "TZ", "USER"
-"""What else a daemon gets of this environment: it would hand the rest to jobs."""
+KEPT = "HOME", "LANG", "LOGNAME", "TZ", "USER"  # all that a daemon gets: it hands its environment to jobs
 END_WITHIN_S = 20.0
 LOOK_EVERY_S = 0.05
 BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -30,24 +29,10 @@ GUARD = Path(__file__).with_name("guard.py")
 
 @dataclass(frozen=True)
 class Daemon:
-    """A daemon that stays in the foreground.
-
-    Attributes
-    ----------
-    name
-        Names its pid file and its log.
-    argv
-        The command.
-    folder
-        The folder of its cluster, with ``run/`` and ``log/``.
-    variables
-        Its environment, beyond what names the user.
-    """
-
-    name: str
-    argv: tuple[str, ...]
-    folder: Path
-    variables: Mapping[str, str]
+    name: str  # names its pid file and its log
+    argv: tuple[str, ...]  # the command
+    folder: Path  # the folder of its cluster, with ``run/`` and ``log/``
+    variables: Mapping[str, str]  # its environment, beyond what names the user
 
     @property
     def pid_file(self) -> Path:
@@ -56,7 +41,6 @@ class Daemon:
 
     @property
     def log(self) -> Path:
-        """The file that its two streams are appended to."""
         return self.folder / "log" / f"{self.name}.out"
 
     def pid(self) -> int | None:
@@ -64,13 +48,6 @@ class Daemon:
         return proved(self.pid_file)
 
     def start(self) -> None:
-        """Start it unless it runs.
-
-        Raises
-        ------
-        JobkitError
-            If it cannot be started.
-        """
         if self.pid() is not None:
             return
         self.pid_file.unlink(missing_ok=True)
@@ -166,13 +143,6 @@ def end_started(folder: Path, name: str = "") -> None:
 
 
 def wait_for(condition: Callable[[], bool], what: str, within_s: float = 60.0) -> None:
-    """Ask until it is true.
-
-    Raises
-    ------
-    JobkitError
-        If it is not true in time.
-    """
     end = time.monotonic() + within_s
     while not condition():
         if time.monotonic() > end:

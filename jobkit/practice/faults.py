@@ -15,19 +15,14 @@ from jobkit.practice.daemons import end_started, wait_for
 from jobkit.practice.place import typed
 
 NODE = slurm.NODES[-1]
-URGENT = "urgent"
-"""The name of the job that preempts the others, on either scheduler."""
+URGENT = "urgent"  # the name of the job that preempts the others, on either scheduler
 URGENT_QUEUE = "urgent.q"
-UNHEARD = "00:00:05"
-"""How long Grid Engine's host may be silent while it is broken; its default is five minutes."""
+UNHEARD = "00:00:05"  # how long Grid Engine's broken host may be silent; its default is five minutes
 ASIDE = ".aside"
 
 
 def break_node(cluster: Cluster) -> str:
-    """Kill a node's daemon and jobs, as if it had lost power; return what to look at.
-
-    It is a node on which a job runs, if there is one.
-    """
+    """Kill the daemon and jobs of a node, if possible a busy one, as a loss of power would."""
     busy = slurm.busy_nodes(cluster.place) if cluster.place.scheduler == "slurm" else []
     node = NODE if not busy or NODE in busy else busy[0]
     name = f"slurmd-{node}" if cluster.place.scheduler == "slurm" else "execd"
@@ -56,7 +51,7 @@ def _spool(cluster: Cluster) -> Path:
 
 
 def break_disk(cluster: Cluster) -> str:
-    """Make the disk unusable on which a node keeps its jobs; return what to look at."""
+    """Make the disk of a node's jobs unusable; return what to look at."""
     spool = _spool(cluster)
     aside = spool.with_name(spool.name + ASIDE)
     if not aside.exists():
@@ -71,7 +66,6 @@ def break_disk(cluster: Cluster) -> str:
 
 
 def break_accounting(cluster: Cluster) -> str:
-    """Take the accounting away while jobs go on; return what to look at."""
     if cluster.place.scheduler == "slurm":
         cluster.daemons["slurmdbd"].end(signal.SIGKILL)
         return "the accounting does not answer: look at sacct; squeue and sbatch work"
@@ -112,13 +106,6 @@ FAULTS: dict[str, Callable[[Cluster], str]] = {
 
 
 def break_(cluster: Cluster, fault: str) -> str:
-    """Break something of a cluster that is up; return what to look at.
-
-    Raises
-    ------
-    JobkitError
-        If it is not up.
-    """
     if not cluster.is_started():
         raise JobkitError(
             f"no practice {cluster.place.scheduler} is up in {cluster.place.folder.parent}",
@@ -158,10 +145,7 @@ def _restore_accounting(file: Path) -> None:
 
 
 def _release(cluster: Cluster) -> None:
-    """Let jobs start that Slurm requeued: some are held, and all would wait two minutes.
-
-    The two minutes are the life of a credential (slurm.conf(5), cred_expire).
-    """
+    """Let requeued jobs start: some are held, all would wait two minutes (slurm.conf(5), cred_expire)."""
     place = cluster.place
     listed = place.ask("squeue", "-h", "-t", "PD", "-O", "JobArrayID:30,RestartCnt:10,Reason:60").stdout
     for job, restarts, *reason in (line.split() for line in listed.splitlines()):

@@ -1,9 +1,9 @@
 """The parent of a practice daemon: it gets every process that the daemon leaves behind, and ends last.
 
-Runs as ``python -I -S guard.py FOLDER NAME COMMAND...``: a file of its own, for it imports nothing of jobkit
-and stays small. As a child subreaper (prctl(2)) it becomes the parent of each descendant whose own
-parent ends, so all of them stay below it in the tree of processes. When the kernel says that
-it has no child any more, nothing of the daemon is left.
+Runs as ``python -I -S guard.py FOLDER NAME COMMAND...``: a small file that imports nothing of jobkit. As a
+child subreaper (prctl(2)) it becomes the parent of each descendant whose own parent ends, so all of them stay
+below it in the tree of processes. When the kernel says that it has no child any more, nothing of the daemon
+is left.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import os
 import sys
 from pathlib import Path
 
-PR_SET_CHILD_SUBREAPER = 36
-"""Of ``<sys/prctl.h>``."""
+PR_SET_CHILD_SUBREAPER = 36  # <sys/prctl.h>
 
 
 def note(file: Path) -> None:

@@ -24,17 +24,13 @@ PACKAGES = {
         "sge_execd": "gridengine-exec",
         "qsub": "gridengine-client",
     },
-}
-"""By scheduler, each program that is started and the package that has it, in Debian and Ubuntu."""
+}  # the package of each program that is started, in Debian and Ubuntu
 PLUGINS = {"slurm": ("slurm-wlm-mysql-plugin", "*/slurm-wlm/accounting_storage_mysql.so")}
 """A package without a program, and the file below ``/usr/lib`` that it installs."""
-FOLDERS = "/usr/sbin", "/sbin"
-"""A user's PATH lacks them on Debian, and the daemons are there."""
+FOLDERS = "/usr/sbin", "/sbin"  # of the daemons; a user's PATH on Debian lacks them
 GRID_ENGINE = "/usr/lib/gridengine"
-"""Its programs. Debian's commands of the same names in /usr/bin are shell scripts: each asks the C
-preprocessor for the architecture, which takes 40 ms (``time /usr/share/gridengine/util/arch``), and
-then runs the program.
-"""
+"""Its programs. Debian's commands in /usr/bin are shell scripts that first ask the C preprocessor for the
+architecture, which takes 40 ms (``time /usr/share/gridengine/util/arch``)."""
 KEEP_STOPPED = "/usr/sbin/policy-rc.d"
 INSTALL_LOCK = "/run/lock/jobkit-apt.lock"
 """Held while packages are installed: the first of two would remove the file above from under the second."""
@@ -47,7 +43,6 @@ def search_path() -> str:
 
 
 def missing(scheduler: str) -> list[str]:
-    """Return the packages that are not installed."""
     path = search_path()
     lacking = [name for program, name in PACKAGES[scheduler].items() if not shutil.which(program, path=path)]
     if scheduler in PLUGINS:
@@ -57,18 +52,10 @@ def missing(scheduler: str) -> list[str]:
 
 
 def apt_line(packages: list[str]) -> str:
-    """Return the one line that installs packages, for a person to copy."""
     return f"sudo apt-get install -y --no-install-recommends {' '.join(packages)}"
 
 
 def require(scheduler: str) -> None:
-    """Check that all packages are installed.
-
-    Raises
-    ------
-    JobkitError
-        With the line that installs them, or with what is needed on another system.
-    """
     if not (lacking := missing(scheduler)):
         return
     if shutil.which("apt-get"):
@@ -84,13 +71,6 @@ def require(scheduler: str) -> None:
 
 
 def install(scheduler: str) -> None:
-    """Install the packages that are missing.
-
-    Raises
-    ------
-    JobkitError
-        If apt-get is missing or refuses.
-    """
     if not (lacking := missing(scheduler)):
         return
     if not shutil.which("apt-get"):
@@ -101,14 +81,9 @@ def install(scheduler: str) -> None:
 def apt_install(packages: list[str]) -> None:
     """Install packages with apt-get; as another user than root, through sudo.
 
-    The packages start no daemon of their own: a practice cluster needs none, and Grid Engine's would
-    make this machine a cluster. If another process installs packages, wait for it: apt-get itself waits
-    for the lock of dpkg only (``DPkg::Lock::Timeout``), not for that of its lists (seen in apt 2.6).
-
-    Raises
-    ------
-    JobkitError
-        If apt-get refuses.
+    The packages start no daemon: a practice cluster needs none, and Grid Engine's would make this machine a
+    cluster. If another process installs packages, wait for it: apt-get itself waits for the lock of dpkg only
+    (``DPkg::Lock::Timeout``), not for that of its lists (seen in apt 2.6).
     """
     script = (
         "set -e; export DEBIAN_FRONTEND=noninteractive LC_ALL=C\n"

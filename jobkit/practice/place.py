@@ -20,43 +20,27 @@ from jobkit.practice.packages import search_path
 from jobkit.schedulers.registry import by_name, query_environment
 
 SCHEDULERS = "slurm", "sge"
-PORTS = 6
-"""More than either scheduler listens on."""
+PORTS = 6  # more than either scheduler listens on
 FIRST_PORT, LAST_PORT = 15000, 32000
 """Below the ports that Linux gives to outgoing connections (ip(7), ip_local_port_range)."""
-LONGEST_FOLDER = 85
-"""The path of a socket holds 107 bytes (unix(7)), and a name comes after the folder's."""
+LONGEST_FOLDER = 85  # the path of a socket holds 107 bytes (unix(7)), a name included
 STATE_FILE = "practice.json"
 
 
 @dataclass(frozen=True)
 class Place:
-    """One cluster on disk.
-
-    Attributes
-    ----------
-    scheduler
-        ``slurm`` or ``sge``.
-    folder
-        All its files, below the folder that ``--dir`` names.
-    ports
-        Ports of this machine that only this cluster uses.
-    """
-
-    scheduler: str
-    folder: Path
-    ports: tuple[int, ...]
+    scheduler: str  # ``slurm`` or ``sge``
+    folder: Path  # all its files, below the folder that ``--dir`` names
+    ports: tuple[int, ...]  # ports of this machine that only this cluster uses
 
     @property
     def variables(self) -> dict[str, str]:
-        """The variables by which commands find this cluster."""
         if self.scheduler == "slurm":
             return {"SLURM_CONF": str(self.folder / "slurm.conf")}
         ports = {"SGE_QMASTER_PORT": str(self.ports[0]), "SGE_EXECD_PORT": str(self.ports[1])}
         return {"SGE_ROOT": str(self.folder), "SGE_CELL": "default", **ports}
 
     def ask(self, *argv: str, timeout_s: float = 60.0) -> Completed:
-        """Run a command of the scheduler on this cluster."""
         environment = {**query_environment(by_name(self.scheduler)), **self.variables, "PATH": search_path()}
         return run(argv, env=environment, timeout_s=timeout_s)
 
@@ -87,13 +71,7 @@ def found(folder: Path, scheduler: str) -> Place | None:
 
 
 def make(folder: Path, scheduler: str) -> Place:
-    """Return the cluster of a folder; a new one gets free ports.
-
-    Raises
-    ------
-    JobkitError
-        If the folder's path is too long for sockets, or this user has no name.
-    """
+    """Return the cluster of a folder; a new one gets free ports."""
     if (place := found(folder, scheduler)) is not None:
         return place
     below = folder.absolute() / scheduler
@@ -119,13 +97,6 @@ def _check_folder(below: Path) -> None:
 
 
 def user() -> str:
-    """Return the name of this user, as which the daemons run.
-
-    Raises
-    ------
-    JobkitError
-        If the user id has no name here, as in some containers.
-    """
     try:
         return getpass.getuser() if os.geteuid() else "root"
     except (KeyError, OSError):

@@ -13,12 +13,10 @@ from jobkit.practice.place import Place, user
 
 PROGRAMS = Path(GRID_ENGINE)
 SHARED = Path("/usr/share/gridengine")
-SLOTS, GPUS = 8, 2
-"""Slots of each queue, and fake GPUs of the host: numbers of the configuration."""
+SLOTS, GPUS = 8, 2  # slots of each queue, and fake GPUs of the host
 QUEUES = "gpu.q", "serial.q"
 HOST = "localhost"
-LINKS = {"bin": PROGRAMS, "lib": PROGRAMS, "utilbin": PROGRAMS}
-"""Grid Engine looks for its programs below SGE_ROOT, by the architecture."""
+LINKS = {"bin": PROGRAMS, "lib": PROGRAMS, "utilbin": PROGRAMS}  # where programs are, by architecture
 COMPLEXES = (
     "ngpus ngpus INT <= YES YES 0 0",
     "ncpus ncpus INT <= YES NO 0 0",
@@ -77,8 +75,7 @@ SETTINGS = {
     " accounting_flush_time=00:00:01",
     "load_report_time": "00:00:02",
     "execd_params": "INHERIT_ENV=true",
-}
-"""Root may submit; what happens is written at once; a job's qsub finds the master."""
+}  # root may submit; what happens is written at once; a job's qsub finds the master
 SCHEDULE = {"schedule_interval": "0:0:1", "flush_submit_sec": "1", "flush_finish_sec": "1"}
 
 
@@ -109,7 +106,6 @@ def queue(name: str, folder: Path, **changes: str) -> dict[str, str]:
 
 
 def prepare(place: Place) -> None:
-    """Make the cell and its spool folder, unless they are there."""
     folder, cell, spool = place.folder, place.folder / "default", place.folder / "spool"
     bootstrap = cell / "common" / "bootstrap"
     if bootstrap.exists():
@@ -163,7 +159,6 @@ def _fill_spool(place: Place) -> None:
 
 
 def changed(text: str, changes: Mapping[str, str]) -> str:
-    """Return a configuration, one setting a line, with some changed."""
     lines = text.replace("\\\n", " ").splitlines()
     kept = [line for line in lines if line.partition(" ")[0] not in changes and not line.startswith("#")]
     return "\n".join([*kept, *(f"{key} {value}" for key, value in changes.items())]) + "\n"
@@ -177,7 +172,6 @@ def daemons(place: Place) -> tuple[Daemon, ...]:
 
 
 def after(place: Place, daemon: Daemon) -> None:
-    """Configure the cluster once its master answers."""
     if daemon.name != "qmaster":
         return
     wait_for(lambda: place.ask("qconf", "-sm").ok, f"the master answers; see {daemon.log}")
@@ -204,7 +198,6 @@ def put(place: Place, option: str, text: str, name: str = "put") -> None:
 
 
 def lines(settings: Mapping[str, str]) -> str:
-    """Return settings as a file of Grid Engine."""
     return "".join(f"{key} {value}\n" for key, value in settings.items())
 
 
@@ -221,7 +214,6 @@ def job_states(place: Place) -> list[str]:
 
 
 def heal(place: Place) -> None:
-    """Clear the error state of queues."""
     if any("E" in state for state in states(place).values()):
         place.ask("qmod", "-cq", "*")
 
@@ -233,11 +225,9 @@ def takes_jobs(place: Place) -> bool:
 
 
 def end_jobs(place: Place) -> None:
-    """Cancel all jobs, and return when the host has ended them."""
     place.ask("qdel", "-f", "-u", "*")
     wait_for(lambda: not place.ask("qstat", "-u", "*").stdout.strip(), "the jobs end", 15)
 
 
 def summary(place: Place) -> str:
-    """Return what the scheduler shows of its queues."""
     return place.ask("qstat", "-f").stdout.rstrip()

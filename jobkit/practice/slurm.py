@@ -15,8 +15,7 @@ from jobkit.practice.packages import search_path
 from jobkit.practice.place import Place, user
 
 NODES = "n1", "n2"
-GPUS, CPUS, MEMORY_MB = 2, 8, 8000
-"""Of each node. They are numbers of the configuration: the nodes share this machine."""
+GPUS, CPUS, MEMORY_MB = 2, 8, 8000  # of each node; the nodes share this machine
 SQL = Path("/usr/share/mysql/mysql_system_tables.sql")
 
 CONF = """\
@@ -93,12 +92,11 @@ DATABASE_OPTIONS = (
     "--innodb-buffer-pool-size=64M",
     "--innodb-lock-wait-timeout=900",
 )
-"""Quick, and not safe against a crash of this machine. Its socket is in a folder that only this user can
+"""Quick, and not safe against a crash of this machine. The socket is in a folder that only this user can
 enter, so it needs no passwords. slurmdbd warns about a shorter lock wait."""
 
 
 def prepare(place: Place) -> None:
-    """Write what the daemons read, unless it is there."""
     folder = place.folder
     conf = folder / "slurm.conf"
     if conf.exists():
@@ -130,7 +128,7 @@ def _names(place: Place) -> dict[str, object]:
 
 
 def _write_gpus(folder: Path) -> None:
-    """Describe the fake GPUs: links to a device that every machine has, since Slurm wants device files."""
+    """Describe the fake GPUs: links to a device that every machine has, because Slurm wants device files."""
     lines = []
     for node in NODES:
         for number in range(GPUS):
@@ -157,7 +155,6 @@ def _database(place: Place) -> tuple[str, ...]:
 
 
 def daemons(place: Place) -> tuple[Daemon, ...]:
-    """Return the daemons in the order in which they start."""
     folder = place.folder
     run = folder / "run"
     conf = str(folder / "slurm.conf")
@@ -181,13 +178,12 @@ def daemons(place: Place) -> tuple[Daemon, ...]:
         "slurmctld": ("slurmctld", "-D", "-f", conf),
         **{f"slurmd-{node}": ("slurmd", "-D", "-N", node, "-f", conf) for node in NODES},
     }
-    # libmariadb has no other word for the socket: StorageHost=localhost means the default one.
+    # libmariadb has no other word for the socket: StorageHost=localhost means the default one
     variables = {**place.variables, "PATH": search_path(), "MYSQL_UNIX_PORT": f"{folder}/db/socket"}
     return tuple(Daemon(name, argv, folder, variables) for name, argv in argvs.items())
 
 
 def after(place: Place, daemon: Daemon) -> None:
-    """Wait, after a daemon has started, for what the next one needs."""
     if daemon.name == "munged":
         wait_for((place.folder / "run" / "munge.sock").exists, f"munged answers; see {daemon.log}")
     if daemon.name == "mariadbd":
@@ -207,7 +203,6 @@ def states(place: Place) -> dict[str, str]:
 
 
 def heal(place: Place) -> None:
-    """Let nodes that are down or drained take jobs again."""
     for node, state in states(place).items():
         if state.startswith(("drain", "drng", "down", "fail")):
             place.ask("scontrol", "update", f"NodeName={node}", "State=RESUME")
@@ -226,25 +221,22 @@ _MESSAGES = re.compile(r"^Agent (?:queue size|count): *(\d+)$", re.MULTILINE)
 
 
 def has_messages(place: Place) -> bool:
-    """Return whether the controller has a message left for a node, such as to end the earlier try of a job.
+    """Return whether the controller has a message left for a node, such as to end a job's earlier try.
 
-    A job that starts again before is ended by it (measured, 22.05.8). Without an answer it may have one.
+    A job that starts again before that is ended by it (measured, 22.05.8). Without an answer it may have one.
     """
     found = _MESSAGES.findall(place.ask("sdiag").stdout)
     return not found or any(map(int, found))
 
 
 def busy_nodes(place: Place) -> list[str]:
-    """Return the nodes on which jobs run."""
     return sorted({*place.ask("squeue", "-h", "-t", "R", "-o", "%N").stdout.split()} & {*NODES})
 
 
 def end_jobs(place: Place) -> None:
-    """Cancel all jobs, and return when they have left the nodes."""
     place.ask("scancel", "--quiet", *place.ask("squeue", "-h", "-o", "%A").stdout.split())
     wait_for(lambda: not place.ask("squeue", "-h").stdout.strip(), "the jobs end", 15)
 
 
 def summary(place: Place) -> str:
-    """Return what the scheduler shows of its nodes."""
     return place.ask("sinfo", "-N", "-p", "cpu", "-o", "%8N %.6t %.4c %.6m %G").stdout.rstrip()

@@ -42,18 +42,17 @@ LEGENDS = {
 """A line for each family of columns, shown below a table that has one of them, or one of the `MARKS`."""
 PART, INTERVAL, UNKNOWN = " (n=", " ± ", " ± ?"
 MARKS = {"part": PART, "interval": INTERVAL, "unknown": UNKNOWN}
-"""What the cells contain that a line of `LEGENDS` explains."""
+"""What a cell may contain that a line of `LEGENDS` explains."""
 
 
 LEAST, MOST = 1e-4, 1e12
-"""A figure of the workload beyond these is written with an exponent."""
+"""A workload's figure beyond these is written with an exponent."""
 
 SUM_OF = {MODEL.name: (CONTEXT.head, WEIGHTS.head)}
-"""The heads of the columns that one is the sum of."""
+"""By column that is a sum the heads of the columns that it adds up."""
 
 
 def size_columns(sizes: Sequence[Size], knobs: Sequence[str], own: Sequence[Figure] = ()) -> list[Column]:
-    """Return the columns that have a value for these sizes."""
     columns = [_plain("phase\n", (size.first.phase for size in sizes))]
     columns += [
         _plain(knob.replace("_", "\n", 1), (size.params.get(knob) for size in sizes)) for knob in knobs
@@ -82,7 +81,6 @@ def base_of(sizes: Sequence[Size]) -> str:
 
 
 def _in_unit(figure: Figure, sizes: Sequence[Size]) -> Figure:
-    """Return the figure of the load with what the load of the workload counts."""
     if figure is not LOAD or not sizes:
         return figure
     first = sizes[0].first
@@ -106,7 +104,6 @@ def _column(figure: Figure, sizes: Sequence[Size], own: Sequence[Figure]) -> Col
 def _notes(
     figure: Figure, cells: Sequence[str], sizes: Sequence[Size], own: Sequence[Figure]
 ) -> Iterator[str]:
-    """Yield what a column means, and what the marks in its cells do."""
     families = {name for name, mark in MARKS.items() if any(mark in cell for cell in cells)}
     families.add(figure.family)
     if figure.family == SPEEDUP.family and any(size.n == 1 for size in sizes):
@@ -118,7 +115,6 @@ def _notes(
 
 
 def _form(figure: Figure, means: Sequence[float]) -> str:
-    """Return how the means of a column are written."""
     known = [float(f"{abs(mean):.{DIGITS}g}") for mean in means if mean]
     whole = all(mean % 1 == 0 for mean in means)
     if figure.own and known and not LEAST <= min(known) <= max(known) < MOST:
@@ -126,14 +122,14 @@ def _form(figure: Figure, means: Sequence[float]) -> str:
     if figure.own or figure.count:
         digits = 3 - math.floor(math.log10(min(known, default=1.0))) if figure.own else 1  # four figures
         return f",.{0 if whole else max(0, digits)}f"
-    # Speeds compare by ratio, memory by difference: hundredths of a GiB do, unless all is tiny.
+    # Speeds compare by ratio, memory by difference: hundredths of a GiB suffice, unless all values are tiny.
     decisive = 10 * max(known, default=100.0) if figure.unit == BYTES else min(known, default=1000.0)
     places = max(figure.places, min(4, 2 - math.floor(math.log10(decisive))))  # three figures, at most 4
     return f",.{places}f"
 
 
 def _spread(figure: Figure, mean: Mean, size: Size, form: str) -> str:
-    """Return half the interval, and over how many points a mean is if fewer than the size's ``n``."""
+    """Return half the interval, and the number of points of a mean if it is less than the size's ``n``."""
     half = mean.half_width if figure.interval else None
     spread = "" if half is None else f"{INTERVAL}{half / figure.scale:{form}}"
     if unknown_spread(mean.value, half):
@@ -142,7 +138,6 @@ def _spread(figure: Figure, mean: Mean, size: Size, form: str) -> str:
 
 
 def _ends(times: Ratio | None) -> str:
-    """Return the ends of the interval of a speed-up."""
     return "" if times is None or times.low is None else f"{times.low:,.2f}-{times.high:,.2f}"
 
 

@@ -20,21 +20,17 @@ NET = (NET_ENERGY, NET_PER_1000)
 
 
 def hidden(sizes: Iterable[Setting[Row]]) -> tuple[Figure, Figure]:
-    """Return the figures that a table does not show: those of all settings are net, or none is."""
+    """Return the figures that a table does not show: the energies of all settings are net, or none is."""
     measured = [size for size in sizes if size.mean(ENERGY)]
     return GROSS if measured and all(size.mean(NET_ENERGY) for size in measured) else NET
 
 
 def per_1000(sizes: Iterable[Setting[Row]]) -> Figure:
-    """Return the figure of energy for 1,000 items that a table shows."""
     return (NET if hidden(sizes) is GROSS else GROSS)[1]
 
 
 def front(sizes: Sequence[Setting[Row]]) -> list[bool | None]:
-    """Return for each setting of a table whether no other beats it in both time and energy.
-
-    ``None`` if its speed or its energy is unknown, or if there is no other to compare with.
-    """
+    """Return for each setting whether no other beats it in both time and energy; ``None`` if not known."""
     figure = per_1000(sizes)
     speeds, joules = ([size.mean(one) for size in sizes] for one in (SPEED, figure))
     times = [1 / mean.value if mean else None for mean in speeds]
@@ -43,7 +39,6 @@ def front(sizes: Sequence[Setting[Row]]) -> list[bool | None]:
 
 
 def remarks(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield what a reader must know of the energy of points, each thing once."""
     measured = [(row, row.record.energy) for row in rows if row.record and row.record.energy]
     reasons = Counter((row.energy_attribution, row.energy_reason) for row, _ in measured)
     for (attribution, reason), number in sorted(reasons.items(), key=str):
@@ -78,14 +73,9 @@ def disagreement(energy: Energy) -> float | None:
 
 
 def unbeaten(settings: Sequence[tuple[float | None, float | None]]) -> list[bool | None]:
-    """Return for each setting whether no other beats it; ``None`` if a value is unknown.
+    """Return for each setting (time and energy) whether no other beats it; ``None`` if a value is unknown.
 
-    Another beats it if that is at least as good in both, and better in one of them.
-
-    Parameters
-    ----------
-    settings
-        Time and energy of each: less is better.
+    A setting beats another if it is at least as good in both, and better in one of them; less is better.
     """
     known = [(time, energy) for time, energy in settings if time is not None and energy is not None]
     return [

@@ -36,56 +36,29 @@ from jobkit.runs.results import batches_of
 from jobkit.worker.workloads.base import CHARACTERS, load_unit
 
 BOUNDED = "the prediction, which has a bound, is the answer"
-"""Why a run of jobkit has no straight line."""
+"""The reason why a run of jobkit has no straight line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupEstimate:
-    """The largest batch of one group, for one value of the other knobs.
-
-    Attributes
-    ----------
-    group
-        Its number, a row of ``Collected.groups``.
-    knob
-        The knob that the estimate is about.
-    by_knob
-        Of a file without records, which has no loads: a straight line in the batch size, a guess without a
-        bound. Of a run of jobkit only the reason why there is none.
-    by_load
-        ``None``: a log has no load. The key is kept for programs.
-    prediction
-        Of a run of jobkit the same as `jobkit recommend` has, or the reason why it is not known.
-    run
-        The folder of the first run of the group.
-    unit
-        What a load counts.
-    others
-        The values of all other knobs that it holds for, in words; empty if none varies.
-    allocator
-        The allocator setting that it holds for, in words after a comma.
-    """
-
-    group: int
-    knob: str
+    group: int  # a row of ``Collected.groups``
+    knob: str  # the knob whose largest value is estimated
+    # in a file without records, which has no loads: a straight line in the batch size, a guess without a
+    # bound. For a run of jobkit only the reason why there is no line.
     by_knob: Estimate
-    by_load: Estimate | None = None
+    by_load: Estimate | None = None  # ``None``, because a log has no load; the key is kept for programs
+    # for a run of jobkit the prediction of `jobkit recommend`, or the reason why there is none
     prediction: Prediction | None = None
-    run: str = ""
-    unit: str = CHARACTERS
-    others: str = ""
-    allocator: str = ""
+    run: str = ""  # the folder of the first run of the group
+    unit: str = CHARACTERS  # what a load counts
+    others: str = ""  # the values of all other knobs, in words; empty if none varies
+    allocator: str = ""  # the allocator setting, in words after a comma
 
 
 def estimates(collected: Collected, gpu_memory_bytes: int | None = None) -> tuple[GroupEstimate, ...]:
-    """Return an estimate for each group measured on a GPU: one for each value of the other knobs.
+    """Return an estimate for each group measured on a GPU, and each value of the other knobs.
 
-    Parameters
-    ----------
-    collected
-        What was read.
-    gpu_memory_bytes
-        The GPU to fit; by default the one that the group was measured on.
+    ``gpu_memory_bytes``: the GPU to fit; by default the one that the group was measured on.
     """
     with no_search_for_cycles():
         return tuple(
@@ -144,9 +117,9 @@ def group_memory(
 
 
 def guess_of_file(rows: Sequence[Row], gpu_memory_bytes: int | None = None) -> Estimate:
-    """Return the straight line through the peaks of a file, and where it meets the memory of the GPU.
+    """Return the line through the peaks of a file, and where it meets the memory of the GPU.
 
-    Of a CPU it is that of its RAM, without a limit.
+    On a CPU the line is that of RAM, without a limit.
     """
     peaks, first = peaks_of_file(rows), rows[0]
     model = Setting(points=tuple(rows)).mean(MODEL)
@@ -176,7 +149,6 @@ MOST_ON_FRONT = 8
 
 
 def heading(group: Row, sizes: Sequence[Size]) -> list[str]:
-    """Return what a table is about: first its title, then the details that set it apart."""
     items = max((row.items_total or 0 for size in sizes for row in size.points), default=0)
     paragraphs = format_count(items, "paragraph") if items else "paragraphs"
     if group.file_format:
@@ -221,7 +193,6 @@ def _device(group: Row, *, with_machine: bool = True) -> str:
 
 
 def fastest_line(sizes: Sequence[Size]) -> tuple[str, ...]:
-    """Return the sentence on the fastest size, if there are two to compare."""
     well = [(size.times.mean, size) for size in sizes if size.times]
     if len(well) < 2:  # noqa: PLR2004 - nothing to compare
         return ()
@@ -237,7 +208,6 @@ def fastest_line(sizes: Sequence[Size]) -> tuple[str, ...]:
 
 
 def front_line(sizes: Sequence[Size]) -> tuple[str, ...]:
-    """Return the sentence on time and energy, if there are two sizes to compare."""
     best = [format_setting(size.params) for size in sizes if size.front]
     if not best:
         return ()
@@ -248,7 +218,7 @@ def front_line(sizes: Sequence[Size]) -> tuple[str, ...]:
 
 
 def _sure(size: Size) -> str:
-    """Return the interval of a speed-up in brackets; nothing without one."""
+    """Return the interval of a speed-up in brackets; empty without one."""
     times = size.times
     if times is None or times.low is None:
         return ""
@@ -256,7 +226,6 @@ def _sure(size: Size) -> str:
 
 
 def estimate_lines(estimates: Sequence[GroupEstimate]) -> Iterator[str]:
-    """Yield the largest batches of a group, each in a sentence, and beneath it how far to trust it."""
     known = [found for found in estimates if found.prediction is None or not found.prediction.reason]
     for found in known:
         first, *rest = (
@@ -275,7 +244,7 @@ def estimate_lines(estimates: Sequence[GroupEstimate]) -> Iterator[str]:
 
 
 def _not_known(unknown: Sequence[GroupEstimate], of: int) -> str:
-    """Return why the largest batch is not known, with whatever values of the other knobs, in one sentence."""
+    """Return in one sentence why the largest batch is not known, for the values of the other knobs."""
     reasons = "; ".join(dict.fromkeys(found.by_knob.reason for found in unknown))
     number = len(unknown)
     with_ = f" with {unknown[0].others}" if unknown[0].others else ""
@@ -287,7 +256,6 @@ def _not_known(unknown: Sequence[GroupEstimate], of: int) -> str:
 
 
 def _guess_lines(estimate: GroupEstimate) -> Iterator[str]:
-    """Yield the straight line of a file without records, which has no bound."""
     guess = estimate.by_knob
     if guess.line is None or guess.capacity_bytes is None or guess.largest is None:
         yield f"No estimate of the largest {estimate.knob}: {guess.reason}."
@@ -301,7 +269,6 @@ def _guess_lines(estimate: GroupEstimate) -> Iterator[str]:
 
 
 def _prediction_lines(batch: Prediction, allocator: str) -> Iterator[str]:
-    """Yield what is predicted from the memory of the batches, and with what allocator."""
     there = format_memory(batch.capacity_bytes)
     ends = "which is the whole text"
     if not batch.saturated:
@@ -329,7 +296,6 @@ def _equation(knob: str, line: BatchLine) -> str:
 
 
 def count_lines(collected: Collected) -> str:
-    """Return how many points are without figures, in words."""
     cancelled = sum(row.outcome == Outcome.CANCELLED and not row.trial for row in collected.rows)
     failed = collected.failed - cancelled
     counts = {"failed": failed, "cancelled": cancelled, "still to come": collected.to_come}
@@ -338,7 +304,6 @@ def count_lines(collected: Collected) -> str:
 
 
 def missing_lines(collected: Collected) -> tuple[str, ...]:
-    """Return lines on each point that failed, and one on all that are to come."""
     points = without_figures(collected)
     failed = [row for row in points if row.outcome is not None]
     lines = [line for row in failed[:MOST_POINTS] for line in _missing(row)]
@@ -353,10 +318,9 @@ def missing_lines(collected: Collected) -> tuple[str, ...]:
 
 
 def without_figures(collected: Collected) -> list[Row]:
-    """Return the points that are not in a table: first those that failed, which need more than time.
+    """Return the points that are not in a table, first those that failed.
 
-    Trials that were conclusive are not among them, because notes name these; nor are repeats that
-    were not needed.
+    Conclusive trials, which notes name, and repeats that were not needed are not among them.
     """
     return sorted(
         (
@@ -375,7 +339,7 @@ def _missing(row: Row) -> list[str]:
 
 
 def steps_of(row: Row) -> tuple[Step, ...]:
-    """Return what to do about a point that failed; nothing for any other point."""
+    """Return what to do about a point that failed; empty for any other point."""
     if row.outcome is None or row.answered:
         return ()
     return remedy(row.outcome, row.evidence, run=shell_quote(row.folder), point=row.index)

@@ -29,7 +29,7 @@ MOST_NOTES = 20
 EXACT = 2**53
 """Below it, a float holds every whole number."""
 WIDER = "a wider terminal, or --format md, has them"
-"""What has the columns for which there is no room."""
+"""What shows the columns for which there is no room."""
 
 
 def render(
@@ -42,19 +42,11 @@ def render(
 ) -> str:
     """Return the report as text that ends with a newline.
 
-    Parameters
-    ----------
-    collected
-        What was read.
-    fmt
-        ``table`` and ``md`` are for people, in GiB; ``csv`` and ``tsv`` hold one row per point, and
-        ``json`` points, sizes, groups, estimates and notes, all in bytes and seconds.
-    width
-        Columns of the terminal: the least important columns of a table give way. Only ``table``.
-    gpu_memory_bytes
-        The GPU to estimate the largest batch for; by default the one measured on.
-    color
-        Whether titles carry terminal colours. Only ``table``.
+    ``fmt``: ``table`` and ``md`` are for people, in GiB; ``csv`` and ``tsv`` hold one row per point, and
+    ``json`` points, sizes, groups, estimates and notes, all in bytes and seconds.
+    ``width``: columns of the terminal: the least important columns of a table give way. Only ``table``.
+    ``gpu_memory_bytes``: the GPU to estimate the largest batch for; by default the one measured on.
+    ``color``: whether titles carry terminal colours. Only ``table``.
     """
     if fmt in DELIMITERS:
         return _csv(collected, DELIMITERS[fmt])
@@ -76,7 +68,7 @@ def _csv(collected: Collected, delimiter: str) -> str:
 
 
 def _whole_numbers(record: Mapping[str, object]) -> dict[str, object]:
-    """Return a record whose whole numbers have no decimal point, as far as each is exact."""
+    """Return a record whose whole numbers have no decimal point, where a float is exact."""
     return {
         name: int(value) if isinstance(value, float) and value.is_integer() and abs(value) < EXACT else value
         for name, value in record.items()
@@ -102,15 +94,7 @@ def _json(collected: Collected, per_group: Iterable[GroupEstimate]) -> str:
 def blocks(
     collected: Collected, per_group: Sequence[GroupEstimate], *, asked: bool = False
 ) -> Iterator[Block]:
-    """Yield a block for each group, then the points without figures, figures of other programs, the notes.
-
-    Parameters
-    ----------
-    collected, per_group
-        What was read, and its estimates.
-    asked
-        Whether the user named a GPU to estimate for.
-    """
+    """Yield a block for each group, then points without figures, figures of other programs, and notes."""
     for number in range(len(collected.by_group)):
         yield group_block(collected, number, per_group, asked=asked)
     yield from missing_blocks(collected)
@@ -121,15 +105,7 @@ def blocks(
 def group_block(
     collected: Collected, number: int, per_group: Sequence[GroupEstimate], *, asked: bool = False
 ) -> Block:
-    """Return the answer of a group, its scaling table, and what follows from it.
-
-    Parameters
-    ----------
-    collected, per_group, asked
-        As for `blocks`.
-    number
-        Of the group, from 0.
-    """
+    """Return the answer of group ``number`` (from 0), its scaling table, and what follows from it."""
     sizes = [size for size in collected.by_size if size.first.group == number]
     title, *about = heading(collected.by_group[number], sizes)
     own = [estimate for estimate in per_group if estimate.group == number]
@@ -147,13 +123,11 @@ def group_block(
 
 
 def missing_blocks(collected: Collected) -> Iterator[Block]:
-    """Yield the points without figures, if there are any."""
     if missing := missing_lines(collected):
         yield Block(title=count_lines(collected), after=missing)
 
 
 def note_blocks(collected: Collected) -> Iterator[Block]:
-    """Yield what a reader must know, if there is anything."""
     if collected.notes:
         more = len(collected.notes) - MOST_NOTES
         rest = (f"... and {more} more (--json has them all)",) if more > 0 else ()

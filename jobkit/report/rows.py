@@ -24,18 +24,10 @@ from jobkit.runs.results import PointResult
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """What the rows of a file have in common that jobkit did not write: they have figures, but no record.
+    """What rows of a file that jobkit did not write have in common: they have figures, but no record."""
 
-    Attributes
-    ----------
-    about
-        What the file is, below the title of its table.
-    remark
-        What a reader must know of its figures.
-    """
-
-    about: str
-    remark: str
+    about: str  # a line on the file, below the title of its table
+    remark: str  # a remark on its figures
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,37 +36,6 @@ class Row:
 
     A value that is not known is ``None``. The fields up to ``energy_reason``, in this order and with all
     figures before ``items``, are the columns of ``jobkit collect --format csv``.
-
-    Attributes
-    ----------
-    phase
-        Of a search (`jobkit.answers.search_answer`); ``None`` of any other point.
-    versions
-        Of the libraries, and of the driver and CUDA.
-    machine
-        The host of a point on a CPU, which is what is measured there; of a file without records that file.
-    precision
-        What it computed in; ``None`` if the workload offers no choice, and in a run of an earlier version.
-    shortcuts
-        ``off`` or ``exact``; ``off: `` and the reason if ``exact`` was refused; ``None`` as for precision.
-    energy_counter_j, energy_power_j, energy_span_s, idle_w
-        As in `jobkit.core.measurements.Energy`, whoever used it.
-    overlaps
-        How many other points ran at the same time on the same GPU, or on a CPU on the same host.
-    params
-        The values of the knobs.
-    figures
-        By name those that its record does not have: of another program's file, of a try that left no
-        record, how its entities agree with those of fp32, and its speed over that of the smallest setting of
-        its group.
-    record
-        Of the try that counts; its energy is attributed by all points that were collected.
-    result
-        What the run folder holds of the point.
-    file_format
-        Of the file that it comes from; ``None`` of a point of a run folder.
-    group, size
-        Numbers of its group and of its size in the tables; ``None`` for a point without figures.
     """
 
     run: str
@@ -82,7 +43,7 @@ class Row:
     point: str
     index: int
     repeat: int
-    phase: str | None = None
+    phase: str | None = None  # of a search (`jobkit.answers.search_answer`); ``None`` for other points
     trial: bool = False
     tries: int = 1
     outcome: Outcome | None = None
@@ -102,11 +63,15 @@ class Row:
     workers: int | None = None
     gpus: int | None = None
     mps: str | None = None
+    # the precision in which it computed; ``None`` if the workload offers no choice, or in a run of an earlier
+    # version
     precision: str | None = None
+    # ``off`` or ``exact``; ``off: `` and the reason if ``exact`` was refused; ``None`` as for precision
     shortcuts: str | None = None
     gpu: str | None = None
     gpu_capacity_bytes: int | None = None
-    versions: str | None = None
+    versions: str | None = None  # versions of the libraries, the driver and CUDA
+    # the host of a point on a CPU, because the CPU is measured; the file, for rows without a record
     machine: str | None = None
     items: int | None = None
     items_total: int | None = None
@@ -116,10 +81,12 @@ class Row:
     gpu_uuid: str | None = None
     started_at: str | None = None
     ended_at: str | None = None
+    # how many other points ran at the same time on its GPU, or for a point on a CPU on its host
     overlaps: int | None = None
     gpu_instrument: str | None = None
     disagreement: str | None = None
     foreign: int | None = None
+    # as in `jobkit.core.measurements.Energy`, whoever used the energy
     energy_counter_j: float | None = None
     energy_power_j: float | None = None
     energy_span_s: float | None = None
@@ -127,38 +94,41 @@ class Row:
     energy_attribution: str | None = None
     energy_reason: str | None = None
     params: Mapping[str, Value] = field(default_factory=dict)
+    # by name the figures that its record does not have: of another program's file, of a try that left no
+    # record, how its entities agree with those of fp32, and its speed over that of the smallest setting of
+    # its group
     figures: dict[str, float | None] = field(default_factory=dict)
+    # of the try that counts; its energy is attributed by all points that were collected
     record: Record | None = None
-    result: PointResult | None = None
+    result: PointResult | None = None  # the content of the run folder about the point
+    # of the file that it comes from; ``None`` for a point of a run folder
     file_format: FileFormat | None = None
+    # numbers of its group and of its size in the tables; ``None`` for a point without figures
     group: int | None = None
     size: int | None = None
 
     @property
     def answered(self) -> bool:
-        """Whether its outcome answers what the point asked."""
         return self.outcome in (TRIAL if self.trial else SWEPT).answers
 
     def value(self, figure: Figure) -> float | None:
-        """Return a figure; ``None`` if it is not known."""
         if figure.name in self.figures:
             return self.figures[figure.name]
         return figure.read(self.record) if self.record else None
 
     @property
     def numbers(self) -> Mapping[str, int]:
-        """The knobs of ``params`` whose values are whole numbers."""
         return numbers(self.params)
 
     @property
     def fixed(self) -> tuple[object, ...]:
-        """Its values of `SETTING`; ``None`` in place of one that is a knob of the sweep."""
+        """Its values of `SETTING`; ``None`` in place of a value that is a knob of the sweep."""
         values = {name: getattr(self, name) for name in SETTING} | {MPS: self.sharing}
         return tuple(None if name in self.params else value for name, value in values.items())
 
     @property
     def sharing(self) -> str | None:
-        """What it ran with of MPS, if that is not what its number of workers and the spec mean.
+        """The MPS that it ran with, if that differs from what its number of workers and the spec mean.
 
         ``None`` on a CPU.
         """
@@ -181,11 +151,10 @@ class Row:
 _NAMES = tuple(column.name for column in fields(Row))
 _BEFORE, _AFTER = _NAMES[: _NAMES.index("items")], _NAMES[_NAMES.index("items") : _NAMES.index("params")]
 SETTING = _BEFORE[_BEFORE.index("workload") :]
-"""What two points must share, apart from the knobs, before a mean over both means anything."""
+"""Columns, besides the knobs, that two points must share before a mean over both means anything."""
 
 
 def fixed_columns() -> list[str]:
-    """Return the columns that every point has."""
     return [*_BEFORE, *FIGURES, *_AFTER]
 
 
@@ -196,7 +165,6 @@ def cells(row: Row, figures: Iterable[Figure]) -> dict[str, object]:
 
 
 def row_of_point(folder: str, result: PointResult) -> Row:
-    """Return the row of a point of a run folder."""
     point, record, model = result.point, result.record, result.point.model
     exit_ = result.chosen.exit if result.chosen else None
     row = Row(
@@ -250,7 +218,6 @@ def _add_batches(row: Row, batches: Sequence[Batch]) -> None:
 
 
 def _add_record(row: Row, record: Record) -> None:
-    """Add what a record measured."""
     versions = dict(record.versions)
     row.mps = record.mps if row.device == CUDA else None
     row.precision, row.shortcuts = record.precision, record.shortcuts

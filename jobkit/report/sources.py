@@ -41,13 +41,13 @@ from jobkit.runs.results import (
 from jobkit.runs.trials import Trial, describe_trials, settled_trials, trials
 
 MOST_NAMED = 5
-"""So many points are named in one note."""
+"""Points named in one note."""
 LOG_LIMIT_BYTES = 16 * 2**20
-"""A larger file is no log of a job: one of a day is a few MiB."""
+"""A larger file is no log of a job: the log of a day is a few MiB."""
 
 
 class OtherFigures(Protocol):
-    """Figures of another program on a job, next to those of its points; ``key`` is theirs in JSON."""
+    """Figures of another program on a job, next to those of its points; ``key`` is their key in JSON."""
 
     key: ClassVar[str]
 
@@ -59,15 +59,14 @@ class OtherFigures(Protocol):
 
 
 MoreFigures = Callable[[Sequence[Row]], Iterable[OtherFigures]]
-"""What returns the figures of other programs on the jobs of some points."""
 
 
 @dataclass(slots=True)
 class Sources:
     """What was read: rows, notes on what was skipped, and by run folder the trials with their outcomes.
 
-    ``profiled`` are the outcomes of points that are profiled, so that they are no rows; ``jobs`` are figures
-    of other programs next to those of the points, ``searches`` by run folder what a search found.
+    ``profiled`` are the outcomes of profiled points, which are no rows; ``jobs`` are figures of other
+    programs next to those of the points, ``searches`` by run folder what a search found.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -79,36 +78,23 @@ class Sources:
 
 
 class FileReader(Protocol):
-    """How an extension reads files that jobkit did not write: its hook ``files``.
-
-    ``key`` is that of its figures on jobs in JSON.
-    """
+    """The hook ``files``: how an extension reads files of other programs; ``key`` is its key in JSON."""
 
     key: ClassVar[str]
 
     def read(self, path: Path, text: str) -> Sources | None:
-        """Return what a file holds that was named in place of a run; ``None`` if its form is not known."""
+        """Return the content of a file named in place of a run; ``None`` if its form is not known."""
 
     def more_figures(
         self, logs: Iterable[Path], rows: Sequence[Row], notes: list[str]
     ) -> Iterator[OtherFigures]:
-        """Yield the figures that logs have of the jobs of some points; the notes get which are skipped."""
+        """Yield the figures in logs on the jobs of some points; add to the notes which logs are skipped."""
 
 
 def read_sources(paths: Sequence[Path], more_figures: MoreFigures | None = None) -> Sources:
-    """Read all runs and files under the paths.
+    """Read all runs and files under the paths: run folders, folders of run folders, files, in any mixture.
 
-    Parameters
-    ----------
-    paths
-        Run folders, folders of run folders, and files, in any mixture.
-    more_figures
-        What a person names of other programs on jobs of the one run, besides what its folder has.
-
-    Raises
-    ------
-    JobkitError
-        If a path does not exist, or what a person names cannot be read.
+    ``more_figures``: figures of other programs that a person names, besides those in the folder of the run.
     """
     sources = Sources()
     read: dict[str, Path] = {}
@@ -188,7 +174,6 @@ def _read_run(path: Path) -> Sources:
 
 
 def _in_logs(run: Path, rows: Sequence[Row], notes: list[str]) -> Iterator[OtherFigures]:
-    """Yield the figures of other programs that a run has in its ``logs/``."""
     for name, extension in EXTENSIONS.items():
         logs = sorted((run / LOGS_FOLDER).glob(extension.logs)) if extension.logs else []
         if logs and (reader := load(name, "files")):
@@ -196,10 +181,7 @@ def _in_logs(run: Path, rows: Sequence[Row], notes: list[str]) -> Iterator[Other
 
 
 def _add_agreement(rows: Sequence[Row]) -> Iterator[str]:
-    """Add to the rows of a run how their entities agree with those of fp32; yield what that means.
-
-    Nothing is added, and nothing yielded, unless the run sweeps the precision.
-    """
+    """Add to the rows how their entities agree with fp32, if the precision is swept; yield what it means."""
     if not sweeps_precision(row.params for row in rows):
         return
     by_index = agreements([row.result for row in rows if row.result])
@@ -260,7 +242,6 @@ def _by_hand(result: PointResult) -> str:
 
 
 def _read_file(path: Path) -> Sources:
-    """Return what an extension reads of a file."""
     try:
         if not path.is_file() or path.stat().st_size > LOG_LIMIT_BYTES:
             return Sources(notes=[f"{path}: not a log (not a plain file, or too large): skipped"])

@@ -36,27 +36,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 OF_A_SIZE = ("effective", "inert", "items_total", "gpu_instrument")
-"""What a size has of its first point that has it."""
+"""Values that a size takes from its first point that has them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Size(Setting[Row]):
-    """A setting in a table, which stands next to others.
-
-    Attributes
-    ----------
-    times
-        How many times as fast as the smallest size of the group that succeeded; that size itself has
-        no interval.
-    front
-        Whether no other size of the group beats it in both time and energy; ``None`` if not known.
-    """
-
+    # its speed over that of the smallest size of the group that succeeded; that size itself has no interval
     times: Ratio | None
+    # whether no other size of the group beats it in both time and energy; ``None`` if not known
     front: bool | None = None
 
     def of(self, name: str) -> object:
-        """Return a value of the first point that has it; ``name`` is one of `OF_A_SIZE`."""
+        """Return a value, one of `OF_A_SIZE`, of the first point that has it."""
         return next((value for row in self.points if (value := getattr(row, name)) is not None), None)
 
 
@@ -65,11 +56,8 @@ def sizes(
 ) -> list[Size]:
     """Return the sizes of all groups in order, and give the rows their speed-up.
 
-    Parameters
-    ----------
-    searches
-        By run folder what a search found: the phase that its answer rests on comes first, and its intervals
-        are wider, because they were looked at several times.
+    ``searches``: by run folder what a search found. The phase that its answer rests on comes first, and its
+    intervals are wider, because they were looked at several times.
     """
     of_folder = searches or {}
 
@@ -86,7 +74,7 @@ def sizes(
 
 
 def _table(settings: Sequence[Setting[Row]], searches: Mapping[str, SearchAnswer]) -> list[Size]:
-    """Return the sizes of a group, the smallest first; the first of them that has a speed is the base."""
+    """Return the sizes of a group, the smallest first; the first size with a speed is the base."""
     measured: list[Size] = []
     base: Mean | None = None
     for setting in settings:
@@ -104,56 +92,34 @@ def _table(settings: Sequence[Setting[Row]], searches: Mapping[str, SearchAnswer
 
 
 OF_DERIVED = ("group", "size", "speedup", "n", "outcomes", "front", "reserved")
-"""The columns that are no field of a row, or of the derived ones."""
+"""The columns that are no field of a row or of the derived columns."""
 _TEXTS = {column.name for column in fields(Row) if str(column.type).startswith(("str", "bool", "Outcome"))}
-"""The columns of a frame that hold no numbers; also ``outcomes``, and knobs that have words."""
+"""The columns of a frame that hold no numbers, besides ``outcomes`` and knobs that have words."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    """What was read, in bytes and seconds.
-
-    Attributes
-    ----------
-    rows
-        One a point (of several tries the one that `jobkit.runs.tries.counting` names). A trial
-        (`jobkit verify`, ``find_max``) has no size: no figure of the sweep is taken from it.
-    by_size
-        The repeats of each setting of the knobs, group by group.
-    by_group
-        The first point of each group. Points of two groups never share a mean: they differ in
-        GPU, model, text, versions, or another column of `SETTING`.
-    knobs
-        The names of the knob columns, ``batch_size`` first.
-    notes
-        Files skipped and why, and what a reader must know of the rows.
-    own
-        The figures that the workloads report.
-    trials
-        By run folder the predictions that were tried, with their outcomes.
-    profiled
-        The outcomes of the points that are profiled: they are no rows.
-    jobs
-        Figures of other programs on whole jobs, next to those of their points.
-    searches
-        By run folder what a search found.
-    """
-
+    # one a point (of several tries the one that `jobkit.runs.tries.counting` names). A trial (`jobkit
+    # verify`, ``find_max``) has no size: no figure of the sweep is taken from it.
     rows: Sequence[Row]
-    by_size: Sequence[Size]
+    by_size: Sequence[Size]  # the repeats of each setting of the knobs, group by group
+    # the first point of each group. Points of two groups never share a mean: they differ in GPU, model, text,
+    # versions, or another column of `SETTING`.
     by_group: Sequence[Row]
-    knobs: tuple[str, ...]
-    notes: tuple[str, ...]
-    own: tuple[Figure, ...] = ()
+    knobs: tuple[str, ...]  # the names of the knob columns, ``batch_size`` first
+    notes: tuple[str, ...]  # files skipped and why, and remarks on the rows
+    own: tuple[Figure, ...] = ()  # the figures that the workloads report
+    # by run folder the predictions that were tried, with their outcomes
     trials: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
+    # the outcomes of profiled points, which are no rows
     profiled: tuple[Outcome | None, ...] = ()
+    # figures of other programs on whole jobs
     jobs: tuple[OtherFigures, ...] = ()
-    searches: Mapping[str, SearchAnswer] = field(default_factory=dict)
+    searches: Mapping[str, SearchAnswer] = field(default_factory=dict)  # by run folder its search's answer
     _lengths: dict[str, Lengths | None] = field(default_factory=dict)
 
     @property
     def failed(self) -> int:
-        """How many points ended with neither a result nor hope of one."""
         return sum(
             bool(row.outcome and not row.answered)
             for row in self.rows
@@ -162,7 +128,6 @@ class Collected:
 
     @property
     def to_come(self) -> int:
-        """How many points have no outcome yet."""
         return sum(row.outcome is None for row in self.rows)
 
     @property
@@ -179,25 +144,21 @@ class Collected:
 
     @property
     def point_columns(self) -> list[str]:
-        """The names of the columns of points."""
         absent = {figure.name for figure in _absent(self.rows)}
         fixed = [name for name in fixed_columns() if name not in absent]
         return [*fixed, *self._own_knobs, *(figure.name for figure in self.own), "group", "size", "speedup"]
 
     @property
     def _figures(self) -> list[Figure]:
-        """The figures of jobkit that these runs can have."""
         absent = _absent(self.rows)
         return [figure for figure in FIGURES.values() if figure not in absent]
 
     @property
     def _own_knobs(self) -> list[str]:
-        """The knobs that no other column holds."""
         fixed = set(fixed_columns())
         return [knob for knob in self.knobs if knob not in fixed]
 
     def point_records(self) -> Iterator[dict[str, object]]:
-        """Yield the points by column."""
         knobs, figures = self._own_knobs, self._figures
         for row in self.rows:
             params = {knob: row.params.get(knob) for knob in knobs}
@@ -206,7 +167,7 @@ class Collected:
             yield cells(row, figures) | params | own | places
 
     def size_records(self) -> Iterator[dict[str, object]]:
-        """Yield the sizes by column: ``*_sd`` and ``*_n`` follow the means, and the ends of intervals all."""
+        """Yield the sizes by column: ``*_sd`` and ``*_n`` follow the means, ends of intervals follow all."""
         figures = [*self._figures, *self.own]
         for size in self.by_size:
             means = {figure: size.mean(figure) for figure in figures}
@@ -232,17 +193,14 @@ class Collected:
             }
 
     def group_records(self) -> Iterator[dict[str, object]]:
-        """Yield the groups by column."""
         return (dict(zip(SETTING, row.fixed, strict=True)) for row in self.by_group)
 
     @cached_property
     def points(self) -> pd.DataFrame:
-        """The points as a frame."""
         return _frame(self.point_records(), self.point_columns)
 
     @cached_property
     def sizes(self) -> pd.DataFrame:
-        """The sizes as a frame."""
         figures = [*self._figures, *self.own]
         names = [figure.name for figure in figures]
         ended = [*(figure.name for figure in figures if figure.interval), "speedup"]
@@ -253,11 +211,10 @@ class Collected:
 
     @cached_property
     def groups(self) -> pd.DataFrame:
-        """The groups as a frame."""
         return _frame(self.group_records(), SETTING)
 
     def lengths(self, rows: Iterable[Row]) -> Lengths | None:
-        """Return the lengths of the text of some points; ``None`` if no run folder holds them."""
+        """``None`` if no run folder holds them."""
         for folder in dict.fromkeys(row.folder for row in rows):
             if folder not in self._lengths:
                 self._lengths[folder] = read_lengths(Path(folder))
@@ -277,7 +234,7 @@ class Collected:
 
 
 def _frame(records: Iterable[Mapping[str, object]], columns: Sequence[str]) -> pd.DataFrame:
-    """Return a frame whose columns of numbers hold NaN for what is missing."""
+    """Return a frame whose columns of numbers hold NaN for missing values."""
     import pandas as pd
 
     rows = list(records)
@@ -288,20 +245,7 @@ def _frame(records: Iterable[Mapping[str, object]], columns: Sequence[str]) -> p
 
 
 def collect(paths: Sequence[Path], more_figures: MoreFigures | None = None) -> Collected:
-    """Read runs and files of other programs into tables.
-
-    Parameters
-    ----------
-    paths
-        Run folders, folders of run folders (``runs/``), and files that an extension reads.
-    more_figures
-        As in `jobkit.report.sources.read_sources`.
-
-    Raises
-    ------
-    JobkitError
-        If a path does not exist, or as ``more_figures``. Another path that cannot be read is a note.
-    """
+    """Read runs and files of other programs into tables; see `jobkit.report.sources.read_sources`."""
     with no_search_for_cycles():
         sources = read_sources(paths, more_figures)
         rows = sources.rows
@@ -349,7 +293,7 @@ def _questions(rows: Iterable[Row]) -> Iterator[str]:
 
 
 def _last_jobs(folder: Path, indices: set[int]) -> tuple[tuple[str, JobId], ...]:
-    """Return the jobs, each with its scheduler, that points of a run were last submitted in."""
+    """Return the jobs, each with its scheduler, in which points of a run were last submitted."""
     last: dict[int, tuple[str, JobId]] = {}
     for submission in read_journal(folder).submissions:  # its notes are among those of the run
         if submission.scheduler in SCHEDULERS:
@@ -359,7 +303,6 @@ def _last_jobs(folder: Path, indices: set[int]) -> tuple[tuple[str, JobId], ...]
 
 
 def _absent(rows: Iterable[Row]) -> tuple[Figure, ...]:
-    """Return the figures that no row can have."""
     return () if any(row.value(F1) is not None for row in rows) else AGREEMENT
 
 
@@ -369,7 +312,6 @@ def _taken(rows: Iterable[Row], knobs: Iterable[str]) -> set[str]:
 
 
 def _name_knobs(rows: Iterable[Row]) -> tuple[str, ...]:
-    """Return the names of the knob columns: a workload's knob named like another column gets a prefix."""
     names = sorted(dict.fromkeys(name for row in rows for name in row.params), key=lambda n: n != BATCH_SIZE)
     taken = {*fixed_columns(), *OF_DERIVED}
     taken -= {*OFFERED, *(knob.name for knob in RUN_KNOBS)}
@@ -382,8 +324,8 @@ def _name_knobs(rows: Iterable[Row]) -> tuple[str, ...]:
 def _number(rows: Sequence[Row]) -> list[Row]:
     """Give the rows their group, their size and their overlaps; return the first row of each group.
 
-    Only a point with figures belongs to a group: of any other point the GPU or the versions may be
-    unknown. A trial makes no group and no size.
+    Only a point with figures belongs to a group: of any other point the GPU or the versions may be unknown. A
+    trial makes no group and no size.
     """
     groups: dict[object, int] = {}
     sizes: dict[object, int] = {}
@@ -407,7 +349,7 @@ def _span(row: Row) -> Span:
 
 
 def _remarks(rows: Iterable[Row], groups: Sequence[Row]) -> Iterator[str]:
-    """Yield what a reader must know of the rows, each thing once; trials are no part of the tables."""
+    """Yield each remark on the rows once; trials are no part of the tables."""
     rows = [row for row in rows if not row.trial]
     if len(groups) > 1:
         differ = [name for name in SETTING if len({getattr(row, name) for row in groups}) > 1]
@@ -438,7 +380,6 @@ def _early(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _shared_gpus(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield what else was on the GPUs of the points."""
     left = [size for row in rows if row.record and (size := row.record.memory.left_bytes)]
     if left:
         points = f"{format_count(len(left), 'point')} began with up to {format_memory(max(left))}"
@@ -452,7 +393,6 @@ def _shared_gpus(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _of_own(rows: Sequence[Row], own: Sequence[Figure]) -> Iterator[str]:
-    """Yield what a reader must know of the figures that the workload reports, each thing once."""
     records = [row.record for row in rows if row.record]
     bad = [record.metrics_bad_lines for record in records if record.metrics_bad_lines]
     if bad:

@@ -19,53 +19,36 @@ from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import Accounted, State
 
 GONE_AFTER = timedelta(seconds=60)
-"""A queue listing is empty for a moment now and then (nextflow#1007), and the accounting comes up to
-15 s late: a task is gone if two queries that far apart did not find it."""
+"""A task is gone if two queries this far apart missed it: a queue listing is empty for a moment now and then
+(nextflow#1007), and the accounting comes up to 15 s late."""
 
 
 RETURNING = frozenset({Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.QUEUE_ERROR})
-"""The accounting reports these of tasks that have ended, and of tasks that the scheduler runs again or
-holds: for 3.5 s sacct shows a requeued task as PREEMPTED and no more, and qacct has a record of a task in
-Eqw (measured, Slurm 22.05.8, Grid Engine 8.1.9). So jobkit asks the queue until they have left it."""
+"""The accounting reports these also of tasks that the scheduler runs again or holds: for 3.5 s sacct shows a
+requeued task as PREEMPTED and no more, and qacct has a record of a task in Eqw (measured, Slurm 22.05.8, Grid
+Engine 8.1.9). So jobkit asks the queue until they have left it."""
 
-GONE = "gone"
-"""The kind of a line of ``accounting.jsonl`` that lists the tasks that the queue did not hold."""
+GONE = "gone"  # the kind of a line of ``accounting.jsonl`` with the tasks that the queue did not hold
 CHANGES, FOUND = ("changes",), "-"
-"""The ``argv`` of such a line that lists only the changes since the line before: missing tasks, and, with
-a minus, tasks that were found again. To list all of them each time made the file grow as their square."""
+"""The ``argv`` of such a line that lists only the changes since the line before: missing tasks, and, with a
+minus, found ones. Whole lists made the file grow as the square of the tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerAnswer:
-    """What a scheduler's command printed: a line of ``accounting.jsonl``.
+    """What a scheduler's command printed: a line of ``accounting.jsonl``."""
 
-    Attributes
-    ----------
-    at
-        When, UTC, ISO 8601.
-    kind
-        ``queue``, ``accounting`` or `GONE`.
-    """
-
-    at: str
-    kind: str
+    at: str  # when, UTC, ISO 8601
+    kind: str  # ``queue``, ``accounting`` or `GONE`
     scheduler: str
     completed: Completed
 
     def as_line(self) -> str:
-        """Return the answer as JSON."""
         fields = {"at": self.at, "kind": self.kind, "scheduler": self.scheduler}
         return json.dumps(fields | asdict(self.completed), ensure_ascii=False)
 
 
 def parse_answer(line: str, where: str) -> SchedulerAnswer:
-    """Read a line of ``accounting.jsonl``.
-
-    Raises
-    ------
-    JobkitError
-        If it is not an answer.
-    """
     data = parse_object(line, where)
     try:
         argv = tuple(str(word) for word in data["argv"])
@@ -77,48 +60,24 @@ def parse_answer(line: str, where: str) -> SchedulerAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """What the journal and the accounting report of a run.
+    """What the journal and the accounting report of a run."""
 
-    Attributes
-    ----------
-    journal
-        As read.
-    answers
-        Of the schedulers, the oldest first.
-    name
-        Of the run's jobs.
-    submitted
-        The task that a point was last submitted as, by the point's index.
-    earlier
-        The tasks that it was submitted as before, the oldest first; only points that were.
-    runs
-        What is known of each task: one account for each time that the scheduler ran it.
-    gone
-        Since when, of the tasks that have left the queue and of which nothing else is known.
-    missed
-        By scheduler, the tasks that the last query did not find.
-    missed_at
-        By scheduler, when that was last noted.
-    packed
-        Tasks that run several points.
-    walltimes_s
-        The walltime that each point of a task requested; no entry if that is not recorded.
-    notes
-        Lines that could not be read.
-    """
-
-    journal: Journal
-    answers: tuple[SchedulerAnswer, ...]
-    name: str | None
-    submitted: Mapping[int, JobTask]
+    journal: Journal  # as read
+    answers: tuple[SchedulerAnswer, ...]  # of the schedulers, the oldest first
+    name: str | None  # of the run's jobs
+    submitted: Mapping[int, JobTask]  # the task that a point was last submitted as, by the point's index
+    # earlier tasks of each point that was submitted again, the oldest first
     earlier: Mapping[int, tuple[JobTask, ...]]
+    # one account for each time that the scheduler ran the task
     runs: Mapping[JobTask, tuple[Accounted, ...]]
+    # for tasks without any other information, since when they have left the queue
     gone: Mapping[JobTask, str]
-    missed: Mapping[str, frozenset[JobTask]]
-    missed_at: Mapping[str, str]
-    packed: frozenset[JobTask]
+    missed: Mapping[str, frozenset[JobTask]]  # by scheduler, the tasks that the last query did not find
+    missed_at: Mapping[str, str]  # by scheduler, when that was last noted
+    packed: frozenset[JobTask]  # tasks that run several points
+    # walltime that each point of a task requested; no entry if that is not recorded
     walltimes_s: Mapping[JobTask, int]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # lines that could not be read
 
     def due(self, scheduler: str, now: str) -> bool:
         """Return whether to record again which tasks are missing, so that it is known for how long."""
@@ -135,15 +94,9 @@ class Accounts:
 def read_accounts(run: Path, *, journal: Journal | None = None, name: str | None = None) -> Accounts:
     """Read ``journal.jsonl`` and ``accounting.jsonl`` of a run folder.
 
-    Parameters
-    ----------
-    run
-        The run folder.
-    journal
-        Of the run, as read before; ``None`` to read it now.
-    name
-        The job name of the run: an account under another name is of another job, for schedulers
-        give a number again in time (submitit#1660). Without it the number alone counts.
+    ``journal`` is read now if it is ``None``. ``name`` is the job name of the run: schedulers reuse numbers
+    in time (submitit#1660), so an account under another name is of another job. Without it the number alone
+    counts.
     """
     answers, notes = read_tolerantly(run / ACCOUNTING_FILE, parse_answer)
     return join_answers(journal or read_journal(run), answers, name=name, notes=notes)
@@ -156,17 +109,7 @@ def join_answers(
     name: str | None = None,
     notes: tuple[str, ...] = (),
 ) -> Accounts:
-    """Return what answers of schedulers report of the tasks of a journal.
-
-    Parameters
-    ----------
-    answers
-        The oldest first.
-    name
-        As for `read_accounts`.
-    notes
-        On answers that could not be read.
-    """
+    """Return what answers of schedulers, the oldest first, report of the tasks of a journal."""
     tasks = [(task, points) for submission in journal.submissions for task, points in submission.tasks()]
     history: dict[int, tuple[JobTask, ...]] = {}  # of a point, by its index
     for task, points in tasks:
@@ -246,13 +189,13 @@ def _apart(first: str, last: str) -> bool:
 def _runs(answers: Sequence[SchedulerAnswer], name: str | None) -> dict[JobTask, tuple[Accounted, ...]]:
     """Return the latest information on every task.
 
-    A stale queue answer never reverts a task that the accounting has reported as ended. The accounting
-    itself may: a task that was preempted runs again.
+    A stale queue answer never reverts a task that the accounting has reported as ended. The accounting itself
+    may: a task that was preempted runs again.
     """
     runs: dict[JobTask, tuple[Accounted, ...]] = {}
     accounted: set[JobTask] = set()
-    # The newest first, and of the same question only the newest answer: the file grows with every query.
-    # An answer without a command comes from a driver here, which reports one point a line.
+    # The newest first, and only the newest answer to a question: the file grows with every query. An answer
+    # without a command comes from a driver here, which reports one point a line.
     questions: set[tuple[str, ...]] = set()
     for answer in reversed(answers):
         question = (answer.scheduler, answer.kind, *answer.completed.argv)

@@ -1,7 +1,7 @@
 """The conditions under which the figures of a run were measured, and the lines that set them elsewhere.
 
-jobkit's job script sets the conditions of its own tries. A script of the user's has PyTorch's defaults: on an
-H200, bert-base under a cap of 4 GiB, the batch that jobkit names holds with the run's allocator setting, and
+jobkit's job script sets the conditions of its own tries; a user's script has PyTorch's defaults. On an H200,
+with bert-base under a cap of 4 GiB, the batch that jobkit names holds with the run's allocator setting, and
 two thirds of it already fail with PyTorch's default. Standard library only.
 """
 
@@ -19,65 +19,43 @@ from jobkit.core.units import format_count
 from jobkit.worker.process import ALLOCATOR_VARIABLES
 from jobkit.worker.workloads.stanza_batches import OVERRIDE
 
-DEFAULT = "default"
-"""The allocator setting of a try for which none was set."""
+DEFAULT = "default"  # the allocator setting of a try for which none was set
 DEFAULT_WORDS = "PyTorch's default allocator"
 TORCH_OF_SHORT_NAME = (2, 9)
-"""The first torch that reads ``PYTORCH_ALLOC_CONF``; to it the other name is an alias
+"""The first torch that reads ``PYTORCH_ALLOC_CONF``, for which the other name is an alias
 (https://docs.pytorch.org/docs/stable/cuda_environment_variables.html)."""
 ORDERS = {
     "load": "largest batch first",
     "text": "batches as the text stands",
     "sorted": "sorted by length",
-}
-"""The order of work in words."""
+}  # in words
 WITH_TF32 = "# in Python: torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True"
 WITH_MPS = (
     'export CUDA_MPS_PIPE_DIRECTORY="$(mktemp -d)" CUDA_MPS_LOG_DIRECTORY="$(mktemp -d)"',
     "nvidia-cuda-mps-control -d && trap 'echo quit | nvidia-cuda-mps-control' EXIT",
 )
-"""Start a daemon of the user's own in a job, and end it with the job (https://docs.nvidia.com/deploy/mps/)."""
+"""Start a daemon of the user's own in a job, and end it with the job
+(https://docs.nvidia.com/deploy/mps/)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """Under which conditions a setting was measured.
-
-    Attributes
-    ----------
-    allocator
-        PyTorch's allocator setting, or `DEFAULT`; ``None`` on a CPU, and if it was not recorded.
-    order, threads, workers, gpus
-        As in the point.
-    precision
-        The format of numbers in which it computed; ``None`` if it is the framework's own.
-    shortcuts
-        Whether the workload left out work that changes no result, which a script of the user's does not.
-    mps
-        Whether the workers shared a GPU through NVIDIA's MPS.
-    lines
-        For a job script, below the header lines: they set these conditions for a program of the user's.
-    unknown
-        The conditions of a try on a GPU that its record does not have.
-    device
-        ``cpu`` or ``cuda``.
-    """
-
+    # PyTorch's setting, or `DEFAULT`; ``None`` on a CPU, and if it was not recorded
     allocator: str | None
-    order: str
+    order: str  # from here on as in the point
     threads: int
     workers: int
     gpus: int
-    precision: str | None
+    precision: str | None  # the format of numbers in which it computed; ``None`` if it is the framework's own
+    # whether the workload left out work that changes no result, which a script of the user's does not
     shortcuts: bool
-    mps: bool
-    lines: tuple[str, ...]
-    unknown: tuple[str, ...]
-    device: str
+    mps: bool  # whether the workers shared a GPU through NVIDIA's MPS
+    lines: tuple[str, ...]  # for a job script, below the header: they set these conditions
+    unknown: tuple[str, ...]  # the conditions of a try on a GPU that its record does not have
+    device: str  # ``cpu`` or ``cuda``
 
     @property
     def words(self) -> str:
-        """All of them, in words."""
         return "; ".join(_stated(self))
 
 
@@ -104,13 +82,7 @@ def conditions_of(record: Record) -> Conditions | None:
 
 
 def memory_condition(records: Iterable[Record]) -> str:
-    """Return what a largest batch holds with, in a few words after a comma; empty on a CPU.
-
-    Parameters
-    ----------
-    records
-        Of one line of memory: they share the allocator setting.
-    """
+    """Return the condition of a largest batch in a few words after a comma; empty on a CPU."""
     record = next((one for one in records if one.outcome is Outcome.OK and one.point.device == CUDA), None)
     if record is None or record.point.command:
         return ""
@@ -136,7 +108,6 @@ def condition_lines(conditions: Conditions | None) -> Iterator[str]:
 
 
 def _stated(conditions: Conditions) -> Iterator[str]:
-    """Yield each condition in words."""
     on_gpu = conditions.device == CUDA
     if conditions.allocator:
         yield DEFAULT_WORDS if conditions.allocator == DEFAULT else f"allocator {conditions.allocator}"
@@ -175,14 +146,13 @@ def _allocator(record: Record) -> str | None:
 
 
 def _lines(record: Record, allocator: str | None) -> Iterator[str]:
-    """Yield what a job script needs."""
     if allocator not in {None, DEFAULT}:
         yield from (f"export {name}={shlex.quote(str(allocator))}" for name in _names(record))
     override = record.environment.get(OVERRIDE)
     if record.precision == TF32:
         yield WITH_TF32
     elif record.precision or override:
-        # What cuBLAS and cuDNN read themselves, whatever torch asks of them.
+        # Read by cuBLAS and cuDNN themselves, whatever torch asks of them.
         yield f"export {OVERRIDE}={shlex.quote(override or '0')}"
     if record.mps == ON:
         yield from WITH_MPS

@@ -1,7 +1,7 @@
 """The lock of the process that runs the points of a run here, and whether that process lives.
 
-Process ids are reused: in a container jobkit is process 1 each time. So a driver has a job id of its
-own, and holds a lock for as long as it lives; on a file system without locks, its start time decides.
+Process ids are reused: in a container jobkit is process 1 each time. So a driver has a job id, and holds a
+lock for as long as it lives; on a file system without locks, its start time decides.
 """
 
 from __future__ import annotations
@@ -25,15 +25,11 @@ from jobkit.core.terminal import shell_path
 from jobkit.schedulers import local
 from jobkit.schedulers.types import JobId
 
-PATIENCE_S, POLL_S = 2.0, 0.05
-"""A process that checks the lock holds it for a moment."""
-_START = 19
-"""The place of the start time in ``/proc/PID/stat`` after the name, in ticks since the boot (proc(5))."""
+PATIENCE_S, POLL_S = 2.0, 0.05  # a process that checks the lock holds it for a moment
+_START = 19  # place of the start time in ``/proc/PID/stat`` after the name, in ticks since the boot (proc(5))
 
 
 class Life(StrEnum):
-    """What is known of a driver."""
-
     ALIVE = "alive"
     DEAD = "dead"
     UNKNOWN = "unknown"
@@ -41,27 +37,15 @@ class Life(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driver:
-    """A process that runs points here: what the lock file holds.
+    """A process that runs points here: what the lock file holds."""
 
-    Attributes
-    ----------
-    job_id
-        Its process id and a random word: no other driver ever has it.
-    start, boot
-        When the process started, and the id of the boot before; empty if that is not known.
-    space
-        Its space of process ids: a container has its own.
-    locked
-        Whether its file system has locks.
-    """
-
-    job_id: str
+    job_id: str  # its process id and a random word: no other driver ever has it
     host: str
     pid: int
-    start: str
-    boot: str
-    space: str
-    locked: bool
+    start: str  # of the process; empty if unknown
+    boot: str  # id of the boot in which it started; empty if unknown
+    space: str  # its space of process ids: a container has its own
+    locked: bool  # whether its file system has locks
 
     @property
     def here(self) -> bool:
@@ -76,15 +60,7 @@ class Driver:
 
 @contextmanager
 def driving(run_dir: Path) -> Iterator[str]:
-    """Hold the driver's lock of a run for the time of the block; yield the job id.
-
-    Raises
-    ------
-    JobkitError
-        If another process holds it.
-    OSError
-        If the run folder cannot be written.
-    """
+    """Hold the driver's lock of a run for the time of the block; yield the job id."""
     path = run_dir / DRIVER_LOCK
     handle = open_regular(path, os.O_RDWR | os.O_CREAT)
     try:
@@ -152,13 +128,7 @@ def is_held(run_dir: Path) -> bool | None:
 
 
 def life(run_dir: Path, job: JobId) -> Life:
-    """Return what is known of a driver of a run.
-
-    Parameters
-    ----------
-    job
-        With its machine, as the journal has it; of jobkit 0.1 a bare process id.
-    """
+    """Return what is known of a driver, named with its machine, or by jobkit 0.1 with a bare process id."""
     known, held = last_driver(run_dir), is_held(run_dir)
     if held and (known is None or known.job_id == job.id):
         return Life.ALIVE
@@ -194,7 +164,7 @@ def _by_ps(job: JobId) -> Life:
     if job.cluster not in {"", platform.node()}:
         return Life.UNKNOWN
     if job.id == str(os.getpid()):
-        return Life.DEAD  # this process has got the same number
+        return Life.DEAD  # this process has got that number
     processes = local.parse_queue(shell.run(local.queue_argv((job,))))
     if processes is None:
         return Life.UNKNOWN
@@ -238,7 +208,6 @@ def _space() -> str:
 
 
 def elsewhere(run_dir: Path, machine: str) -> JobkitError:
-    """Return the error for a run whose driver may live on another machine."""
     run = shell_path(run_dir)
     return JobkitError(
         f"this run was started on {machine}; whether it still runs cannot be seen from here",

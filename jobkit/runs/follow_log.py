@@ -19,19 +19,12 @@ from jobkit.runs.status_text import plain
 from jobkit.runs.tries import is_fault
 
 FIRST_PAUSE_S, SLOWEST_PAUSE_S = 0.2, 2.0
-ASK_EVERY_S = 30.0
-"""After so long without output, the scheduler is asked whether there is still something to wait for."""
+ASK_EVERY_S = 30.0  # time without output until the scheduler is asked whether more is to come
 CHUNK_BYTES = 2**16
 
 
 class ErrorFilter:
-    """Passes a log on: all of it, or from the first line on that looks like an error.
-
-    Parameters
-    ----------
-    faults
-        Whether only from there on.
-    """
+    """Passes a log on: all of it, or from the first line on that looks like an error."""
 
     def __init__(self, *, faults: bool) -> None:
         self.open = not faults
@@ -58,22 +51,7 @@ class ErrorFilter:
 
 
 def show(run: Path, log: Log, errors: ErrorFilter, out: BinaryIO, say: Say) -> None:
-    """Print a log as far as it has been written.
-
-    Parameters
-    ----------
-    run
-        The run folder.
-    log, errors
-        The log, and the part of it to print.
-    out, say
-        Get the log, and notes for a person.
-
-    Raises
-    ------
-    JobkitError
-        If there is none: exit code 5 if it is still to come.
-    """
+    """Print a log as far as it has been written; ``say`` gets notes for a person."""
     if log.path is None or not log.path.is_file():
         raise _missing(run, log)
     _note(log, say)
@@ -82,18 +60,7 @@ def show(run: Path, log: Log, errors: ErrorFilter, out: BinaryIO, say: Say) -> N
 
 
 def print_log(run: Path, log: Log, errors: ErrorFilter, out: BinaryIO, say: Say) -> None:
-    """Print a log, and what is added to it until the try has ended; wait for a log that is to come.
-
-    Parameters
-    ----------
-    run, log, errors, out, say
-        As for `show`.
-
-    Raises
-    ------
-    JobkitError
-        If there will be none.
-    """
+    """Print a log, and what is added to it until the try has ended; wait for a log that is to come."""
     path = _followed(run, log, say)
     place, waits = 0, pauses(FIRST_PAUSE_S, SLOWEST_PAUSE_S)
     ask_at = time.monotonic() + (ASK_EVERY_S if path.is_file() else 0)
@@ -164,7 +131,7 @@ def _outcome(run: Path, log: Log) -> str:
 
 
 def _note(log: Log, say: Say) -> None:
-    """Report which log it is, and what else stands in it."""
+    """Report which log it is, and what else is in it."""
     say(f"{log.name}: {_job(log)}, {log.path}")
     if len(log.tries) > 1:
         say(f"the log holds tries {', '.join(map(str, log.tries))}, one after the other")
@@ -177,7 +144,6 @@ def _job(log: Log) -> str:
 
 
 def _standing(run: Path, log: Log) -> PointStatus:
-    """Ask for the state of a point."""
     (standing,) = read_standings([run.absolute()])
     return find_point(standing.points, log.point.point_id)
 
@@ -213,5 +179,4 @@ def _missing(run: Path, log: Log) -> JobkitError:
 
 
 def _command(command: str, run: Path, log: Log | None = None) -> str:
-    """Return a command about a run, or the point of a log, as a person types it."""
     return f"jobkit {command} {shell_quote(run)}{f' {log.point.index}' if log else ''}"

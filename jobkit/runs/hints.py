@@ -50,12 +50,8 @@ if TYPE_CHECKING:
 
 
 class FixKind(StrEnum):
-    """What a step is for."""
-
-    CHANGE = "change"
-    """It changes the run: jobkit runs or cancels points, or the scheduler releases them."""
-    FIX = "fix"
-    """It fixes the cause: the points get what they lacked."""
+    CHANGE = "change"  # jobkit runs or cancels points, or the scheduler releases them
+    FIX = "fix"  # the points get what they lacked
     LOOK = "look"
     LOG = "log"
     WATCH = "watch"
@@ -63,8 +59,6 @@ class FixKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command to type, and what it does."""
-
     command: str
     does: str
     kind: FixKind = FixKind.CHANGE
@@ -72,7 +66,6 @@ class Step:
 
 RESUME = "jobkit resume {run}"
 STATUS = "jobkit status {run} {point}"
-"""`jobkit.runs.hints` computes it."""
 AGAIN = (Step(RESUME, "run it again"),)
 LOG = Step("jobkit logs {run} {point}", "read its log", FixKind.LOG)
 FIXED = Step(f"{RESUME} {{point}}", "once it is fixed")
@@ -115,16 +108,14 @@ NO_GPU = {
         Step(f"{RESUME} --set resources.queue=NAME", "on nodes with an NVIDIA driver", FixKind.FIX),
     ),
     NO_GPU_ASSIGNED: (LOOK, Step(RESUME, "once `requests.gpus` in the site file asks for one")),
-}
-"""The remedies of `Outcome.NO_GPU` by what its message holds."""
+}  # the remedies of `Outcome.NO_GPU` by what its message holds
 IN_CONTAINER, NO_IMAGE, NO_ENGINE = (
     "in the container",
     "there is no image",
     "neither apptainer nor singularity",
 )
-"""In the message of `Outcome.ENVIRONMENT` if the point has a container: the job script writes it."""
-KEPT = "kept in "
-"""In the message of `Outcome.STAGE_OUT` if the node's scratch still holds the results."""
+"""The job script writes it in the message of `Outcome.ENVIRONMENT` if the point has a container."""
+KEPT = "kept in "  # in the message of `Outcome.STAGE_OUT` if the node's scratch still holds the results
 BY_MESSAGE = {
     (Outcome.STAGE_OUT, KEPT): (
         Step(
@@ -182,24 +173,11 @@ BY_MESSAGE = {
             "if its node was at fault; if a batch takes so long, start a new run with a larger `hang_s`",
         ),
     ),
-}
-"""The remedies of an outcome if its message holds these words."""
+}  # the remedies of an outcome if its message holds these words
 
 
 def remedy(outcome: Outcome, message: str, *, run: str, point: int, alone: bool = False) -> tuple[Step, ...]:
-    """Return what to type about an outcome, in order.
-
-    Parameters
-    ----------
-    message
-        Of the outcome: it decides between several remedies.
-    run
-        The run folder, as a shell takes it.
-    point
-        The point's number.
-    alone
-        Whether to run only this point, and not all points that failed.
-    """
+    """Return what to type about an outcome, in order; ``alone`` runs this point only."""
     steps = []
     for step in _steps(outcome, message):
         one = alone and "{point}" not in step.command
@@ -238,21 +216,11 @@ MOST_NAMES = 3
 
 @dataclass(frozen=True, slots=True)
 class ResourceNeed:
-    """What points need of what they ran out of.
+    """How much points need of a resource that they ran out of."""
 
-    Attributes
-    ----------
-    key
-        Of the spec.
-    value
-        Enough of it; empty if that is not known.
-    because
-        The measured reason; if the value is not known, why not.
-    """
-
-    key: str
-    value: str
-    because: str
+    key: str  # of the spec
+    value: str  # enough of it; empty if that is not known
+    because: str  # the measured reason; if the value is not known, why not
 
     @property
     def option(self) -> str:
@@ -269,9 +237,8 @@ def is_limited(point: PointStatus) -> bool:
 def needed_by(run: RunStanding, points: Sequence[PointStatus]) -> list[ResourceNeed]:
     """Return what points need that ran out of walltime or memory, each key once.
 
-    The walltime is that of the measured pace. Of a point without one it is what the
-    policy of the spec gives after a try without enough, and so is the memory; both are never less than what
-    was measured before.
+    The walltime follows from the measured pace; without one, and for the memory, it is what the policy of the
+    spec gives after such a try. Both are never less than what was measured before.
     """
     late = [point for point in points if point.outcome is Outcome.TIMEOUT and is_limited(point)]
     full = [point for point in points if point.outcome is Outcome.RAM_OOM]
@@ -304,7 +271,6 @@ def _unpaced(run: RunStanding, point: PointStatus) -> tuple[int, str] | None:
 
 
 def _foreseen(run: RunStanding, point: PointStatus) -> Foreseen:
-    """Return what was known of a point before it ran."""
     return kind_for(point.point).foreseen(run.folder, point.point)
 
 
@@ -326,7 +292,7 @@ def _memory(run: RunStanding, full: Sequence[PointStatus]) -> ResourceNeed:
 
 
 def _held_bytes(run: RunStanding, point: PointStatus) -> int:
-    """Return the most RAM that a try held with as many processes, also before the run; 0 if unknown."""
+    """Return the most RAM of a try with this number of processes, also before the run; 0 if unknown."""
 
     def alike(other: PointStatus) -> bool:
         return (other.point.workers, other.point.gpus) == (point.point.workers, point.point.gpus)
@@ -364,13 +330,7 @@ _Blocked = tuple[Sequence[PointStatus], Queued, Remedy]
 
 
 def advice(run: RunStanding, folder: str) -> Advice:
-    """Return what blocks a run, and what to type next, the most urgent first.
-
-    Parameters
-    ----------
-    folder
-        The run folder as a person types it, unquoted.
-    """
+    """Return what blocks a run, and what to type next, the most urgent first; ``folder`` is unquoted."""
     typed = shell_quote(folder)
     notices = list(_notices(run))
     steps = [*releases(run, run.points, typed), *_run_again(run, typed), *_look(run, typed)]
@@ -401,13 +361,12 @@ def _notices(run: RunStanding) -> Iterator[str]:
 
 
 def _submitting(run: RunStanding) -> bool:
-    """Return whether a job is being submitted: another process, or a job of the run, waits for the answer."""
+    """Return whether another process, or a job of the run, waits for the answer to a submission."""
     at = moment(str(run.unanswered.get("at", ""))) if run.unanswered else None
     return at is not None and abs(run.now - at) < STILL_AT_IT
 
 
 def _left(run: RunStanding, left: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a job of the run could not do."""
     why = str(left.get("why", ""))
     if not run.points:
         yield from f"{run.kind.subject} could not be planned: {why}".splitlines()
@@ -469,7 +428,6 @@ def _run_again(run: RunStanding, typed: str) -> Iterator[Step]:
 
 
 def _reason(failed: Sequence[PointStatus], typed: str) -> Iterator[Step]:
-    """Yield what shows why a point failed."""
     for point in failed[:1]:
         does = f"all about {point.point.point_id}, and why it failed"
         yield Step(f"jobkit status {typed} {point.point.index}", does, FixKind.LOOK)
@@ -551,7 +509,7 @@ def _the(number: int, noun: str) -> str:
 def job_line(run: RunStanding, job: JobStanding) -> str:
     """Return how a job that waits for the points stands; empty if its scheduler does not answer.
 
-    Of several jobs that have ended, only the last of a role has a line.
+    Of several ended jobs of a role, only the last has a line.
     """
     sent = job.submission
     name = f"job {sent.job}, which {PURPOSES[sent.role]},"
@@ -574,10 +532,7 @@ def job_line(run: RunStanding, job: JobStanding) -> str:
 
 
 def _goes_on(run: RunStanding, job: JobStanding) -> bool:
-    """Return whether a job that runs failed points again needs nothing from a person: it waits or runs.
-
-    It is over without a word if no point is left that failed.
-    """
+    """Return whether a job that runs failed points again needs no person: it waits, runs, or is over."""
     if job.state == PointState.WAITING:
         waits = any(point.state in {HELD, PointState.STUCK} for point in run.points)
         return not waits and not _idle(run, job)

@@ -20,22 +20,14 @@ from jobkit.schedulers.types import JobId
 def note(run_dir: Path, event: str, **fields: Any) -> None:  # noqa: ANN401 - whatever JSON holds
     """Append one event, on disk before this returns.
 
-    Parameters
-    ----------
-    run_dir
-        The run folder.
-    event
-        ``submitting``, ``submitted``, ``refused``, ``cancelled``, ``throttled``, ``superseded``.
-    fields
-        What belongs to it: argv, job ids, first and last task, offset.
+    Events are ``submitting``, ``submitted``, ``refused``, ``cancelled``, ``throttled``, ``superseded`` and
+    others; their fields are argv, job ids, first and last task, offset.
     """
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
     append_line(run_dir / JOURNAL_FILE, json.dumps({"at": at, "event": event, **fields}, ensure_ascii=False))
 
 
 class Role(StrEnum):
-    """What a job of a run is for."""
-
     POINTS = "points"
     FIND = "find"
     TUNE = "tune"
@@ -43,23 +35,18 @@ class Role(StrEnum):
     PLAN = "plan"
 
 
-SEARCHES = frozenset({Role.FIND, Role.TUNE})
-"""Roles of a job that chooses points itself and runs them."""
-PLANNERS = frozenset({Role.PLAN})
-"""Roles of a job that writes all points and submits them."""
-ADDERS = SEARCHES | PLANNERS
-"""Roles of a job that adds points to the run."""
-FOLLOWED = frozenset({Role.POINTS, Role.TUNE})
-"""Roles of a job after which failed points run again."""
+SEARCHES = frozenset({Role.FIND, Role.TUNE})  # roles of jobs that choose points and run them
+PLANNERS = frozenset({Role.PLAN})  # roles of jobs that write all points and submit them
+ADDERS = SEARCHES | PLANNERS  # roles of jobs that add points to the run
+FOLLOWED = frozenset({Role.POINTS, Role.TUNE})  # roles of jobs after which failed points run again
 PURPOSES = {
     Role.FOLLOW: "runs again what failed",
     Role.FIND: "tries the largest batch",
     Role.TUNE: "searches for the fastest setting",
     Role.PLAN: "reads and plans the corpus",
-}
-"""What a job does that is no array of points."""
+}  # what a job does that is no array of points
 LAST_WORDS = {Role.FIND: "its last trial has ended", Role.TUNE: "it has found a setting"}
-"""Of a search that has ended, if no scheduler reports how."""
+"""The last line on an ended search, if no scheduler reports how it ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,41 +60,24 @@ class JobTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """A job that a scheduler accepted: a line of the journal.
+    """A job that a scheduler accepted: a line of the journal."""
 
-    Attributes
-    ----------
-    at
-        When, UTC, ISO 8601.
-    first, last, offset
-        Task k of ``first`` to ``last`` runs point k + offset; with a list, its line k + offset.
-    round
-        Which submission of the run it belongs to: 1 is the sweep.
-    only
-        The tasks that exist, if not all from ``first`` to ``last`` do; empty for all.
-    lines
-        Of the list, the points of each line; empty if there is no list.
-    given
-        ``key=value`` of each ``--set`` that a person gave with it, or with an earlier one of its points.
-    walltime_s
-        That each of its points requested; ``None`` if that is not recorded.
-    on_path
-        Of points that run without a scheduler, the schedulers that could have run them
-        (`jobkit.schedulers.registry.unused_schedulers`); ``None`` if that is not recorded.
-    """
-
-    at: str
+    at: str  # when, UTC, ISO 8601
     scheduler: str
     job: JobId
+    # task k of ``first`` to ``last`` runs point k + offset; with a list, its line k + offset
     first: int
     last: int
     offset: int = 0
     role: Role = Role.POINTS
-    round: int = 1
-    only: frozenset[int] = frozenset()
-    lines: tuple[tuple[int, ...], ...] = ()
+    round: int = 1  # which submission of the run it belongs to: 1 is the sweep
+    only: frozenset[int] = frozenset()  # empty for all from ``first`` to ``last``
+    lines: tuple[tuple[int, ...], ...] = ()  # of the list, the points of each line; empty if there is no list
+    # ``key=value`` of each ``--set`` that a person gave with it, or with an earlier job of its points
     given: tuple[str, ...] = ()
-    walltime_s: int | None = None
+    walltime_s: int | None = None  # that each of its points requested; ``None`` if that is not recorded
+    # schedulers that could have run points that run without one
+    # (`jobkit.schedulers.registry.unused_schedulers`); ``None`` if that is not recorded
     on_path: tuple[str, ...] | None = None
 
     def points_of(self, task: int) -> tuple[int, ...]:
@@ -120,59 +90,36 @@ class Submission:
         return self.lines[line - 1] if line <= len(self.lines) else ()
 
     def tasks(self) -> Iterator[tuple[JobTask, tuple[int, ...]]]:
-        """Yield its tasks with the points of each."""
         for number in sorted(self.only) or range(self.first, self.last + 1):
             yield JobTask(self.scheduler, self.job.id, number), self.points_of(number)
 
 
 @dataclass(slots=True, kw_only=True)
 class Journal:
-    """What a run's journal reports; only `read_journal` changes it.
+    """What a run's journal reports; only `read_journal` changes it."""
 
-    Attributes
-    ----------
-    submissions
-        The accepted jobs, in order.
-    unanswered
-        The fields of a ``submitting`` that neither ``submitted`` nor ``refused`` follows: the
-        client died in between, and the job may be in the queue.
-    cancelled
-        The tasks that `jobkit cancel` or a refused sweep cancelled, and when, UTC.
-    left
-        The fields of a ``left`` after which no points were submitted: a person must do what the job that
-        follows, or that plans, could not do.
-    rounds
-        How many rounds were begun, refused rounds included.
-    buried
-        The ids of drivers whose machine is gone, by the word of a person.
-    replaced, replacing
-        The shards that were planned again, and those that do their work instead.
-    given
-        ``key=value`` of what a person set for all points since, also by `jobkit throttle`: the last value of
-        a key counts.
-    asked
-        The keys of them that a person named.
-    needs
-        The same of what single shards need beyond the others, by their index.
-    notes
-        Lines that could not be read.
-    """
-
-    submissions: tuple[Submission, ...] = ()
+    submissions: tuple[Submission, ...] = ()  # the accepted jobs, in order
+    # the fields of a ``submitting`` that neither ``submitted`` nor ``refused`` follows: the client died in
+    # between, and the job may be in the queue
     unanswered: Mapping[str, Any] | None = None
+    # the fields of a ``left`` after which no points were submitted: a person must do what the job that
+    # follows, or that plans, could not do
     left: Mapping[str, Any] | None = None
+    # when `jobkit cancel` or a refused sweep cancelled each task, UTC
     cancelled: dict[JobTask, str] = field(default_factory=dict)
-    rounds: int = 0
-    buried: frozenset[str] = frozenset()
-    replaced: frozenset[int] = frozenset()
-    replacing: frozenset[int] = frozenset()
+    rounds: int = 0  # how many rounds were begun, refused rounds included
+    buried: frozenset[str] = frozenset()  # the ids of drivers whose machine is gone, by the word of a person
+    replaced: frozenset[int] = frozenset()  # shards that were planned again
+    replacing: frozenset[int] = frozenset()  # shards that do the work of replaced ones
+    # ``key=value`` that a person set for all points since, also by `jobkit throttle`; the last value counts
     given: tuple[str, ...] = ()
-    asked: frozenset[str] = frozenset()
+    asked: frozenset[str] = frozenset()  # the keys of them that a person named
+    # ``key=value`` of what single shards need beyond the others, by index
     needs: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # lines that could not be read
 
     def is_void(self, point: Point) -> bool:
-        """Return whether a point never runs again and counts for nothing: others do its work.
+        """Return whether a point never runs again and does not count: others do its work.
 
         So is a shard of a later plan that the journal does not name: that plan was cut off before it held.
         """
@@ -232,11 +179,8 @@ def _number(value: object) -> int:
 
 
 STILL_AT_IT = timedelta(seconds=30)
-"""A submit command may outlive the client that started it: it is given so long to end.
-
-The clocks of two login nodes may differ by as much."""
-MOST_TASKS = 1_000_000
-"""A line with more tasks, or with numbers far beyond, is damaged: no array is so long."""
+"""A submit command may outlive its client for so long; clocks of login nodes may differ by it."""
+MOST_TASKS = 1_000_000  # a line with more tasks, or with numbers far beyond, is damaged: no array is so long
 
 
 def _event(run: Path, line: str, where: str) -> tuple[dict[str, Any], Submission | None]:
@@ -286,13 +230,4 @@ def _cancelled(event: Mapping[str, Any], submissions: Sequence[Submission]) -> I
 
 
 def read_list(path: Path) -> tuple[tuple[int, ...], ...]:
-    """Return the points of each line of a list of tasks.
-
-    Raises
-    ------
-    ValueError
-        If a word is no number.
-    OSError
-        If it cannot be read.
-    """
     return tuple(tuple(int(word) for word in line.split()) for line in read_text(path).splitlines())

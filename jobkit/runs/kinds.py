@@ -21,24 +21,15 @@ if TYPE_CHECKING:
     from jobkit.runs.standing import RunStanding
     from jobkit.runs.tries import Try
 
-NextStep = tuple[str, str]
-"""A command to type, and what it does; empty if the command says that itself."""
+NextStep = tuple[str, str]  # a command, and what it does; empty if the command says so
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is known of a run whose points a job writes, before it has written them.
+    """What is known of a run whose points a job writes, before it has written them."""
 
-    Attributes
-    ----------
-    run_id
-        Of the run, and the name of its jobs; empty if it cannot be read.
-    caveat
-        The label of a stand-in model; empty for a real one.
-    """
-
-    run_id: str = ""
-    caveat: str = ""
+    run_id: str = ""  # of the run, and the name of its jobs; empty if it cannot be read
+    caveat: str = ""  # the label of a stand-in model; empty for a real one
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,41 +41,24 @@ class Foreseen:
 
 
 class RunKind:
-    """The hooks of a sweep, which every other kind of run inherits.
+    """The hooks of a sweep, which every other kind of run inherits."""
 
-    Attributes
-    ----------
-    command
-        The command that makes such a run.
-    look
-        The command that shows its results while it is under way.
-    noun
-        What a person calls one of its points.
-    subject
-        What a job plans of which the points are parts.
-    untabled
-        Why no table has its points; empty if tables have them.
-    again
-        What runs all points once more, in another run.
-    fewer_points
-        What makes fewer, larger points of the same work; empty if several points may share a job.
-    """
-
-    command = "sweep"
-    look = "collect"
-    noun = "point"
-    subject = "the run"
-    untabled = ""
-    again = "jobkit sweep SPEC --new"
+    command = "sweep"  # the command that makes such a run
+    look = "collect"  # the command that shows its results while it is under way
+    noun = "point"  # what a person calls one of its points
+    subject = "the run"  # what a job plans: the points are its parts
+    untabled = ""  # why no table has its points; empty if tables have them
+    again = "jobkit sweep SPEC --new"  # what runs all points once more, in another run
+    # what makes fewer, larger points of the same work; empty if several points may share a job
     fewer_points = ""
 
     def order(self, folder: Path) -> Order | None:
-        """Return what was ordered of a run whose points a job writes; ``None`` if none does."""
+        """Return the order of a run whose points a job writes; ``None`` for any other."""
         del folder
         return None
 
     def unplanned(self, folder: Path) -> Order | None:
-        """Return what was ordered of a run whose points are still to be written."""
+        """Return the order of a run whose points are still to be written."""
         try:
             empty = (folder / POINTS_FILE).stat().st_size == 0
         except OSError:
@@ -106,7 +80,7 @@ class RunKind:
         yield from ()
 
     def status_data(self, run: RunStanding) -> Mapping[str, object]:
-        """Return the same for ``jobkit status --json``."""
+        """Return the further keys of ``jobkit status --json``."""
         del run
         return {}
 
@@ -118,10 +92,7 @@ class RunKind:
             yield f"jobkit collect {typed}", "the table of what is done"
 
     def steps_after(self, folder: Path, outcomes: Collection[Outcome | None]) -> Iterator[NextStep]:
-        """Yield what to type next of a run that a person has read, by the outcomes of its points.
-
-        Nothing if its setting can be used.
-        """
+        """Yield what to type next of a run by its points' outcomes; nothing if its setting can be used."""
         if None in outcomes or Outcome.OK not in outcomes:
             yield f"jobkit status {shell_path(folder)}", "how it stands"
 
@@ -131,7 +102,6 @@ class RunKind:
         return None
 
     def foreseen(self, folder: Path, point: Point) -> Foreseen:
-        """Return what was known of a point before it ran."""
         del folder, point
         return Foreseen()
 
@@ -154,27 +124,23 @@ class RunKind:
     def is_home(self, home: str, folder: str) -> bool:
         """Return whether a try that ended well has brought home all that it must.
 
-        Parameters
-        ----------
-        home, folder
-            Of the point and of the try, as text: a Path costs as much as to open a file.
+        ``home`` and ``folder``, of the point and of the try, are text: a Path costs as much as to open a
+        file.
         """
         del home, folder
         return True
 
     def judged(self, home: str, tries: Iterable[Try]) -> Iterable[Try]:
-        """Return the tries of a point, with what more than their own files decides."""
+        """Return the tries of a point, judged by more than their own files."""
         del home
         return tries
 
 
 def kind_of(folder: Path) -> RunKind:
-    """Return the kind of a run folder."""
     return load(extension_of(folder), "run") or SWEEP
 
 
 def kind_for(point: Point) -> RunKind:
-    """Return the kind of run that such a point belongs to."""
     return load(point.kind.extension, "run") or SWEEP
 
 

@@ -22,58 +22,24 @@ MOST_NAMES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """Where the output of a try is, or will be.
-
-    Attributes
-    ----------
-    number
-        Of the try; 0 if no try of the task has begun.
-    task
-        That runs it; ``None`` if it is not known.
-    path
-        ``None`` if there is no log, or it is not known.
-    by_hand
-        Whether a person ran it: the output went to that terminal.
-    tries
-        The numbers of all the point's tries that the log holds.
-    others
-        The points that share it, because they share the task.
-    exit
-        The file that is there once the try has ended; ``None`` if no try has begun.
-    """
+    """Where the output of a try is, or will be."""
 
     point: Point
-    number: int
-    task: JobTask | None
-    path: Path | None
-    by_hand: bool
-    tries: tuple[int, ...]
-    others: tuple[str, ...]
-    exit: Path | None
+    number: int  # of the try; 0 if no try of the task has begun
+    task: JobTask | None  # that runs it; ``None`` if it is not known
+    path: Path | None  # ``None`` if there is no log, or it is not known
+    by_hand: bool  # whether a person ran it: the output went to that terminal
+    tries: tuple[int, ...]  # the numbers of all the point's tries that the log holds
+    others: tuple[str, ...]  # the points that share it, because they share the task
+    exit: Path | None  # the file that is there once the try has ended; ``None`` if no try has begun
 
     @property
     def name(self) -> str:
-        """Point and try, for a person."""
         return f"{self.point.point_id} try {self.number}" if self.number else self.point.point_id
 
 
 def find_log(run: Path, word: str, number: int | None = None) -> Log:
-    """Return the log of a point's try.
-
-    Parameters
-    ----------
-    run
-        The run folder.
-    word
-        The point: its index, its id, or how that begins, if no other begins so.
-    number
-        The try; by default the latest, or the next if the point was submitted since.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such run, point or try.
-    """
+    """Return the log of a try; by default of the latest, or the next if the point was submitted since."""
     kind = kind_of(run)
     if kind.unplanned(run):
         hint = f"the logs of the job that plans it are in {run / LOGS_FOLDER}"
@@ -99,13 +65,7 @@ def find_log(run: Path, word: str, number: int | None = None) -> Log:
 
 
 def point_named(points: Sequence[Point], word: str) -> Point:
-    """Return the point that a word names: its index, its id, or how its id alone begins.
-
-    Raises
-    ------
-    JobkitError
-        If there is none, or there are several.
-    """
+    """Return the point that a word names: its index, its id, or how its id alone begins."""
     number = _number(points[0].kind, word) or word
     for point in points:
         if word == point.point_id or number == str(point.index):
@@ -146,7 +106,6 @@ def _chosen(point: Point, tries: Sequence[Try], number: int | None) -> Try:
 def _others(
     accounts: Accounts, points: Sequence[Point], point: Point, task: JobTask | None
 ) -> tuple[str, ...]:
-    """Return the points that run in the same task."""
     if task not in accounts.packed:
         return ()
     tasks = (pair for submission in accounts.journal.submissions for pair in submission.tasks())

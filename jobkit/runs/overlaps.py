@@ -23,7 +23,7 @@ class Span:
 
     @property
     def seconds(self) -> tuple[float, float] | None:
-        """From when to when; ``None`` if that is not known."""
+        """Begin and end; ``None`` if one is not known."""
         try:
             began, ended = (
                 datetime.fromisoformat(str(at)).timestamp() for at in (self.started_at, self.ended_at)
@@ -34,21 +34,18 @@ class Span:
 
 
 def span(uuid: str | None, host: object, started_at: object, ended_at: object) -> Span:
-    """Return where and when a point ran that has a GPU, or on a CPU none."""
     return Span(f"GPU {uuid}" if uuid else f"host {host}", started_at, ended_at)
 
 
 def span_of(record: Record) -> Span:
-    """Return where and when the point of a record ran."""
     uuid = record.gpu.uuid if record.gpu else None
     return span(uuid, record.host, record.started_at, record.ended_at)
 
 
 def overlaps(spans: Sequence[Span]) -> list[int | None]:
-    """Return for each point how many others ran at the same time at the same place.
+    """Return for each point how many others ran at the same time at the same place; ``None`` if unknown.
 
-    Points of one place that follow each other, as those that are packed in one job, do not overlap.
-    ``None`` if the times of a point are not known.
+    Points that follow each other, such as those that are packed in one job, do not overlap.
     """
     times = [span.seconds for span in spans]
     began: dict[str, list[float]] = defaultdict(list)
@@ -68,15 +65,7 @@ def overlaps(spans: Sequence[Span]) -> list[int | None]:
 
 
 def attributed(energy: Energy, others: int | None) -> Energy:
-    """Return the energy of a point, not attributable if other points ran on its GPU at the same time.
-
-    Parameters
-    ----------
-    energy
-        As the point recorded it.
-    others
-        How many other points ran at the same time on its GPU; ``None`` if that is not known.
-    """
+    """Return the energy of a point, not attributable if others ran on its GPU at that time, or may have."""
     if not others or energy.attribution is Attribution.NOT_ATTRIBUTABLE:
         return energy
     reason = f"{format_count(others, 'other point')} ran at the same time on the GPU"
@@ -84,15 +73,7 @@ def attributed(energy: Energy, others: int | None) -> Energy:
 
 
 def overlap_words(spans: Sequence[Span], others: Sequence[float | None]) -> str:
-    """Return a warning if points slowed each other down, without a full stop; empty if none did.
-
-    Parameters
-    ----------
-    spans
-        Of the points.
-    others
-        How many others ran at the same time, as `overlaps` counts them.
-    """
+    """Return a warning if points slowed each other down, without a full stop; empty if none did."""
     places = [span.place for span, number in zip(spans, others, strict=True) if number]
     if not places:
         return ""

@@ -15,31 +15,15 @@ from jobkit.runs.tries import Try
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What a try has done of its work.
-
-    Attributes
-    ----------
-    batches, batches_total
-        Calls of the workload; the total is ``None`` if the batches do not report it.
-    characters, characters_total
-        As read.
-    work_s
-        What those batches took.
-    """
-
-    batches: int
-    batches_total: int | None
-    characters: int
+    batches: int  # calls of the workload
+    batches_total: int | None  # ``None`` if the batches do not report it
+    characters: int  # as read
     characters_total: int | None
-    work_s: float
+    work_s: float  # what those batches took
 
     @property
     def left_s(self) -> float | None:
-        """How long the rest of the characters takes at the speed of those that are done.
-
-        ``None`` if that is not known. It does not include loading the model and what comes after the
-        last batch.
-        """
+        """Time for the rest at the speed so far, without loading and end; ``None`` if unknown."""
         if self.characters_total is None or self.characters <= 0 or not 0 < self.work_s < math.inf:
             return None
         left = max(0, self.characters_total - self.characters)
@@ -47,10 +31,7 @@ class Progress:
 
 
 def progress_of(batches: Sequence[Batch]) -> Progress | None:
-    """Return how far a try is by the batches that are home; ``None`` if there is none.
-
-    The total is that of the last batch that reports it: it is the same in all.
-    """
+    """Return how far a try is by the batches that are home; ``None`` if there is none."""
     if not batches:
         return None
     latest_first = batches[::-1]
@@ -67,28 +48,13 @@ def progress_of(batches: Sequence[Batch]) -> Progress | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How long a point takes.
-
-    Attributes
-    ----------
-    setting
-        Points of one setting take equally long.
-    standing
-        ``done``, ``running``, ``waiting``; any other counts for nothing.
-    elapsed_s
-        How long it took, staging and environment included, or has been running.
-    left_s
-        What it has to go by its own batches.
-    """
-
-    setting: str
-    standing: str
-    elapsed_s: float | None = None
-    left_s: float | None = None
+    setting: str  # points of one setting take equally long
+    standing: str  # ``done``, ``running``, ``waiting``; any other counts for nothing
+    elapsed_s: float | None = None  # how long it took, staging and environment included, or has been running
+    left_s: float | None = None  # what it has to go by its own batches
 
     @property
     def whole_s(self) -> float | None:
-        """How long it took, or will have taken."""
         if self.elapsed_s is None or (self.standing != DONE and self.left_s is None):
             return None
         return self.elapsed_s + (0.0 if self.standing == DONE else self.left_s or 0.0)
@@ -98,22 +64,11 @@ DONE, RUNNING, WAITING = "done", "running", "waiting"
 
 
 def to_go(points: Sequence[Pace], *, at_a_time: int = 0) -> float | None:
-    """Return the time that a sweep needs still, if the number of running points stays as it is.
+    """Return the time that a sweep still needs if the number of running points stays as it is, else ``None``.
 
-    A point that waits is expected to need the mean of its setting, else the mean of all points.
-
-    Parameters
-    ----------
-    points
-        All points of the sweep.
-    at_a_time
-        How many run at a time if that is known: 1 on this machine. Between two points none runs.
-
-    Returns
-    -------
-    float or None
-        ``None`` if that is not known of a point, or if points wait and none runs on a cluster: then it
-        is not known how many will run at a time, and when.
+    A point that waits is expected to need the mean of its setting, else the mean of all points. ``at_a_time``
+    is how many run at a time if that is known, as 1 on this machine, because between two points none runs.
+    Points that wait while none runs on a cluster make it unknown.
     """
     expected = _expected(points)
     running = [_left_s(point, expected) for point in points if point.standing == RUNNING]
@@ -140,7 +95,7 @@ def _left_s(point: Pace, expected: Mapping[str, float]) -> float | None:
 
 
 LATE = 1.5
-"""How many times the expected time a point may run, until it is not known any more when it ends."""
+"""Times the expected time of a point, until it is not known any more when it ends."""
 
 
 def overdue(points: Sequence[Pace]) -> list[int]:
@@ -162,8 +117,7 @@ def _whole_s(point: Pace, expected: Mapping[str, float]) -> float | None:
     return expected.get(point.setting, expected.get(ALL))
 
 
-ALL = ""
-"""Stands for every setting."""
+ALL = ""  # stands for every setting
 
 
 def _expected(points: Sequence[Pace]) -> dict[str, float]:
@@ -177,31 +131,17 @@ def _expected(points: Sequence[Pace]) -> dict[str, float]:
 
 
 def mean(seconds: Sequence[float]) -> float:
-    """Return the mean of at least one."""
     return math.fsum(seconds) / len(seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedTime:
-    """Job time that skipped points saved.
-
-    Attributes
-    ----------
-    points
-        How many pruned points are counted here.
-    seconds
-        Of all of them, if each had taken as long as the point that is the reason.
-    """
-
-    points: int
-    seconds: float
+    points: int  # how many pruned points are counted here
+    seconds: float  # of all of them, if each had taken as long as the point that is the reason
 
 
 def skipped_time(points: Sequence[PointResult]) -> SkippedTime | None:
-    """Return the time that pruned points would have taken; ``None`` if that is not known of any.
-
-    A ``stopped`` point saves nothing: it is still to be measured.
-    """
+    """Return the time that pruned points would have taken; a ``stopped`` point saves nothing."""
     by_id = {point.point.point_id: point for point in points}
     pruned = [point for point in points if point.outcome is Outcome.PRUNED]
     causes = [(point, by_id.get(exit_.because)) for point in pruned if (exit_ := point.counts.exit)]
@@ -211,7 +151,7 @@ def skipped_time(points: Sequence[PointResult]) -> SkippedTime | None:
 
 
 def _would_take_s(point: PointResult, cause: PointResult) -> float | None:
-    """Return the mean time of the tries of the cause: of a repeat those that succeeded, else the others."""
+    """Return the mean time of the tries of the cause: for a repeat those that succeeded, else the others."""
     repeat = repeat_id(cause.point.point_id, point.point.repeat) == point.point.point_id
     tries = (tried for tried in cause.tries if tried.verdict.outcome)
     alike = (tried for tried in tries if (tried.verdict.outcome is Outcome.OK) is repeat)

@@ -50,18 +50,9 @@ FOLDER = "answers"
 
 
 def cached_answer(argv: tuple[str, ...], ask: Callable[[], Completed], max_age_s: float) -> Completed:
-    """Return a command's answer, or the one that another process got if that is young enough.
+    """Return a command's answer, or the one that another process got within ``max_age_s``.
 
     Two terminals that watch the same run then cost the controller one call, not two.
-
-    Parameters
-    ----------
-    argv
-        The command.
-    ask
-        Runs it.
-    max_age_s
-        How old an answer may be; 0 always runs the command.
     """
     if max_age_s <= 0:
         return ask()
@@ -98,43 +89,24 @@ def _kept(path: Path, answer: Completed) -> Completed:
     return answer
 
 
-TIMEOUT_S = 60.0
-"""squeue gives a dead controller up after 18 s (measured, Slurm 22.05.8)."""
+TIMEOUT_S = 60.0  # squeue gives a dead controller up after 18 s (measured, Slurm 22.05.8)
 
 
 @dataclass(slots=True)
 class Query:
-    """How the schedulers are asked, and what they answered.
+    """How the schedulers are asked, and what they answered."""
 
-    Attributes
-    ----------
-    max_age_s
-        How old an answer may be that another process on this machine got.
-    answers
-        By run folder, the oldest first. They are kept here because ``accounting.jsonl`` may belong to
-        another user, and so that it need not be read again.
-    """
-
-    max_age_s: float = 0
+    max_age_s: float = 0  # how old an answer may be that another process on this machine got
+    # by run folder, the oldest first; ``accounting.jsonl`` may belong to another user
     answers: dict[Path, list[SchedulerAnswer]] = field(default_factory=dict)
 
 
 def ask_queue(
     scheduler: Scheduler, jobs: tuple[JobId, ...], runs: Sequence[Path], query: Query | None = None
 ) -> tuple[Queued, ...] | None:
-    """Return the tasks of these jobs that are still in the queue.
+    """Return the tasks of these jobs in the queue; ``None`` if it did not answer: unknown, not gone.
 
-    Parameters
-    ----------
-    runs
-        The run folders of the jobs, whose ``accounting.jsonl`` keeps the evidence.
-    query
-        Gets the answer if it is evidence.
-
-    Returns
-    -------
-    tuple of Queued, or None
-        Empty if nothing is left; ``None`` if the queue did not answer: unknown, not gone.
+    ``accounting.jsonl`` of the run folders, and ``query``, get the answer if it is evidence.
     """
     if not jobs:
         return ()
@@ -148,12 +120,11 @@ def ask_queue(
     return tasks and _with_shut(scheduler, tasks)
 
 
-SHUT_AGE_S = 60.0
-"""How old the answer may be whether the cluster can start a job."""
+SHUT_AGE_S = 60.0  # maximum age of the answer whether the cluster can start a job
 
 
 def _with_shut(scheduler: Scheduler, tasks: tuple[Queued, ...]) -> tuple[Queued, ...]:
-    """Return tasks of which none has begun with the reason why none can begin, if that is so."""
+    """Return tasks; if none has begun, with the reason, if any, why none can begin."""
     waits = State.PENDING in {task.state for task in tasks} <= {State.PENDING, State.HELD}
     argv = scheduler.shut_argv() if waits else ()
     why = scheduler.shut_reason(_ask("shut", scheduler, argv, Query(SHUT_AGE_S)).completed) if argv else ""
@@ -170,21 +141,10 @@ def ask_accounting(
     runs: Sequence[Path],
     query: Query | None = None,
 ) -> tuple[Accounted, ...] | None:
-    """Return what the accounting knows of the tasks of these jobs.
+    """Return what the accounting knows of the tasks of these jobs; ``None`` if it did not answer.
 
-    Parameters
-    ----------
-    since
-        Local ISO time of the first submission, ``2026-01-02T03:04:05``.
-    name
-        The job name that the jobs share: the run id; empty for jobs of several runs.
-    runs, query
-        As for `ask_queue`.
-
-    Returns
-    -------
-    tuple of Accounted, or None
-        A task that is missing is not known yet; ``None`` if the accounting did not answer.
+    A task that is missing is not known yet. ``since`` is local ISO time of the first submission,
+    ``2026-01-02T03:04:05``; ``name`` the run id, empty for jobs of several runs; the rest as in `ask_queue`.
     """
     argv = scheduler.accounting_argv(jobs, since, name, _owners(runs)) if jobs else ()
     if not argv:
@@ -200,15 +160,7 @@ def ask_accounting(
 def log_missing_tasks(
     scheduler: str, missed: AbstractSet[JobTask], known: Accounts, run: Path, query: Query
 ) -> None:
-    """Note which tasks neither queue nor accounting knows, so that it is known later for how long.
-
-    Parameters
-    ----------
-    missed
-        The tasks, of this scheduler.
-    known
-        What the run knew before: tasks that are gone, and those of the last line, need no further line.
-    """
+    """Note which tasks neither queue nor accounting knows; ``known`` ones need no further line."""
     before = known.missed.get(scheduler, frozenset())
     if missed == before and (missed <= known.gone.keys() or not known.due(scheduler, _now())):
         return
@@ -239,7 +191,7 @@ def _ask(kind: str, scheduler: Scheduler, argv: tuple[str, ...], query: Query) -
 
 
 def _keep(runs: Sequence[Path], answer: SchedulerAnswer, query: Query, *, repeat: bool = False) -> None:
-    """Append an answer, unless the last one is the same: polling must not let the file grow."""
+    """Append an answer, unless it repeats the last one: polling must not let the file grow."""
     for run in runs:
         last = None
         with contextlib.suppress(OSError, JobkitError):
@@ -259,32 +211,20 @@ def _now() -> str:
 
 MAYBE = frozenset({Outcome.CANCELLED})
 """sacct reports it, for 5 s, of a task that began just before others that waited with it were cancelled
-(measured: their common row names it still, and its own is not there yet)."""
+(measured: their common row still names it, and its own is not there yet)."""
 
 
 @dataclass(slots=True)
 class OpenRun:
-    """A run while the schedulers are asked about it.
-
-    Attributes
-    ----------
-    results
-        By the point's index.
-    open
-        The tasks of which the scheduler may know more.
-    queued
-        What the queue holds.
-    silent
-        The schedulers that did not answer.
-    """
+    """A run while the schedulers are asked about it."""
 
     folder: Path
-    results: dict[int, PointResult]
+    results: dict[int, PointResult]  # by the point's index
     accounts: Accounts
     notes: list[str]
-    open: set[JobTask] = field(default_factory=set)
-    queued: dict[JobTask, Queued] = field(default_factory=dict)
-    silent: set[str] = field(default_factory=set)
+    open: set[JobTask] = field(default_factory=set)  # the scheduler may know more of them
+    queued: dict[JobTask, Queued] = field(default_factory=dict)  # what the queue holds
+    silent: set[str] = field(default_factory=set)  # the schedulers that did not answer
 
     @property
     def name(self) -> str:
@@ -300,14 +240,8 @@ class OpenRun:
 
 
 def open_run(folder: Path) -> OpenRun:
-    """Read a run folder, and find the tasks of which the scheduler may know more.
-
-    Raises
-    ------
-    JobkitError
-        If it is no run folder.
-    """
-    # Before the points are read, for a job may write them meanwhile.
+    """Read a run folder, and find the tasks that the scheduler may know more of."""
+    # Before the points are read, because a job may write them meanwhile.
     unplanned = kind_of(folder).unplanned(folder)
     read = read_run(folder)
     if not read.points and not unplanned:
@@ -336,7 +270,7 @@ def _tasks(run: OpenRun) -> Iterator[tuple[JobTask, tuple[int, ...]]]:
 
 
 def task_of(run: OpenRun, index: int) -> JobTask | None:
-    """Return the task that a point was last submitted as; of a further trial the task that added it."""
+    """Return the task that a point was last submitted as; for a further trial the task that added it."""
     if index in run.accounts.submitted:
         return run.accounts.submitted[index]
     finds = (job for job in run.accounts.journal.submissions if job.role in SEARCHES)
@@ -371,7 +305,7 @@ def _unsure(accounts: Accounts, task: JobTask) -> frozenset[Outcome]:
 
 
 def _unexplained(result: PointResult) -> bool:
-    """Return whether an earlier try of a point ended and nothing explains why: its task ran again since."""
+    """Return whether an earlier try of a point ended without an explanation: its task ran again since."""
     return any(
         tried.account is None and tried.verdict.outcome is Outcome.LOST for tried in result.all_tries[1:]
     )
@@ -416,7 +350,7 @@ def ask_about(scheduler: Scheduler, runs: Sequence[OpenRun], max_age_s: float) -
 
 
 def _drivers(run: OpenRun, scheduler: str) -> tuple[Queued, ...] | None:
-    """Return the drivers of a run that live; ``None`` if that is not known of one of them."""
+    """Return the living drivers of a run; ``None`` if that is not known of one of them."""
     from jobkit.runs.driver_lock import Life, life  # here: few runs have a driver that may live
 
     buried = run.accounts.journal.buried
@@ -458,7 +392,6 @@ def _take_alive(run: OpenRun, scheduler: str, accounts: Iterable[Accounted]) -> 
 
 
 def _missed(run: OpenRun, scheduler: str) -> set[JobTask]:
-    """Return the open tasks that the queue does not hold."""
     if scheduler in run.silent:
         return set()
     return {task for task in run.open if task.scheduler == scheduler and task not in run.queued}
@@ -480,11 +413,7 @@ def _note_missing(run: OpenRun, scheduler: str, accounts: Sequence[Accounted], q
 
 
 def _judge_again(run: OpenRun, query: Query) -> None:
-    """Judge the open points again by the answers.
-
-    Their tries are read again, for a file may have come home while the schedulers were asked; all else
-    that was read stays.
-    """
+    """Judge the open points again; their tries are read again, because a file may have come home."""
     before = run.accounts
     new = query.answers.get(run.folder, [])
     run.accounts = join_answers(before.journal, [*before.answers, *new], name=before.name)

@@ -23,22 +23,7 @@ from jobkit.schedulers.types import Queued, State
 def read_standings(
     folders: Sequence[Path], *, ask: bool = True, max_age_s: float = 0
 ) -> tuple[RunStanding, ...]:
-    """Return where runs stand.
-
-    Parameters
-    ----------
-    folders
-        Run folders.
-    ask
-        Whether to ask the schedulers; if not, files alone decide.
-    max_age_s
-        How old an answer may be that another process on this machine got.
-
-    Raises
-    ------
-    JobkitError
-        If a folder is no run folder.
-    """
+    """Return where runs stand, without ``ask`` by files alone, else by answers of at most this age."""
     return standings_of([open_run(folder) for folder in folders], ask=ask, max_age_s=max_age_s)
 
 
@@ -113,7 +98,6 @@ def _point_standing(
 
 
 def _standing(run: OpenRun, result: PointResult, task: JobTask | None, queued: Queued | None) -> PointState:
-    """Return the state of a point."""
     packed = task in run.accounts.packed
     # A try by hand is no answer while the scheduler has the point.
     by_hand = result.counts.by_hand and queued is not None

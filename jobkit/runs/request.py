@@ -17,15 +17,12 @@ if TYPE_CHECKING:
 MEMORY_FACTOR = 1.2
 LEAST_ROOM_BYTES = 256 * MIB
 """A first load held 192 MiB more than a later one, and the shell of a job 34 MiB (benchmarks/records)."""
-TEXT_BYTES = 128 * MIB
-"""What a shard holds of its text beyond this is added."""
+TEXT_BYTES = 128 * MIB  # a shard's text beyond this is added to its request
 SMALL_STEP_BYTES, SMALL_STEPS = 100 * MIB, 10
 WALLTIME_FACTOR = 1.25
 WALLTIME_STEP_S = 300
-STAGING_S = 60
-"""For what a node does to its jobs beyond what was measured."""
-WARNING_S = 60
-"""The default of ``warning_s`` in a site file."""
+STAGING_S = 60  # for what a node does to its jobs beyond the measured work
+WARNING_S = 60  # the default of ``warning_s`` in a site file
 
 
 def memory_request(held_bytes: float, text_bytes: float = 0) -> int:
@@ -35,7 +32,7 @@ def memory_request(held_bytes: float, text_bytes: float = 0) -> int:
 
 
 def walltime_request(longest_s: float, warning_s: float = WARNING_S) -> int:
-    """Return what to request for work that takes at most so long, and is warned so long before the end."""
+    """Return the walltime for work of at most ``longest_s``, with a warning before the end."""
     return round_up_walltime(WALLTIME_FACTOR * (longest_s + STAGING_S + warning_s))
 
 
@@ -58,7 +55,7 @@ def enough(
     warning_s: float = WARNING_S,
     text_bytes: float = 0,
 ) -> Resources:
-    """Return what suffices: memory and walltime by what was measured, and as asked where nothing was."""
+    """Return what suffices: memory and walltime as measured, and as asked if nothing was measured."""
     changes = {}
     if held_bytes is not None:
         changes["memory"] = memory_request(held_bytes, text_bytes)
@@ -68,7 +65,7 @@ def enough(
 
 
 def used_ram(record: Record) -> int | None:
-    """Return the most RAM that a try is charged with: if it had a cgroup, that one's with its page cache."""
+    """Return the most RAM that a try is charged with: that of its cgroup, if any, with the page cache."""
     memory, scheduler = record.memory, SCHEDULERS.get(record.job.scheduler)
     cgroup = memory.cgroup_peak_bytes if scheduler and scheduler.CHARGES_PAGE_CACHE else None
     checked = record.check.rss_peak_bytes if record.check else None
@@ -86,8 +83,8 @@ def held_in(tried: Try) -> int | None:
 def held_by(records: Iterable[Record], like: Record) -> int | None:
     """Return the most RAM of tries that count for the setting of one; ``None`` if unknown.
 
-    They have as many processes, and no larger load: memory grows with the load, so what a smaller one held
-    beyond is what a first load, or chance, may add to any.
+    They have the same number of processes, and no larger load: memory grows with the load, so what a smaller
+    load held in addition is what a first load, or chance, may add to any.
     """
     load = _load(like)
     return max(

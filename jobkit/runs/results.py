@@ -38,24 +38,18 @@ from jobkit.runs.tries import Try, TryOutcome, not_started, read_tries, try_that
 
 
 def elapsed_s(tried: Try, *, shared: bool = False) -> float | None:
-    """Return how long a try took that has ended: by its record, else by the accounting.
-
-    Parameters
-    ----------
-    shared
-        Whether its task ran other points too: then the accounting's time is not its own.
-    """
+    """Return how long an ended try took: by its record, else by the accounting of a task of its own."""
     if tried.record is None:
         return _account_s(tried, shared=shared)
     return worker_s(tried.record)
 
 
 def task_s(tried: Try, *, shared: bool = False) -> float | None:
-    """Return how long a try that has ended took in all, staging and environment included.
+    """Return how long an ended try took in all, staging and environment included.
 
-    It is the longest time that any source reports. The files ``begin`` and ``exit`` report it by when
-    they were written, by the clock of the file system. In a run folder that was copied they do not: then
-    what ``begin`` holds reports when the job began, to a second.
+    It is the longest time that any source reports. The files ``begin`` and ``exit`` report it by when they
+    were written, by the clock of the file system; in a copied run folder, what ``begin`` holds reports when
+    the job began, to a second.
     """
     spans = [_files_s(tried.folder), _account_s(tried, shared=shared)]
     worked_s = worker_s(tried.record) if tried.record else None
@@ -82,7 +76,7 @@ def worker_s(record: Record) -> float | None:
 
 
 def _until_s(tried: Try) -> float | None:
-    """Return how long it was from the begin of the job to the end of the worker, by the node's clock."""
+    """Return the time from the begin of the job to the end of the worker, by the node's clock."""
     with suppress(JobkitError, OSError):
         began = moment(read_begin(Path(tried.folder, BEGIN_FILE)).at)
         ended = moment(tried.record.ended_at) if tried.record else None
@@ -101,19 +95,10 @@ def _files_s(folder: str) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointResult:
-    """A point and its tries.
-
-    Attributes
-    ----------
-    all_tries
-        As `jobkit.runs.tries.read_tries` yields them; one of number 0 if none has begun.
-    batches
-        Of the try that counts, read only if it has no record: how far it came.
-    """
-
     point: Point
+    # as `jobkit.runs.tries.read_tries` yields them; one of number 0 if none has begun
     all_tries: tuple[Try, ...]
-    batches: Sequence[Batch] = ()
+    batches: Sequence[Batch] = ()  # of the try that counts, read only if it has no record: how far it came
 
     @property
     def tries(self) -> tuple[Try, ...]:
@@ -147,12 +132,10 @@ class PointResult:
 
     @property
     def verdict(self) -> TryOutcome:
-        """The verdict on the try that counts."""
         return self.counts.verdict
 
     @property
     def outcome(self) -> Outcome | None:
-        """The outcome of the try that counts."""
         return self.counts.verdict.outcome
 
     @property
@@ -203,14 +186,8 @@ def _attributed(result: PointResult, others: int | None) -> PointResult:
 def each_point(folder: Path, notes: list[str], *, void: bool = False) -> Iterator[PointResult]:
     """Yield the points of a run in turn, so that only one record need be held at a time.
 
-    Parameters
-    ----------
-    folder
-        The run folder.
-    notes
-        Gets, until the last point has come, what could not be read.
-    void
-        Whether those of which others do the work come too (`jobkit.runs.journal.Journal.is_void`).
+    ``notes`` gets what could not be read. ``void`` includes points whose work others do
+    (`jobkit.runs.journal.Journal.is_void`).
     """
     every, accounts = _read_plan(folder, notes)
     return _read_results(folder, every if void else _live(every, accounts), accounts, notes, every)
@@ -228,7 +205,7 @@ def _read_plan(folder: Path, notes: list[str]) -> tuple[list[Point], Accounts]:
 
 
 def _live(points: Sequence[Point], accounts: Accounts) -> list[Point]:
-    """Return the points without those of which others do the work: the one place that leaves them out."""
+    """Return the points without those whose work others do: the one place that leaves them out."""
     return [point for point in points if not accounts.journal.is_void(point)]
 
 
@@ -262,19 +239,7 @@ def _listed(folder: str, notes: list[str]) -> set[str]:
 def read_result(
     folder: Path, point: Point, accounts: Accounts, notes: list[str], *, begun: bool = True
 ) -> PointResult:
-    """Return the tries of a point.
-
-    Parameters
-    ----------
-    folder
-        The run folder.
-    accounts
-        What journal and accounting report of the run.
-    notes
-        Gets what could not be read.
-    begun
-        Whether the point may have a folder: if not, nothing is read.
-    """
+    """Return the tries of a point; nothing is read if it cannot have a folder yet."""
     home = point_folder(folder, point.point_id)  # a Path costs as much as to open the file
     numbers = try_numbers(home) if begun else []
     if not numbers and begun:
@@ -316,14 +281,9 @@ def _is_own(entry: Path) -> bool:
 
 
 def runs_below(path: Path) -> Iterator[Path]:
-    """Yield the entries of a folder in the order of their names, except those that jobkit makes besides runs.
+    """Yield the entries of a folder in the order of their names, without what jobkit makes besides runs.
 
-    These are hidden files, the runs of ``jobkit shell``, and the folders of jobs that checked or fetched.
-
-    Raises
-    ------
-    JobkitError
-        If the folder cannot be read.
+    That is hidden files, the runs of ``jobkit shell``, and the folders of jobs that checked or fetched.
     """
     try:
         yield from (entry for entry in sorted(path.iterdir()) if not _is_own(entry))
@@ -331,48 +291,31 @@ def runs_below(path: Path) -> Iterator[Path]:
         raise JobkitError(f"{path}: cannot be read: {error.strerror}") from error
 
 
-Rows = frozenset[tuple[str, ...]]
-"""The entities of a text: the rows of ``entities.tsv``."""
+Rows = frozenset[tuple[str, ...]]  # the entities of a text: the rows of ``entities.tsv``
 NOT_COMPARED = "entities were not compared: that needs a point with precision fp32 that has succeeded"
-OtherKnobs = tuple[tuple[str, Value], ...]
-"""The knobs of a point without its precision."""
+OtherKnobs = tuple[tuple[str, Value], ...]  # the knobs of a point without its precision
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The entities of a point, compared with those of fp32.
+    """The entities of a point, compared with those of fp32."""
 
-    Attributes
-    ----------
-    entities
-        How many it found.
-    differ
-        How many are in one of the two and not in the other; one with other offsets or another label is two.
-    f1
-        2 x common / (its own + those of fp32); 1 if neither has any.
-    """
-
-    entities: int
+    entities: int  # how many it found
+    # entities in one of the two only; an entity with other offsets or another label counts twice
     differ: int
-    f1: float
+    f1: float  # 2 x common / (its own + those of fp32); 1 if neither has any
 
 
 def sweeps_precision(settings: Iterable[Mapping[str, Value]]) -> bool:
-    """Return whether settings differ in their precision."""
     words = {word for setting in settings if isinstance(word := setting.get(PRECISION), str)}
     return len(words) > 1
 
 
 def agreements(points: Sequence[PointResult]) -> dict[int, Agreement]:
-    """Return by index the agreement of each point of a run that succeeded.
+    """Return the agreement of each point of a run that succeeded, by index.
 
-    A point is compared with the first fp32 point of the same setting, or else with the first fp32
-    point of all. Empty if the run sweeps no precision, or no fp32 point has succeeded.
-
-    Parameters
-    ----------
-    points
-        Of one run.
+    A point is compared with the first fp32 point of the same setting, or else with the first fp32 point of
+    all. Empty if the run sweeps no precision, or no fp32 point has succeeded.
     """
     well = [point for point in points if point.outcome is Outcome.OK and not point.point.trial]
     if not sweeps_precision(point.point.params for point in points):
@@ -393,7 +336,6 @@ def agreements(points: Sequence[PointResult]) -> dict[int, Agreement]:
 
 
 def compare(entities: Rows, reference: Rows) -> Agreement:
-    """Return how entities agree with those of a reference."""
     together = len(entities) + len(reference)
     f1 = 2 * len(entities & reference) / together if together else 1.0
     return Agreement(len(entities), len(entities ^ reference), f1)

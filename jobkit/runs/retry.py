@@ -18,30 +18,17 @@ from jobkit.runs.tries import Try, TryOutcome
 from jobkit.spec.policy import Policy
 from jobkit.spec.sweep_spec import SweepSpec
 
-Overrides = tuple[str, ...]
-"""``key=value`` of each ``--set``."""
+Overrides = tuple[str, ...]  # ``key=value`` of each ``--set``
 
 
 @dataclass(frozen=True, slots=True)
 class RetryGroup:
-    """Points that run again with the same resources.
+    """Points that run again with the same resources."""
 
-    Attributes
-    ----------
-    given
-        What a person gave for them, now or before: ``key=value``.
-    change
-        What the policy adds to it.
-    points
-        Their indices, in order.
-    spec
-        With both.
-    """
-
-    given: Overrides
-    change: Change
-    points: tuple[int, ...]
-    spec: SweepSpec
+    given: Overrides  # what a person gave for them, now or before: ``key=value``
+    change: Change  # what the policy adds to it
+    points: tuple[int, ...]  # their indices, in order
+    spec: SweepSpec  # with both
 
 
 WORDS = ("failed", "cancelled", "missing")
@@ -51,18 +38,8 @@ WORDS = ("failed", "cancelled", "missing")
 def select_points(points: Sequence[PointStatus], only: Sequence[str]) -> list[PointStatus]:
     """Return the points that a person wants to run again.
 
-    Parameters
-    ----------
-    points
-        All points of the run.
-    only
-        `WORDS`, outcomes, indices and ids of points; nothing for all of `WORDS`. With both, of the
-        named points those that a word or an outcome selects.
-
-    Raises
-    ------
-    JobkitError
-        If a word names no point, or a point that is done or still in the queue.
+    ``only`` has words of `WORDS`, outcomes, indices and ids of points; nothing for all of `WORDS`. With both,
+    of the named points those that a word or an outcome selects.
     """
     kinds = [word for word in only or WORDS if word in {*WORDS, *Outcome}]
     for word in kinds:
@@ -77,7 +54,6 @@ def select_points(points: Sequence[PointStatus], only: Sequence[str]) -> list[Po
 
 
 def _is_selected(point: PointStatus, word: str) -> bool:
-    """Return whether a word selects a point: by its outcome, or because it failed or is missing."""
     if word == PointState.FAILED:
         return point.standing is PointState.FAILED and not point.cancelled
     if word == PointState.MISSING:
@@ -125,21 +101,11 @@ def groups(
 ) -> list[RetryGroup]:
     """Group points by how they are to run again.
 
-    Parameters
-    ----------
-    spec_of
-        The spec with what a person gave.
-    given_to
-        What each task of the run was given so far.
-    now
-        What a person gives now, for these points, now and later.
-    strictly
-        Whether the policy decides that a point runs again at all; else a person has decided, and the
-        policy only sets its resources.
-    anywhere
-        Whether nodes cannot be excluded, because the site file does not name an option for it.
-    needs
-        What some points were planned with, by index; it holds until a person gives them something else.
+    ``given_to`` is what each task was given so far, ``now`` what a person gives these points from now on, and
+    ``spec_of`` makes the spec of both. ``strictly``: the policy decides that a point runs again at all;
+    otherwise a person has decided, and the policy only sets its resources. ``anywhere``: nodes cannot be
+    excluded, because the site file names no option for it. ``needs``, by index, is what points were planned
+    with; it holds until a person gives them something else.
     """
     indices_by_change: dict[tuple[Overrides, Change], list[int]] = {}
     for point in points:
@@ -180,13 +146,7 @@ def _least_walltime(points: Sequence[PointStatus]) -> int:
 
 
 def allow_nodes(group: RetryGroup, spec: SweepSpec) -> RetryGroup:
-    """Return a group that may run on every node that the policy avoids.
-
-    Parameters
-    ----------
-    spec
-        The group's spec without the policy's changes; the nodes that a person excluded stay excluded.
-    """
+    """Return a group that may run on the nodes that the policy avoids; a person's exclusions stay."""
     resources = group.spec.resources.model_copy(update={"exclude": spec.resources.exclude})
     return replace(
         group,
@@ -196,7 +156,6 @@ def allow_nodes(group: RetryGroup, spec: SweepSpec) -> RetryGroup:
 
 
 def any_retry_due(run: RunStanding, policy: Policy) -> bool:
-    """Return whether a policy runs a point of a run again."""
     given = standing.given_to(run)
     return any(
         policy_change(policy, comparable_tries(point, given, given.get(point.task, ()) if point.task else ()))

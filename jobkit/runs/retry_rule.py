@@ -15,31 +15,13 @@ from jobkit.spec.sweep_spec import Resources
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """How a point is to be run again.
-
-    Attributes
-    ----------
-    memory, walltime
-        How many times as much as the spec asks for.
-    exclude
-        Nodes to stay away from.
-    """
-
-    memory: float = 1.0
-    walltime: float = 1.0
-    exclude: tuple[str, ...] = ()
+    memory: float = 1.0  # factor on the spec's request
+    walltime: float = 1.0  # factor on the spec's request
+    exclude: tuple[str, ...] = ()  # nodes to stay away from
 
 
 def policy_change(policy: Policy, tries: Sequence[Try]) -> Change | None:
-    """Return how a point is to be run again, ``None`` if it is not.
-
-    Parameters
-    ----------
-    policy
-        The spec's.
-    tries
-        Those so far, the oldest first; the last decides.
-    """
+    """Return how a point runs again after its tries, the oldest first; ``None`` if it does not."""
     if not tries or tries[-1].verdict.outcome is None:
         return None
     most: int = getattr(getattr(policy, str(tries[-1].verdict.outcome), None), "tries", 0)
@@ -48,15 +30,14 @@ def policy_change(policy: Policy, tries: Sequence[Try]) -> Change | None:
 
 
 def _reason(tried: Try) -> tuple[Outcome | None, bool]:
-    """Return what decides whether and how a point runs again after a try."""
     return tried.verdict.outcome, tried.verdict.hung
 
 
 def scaled_request(policy: Policy, tries: Sequence[Try]) -> Change:
     """Return what a point gets by its tries so far, the oldest first, however often it may run again.
 
-    A request that was too small once is too small, whatever came after it. The walltime of a try in which
-    a batch hung was not.
+    A request that was too small once is too small, whatever came after it. A try in which a batch hung did
+    not have too small a walltime.
     """
     reasons = [_reason(tried) for tried in tries]
     failed = [tried.node for tried in tries if tried.verdict.outcome is Outcome.NODE_FAIL and tried.node]
@@ -73,7 +54,7 @@ def scaled(value: int, factor: float, *, step: int) -> int:
 
 
 def changed_resources(before: Resources, change: Change, *, keep: Sequence[str] = ()) -> Resources:
-    """Return resources with the memory and the walltime of a change, except of the keys to keep."""
+    """Return resources with the memory and the walltime of a change, except for the keys to keep."""
     update = {}
     if "resources.memory" not in keep:
         update["memory"] = scaled(before.memory, change.memory, step=MIB)

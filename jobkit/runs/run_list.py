@@ -18,47 +18,25 @@ from jobkit.runs.status_text import cut
 from jobkit.runs.which_run import find_run, is_run, remembered, runs_in, start, usual
 
 SCHEMA = 1
-MOST_LEFT_OUT = 3
-"""Folders without a run that are named one by one."""
+MOST_LEFT_OUT = 3  # folders without a run that are named one by one
 
 
 @dataclass(frozen=True, slots=True)
 class ListedRun:
-    """A run in the list.
-
-    Attributes
-    ----------
-    name
-        As every command takes it: the name of the folder, or its path if another run has that name.
-    """
-
-    name: str
+    name: str  # as every command takes it: the name of the folder, or its path if another run has that name
     standing: RunStanding
     began: datetime
 
     @property
     def age_s(self) -> float:
-        """The time since it was submitted."""
         return max(0.0, (self.standing.now - self.began).total_seconds())
 
 
 @dataclass(frozen=True, slots=True)
 class RunList:
-    """The runs of a user.
-
-    Attributes
-    ----------
-    runs
-        The latest first.
-    older
-        How many more there are.
-    left_out
-        A line for each folder that cannot be read.
-    """
-
-    runs: tuple[ListedRun, ...]
-    older: int
-    left_out: tuple[str, ...]
+    runs: tuple[ListedRun, ...]  # the latest first
+    older: int  # how many more there are
+    left_out: tuple[str, ...]  # A line for each folder that cannot be read
 
 
 def read_list(most: int) -> RunList:
@@ -118,7 +96,6 @@ def as_text(listed: RunList, width: int) -> str:
 
 
 def as_json(listed: RunList) -> dict[str, object]:
-    """Return the list for programs."""
     return {
         "schema": SCHEMA,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),

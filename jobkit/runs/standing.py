@@ -22,17 +22,13 @@ from jobkit.runs.tries import Try
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import JobId, Queued, State
 
-HELD = "held"
-"""The state of a point or a job that waits until a person releases it."""
+HELD = "held"  # the state of a point or a job that waits until a person releases it
 ENDED = "ended"
 CANCELLED = str(Outcome.CANCELLED)
-TEST_CANCELLED = "test cancelled"
-"""Of a trial: the sweep itself lacks nothing."""
+TEST_CANCELLED = "test cancelled"  # of a trial: the sweep itself lacks nothing
 
 
 class PointState(StrEnum):
-    """Where a point stands."""
-
     DONE = "done"
     FAILED = "failed"
     RUNNING = "running"
@@ -44,8 +40,7 @@ class PointState(StrEnum):
 
 IN_QUEUE = frozenset({PointState.RUNNING, PointState.WAITING, PointState.STUCK})
 """The scheduler still holds the point's task."""
-LIVE = IN_QUEUE | {PointState.UNSETTLED}
-"""A task that the queue does not list at the moment may still be there (nextflow#1007)."""
+LIVE = IN_QUEUE | {PointState.UNSETTLED}  # an unlisted task may still be there (nextflow#1007)
 MOVING = LIVE - {PointState.STUCK}
 TO_COME = MOVING | {PointState.MISSING}
 ENDINGS = frozenset({PointState.DONE, PointState.FAILED})
@@ -53,31 +48,13 @@ ENDINGS = frozenset({PointState.DONE, PointState.FAILED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointStatus(PointResult):
-    """A point with its tries and its state now.
-
-    Attributes
-    ----------
-    task
-        It was last submitted as; ``None`` if it never was.
-    queued
-        What the queue holds of that task.
-    vanished
-        The ends of earlier tasks of it that left no try, the oldest first.
-    shared_tasks
-        Of the run, the tasks that run several points.
-    silent
-        Whether its scheduler did not answer.
-    now
-        When the schedulers were asked.
-    """
-
     standing: PointState
-    task: JobTask | None = None
-    queued: Queued | None = None
-    vanished: tuple[Try, ...] = ()
-    shared_tasks: frozenset[JobTask] = frozenset()
-    silent: bool = False
-    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+    task: JobTask | None = None  # it was last submitted as; ``None`` if it never was
+    queued: Queued | None = None  # what the queue holds of that task
+    vanished: tuple[Try, ...] = ()  # the ends of earlier tasks of it that left no try, the oldest first
+    shared_tasks: frozenset[JobTask] = frozenset()  # of the run, the tasks that run several points
+    silent: bool = False  # whether its scheduler did not answer
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))  # when the schedulers were asked
 
     @property
     def cancelled(self) -> bool:
@@ -117,14 +94,13 @@ class PointStatus(PointResult):
         return self.elapsed_of(self.counts) if self.standing in ENDINGS else None
 
     def elapsed_of(self, tried: Try) -> float | None:
-        """Return how long a try of the point took; ``None`` if that is not known."""
         return elapsed_s(tried, shared=tried.task in self.shared_tasks)
 
     def _running_s(self) -> float | None:
         """Return how long a point has been running.
 
-        As its task has, for that is the scheduler's one clock; if several points share the task,
-        since its try began, by the node's clock.
+        By its task's time, from the scheduler's one clock; if several points share the task, since its try
+        began, by the node's clock.
         """
         queued = self.queued
         if queued is None or not queued.task or self.task in self.shared_tasks:
@@ -138,7 +114,6 @@ class PointStatus(PointResult):
 
     @property
     def progress(self) -> Progress | None:
-        """How far the try is that runs, by the batches that are home."""
         runs = self.standing is PointState.RUNNING and not self.counts.by_hand
         return progress_of(self.batches) if runs else None
 
@@ -169,19 +144,11 @@ def explain_wait(scheduler: str, queued: Queued, now: datetime) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStanding:
-    """A job that waits for the points: it tries the largest batch, or runs points again.
-
-    Attributes
-    ----------
-    state
-        ``ended``, or a standing.
-    why
-        Why it waits, or how it ended.
-    """
+    """A job that waits for the points: it tries the largest batch, or runs points again."""
 
     submission: Submission
-    state: str
-    why: str = ""
+    state: str  # ``ended``, or a standing
+    why: str = ""  # why it waits, or how it ended
     queued: Queued | None = None
 
 
@@ -205,90 +172,49 @@ class Requested:
 
 @dataclass(frozen=True, kw_only=True)
 class RunStanding:
-    """A run, and where its points stand now.
-
-    Attributes
-    ----------
-    points
-        In their order.
-    submissions
-        The jobs that the schedulers accepted.
-    queued
-        What the queue holds of them, by task, jobs that follow included.
-    ended
-        The tasks that are known to have ended, or to be gone.
-    ends
-        How jobs that wait for the points ended, in words; no entry if that is not known.
-    ending
-        The tasks that `jobkit cancel` cancelled and the queue still holds.
-    silent
-        Schedulers that did not answer: of their tasks nothing is known but what is home.
-    unanswered, left
-        Of the journal: a submission without an answer, and what the job that follows could not do; see
-        `jobkit.runs.journal.Journal`.
-    notes
-        Lines that could not be read.
-    request
-        Returns what its spec requests.
-    mine
-        Whether the run folder can be written: else only its owner can change the run.
-    now
-        When the schedulers were asked.
-    """
-
     folder: Path
-    points: tuple[PointStatus, ...]
-    submissions: tuple[Submission, ...]
-    queued: Mapping[JobTask, Queued] = field(default_factory=dict)
-    ended: frozenset[JobTask] = frozenset()
+    points: tuple[PointStatus, ...]  # in their order
+    submissions: tuple[Submission, ...]  # the jobs that the schedulers accepted
+    queued: Mapping[JobTask, Queued] = field(default_factory=dict)  # jobs that follow included
+    ended: frozenset[JobTask] = frozenset()  # the tasks that are known to have ended, or to be gone
+    # how jobs that wait for the points ended, in words; no entry if that is not known
     ends: Mapping[JobTask, str] = field(default_factory=dict)
-    ending: frozenset[JobTask] = frozenset()
+    ending: frozenset[JobTask] = frozenset()  # tasks that `jobkit cancel` cancelled and the queue still holds
+    # schedulers that did not answer: only what is home is known of their tasks
     silent: tuple[str, ...] = ()
-    unanswered: Mapping[str, Any] | None = None
-    left: Mapping[str, Any] | None = None
-    notes: tuple[str, ...] = ()
-    request: Callable[[], Requested] = Requested
-    mine: bool = True
-    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+    unanswered: Mapping[str, Any] | None = None  # submission without an answer, from the journal
+    left: Mapping[str, Any] | None = None  # what the job that follows could not do, from the journal
+    notes: tuple[str, ...] = ()  # lines that could not be read
+    request: Callable[[], Requested] = Requested  # returns what its spec requests
+    mine: bool = True  # whether the run folder can be written: else only its owner can change the run
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))  # when the schedulers were asked
 
     @property
     def name(self) -> str:
-        """The run id."""
         return run_id_of(self.folder, [point.point for point in self.points[:1]]) or self.folder.name
 
     @property
     def title(self) -> str:
-        """What a person calls the run."""
         return self.kind.title(self)
 
     @cached_property
     def kind(self) -> RunKind:
-        """What differs between kinds of run."""
         return kind_of(self.folder)
 
     @cached_property
     def requested(self) -> Requested:
-        """The GPUs that its spec requests."""
         return self.request()
 
     @property
     def noun(self) -> str:
-        """What a person calls one of its points."""
         return self.points[0].point.kind.noun if self.points else "point"
 
     @property
     def schedulers(self) -> list[str]:
-        """The names of the schedulers that it was submitted to."""
         return sorted({submission.scheduler for submission in self.submissions})
 
     def arrays_in_queue(self, *, held: bool = True) -> dict[JobId, int]:
-        """Return the arrays of points in the queue, with the number of tasks that it holds of each.
-
-        Parameters
-        ----------
-        held
-            Whether also those with a task that waits for a person.
-        """
+        """Return the queued arrays and their numbers of tasks; ``held`` includes those that need a person."""
         tasks = Counter(task.job_id for task in self.queued)
         stuck = {task.job_id for task, one in self.queued.items() if one.state in {State.HELD, State.ERROR}}
         arrays = (one.job for one in self.submissions if one.role is Role.POINTS)
@@ -306,7 +232,6 @@ class RunStanding:
 
     @property
     def exit_code(self) -> ExitCode:
-        """The exit code of `jobkit status`."""
         if not self.points:
             return ExitCode.TO_COME if self.planner else ExitCode.FAILED
         counted = (point for point in self.points if point.point.kind.missed or not point.cancelled)
@@ -337,7 +262,7 @@ class RunStanding:
 
     @cached_property
     def to_go_s(self) -> float | None:
-        """The time that it needs still, if the number of running points stays as it is.
+        """The time that it still needs if the number of running points stays as it is.
 
         ``None`` if that is not known, or if a point waits for a person.
         """
@@ -348,7 +273,6 @@ class RunStanding:
 
     @cached_property
     def saved(self) -> SkippedTime | None:
-        """The job time that pruning saved."""
         return skipped_time(self.points)
 
     def gpu_of(self, point: PointStatus) -> str:
@@ -385,13 +309,6 @@ def history(point: PointStatus) -> tuple[Try, ...]:
 
 
 def find_point(points: Sequence[PointStatus], word: str) -> PointStatus:
-    """Return the point that a word names, as `jobkit.runs.logs.point_named`.
-
-    Raises
-    ------
-    JobkitError
-        If there is none, or there are several.
-    """
     from jobkit.runs.logs import point_named  # here: few commands name a point
 
     index = point_named([point.point for point in points], word).index

@@ -47,8 +47,7 @@ from jobkit.runs.which_run import Glance, glance
 from jobkit.schedulers.types import Accounted
 
 MOST_OF_A_STATE = 20
-MOST_ALIKE = 3
-"""Of the points that wait for a person, who sees to all points of one reason at once."""
+MOST_ALIKE = 3  # points that wait for a person, who sees to all points of one reason at once
 MOST_NOTES = 5
 LONG_WORD = 16
 LEAST_WORDS = 32
@@ -58,8 +57,7 @@ URGENT = (PointState.STUCK, HELD, PointState.FAILED, PointState.RUNNING, PointSt
 """The points that a person wants to see, in this order."""
 
 
-Row = tuple[str, ...]
-"""A cell for each of `COLUMNS`."""
+Row = tuple[str, ...]  # a cell for each of `COLUMNS`
 
 COLUMNS = (
     Column("point", (), left=True),
@@ -75,14 +73,8 @@ COLUMNS = (
 def render(run: RunStanding, folder: str, *, width: int, most: int) -> str:
     """Return how a run stands, in lines that end with a newline.
 
-    Parameters
-    ----------
-    folder
-        The run folder as a person types it.
-    width
-        Columns of the terminal.
-    most
-        Of more points than this, only those that a person wants to see are listed.
+    ``folder`` is as a person types it; of more than ``most`` points only those that a person wants to see are
+    listed.
     """
     advised = advice(run, folder)
     lines = [headline(run), *_about(run)]
@@ -93,7 +85,6 @@ def render(run: RunStanding, folder: str, *, width: int, most: int) -> str:
 
 
 def headline(run: RunStanding) -> str:
-    """Return a run in a line: how many points stand where."""
     return f"{run.title}: {count_by_state(run)}"
 
 
@@ -139,7 +130,7 @@ def _saved(saved: SkippedTime, gpus: int) -> str:
 
 
 def _gpu(run: RunStanding) -> str:
-    """Return the GPU if all points that have one have the same; else nothing.
+    """Return the GPU that all points with a GPU share; else nothing.
 
     The requested type counts as the GPU of a record if the record's name contains it.
     """
@@ -266,13 +257,7 @@ MARGIN = 12
 
 
 def render_point(run: RunStanding, point: PointStatus, folder: str) -> str:
-    """Return all about a point, in lines that end with a newline.
-
-    Parameters
-    ----------
-    folder
-        The run folder as a person types it.
-    """
+    """Return all about a point, in lines that end with a newline; ``folder`` is as a person types it."""
     of, noun = point.point, point.point.kind.noun
     knobs = [f"{name} {value}" for name, value in of.params.items()]
     knobs += [] if of.kind.replanned else [f"repeat {of.repeat}"]
@@ -295,16 +280,12 @@ def listed_tries(point: PointStatus) -> tuple[Try, ...]:
 
 
 def log_of(run: RunStanding, point: PointStatus, tried: Try) -> str:
-    """Return the log of a try; empty if there is none."""
     path = log_path(run.folder, point.point, tried.task)
     return str(path) if path is not None and path.is_file() else ""
 
 
 def _describe_try(run: RunStanding, point: PointStatus, tried: Try) -> Iterator[str]:
-    """Yield what is known of a try, source by source, the most trusted first.
-
-    A try without an outcome is the latest: it stands where its point does.
-    """
+    """Yield what is known of a try, source by source, the most trusted first."""
     verdict = tried.verdict
     title = f"try {tried.number}" if tried.number else "no try"
     if tried.by_hand:
@@ -395,13 +376,6 @@ Json = dict[str, object]
 
 
 def run_json(run: RunStanding, folder: str) -> Json:
-    """Return a run as JSON takes it.
-
-    Parameters
-    ----------
-    folder
-        The run folder as a person types it.
-    """
     advised = advice(run, folder)
     standings = Counter(point.standing for point in run.points)
     return {
@@ -425,7 +399,6 @@ def run_json(run: RunStanding, folder: str) -> Json:
 
 
 def point_json(run: RunStanding, point: PointStatus, *, with_tries: bool = False) -> Json:
-    """Return a point as JSON takes it."""
     fields: Json = {
         "index": point.point.index,
         "point": point.point.point_id,
@@ -504,23 +477,10 @@ MOST_OTHERS = 10
 def text(
     standings: Sequence[RunStanding], runs: Sequence[Path], points: Sequence[str], *, width: int, most: int
 ) -> str:
-    """Return runs, or points of one, as printed.
+    """Return runs, or points of one by number or id, as printed.
 
-    Parameters
-    ----------
-    runs
-        Their folders as a person types them.
-    points
-        Numbers or ids; nothing for the runs themselves.
-    width
-        Columns of the terminal.
-    most
-        Of more points than this, only those that a person wants to see are listed.
-
-    Raises
-    ------
-    JobkitError
-        If a word names no point.
+    The folders are as a person types them; of more than ``most`` points only those that a person wants to see
+    are listed.
     """
     if points:
         (run,), (folder,) = standings, runs
@@ -554,13 +514,7 @@ def as_json(
     points: Sequence[str],
     others: Sequence[Path] = (),
 ) -> str:
-    """Return the same for programs, on one line; docs/commands.md lists the keys.
-
-    Raises
-    ------
-    JobkitError
-        If a word names no point.
-    """
+    """Return runs or points as JSON on one line; docs/commands.md lists the keys."""
     data: dict[str, object] = {"schema": SCHEMA, "at": datetime.now(UTC).isoformat(timespec="seconds")}
     if points:
         (run,) = standings

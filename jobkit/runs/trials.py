@@ -1,7 +1,4 @@
-"""Trials of predicted batch sizes or budgets, and the files that hold them.
-
-Standard library only.
-"""
+"""Trials of predicted batch sizes or budgets, and the files that hold them. Standard library only."""
 
 from __future__ import annotations
 
@@ -30,8 +27,7 @@ _SHOWN = (
     ),
     (re.compile(r"of the process"), "of process memory"),
     (re.compile(r"of the (\d+) workers together"), r"of process memory of the \1 workers together"),
-)
-"""How `Trial.memory`, which every version writes in the words above, is printed."""
+)  # how `Trial.memory`, which every version writes in the words above, is printed
 NOT_TRIED = "the largest batch was not tested"
 MOST_TRIALS = 3
 CONCLUSIVE = frozenset({Outcome.OK, Outcome.GPU_OOM, Outcome.RAM_OOM})
@@ -40,85 +36,45 @@ CONCLUSIVE = frozenset({Outcome.OK, Outcome.GPU_OOM, Outcome.RAM_OOM})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchGoal:
-    """What the search is to find: ``find_max.json``.
+    """What the search is to find: ``find_max.json``."""
 
-    Attributes
-    ----------
-    memory_bytes
-        The most that torch's allocator may take, or on a CPU the process; ``None`` for all memory of
-        the GPU, or on a CPU ``ram_bytes``.
-    ram_bytes
-        What the job requests from the scheduler.
-    ledger
-        The user's ledger of predictions, absolute.
-    after
-        How many trials there were at the start: these are not counted again.
-    """
-
+    # for torch's allocator, on a CPU for the process; ``None`` for all of the GPU, or ``ram_bytes``
     memory_bytes: int | None
-    ram_bytes: int
-    ledger: str
-    after: int = 0
+    ram_bytes: int  # what the job requests from the scheduler
+    ledger: str  # the user's ledger of predictions, absolute
+    after: int = 0  # how many trials there were at the start: these are not counted again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A prediction and its result: a line of ``trials.jsonl``. The last line for an index counts.
+    """A prediction and its result: a line of ``trials.jsonl``. The last line for an index counts."""
 
-    Attributes
-    ----------
-    index
-        Of its point; 0 if nothing could be tried.
-    batch_size, padded_chars, load
-        What was tried; of the first two the other is 0.
-    capacity_bytes
-        What it had to stay within: of the allocator on a GPU, of the process on a CPU.
-    expected_bytes, bound_bytes
-        By the line and by its bound, before it ran.
-    outcome
-        ``None`` while it runs, or if nothing could be tried.
-    measured_bytes
-        What it needed.
-    memory
-        Which memory the figures are of: what `memory_of` returns.
-    message
-        Why nothing (more) could be tried; of a trial that never began, how to run it.
-    killed
-        Whether it left no record because it was killed for an unknown reason, most likely its memory.
-    proved
-        Whether it was not run because the run had measured that batch already.
-    condition
-        What its figures hold with: `jobkit.runs.conditions.memory_condition`. Empty in earlier versions.
-    """
-
-    index: int = 0
+    index: int = 0  # of its point; 0 if nothing could be tried
+    # what was tried: the knob that does not cap the batches is 0
     batch_size: int = 0
     padded_chars: int = 0
     load: int = 0
-    capacity_bytes: float = 0.0
-    expected_bytes: float = 0.0
-    bound_bytes: float = 0.0
-    outcome: Outcome | None = None
-    measured_bytes: int | None = None
-    memory: str = ""
-    message: str = ""
-    killed: bool = False
-    proved: bool = False
-    condition: str = ""
+    capacity_bytes: float = 0.0  # limit of the allocator on a GPU, of the process on a CPU
+    expected_bytes: float = 0.0  # by the line, before it ran
+    bound_bytes: float = 0.0  # by the bound, before it ran
+    outcome: Outcome | None = None  # ``None`` while it runs, or if nothing could be tried
+    measured_bytes: int | None = None  # what it needed
+    memory: str = ""  # which memory the figures are of: what `memory_of` returns
+    message: str = ""  # why nothing (more) could be tried; of a trial that never began, how to run it
+    killed: bool = False  # for an unknown reason, most likely its memory, and without a record
+    proved: bool = False  # whether it was not run because the run had measured that batch already
+    condition: str = ""  # `jobkit.runs.conditions.memory_condition`; empty in earlier versions
 
     @property
     def knob(self) -> str:
-        """The knob that was tried."""
         return PADDED_CHARS if self.padded_chars else BATCH_SIZE
 
     @property
     def size(self) -> int:
-        """The value of the knob that was tried."""
         return self.padded_chars or self.batch_size
 
     @property
     def setting(self) -> str:
-        """The knob and its value, in words."""
         return f"{self.knob} {self.size:,}"
 
     @property
@@ -128,7 +84,6 @@ class Trial:
 
     @property
     def error(self) -> float | None:
-        """(expected - measured) / measured; ``None`` if nothing was measured."""
         return prediction_error(self.expected_bytes, self.measured_bytes)
 
     @property
@@ -162,8 +117,8 @@ def prediction_error(expected_bytes: float, measured_bytes: int | None) -> float
 def trials(run_dir: Path) -> list[Trial]:
     """Return the trials of a run, in order.
 
-    A trial is written before its point. If the point is missing, the process was killed between
-    the two: the trial never began, and does not count.
+    A trial is written before its point. If the point is missing, the process was killed between the two: the
+    trial never began, and does not count.
     """
     lines, _ = read_tolerantly(run_dir / TRIALS_FILE, lambda line, where: from_json(Trial, line, where=where))
     # A message belongs to no point, and each counts by itself: `SearchGoal.after` counts them.
@@ -176,14 +131,9 @@ def trials(run_dir: Path) -> list[Trial]:
 
 
 def added_id(name: str, suffix: str, taken: Container[str]) -> str:
-    """Return an id for a point that is added to a run, such as ``batch_size-100-verify-2``.
+    """Return an id for an added point, such as ``batch_size-100-verify-2`` for the suffix ``-verify``.
 
-    Parameters
-    ----------
-    name, suffix
-        Such as ``batch_size-100`` and ``-verify``.
-    taken
-        Ids in use: two points of one id would share their results.
+    Ids that are ``taken`` are avoided: two points of one id would share their results.
     """
     ids = (f"{name}{suffix}{f'-{number}' if number > 1 else ''}" for number in count(1))
     return next(id_ for id_ in ids if id_ not in taken)
@@ -192,14 +142,9 @@ def added_id(name: str, suffix: str, taken: Container[str]) -> str:
 def settled_trials(
     tried: Sequence[Trial], outcomes: Mapping[int, Outcome | None], idle: Mapping[int, str] | None = None
 ) -> list[Trial]:
-    """Return the trials, those under way with the outcomes of their points.
+    """Return the trials, those under way with the outcomes of their points, by the point's index.
 
-    Parameters
-    ----------
-    outcomes
-        By the point's index.
-    idle
-        How to run the trials that never began and that nothing will begin; by the point's index.
+    ``idle`` says, by the point's index, how to run trials that never began and that nothing will begin.
     """
     idle = idle or {}
     return [
@@ -246,13 +191,6 @@ def finished(run_dir: Path) -> bool:
 
 
 def read_goal(run_dir: Path) -> SearchGoal:
-    """Read what the search is to find.
-
-    Raises
-    ------
-    JobkitError
-        If the run folder has no ``find_max.json``.
-    """
     path = run_dir / SEARCH_GOAL_FILE
     try:
         return from_json(SearchGoal, read_text(path), where=str(path))

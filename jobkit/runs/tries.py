@@ -38,20 +38,16 @@ from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import Accounted
 
 _ENDS: tuple[tuple[re.Pattern[str], Outcome], ...] = (
-    # The job script's message, if it could not write its exit file.
+    # the job script's message, if it could not write its exit file
     (re.compile(r"job(?:-\d+)?\.sh: (?P<outcome>[a-z_]+): "), Outcome.LOST),
     (re.compile(r"No space left on device|Disk quota exceeded"), Outcome.SCRATCH_FULL),
-)
-"""From the most specific to the least."""
+)  # from the most specific to the least
 
 
 def reported_outcome(text: str) -> tuple[Outcome, str] | None:
-    """Return the outcome that a log reports, and the line that reports it; ``None`` if no line does.
+    """Return the outcome that the end of a log reports, and its line; ``None`` if no line does.
 
-    Parameters
-    ----------
-    text
-        The end of the log. A task that ran twice writes into one log, so the last line counts.
+    A task that ran twice writes into one log, so the last line counts.
     """
     lines = [line.strip() for line in text.splitlines()]
     of_schedulers = (pair for scheduler in SCHEDULERS.values() for pair in scheduler.LOG_OUTCOMES)
@@ -67,12 +63,10 @@ _FAULT = re.compile(
     r"Traceback \(most recent call last\)|^Fatal Python error"
     r"|(?:job(?:-\d+)?|find|follow|fetch)\.sh: |: line \d+: |\b[Ee]rror: "
     r"|^(?:Killed|Aborted|Bus error|Segmentation fault)|No space left on device|Disk quota exceeded"
-)
-"""Python, the job script, bash, programs, the system."""
+)  # Python, the job script, bash, programs, the system
 
 
 def is_fault(line: str) -> bool:
-    """Return whether a line of a log looks like an error."""
     patterns = (_FAULT, *(scheduler.LOG_FAULT for scheduler in SCHEDULERS.values()))
     return any(pattern.search(line) for pattern in patterns)
 
@@ -98,8 +92,8 @@ OVERRULING = frozenset(
 """Outcomes of the accounting that overrule a provisional one: it knows best who sent the signal."""
 
 SIGNALS = {"USR1": Outcome.TIMEOUT, "XCPU": Outcome.TIMEOUT, "KILL": Outcome.LOST}
-"""The walltime warnings that jobkit requests, and a kill -9 of the job script, for an unknown reason;
-any other signal is ``cancelled``, provisionally."""
+"""The walltime warnings that jobkit requests, and a kill -9 of the job script, for an unknown reason; any
+other signal is ``cancelled``, provisionally."""
 
 STAGES = {
     "stage_in": Outcome.STAGE_IN,
@@ -114,24 +108,10 @@ KILLED = 137
 
 @dataclass(frozen=True, slots=True)
 class TryOutcome:
-    """The outcome of a try, and why.
-
-    Attributes
-    ----------
-    outcome
-        ``None`` while it is still to come.
-    evidence
-        What it follows from, in a line for a person.
-    provisional
-        Whether the accounting may still overrule it.
-    hung
-        Whether a batch hung, as in `Record`.
-    """
-
-    outcome: Outcome | None
-    evidence: str
-    provisional: bool = False
-    hung: bool = False
+    outcome: Outcome | None  # ``None`` while it is still to come
+    evidence: str  # what it follows from, in a line for a person
+    provisional: bool = False  # whether the accounting may still overrule it
+    hung: bool = False  # whether a batch hung, as in `Record`
 
 
 TO_COME = TryOutcome(None, "")
@@ -139,43 +119,20 @@ TO_COME = TryOutcome(None, "")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Try:
-    """A try: what its folder holds, what is known of its task, and its outcome.
+    """A try: what its folder holds, what is known of its task, and its outcome."""
 
-    Attributes
-    ----------
-    number
-        Of the try, from 1.
-    record, exit
-        ``None`` if the file is not home, or cannot be read.
-    begin
-        Who ran it; ``None`` if that is not known, or if there is a record.
-    problem
-        Why a file that is there cannot be read, else empty.
-    folder
-        Where they are; empty if no try has begun.
-    verdict
-        Its outcome, and why.
-    task
-        The task that ran it, if it is known.
-    node
-        Where it ran, as far as is known.
-    account
-        What the scheduler's accounting, or its queue, reports of it; ``None`` if nothing.
-    alone
-        Whether its task ran no other point, so that the time of the account is its own.
-    """
-
-    number: int
-    record: Record | None = None
-    exit: Exit | None = None
-    begin: Begin | None = None
-    problem: str = ""
-    folder: str = ""
-    verdict: TryOutcome = TO_COME
-    task: JobTask | None = None
-    node: str = ""
+    number: int  # of the try, from 1
+    record: Record | None = None  # ``None`` if its file is not home or cannot be read
+    exit: Exit | None = None  # ``None`` if its file is not home or cannot be read
+    begin: Begin | None = None  # who ran it; ``None`` if that is not known, or if there is a record
+    problem: str = ""  # why a file that is there cannot be read, else empty
+    folder: str = ""  # where they are; empty if no try has begun
+    verdict: TryOutcome = TO_COME  # its outcome, and why
+    task: JobTask | None = None  # the task that ran it, if it is known
+    node: str = ""  # where it ran, as far as is known
+    # what the scheduler's accounting, or its queue, reports of it; ``None`` if nothing
     account: Accounted | None = None
-    alone: bool = True
+    alone: bool = True  # whether its task ran no other point, so that the time of the account is its own
 
     @property
     def by_hand(self) -> bool:
@@ -200,30 +157,15 @@ class Try:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFacts:
-    """What else is known of the task that ran a try.
+    """What else is known of the task that ran a try."""
 
-    Attributes
-    ----------
-    gone
-        Since when the queue has not held it, if nothing else reports its end; else empty.
-    cancelled
-        When jobkit took it back; else empty.
-    packed
-        Whether the task runs several points.
-    superseded
-        Whether a later try of the point has begun.
-    requeued
-        Whether the scheduler began the same task again after this try, by itself or because of a person.
-    here
-        Whether a process of this machine ran it, and no scheduler: there is no queue.
-    """
-
-    gone: str = ""
-    cancelled: str = ""
-    packed: bool = False
-    superseded: bool = False
+    gone: str = ""  # since when the queue has not held it, if nothing else reports its end; else empty
+    cancelled: str = ""  # when jobkit took it back; else empty
+    packed: bool = False  # whether the task runs several points
+    superseded: bool = False  # whether a later try of the point has begun
+    # whether the scheduler began the same task again after this try, by itself or because of a person
     requeued: bool = False
-    here: bool = False
+    here: bool = False  # whether a process of this machine ran it, and no scheduler: there is no queue
 
 
 NO_HOME = 73
@@ -233,17 +175,7 @@ NO_HOME = 73
 def decide_outcome(
     tried: Try | None, accounted: Accounted | None = None, known: TaskFacts | None = None
 ) -> TryOutcome:
-    """Return the outcome of a try, and why.
-
-    Parameters
-    ----------
-    tried
-        Its files; ``None`` for a point that has no try folder.
-    accounted
-        The accounting of the task that ran it, if it is known.
-    known
-        What else is known of that task.
-    """
+    """Return the outcome of a try, ``None`` for a point without try folder, and why."""
     known = known or TaskFacts()
     verdict = _judge(tried, accounted, known)
     if not known.requeued or verdict.outcome in RESULTS:
@@ -298,7 +230,7 @@ def _cancelled(verdict: TryOutcome, known: TaskFacts) -> TryOutcome:
 
 
 def _without_end(verdict: TryOutcome, known: TaskFacts) -> TryOutcome:
-    """Return a verdict on a try of which neither its files nor the accounting report an end."""
+    """Return a verdict on a try whose end neither its files nor the accounting report."""
     if verdict.outcome is not None:
         return verdict
     if known.superseded:
@@ -358,7 +290,7 @@ VISIBLE_AFTER = timedelta(seconds=60)
 
 
 def _by_accounting(accounted: Accounted | None, known: TaskFacts, left: str, silent: str) -> TryOutcome:
-    """Return the outcome by the accounting, of a try that left neither record nor exit file."""
+    """Return the outcome by the accounting, for a try that left neither record nor exit file."""
     if accounted is None:
         return TryOutcome(outcome=None, evidence=silent)
     words = _words(accounted)
@@ -384,8 +316,7 @@ def _words(accounted: Accounted) -> str:
 
 
 T = TypeVar("T")
-LOG_TAIL_BYTES = 16 * 2**10
-"""How much of a log is read: its end shows how the try ended."""
+LOG_TAIL_BYTES = 16 * 2**10  # how much of a log is read: its end shows how the try ended
 
 
 def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) -> Iterator[Try]:
@@ -394,19 +325,10 @@ def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) 
     If the point was submitted again and has not begun, a placeholder with number 0 comes first.
     `try_that_counts` decides which try counts.
 
-    Parameters
-    ----------
-    home
-        The point's folder.
-    numbers
-        Of its tries, the latest first.
-
-    Notes
-    -----
-    The scheduler may run a task again by itself: then one task has several tries and several
-    accounts, both in order. Its last try goes with the last account, and so on backwards; an
-    account of a start that failed (``queue_error``), or of none, goes with no try. If there are
-    fewer accounts than times that the scheduler began it, the latest are still to come.
+    The scheduler may run a task again by itself: then one task has several tries and several accounts, both
+    in order. Its last try goes with the last account, and so on backwards; an account of a start that failed
+    (``queue_error``), or of none, goes with no try. If there are fewer accounts than times that the scheduler
+    began it, the latest are still to come.
     """
     every = [read_try(home, number, point) for number in numbers]
     read = [tried for tried in every if not tried.by_hand]
@@ -442,8 +364,8 @@ def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) 
 def try_that_counts(tries: Sequence[Try]) -> Try:
     """Return the try that counts: the one that succeeded, else the latest.
 
-    A try by hand counts only while no other try of the point has begun: a person runs it where and
-    when they like, so it is no measurement of the sweep.
+    A try by hand counts only while no other try of the point has begun: a person runs it where and when they
+    like, so it is no measurement of the sweep.
     """
     if len(tries) == 1:
         return tries[0]
@@ -598,11 +520,7 @@ def _read_file(path: str, read: Callable[[str], T], problems: list[str]) -> T | 
 
 
 def _read_record(path: str, point: Point) -> Record:
-    text = read_text(path)
-    try:
-        record = from_dict(Record, _with_point(parse_object(text, path), point), where=path)
-    except RecursionError as error:
-        raise JobkitError(f"{path}: nested too deep") from error
+    record = from_dict(Record, _with_point(parse_object(read_text(path), path), point), where=path)
     if _identity(record.point) != _identity(point):
         of = record.point
         raise JobkitError(f"{path}: of another point ({of.run_id} {of.point_id}), number {of.index}")

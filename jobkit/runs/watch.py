@@ -39,24 +39,10 @@ STOP = "Ctrl-C ends the watch, not the run"
 
 @dataclass(slots=True)
 class Screen:
-    """Where a watch is shown.
-
-    Attributes
-    ----------
-    write
-        Takes text, as it is.
-    in_place
-        Whether each text is drawn over the one before: on a terminal.
-    plain
-        Whether nothing is added to the text: for programs.
-    note
-        Takes a line for a person: a failure.
-    """
-
-    write: Callable[[str], None]
-    in_place: bool
-    plain: bool = False
-    note: Callable[[str], None] = lambda _: None
+    write: Callable[[str], None]  # takes text, as it is
+    in_place: bool  # whether each text is drawn over the one before: on a terminal
+    plain: bool = False  # whether nothing is added to the text: for programs
+    note: Callable[[str], None] = lambda _: None  # takes a line for a person: a failure
     _drawn: int = 0
     _last: Hashable = field(default=None)
 
@@ -71,15 +57,7 @@ class Screen:
         return f"\x1b[{self._drawn}F\x1b[J" if self._drawn else ""
 
     def show(self, text: str, key: Hashable, pause_s: float | None) -> None:
-        """Show a text: in place always, else if it differs from the one before.
-
-        Parameters
-        ----------
-        key
-            Two texts differ if their keys do.
-        pause_s
-            Until the next text; ``None`` if it is the last.
-        """
+        """Show a text: in place always, else if its ``key`` is new; ``pause_s`` is ``None`` for the last."""
         text = for_terminal(text)
         if self.in_place:
             self._draw(text, pause_s)
@@ -104,18 +82,10 @@ class Screen:
 def watch(
     folders: Sequence[Path], shown: Callable[[Sequence[RunStanding]], str], screen: Screen
 ) -> Sequence[RunStanding]:
-    """Show runs at growing intervals until nothing is to come; return their states at the end.
+    """Show runs at growing intervals until nothing is to come without a person; return their states then.
 
-    It ends too if something is to come only after a person acts.
-    Two people who watch the same run share the scheduler's answers: one asks, and the other takes an
-    answer that is younger than its own pause.
-
-    Parameters
-    ----------
-    folders
-        Run folders.
-    shown
-        Returns runs as text.
+    Two people who watch the same run share the scheduler's answers: one asks, and the other takes an answer
+    that is younger than its own pause.
     """
     policies = {folder: _policy(folder) for folder in folders}
     failures: dict[Path, Failures] = {}
@@ -155,13 +125,7 @@ def _policy(folder: Path) -> Policy:
 
 
 class Failures:
-    """Lines about failed tries, one for each.
-
-    Parameters
-    ----------
-    before
-        The run before: what had failed by then gets no line.
-    """
+    """A line for each failed try, without those of the run ``before``."""
 
     def __init__(self, before: RunStanding | None = None) -> None:
         self._known: set[Hashable] = set()
@@ -179,7 +143,6 @@ class Failures:
 
 
 def is_over(run: RunStanding, policy: Policy) -> bool:
-    """Return whether nothing of a run is to come unless a person acts."""
     if any(point.standing in MOVING for point in run.points):
         return False
     if _is_pending(run, *PLANNERS):
@@ -200,21 +163,15 @@ def _is_pending(run: RunStanding, *roles: Role) -> bool:
     return first_task(submission) not in run.ended and not in_error
 
 
-MOST_BARS = 24
-"""Of more points than this a finished one's bar goes, so that the running ones stay in sight."""
+MOST_BARS = 24  # with more points, bars of finished ones go, so that running ones stay in sight
 PAUSES = 9
-"""Between two readings of the run folder passes at least this many times what the first took."""
+"""Least time between two readings of the run folder, in times of the first reading."""
 
 
 class ProgressBars:
     """A bar a point on a terminal, a line a finished point elsewhere; on stderr. A failure has a line.
 
-    Parameters
-    ----------
-    run_dir, points
-        The run, and those of its points that are awaited.
-    before
-        The run before these points were submitted again: its tries and its failures are old.
+    ``points`` are awaited; ``before`` is the run before they were submitted again: its tries are old.
     """
 
     def __init__(self, run_dir: Path, points: Sequence[Point], before: RunStanding | None = None) -> None:
@@ -337,15 +294,8 @@ def until_done(
 ) -> None:
     """Return when nothing of a run is to come: no point, no trial of the largest batch, no retry.
 
-    The queue is asked once a cycle, for all arrays together, at growing intervals; at the end the
-    accounting is asked once, and the run folder keeps the answer.
-
-    Parameters
-    ----------
-    run_dir, points, policy
-        The run, those of its points that are awaited, and the policy of its spec.
-    before
-        As `ProgressBars` takes it.
+    The queue is asked once a cycle, for all arrays together, at growing intervals; at the end the accounting
+    is asked once, and the run folder keeps the answer. ``points`` and ``before`` as in `ProgressBars`.
     """
     with ProgressBars(run_dir, points, before) as progress:
         for pause_s in pauses(FIRST_POLL_S, SLOWEST_POLL_S):

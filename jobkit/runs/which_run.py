@@ -28,54 +28,26 @@ _STAMP = re.compile(r"-(\d{8}-\d{6})-[0-9a-f]{4}$")
 
 @dataclass(frozen=True, slots=True)
 class RunAndPoints:
-    """What the words of a command line name.
-
-    Attributes
-    ----------
-    runs
-        Run folders; nothing for the latest of ``folder``.
-    points
-        Numbers or ids, of a single run.
-    folder
-        A folder of runs.
-    """
-
-    runs: tuple[Path, ...] = ()
-    points: tuple[str, ...] = ()
-    folder: Path = RUNS
+    runs: tuple[Path, ...] = ()  # run folders; nothing for the latest of ``folder``
+    points: tuple[str, ...] = ()  # numbers or ids, of a single run
+    folder: Path = RUNS  # A folder of runs
 
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """A run at a glance, without its records and without its scheduler.
-
-    Attributes
-    ----------
-    points
-        How many it has.
-    begun
-        How many have begun, ever.
-    """
+    """A run at a glance, without its records and without its scheduler."""
 
     folder: Path
-    points: int
-    begun: int
+    points: int  # how many it has
+    begun: int  # how many have begun, ever
 
 
 def resolve_words(words: Sequence[str]) -> RunAndPoints:
     """Return what words name; a word that is no run folder is a point of the run before it.
 
-    Parameters
-    ----------
-    words
-        Run folders, names of runs as for `run_named`, and after a single run numbers or ids of points;
-        or one folder that holds runs; or nothing, for the folder where sweeps go from here. A number
-        that is no run is a point of the latest run.
-
-    Raises
-    ------
-    JobkitError
-        If the first word is no run, or points follow several runs.
+    They are run folders, names of runs as for `run_named`, and after a single run numbers or ids of points;
+    or one folder that holds runs; or nothing, for the folder where sweeps go from here. A number that is no
+    run is a point of the latest run.
     """
     if not words:
         return RunAndPoints(folder=usual())
@@ -105,10 +77,9 @@ def usual() -> Path:
 
 
 def _site_folder() -> Path | None:
-    """Return the folder of runs that the user's site file names; ``None`` if it names none."""
     if not (config_folder() / "site.yaml").is_file():
         return None
-    # Imported here: a site file takes pydantic, which a run that is named does not need.
+    # Here: a site file takes pydantic, which a run that is named does not need.
     from jobkit.schedulers.registry import choose_scheduler
     from jobkit.spec.site import load_site
 
@@ -122,16 +93,8 @@ def _site_folder() -> Path | None:
 def run_named(word: Path | str) -> Path:
     """Return the run folder that a word of the command line names.
 
-    Parameters
-    ----------
-    word
-        A run folder, or the name of a run in ``runs/``, in the folder that the site file names, or in the
-        list of `jobkit status --list`.
-
-    Raises
-    ------
-    JobkitError
-        If it names none.
+    The word is a run folder, or the name of a run in ``runs/``, in the folder that the site file names, or in
+    the list of `jobkit status --list`.
     """
     run = find_run(word)
     if run is None:
@@ -140,26 +103,14 @@ def run_named(word: Path | str) -> Path:
 
 
 def changed_run_named(word: Path | str, command: str) -> Path:
-    """Return the run folder that a word names, as `run_named`, for a command that changes it.
-
-    Raises
-    ------
-    JobkitError
-        If it is a copy of a run on a cluster.
-    """
+    """Return the run folder that a word names, as `run_named`, for a command that changes it."""
     run = run_named(word)
     refuse_copy(run, command)
     return run
 
 
 def refuse_copy(run: Path, command: str) -> None:
-    """Refuse a copy of a run on a cluster, which does not know how the run stands.
-
-    Parameters
-    ----------
-    command
-        What a person would type of the run itself.
-    """
+    """Refuse a copy of a run on a cluster, which does not know how the run stands."""
     with suppress(OSError):
         host = read_text(run / COPY_FILE).strip()
         there = f"jobkit --on {quoted(host)} {command} {shell_path(run)}"
@@ -172,13 +123,7 @@ def run_or_latest(word: Path | str | None) -> Path:
 
 
 def run_and_point(words: Sequence[str]) -> tuple[Path, str]:
-    """Return the run and the point that ``[RUN] POINT`` name; without RUN it is the latest run.
-
-    Raises
-    ------
-    JobkitError
-        If no point is named, or the first of two words names no run.
-    """
+    """Return the run and the point that ``[RUN] POINT`` name; without RUN it is the latest run."""
     *run, point = words
     if len(run) > 1:
         raise JobkitError(f"{words[2]}: one POINT at a time", hint="jobkit logs [RUN] POINT")
@@ -189,13 +134,7 @@ def run_and_point(words: Sequence[str]) -> tuple[Path, str]:
 
 
 def find_run(word: Path | str) -> Path | None:
-    """Return the run folder that a word names, as `run_named`; ``None`` if it names none.
-
-    Raises
-    ------
-    JobkitError
-        If it is the name of several runs elsewhere.
-    """
+    """Return the run folder that a word names, as `run_named`; ``None`` if it names none."""
     return next((path for path in _places(word) if is_run(path)), None) or _remembered_as(str(word))
 
 
@@ -221,13 +160,7 @@ def _remembered_as(name: str) -> Path | None:
 
 
 def remember(run_dir: Path) -> None:
-    """Add a run folder to the user's list of runs; a list that cannot be written does not stop a run.
-
-    Raises
-    ------
-    OSError
-        As `jobkit.core.host.note_begun`.
-    """
+    """Add a run folder to the user's list of runs; a list that cannot be written does not stop a run."""
     note_begun(run_dir)
     folder = run_dir.absolute()
     with suppress(OSError):
@@ -246,7 +179,6 @@ def remembered() -> list[Path]:
 
 
 def is_run(path: Path) -> bool:
-    """Return whether a folder is a run folder that can be read."""
     try:
         return is_run_folder(path)
     except OSError:
@@ -254,13 +186,7 @@ def is_run(path: Path) -> bool:
 
 
 def refuse_runs(words: Iterable[str]) -> None:
-    """Refuse a run in the place of a point: a command that changes things takes one run at a time.
-
-    Raises
-    ------
-    JobkitError
-        If one of the words is a run.
-    """
+    """Refuse a run in the place of a point: a command that changes things takes one run at a time."""
     for word in words:
         here = is_run_folder(Path(word)) or is_run_folder(RUNS / word)
         if here or (_STAMP.search(word) and find_run(word)):
@@ -269,13 +195,6 @@ def refuse_runs(words: Iterable[str]) -> None:
 
 
 def refuse_unmeasured(run: Path, command: str) -> None:
-    """Refuse a run in which no setting is measured.
-
-    Raises
-    ------
-    JobkitError
-        With the command that answers there.
-    """
     if refusal := kind_of(run).refusal(run, command):
         raise refusal
 
@@ -298,13 +217,7 @@ def how_to_begin() -> str:
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """Return the run folders in a folder, the latest first, by the time in the name, else of the folder.
-
-    Raises
-    ------
-    JobkitError
-        If the folder cannot be read, or holds no run.
-    """
+    """Return the run folders in a folder, the latest first, by the time in the name, else of the folder."""
     try:
         runs = [path for path in folder.iterdir() if is_run_folder(path)]
     except OSError as error:
@@ -328,7 +241,6 @@ def start(run: Path) -> datetime:
 
 
 def glance(run: Path) -> Glance:
-    """Return a run at a glance."""
     points = (run / POINTS_FILE).read_bytes().count(b"\n")
     begun = 0
     with suppress(OSError):

@@ -9,33 +9,20 @@ from jobkit.core.errors import JobkitError
 from jobkit.schedulers.parsed_script import IsFolder, LintFinding, read_script
 from jobkit.schedulers.registry import SCHEDULERS
 
-PLACED = "late"
-"""The rule about the place of a line, for which the template is responsible."""
+PLACED = "late"  # the rule about the place of a line, for which the template is responsible
 
 
 @dataclass(frozen=True, slots=True)
 class Linted:
-    """The findings in a script.
-
-    Attributes
-    ----------
-    name
-        Its name.
-    found
-        The findings, by the schedulers that its directives are for, in the order of lines.
-    """
-
-    name: str
-    found: Mapping[str, tuple[LintFinding, ...]]
+    name: str  # its name
+    found: Mapping[str, tuple[LintFinding, ...]]  # by scheduler, in the order of lines
 
     @property
     def findings(self) -> list[tuple[str, LintFinding]]:
-        """All findings by line, each with its scheduler."""
         pairs = [(scheduler, finding) for scheduler, some in self.found.items() for finding in some]
         return sorted(pairs, key=lambda pair: pair[1].line)
 
     def as_json(self) -> dict[str, object]:
-        """Return the findings for programs."""
         findings = [{"scheduler": scheduler} | asdict(finding) for scheduler, finding in self.findings]
         return {"script": self.name, "schedulers": list(self.found), "findings": findings}
 
@@ -51,17 +38,10 @@ class Linted:
 
 
 def lint(text: str, name: str = "job script", is_folder: IsFolder | None = None) -> Linted:
-    """Return the findings in a job script.
+    """Return the findings in a job script; its directives decide for which schedulers: one, several or none.
 
-    Parameters
-    ----------
-    text
-        The script. Its directives decide which schedulers it is for: one, several or none.
-    name
-        Its name.
-    is_folder
-        Returns whether a path is a folder, seen from the folder of the submission; ``None`` to
-        check no folders. The path may begin with ``~``, and hold ``$HOME`` and ``$USER``.
+    ``is_folder`` sees from the folder of the submission; ``None`` to check no folders. The path may begin
+    with ``~``, and hold ``$HOME`` and ``$USER``.
     """
     script = read_script(text, is_folder)
     results = ((name, scheduler.lint(script)) for name, scheduler in SCHEDULERS.items())
@@ -71,21 +51,8 @@ def lint(text: str, name: str = "job script", is_folder: IsFolder | None = None)
 def refuse_script(text: str, scheduler: str, template: str, origins: Mapping[str, str]) -> None:
     """Raise if the scheduler would ignore something in a rendered script, or read it differently.
 
-    Parameters
-    ----------
-    text
-        The script. The submission makes its log folder, so folders are not checked.
-    scheduler
-        The scheduler of the job.
-    template
-        The template of the script.
-    origins
-        The origin of header lines, by the line without its prefix.
-
-    Raises
-    ------
-    JobkitError
-        With all findings, and the fix of the first.
+    Folders are not checked: the submission makes the log folder. ``origins`` are of the header lines, by the
+    line without its prefix.
     """
     found = lint(text).found.get(scheduler, ())
     if found:
@@ -97,7 +64,6 @@ def refuse_script(text: str, scheduler: str, template: str, origins: Mapping[str
 
 
 def summary(scripts: Sequence[Linted]) -> str:
-    """Return a line with the number of findings in scripts."""
     found = sum(len(script.findings) for script in scripts)
     what = f"{found} finding{'' if found == 1 else 's'}" if found else "nothing found"
     return f"{what} in {len(scripts)} script{'' if len(scripts) == 1 else 's'}"

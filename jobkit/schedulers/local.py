@@ -1,7 +1,7 @@
 """The machine itself as a scheduler: a driver process that runs one point after the other.
 
-There is no queue to ask, and no command that submits: jobkit starts the driver, which writes the accounting
-itself, one JSON object a point.
+There is no queue, and no command that submits: jobkit starts the driver, which writes the accounting itself,
+one JSON object a point.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ header_path = protocol.quoted_path
 slots = protocol.one_slot
 shut_argv = protocol.no_command
 shut_reason = protocol.no_reason
-WHOLE = 0
-"""The task that stands for all points: no queue lists the points of a driver."""
+WHOLE = 0  # the task that stands for all points: no queue lists the points of a driver
 _COLUMNS = 2
 
 
@@ -58,20 +57,17 @@ def log_name(name: str, job: str, task: int) -> str:
 
 
 def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
-    """Return the command that asks the driver to stop: by bash, for a machine may lack kill(1)."""
+    """Return the command that asks the driver to stop: by bash, because a machine may lack kill(1)."""
     return ("bash", "-c", 'kill -TERM "$1"', "kill", process_of(job))
 
 
 def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return the `ps` command that lists the driver processes with their arguments, since ids are reused."""
+    """List the driver processes with their arguments, because process ids are reused."""
     return ("ps", "-ww", "-o", "pid=,args=", "-p", ",".join(map(process_of, jobs)))
 
 
 def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
-    """Return each driver that lives as one task, 0: only the records show which point it has reached.
-
-    ps ends with 1 if it finds none (ps(1)).
-    """
+    """Return each living driver as task 0: only the records show its point. ps(1) ends with 1 for none."""
     if answer.status not in {0, 1} or answer.stderr.strip():
         return None
     rows = (line.split(maxsplit=1) for line in answer.stdout.splitlines())
@@ -83,17 +79,14 @@ def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
 
 
 def explain(task: Queued) -> str:
-    """Return what a point waits for here."""
     return "one at a time runs here"
 
 
 def diagnostic_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:
-    """Return the command that shows a person whether the drivers live."""
     return (("ps", "-p", ",".join(map(process_of, jobs))),)
 
 
 def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
-    """Return the points that the driver has finished, from its lines of JSON."""
     try:
         rows = [json.loads(line) for line in answer.stdout.splitlines() if line.strip()]
         return tuple(
@@ -118,12 +111,10 @@ def search_argvs(name: str, since: str) -> tuple[tuple[str, ...], tuple[str, ...
 
 
 def survey_argvs(answers: Answers) -> Mapping[str, tuple[str, ...]]:
-    """Return no questions."""
     return {}
 
 
 def parse_survey(answers: Answers) -> Survey:
-    """Return a site without queues."""
     from jobkit.schedulers.survey import Survey  # here, for only doctor asks
 
     return Survey(product=TITLE)

@@ -13,77 +13,37 @@ IsFolder = Callable[[str], bool]
 
 
 class Effect(StrEnum):
-    """The effect of a finding."""
-
-    IGNORED = "ignored"
-    """The scheduler ignores the line without a message."""
-    CHANGED = "changed"
-    """The scheduler does something else than the line seems to ask, without a message."""
-    LOST = "lost"
-    """The scheduler accepts the job, which then dies or waits for ever, without a log."""
-    REFUSED = "refused"
-    """The submit command refuses the script with a message."""
+    IGNORED = "ignored"  # without a message
+    CHANGED = "changed"  # does something else than the line seems to ask, without a message
+    LOST = "lost"  # accepts the job, which then dies or waits for ever, without a log
+    REFUSED = "refused"  # the submit command refuses the script with a message
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A kind of finding.
-
-    Attributes
-    ----------
-    message
-        What the scheduler does; words in braces are filled in.
-    hint
-        What to write instead; words in braces are filled in.
-    """
-
     effect: Effect
-    message: str
-    hint: str
+    message: str  # what the scheduler does; words in braces are filled in
+    hint: str  # what to write instead; words in braces are filled in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintFinding:
-    """A line that the scheduler ignores or reads differently.
+    """A line that the scheduler ignores or reads differently."""
 
-    Attributes
-    ----------
-    line
-        Its number, from 1.
-    text
-        The line.
-    rule
-        The name of its rule.
-    message, hint
-        As of the rule, filled in.
-    """
-
-    line: int
-    text: str
-    rule: str
+    line: int  # its number, from 1
+    text: str  # the line
+    rule: str  # the name of its rule
     effect: Effect
-    message: str
+    message: str  # of the rule, as is the hint, with the words in braces filled in
     hint: str
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptLine:
-    """A line of a script.
-
-    Attributes
-    ----------
-    text
-        Without its line end.
-    header
-        Whether it comes before the first command.
-    here
-        Whether it is in a here-document, which is text for another program.
-    """
-
     number: int
-    text: str
-    header: bool
-    here: bool
+    text: str  # without its line end
+    header: bool  # whether it comes before the first command
+    here: bool  # whether it is in a here-document, which is text for another program
 
     @property
     def comment(self) -> bool:
@@ -106,19 +66,9 @@ def finding(rules: Mapping[str, Rule], line: ScriptLine, rule: str, /, **values:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A job script.
-
-    Attributes
-    ----------
-    crlf
-        The number of the first line that ends in CRLF; 0 if none does.
-    is_folder
-        ``None`` to check no folders.
-    """
-
     lines: tuple[ScriptLine, ...]
-    crlf: int = 0
-    is_folder: IsFolder | None = None
+    crlf: int = 0  # the number of the first line that ends in CRLF; 0 if none does
+    is_folder: IsFolder | None = None  # ``None`` to check no folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +85,6 @@ _HERE = re.compile(r"<<-?\s*(?:'(?P<single>[^']+)'|\"(?P<double>[^\"]+)\"|\\?(?P
 
 
 def read_script(text: str, is_folder: IsFolder | None = None) -> Script:
-    """Return a script's lines, marked as header or as part of a here-document."""
     rows = text.split("\n")
     crlf = next((number for number, row in enumerate(rows, 1) if row.endswith("\r")), 0)
     rows = [row.removesuffix("\r") for row in rows]
@@ -155,7 +104,6 @@ def read_script(text: str, is_folder: IsFolder | None = None) -> Script:
 
 
 def _here_words(row: str) -> Iterator[str]:
-    """Yield the words that end the here-documents of a line."""
     for found in _HERE.finditer(row.replace("<<<", "")):
         yield next(filter(None, found.groups()))
 
@@ -178,7 +126,6 @@ def unitless_memory(
 
 
 def misplaced_line_end(rules: Mapping[str, Rule], script: Script) -> Iterator[LintFinding]:
-    """Yield the first line that ends in CRLF."""
     if script.crlf:
         yield finding(rules, script.lines[script.crlf - 1], "crlf")
 
@@ -209,12 +156,11 @@ def directives(script: Script, mark: str) -> Iterator[tuple[str, ...]]:
 _TRAP = re.compile(
     r"\s*trap\s+(?:--\s+)?(?P<action>'[^']*'|\"[^\"]*\"|[\w:]+)\s+(?P<names>[A-Z0-9 ]+?)\s*(?:[#;&|].*)?$"
 )
-_NUMBERS = {"1": "HUP", "2": "INT", "10": "USR1", "12": "USR2", "15": "TERM"}
-"""signal(7), x86 and ARM."""
+_NUMBERS = {"1": "HUP", "2": "INT", "10": "USR1", "12": "USR2", "15": "TERM"}  # signal(7), x86 and ARM
 
 
 def traps(script: Script) -> dict[str, ScriptLine]:
-    """Return the signals that a script traps, each with the first line that does."""
+    """Return the signals that a script traps, each with its first line."""
     found: dict[str, ScriptLine] = {}
     for line in script.lines:
         trap = None if line.here or line.comment else _TRAP.match(line.text)

@@ -13,11 +13,11 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
 
 
 def expand_tasks(text: str) -> tuple[int, ...]:
-    """Return the task numbers of a list: ``3``, ``[1,4-8%2]`` (Slurm), ``1,3-9:2`` (Grid Engine).
+    """Return the task numbers of ``3``, ``[1,4-8%2]`` (Slurm), ``1,3-9:2`` (Grid Engine).
 
-    A truncated list is read as far as it is complete: Slurm without ``SLURM_BITSTR_LEN=0``
-    prints ``[1,4,7,3`` (no bracket, the last number perhaps half) or ``[1,4,...%2]``
-    (measured, Slurm 22.05.8). Words that are no numbers are left out.
+    A truncated list is read as far as it is complete: Slurm without ``SLURM_BITSTR_LEN=0`` prints
+    ``[1,4,7,3`` (no bracket, the last number perhaps half) or ``[1,4,...%2]`` (measured, 22.05.8). Other
+    words are left out.
     """
     parts = text.removeprefix("[").partition("%")[0].removesuffix("]").split(",")
     if text.startswith("[") and not text.endswith("]"):
@@ -44,11 +44,7 @@ def task_ranges(tasks: Iterable[int]) -> tuple[str, ...]:
 def refusal(answer: Completed, harmless: re.Pattern[str]) -> str | None:
     """Return the lines in which a command refuses something; ``None`` if it does not.
 
-    Parameters
-    ----------
-    harmless
-        Found in the lines that report what was done, or a task that is over already: a status
-        other than 0 does not exclude either.
+    ``harmless`` matches reports of what was done or is over already: neither excludes a status other than 0.
     """
     if answer.ok:
         return None
@@ -66,18 +62,15 @@ def number_of(text: str) -> float | None:
 def bytes_of(text: str) -> int | None:
     """Return a size in bytes: ``323760K``, ``50M``, ``2G``, ``4.688MB``; ``None`` if it is none.
 
-    Both schedulers count in powers of two (sacct(1) MaxRSS; sge_types(1) memory_specifier,
-    whose lower-case multipliers are powers of ten; this function ignores the case).
+    Powers of two, in any case (sacct(1) MaxRSS; sge_types(1) memory_specifier, where lower case means powers
+    of ten).
     """
     found = re.fullmatch(r"(\d{1,18}(?:\.\d+)?)([KMGTP]?)B?", text.strip().upper())
     return int(float(found[1]) * _UNITS[found[2]]) if found else None
 
 
 def seconds_of(text: str) -> float | None:
-    """Return a duration in seconds: ``90``, ``3s``, ``1:00:00``, ``2-00:00:00``; else ``None``.
-
-    ``None`` stands for no limit as well (``infinite``, ``UNLIMITED``, ``INFINITY``).
-    """
+    """Return the seconds of ``90``, ``3s``, ``1:00:00``, ``2-00:00:00``; ``None`` also for no limit."""
     found = re.fullmatch(r"(?:(\d{1,9})-)?(?:(?:(\d{1,9}):)?(\d{1,9}):)?(\d{1,18}(?:\.\d+)?)s?", text.strip())
     if not found:
         return None
@@ -88,17 +81,8 @@ def seconds_of(text: str) -> float | None:
 def find_job_id(answer: str, patterns: tuple[str, ...], command: str) -> JobId:
     """Return the job id in the output of a submit command, whatever surrounds it.
 
-    Parameters
-    ----------
-    patterns
-        Tried in this order, each against the whole of every line from the last one up; the
-        groups ``id`` and ``cluster``, which may be missing, are the answer. Wrappers and hooks
-        print lines of their own before the id (dask-jobqueue#227, MISO#105).
-
-    Raises
-    ------
-    JobkitError
-        If no line matches.
+    Hooks print lines before it (dask-jobqueue#227, MISO#105). ``patterns`` are tried in order on whole lines
+    from the last up; their groups are ``id`` and, perhaps, ``cluster``.
     """
     lines = [line.strip() for line in reversed(answer.splitlines())]
     for pattern in patterns:

@@ -13,76 +13,38 @@ from jobkit.core.units import MAX_BYTES, format_count, format_memory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastJob:
-    """One run of a job, of a task of an array, or of a component of a heterogeneous job.
-
-    Attributes
-    ----------
-    job_id
-        As a person types it: ``4711``, ``4711_3`` or ``4711.3`` for a task, ``4711+1`` for a component.
-    state
-        The scheduler's own word or figures for how it ended.
-    ended, again
-        Whether it ended for good, or the scheduler was to run the job again.
-    well
-        Whether it ended by itself, with status 0.
-    outcome
-        Only if the accounting shows that a limit or a person ended it, or its memory.
-    began
-        Local ISO time; empty if it never began.
-    elapsed_s, walltime_s
-        How long it ran, and how long it was allowed to run.
-    memory_bytes
-        What it requested on each node.
-    memory_key, memory_shares
-        The option or resource that requests memory, and into how many parts of that size it divides the
-        job's: Grid Engine counts it by slot, ``--mem-per-cpu`` by CPU.
-    held_bytes
-        The most memory that the accounting saw at once on a node, added up if several processes were seen
-        apart: none of them need have had its peak at the same time. ``None`` if none was seen.
-    process_bytes
-        The most that one process, or one task of a step, held.
-    cpus, cpu_s
-        CPUs that it requested, and their time that it used.
-    processes
-        How many tasks its largest step had at once.
-    gpus
-        How many GPUs it requested, and ``gpu_bytes`` and ``gpu_percent`` what of them was used, if the site
-        records it.
-    nodes
-        How many nodes it had.
-    environment
-        The parallel environment of Grid Engine; empty without one.
-    doubts
-        The figures of the accounting that cannot be; their fields are ``None``.
-    """
+    """One run of a job, of a task of an array, or of a component of a heterogeneous job."""
 
     scheduler: str
+    # as a person types it: ``4711``, ``4711_3`` or ``4711.3`` for a task, ``4711+1`` for a component
     job_id: str
     name: str
     user: str
     queue: str
-    state: str
-    ended: bool
-    well: bool
-    again: bool = False
+    state: str  # the scheduler's own word or figures for how it ended
+    ended: bool  # whether for good
+    well: bool  # whether it ended by itself, with status 0
+    again: bool = False  # whether the scheduler was to run the job again
+    # only if the accounting shows that a limit or a person ended it, or its memory
     outcome: Outcome | None = None
-    began: str = ""
-    elapsed_s: float = 0.0
-    walltime_s: float | None = None
-    memory_bytes: int | None = None
-    memory_key: str = ""
-    memory_shares: int = 1
+    began: str = ""  # local ISO time; empty if it never began
+    elapsed_s: float = 0.0  # how long it ran
+    walltime_s: float | None = None  # how long it was allowed to run
+    memory_bytes: int | None = None  # what it requested on each node
+    memory_key: str = ""  # option or resource that requests memory
+    memory_shares: int = 1  # how often a job gets it: for each slot, or each CPU with ``--mem-per-cpu``
+    # most memory seen at once on a node; peaks of processes may differ in time, but are added up
     held_bytes: int | None = None
-    process_bytes: int | None = None
-    cpus: int = 1
-    cpu_s: float | None = None
-    processes: int = 1
-    gpus: int = 0
-    gpu_bytes: int | None = None
-    gpu_percent: float | None = None
-    nodes: int = 1
-    environment: str = ""
-    doubts: tuple[str, ...] = ()
+    process_bytes: int | None = None  # the most that one process, or one task of a step, held
+    cpus: int = 1  # requested
+    cpu_s: float | None = None  # CPU time that it used
+    processes: int = 1  # how many tasks its largest step had at once
+    gpus: int = 0  # requested
+    gpu_bytes: int | None = None  # used, if the site records it
+    gpu_percent: float | None = None  # used, if the site records it
+    nodes: int = 1  # how many nodes it had
+    environment: str = ""  # the parallel environment of Grid Engine; empty without one
+    doubts: tuple[str, ...] = ()  # the figures of the accounting that cannot be; their fields are ``None``
 
 
 MOST_BUSY = 10
@@ -90,7 +52,7 @@ MOST_BUSY = 10
 
 
 def without_impossible(job: PastJob) -> PastJob:
-    """Return a job without the figures that cannot be, which `PastJob.doubts` then names."""
+    """Return a job without impossible figures, which `PastJob.doubts` then names."""
     cpu_s, held, doubts = job.cpu_s, job.held_bytes, []
     most_s = job.cpus * (job.elapsed_s + 1)
     if cpu_s is not None and cpu_s > MOST_BUSY * most_s:
@@ -105,23 +67,22 @@ def without_impossible(job: PastJob) -> PastJob:
 class PastJobs(Protocol):
     """How an accounting is asked about past jobs: a module such as `jobkit.schedulers.slurm_past`."""
 
-    ACCOUNTING: str
-    """What a person calls the source."""
+    ACCOUNTING: str  # what a person calls the source
 
     def argvs(self, ids: tuple[str, ...], user: str, days: int) -> tuple[tuple[str, ...], ...]:
         """Return the commands that print the jobs of these ids; without ids those of a user and some days."""
 
     def site_argv(self) -> tuple[str, ...]:
-        """Return the command that prints what of the site's configuration `read` and `sampling_s` need."""
+        """Return the command that prints the site's configuration for `read` and `sampling_s`."""
 
     def read(self, lines: Iterable[str], site: str) -> Iterator[PastJob]:
-        """Yield the jobs of an answer line by line, so that one of any length needs little memory."""
+        """Yield the jobs of an answer line by line, so that a long answer needs little memory."""
 
     def refusal(self, answer: Completed) -> str:
         """Return why the accounting gave no answer; empty if it answered, also that it knows no such job."""
 
     def sampling_s(self, site: str) -> float | None:
-        """Return how many seconds lie between two samples of memory; ``None`` if that is not known."""
+        """Return the seconds between two samples of memory; ``None`` if unknown."""
 
     def lines(self, job: PastJob, *, memory: int | None, walltime: int | None, cpus: int | None) -> list[str]:
-        """Return the header lines of the next job like this one: only of what is given."""
+        """Return the header lines of the next job like this one, for the values that are given."""

@@ -34,20 +34,15 @@ SCHEDULERS: Mapping[str, Scheduler] = _Schedulers(
     {name: f"{__package__}.{name}" for name in ("slurm", "sge", "local")}  # type: ignore[misc]
 )
 ASK_WITHIN_S = 10.0
-LAST_RESORT = "local"
-"""The scheduler that ``auto`` chooses if no other is there."""
+LAST_RESORT = "local"  # chosen by ``auto`` if no other is there
 
 
 def runs_here(name: str) -> bool:
-    """Return whether the scheduler of that name runs points on this machine, without a queue."""
     return name in SCHEDULERS and SCHEDULERS[name].RUNS_HERE
 
 
 def own_option(scheduler: str, line: str) -> str | None:
-    """Return the fault of a header line with an option that jobkit writes itself, else ``None``.
-
-    A line may hold several options; schedulers read them all.
-    """
+    """Return the fault of a header line with an option that jobkit writes itself, else ``None``."""
     own = SCHEDULERS[scheduler].RESERVED_OPTIONS if scheduler in SCHEDULERS else {}
     option = next(filter(None, (_meant(word, own) for word in _words(line))), None)
     return None if option is None else f"{line.strip()!r}: jobkit sets {option} itself; {own[option]}"
@@ -63,8 +58,7 @@ def _words(line: str) -> list[str]:
 def _meant(word: str, own: Mapping[str, str]) -> str | None:
     """Return the reserved option that a word stands for, else ``None``.
 
-    Long options are read as by getopt_long(3): a long one may be abbreviated, a short one may have
-    its value attached (``--out=x``, ``-a1-3``).
+    As getopt_long(3) reads it: a long option may be abbreviated, a value attached (``--out=x``, ``-a1-3``).
     """
     name = word.partition("=")[0]
     if name in own or not any(option.startswith("--") for option in own):
@@ -75,13 +69,6 @@ def _meant(word: str, own: Mapping[str, str]) -> str | None:
 
 
 def by_name(name: str) -> Scheduler:
-    """Return the scheduler of that name.
-
-    Raises
-    ------
-    JobkitError
-        With the nearest name, if there is none of this name.
-    """
     if name in SCHEDULERS:
         return SCHEDULERS[name]
     raise JobkitError(f"scheduler: there is none called {name!r}{suggest(name, list(SCHEDULERS))}")
@@ -90,9 +77,8 @@ def by_name(name: str) -> Scheduler:
 def query_environment(scheduler: Scheduler) -> dict[str, str]:
     """Return the environment of a program that asks, cancels or changes.
 
-    A default that the user or the site exports for squeue, sacct, scancel or qstat would change what it
-    answers: with SQUEUE_PARTITION=gpu it lists no job of another partition. The user's site file can name
-    more variables to pass.
+    A default that the user or the site exports would change its answer: with SQUEUE_PARTITION=gpu squeue
+    lists no job of another partition. The user's site file can name more variables to pass.
     """
     more, patterns = passed_variables(), (_PASSED, scheduler.CLUSTER_VARIABLES)
     kept = {
@@ -110,10 +96,7 @@ def submission_environment() -> dict[str, str]:
 
 
 def unused_schedulers() -> tuple[str, ...]:
-    """Return the schedulers whose commands are on PATH here, if this process is in no job of theirs.
-
-    With one of them this machine is a login node, or can submit like one.
-    """
+    """Return the schedulers whose commands are on PATH here, if this process is in no job of theirs."""
     here = filter(_is_here, SCHEDULERS.values())
     return tuple(found.NAME for found in here if found.JOB_VARIABLE not in os.environ)
 

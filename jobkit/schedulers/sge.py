@@ -1,16 +1,13 @@
 """Grid Engine: qsub, qstat, qacct, qdel. The names are those of `jobkit.schedulers.protocol.Scheduler`.
 
-qacct(1), accounting(5), sge_status(5) of 8.1.9. Every attempt has a record; the last one counts.
+Man pages of Son of Grid Engine 8.1.9 (qsub.1, qstat.1, qacct.1, sge_status.5, accounting.5, sge_conf.5):
+https://manpages.debian.org/bookworm/gridengine-common/. "Measured" is that version; the answers stand in
+tests/data/sge/. Every attempt has an accounting record; the last one counts. Flags are those of
+sge_status(5); qmod(1) clears an error, qrls(1) releases a hold.
 
-``qsub -w v`` finds unknown queues, resources, projects and parallel environments, and too much of
-a consumable, on an empty cluster (``-verify`` would not: it ends with 0 for a queue that does not
-exist; measured, 8.1.9). It does not always name the value to change, so qconf is asked as well.
-
-Man pages of Son of Grid Engine 8.1.9: https://manpages.debian.org/bookworm/gridengine-common/
-(qsub.1, qstat.1, qacct.1, sge_status.5, accounting.5, sge_conf.5). "Measured" is the same
-version; the answers stand in tests/data/sge/.
-
-Flags as in sge_status(5); qmod(1) clears an error, qrls(1) releases a hold.
+``qsub -w v`` finds unknown queues, resources, projects and parallel environments, and too much of a
+consumable, on an empty cluster (``-verify`` ends with 0 for a queue that does not exist; measured). It does
+not always name the value to change, so qconf is asked as well.
 """
 
 from __future__ import annotations
@@ -42,14 +39,14 @@ _SIGKILL = 128 + 9
 # sge_status(5), "failed": the task will run again, so this record is not its end.
 _TO_COME = frozenset({24, 25})
 _LIMIT = 37
-# Most of these tasks were never started. 30 is an exit status of 100, which puts the task in error (Eqw): if
-# it has left the queue since: a user deleted it there, and no record reports that (measured).
+# Most of these tasks were never started. 30 is an exit status of 100, which puts the task in error (Eqw); if
+# it has left the queue since, a user deleted it there, and no record reports that (measured).
 _FAILED: Mapping[int, Outcome] = {
     **dict.fromkeys((*range(1, 12), 21, *range(26, 37), 38), Outcome.QUEUE_ERROR),
     **dict.fromkeys((18, 19), Outcome.NODE_FAIL),
 }
 _ENFORCED = re.compile(r"enforced [hs]_(?:(rt)|data|rss|vmem) limit")
-"""What Univa and Altair add: codes above 38, such as ``44 : execd enforced h_rt limit``."""
+"""Univa's and Altair's codes above 38, such as ``44 : execd enforced h_rt limit``."""
 _TIMES = ("%a %b %d %H:%M:%S %Y", "%m/%d/%Y %H:%M:%S.%f", "%m/%d/%Y %H:%M:%S")
 """Of Sun, and of Univa and Altair; the Open Cluster Scheduler writes ISO 8601."""
 
@@ -57,13 +54,12 @@ _TIMES = ("%a %b %d %H:%M:%S %Y", "%m/%d/%Y %H:%M:%S.%f", "%m/%d/%Y %H:%M:%S")
 def accounting_argv(
     jobs: tuple[JobId, ...], since: str, name: str, users: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
-    """Return the one command that asks the accounting: by the name that all arrays share.
+    """Ask by the name that all arrays share.
 
-    qacct takes one ``-j``: of ``-j 1,2`` it answers the 1 and ignores the 2, with
-    status 0; for a job name it answers every job that had it (measured). For several names jobkit passes
-    none and asks about all of the owner's jobs since then; qacct accepts one owner (qacct(1), ``-o``),
-    so with several owners jobkit asks about the jobs of all users. ``-b`` is the time of the start: a
-    start that failed has none, and only the name finds its record (measured).
+    qacct takes one ``-j``: of ``-j 1,2`` it answers the 1 with status 0; for a name it answers every job that
+    had it (measured). It accepts one owner (qacct(1), ``-o``), so for several names or owners jobkit asks
+    about all jobs since then, of the owner or of all users. ``-b`` is the time of the start: a start that
+    failed has none, and only the name finds its record (measured).
     """
     if name:
         return ("qacct", "-j", name)
@@ -73,12 +69,10 @@ def accounting_argv(
 
 
 def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
-    """Return the tasks in the accounting, ``None`` if it did not answer.
+    """Return the tasks in the accounting; ``job name ... not found`` (status 1) is an answer: nothing yet.
 
-    ``error: job name ... not found`` (status 1) is an answer: nothing yet; records come up to
-    ``accounting_flush_time`` late (15 s by default, sge_conf(5)). A task that was deleted while
-    it waited has no record, ever (measured). A task that ran again has a record for each time, the
-    oldest first.
+    Records come up to ``accounting_flush_time`` late (15 s by default, sge_conf(5)). A task that was deleted
+    while it waited never has one (measured); a task that ran again has one for each run, the oldest first.
     """
     if not answer.ok:
         return () if re.search(r"error: .* not found", answer.said) else None
@@ -114,10 +108,7 @@ def _accounted(record: Mapping[str, str]) -> Accounted:
 
 
 def max_rss_bytes(record: Mapping[str, str]) -> int | None:
-    """Return the most that one process held: KiB, which 8.1.9 prints as if they were bytes.
-
-    300,000,000 bytes are 293.883KB, as measured.
-    """
+    """Return the memory of a process: KiB, printed as bytes (293.883KB for 300,000,000 bytes, measured)."""
     return (bytes_of(record.get("ru_maxrss", "")) or 0) * 1024 or None
 
 
@@ -134,9 +125,9 @@ def end_of(record: Mapping[str, str]) -> tuple[bool, Outcome | None, str]:
 def _outcome(record: Mapping[str, str], failed: int | None, status: int | None) -> tuple[Outcome | None, str]:
     """Return why the task ended, if the record shows it, and the figures that show it.
 
-    137 is a SIGKILL by qdel, by h_rt or by h_vmem alike, and "the reason is only in the messages
-    file" (accounting(5)): so the figures are compared with the limits. A qdel looks like a
-    ``kill -9`` (both ``failed 100``, measured), so neither is called cancelled.
+    137 is a SIGKILL by qdel, by h_rt or by h_vmem alike, and "the reason is only in the messages file"
+    (accounting(5)): so the figures are compared with the limits. A qdel looks like a ``kill -9`` (both
+    ``failed 100``, measured), so neither is called cancelled.
     """
     if shown := _FAILED.get(failed or 0):
         return shown, ""
@@ -181,7 +172,7 @@ def elapsed_s(record: Mapping[str, str]) -> float | None:
 
 
 def moment(text: str) -> datetime | None:
-    """Return a time of qacct; ``None`` for ``-/-`` and whatever else is none."""
+    """Return a time of qacct; ``None`` for ``-/-`` and any other text."""
     with contextlib.suppress(ValueError, OverflowError):
         return datetime.fromisoformat(text).astimezone()
     for form in _TIMES:
@@ -230,7 +221,6 @@ def _queue_refusal(request: JobRequest, answer: Completed) -> str | None:
 
 
 def _queue_outlook(request: JobRequest, answer: Completed) -> str:
-    """Return which of the requested queues never start the job."""
     known = sge_survey.queues(answer.stdout).values() if answer.ok else ()
     return asked_for(request.queue, known, sge_survey.QUEUE).never(request, sge_survey.WALLTIME)
 
@@ -238,9 +228,8 @@ def _queue_outlook(request: JobRequest, answer: Completed) -> str:
 def _slots_refusal(request: JobRequest, answer: Completed) -> str | None:
     """Refuse more slots than a host of the queues has, and the exclusion of all hosts.
 
-    ``-w v`` does not report what there is, and accepts any exclusion next to a load value.
-
-    Memory is no reason: the requested memory may be a limit (``h_vmem``), not space on the host.
+    ``-w v`` does not report what there is, and accepts any exclusion next to a load value. Memory is no
+    reason: ``h_vmem`` is a limit, not space on the host.
     """
     asked = sge_survey.queues_on_hosts(answer.stdout if answer.ok else "", request.queue)
     hosts = [kind.names for queue in asked.queues for kind in queue.kinds]
@@ -253,7 +242,6 @@ def _slots_refusal(request: JobRequest, answer: Completed) -> str | None:
 
 
 def _resource_refusal(request: JobRequest, answer: Completed) -> str | None:
-    """Refuse a resource name that the cluster does not have: the site file gives those names."""
     rows = [line.split() for line in answer.stdout.splitlines() if not line.startswith("#")]
     known = {name for row in rows for name in row[:2]}  # the name and its shortcut (complex(5))
     if not answer.ok or not known:
@@ -265,15 +253,14 @@ def _resource_refusal(request: JobRequest, answer: Completed) -> str | None:
 
 _LOAD_VALUES = frozenset(
     f"{what}_{how}" for what in ("mem", "virtual", "swap") for how in ("free", "total", "used")
-)
-"""Of the standard load values (complex(5)) those that jobs ask for."""
+)  # of the standard load values (complex(5)) those that jobs ask for
 
 
 def _verify_refusal(request: JobRequest, answer: Completed) -> str | None:
     """Read ``qsub -w v``: it prints success on stdout and refusals on stderr (measured).
 
-    It ignores load values (qsub(1)): if a job requests a load value, such as ``mem_free``, it reports that
-    no queue is suitable, whatever else is requested (measured). It still refuses unknown names.
+    It ignores load values (qsub(1)): for a load value such as ``mem_free`` it reports that no queue is
+    suitable, whatever else is requested (measured). It still refuses unknown names.
     """
     if answer.ok or ("no suitable queues" in answer.said and not _LOAD_VALUES.isdisjoint(request.resources)):
         return None
@@ -281,8 +268,8 @@ def _verify_refusal(request: JobRequest, answer: Completed) -> str | None:
     return "qsub refuses the job: " + "\n".join(said).removeprefix("Unable to run job: ")
 
 
-# sge_status(5): a state is a string of flags; the first flag of this table that it holds decides.
-# N and P are those of Univa and Altair: qmod(1), -p, which stops a job until the other job has ended.
+# sge_status(5): a state is a string of flags; the first flag of this table that it holds decides. N and P are
+# Univa's and Altair's: qmod(1), -p, which stops a job until the other job has ended.
 _FLAGS: Mapping[str, tuple[State, str]] = {
     "E": (State.ERROR, "could not be started, or its script ended with 100; qstat -j {job} says why"),
     "d": (State.ENDING, "being deleted"),
@@ -302,36 +289,31 @@ _FLAGS: Mapping[str, tuple[State, str]] = {
 
 
 OVER_DEFAULTS = ("-b", "n", "-now", "n")
-"""Over lines of a sge_request file (sge_request(5)): with ``-b y`` qsub takes the script for a program and
-reads no header."""
+"""Over lines of a sge_request file (sge_request(5)): with ``-b y`` qsub reads no header of the script."""
 
 
 def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:
-    """Return the command that submits ``script`` as one array job; its header has the rest.
-
-    ``-terse`` stands on the command line, not in the header: there it may be ignored. ``-hold_jid``
-    waits for all tasks of an array, whatever became of them (qsub(1)).
-    """
+    """Submit; ``-terse`` may be ignored in a header, and ``-hold_jid`` waits for all tasks (qsub(1))."""
     waits = ("-hold_jid", ",".join(job.id for job in after)) if after else ()
     return ("qsub", "-terse", *OVER_DEFAULTS, *waits, *submit_words(script, array))
 
 
 BATCH_ONLY = frozenset(("-a", "-b", "-c", "-i", "-shell", "-sync"))
-"""The options of qsub that qrsh does not have or that are about scripts: qsub(1)."""
+"""Options of qsub that qrsh does not have or that are about scripts: qsub(1)."""
 
 
 def interactive_argv(options: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """Return the command that starts bash on a node, at a terminal: qrsh(1).
 
-    With a command qrsh makes no terminal unless ``-pty y`` says so, and without ``-now n`` it gives up
-    if no node is free. ``s_rt`` is left out: its signal would end the shell.
+    With a command qrsh makes no terminal unless ``-pty y`` says so, and without ``-now n`` it gives up if no
+    node is free. ``s_rt`` is left out: its signal would end the shell.
     """
     kept = [_without_warning(option) for option in options if option[0] not in BATCH_ONLY]
     return ("qrsh", "-pty", "y", "-now", "n", "-cwd", *(word for option in kept for word in option), "bash")
 
 
 def _without_warning(option: tuple[str, ...]) -> tuple[str, ...]:
-    """Return an option without the soft limit of the walltime; nothing if that is all of it."""
+    """Return an option without the soft limit of the walltime; empty if nothing else is in it."""
     if option[0] != "-l":
         return option
     left = ",".join(word for word in ",".join(option[1:]).split(",") if not word.startswith("s_rt="))
@@ -339,7 +321,6 @@ def _without_warning(option: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def limit_argv() -> tuple[str, ...]:
-    """Return the command that prints the array limit."""
     return ("qconf", "-sconf")
 
 
@@ -352,8 +333,8 @@ def parse_limit(answer: str) -> int | None:
 def task_limit_error(answer: str, arrays: Sequence[Array]) -> str | None:
     """Return why the controller cannot hold these arrays, ``None`` if it can or has no limit.
 
-    ``max_jobs`` is for all users and ``max_u_jobs`` for each; 0 is no limit, and an array counts
-    as one job (sge_conf(5)). ``max_aj_instances`` only limits how many tasks run at a time.
+    ``max_jobs`` is for all users, ``max_u_jobs`` for each; 0 is no limit, and an array counts as one job
+    (sge_conf(5)). ``max_aj_instances`` only limits how many tasks run at a time.
     """
     known = {
         name: int(most) for name, most in re.findall(r"^(max_(?:u_)?jobs)\s+(\d+)", answer, re.MULTILINE)
@@ -377,36 +358,33 @@ def log_name(name: str, job: str, task: int) -> str:
 
 
 def search_argvs(name: str, since: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the commands that look for jobs by their name: all of one's own, and the name's accounting."""
     return queue_argv(()), accounting_argv((), since, name)
 
 
 def throttle_argv(job: JobId, most: int) -> tuple[str, ...]:
-    """Return the command that changes how many tasks run at a time: qalter(1), ``-tc``; 0 is no limit."""
+    """Return the command that changes the throttle: qalter(1), ``-tc``; 0 is no limit."""
     return ("qalter", "-tc", str(most), job.id)
 
 
 def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
     """Return the command that deletes a job, or only some of its tasks: ``12.7``, ``12.1-5 12.9``.
 
-    qdel ends with 1 and ``denied: job "..." does not exist`` if nothing is left (measured). Its
-    ``-t`` is documented for one range only (qdel(1)).
+    qdel ends with 1 and ``denied: job "..." does not exist`` if nothing is left (measured). Its ``-t`` is
+    documented for one range only (qdel(1)).
     """
     return ("qdel", *([f"{job.id}.{part}" for part in task_ranges(tasks)] or [job.id]))
 
 
 def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return the one command that lists all jobs of their owners: with ids qstat shows no states.
+    """List all jobs of their owners: with ids qstat shows no states.
 
-    Without ``-g d``: pending tasks are then one row with all their ranges, never cut (measured
-    with 200 tasks in 24 ranges). ``-s`` over that of a sge_qstat file (sge_qstat(5)); ``z``, jobs that have
-    ended, is left out.
+    Without ``-g d``, so that pending tasks are one row with all their ranges, never cut (measured with 200
+    tasks in 24 ranges). ``-s`` replaces that of a sge_qstat file (sge_qstat(5)), without ``z``, ended jobs.
     """
     return ("qstat", "-s", "prs", "-u", ",".join(users) or user_name(), "-xml")
 
 
 def diagnostic_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:
-    """Return the commands that show a person why a job waits, and how it ended."""
     ids = ",".join(job.id for job in jobs)
     return ("qstat", "-j", ids), accounting_argv(jobs, "", name)
 
@@ -414,8 +392,8 @@ def diagnostic_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...
 def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
     """Return all array tasks of the owners in the queue, ``None`` if qstat did not answer.
 
-    Running tasks stand in ``queue_info``, pending ones and those in error in ``job_info``. Tasks of
-    other jobs are among them. A finished job is in no list: gone is not done.
+    Running tasks stand in ``queue_info``, pending ones and those in error in ``job_info``, also of other
+    jobs. A finished job is in no list: gone is not done.
     """
     from xml.etree import ElementTree as ET  # here, for a submission reads no XML
 
@@ -462,7 +440,7 @@ def shut_reason(answer: Completed) -> str:
     """Return which queues start no job, and what clears the error; nothing if none is in error.
 
     An instance in error stays so until an administrator clears it (qmod(1), -cq), and ``qstat`` lists its
-    jobs like any that wait (measured, 8.1.9: a prolog that fails).
+    jobs like any that wait (measured: a prolog that fails).
     """
     queues = shut_queues(answer.stdout if answer.ok else "")
     names = [name for shut in queues.values() for name, why in shut.items() if "in error" in why]
@@ -477,18 +455,12 @@ def shut_reason(answer: Completed) -> str:
 
 
 def explain(task: Queued) -> str:
-    """Return why a task waits: Grid Engine's flags and what they mean; empty for one that runs.
-
-    Only ``qstat -j`` shows why a task is in error (measured).
-    """
+    """Return the flags and their meaning; only ``qstat -j`` shows why a task is in error (measured)."""
     return task.reason or ("waits for a free slot, or its turn" if task.state is State.PENDING else "")
 
 
 def remedy(job: JobId, tasks: tuple[int, ...], task: Queued) -> Remedy | None:
-    """Return what a person can do for tasks that wait alike; ``None`` if they need no person.
-
-    Both commands take ``12.3-5`` for tasks of an array (sge_types(1), job_task_list; measured).
-    """
+    """Return what a person can do for waiting tasks, ``12.3-5`` (sge_types(1), job_task_list; measured)."""
     command = {State.ERROR: ("qmod", "-cj"), State.HELD: ("qrls",)}.get(task.state)
     if command is None:
         return None
@@ -496,12 +468,10 @@ def remedy(job: JobId, tasks: tuple[int, ...], task: Queued) -> Remedy | None:
 
 
 NAME, TITLE, DIRECTIVE = "sge", "Grid Engine", "#$"
-PROGRAMS: tuple[str, ...] = ("qsub", "qconf")
-"""``qsub`` alone may be PBS's."""
+PROGRAMS: tuple[str, ...] = ("qsub", "qconf")  # ``qsub`` alone may be PBS's
 COMMANDS: tuple[str, ...] = ("qsub", "qstat", "qacct", "qdel", "qconf", "qalter")
 RUNS_HERE = False
-EXPORTS_ENVIRONMENT = False
-"""qsub(1): only with ``-V``."""
+EXPORTS_ENVIRONMENT = False  # qsub(1): only with ``-V``
 CHARGES_PAGE_CACHE = False
 RESERVED_OPTIONS: Mapping[str, str] = {
     **dict.fromkeys(("-t", "-tc"), "change sweep or max_parallel"),
@@ -512,10 +482,8 @@ RESERVED_OPTIONS: Mapping[str, str] = {
     "-notify": "change warning_s in a site file for an earlier warning",
     **dict.fromkeys(("-S", "-r", "-terse"), "leave it out"),
 }
-FORBIDDEN_PATH_CHARS = "\\'\"$,"
-"""qsub drops quotes and expands ``$``: the job dies, or waits in Eqw, without a log (measured)."""
-ENVIRONMENT: Mapping[str, str] = {"SGE_SINGLE_LINE": "1"}
-"""qconf then prints a long value on one line, without backslashes (qconf(1))."""
+FORBIDDEN_PATH_CHARS = "\\'\"$,"  # qsub drops quotes and expands ``$``: the job gets no log (measured)
+ENVIRONMENT: Mapping[str, str] = {"SGE_SINGLE_LINE": "1"}  # qconf prints each value on one line (qconf(1))
 CLUSTER_VARIABLES = re.compile(r"SGE_(ROOT|CELL|QMASTER_PORT|EXECD_PORT|CLUSTER_NAME)")
 LEAKING_VARIABLES = protocol.NEVER
 ASKING_VARIABLES: Mapping[str, str] = {}
@@ -523,8 +491,7 @@ JOB_VARIABLE = "JOB_ID"
 RECORDED_VARIABLES: tuple[str, ...] = ("QUEUE", "NSLOTS")
 BUSY_PATTERN = re.compile(
     r"Connection refused|got send error|gdi request rejected|denied: .* currently overloaded"
-)
-"""Nothing was sent."""
+)  # nothing was sent
 UNCONFIRMED_PATTERN = re.compile(r"failed receiving gdi request|got read error|timeout")
 """qsub had sent the job and got no answer."""
 JOB_ID_PATTERNS: tuple[str, ...] = (
@@ -533,7 +500,6 @@ JOB_ID_PATTERNS: tuple[str, ...] = (
 )
 OVER_PATTERN = re.compile(
     r"job \"?\d+\"?( task \"\d+\")? (does not exist|is already in deletion)|has (registered|deleted)"
-)
-"""qdel prints a line for each task, with status 1 if one has ended (measured)."""
+)  # qdel prints a line for each task, with status 1 if one has ended (measured)
 LOG_OUTCOMES = protocol.NO_OUTCOMES
 LOG_FAULT = protocol.NEVER

@@ -95,18 +95,16 @@ _MEANT = re.compile(r"(?:\s+#\$\s*|#\s+\$\s*|\$#\s*|#[S%]\s+)(?P<rest>-[A-Za-z].
 _GPU = re.compile(r"(?i)gpu|cuda|coproc")
 _NAME = re.compile(r"\$(\w+|\{\w+\})")
 _WARNINGS = {"notify": {"USR1", "USR2"}, "s_rt": {"USR1"}}
-"""What comes before KILL, and only if it is requested: qsub(1) ``-notify``, queue_conf(5) ``s_rt``."""
+"""The signals before KILL, only if requested: qsub(1) ``-notify``, queue_conf(5) ``s_rt``."""
 _CAUGHT = frozenset({"HUP", "INT", "TERM", "USR1", "USR2"})
 _MEMORY = frozenset(
     {f"{kind}_{what}" for kind in "hs" for what in ("core", "data", "fsize", "rss", "stack", "vmem")}
     | {"mem_free", "m_mem_free", "mem_total", "swap_free", "virtual_free", "virtual_total"}
-)
-"""Resources that are memory at every site: queue_conf(5), load_parameters(5)."""
+)  # resources that are memory at every site: queue_conf(5), load_parameters(5)
 _FEW_BYTES = 2**20
 
 
 def lint(script: Script) -> tuple[LintFinding, ...] | None:
-    """Return the findings in a script, by line; ``None`` if it has no directive of Grid Engine."""
     read = [line for line in script.lines if _DIRECTIVE.match(line.text)]
     asked = [line for line in read if not line.here]
     found = list(_misspelt(script))
@@ -165,7 +163,7 @@ def _wishes(words: Sequence[str]) -> list[str]:
 
 
 def _asked(options: Sequence[Option]) -> Iterator[tuple[ScriptLine, str, str]]:
-    """Yield name and value of each resource that is asked for by ``-l``, and its line."""
+    """Yield line, name and value of each resource that ``-l`` asks for."""
     for option in options:
         if option.name == "l":
             for request in option.value.split(","):

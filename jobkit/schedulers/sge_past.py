@@ -22,8 +22,7 @@ KEYS = frozenset(
     {"qname", "owner", "jobname", "jobnumber", "taskid", "start_time", "end_time", "granted_pe", "slots"}
     | {"failed", "exit_status", "ru_wallclock", "ru_maxrss", "cpu", "maxvmem", "category"}
     | {"pe_taskid", "submit_cmd"}
-)
-"""The lines of a record that are read: an accounting may have millions of them."""
+)  # the lines of a record that are read: an accounting may have millions of them
 ACCOUNTING = "Grid Engine's accounting (qacct)"
 
 
@@ -47,10 +46,7 @@ class _Site:
 
 
 def argvs(ids: tuple[str, ...], user: str, days: int) -> tuple[tuple[str, ...], ...]:
-    """Return the commands; see `jobkit.schedulers.past.PastJobs`.
-
-    qacct takes one ``-j`` (measured: of ``-j 1,2`` it answers the 1); each call reads the whole file.
-    """
+    """Return one command an id: qacct answers the first (measured). Each call reads the whole file."""
     if ids:
         return tuple(
             ("qacct", "-j", number) for number in dict.fromkeys(re.split(r"\D", id_)[0] for id_ in ids)
@@ -123,8 +119,8 @@ def _job(record: Mapping[str, str], known: _Site) -> PastJob:
 def _shares(resource: Resource | None, slots: int) -> int:
     """Return how often a job gets what it requests.
 
-    That is once for each slot if the resource is counted so; limits are multiplied too unless they are
-    counted otherwise (queue_conf(5)). A load value such as ``mem_free`` is what one host has.
+    Once for each slot if the resource is counted so; limits are multiplied too unless they are counted
+    otherwise (queue_conf(5)). A load value such as ``mem_free`` is what one host has.
     """
     if resource is None or resource.counted is Consumable.JOB:
         return 1
@@ -133,7 +129,7 @@ def _shares(resource: Resource | None, slots: int) -> int:
 
 
 def refusal(answer: Completed) -> str:
-    """Return why qacct gave no answer; that a job is not found is one."""
+    """Return why qacct gave no answer; that a job is not found is an answer."""
     return "" if answer.ok or re.search(r"error: .* not found", answer.said) else answer.said
 
 
@@ -149,7 +145,6 @@ def sampling_s(site: str) -> float | None:
 
 
 def lines(job: PastJob, *, memory: int | None, walltime: int | None, cpus: int | None) -> list[str]:
-    """Return the header lines of the next job."""
     found = []
     if memory is not None and job.memory_key:
         slots = job.memory_shares if cpus is None or job.memory_shares == 1 else cpus

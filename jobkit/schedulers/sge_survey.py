@@ -1,7 +1,7 @@
 """A Grid Engine site: queues, resources by the names that the site gave them, environments.
 
-Man pages: qconf(1), qstat(1), queue_conf(5), complex(5), sge_pe(5), sge_conf(5).
-"Measured" is Son of Grid Engine 8.1.9; the answers stand in tests/data/sge/.
+Man pages: qconf(1), qstat(1), queue_conf(5), complex(5), sge_pe(5), sge_conf(5). "Measured" is Son of Grid
+Engine 8.1.9; the answers stand in tests/data/sge/.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ _SOURCES = {
     "accounts": "qconf -sprjl",
 }
 _NOBODY = "jobkit-doctor-asks"
-"""A job name that no job has: what matters is whether qacct finds its file, and how fast."""
+"""A job name that no job has: it shows whether qacct finds its file, and how fast."""
 _ENVIRONMENT = "environment "
 _MOST_ENVIRONMENTS = 12
-_COLUMNS = 8
-"""Of a complex (complex(5))."""
+_COLUMNS = 8  # number of columns of a complex (complex(5))
 
 # qstat(1), -f: states in which a queue instance starts no job. a, an alarm, passes by itself.
 _SHUT = {"u": "unreachable", "d": "disabled", "D": "disabled", "E": "in error", "s": "suspended"}
@@ -38,12 +37,11 @@ _SHUT |= {"S": "suspended", "C": "suspended", "c": "misconfigured", "o": "orphan
 
 _CONSUMABLE = {"YES": Consumable.SLOT, "Y": Consumable.SLOT, "JOB": Consumable.JOB, "J": Consumable.JOB}
 _CONSUMABLE |= {"HOST": Consumable.JOB, "H": Consumable.JOB}
-"""Univa counts such a resource once on each host of a job, which for a job of one host is once."""
+"""Univa's count once on each host of a job, which for a job of one host is once."""
 _REQUESTABLE = {"YES", "Y", "FORCED", "F"}
 
 
 def survey_argvs(answers: Answers) -> Mapping[str, tuple[str, ...]]:
-    """Return what to ask next, given what was answered; see `jobkit.schedulers.protocol.Scheduler`."""
     first = {CONTROLLER: ("qconf", "-sconf"), "version": ("qstat", "-help")}
     limits = text_of(answers, CONTROLLER)
     if limits is None:
@@ -62,12 +60,11 @@ def survey_argvs(answers: Answers) -> Mapping[str, tuple[str, ...]]:
 
 
 def _likely(name: str) -> tuple[bool, str]:
-    """Sort the environments first that are called as those of one node mostly are."""
+    """Sort first the environments whose names say one node."""
     return not re.search(r"smp|shm|sh[a-z]*mem|thread|openmp|omp", name, re.IGNORECASE), name
 
 
 def parse_survey(answers: Answers) -> Survey:
-    """Return the site as the answers describe it; unknown parts are ``None`` or empty."""
     silent = survey.unanswered(answers)
     limits = text_of(answers, CONTROLLER) or ""
     queue_list, instance_list = text_of(answers, "queues"), text_of(answers, "instances")
@@ -103,15 +100,13 @@ def parse_survey(answers: Answers) -> Survey:
     )
 
 
-_ONE_NODE = r"^allocation_rule\s+\$pe_slots\b"
-"""All slots of a job on one host: sge_pe(5)."""
+_ONE_NODE = r"^allocation_rule\s+\$pe_slots\b"  # all slots of a job on one host: sge_pe(5)
 
 
 def queues(text: str) -> dict[str, Queue]:
     """Return the cluster's queues by name, from ``qconf -sq '*'``.
 
-    A value may differ for some hosts, ``00:10:00,[node1=24:00:00]`` (queue_conf(5)): of the
-    walltimes the longest is taken, for any host may be good enough.
+    A value may differ by host, ``00:10:00,[node1=24:00:00]`` (queue_conf(5)): the longest walltime counts.
     """
     known: dict[str, Queue] = {}
     for block in re.split(r"^qname\s+", _whole_lines(text), flags=re.MULTILINE)[1:]:
@@ -169,8 +164,8 @@ def resources(text: str) -> tuple[Resource, ...]:
 def gpu_resource(known: Iterable[Resource]) -> Resource | None:
     """Return the resource that counts GPUs: each site calls it otherwise (``ngpus``, ``gpu``, ...).
 
-    It is a number with ``gpu``, ``cuda`` or ``coproc`` in its name; of several the one that is
-    counted, that some queue has, and that is called most plainly.
+    It is a number with ``gpu``, ``cuda`` or ``coproc`` in its name; of several the one that is counted, that
+    some queue has, and that has the plainest name.
     """
     numbers = (resource for resource in known if resource.kind in _NUMBERS)
     found = (resource for resource in numbers if re.search(_GPU, resource.name, re.IGNORECASE))
@@ -189,10 +184,9 @@ def _plainness(resource: Resource) -> tuple[bool, bool, int, str]:
 
 _MEMORY = ("h_vmem", "m_mem_free", "mem_free", "virtual_free", "h_rss", "s_vmem")
 """What sites count memory by, most often first; the names are complex(5)'s and Univa's."""
-_OF_SITES = ("h_data", "memory", "rmem")
-"""What some sites count it by: they are memory only there."""
+_OF_SITES = ("h_data", "memory", "rmem")  # names for memory at some sites only
 _UNCOUNTED = ("mem_free", "virtual_free", "h_vmem")
-"""The same if nothing is counted: a node with that much free, before a limit on virtual memory."""
+"""If nothing is counted: a node with that much free, before a limit on virtual memory."""
 
 
 def memory_resources(known: Iterable[Resource]) -> tuple[Resource, ...]:
@@ -218,8 +212,8 @@ class _Instance:
 def _instances(text: str) -> list[_Instance]:
     """Return the queue instances of ``qstat -F``, each with its resources.
 
-    ``hc:ngpus=2``: the scope (global, host or queue), the kind (load, fixed or consumable), and what
-    is left of it now (qstat(1), -F).
+    ``hc:ngpus=2``: scope (global, host or queue), kind (load, fixed or consumable), and what is left
+    (qstat(1), -F).
     """
     found: list[_Instance] = []
     for line in text.splitlines():
@@ -231,7 +225,7 @@ def _instances(text: str) -> list[_Instance]:
 
 
 def shut_queues(text: str) -> dict[str, dict[str, str]]:
-    """Return for each queue of ``qstat -f`` its instances with why each starts no job; none if one may."""
+    """Return the instances of each queue of ``qstat -f`` that start no job, with the reason."""
     queues: dict[str, dict[str, str]] = {}
     for one in _instances(text):
         why = ", ".join(dict.fromkeys(_SHUT[flag] for flag in one.state if flag in _SHUT))
@@ -247,7 +241,6 @@ def _placed(resource: Resource, instances: Iterable[_Instance]) -> Resource:
 
 
 def _seen(queue: Queue, instances: Iterable[_Instance] | None, gpus: Resource | None) -> Queue:
-    """Return a queue with the nodes, CPUs, memory and free GPUs of its instances."""
     if instances is None:
         return queue
     own = [instance for instance in instances if instance.queue == queue.name]
@@ -302,8 +295,7 @@ def _must_charge(limits: str) -> bool:
 def _keeping(answers: Answers, limits: str) -> survey.AccountingStatus:
     """Return whether accounting is on, and whether qacct can read it.
 
-    qacct reads a file, whole (qacct(1)); for a job that does not exist it prints ``not found``, status 1
-    (measured).
+    qacct reads a file, whole (qacct(1)); for an unknown job it prints ``not found``, status 1 (measured).
     """
     if re.search(r"^reporting_params\s.*\baccounting=false\b", _whole_lines(limits), re.MULTILINE):
         return survey.AccountingStatus(works=False, said="off (reporting_params has accounting=false)")

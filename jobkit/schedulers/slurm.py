@@ -1,15 +1,12 @@
 """Slurm: sbatch, squeue, sacct, scancel. The names are those of `jobkit.schedulers.protocol.Scheduler`.
 
-Their man pages are at https://slurm.schedmd.com/.
-
-``sbatch --test-only`` finds most faults, but accepts a walltime that the partition forbids and
-an unknown account or QOS (measured, Slurm 22.05.8 with ``EnforcePartLimits=NO`` and no
-``AccountingStorageEnforce``: such a job waits for ever or is charged to no account); and its message
-does not name the wrong value. So sinfo and sacctmgr are asked as well.
-
+Man pages: https://slurm.schedmd.com/; the words are those of https://slurm.schedmd.com/job_reason_codes.html.
 "Measured" is Slurm 22.05.8; the answers stand in tests/data/slurm/.
 
-The words are those of squeue(1), JOB REASON CODES: https://slurm.schedmd.com/job_reason_codes.html
+``sbatch --test-only`` finds most faults, but accepts a walltime that the partition forbids and an unknown
+account or QOS (measured with ``EnforcePartLimits=NO`` and no ``AccountingStorageEnforce``: such a job waits
+for ever or is charged to no account); and it does not name the wrong value. So sinfo and sacctmgr are asked
+as well.
 """
 
 from __future__ import annotations
@@ -46,16 +43,14 @@ lint, parse_survey, survey_argvs = slurm_lint.lint, slurm_survey.parse_survey, s
 COLUMNS = (
     *("JobID", "State", "ExitCode", "ElapsedRaw", "MaxRSS", "ReqMem", "AllocCPUS", "NodeList", "Reason"),
     "JobName",
-)
-"""The name is the last column, because it may contain a bar; `END` follows it."""
+)  # the name is the last column, because it may contain a bar; `END` follows it
 END, UNKNOWN = "End", "Unknown"
 FORMAT = f"--format={','.join((*COLUMNS, END))}"
-_FEWEST = 3
-"""Columns of the shortest row that is one."""
+_FEWEST = 3  # number of columns of the shortest row
 _TASK = re.compile(r"(?P<job>\d+)_(?P<tasks>\d+|\[[^.|]*(?:\.\.\.[^.|]*)?)(?:\.(?P<step>\w+))?")
 
-# https://slurm.schedmd.com/sacct.html#SECTION_JOB-STATE-CODES: states that are an end. COMPLETED
-# and FAILED carry the exit status of the script: the record or the exit file knows what it means.
+# https://slurm.schedmd.com/sacct.html#SECTION_JOB-STATE-CODES: states that are an end. COMPLETED and FAILED
+# carry the exit status of the script: the record or the exit file knows what it means.
 END_STATES: Mapping[str, Outcome | None] = {
     **dict.fromkeys(("COMPLETED", "FAILED")),
     **dict.fromkeys(("BOOT_FAIL", "NODE_FAIL"), Outcome.NODE_FAIL),
@@ -73,10 +68,7 @@ def clusters(jobs: tuple[JobId, ...]) -> tuple[str, ...]:
 
 
 def rows_of_tasks(text: str, columns: int) -> Iterator[tuple[str, str, str, list[str]]]:
-    """Yield ``job id, tasks, step, the other columns`` of the rows about array tasks.
-
-    The columns that an answer of jobkit 0.1 lacks, kept in old run folders, are empty.
-    """
+    """Yield ``job id, tasks, step, other columns``; columns that jobkit 0.1 did not ask for are empty."""
     for line in text.splitlines():
         name, *rest = line.strip().split("|", columns - 1)
         found = _TASK.fullmatch(name)
@@ -88,11 +80,10 @@ def rows_of_tasks(text: str, columns: int) -> Iterator[tuple[str, str, str, list
 def accounting_argv(
     jobs: tuple[JobId, ...], since: str, name: str, users: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
-    """Return the one command that asks the accounting.
+    """Ask with ``-S`` because sacct otherwise begins at midnight (sacct(1), DEFAULT TIME WINDOW).
 
-    ``-S`` because sacct otherwise begins at midnight (sacct(1), DEFAULT TIME WINDOW), ``-P``
-    because columns are cut otherwise; with the steps (no ``-X``), because they hold the memory; with
-    ``-D``, because a task that was requeued has a row for each time it ran.
+    ``-P`` because columns are cut otherwise; with the steps (no ``-X``), because they hold the memory; ``-D``
+    because a task that was requeued has a row for each time it ran.
     """
     ids = ",".join(job.id for job in jobs)
     return ("sacct", "-n", "-P", "-D", *clusters(jobs), "-S", since, "-j", ids, FORMAT)
@@ -100,7 +91,7 @@ def accounting_argv(
 
 @dataclass(slots=True)
 class _Rows:
-    """What sacct reports of one task: its own row, and what matters of its steps."""
+    """The sacct rows of one task: its own, and those of its steps that matter."""
 
     own: dict[str, str]
     max_rss_bytes: int | None = None
@@ -115,14 +106,13 @@ class _Rows:
 def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
     """Return the tasks in the accounting, ``None`` if it did not answer.
 
-    A task that is missing is not known *yet*: rows come up to 4.5 s late (measured). So is one that
-    has ended at an unknown time: what began and ended while slurmdbd was away is reported in two parts,
-    and for 4 to 6 s is ``FAILED`` with status 0, whatever it ended with (measured). Of a task
-    that was requeued there is one account for each time it ran, the oldest first.
+    A missing task is not known *yet*: rows come up to 4.5 s late (measured). So is one that ended at an
+    unknown time: what began and ended while slurmdbd was away is reported in two parts, and for 4 to 6 s is
+    ``FAILED`` with status 0, whatever it ended with (measured). A requeued task has one account for each run,
+    the oldest first.
 
-    Tasks that have not begun share a row, ``12_[3-5]``, and if they are cancelled it goes on
-    naming those that began just before: a row of a task's own counts more (measured). It comes some
-    seconds later.
+    Tasks that have not begun share a row, ``12_[3-5]``; if they are cancelled it goes on naming those that
+    began just before, so a task's own row, which comes some seconds later, counts more (measured).
     """
     if not answer.ok:
         return None
@@ -144,7 +134,7 @@ def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
 
 
 def _row(rest: list[str]) -> dict[str, str]:
-    """Return a row's columns by their names; answers kept by an older jobkit do not have `END`."""
+    """Return a row's columns by name; answers kept by an older jobkit do not have `END`."""
     *others, last = rest
     name, bar, end = last.rpartition("|")
     return dict(zip((*COLUMNS[1:], END), (*others, *((name, end) if bar else (last, ""))), strict=True))
@@ -175,7 +165,6 @@ def _accounted(job: str, task: int, rows: _Rows, *, began: bool = True) -> Accou
 
 
 def _outcome(word: str, rows: _Rows) -> tuple[Outcome | None, str]:
-    """Return why a task ended, if its rows show it, and the words that show it."""
     row, outcome = rows.own, END_STATES.get(word)
     evidence = f"sacct: {row['State']}, ExitCode {row['ExitCode']}"
     if _over_memory(rows):
@@ -196,7 +185,7 @@ def end_of(row: Mapping[str, str], steps: Iterable[Mapping[str, str]]) -> tuple[
 
 
 def _memory(rows: _Rows) -> str:
-    """Return the memory that a killed task used of its request: first, for a table cuts the end of a line."""
+    """Return the used memory of the request: first, because a table cuts the end of a line."""
     if rows.max_rss_bytes is None:
         return ""
     required = _required_bytes(rows.own)
@@ -214,8 +203,8 @@ def _whole_word(word: str) -> str:
 def _over_memory(rows: _Rows) -> bool:
     """Return whether a failed task was killed for its memory.
 
-    Only the step may report OUT_OF_MEMORY (autosubmit#382); with ``OverMemoryKill`` no row does:
-    the task is FAILED with 0:9 and only MaxRSS above ReqMem shows it (measured).
+    Only the step may report OUT_OF_MEMORY (autosubmit#382); with ``OverMemoryKill`` no row does: the task is
+    FAILED with 0:9 and only MaxRSS above ReqMem shows it (measured).
     """
     required = _required_bytes(rows.own)
     killed = rows.own["ExitCode"].endswith(":9")
@@ -236,10 +225,7 @@ START_VARIES = "earlier if jobs end before their walltime, later if others go fi
 
 
 def checks(script: str, array: Array, request: JobRequest) -> tuple[Check, ...]:
-    """Return the checks before a submission.
-
-    ``--test-only`` prints its answer, good or bad, on stderr, and uses up a job id (measured).
-    """
+    """Return the checks; ``--test-only`` answers on stderr, good or bad, and uses up a job id (measured)."""
     span = f"--array={array.first}-{array.last}"
     tested = ("sbatch", "--test-only", *array.option_words, span, script)
     asked = [
@@ -269,7 +255,6 @@ def _partition_refusal(request: JobRequest, answer: Completed) -> str | None:
 
 
 def _partition_outlook(request: JobRequest, answer: Completed) -> str:
-    """Return which of the requested partitions never start the job."""
     known = partitions(answer.stdout).values() if answer.ok else ()
     return asked_for(request.queue, known, PARTITION).never(request)
 
@@ -295,8 +280,7 @@ def _name_refusal(kind: str, name: str, key: str, answer: Completed) -> str | No
 
 _QUEUE_COLUMNS = "%i|%T|%r|%N|%M|%S|%j|%P"
 """Task, state, reason, nodes, time used, (expected) start, name, partitions: squeue(1), --format."""
-_MOST_RANGES = 5_000
-"""In one argument: Linux takes 128 KiB (execve(2)), and a range of a large array is 16 characters."""
+_MOST_RANGES = 5_000  # in one argument: Linux takes 128 KiB (execve(2)), and a range has up to 16 characters
 
 # https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES; an end state is not in the queue.
 _QUEUE_STATES = {
@@ -315,7 +299,7 @@ class _Reason:
     words: str
     key: str = ""  # in `resources` of the spec: what to change if it never starts
     admin: bool = False  # whether only an administrator releases it
-    of_partition: bool = False  # of several partitions another may start it all the same (measured)
+    of_partition: bool = False  # another of the requested partitions may start the job (measured)
 
 
 _waits, _held, _never = (partial(_Reason, state) for state in (State.PENDING, State.HELD, State.ERROR))
@@ -377,25 +361,22 @@ _REASONS: Mapping[str, _Reason] = {
     "systemfailure": _waits("Slurm itself failed on it"),
     "fedjoblock": _waits("waits for the other clusters to answer"),
 }
-"""By a pattern of the beginning, without spaces, underscores and capitals; the first that matches counts.
+"""By the beginning without spaces, underscores and capitals; the first match counts.
 
-src/common/job_state_reason.c and what slurmctld writes itself (``state_desc``), 17.11 to 26.11. The owner
-releases what is held with the reason ``WAIT_HELD_USER`` or ``WAIT_RESV_DELETED`` (src/slurmctld/job_mgr.c).
+src/common/job_state_reason.c and slurmctld's ``state_desc``, 17.11 to 26.11. The owner releases what is held
+with the reason ``WAIT_HELD_USER`` or ``WAIT_RESV_DELETED`` (src/slurmctld/job_mgr.c).
 """
 
 
 @cache
 def _meaning(reason: str) -> _Reason:
-    """Return what a reason means; one that is not known is a wait without words."""
+    """Return what a reason means; an unknown one is a wait without words."""
     plain = re.sub(r"[\W_]+", "", reason).lower()
     return next((known for start, known in _REASONS.items() if re.match(start, plain)), _waits(""))
 
 
 def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:
-    """Return the command that submits ``script`` as one array job; its header has the rest.
-
-    ``afterany`` waits for all tasks of an array, whatever became of them (sbatch(1)).
-    """
+    """Submit; ``afterany`` waits for all tasks of an array, with any outcome (sbatch(1))."""
     waits = (f"--dependency=afterany:{':'.join(job.id for job in after)}",) if after else ()
     throttle = f"%{array.throttle}" if array.throttle else ""
     span = f"--array={array.first}-{array.last}{throttle}"
@@ -405,7 +386,7 @@ def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple
 BATCH_ONLY = frozenset(
     ("--export-file", "--get-user-env", "--gid", "--ignore-pbs", "--no-requeue", "--requeue", "--uid")
 )
-"""The options of sbatch that srun does not have (their ``--help``, 22.05.8) and jobkit does not write."""
+"""Options of sbatch that srun does not have (their ``--help``, 22.05.8) and jobkit does not write."""
 
 
 def interactive_argv(options: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
@@ -415,15 +396,14 @@ def interactive_argv(options: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def limit_argv() -> tuple[str, ...]:
-    """Return the command that prints the array limit."""
     return ("scontrol", "show", "config")
 
 
 def parse_limit(answer: str) -> int | None:
     """Return the largest task index: ``MaxArraySize - 1``, or ``max_array_tasks`` if that is smaller.
 
-    slurm.conf(5): ``MaxArraySize`` is one more than the largest index, and 0 (here: 0 too)
-    turns arrays off; ``max_array_tasks`` in ``SchedulerParameters`` limits their number.
+    slurm.conf(5): ``MaxArraySize`` is one more than the largest index, and 0 (here: 0 too) turns arrays off;
+    ``max_array_tasks`` in ``SchedulerParameters`` limits their number.
     """
     size = re.search(r"^MaxArraySize\s*=\s*(\d+)", answer, re.MULTILINE)
     number = re.search(r"^SchedulerParameters\s*=.*\bmax_array_tasks=(\d+)", answer, re.MULTILINE)
@@ -434,8 +414,8 @@ def parse_limit(answer: str) -> int | None:
 def task_limit_error(answer: str, arrays: Sequence[Array]) -> str | None:
     """Return why the controller cannot hold these tasks, ``None`` if it can or has no limit.
 
-    slurm.conf(5), ``MaxJobCount``: the most jobs that slurmctld holds at a time, and each task of
-    an array counts as one. sbatch does not report it: it tries again and again.
+    slurm.conf(5), ``MaxJobCount``: the most jobs that slurmctld holds, a task of an array counts as one.
+    sbatch does not report it: it tries again and again.
     """
     found = re.search(r"^MaxJobCount\s*=\s*(\d+)", answer, re.MULTILINE)
     points = sum(array.tasks for array in arrays)
@@ -456,13 +436,12 @@ def log_name(name: str, job: str, task: int) -> str:
 
 
 def search_argvs(name: str, since: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the commands that look for jobs by their name: in the queue, and in the accounting."""
     queue = ("squeue", "-r", "-h", "-o", _QUEUE_COLUMNS, "--name", name)
     return queue, ("sacct", "-n", "-P", "-D", "-S", since, "--name", name, FORMAT)
 
 
 def throttle_argv(job: JobId, most: int) -> tuple[str, ...]:
-    """Return the command that changes how many tasks run at a time: scontrol(1), ``ArrayTaskThrottle``."""
+    """Return the command that changes the throttle: scontrol(1), ``ArrayTaskThrottle``."""
     return ("scontrol", *clusters((job,)), "update", f"JobId={job.id}", f"ArrayTaskThrottle={most}")
 
 
@@ -478,7 +457,7 @@ def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
 
 
 def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return the one command that lists the tasks in the queue, one a line (``-r``)."""
+    """Return the command that lists the tasks in the queue, one a line (``-r``)."""
     ids = ",".join(job.id for job in jobs)
     return ("squeue", "-r", "-h", "-o", _QUEUE_COLUMNS, *clusters(jobs), "-j", ids)
 
@@ -486,9 +465,9 @@ def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[st
 def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
     """Return the tasks in the queue, ``None`` if squeue did not answer.
 
-    squeue ends with 1 and ``Invalid job id specified`` if it is asked for one job and has
-    forgotten it (``MinJobAge`` after its end): nothing is left. Of several ids it drops those
-    it does not know without a word (measured). The name may contain a bar.
+    squeue ends with 1 and ``Invalid job id specified`` if it is asked for one job and has forgotten it
+    (``MinJobAge`` after its end): nothing is left. Of several ids it drops unknown ones without a word
+    (measured). The name may contain a bar.
     """
     if not answer.ok:
         return () if "Invalid job id specified" in answer.said else None
@@ -525,22 +504,18 @@ def _has_no_begin(state: State, reason: str) -> bool:
 
 
 def diagnostic_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:
-    """Return the commands that show a person jobs in the queue and in the accounting."""
     ids = ",".join(job.id for job in jobs)
     return ("squeue", *clusters(jobs), "-j", ids), ("sacct", *clusters(jobs), "-j", ids)
 
 
 def explain(task: Queued) -> str:
-    """Return why a task waits: Slurm's word and what it means; empty if Slurm gives no reason."""
+    """Return Slurm's reason and its meaning; empty without a reason."""
     words = _meaning(task.reason).words
     return f"{task.reason}: {words}" if words else task.reason
 
 
 def remedy(job: JobId, tasks: tuple[int, ...], task: Queued) -> Remedy | None:
-    """Return what a person can do for tasks that wait alike; ``None`` if they need no person.
-
-    scontrol takes array tasks as a list in brackets: ``release 12_[3,7-9]`` (measured).
-    """
+    """Return what a person can do for waiting tasks: scontrol takes ``12_[3,7-9]`` (measured)."""
     known = _meaning(task.reason)
     if task.state is not State.HELD:
         key = known.key and f"resources.{known.key}"
@@ -555,8 +530,7 @@ NAME, TITLE, DIRECTIVE = "slurm", "Slurm", "#SBATCH"
 PROGRAMS: tuple[str, ...] = ("sbatch",)
 COMMANDS: tuple[str, ...] = ("sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo", "sacctmgr")
 RUNS_HERE = False
-EXPORTS_ENVIRONMENT = True
-"""sbatch(1), ``--export``: all by default."""
+EXPORTS_ENVIRONMENT = True  # sbatch(1), ``--export``: all by default
 CHARGES_PAGE_CACHE = True
 RESERVED_OPTIONS: Mapping[str, str] = {
     **dict.fromkeys(("--array", "-a"), "change sweep or max_parallel"),
@@ -568,17 +542,15 @@ RESERVED_OPTIONS: Mapping[str, str] = {
     "--signal": "change warning_s in a site file",
     **dict.fromkeys(("--parsable", "--wrap"), "leave it out"),
 }
-FORBIDDEN_PATH_CHARS = "\\"
-"""sbatch expands no ``%`` after a backslash: the job dies without a log (measured)."""
+FORBIDDEN_PATH_CHARS = "\\"  # sbatch expands no ``%`` after a backslash: the job gets no log (measured)
 ENVIRONMENT: Mapping[str, str] = {"SLURM_BITSTR_LEN": "0"}
-"""Without it lists of array tasks are cut to 64 bytes (squeue(1), sacct(1))."""
+"""Without it lists are cut to 64 bytes (squeue(1), sacct(1))."""
 CLUSTER_VARIABLES = re.compile(r"SLURM_(CONF|CLUSTERS|JWT)")
 ASKING_VARIABLES: Mapping[str, str] = {
     "SBATCH_ACCOUNT": "account",
     "SBATCH_PARTITION": "queue",
     "SBATCH_QOS": "qos",
-}
-"""sbatch(1), input environment variables."""
+}  # sbatch(1), input environment variables
 LEAKING_VARIABLES = re.compile(r"SBATCH_|SLURM_(?!(CONF|CLUSTERS|JWT)$)")
 """``SBATCH_*`` are options (sbatch(1), input environment variables), ``SLURM_*`` a surrounding job's."""
 JOB_VARIABLE = "SLURM_JOB_ID"
@@ -587,16 +559,14 @@ BUSY_PATTERN = re.compile(r"Rate limit exceeded|Resource temporarily unavailable
 """slurm.conf(5), ``rl_enable`` (since 23.02)."""
 UNCONFIRMED_PATTERN = re.compile(
     r"Socket timed out|Zero Bytes were transmitted|Message (receive|send) failure|Connection reset"
-)
-"""sbatch had sent the job and got no answer."""
+)  # sbatch had sent the job and got no answer
 JOB_ID_PATTERNS: tuple[str, ...] = (
     r"(?P<id>\d+)(?:;(?P<cluster>\S+))?",
     r".*?Submitted batch job (?P<id>\d+)(?: on cluster (?P<cluster>\S+))?",
 )
 OVER_PATTERN = re.compile(
     r": No error$|already finished|already completing or completed|Invalid job id specified|expired"
-)
-"""scontrol prints a line for each task, with status 1 if one has ended (measured)."""
+)  # scontrol prints a line for each task, with status 1 if one has ended (measured)
 LOG_OUTCOMES: LogOutcomes = (
     (re.compile(r"slurmstepd.*CANCELLED AT \S+ DUE TO TIME LIMIT"), Outcome.TIMEOUT),
     (re.compile(r"slurmstepd.*CANCELLED AT \S+ DUE TO PREEMPTION"), Outcome.PREEMPTED),
@@ -605,8 +575,7 @@ LOG_OUTCOMES: LogOutcomes = (
     (re.compile(r"(?i)detected \d+ oom[-_ ]kill event|killed by the cgroup out-of-memory"), Outcome.RAM_OOM),
     (re.compile(r"slurmstepd.*[Ee]xceeded (job|step)?\s*memory limit"), Outcome.RAM_OOM),
     (re.compile(r"slurmstepd.*CANCELLED AT \S+"), Outcome.CANCELLED),
-)
-"""src/slurmd/slurmstepd/req.c; seen with 22.05.8."""
+)  # src/slurmd/slurmstepd/req.c; seen with 22.05.8
 LOG_FAULT = re.compile(r"slurmstepd\S*: |srun: ")
 resource_names = protocol.no_command
 slots = protocol.one_slot

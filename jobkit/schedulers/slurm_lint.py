@@ -91,23 +91,19 @@ _finding = partial(scripts.finding, RULES)
 
 MARK = "#SBATCH"
 _MEANT = re.compile(r"\s*#(?P<gap>[!@\s]*)(?P<word>[A-Za-z]+)[\s:=]*(?P<rest>-{1,2}[A-Za-z].*)")
-_ALIKE = 0.75
-"""How similar a word and SBATCH must be, by difflib: a letter missing, doubled or out of place."""
+_ALIKE = 0.75  # similarity of a word to SBATCH (difflib): a letter missing, doubled or out of place
 _COMMAND = re.compile(r"\s[^-\s]\S*\.(?:sh|bash|slurm|sbatch|job|sub|py)(?:\s|$)|--wrap\b|\\$")
-"""What a comment has that shows a command to type: a script, a command in place of one, more lines."""
+"""Shows that a comment has a command to type: a script, an option in place of one, a continued line."""
 _SHORT = {"o": "output", "e": "error", "a": "array", "D": "chdir"}
 _MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
 _LONG = ("output", "error", "array", "chdir", "signal", "open-mode", *_MEMORY)
-_SHORTEST = 3
-"""Letters by which getopt_long(3) recognises these options."""
+_SHORTEST = 3  # letters by which getopt_long(3) recognises these options
 ONE_DASH = (
     *("error", "exclude", "exclusive", "export", "export-file", "extra-node-info", "hint", "hold", "input"),
     *("open-mode", "output", "overcommit", "oversubscribe", "qos", "signal", "sockets-per-node"),
-)
-"""Long options that sbatch takes with one dash without a word; it refuses the others as wrong."""
+)  # long options that sbatch takes with one dash without a word; it refuses the others as wrong
 _FEW_MEBIBYTES = 100
-_OF_THE_JOB = re.compile(r"%\d*[AaJj]")
-"""What of a filename pattern is known only once there is a job: sbatch(1), filename pattern."""
+_OF_THE_JOB = re.compile(r"%\d*[AaJj]")  # known only once there is a job: sbatch(1), filename pattern
 _OF_THE_TASK = re.compile(r"%\d*[aJj]")
 _PATTERN = re.compile(r"%\d*[A-Za-z]")
 _QUOTED = re.compile(r"\"(?P<double>[^\"]*)\"|'[^']*'")
@@ -115,7 +111,6 @@ _VARIABLE = re.compile(r"\$[A-Za-z_{(]|`")
 
 
 def lint(script: Script) -> tuple[LintFinding, ...] | None:
-    """Return the findings in a script, by line; ``None`` if it has no directive of Slurm."""
     found = [*_misspelt(script), *_late(script)]
     asked = [line for line in script.lines if line.header and line.text.startswith(MARK)]
     if not asked and not found:
@@ -150,7 +145,6 @@ def _late(script: Script) -> Iterator[LintFinding]:
 
 
 def _shape(script: Script) -> Iterator[LintFinding]:
-    """Yield what is wrong with line ends and first line."""
     first = script.lines[0]
     if not first.text.startswith("#!"):
         yield _finding(first, "no-interpreter")

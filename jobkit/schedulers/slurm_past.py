@@ -22,8 +22,7 @@ COLUMNS = (
     *("JobID", "User", "Partition", "State", "ExitCode", "Start", "End", "ElapsedRaw", "TimelimitRaw"),
     *("ReqMem", "AllocCPUS", "NNodes", "NTasks", "TotalCPU", "MaxRSS", "ReqTRES", "AllocTRES"),
     *("TRESUsageInMax", "TRESUsageInTot", "TRESUsageInAve", "JobName"),
-)
-"""The name is the last column, because it may contain line ends."""
+)  # the name is the last column, because it may contain line ends
 _STEP = re.compile(r"(?P<job>\d+(?:_(?:\d+|\[.*\])|\+\d+)?)(?:\.(?P<step>\w+))?")
 _GPUS = re.compile(r"(?:^|,)gres/gpu(:[^=,]+)?=(\d{1,9})(?=,|$)")
 _OF_GPU = re.compile(r"(?:^|,)gres/(gpumem|gpuutil)=([^,]+)")
@@ -36,10 +35,9 @@ Row = Mapping[str, str]
 def argvs(ids: tuple[str, ...], user: str, days: int) -> tuple[tuple[str, ...], ...]:
     """Return the one command; see `jobkit.schedulers.past.PastJobs`.
 
-    ``-D`` because a job that was requeued has a row for each run. A delimiter that no name can hold, and that
-    the header shows, because sacct prints line ends in names: the rest of a name could have the form of a
-    row. With ids sacct looks at all times, and ``--allusers`` shows the job of another user if the site
-    permits it (sacct(1)).
+    ``-D``: a requeued job has a row for each run. The delimiter is one that no name can hold and the header
+    shows: sacct prints line ends in names, so the rest of a name could look like a row. With ids sacct looks
+    at all times, and ``--allusers`` shows the job of another user if the site permits it (sacct(1)).
     """
     since = (datetime.now().astimezone() - timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%S")
     which = ("--allusers", "-j", ",".join(ids)) if ids else ("-u", user, "-S", since)
@@ -109,7 +107,7 @@ def _job(row: Row, steps: Sequence[Row]) -> PastJob:
 
 
 def _began(row: Row, steps: Sequence[Row]) -> str:
-    """Return when a job began; of one that was cancelled while it waited Start is the end (measured)."""
+    """Return when a job began; for one that was cancelled while it waited Start is the end (measured)."""
     return row["Start"] if steps or row["AllocTRES"] else ""
 
 
@@ -143,7 +141,7 @@ def _held(steps: Sequence[Row], nodes: int) -> int | None:
     """Return the most memory on a node at once: the sum over the steps that ran at the same time.
 
     MaxRSS is of the largest task of a step, TRESUsageInTot the sum over its tasks (sacct(1)), each at its own
-    peak. Of a step over several nodes the tasks are taken to be spread evenly.
+    peak. The tasks of a step over several nodes are taken to be spread evenly.
     """
     sizes = [(step, size) for step in steps if (size := _held_by(step, nodes))]
     begun = {step["Start"] for step, _ in sizes}
@@ -166,7 +164,6 @@ def refusal(answer: Completed) -> str:
 
 
 def site_argv() -> tuple[str, ...]:
-    """Return the command that prints the configuration."""
     return ("scontrol", "show", "config")
 
 
@@ -177,7 +174,6 @@ def sampling_s(site: str) -> float | None:
 
 
 def lines(job: PastJob, *, memory: int | None, walltime: int | None, cpus: int | None) -> list[str]:
-    """Return the header lines of the next job."""
     found = []
     if memory is not None:
         found.append(f"{job.memory_key}={math.ceil(memory / job.memory_shares / MIB)}M")

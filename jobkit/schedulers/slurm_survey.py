@@ -1,7 +1,7 @@
 """A Slurm site: its partitions, limits and accounts, and whether it keeps account of jobs.
 
-Man pages: sinfo(1), scontrol(1), sacct(1), sacctmgr(1), slurm.conf(5), gres.conf(5).
-"Measured" is Slurm 22.05.8; the answers stand in tests/data/slurm/.
+Man pages: sinfo(1), scontrol(1), sacct(1), sacctmgr(1), slurm.conf(5), gres.conf(5). "Measured" is Slurm
+22.05.8; the answers stand in tests/data/slurm/.
 """
 
 from __future__ import annotations
@@ -25,10 +25,7 @@ CONTROLLER, CONFIG = "controller", "config"
 
 
 def survey_argvs(answers: Answers) -> Mapping[str, tuple[str, ...]]:
-    """Return what to ask next, given what was answered; see `jobkit.schedulers.protocol.Scheduler`.
-
-    ``scontrol ping`` reports a controller that is down at once, ``sinfo`` after 9 s (measured).
-    """
+    """Ask ``scontrol ping`` first: it reports a dead controller at once, ``sinfo`` after 9 s (measured)."""
     first = {CONTROLLER: ("scontrol", "ping"), "version": ("sinfo", "--version")}
     if CONTROLLER not in answers or not answers[CONTROLLER].ok:
         return first
@@ -48,7 +45,6 @@ def survey_argvs(answers: Answers) -> Mapping[str, tuple[str, ...]]:
 
 
 def parse_survey(answers: Answers) -> Survey:
-    """Return the site as the answers describe it; unknown parts are ``None`` or empty."""
     silent = unanswered(answers)
     nodes = text_of(answers, "nodes")
     limits = text_of(answers, CONFIG) or ""
@@ -73,10 +69,7 @@ def parse_survey(answers: Answers) -> Survey:
 
 
 def partitions(text: str) -> dict[str, Queue]:
-    """Return the partitions by name, from what ``sinfo`` prints of `NODES`.
-
-    There is a line for each kind of node; the largest counts.
-    """
+    """Return the partitions by name, by the largest node of each, from what ``sinfo`` prints of `NODES`."""
     known: dict[str, Queue] = {}
     for line in text.splitlines():
         if line.count("|") == _COLUMNS:
@@ -86,7 +79,6 @@ def partitions(text: str) -> dict[str, Queue]:
 
 
 def _row(name: str, max_time: str, gres: str, state: str, *node: str) -> Queue:
-    """Return the partition of one line."""
     nodes, cpus, mebibytes = node
     # gpu:v100:2(S:0-1), gpu:2, gpu:a100_3g.20gb:4 (gres.conf(5)); sorted, so that the largest counts
     counts = re.findall(r"\bgpu(?::([^:,(\s]+))?:(\d+)", gres)
@@ -111,7 +103,6 @@ def _row(name: str, max_time: str, gres: str, state: str, *node: str) -> Queue:
 
 
 def _joined(first: Queue, other: Queue) -> Queue:
-    """Return the partition that two lines describe."""
     return replace(
         first,
         gpus=dict(sorted([*first.gpus.items(), *other.gpus.items()])),
@@ -160,8 +151,8 @@ def _config(text: str) -> dict[str, str]:
 def _keeping(answers: Answers, config: Mapping[str, str]) -> AccountingStatus:
     """Return whether accounting is on and answers.
 
-    ``accounting_storage/none`` keeps nothing (slurm.conf(5)); with a slurmdbd that is down sacct
-    ends with 1 at once, and jobs go on (measured).
+    ``accounting_storage/none`` keeps nothing (slurm.conf(5)); with a slurmdbd that is down sacct ends with 1
+    at once, and jobs go on (measured).
     """
     if config.get("AccountingStorageType", "").endswith("/none"):
         return AccountingStatus(works=False, said="off (AccountingStorageType is accounting_storage/none)")

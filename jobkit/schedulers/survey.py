@@ -16,8 +16,7 @@ from jobkit.schedulers.types import JobRequest
 PRACTICE_ENV = 'eval "$(jobkit practice env)"'
 PRACTICE_NEEDS = "a practice cluster needs in every shell:"
 """What a person checks if a scheduler does not answer; `PRACTICE_ENV` follows it."""
-MOST_NAMES = 12
-"""Names of a kind that a message lists."""
+MOST_NAMES = 12  # names of a kind that a message lists
 
 
 def gpu_counts(gpus: Mapping[str, int]) -> list[str]:
@@ -27,25 +26,13 @@ def gpu_counts(gpus: Mapping[str, int]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nodes:
-    """Nodes of a queue that are alike.
+    """Nodes of a queue that are alike."""
 
-    Attributes
-    ----------
-    number
-        Their number; 0 if unknown.
-    names
-        Their names, if the scheduler reports them.
-    cpus, memory_bytes
-        Of one node; ``None`` if unknown.
-    gpus
-        Of one node, by type.
-    """
-
-    number: int = 0
-    names: str = ""
-    cpus: int | None = None
-    memory_bytes: int | None = None
-    gpus: Mapping[str, int] | None = None
+    number: int = 0  # their number; 0 if unknown
+    names: str = ""  # their names, if the scheduler reports them
+    cpus: int | None = None  # of one node; ``None`` if unknown
+    memory_bytes: int | None = None  # of one node; ``None`` if unknown
+    gpus: Mapping[str, int] | None = None  # of one node, by type
 
     def lacks(self, request: JobRequest) -> tuple[str, ...]:
         """Return the keys of `resources` that exceed such a node."""
@@ -61,7 +48,6 @@ class Nodes:
         return tuple(key for key, asked, have in pairs if have is not None and asked > have)
 
     def __str__(self) -> str:
-        """Return their number and what each has: ``2 nodes have 8 CPUs, 7.81 GiB, 2 x v100``."""
         parts = [format_count(self.cpus, "CPU")] if self.cpus is not None else []
         parts += [format_memory(self.memory_bytes)] if self.memory_bytes is not None else []
         parts += gpu_counts(self.gpus or {})
@@ -71,69 +57,29 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A queue as the scheduler describes it.
-
-    Attributes
-    ----------
-    default
-        Whether jobs without a queue go there.
-    walltime_s
-        The longest walltime of a job; ``None`` for no limit.
-    gpus
-        The largest number of GPUs on one node, by type; an empty type if unknown.
-    nodes
-        Their number.
-    cpus, memory_bytes
-        Of its largest node; ``None`` if unknown.
-    kinds
-        Its kinds of nodes; empty if unknown.
-    closed
-        Why it accepts no job of this user; empty if it may.
-    only
-        Whom it is for, if not for all; this user may be among them.
-    environments
-        The parallel environments that it serves (Grid Engine).
-    """
-
     name: str
-    default: bool = False
-    walltime_s: float | None = None
+    default: bool = False  # whether jobs without a queue go there
+    walltime_s: float | None = None  # the longest walltime of a job; ``None`` for no limit
+    # the most on one node, by type; an empty type if unknown
     gpus: Mapping[str, int] = field(default_factory=dict)
-    nodes: int = 0
-    cpus: int | None = None
-    memory_bytes: int | None = None
-    kinds: tuple[Nodes, ...] = ()
-    closed: str = ""
-    only: str = ""
-    environments: tuple[str, ...] = ()
+    nodes: int = 0  # their number
+    cpus: int | None = None  # of its largest node; ``None`` if unknown
+    memory_bytes: int | None = None  # of its largest node; ``None`` if unknown
+    kinds: tuple[Nodes, ...] = ()  # its kinds of nodes; empty if unknown
+    closed: str = ""  # why it accepts no job of this user; empty if it may
+    only: str = ""  # whom it is for, if not for all; this user may be among them
+    environments: tuple[str, ...] = ()  # the parallel environments that it serves (Grid Engine)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedQueues:
-    """The queues of a request.
-
-    Attributes
-    ----------
-    queues
-        Those that exist.
-    unknown
-        The fault of the first name that no queue has, with the nearest name; ``None`` if all exist.
-    where
-        The names of all, for a person: ``partition 'gpu'``.
-    """
-
-    queues: tuple[Queue, ...]
+    queues: tuple[Queue, ...]  # those that exist
+    # fault of the first name that no queue has, with the nearest name; ``None`` if all exist
     unknown: RequestFault | None
-    where: str
+    where: str  # the names of all, for a person: ``partition 'gpu'``
 
     def walltime_fault(self, request: JobRequest, limit: str = "") -> RequestFault | None:
-        """Return the fault of a walltime that none of the requested queues allows.
-
-        Parameters
-        ----------
-        limit
-            What the scheduler calls the limit.
-        """
+        """Return the fault of a walltime that no requested queue allows; ``limit`` is its name."""
         limits = [queue.walltime_s for queue in self.queues]
         if not limits or any(most is None or most >= request.walltime_s for most in limits):
             return None
@@ -147,13 +93,7 @@ class RequestedQueues:
         )
 
     def never(self, request: JobRequest, limit: str = "") -> str:
-        """Return why some of the queues that are named never start the job; empty if each may, or none does.
-
-        Parameters
-        ----------
-        limit
-            As for `walltime_fault`.
-        """
+        """Return why some of the named queues never start the job; empty if each may, or none does."""
         named = (request.queue or "").split(",")
         alone = [
             replace(self, queues=(queue,), where=queue.name) for queue in self.queues if queue.name in named
@@ -166,11 +106,10 @@ class RequestedQueues:
         return f"not in every queue: {'; '.join(left_out)}" if 0 < len(left_out) < len(alone) else ""
 
     def gpu_fault(self, request: JobRequest) -> RequestFault | None:
-        """Return the fault of GPUs that none of the requested queues has."""
         if not request.gpus or not self.queues:
             return None
         where = self.where
-        # Sorted, so that of a type the largest number is kept.
+        # Sorted, so that the largest number of a type is kept.
         offered = dict(sorted(pair for queue in self.queues for pair in queue.gpus.items()))
         if not offered:
             return RequestFault(
@@ -210,16 +149,11 @@ _WANTED: Mapping[str, Callable[[JobRequest], str]] = {
 
 
 def asked_for(names: str | None, known: Iterable[Queue], noun: str) -> RequestedQueues:
-    """Return the queues that a request names.
+    """Return the queues that a request names; ``noun`` is the scheduler's word for a queue.
 
-    Parameters
-    ----------
-    names
-        With commas between them; each may hold ``*`` and ``?`` and end in ``@host``, as Grid Engine
-        has it (sge_types(1), wc_queue_list; a host alone means any queue). ``None`` for the default
-        queue, or for any queue if there is no default.
-    noun
-        What the scheduler calls a queue.
+    ``names`` have commas between them; each may hold ``*`` and ``?`` and end in ``@host``, as in Grid Engine
+    (sge_types(1), wc_queue_list; a host alone means any queue). ``None`` for the default queue, or for any
+    queue if there is no default.
     """
     known = tuple(known)
     default = ",".join(queue.name for queue in known if queue.default)
@@ -235,8 +169,7 @@ def asked_for(names: str | None, known: Iterable[Queue], noun: str) -> Requested
     )
 
 
-Answers = Mapping[str, Completed]
-"""The answers, by the name of the question."""
+Answers = Mapping[str, Completed]  # by the name of the question
 
 
 class Consumable(StrEnum):
@@ -249,107 +182,51 @@ class Consumable(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """A resource that jobs request by a name that the site gave it.
-
-    Attributes
-    ----------
-    kind
-        Its type in the scheduler's words: ``INT``, ``MEMORY``.
-    counted
-        See `Consumable`.
-    exclusive
-        Whether it gives a job the host to itself (complex(5), relation ``EXCL``).
-    most
-        The most that one node of a queue has left of it now, by the name of the queue; only queues
-        that have it, and only if the scheduler reports it.
-    """
+    """A resource that jobs request by a name that the site gave it."""
 
     name: str
     shortcut: str = ""
-    kind: str = ""
-    counted: Consumable = Consumable.NOT
-    exclusive: bool = False
+    kind: str = ""  # its type in the scheduler's words: ``INT``, ``MEMORY``
+    counted: Consumable = Consumable.NOT  # see `Consumable`
+    exclusive: bool = False  # whether it gives a job the host to itself (complex(5), relation ``EXCL``)
+    # by queue, the most that a node has left now; only if the scheduler reports it
     most: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountingStatus:
-    """Whether the scheduler keeps account of ended jobs.
-
-    Attributes
-    ----------
-    works
-        ``None`` if unknown.
-    said
-        The status in plain words.
-    """
-
-    works: bool | None = None
-    said: str = ""
+    works: bool | None = None  # ``None`` if unknown
+    said: str = ""  # the status in plain words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """A site as its scheduler describes it; ``None`` stands for unknown.
+    """A site as its scheduler describes it; ``None`` stands for unknown."""
 
-    Attributes
-    ----------
-    product, version
-        ``Slurm``, ``22.05.8``.
-    queue_noun, walltime_noun
-        Its words for a queue, and for the longest walltime of one.
-    trouble
-        Why the controller does not answer; empty if it does.
-    cluster
-        The site's own name for itself; empty if it has none.
-    queues
-        All queues.
-    limits
-        The scheduler's limits, as `Scheduler.parse_limit` reads them.
-    accounts, account
-        The accounts of the user, and the default one.
-    must_charge
-        Whether a job that names no account, or a wrong one, is refused.
-    resources
-        The resources that jobs request by name (Grid Engine).
-    gpus
-        The resource that counts GPUs.
-    memory
-        The resources that are memory; the best one to request comes first.
-    resource_option, environment_option
-        The options of a header line that ask for a resource and for a parallel environment by name.
-    one_node
-        The parallel environments whose slots are all on one node.
-    sources
-        The commands that list ``queues``, ``resources``, ``environments`` and ``accounts``, for a person.
-    silent
-        The questions without an answer, each with the message.
-    """
-
-    product: str
-    version: str = ""
-    queue_noun: str = "queue"
-    walltime_noun: str = ""
-    trouble: str = ""
-    cluster: str = ""
-    queues: tuple[Queue, ...] | None = None
-    limits: str = ""
+    product: str  # such as ``Slurm``
+    version: str = ""  # such as ``22.05.8``
+    queue_noun: str = "queue"  # its word for a queue
+    walltime_noun: str = ""  # its word for the longest walltime of a queue
+    trouble: str = ""  # why the controller does not answer; empty if it does
+    cluster: str = ""  # the site's own name for itself; empty if it has none
+    queues: tuple[Queue, ...] | None = None  # all queues
+    limits: str = ""  # the scheduler's limits, as `Scheduler.parse_limit` reads them
     keeping: AccountingStatus = AccountingStatus()
-    accounts: tuple[str, ...] | None = None
-    account: str = ""
-    must_charge: bool = False
-    resources: tuple[Resource, ...] | None = None
-    gpus: Resource | None = None
-    memory: tuple[Resource, ...] = ()
-    resource_option: str = ""
-    environment_option: str = ""
-    one_node: tuple[str, ...] = ()
+    accounts: tuple[str, ...] | None = None  # of the user
+    account: str = ""  # the user's default account
+    must_charge: bool = False  # whether a job that names no account, or a wrong one, is refused
+    resources: tuple[Resource, ...] | None = None  # the resources that jobs request by name (Grid Engine)
+    gpus: Resource | None = None  # the resource that counts GPUs
+    memory: tuple[Resource, ...] = ()  # the resources that are memory; the best one to request comes first
+    resource_option: str = ""  # option of a header line that requests a resource by name
+    environment_option: str = ""  # option of a header line that requests a parallel environment by name
+    one_node: tuple[str, ...] = ()  # the parallel environments whose slots are all on one node
+    # commands that list ``queues``, ``resources``, ``environments`` and ``accounts``, for a person
     sources: Mapping[str, str] = field(default_factory=dict)
-    silent: Mapping[str, str] = field(default_factory=dict)
+    silent: Mapping[str, str] = field(default_factory=dict)  # messages of unanswered questions
 
 
 def unanswered(answers: Answers) -> dict[str, str]:
-    """Return the questions without an answer, each with the message."""
     return {name: answer.said for name, answer in answers.items() if not answer.ok}
 
 

@@ -12,8 +12,7 @@ from enum import StrEnum
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
 
-LogOutcomes = tuple[tuple[re.Pattern[str], Outcome], ...]
-"""Patterns of lines of a log, each with the outcome that such a line reports."""
+LogOutcomes = tuple[tuple[re.Pattern[str], Outcome], ...]  # each reported by log lines that match
 
 
 class State(StrEnum):
@@ -35,7 +34,6 @@ class JobId:
     cluster: str = ""
 
     def __str__(self) -> str:
-        """Return the id as a person types it."""
         return f"{self.id};{self.cluster}" if self.cluster else self.id
 
 
@@ -43,9 +41,9 @@ class JobId:
 class Array:
     """One array job: tasks ``first`` to ``last``; task k runs point ``k + offset``.
 
-    ``throttle`` is the largest number of tasks at a time, ``None`` for no limit. ``listed`` is a
-    file in the run folder: then task k runs the points that its line ``k + offset`` names.
-    ``options`` are header lines that override those of the script: its points request something else.
+    ``throttle`` is the largest number of tasks at a time, ``None`` for no limit. ``listed`` is a file in the
+    run folder: then task k runs the points that its line ``k + offset`` names. ``options`` are header lines
+    that replace those of the script, because its points request something else.
     """
 
     first: int
@@ -57,7 +55,6 @@ class Array:
 
     @property
     def tasks(self) -> int:
-        """How many tasks it has."""
         return self.last - self.first + 1
 
     @property
@@ -78,91 +75,48 @@ ONE_TASK = Array(first=1, last=1, offset=0, throttle=None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued:
-    """A task as the queue sees it now.
-
-    Attributes
-    ----------
-    reason
-        Why it waits, in the scheduler's words.
-    name
-        The job's name; empty if unknown.
-    node
-        Its node.
-    elapsed_s
-        Its running time so far.
-    start_at
-        When it started, or will start by the scheduler's estimate: local ISO time. Empty if a person must
-        act first.
-    """
-
     job_id: str
     task: int
     state: State
-    reason: str = ""
-    name: str = ""
-    node: str = ""
-    elapsed_s: float | None = None
+    reason: str = ""  # why it waits, in the scheduler's words
+    name: str = ""  # the job's name; empty if unknown
+    node: str = ""  # its node
+    elapsed_s: float | None = None  # its running time so far
+    # local ISO time of the start, or of the scheduler's estimate; empty if a person must act first
     start_at: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounted:
-    """A task in the accounting.
-
-    Attributes
-    ----------
-    outcome
-        ``None`` if the accounting does not report why the task ended (only the script's exit status),
-        or if it has not ended.
-    ended
-        Whether the task has ended for good.
-    evidence
-        The accounting's words that led to the outcome, for a person.
-    name
-        The job's name; empty if unknown.
-    never_began
-        Whether it ended before it started, by accounting data that may be older than its start.
-    """
-
     job_id: str
     task: int
-    ended: bool
+    ended: bool  # whether the task has ended for good
+    # ``None`` if the accounting knows only the script's exit status, or if the task has not ended
     outcome: Outcome | None
     exit_status: int | None = None
-    evidence: str = ""
-    name: str = ""
+    evidence: str = ""  # the accounting's words that led to the outcome, for a person
+    name: str = ""  # the job's name; empty if unknown
     node: str = ""
     max_rss_bytes: int | None = None
     elapsed_s: float | None = None
     ended_at: datetime | None = None
+    # whether it ended before it started, by accounting data that may be older than its start
     never_began: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """What a person can do for tasks that wait.
-
-    Attributes
-    ----------
-    argv
-        The command that lets them run; empty if there is none.
-    admin_argv
-        The command that lets them run if an administrator types it; empty if there is none.
-    key
-        The key of the spec to change, if they would never start; empty if no key helps.
-    """
-
-    argv: tuple[str, ...] = ()
-    admin_argv: tuple[str, ...] = ()
-    key: str = ""
+    argv: tuple[str, ...] = ()  # the command that lets them run; empty if there is none
+    admin_argv: tuple[str, ...] = ()  # what an administrator types to let them run; empty if none
+    key: str = ""  # the key of the spec to change, if they would never start; empty if no key helps
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
     """A question before a submission.
 
-    ``refusal`` reads the answer and returns why the job would be refused, or ``None``; ``outlook``
-    returns a forecast, such as the start of the job, or an empty text.
+    ``refusal`` reads the answer and returns why the job would be refused, or ``None``; ``outlook`` returns a
+    forecast, such as the start of the job, or an empty text.
     """
 
     argv: tuple[str, ...]
@@ -174,10 +128,10 @@ class Check:
 class JobRequest:
     """The resources of a job, in the words of the spec.
 
-    ``resources`` are the names in its header lines, if the scheduler requests resources by name
-    (Grid Engine's ``-l``): checks compare them with the cluster. ``walltime_s`` is the job's, for
-    all of the ``pack`` points that share it. ``slots`` is how many slots a node must have for it,
-    if the scheduler counts CPUs in slots (Grid Engine). ``exclude`` are patterns of nodes to avoid.
+    ``resources`` are the names in its header lines (Grid Engine's ``-l``), which checks compare with the
+    cluster. ``walltime_s`` is the job's, for all of the ``pack`` points that share it. ``slots`` is how many
+    slots a node must have for it, if the scheduler counts CPUs in slots (Grid Engine). ``exclude`` are
+    patterns of nodes to avoid.
     """
 
     name: str

@@ -28,16 +28,14 @@ from jobkit.worker.workloads.base import SHIPPED
 
 SPEC_SUFFIXES = (".yaml", ".yml")
 LEAST_BYTES = 4 * 2**20
-"""The memory must grow by as much before a line through it means anything: the allocator keeps some."""
+"""The least growth of the memory from which a line through it means anything: the allocator keeps some."""
 LEAST_R2, LEAST_R2_RESIDENT = 0.98, 0.9
-"""From which on the load explains the memory: torch counts tensors, a CPU's allocator keeps more."""
+"""The least R² with which the load explains memory; torch counts tensors, a CPU's allocator keeps more."""
 NEAR = 1e-3
 """Numbers that differ by less are equal: a batch is padded, and sums come in another order."""
 
 
 class AnswerWord(StrEnum):
-    """The word of an answer."""
-
     OK = "ok"
     NO = "no"
     UNKNOWN = "unknown"
@@ -45,7 +43,7 @@ class AnswerWord(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkloadAnswer:
-    """One line: the check, its word, what was found, and what to do about it."""
+    """One line: the check, its word, its finding, and what to do about it."""
 
     check: str
     found: AnswerWord
@@ -55,16 +53,8 @@ class WorkloadAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What is checked, and with what.
-
-    Attributes
-    ----------
-    folder
-        In which jobkit looks for the user's code.
-    """
-
     workload: str
-    folder: str
+    folder: str  # where jobkit looks for the user's code
     text: TextRef
     traits: Traits
     model: ModelRef | None
@@ -73,23 +63,9 @@ class Subject:
 
 
 def find_subject(word: str, *, text: str, model: str, device: str, say: Say) -> Subject:
-    """Return what a word or a spec names, with its text and its model.
+    """Return what a workload's name or a spec names; the spec's own text is not used, because it may be long.
 
-    Parameters
-    ----------
-    word
-        A workload as a spec names it; or a spec.
-    text
-        As in a spec; the text of a spec is not used, which may be long.
-    model
-        ``NAME`` or ``NAME:SIZE``; empty for that of the spec, or for the small stand-in.
-    device
-        ``cpu``, ``cuda`` or ``auto``.
-
-    Raises
-    ------
-    JobkitError
-        With all that is not there.
+    ``model``: ``NAME`` or ``NAME:SIZE``; empty for that of the spec, or for the small stand-in.
     """
     decided = device if device != "auto" else CUDA if nvml.list_gpus() else "cpu"
     name, _, size = model.partition(":")
@@ -127,13 +103,7 @@ def _model(workload: str, name: str, size: str, say: Say) -> ModelRef:
 
 
 def try_out(subject: Subject, say: Say) -> Probe:
-    """Run the workload in a process without network, and return what it found.
-
-    Raises
-    ------
-    JobkitError
-        If the workload cannot be loaded.
-    """
+    """Run the workload in a process without network, and return what it found."""
     fields: dict[str, Any] = run_in_child(
         "jobkit.setup.workload_probe:probe",
         subject.workload,
@@ -153,20 +123,14 @@ def try_out(subject: Subject, say: Say) -> Probe:
 
 
 def predict(subject: Subject, sizes: Sequence[int], say: Say) -> list[int]:
-    """Return the largest load at each batch size by the lengths that the workload reports, if it does."""
+    """Return the largest load at each batch size by the workload's lengths; empty if it reports none."""
     named = (subject.workload, subject.text, subject.model)
     lengths = text_lengths(*named, cache=cache_dir(), say=say, folder=subject.folder)
     return [Loads(lengths).own(size) for size in sizes]
 
 
 def answers(probe: Probe, subject: Subject, predicted: Sequence[int]) -> list[WorkloadAnswer]:
-    """Return all answers, in the order in which they are printed.
-
-    Parameters
-    ----------
-    predicted
-        As `predict` returns it.
-    """
+    """Return all answers, in the order in which they are printed."""
     memory = _memory(probe)
     first = [
         WorkloadAnswer("loads", AnswerWord.OK, f"in {probe.load_s:.1f} s with no network ({probe.network})"),
@@ -247,7 +211,6 @@ def _mib(size_bytes: float) -> str:
 
 
 def line_of(loads: Sequence[int], peaks: Sequence[int]) -> tuple[float, float]:
-    """Return R² and the largest residual in bytes of the line of memory in the load."""
     if len({*loads}) == 1:
         return 0.0, float(max(peaks) - min(peaks))
     line, mean = FittedLine.through(loads, peaks), fmean(peaks)
@@ -298,7 +261,6 @@ def _differing(difference: OutputDifference, between: str) -> str:
 
 
 def _preflight(probe: Probe, predicted: Sequence[int]) -> WorkloadAnswer:
-    """Return whether the loads are those that the lengths give."""
     for size, load, expected in zip(probe.sizes, probe.loads, predicted, strict=True):
         if load != expected:
             what = f"at batch size {size} the lengths give a load of {expected:,}, and it was {load:,}"
@@ -343,12 +305,10 @@ def _commands(
 
 
 def exit_code(found: Sequence[WorkloadAnswer]) -> int:
-    """Return the exit code: 4 if a check failed."""
     return ExitCode.FAILED if any(answer.found is AnswerWord.NO for answer in found) else ExitCode.DONE
 
 
 def as_text(found: Sequence[WorkloadAnswer], subject: Subject, width: int) -> str:
-    """Return the answers for a person."""
     model = f", model {subject.model.title}" if subject.model else ""
     caveat = f" ({subject.model.caveat})" if subject.model and subject.model.caveat else ""
     lines = [f"{subject.workload}: {subject.text.name}{model}{caveat} on {subject.device}", ""]
@@ -361,7 +321,6 @@ def as_text(found: Sequence[WorkloadAnswer], subject: Subject, width: int) -> st
 
 
 def to_json(found: Sequence[WorkloadAnswer], subject: Subject) -> str:
-    """Return the answers for a program."""
     data = {
         "workload": subject.workload,
         "text": subject.text.name,

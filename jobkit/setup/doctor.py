@@ -15,7 +15,7 @@ from pathlib import Path
 
 from jobkit.core import shell
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import read_text
+from jobkit.core.files import MOST_BYTES, read_text
 from jobkit.core.paths import cache_dir
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.core.units import format_clock
@@ -153,13 +153,7 @@ def _tried(case: Case, request: JobRequest, findings: Sequence[Finding]) -> Iter
 
 
 def script_for(case: Case, run_dir: Path, spec: SweepSpec, *, bare: bool = False) -> str:
-    """Return the script of the check, as a job of a spec, or without a header to run here.
-
-    Raises
-    ------
-    JobkitError
-        As `jobkit.planning.job_script.render_errand`.
-    """
+    """Return the script of the check, as a job of a spec, or without a header to run here."""
     values: dict[str, object] = {
         "warning_s": 0,
         "programs": (COPIER, *PROGRAMS),
@@ -179,13 +173,11 @@ def script_for(case: Case, run_dir: Path, spec: SweepSpec, *, bare: bool = False
 def inputs(case: Case, *, nodes_tell: bool = False) -> Iterator[Finding]:
     """Yield whether folders are writable, and whether text and model are there.
 
-    Parameters
-    ----------
-    nodes_tell
-        Whether a node will report which folders it sees: then jobkit does not guess.
+    ``nodes_tell``: whether a node will report which folders it sees: then jobkit does not guess.
     """
     shared = not (case.local or nodes_tell)
-    findings = [machine.run_folders(case.runs_dir, shared=shared), machine.cache(shared=shared)]
+    folders = machine.run_folders(case.runs_dir, shared=shared, group=case.site.group_can_read)
+    findings = [folders, machine.cache(shared=shared)]
     if case.given:
         findings.append(machine.text(case.spec, case.base))
     if case.program and (program := machine.program_here(case.program, case.staged_program)):
@@ -264,14 +256,9 @@ WHERE = "In a job"
 def in_a_job(case: Case, before: Iterable[Finding], within_s: float, say: Say) -> Iterator[Finding]:
     """Yield the findings of a job on a node.
 
-    Parameters
-    ----------
-    before
-        The findings about the scheduler: if something is missing, nothing is submitted.
-    within_s
-        How long the job may wait in the queue before it is cancelled.
-    say
-        Prints the progress of the wait.
+    ``before``: the findings about the scheduler: if something is missing, nothing is submitted.
+    ``within_s``: how long the job may wait in the queue before it is cancelled.
+    ``say``: prints the progress of the wait.
     """
     if case.local:
         message = "there is no scheduler: points run on this machine, which is checked above"
@@ -405,11 +392,6 @@ def what_is(word: str) -> What:
     """Return what a word names: nothing, a file by its content, else a workload.
 
     A file with the suffix of YAML is a spec, also if it is broken.
-
-    Raises
-    ------
-    JobkitError
-        If a file is none of these.
     """
     path = Path(word)
     if not word or word.endswith(SPEC_SUFFIXES):
@@ -432,7 +414,7 @@ def what_is(word: str) -> What:
 
 def _text(path: Path) -> str:
     try:
-        text = read_text(path)
+        text = read_text(path, MOST_BYTES)
     except OSError as error:
         raise JobkitError(
             f"{path}: cannot be read: {error.strerror}", hint="name a file: a spec, or a job script"
@@ -518,10 +500,7 @@ def _finding(answer: WorkloadAnswer) -> Finding:
 def next_command(what: What, word: str, options: Sequence[str]) -> str:
     """Return what to type once nothing is missing; empty if that depends on the user's choice.
 
-    Parameters
-    ----------
-    options
-        Those that the sweep needs too, so that it is the sweep that was checked.
+    ``options``: those that the sweep needs too, so that it is the sweep that was checked.
     """
     if what is What.MACHINE:
         if Path(FIRST_SPEC).is_file():

@@ -33,35 +33,17 @@ SMALL = {"gpus": 0, "cpus": 1, "memory": "1GiB", "walltime": "00:10:00"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """What the doctor checks.
+    """What the doctor checks."""
 
-    Attributes
-    ----------
-    spec
-        The user's, else a small one.
-    sweep
-        The command that sweeps it; empty if it is not the user's.
-    base
-        The folder of the spec.
-    scheduler, why
-        The scheduler of the points, and the reason in a few words.
-    site, site_file
-        The site, and its file.
-    runs_dir
-        Where run folders go.
-    opening
-        The findings about spec and site.
-    """
-
-    spec: SweepSpec
-    sweep: str
-    base: Path
-    scheduler: Scheduler
+    spec: SweepSpec  # the user's, else a small one
+    sweep: str  # the command that sweeps it; empty if it is not the user's
+    base: Path  # the folder of the spec
+    scheduler: Scheduler  # `scheduler`, `why`: the scheduler of the points, and the reason in a few words
     why: str
-    site: Site
+    site: Site  # `site`, `site_file`: the site, and its file
     site_file: Path
-    runs_dir: Path
-    opening: tuple[Finding, ...] = field(default=())
+    runs_dir: Path  # where run folders go
+    opening: tuple[Finding, ...] = field(default=())  # the findings about spec and site
 
     @property
     def given(self) -> bool:
@@ -112,13 +94,7 @@ class Case:
         return interpreter(self.staged_program) if self.staged_program else self.program
 
     def request(self) -> JobRequest:
-        """Return what the point that requests most asks of the scheduler.
-
-        Raises
-        ------
-        JobkitError
-            If the site file does not spell one of the requests.
-        """
+        """Return what the point that requests most asks of the scheduler."""
         spec = decided(self.spec, (1,)) if is_auto(self.spec) else self.spec
         points = plan(spec.model_copy(update={"device": self.device}))
         most = max((spec.resources.of(point) for point in points), key=lambda asked: (asked.gpus, asked.cpus))
@@ -126,13 +102,7 @@ class Case:
 
 
 def open_case(path: Path | None, options: Options) -> Case:
-    """Return what to check. A spec or a site file with errors is a finding, and a default replaces it.
-
-    Raises
-    ------
-    JobkitError
-        If the command line names an unknown scheduler.
-    """
+    """Return what to check. A spec or a site file with errors is a finding, and a default replaces it."""
     opening: list[Finding] = []
     spec = None if path is None else _spec(path, options, opening)
     chosen = spec or SweepSpec.model_validate({"name": NAME, "resources": SMALL, **options.named})

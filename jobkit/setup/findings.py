@@ -28,26 +28,15 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that a sweep needs.
+    """One thing that a sweep needs."""
 
-    Attributes
-    ----------
-    name
-        Of the thing, in a word or two.
-    said
-        What was found, in plain words.
-    hint
-        The command to type or the key to change; empty if nothing is wrong. The lines after the
-        first are commands and are never wrapped.
-    where
-        Its heading: the machine, or the node, that was checked.
-    """
-
-    name: str
+    name: str  # of the thing, in a word or two
     status: Status
-    said: str
+    said: str  # what was found, in plain words
+    # the command to type or the key to change; empty if nothing is wrong. The lines after the first are
+    # commands and are never wrapped.
     hint: str = ""
-    where: str = ""
+    where: str = ""  # its heading: the machine, or the node, that was checked
 
 
 def fine(name: str, message: str) -> Finding:
@@ -101,14 +90,9 @@ def summary(findings: Iterable[Finding]) -> str:
 def advice(findings: Iterable[Finding], again: str, then: str, *, nodes: bool) -> str:
     """Return in lines whether it will work, and what to type next.
 
-    Parameters
-    ----------
-    again
-        The command that checks the same.
-    then
-        The command to type if nothing is missing.
-    nodes
-        Whether there are nodes that were not checked.
+    ``again``: the command that checks the same.
+    ``then``: the command to type if nothing is missing.
+    ``nodes``: whether there are nodes that were not checked.
     """
     if exit_code(findings):
         fix = "fix what is missing from the top down: one thing is often the reason for those below"
@@ -136,17 +120,11 @@ _KILLED_BY_TIMEOUT = 124
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """The facts about a machine.
+    """The facts about a machine."""
 
-    Attributes
-    ----------
-    said
-        The values that the script recorded: ``host``, ``program.rsync``, ``scratch.free``.
-    python
-        The output of `jobkit.worker.examine`; empty if it did not run.
-    """
-
+    # the values that the script recorded: ``host``, ``program.rsync``, ``scratch.free``
     said: Mapping[str, str] = field(default_factory=dict)
+    # the output of `jobkit.worker.examine`; empty if it did not run
     python: Mapping[str, Any] = field(default_factory=dict)
 
     def number(self, name: str) -> int | None:
@@ -172,12 +150,8 @@ class Facts:
 def read_facts(answer: str, examined: str) -> Facts:
     """Return the facts of the two files; a truncated file has fewer.
 
-    Parameters
-    ----------
-    answer
-        Lines of ``key=value``.
-    examined
-        A JSON object; empty if there is no such file.
+    ``answer``: lines of ``key=value``.
+    ``examined``: A JSON object; empty if there is no such file.
     """
     pairs = (line.partition("=") for line in answer.splitlines())
     values = {key: value for key, sign, value in pairs if sign}

@@ -61,40 +61,24 @@ LEAST_MEMORY_BYTES = GIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitResources:
-    """The resources of a first sweep.
+    """The resources of a first sweep."""
 
-    Attributes
-    ----------
-    queue, cpu_queue
-        For work with and without a GPU; ``None`` if no known queue accepts jobs.
-    gpus, gpu_type
-        For one point; the type if the scheduler reports types.
-    environment
-        The parallel environment for several CPUs on one node.
-    cpus, memory_bytes, walltime_s
-        For one point.
-    account
-        If every job must name one.
-    """
-
+    # `queue`, `cpu_queue`: for work with and without a GPU; ``None`` if no known queue accepts jobs
     queue: Queue | None
     cpu_queue: Queue | None
-    gpus: int
+    gpus: int  # `gpus`, `gpu_type`: for one point; the type if the scheduler reports types
     gpu_type: str | None
-    environment: str | None
-    cpus: int
+    environment: str | None  # the parallel environment for several CPUs on one node
+    cpus: int  # `cpus`, `memory_bytes`, `walltime_s`: for one point
     memory_bytes: int
     walltime_s: int
-    account: str | None
+    account: str | None  # if every job must name one
 
 
 def choose(survey: Survey, queue: str | None = None) -> InitResources:
     """Return the resources of a first sweep.
 
-    Parameters
-    ----------
-    queue
-        The name of a queue that the site file has already.
+    ``queue``: the name of a queue that the site file has already.
     """
     known = [queue for queue in survey.queues or () if not queue.closed]
     settled = [candidate for candidate in known if candidate.name == queue]
@@ -189,32 +173,17 @@ WORD = re.compile(r"[A-Za-z0-9_@*][A-Za-z0-9_@*?.,:;+=%!/-]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitFiles:
-    """The files to write.
+    """The files to write."""
 
-    Attributes
-    ----------
-    scheduler, why
-        The scheduler to ask, and the reason for it.
-    site_file
-        The path of the site file, written or not; ``None`` without a scheduler, since this machine
-        needs none.
-    spec_file
-        The path of the spec; ``None`` if only the site file is written.
-    own
-        Whether ``site: auto`` finds the site file.
-    write_site
-        Whether the site file is written.
-    date
-        The date of today.
-    """
-
-    scheduler: Scheduler
+    scheduler: Scheduler  # `scheduler`, `why`: the scheduler to ask, and the reason for it
     why: str
+    # the path of the site file, written or not; ``None`` without a scheduler, since this machine needs
+    # none
     site_file: Path | None
-    spec_file: Path | None
-    own: bool
-    write_site: bool
-    date: str
+    spec_file: Path | None  # the path of the spec; ``None`` if only the site file is written
+    own: bool  # whether ``site: auto`` finds the site file
+    write_site: bool  # whether the site file is written
+    date: str  # the date of today
 
     @property
     def site(self) -> str:
@@ -271,10 +240,7 @@ def _per(*resources: Resource) -> str:
 def site_text(survey: Survey, choice: InitResources, usual: Site, plan: InitFiles) -> str:
     """Return the site file.
 
-    Parameters
-    ----------
-    usual
-        The shipped default of this scheduler, whose spellings are kept.
+    ``usual``: the shipped default of this scheduler, whose spellings are kept.
     """
     product = plain(f"{survey.product} {survey.version}".strip())
     per = _per(*survey.memory[:1])
@@ -420,10 +386,7 @@ SPEC_NAME = "first.yaml"
 def spec_text(survey: Survey, choice: InitResources, plan: InitFiles, cpu_torch: str = "") -> str:
     """Return the spec to start from.
 
-    Parameters
-    ----------
-    cpu_torch
-        Why the Python of the jobs cannot use a GPU; empty if it can, or if that is unknown.
+    ``cpu_torch``: why the Python of the jobs cannot use a GPU; empty if it can, or if that is unknown.
     """
     where = cluster_of(survey) if plan.site_file else "this machine"
     lines = [
@@ -523,21 +486,10 @@ class Written:
 def plan_for(folder: Path, scheduler: str, site: Path | None, only: str | None) -> InitFiles:
     """Return which files to write.
 
-    Parameters
-    ----------
-    folder
-        The folder of the spec.
-    scheduler
-        A name, or ``auto``.
-    site
-        The path of the site file; ``None`` for the user's own, which ``site: auto`` finds.
-    only
-        ``site`` or ``spec`` to write only one of the two.
-
-    Raises
-    ------
-    JobkitError
-        If a file exists already, or a site file is wanted without a scheduler.
+    ``folder``: the folder of the spec.
+    ``scheduler``: A name, or ``auto``.
+    ``site``: the path of the site file; ``None`` for the user's own, which ``site: auto`` finds.
+    ``only``: ``site`` or ``spec`` to write only one of the two.
     """
     name, why = choose_scheduler(scheduler)
     if runs_here(name) and only == SITE:
@@ -581,14 +533,7 @@ def _refuse_to_overwrite(plan: InitFiles, folder: Path, given: str) -> None:
 
 
 def begin(plan: InitFiles, say: Say) -> tuple[Written, ...]:
-    """Ask the scheduler, and write the files: all or none.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3 if the scheduler does not answer; else if a file cannot be written, or a site file
-        that is kept has errors or does not exist.
-    """
+    """Ask the scheduler, and write the files: all or none."""
     if plan.scheduler.COMMANDS:
         say(f"asking {plan.scheduler.NAME} ({plan.why})")
     survey = _asked(plan)

@@ -61,16 +61,15 @@ def commands(scheduler: Scheduler, why: str) -> Finding:
     return missing("commands", message, f"{hint}; without a scheduler: --scheduler local")
 
 
-def run_folders(folder: Path, *, shared: bool) -> Finding:
-    """Return whether run folders and their logs can be written.
+def run_folders(folder: Path, *, shared: bool, group: bool) -> Finding:
+    """Return whether run folders and their logs can be written, and who can read them.
 
-    Parameters
-    ----------
-    shared
-        Whether nodes must see them.
+    ``shared``: whether nodes must see them.
+    ``group``: whether the site opens them for the group.
     """
     hint = "name another place: --runs-dir FOLDER, or `runs_dir` in the site file"
-    return _folder("run folders", folder, hint, shared=shared)
+    readers = "your group can read them" if group else "only you can read them (site file: group_can_read)"
+    return _folder("run folders", folder, hint, shared=shared, more=f"; {readers}")
 
 
 def cache(*, shared: bool) -> Finding:
@@ -79,7 +78,7 @@ def cache(*, shared: bool) -> Finding:
     return _folder("cache", cache_dir(), hint, shared=shared)
 
 
-def _folder(name: str, folder: Path, hint: str, *, shared: bool) -> Finding:
+def _folder(name: str, folder: Path, hint: str, *, shared: bool, more: str = "") -> Finding:
     """Return whether a folder, or its nearest parent that exists, is writable and has room."""
     there = folder
     try:
@@ -99,7 +98,7 @@ def _folder(name: str, folder: Path, hint: str, *, shared: bool) -> Finding:
         return warning(
             name, f"{message}, on {kind}: a disk of this machine, which nodes may not see", f"{seen}{hint}"
         )
-    return fine(name, f"{message}{f', on {kind}' if kind else ''}")
+    return fine(name, f"{message}{f', on {kind}' if kind else ''}{more}")
 
 
 def text(spec: SweepSpec, base: Path) -> Finding:
@@ -114,12 +113,8 @@ def text(spec: SweepSpec, base: Path) -> Finding:
 def program_here(word: str, staged: Path | None) -> Finding | None:
     """Return whether the program of a command can be started, if it travels with the run.
 
-    Parameters
-    ----------
-    word
-        The first word of the command.
-    staged
-        The file, if it travels with the run.
+    ``word``: the first word of the command.
+    ``staged``: the file, if it travels with the run.
     """
     if placeholders(word):
         return unknown("program", f"{word}: a knob decides it, so it is not looked for")
@@ -136,12 +131,8 @@ def program_here(word: str, staged: Path | None) -> Finding | None:
 def model(spec: SweepSpec, base: Path, sweep: str) -> Finding:
     """Return whether the model of a spec is on this machine, since a job never downloads.
 
-    Parameters
-    ----------
-    base
-        The folder of the spec.
-    sweep
-        The command that sweeps the spec; empty if none needs the model: then its absence is a warning.
+    ``base``: the folder of the spec.
+    ``sweep``: the command that sweeps the spec; empty if none needs the model: then its absence is a warning.
     """
     from jobkit.planning import models  # here, for a workload without a model
     from jobkit.planning.standin import is_built, standin_path
@@ -186,27 +177,13 @@ SUPPORT = "ask the cluster's support"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteRequest:
-    """What is compared with the site.
+    """What is compared with the site."""
 
-    Attributes
-    ----------
-    request
-        What one point asks for.
-    site
-        The site file, which spells that.
-    queue_key
-        The key, and the file, that names the queue.
-    limit
-        The largest task index of an array, ``None`` if the controller has none.
-    points
-        How many points there are; 0 without a sweep.
-    """
-
-    request: JobRequest
-    site: Site
-    queue_key: str = "`queue` in the site file"
-    limit: int | None = None
-    points: int = 0
+    request: JobRequest  # what one point asks for
+    site: Site  # the site file, which spells that
+    queue_key: str = "`queue` in the site file"  # the key, and the file, that names the queue
+    limit: int | None = None  # the largest task index of an array, ``None`` if the controller has none
+    points: int = 0  # how many points there are; 0 without a sweep
 
     def queues(self, survey: Survey) -> RequestedQueues:
         """Return the queues of the site that the request names."""
@@ -405,42 +382,18 @@ def check_site(survey: Survey, asking: SiteRequest) -> list[Finding]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRequest:
-    """What the points of a sweep need on a machine.
+    """What the points of a sweep need on a machine."""
 
-    Attributes
-    ----------
-    device
-        ``cpu`` or ``cuda``.
-    workload
-        As a spec names it.
-    gpus
-        How many one point asks for.
-    scratch_bytes
-        Room for its inputs.
-    seen
-        Files and folders that a point reads.
-    python
-        What the job calls Python.
-    on_node
-        Whether the machine is one that runs points.
-    jobkit
-        The version that submits.
-    given
-        Whether the user's spec asks for all this.
-    container
-        The image in which the worker runs; empty for none.
-    """
-
-    device: str
-    workload: str
-    gpus: int
-    scratch_bytes: int
-    seen: tuple[str, ...]
-    python: str
-    on_node: bool
-    jobkit: str
-    given: bool = True
-    container: str = ""
+    device: str  # ``cpu`` or ``cuda``
+    workload: str  # as a spec names it
+    gpus: int  # how many one point asks for
+    scratch_bytes: int  # room for its inputs
+    seen: tuple[str, ...]  # files and folders that a point reads
+    python: str  # what the job calls Python
+    on_node: bool  # whether the machine is one that runs points
+    jobkit: str  # the version that submits
+    given: bool = True  # whether the user's spec asks for all this
+    container: str = ""  # the image in which the worker runs; empty for none
 
 
 NodeProbe = Callable[[Facts, NodeRequest], Finding | None]

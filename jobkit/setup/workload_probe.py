@@ -30,15 +30,15 @@ from jobkit.worker.workloads import own
 from jobkit.worker.workloads.base import SHIPPED, Result, columns_of
 
 SIZES = (1, 4, 16, 64)
-"""The batch sizes that are tried, as far as the text has so many paragraphs; and the whole text."""
+"""The batch sizes that are tried, as far as the text has so many paragraphs, besides the whole text."""
 NUMBERS = (4, 16)
-"""The values of a knob that takes whole numbers."""
+"""The values tried of a knob that takes whole numbers."""
 BUDGETS = (4_000, 16_000)
-"""The values of ``padded_chars``."""
+"""The values tried of ``padded_chars``."""
 KNOB_PARAGRAPHS = 24
-"""Of the text, with which each value of a knob is tried."""
+"""The number of paragraphs with which each value of a knob is tried."""
 ALLOCATED, RESIDENT = "allocated", "resident"
-"""The memory that is measured: of torch's tensors on the GPU, or of the process."""
+"""The memory that is measured: that of torch's tensors on the GPU, or of the process."""
 NAMESPACE, SOCKETS = "own network namespace", "Python's sockets are shut"
 """How the network was taken away."""
 NO_NETWORK = "it ran with no network, as a job on a node may: load everything from files"
@@ -55,81 +55,38 @@ Rows = list[list[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputDifference:
-    """How the output of one pass differs from that of another.
-
-    Attributes
-    ----------
-    paragraphs
-        That differ.
-    distance
-        The largest difference of two numbers; infinite if anything else differs.
-    """
-
-    paragraphs: int = 0
-    distance: float = 0.0
+    paragraphs: int = 0  # the number of paragraphs that differ
+    distance: float = 0.0  # the largest difference of two numbers; infinite if anything else differs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnobTrial:
-    """What a knob did at two values or more.
-
-    Attributes
-    ----------
-    reported
-        By ``effective``, for each value.
-    changes
-        Whether output or load differed between two values.
-    error
-        Why it could not be tried; else empty.
-    """
+    """The effect of a knob at two values or more."""
 
     name: str
     values: list[Value]
-    reported: list[Value | None] = field(default_factory=list)
-    changes: bool = False
-    error: str = ""
+    reported: list[Value | None] = field(default_factory=list)  # what ``effective`` returned for each value
+    changes: bool = False  # whether output or load differed between two values
+    error: str = ""  # why the knob could not be tried; else empty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """All that the process found.
-
-    Attributes
-    ----------
-    network
-        `NAMESPACE` or `SOCKETS`.
-    sizes, loads, peaks
-        Of each batch size the largest load, and the memory of that call in bytes; 0 if it is not known.
-    memory
-        `ALLOCATED` or `RESIDENT`.
-    rows, counts
-        Whether the workload returns rows, and counts of tokens.
-    by_size
-        By batch size how the output differs from that at the first.
-    again
-        How a second run at the same batch size differs.
-    size_reported
-        By batch size what ``effective`` reported.
-    not_json
-        Why ``jobkit apply`` could not write a row; else empty.
-    failed
-        The batch size at which it failed, and why.
-    """
-
-    network: str
+    network: str  # `NAMESPACE` or `SOCKETS`
     load_s: float
+    # for each batch size its largest load, and the memory of that call in bytes; 0 if it is not known
     sizes: list[int]
     loads: list[int]
     peaks: list[int]
-    memory: str
-    rows: bool
+    memory: str  # `ALLOCATED` or `RESIDENT`
+    rows: bool  # whether the workload returns rows, and counts of tokens
     counts: bool
-    by_size: list[OutputDifference]
-    again: OutputDifference
-    size_reported: list[Value | None]
+    by_size: list[OutputDifference]  # by batch size, how the output differs from that at the first
+    again: OutputDifference  # how a second run at the same batch size differs
+    size_reported: list[Value | None]  # by batch size, what ``effective`` returned
     knobs: list[KnobTrial]
-    not_json: str = ""
-    failed: str = ""
+    not_json: str = ""  # why ``jobkit apply`` could not write a row; else empty
+    failed: str = ""  # the batch size that failed, and why
 
 
 def probe(
@@ -142,13 +99,6 @@ def probe(
     *,
     say: Say,
 ) -> dict[str, Any]:
-    """Try a workload, and return the fields of a `Probe`.
-
-    Raises
-    ------
-    JobkitError
-        If it cannot be loaded, or fails at its first call.
-    """
     network = cut_network()
     os.environ.update(OFFLINE)
     subject = _Subject(name, folder, Path(model) if model else None, device, threads)
@@ -312,7 +262,7 @@ def _not_json(rows: Rows) -> str:
 
 @contextlib.contextmanager
 def _peak_of(device: Device) -> Iterator[list[int]]:
-    """Yield a list that holds the peak of the resident memory once the block has ended, on a CPU."""
+    """Yield a list that, on a CPU, holds the peak of the resident memory once the block has ended."""
     peak = [0]
     if device.name == CUDA:
         yield peak

@@ -150,7 +150,8 @@ def value_faults(axes: Mapping[str, Any], known: Sequence[Knob]) -> Iterator[tup
         for place, value in _numbered(loc, values):
             # What is neither a number nor a word is a fault of the type.
             word = SWITCH[value] if isinstance(value, bool) else value
-            if isinstance(word, str | int if knob.words else str) and word not in (*knob.words, AUTO):
+            whole = value == AUTO and len(place) == 1  # `axis_faults` has the others
+            if not whole and isinstance(word, str | int if knob.words else str) and word not in knob.words:
                 yield place, f"sweep.{'.'.join(map(str, place))}: {value!r}: should be {knob.expected}"
 
 

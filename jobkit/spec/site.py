@@ -76,6 +76,8 @@ class Site(BaseModel):
         How long the scheduler leaves a cancelled job before it kills it.
     runs_dir
         Where run folders go on this site; ``null`` for ``runs/`` here.
+    group_can_read
+        Whether the group of a run folder can read it; else only you can.
     pack
         How many points share a job where the spec does not say: for sites that forbid many short jobs.
     on
@@ -106,6 +108,7 @@ class Site(BaseModel):
     warning_s: Annotated[int, Field(ge=0)] = 60
     kill_wait_s: Annotated[int, Field(ge=1)] = 30
     runs_dir: str | None = None
+    group_can_read: bool = False
     pack: Annotated[int, Field(ge=1)] = 1
     on: Word | None = None
     pass_variables: list[Word] = []

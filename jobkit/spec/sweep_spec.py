@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args, get_type_hints
@@ -14,17 +15,18 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.figures import SPEED, by_key
-from jobkit.core.files import read_text
+from jobkit.core.files import MOST_BYTES, read_text
 from jobkit.core.knobs import AUTO, BATCH_SIZE, CUDA, RUN_KNOBS, Value
 from jobkit.core.layout import SETTING_FILE, is_run_folder
 from jobkit.core.records import Point
 from jobkit.core.terminal import SCHEDULER_WORDS
+from jobkit.core.units import format_count
 from jobkit.spec import fields
 from jobkit.spec.axes import AUTO_IS_A_WORD, RepeatsOrNumber
 from jobkit.spec.checks import CHECKS, CommandSpec, NameOrCommand
 from jobkit.spec.fields import POSITIVE, one_or_list
 from jobkit.spec.policy import Policy
-from jobkit.spec.yaml_files import YamlDocument, as_yaml, raise_faults, read_document, validated
+from jobkit.spec.yaml_files import HIDDEN, YamlDocument, as_yaml, raise_faults, read_document, validated
 from jobkit.worker.workloads.base import SHIPPED, knobs, offered
 
 Setting = dict[str, fields.KnobValue]
@@ -116,6 +118,10 @@ class Resources(_Part):
         return self.model_copy(update={"cpus": cpus, "gpus": gpus})
 
 
+_LEAST_HIDDEN = 4
+"""Characters of a value that is hidden wherever a user's own template has it."""
+
+
 class Environment(_Part):
     """What the job makes ready before the worker starts.
 
@@ -148,6 +154,23 @@ class Environment(_Part):
         if self.container:
             return "python3"
         return "python" if self.conda or self.venv else None
+
+    def shown(self, file: Path | str) -> dict[str, Any]:
+        """Return what is shown of its keys whose values are hidden; a file has them."""
+        lines = f"{format_count(len(self.setup), 'line')}, in {file}" if self.setup else []
+        return {"setup": lines, "variables": dict.fromkeys(self.variables, HIDDEN)}
+
+    def hidden_in(self, script: str, file: Path | str, template: str | None) -> str:
+        """Return a script without these values, also one of a template that has its own words for them."""
+        for name, value in self.variables.items():
+            script = script.replace(f"{name}={shlex.quote(value)}\n", f"{name}={HIDDEN}\n")
+        if self.setup:
+            lines = r"( \|\| return)?\n[ \t]*".join(map(re.escape, self.setup))
+            shown = shlex.quote(f"environment.setup: {self.shown(file)['setup']}")
+            script = re.sub(rf"(?m)(?<=^    ){lines}(?= \|\| return$)", lambda _: f": {shown}", script)
+        for value in (*self.variables.values(), *self.setup) if template else ():
+            script = script.replace(value, HIDDEN) if len(value) >= _LEAST_HIDDEN else script
+        return script
 
     def of_folder(self, folder: Path) -> Environment:
         """Return it with the image as seen from anywhere, for a spec in this folder."""
@@ -439,6 +462,10 @@ class SweepSpec(_Part):
             else self.workload
         )
 
+    def hidden_in(self, script: str, file: Path) -> str:
+        """Return a script of a run of this spec without the values of `environment`, which a file has."""
+        return self.environment.hidden_in(script, file, self.template)
+
     def refuse_command(self, what: str) -> None:
         """Refuse what jobkit can only do if it calls the workload batch by batch.
 
@@ -473,7 +500,7 @@ def setting_overrides(path: Path) -> tuple[str, ...]:
     if is_run_folder(path.parent) and not path.is_file():
         message = f"{path}: not there: a search writes it at its end"
         raise JobkitError(message, hint=f"jobkit status {path.parent}")
-    if path.is_file() and all(line.startswith("#") for line in read_text(path).splitlines()):
+    if path.is_file() and all(line.startswith("#") for line in read_text(path, MOST_BYTES).splitlines()):
         raise JobkitError(f"{path}: has no setting: the search found none", hint=f"jobkit tune {path.parent}")
     data = read_document(path).data
     nested = {key: value for key, value in data.items() if isinstance(value, dict) and key != "sweep"}

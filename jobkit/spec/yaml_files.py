@@ -6,7 +6,6 @@ both as text, for a walltime is written with colons and no one means a bool by `
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from yaml.constructor import ConstructorError
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import open_regular
+from jobkit.core.files import MOST_BYTES, read_bytes
 from jobkit.core.paths import shipped_folder
 from jobkit.core.terminal import shell_quote, suggest, suggest_key
 
@@ -51,8 +50,7 @@ def _no_such_tag(_loader: _Loader, node: yaml.Node) -> None:
     raise ConstructorError(None, None, f"{_tag_of(node)} is not used here", node.start_mark)
 
 
-MOST_BYTES = 2**24
-"""Of a file; a spec has some thousand."""
+MOST_DEPTH = 100
 MOST_VALUES = 200_000
 """Of a document once its aliases are expanded."""
 
@@ -172,25 +170,22 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> YamlDocument:
 def is_mapping(text: str) -> bool:
     """Return whether a text is a YAML mapping, as a spec is."""
     try:
-        return isinstance(yaml.compose(text, Loader=_Loader), yaml.MappingNode)
+        return isinstance(_composed(text)[0], yaml.MappingNode)
     except (yaml.YAMLError, ValueError, RecursionError):
         return False
 
 
 def _read(path: Path) -> str:
-    """Return a file's text; a FIFO only if a shell made it (``<(command)``), for others may block."""
-    made = str(path).startswith(("/dev/", "/proc/"))
-    with path.open("rb") if made else os.fdopen(open_regular(path), "rb") as stream:
-        data = stream.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise JobkitError(f"{path}: more than {MOST_BYTES // 2**20} MiB", hint="name a YAML file")
+    data = read_bytes(path, MOST_BYTES, typed=True)
     return data.decode()
 
 
 def _how_to_get(path: Path) -> str:
     """Return the hint for a file that cannot be read: if jobkit ships that sweep, the command to copy it."""
     shipped = shipped_folder("sweeps") / path.name
-    if path.exists() or path.suffix != ".yaml" or not shipped.is_file():
+    if path.exists():
+        return "name a YAML file"
+    if path.suffix != ".yaml" or not shipped.is_file():
         return "name a YAML file that exists"
     folder = "" if path.parent == Path() else f"mkdir -p {shell_quote(path.parent)} && "
     return f"jobkit ships this file; to copy it: {folder}cp {shell_quote(shipped)} {shell_quote(path)}"
@@ -198,6 +193,11 @@ def _how_to_get(path: Path) -> str:
 
 def _composed(text: str) -> tuple[yaml.Node | None, Any]:
     """Return a text's node, which knows its places, and its data, parsed once for both."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):  # libyaml composes by recursion, without a limit
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MOST_DEPTH:
+            raise ConstructorError(None, None, f"nested more than {MOST_DEPTH} deep")
     loader = _Loader(text)
     try:
         node = loader.get_single_node()
@@ -263,7 +263,8 @@ def raise_faults(document: YamlDocument, what: str, *, nested: bool = False) -> 
     """
     if not document.faults:
         return
-    lines = [str(fault).replace("\n", "\n  ") for fault in sorted(set(document.faults))]
+    of_keys = {(fault.where, fault.what.partition(": ")[0]): fault for fault in reversed(document.faults)}
+    lines = [str(fault).replace("\n", "\n  ") for fault in sorted(of_keys.values())]
     count = f"{len(lines)} error{'s' * (len(lines) > 1)}"
     head = f"{document.path} has errors" if nested else f"{document.path}: {count}; nothing was submitted"
     raise JobkitError("\n".join([head, *(f"  {line}" for line in lines)]), hint=what)
@@ -287,7 +288,7 @@ def _pairs(node: yaml.Node) -> dict[str, tuple[yaml.Node, yaml.Node]]:
 def _odd(node: yaml.Node) -> Iterator[tuple[yaml.Mark, str]]:
     """Yield keys that are given twice and texts with a NUL character, each with its place."""
     if isinstance(node, yaml.ScalarNode) and "\0" in node.value:
-        yield node.start_mark, f"{node.value[:40]!r}: {NUL}"
+        yield node.start_mark, NUL
     children = node.value if isinstance(node, yaml.SequenceNode) else ()
     seen: dict[str, int] = {}
     for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
@@ -327,7 +328,8 @@ def _override(document: YamlDocument, override: str) -> None:
     """Put one ``dotted.key=value`` into the data, or add the fault."""
     dotted, equals, text = override.partition("=")
     loc: Loc = tuple(dotted.strip().split("."))
-    shown = override if len(override) <= MOST_SHOWN else f"{override[:MOST_SHOWN]}..."
+    shown = hide_override(override)
+    shown = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}..."
     here = Fault(0, 0, f"--set {shown}", "not key=value, for instance resources.cpus=4")
     if not equals or not all(loc):
         document.faults.append(here)
@@ -350,8 +352,9 @@ def _override(document: YamlDocument, override: str) -> None:
 
 def _words(kind: str, message: str, value: object, loc: Loc, model: type[BaseModel]) -> str:
     """Return a fault of pydantic's in words that name the key, the value and the nearest key."""
-    names = [part for part in loc if isinstance(part, int) or not part.startswith("function-")]
+    names = [part for part in loc if isinstance(part, int) or not part.startswith(("function-", "[key]"))]
     key = ".".join(str(part) for part in names)
+    shown = HIDDEN if _is_hidden(loc) else repr(value)
     if kind == "extra_forbidden":
         keys = list(_part(model, loc[:-1]).model_fields)
         other = suggest_key(names, getattr(model, "MEANT", {}), keys)
@@ -360,9 +363,23 @@ def _words(kind: str, message: str, value: object, loc: Loc, model: type[BaseMod
         return f"{key}: required, not given"
     if kind in {"model_type", "dict_type"}:
         nouns = getattr(_part(model, loc), "KEYS", "keys")  # knobs, in the sweep
-        return f"{key}: {value!r}: should be a mapping of {nouns} to values"
+        return f"{key}: {shown}: should be a mapping of {nouns} to values"
     said = message.removeprefix("Value error, ").removeprefix("Input ")
-    return f"{key}: {value!r}: {said[:1].lower()}{said[1:]}"
+    return f"{key}: {shown}: {said[:1].lower()}{said[1:]}"
+
+
+HIDDEN = "***"
+"""What is shown for a value of `environment.variables` and of `environment.setup`."""
+
+
+def _is_hidden(loc: Sequence[int | str]) -> bool:
+    return [*loc[:1]] == ["environment"] and (len(loc) == 1 or loc[1] in {"variables", "setup"})
+
+
+def hide_override(override: str) -> str:
+    """Return ``key=value`` of a ``--set`` as it may be shown."""
+    key, equals, _ = override.partition("=")
+    return f"{key}={HIDDEN}" if equals and _is_hidden(key.strip().split(".")) else override
 
 
 def _part(model: type[BaseModel], loc: Loc) -> type[BaseModel]:

@@ -13,7 +13,6 @@ from jobkit.worker import parent, parent_socket
 
 
 def main() -> int:
-    """Run one try, here or in a child of its parent, and return the worker's exit status."""
     words = sys.argv[1:]
     owner = os.environ.get(parent_socket.VARIABLE, "")
     status = parent.run_in_child(owner, words) if owner else None

@@ -1,10 +1,9 @@
 """One try of a command: prepare its folder, start it under a keeper, follow it, judge its end.
 
-The keeper is a process between the worker and the command that leaves no orphan.
-
-It is a child subreaper (prctl(2)), so processes that the command leaves behind become its children. It kills
-them when the command has ended, and kills the command too when the worker ends, however that happens.
-It gets none of a scheduler's signals: the worker decides which of them the command gets.
+The keeper is a process between the worker and the command. It is a child subreaper (prctl(2)), so processes
+that the command leaves behind become its children. It kills them when the command has ended, and kills the
+command too when the worker ends, however that happens. It gets none of a scheduler's signals: the worker
+decides which of them the command gets.
 """
 
 from __future__ import annotations
@@ -47,11 +46,11 @@ from jobkit.worker.measure.sampler import forked_sampling, process_tree, samplin
 from jobkit.worker.record import Task, TryState
 
 PR_SET_CHILD_SUBREAPER = 36
-"""Of ``<sys/prctl.h>``."""
+"""From ``<sys/prctl.h>``."""
 REST_S = 1.0
-"""The time that processes have to end which the command left behind."""
+"""The time in which processes that the command left behind may end."""
 KILL_S = 10.0
-"""The time that a killed process has to end: a GPU's driver may hold it."""
+"""The time in which a killed process must end: a GPU's driver may hold it."""
 KEEPER_TICK_S = 0.05
 STARTED = 0
 """Sent in place of a signal: start the command."""
@@ -59,38 +58,15 @@ STARTED = 0
 
 @dataclass(frozen=True, slots=True)
 class CommandEnd:
-    """How a command ended.
-
-    Attributes
-    ----------
-    status
-        Its exit status, negative for a signal; ``None`` if it could not be started.
-    maxrss_bytes
-        The largest high-water mark of one of its processes (getrusage(2)); ``None`` if it may be that of
-        this process, which a child inherits until it runs its program.
-    left
-        How many processes it left behind, which were killed.
-    error
-        Why it could not be started.
-    """
-
-    status: int | None
+    status: int | None  # exit status, negative for a signal; ``None`` if the command could not be started
+    # the largest high-water mark of one process (getrusage(2)); ``None`` if it may be that of this process,
+    # which a child inherits until it runs its program
     maxrss_bytes: int | None = None
-    left: int = 0
-    error: str = ""
+    left: int = 0  # the number of processes that it left behind, which were killed
+    error: str = ""  # why the command could not be started
 
 
 class Keeper:
-    """The worker's end of a keeper.
-
-    Parameters
-    ----------
-    argv, folder, environment
-        Of the command.
-    output
-        The file that gets its standard output and error.
-    """
-
     def __init__(
         self, argv: Sequence[str], folder: Path, environment: Mapping[str, str], output: Path
     ) -> None:
@@ -105,16 +81,14 @@ class Keeper:
 
     @property
     def pid(self) -> int:
-        """The process id of the keeper, whose children are the command's."""
         return self._process.pid
 
     def send(self, number: int) -> None:
-        """Start the command (`STARTED`), or send a signal to all its processes."""
         with contextlib.suppress(OSError):  # it has ended
             self._connection.send(number)
 
     def ended(self, timeout_s: float) -> CommandEnd | None:
-        """Return how the command ended; ``None`` if it still runs after so many seconds."""
+        """Return how the command ended; ``None`` if it still runs after the timeout."""
         if not self._connection.poll(timeout_s):
             return None
         try:
@@ -124,7 +98,6 @@ class Keeper:
         return ended
 
     def close(self) -> None:
-        """Kill what still runs, and wait for it."""
         self._connection.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(KILL_S + REST_S)
@@ -138,7 +111,6 @@ def _keep(
     environment: Mapping[str, str],
     output: Path,
 ) -> None:
-    """Be the keeper: start the command when the worker says so, and report its end."""
     try:
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1))
         with contextlib.suppress(EOFError, OSError), process.ends_of_children() as ended:
@@ -160,7 +132,6 @@ def _run(
     environment: Mapping[str, str],
     output: Path,
 ) -> CommandEnd:
-    """Run the command to its end, or kill it if the worker has ended."""
     try:
         with output.open("ab") as stream:
             child = subprocess.Popen(  # noqa: S603 - the user's command, an argv list
@@ -204,7 +175,6 @@ def _signal_all(number: int) -> None:
 
 
 def _reap() -> list[tuple[int, int, int]]:
-    """Return the process id, the exit status and the memory of each child that has ended."""
     found = []
     with contextlib.suppress(ChildProcessError):
         while True:
@@ -216,13 +186,7 @@ def _reap() -> list[tuple[int, int, int]]:
 
 
 def kill_rest(grace_s: float) -> int:
-    """End all descendants of this process; return how many there were.
-
-    Parameters
-    ----------
-    grace_s
-        The time between the signals TERM and KILL.
-    """
+    """End all descendants of this process, after ``grace_s`` with KILL; return how many there were."""
     _reap()
     left = len(process_tree(os.getpid())) - 1
     began_s = time.monotonic()
@@ -242,33 +206,26 @@ TICK_S = 1.0
 LOOK_S = 0.1
 """The longest time of a look: the node is there for the command."""
 HALF_BYTES = 50 * 2**20
-"""What the log keeps of the beginning of the output, and of its end."""
+"""Bytes that the log keeps of the beginning of the output, and of its end."""
 CUT_NOTE = "\njobkit: {:,} bytes of the output are left out here\n"
 LAST_LOOKS = 300
-"""Looks at what is left of the output when the command has ended."""
+"""Looks at the rest of the output once the command has ended."""
 GRACE_S = 4.0
 SIGNAL_S = 2.0
-"""The time by which a signal to all processes of a job may reach the worker later than the command."""
+"""How much later than the command the worker may get a signal that goes to all processes of a job."""
 MOST_BATCHES = 100_000
-"""Lines of ``batches.jsonl``; of further batches the totals are kept."""
+"""Lines of ``batches.jsonl``; batches beyond these are in the totals only."""
 TAIL_BYTES = 8192
-"""The end of the output that is searched for the reason of a failure."""
+"""Bytes at the end of the output in which the reason of a failure is looked for."""
 SHELL_SIGNAL = 128
 """A shell adds it to the number of the signal that killed its child."""
 NOT_FOUND = (126, 127)
-"""Exit statuses of a shell, of env(1) and others: the program cannot be run, or is not there."""
+"""Exit statuses of a shell, of env(1) and others: the program cannot be run, or does not exist."""
 MOST_DIGESTS = 3
 """Files that the record's versions name one by one."""
 
 
 def run_command(state: TryState, command: Command, stack: ExitStack) -> None:
-    """Run the command of a point to its end.
-
-    Raises
-    ------
-    TryFailed
-        If it cannot be started, or fails.
-    """
     task, [measured] = state.task, state.workers
     text, paragraphs = _with_line_feeds(check_text(task), task.out.parent / TEXT)
     measured.versions = _digests(task.point)
@@ -308,10 +265,9 @@ def run_command(state: TryState, command: Command, stack: ExitStack) -> None:
 
 
 def _with_line_feeds(text: Path, copy: Path) -> tuple[Path, int]:
-    """Return a text whose lines end in LF, and its number of paragraphs, as jobkit counts them.
+    """Return a text with LF line ends, and its number of paragraphs; a text with other line ends is copied.
 
-    To most programs a line with a carriage return is not blank, so they would find no paragraphs. Only a
-    text with other line ends is copied.
+    To most programs a line with a carriage return is not blank, so they would find no paragraphs.
     """
     paragraphs, blank = 0, True
     with text.open(encoding="utf-8", errors="surrogateescape") as stream:
@@ -327,7 +283,7 @@ def _with_line_feeds(text: Path, copy: Path) -> tuple[Path, int]:
 
 
 def _own_folder(task: Task) -> Path:
-    """Return the folder of this try that has the staged files, in which the command starts."""
+    """Return the folder of this try that has the staged files; the command starts there."""
     folder = task.out.parent / FILES_FOLDER
     folder.mkdir()
     if staged := steps.check_files(task.point, task.inputs):
@@ -336,7 +292,6 @@ def _own_folder(task: Task) -> Path:
 
 
 def _resolved(words: list[str], folder: Path) -> list[str]:
-    """Return the words with the program in the folder, if it is one of the staged files."""
     own = folder / words[0]
     return [str(own), *words[1:]] if own.is_file() else words
 
@@ -347,7 +302,6 @@ def _digests(point: Point) -> dict[str, str]:
 
 
 def _values(task: Task, text: Path) -> dict[str, str]:
-    """Return the values of all placeholders."""
     point = task.point
     scratch, output = task.out.parent / "scratch", task.out / "output"
     for folder in (scratch, output):
@@ -364,7 +318,6 @@ def _values(task: Task, text: Path) -> dict[str, str]:
 
 
 def _open_gpus(state: TryState) -> list[str]:
-    """Return the UUIDs of the GPUs of the point, whose memory before the command is kept."""
     point, [measured] = state.task.point, state.workers
     if point.device != "cuda":
         return []
@@ -378,14 +331,11 @@ def _open_gpus(state: TryState) -> list[str]:
 
 
 class CommandBatches:
-    """Keeps the batches that a command reports."""
-
     def __init__(self, state: TryState, stream: TextIO) -> None:
         self._state, self._stream = state, stream
         self._more: dict[int, list[float]] = {}
 
     def keep(self, own: OwnBatch) -> None:
-        """Keep a batch: in ``batches.jsonl``, or only in the totals if there are very many."""
         state = self._state
         load = own.items if own.load is None else own.load
         if state.tally.batches < MOST_BATCHES:
@@ -410,11 +360,9 @@ class CommandBatches:
         state.batches_total += 1
 
     def flush(self) -> None:
-        """Let others read the batches so far."""
         self._stream.flush()
 
     def close(self) -> None:
-        """Add the batches that have no line to the totals."""
         for worker, (batches, items, seconds, load) in self._more.items():
             totals = Totals(
                 batches=int(batches),
@@ -428,14 +376,13 @@ class CommandBatches:
 
 
 class _Echo:
-    """Copies the output of a command to the log, without the middle of one that is too long."""
+    """Copies the output of a command to the log, without the middle of a long output."""
 
     def __init__(self, figures: OwnFigures, output: Path) -> None:
         self._figures, self._output = figures, output
         self._place = 0
 
     def take(self, line: bytes, part: LinePart) -> None:
-        """Copy a line, or a part of one, and search it for metrics."""
         data = line if part is LinePart.FIRST else line + b"\n"
         if self._place <= HALF_BYTES:
             with contextlib.suppress(OSError):  # the log may be on a full disk
@@ -444,7 +391,6 @@ class _Echo:
         self._figures.take_output(line, part)
 
     def end(self) -> None:
-        """Copy what is left of the output, without its middle if that is too long."""
         with contextlib.suppress(OSError), self._output.open("rb") as stream:
             left = stream.seek(0, os.SEEK_END) - self._place
             if left <= 0:
@@ -457,7 +403,6 @@ class _Echo:
 
 
 def _follow(state: TryState, keeper: Keeper, output: GrowingFile) -> CommandEnd:
-    """Start the command and follow it until it ends; end it if a signal asks for that."""
     began_s = time.monotonic()
     keeper.send(STARTED)
     try:
@@ -485,7 +430,6 @@ def _follow(state: TryState, keeper: Keeper, output: GrowingFile) -> CommandEnd:
 
 
 def _look(state: TryState, output: GrowingFile) -> None:
-    """Copy new output to the log, and read new figures."""
     with process.signals_blocked():  # a signal between two lines must not lose one
         output.read(LOOK_S)
         if state.figures_file:
@@ -514,7 +458,6 @@ def _end_output(output: GrowingFile) -> None:
 def _refuse_failure(
     ended: CommandEnd, program: str, log: Path, oom_kills: int | None, *, shell: bool
 ) -> None:
-    """Raise what the end of a command means if it did not succeed."""
     if ended.status == 0:
         return
     if ended.status is None:
@@ -534,7 +477,6 @@ def _refuse_failure(
 
 
 def _killed(number: int, oom_kills: int | None, tail: str) -> TryFailed:
-    """Return what it means that a signal killed the command."""
     message = f"the command was killed by {signal.Signals(number).name}"
     if number != signal.SIGKILL:
         outcome = outcome_of_output(tail)
@@ -545,7 +487,6 @@ def _killed(number: int, oom_kills: int | None, tail: str) -> TryFailed:
 
 
 def _tail(log: Path) -> str:
-    """Return the end of the output."""
     try:
         with log.open("rb") as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - TAIL_BYTES))

@@ -1,7 +1,7 @@
 """The words of a command: placeholders, variables, argument list. Pure.
 
-A value is put into a word once and is never read again, so that braces, quotes and ``$(...)`` in it stay
-what they are. For a shell a placeholder becomes the expansion of a variable, which the shell does not parse.
+A value is put into a word once and never read again, so braces, quotes and ``$(...)`` in it stay as they are.
+For a shell a placeholder becomes the expansion of a variable, which the shell does not parse.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from jobkit.core.files import read_bytes
 from jobkit.core.knobs import GPUS, THREADS, TRUE, WORKERS
 from jobkit.core.records import Command
 from jobkit.core.terminal import suggest
 
 PREFIX = "JOBKIT_"
 TEXT, MODEL, OUTPUT, SCRATCH, POINT = RESERVED = ("text", "model", "output", "scratch", "point")
-"""The placeholders of every command besides its knobs."""
 COUNTS = (WORKERS, THREADS, GPUS)
-"""The keys of a spec that are placeholders too, whether or not they are swept."""
+"""Keys of a spec that are placeholders too, whether or not they are swept."""
 TAKEN = (*RESERVED, "metrics", "grace", "parent", "config", "cache", "ledger", "record", "job", "task")
-"""No knob has these names: jobkit has variables of these names."""
+"""Names that no knob may have, because jobkit has variables of these names."""
 SHELL = ("/bin/bash", "-o", "pipefail", "-c")
 
 _TOKEN = re.compile(r"\{\{|\}\}|\{(?P<name>[A-Za-z_]\w*)\}|\{(?P<flag>--?[A-Za-z][\w-]*)\}|[{}]", re.ASCII)
@@ -38,28 +38,20 @@ def variable(name: str) -> str:
 
 
 def placeholders(template: str) -> list[str]:
-    """Return the names of the placeholders, in order."""
     return [name for match in _TOKEN.finditer(template) if (name := _name(match))]
 
 
 def switches(template: str) -> list[str]:
-    """Return the knobs that stand in a command as a flag."""
     return [_name(match) for match in _TOKEN.finditer(template) if match["flag"]]
 
 
 def _name(match: re.Match[str]) -> str:
-    """Return what a placeholder names, ``use_fast`` for ``{--use-fast}``; empty for a brace."""
+    """Return the name in a placeholder, ``use_fast`` for ``{--use-fast}``; empty for a brace."""
     return match["name"] or (match["flag"] or "").lstrip("-").replace("-", "_")
 
 
 def argv(command: Command, values: Mapping[str, str]) -> list[str]:
-    """Return the argument list of a command.
-
-    Parameters
-    ----------
-    values
-        Of each placeholder. A shell gets them as variables only.
-    """
+    """Return the argument list of a command. A shell gets the values of placeholders as variables only."""
     if command.shell:
         return [*SHELL, shell_text(command.template)]
 
@@ -75,7 +67,7 @@ def argv(command: Command, values: Mapping[str, str]) -> list[str]:
 def shell_text(template: str) -> str:
     """Return the text for a shell, with each placeholder as the expansion of its variable.
 
-    The quotes around a placeholder decide how the expansion is written: it is one word in each case.
+    The quotes around a placeholder decide how the expansion is written: in each case it is one word.
     """
     parts, quote, place = [], "", 0
     while match := (_QUOTED if quote == "'" else _SHELL_TOKEN).search(template, place):
@@ -95,13 +87,13 @@ def shell_text(template: str) -> str:
 
 
 def paths(template: str) -> list[str]:
-    """Return the words that begin with a slash, also after ``=``: they are not staged."""
+    """Return the words that begin with a slash, or have one after ``=``: they are not staged."""
     words = (word.rpartition("=")[2] for word in split(template))
     return list(dict.fromkeys(word for word in words if word.startswith("/")))
 
 
 def split(template: str) -> list[str]:
-    """Return the words of a template; of a text for a shell that is no list of words, its parts."""
+    """Return the words of a template; the parts of a shell text that is no list of words."""
     try:
         return shlex.split(template)
     except ValueError:
@@ -109,29 +101,18 @@ def split(template: str) -> list[str]:
 
 
 def names_variable(name: str, text: bytes | str) -> bool:
-    """Return whether a text names the variable of a knob or a reserved word."""
     data = text.encode() if isinstance(text, str) else text
     return re.search(rb"(?<![A-Za-z0-9_])%s(?![A-Za-z0-9_])" % variable(name).encode(), data) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class CommandFault:
-    """A fault of a command; with a knob it is one of the knob."""
-
     what: str
     knob: str = ""
 
 
 def faults(command: Command, knobs: Iterable[str], sources: Iterable[Path] = ()) -> Iterator[CommandFault]:
-    """Yield the faults of a command.
-
-    Parameters
-    ----------
-    knobs
-        Of the sweep.
-    sources
-        The staged files, in which a variable may be named.
-    """
+    """Yield the faults of a command; variables may be named in the staged files ``sources``."""
     knobs = list(knobs)
     yield from _syntax(command)
     known = [*knobs, *RESERVED, *COUNTS]
@@ -175,10 +156,9 @@ def _syntax(command: Command) -> Iterator[CommandFault]:
 
 def _named(name: str, command: Command, sources: Iterable[Path]) -> bool:
     return names_variable(name, command.template) or any(
-        names_variable(name, path.read_bytes()) for path in sources
+        names_variable(name, read_bytes(path)) for path in sources
     )
 
 
 def needs(name: str, command: Command, sources: Iterable[Path]) -> bool:
-    """Return whether a command uses a reserved word, as a placeholder or a variable."""
     return name in placeholders(command.template) or _named(name, command, sources)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import write_atomically
+from jobkit.core.files import open_regular, write_atomically
 from jobkit.core.shell import usable_cpus
 from jobkit.worker.failure import TryFailed
 from jobkit.worker.measure import nvml
@@ -31,13 +31,12 @@ from jobkit.worker.workloads.base import missing_framework
 from jobkit.worker.workloads.own import checked_class
 
 MOST_SHEBANG_BYTES = 256
-"""As much of the first line as Linux reads (execve(2))."""
+"""Bytes of the first line that Linux reads (execve(2))."""
 NEEDS_TORCH = frozenset({"stanza-ner"})
 """The shipped workloads that import torch on every device."""
 
 
 def main() -> None:
-    """Write the report to a file."""
     parser = argparse.ArgumentParser(prog="python -m jobkit.worker.examine")
     parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
     parser.add_argument("--workload", required=True)
@@ -52,19 +51,7 @@ def main() -> None:
 def examine(
     device: str, workload: str, folder: str | None = None, program: str | None = None
 ) -> dict[str, Any]:
-    """Return what this Python has for a workload on a device.
-
-    Parameters
-    ----------
-    device
-        ``cpu`` or ``cuda``.
-    workload
-        Its name, as in a spec.
-    folder
-        The folder with a workload of the user's own.
-    program
-        What a command starts: a name that is looked up on ``PATH``, or a path.
-    """
+    """Return what this Python has for a workload on a device; a command starts ``program``."""
     lack = missing_framework(workload)
     needs_torch = not lack and (device == "cuda" or workload in NEEDS_TORCH)
     gpus = nvml.list_gpus()  # before this process opens a GPU and is counted on it
@@ -84,7 +71,7 @@ def examine(
 
 
 def find_program(name: str) -> dict[str, str | None]:
-    """Return where a program is, the interpreter that it names, if it is a script, and its ``python``."""
+    """Return the path of a program, the interpreter that it names, if it is a script, and its ``python``."""
     path = shutil.which(name)
     needs = interpreter(Path(path)) if path else ""
     return {
@@ -103,7 +90,7 @@ def interpreter(script: Path) -> str:
     A carriage return at the end of the line belongs to the name, as for the kernel (execve(2)).
     """
     try:
-        with script.open("rb") as stream:
+        with os.fdopen(open_regular(script), "rb") as stream:
             line, _, _ = stream.read(MOST_SHEBANG_BYTES).partition(b"\n")
     except OSError:  # one may execute a program that one cannot read
         return ""
@@ -128,7 +115,6 @@ def _version(package: str) -> str | None:
 
 
 def _workload(name: str, folder: str | None, lack: JobkitError | None) -> dict[str, str | None]:
-    """Return what is wrong with the class of a workload, and how to fix it."""
     try:
         if lack:
             raise lack
@@ -139,7 +125,6 @@ def _workload(name: str, folder: str | None, lack: JobkitError | None) -> dict[s
 
 
 def _torch(device: str) -> dict[str, Any]:
-    """Return torch's version, its import time, and whether CUDA works."""
     start = time.monotonic()
     try:
         torch = importlib.import_module("torch")

@@ -25,7 +25,7 @@ _GPU_OOM = re.compile(
 _RAM_OOM = re.compile(r"DefaultCPUAllocator: (can't allocate|not enough) memory|Cannot allocate memory")
 _BUSY = re.compile(r"CUDA-capable device\(s\) is/are busy or unavailable")
 _MPS = re.compile(r"CUDA error: .*\bMPS (client|server)\b")
-"""What cudaGetErrorString(3) has for the errors 805 to 810 (CUDA runtime API, cudaError)."""
+"""Texts of cudaGetErrorString(3) for the errors 805 to 810 (CUDA runtime API, cudaError)."""
 _NO_GPU = re.compile(
     r"No CUDA GPUs are available|no CUDA-capable device|Found no NVIDIA driver|not compiled with CUDA"
 )
@@ -41,7 +41,7 @@ _PROGRAM = (
         Outcome.ENVIRONMENT,
     ),
 )
-"""What programs of any kind write when they fail: strerror(3), Python, ld.so(8)."""
+"""Messages of any program that fails: strerror(3), Python, ld.so(8)."""
 
 CPU_BUILD = re.compile(r"torch \S+ in (?P<python>.+) is a CPU build")
 NO_GPU_REQUESTED = "the job asks for no GPU"
@@ -53,50 +53,35 @@ OLD_DRIVER = "cannot use the driver"
 NO_SHORTCUTS = "shortcuts: exact cannot be used here:"
 NO_MPS = "mps: on, but"
 NO_PROFILER = "profile:"
-"""The beginnings of messages of `Outcome.ENVIRONMENT`."""
+"""How messages of `Outcome.ENVIRONMENT` begin."""
 HANG = "has not finished a batch"
 """A part of the message of `Outcome.TIMEOUT` if a batch hung; `outcome.remedies` chooses the remedy by it."""
 
 _STOPPED = {"USR1": Outcome.TIMEOUT, "KILL": Outcome.LOST}
-"""Outcome by signal: the walltime warning, an unexplained kill -9; every other is ``cancelled``."""
+"""Outcome by signal: the walltime warning, an unexplained kill -9; any other signal means ``cancelled``."""
 
 
 class Stopped(BaseException):
-    """A signal asked the work to end.
-
-    Parameters
-    ----------
-    signal
-        The signal that the job script received: ``USR1`` is the walltime warning, ``KILL`` a kill -9.
-    """
-
     def __init__(self, signal: str) -> None:
         super().__init__(signal)
         self.signal = signal
 
 
 class TryFailed(JobkitError):  # noqa: N818 - the name of what happened
-    """The work cannot go on, for a reason with its own outcome."""
-
     def __init__(self, outcome: Outcome, message: str) -> None:
         super().__init__(message)
         self.outcome = outcome
 
 
 class BatchHung(TryFailed):
-    """A batch of a worker has been running for so long that it will not end."""
-
     def __init__(self, message: str) -> None:
         super().__init__(Outcome.TIMEOUT, message)
 
 
 def describe_error(error: BaseException, folder: str | None = None) -> str:
-    """Describe an exception in one line, after the last line of the folder's code that led to it.
+    """Describe an exception in one line, after the last line of code below ``folder`` that led to it.
 
-    Parameters
-    ----------
-    folder
-        The user's own code; packages installed below it do not count.
+    Packages installed below the folder do not count.
     """
     message = error.msg if isinstance(error, SyntaxError) else error
     text = error.message if isinstance(error, JobkitError) else f"{type(error).__name__}: {message}"
@@ -117,7 +102,7 @@ def _location(error: BaseException, folder: str | None) -> str:
 
 
 class SpareMemory:
-    """Memory that a process takes at its start and gives back after a lack of it: a record needs some.
+    """Memory that a process takes at its start and frees when there is no more: a record needs some.
 
     Nothing is written to it, so it is address space, which Grid Engine limits, and not resident.
     """
@@ -128,7 +113,7 @@ class SpareMemory:
         self._room = bytes(self.SIZE_BYTES)
 
     def free_after(self, error: BaseException | None) -> None:
-        """Give it back if that was the error, and what the frames of the error hold."""
+        """If the error is a lack of memory, free this memory and what the frames of the error hold."""
         if isinstance(error, MemoryError):
             self._room = b""
             traceback.clear_frames(error.__traceback__)
@@ -136,13 +121,7 @@ class SpareMemory:
 
 
 def print_error(error: BaseException, folder: str | None = None) -> None:
-    """Print an exception to the log: an error of jobkit's in a line, any other with its traceback.
-
-    Parameters
-    ----------
-    folder
-        The user's own code: the traceback begins where this code does.
-    """
+    """Print a jobkit error in a line, any other with its traceback from the code below ``folder`` on."""
     if isinstance(error, JobkitError):
         sys.stderr.write(f"jobkit: {error.message}\n")
         return
@@ -153,7 +132,6 @@ def print_error(error: BaseException, folder: str | None = None) -> None:
 
 
 def outcome_of(error: BaseException, folder: str | None = None) -> tuple[Outcome, str]:
-    """Return the outcome that an exception means, and its message in one line."""
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, TryFailed):
         return error.outcome, " ".join(error.message.split())
@@ -164,7 +142,6 @@ def outcome_of(error: BaseException, folder: str | None = None) -> tuple[Outcome
 
 
 def outcome_of_output(text: str) -> Outcome:
-    """Return the outcome of a program that failed, by the end of its output."""
     if _GPU_OOM.search(text):
         return Outcome.GPU_OOM
     if _RAM_OOM.search(text) or _PROGRAM_RAM_OOM.search(text):
@@ -174,7 +151,6 @@ def outcome_of_output(text: str) -> Outcome:
 
 
 def _by_type(error: BaseException, text: str) -> Outcome:
-    """Return the outcome of an exception from the framework or from Python."""
     if _GPU_OOM.search(text) or type(error).__name__ == "OutOfMemoryError":
         return Outcome.GPU_OOM
     if isinstance(error, MemoryError) or _RAM_OOM.search(text):
@@ -191,13 +167,8 @@ CAUGHT_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class Signals:
     """The worker's signals.
 
-    The job script catches the scheduler's signal, writes its name into a file, and sends TERM. So the
-    worker needs no shield, and a signal that comes before Python has started is not lost.
-
-    Parameters
-    ----------
-    named
-        The file in which the script names the signal that it received.
+    The job script catches the scheduler's signal, writes its name into the file ``named``, and sends TERM. So
+    the worker needs no shield, and a signal that comes before Python has started is not lost.
     """
 
     def __init__(self, named: Path | None) -> None:

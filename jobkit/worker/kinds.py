@@ -1,7 +1,4 @@
-"""What differs between the kinds of work of a point: that of a sweep here, the others in extensions.
-
-A step asks `work_of` and calls a hook; it never asks which kind it is.
-"""
+"""What differs between the kinds of work of a point; a step calls a hook and never asks for the kind."""
 
 from __future__ import annotations
 
@@ -23,28 +20,16 @@ from jobkit.worker.workloads.entities import EntitiesFile, Output
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launcher:
-    """How Python is started for a process that works.
-
-    Attributes
-    ----------
-    why
-        Why the process cannot be forked; empty if it may be.
-    arguments
-        Of Python, before ``-m MODULE``; if there are any, this process cannot do the work itself.
-    variables
-        Of its environment.
-    """
-
-    why: str = ""
+    why: str = ""  # why the process cannot be forked; empty if it can
+    # of Python, before ``-m MODULE``; if there are any, this process cannot do the work itself
     arguments: Sequence[str] = ()
-    variables: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)  # environment of the process
 
 
 class Recording:
-    """What is recorded of the calls of a process besides their batches: nothing in a sweep."""
+    """What is recorded of the calls of a process besides their batches; nothing in a sweep."""
 
     def of_call(self) -> AbstractContextManager[None]:
-        """Return what surrounds a call."""
         return nullcontext()
 
     def write(self, out: Path, try_number: int) -> None:
@@ -52,27 +37,13 @@ class Recording:
 
 
 class PointWork:
-    """The hooks of the work of a sweep, on the text of the spec; every other kind of work inherits them."""
+    """The hooks of the work of a sweep, on the text of the spec; the other kinds inherit them."""
 
     def launcher(self, task: Task) -> Launcher:
-        """Return how a process that works is started.
-
-        Raises
-        ------
-        TryFailed
-            If this Python lacks what the work needs.
-        """
         del task
         return Launcher()
 
     def read(self, state: TryState) -> Todo:
-        """Return what the try works through; keep its totals in the state.
-
-        Raises
-        ------
-        TryFailed
-            If it is not what was planned.
-        """
         point = state.task.point
         paragraphs = read_paragraphs(check_text(state.task), point.text.path)
         chosen = paragraphs[:: point.every]
@@ -85,29 +56,16 @@ class PointWork:
         return EntitiesFile(folder)
 
     def rows(self, result: Result, columns: Sequence[str]) -> Sequence[Row]:
-        """Return the rows of a call that the output gets.
-
-        Parameters
-        ----------
-        columns
-            Of the rows of the workload.
-
-        Raises
-        ------
-        TryFailed
-            If they do not have these columns.
-        """
+        """Return the rows of a call for the output; ``columns`` are those of the workload's rows."""
         del columns
         return result.entities
 
     def recording(self, task: Task) -> Recording:
-        """Return what records the calls of this process, whose workload is loaded."""
         del task
         return Recording()
 
 
 def work_of(point: Point) -> PointWork:
-    """Return the kind of work of a point."""
     return load(point.kind.extension, "work") or SWEEP
 
 

@@ -1,8 +1,8 @@
 """A daemon of NVIDIA's MPS for one try: workers that share a GPU share a scheduler of its work, too.
 
 ``python -m jobkit.worker.mps FOLDER`` is its guard. It runs the daemon, and ends it when its standard input
-ends, so also when the supervisor is killed. Commands, variables and the modes of a GPU that forbid MPS are
-those of https://docs.nvidia.com/deploy/mps/.
+ends, so also when the supervisor is killed. https://docs.nvidia.com/deploy/mps/ has the commands, the
+variables and the modes of a GPU that forbid MPS.
 """
 
 from __future__ import annotations
@@ -37,28 +37,21 @@ COMMAND = "nvidia-cuda-mps-control"
 PIPE_VARIABLE, LOG_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
 LONGEST_SOCKET = "mps-12345678/pipe/control_privileged"
 COMMANDS = re.compile(r"\] (NEW UI|UI closed|Cmd:|\d+$)")
-"""What the daemon logs of a command and of its answer (driver 580)."""
+"""Log lines of the daemon about a command and its answer (driver 580)."""
 MOST_PATH_BYTES = 107
-"""Of a socket's path (unix(7))."""
+"""The longest path of a socket (unix(7))."""
 PR_SET_CHILD_SUBREAPER = 36
-"""Of ``<sys/prctl.h>``."""
+"""From ``<sys/prctl.h>``."""
 START_S, ANSWER_S, QUIT_S, KILL_S = 20.0, 5.0, 2.0, 5.0
 """The time in which the daemon must begin to answer, answer, end by itself, and end when it is killed."""
 POLL_S = 0.1
 
 
 class ForbiddenError(Exception):
-    """There is no daemon of MPS, for a reason in words."""
+    """There is no daemon of MPS; the text says why."""
 
 
 def start_if_wanted(state: TryState, stack: ExitStack, gpus: Iterable[GpuState]) -> MpsDaemon | None:
-    """Start a daemon if the point wants one; keep in the state what runs.
-
-    Raises
-    ------
-    TryFailed
-        ``environment`` if the point must have one and cannot.
-    """
     point = state.task.point
     if point.mps == OFF:
         return None
@@ -75,14 +68,14 @@ def start_if_wanted(state: TryState, stack: ExitStack, gpus: Iterable[GpuState])
 
 
 def _refuse(point: Point, gpus: Iterable[GpuState]) -> None:
-    """Check that MPS can be used, as far as can be seen without it."""
     if point.mps == AUTO and point.workers == 1:
         raise ForbiddenError(ALONE)
     visible = [name.strip() for name in os.environ.get(VISIBLE_VARIABLE, "").split(",")]
     if visible[0].startswith("MIG-"):
         raise ForbiddenError(f"{visible[0]} is a MIG instance")
     named = tuple(name for name in visible if name.startswith("GPU-"))
-    # Which of the GPUs that NVML lists a number means is not known: enough of them must do.
+    # The variable may name a GPU by number, and it is not known which GPU of NVML's list that is: enough of
+    # them must do.
     modes = [gpu.forbids_mps for gpu in gpus if not named or gpu.uuid.startswith(named)]
     if any(modes) and modes.count("") < point.gpus:
         raise ForbiddenError(next(filter(None, modes)))
@@ -91,8 +84,6 @@ def _refuse(point: Point, gpus: Iterable[GpuState]) -> None:
 
 
 class MpsDaemon:
-    """A running daemon, as the supervisor sees it."""
-
     def __init__(self, point: Point, guard: subprocess.Popen[bytes], folder: Path) -> None:
         self._point = point
         assert guard.stdin  # noqa: S101 - both are pipes; this is for the type checker
@@ -103,13 +94,6 @@ class MpsDaemon:
         self.variables = _variables(folder)
 
     def wait_until_it_answers(self) -> None:
-        """Wait until the daemon answers.
-
-        Raises
-        ------
-        ForbiddenError
-            If it does not.
-        """
         deadline_s = time.monotonic() + START_S
         while _ask(self._folder, "get_server_list") is None:
             if self._has_ended() or time.monotonic() > deadline_s:
@@ -117,33 +101,18 @@ class MpsDaemon:
             time.sleep(POLL_S)
 
     def refuse_end(self, wait_s: float = 0.0) -> None:
-        """Check that the daemon runs.
-
-        Raises
-        ------
-        TryFailed
-            ``environment``.
-        """
         if self._has_ended(wait_s):
             raise TryFailed(Outcome.ENVIRONMENT, f"the MPS daemon has ended{_last_line(self._folder)}")
 
     def _has_ended(self, wait_s: float = 0.0) -> bool:
-        """Return whether the guard has ended, or has closed its output because the daemon has."""
+        """Return whether the guard has ended, or has closed its output because the daemon ended."""
         return bool(select.select([self._stdout], [], [], wait_s)[0])
 
     def check_clients(self, pids: Mapping[int, int]) -> str:
-        """Return what runs: ``on``, or ``off`` and the reason.
+        """Return ``on``, or ``off`` and the reason.
 
-        Parameters
-        ----------
-        pids
-            By worker. Each must be a client of the daemon by now: a process that cannot connect works
-            without MPS, and does not report this.
-
-        Raises
-        ------
-        TryFailed
-            ``environment`` if a worker that must be a client is none.
+        ``pids``: by worker. Each must be a client of the daemon by now: a process that cannot connect works
+        without MPS, and does not report this.
         """
         self._family = self._family or process_tree(self._guard.pid)
         servers = self._numbers("get_server_list")
@@ -159,12 +128,10 @@ class MpsDaemon:
         raise TryFailed(Outcome.ENVIRONMENT, f"worker {missing[0]} is not a client of the MPS daemon")
 
     def _numbers(self, command: str) -> list[int]:
-        """Return the numbers that the daemon answers, one a line."""
         answer = _ask(self._folder, command) or ""
         return [int(line) for line in answer.split("\n") if line.strip().isdigit()]
 
     def end(self) -> None:
-        """Have the guard end the daemon; kill both if it does not."""
         self._stdin.close()
         self._stdout.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -179,13 +146,7 @@ class MpsDaemon:
 
 @contextlib.contextmanager
 def _running(point: Point, work: Path) -> Iterator[MpsDaemon]:
-    """Run a daemon for the length of the block.
-
-    Parameters
-    ----------
-    work
-        The job's folder on scratch; the daemon's is in it, or next to it if that path is too long.
-    """
+    """Run a daemon for the block; its folder is in ``work``, or next to it if that path is too long."""
     folder = _make_folder((work, work.parent))
     with process.signals_blocked():
         guard = subprocess.Popen(  # noqa: S603 - our own module, an argv list
@@ -213,12 +174,10 @@ def _make_folder(parents: Iterable[Path]) -> Path:
 
 
 def _variables(folder: Path) -> dict[str, str]:
-    """Return the variables by which the daemon and its clients find each other."""
     return {PIPE_VARIABLE: str(folder / "pipe"), LOG_VARIABLE: str(folder / "log")}
 
 
 def _ask(folder: Path, command: str, timeout_s: float = ANSWER_S) -> str | None:
-    """Return what the daemon answers; ``None`` if it does not."""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         return subprocess.run(  # noqa: S603 - an argv list
             [COMMAND],
@@ -245,7 +204,6 @@ def _last_line(folder: Path) -> str:
 
 
 def main() -> None:
-    """Guard a daemon."""
     folder = Path(sys.argv[1])
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1))  # servers stay below this process
     try:
@@ -266,7 +224,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _guard(folder: Path) -> None:
-    """Run the daemon until standard input ends; if it ends before, close the output."""
+    """Run the daemon until standard input ends; if the daemon ends before, close the output."""
     daemon = _start(folder)
     while daemon.poll() is None:
         if select.select([sys.stdin], [], [], POLL_S)[0]:
@@ -294,7 +252,7 @@ def _start(folder: Path) -> subprocess.Popen[bytes]:
 
 
 def _kill_children() -> None:
-    """Kill all that was started here and is left, and wait until it has ended."""
+    """Kill all processes that were started here and are left, and wait for them."""
     deadline_s = time.monotonic() + KILL_S
     while (left := process_tree(os.getpid())[1:]) and time.monotonic() < deadline_s:
         for pid in left:

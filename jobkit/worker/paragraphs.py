@@ -42,23 +42,11 @@ def calls(
     places: Sequence[int],
     first: int = 0,
 ) -> list[Call]:
-    """Return the calls in the order of work.
+    """Return the calls in the order of work; ``first`` is the number of the window's first paragraph.
 
-    Parameters
-    ----------
-    paragraphs
-        The text, or a window of it.
-    items_per_call
-        Paragraphs a call; the last call may hold fewer.
-    cap
-        The largest number of sentences that the framework pads together; ``None`` for a whole call.
-    largest_first
-        Whether the largest load comes first, so that a lack of memory shows in seconds and the
-        allocator does not grow step by step; else the calls are in order.
-    places
-        Of the paragraphs, in the order in which they are cut.
-    first
-        The number of the first paragraph.
+    ``cap``: the largest number of sentences that the framework pads together; ``None`` for a whole call.
+    ``largest_first``: so that a lack of memory shows in seconds and the allocator does not grow step by step.
+    ``places``: the numbers of the paragraphs, in the order in which they are cut.
     """
     cuts = [places[start : start + items_per_call] for start in range(0, len(places), items_per_call)]
     made = [
@@ -70,31 +58,14 @@ def calls(
 
 
 def sorted_places(longest: Sequence[int], window: int | None) -> list[int]:
-    """Return the numbers of paragraphs by their longest sentence, the longest first.
-
-    Parameters
-    ----------
-    longest
-        The length of the longest sentence of each paragraph.
-    window
-        How many paragraphs of the text are sorted together; ``None`` for all.
-    """
+    """Return the numbers of paragraphs, longest sentence first; within windows, if ``window`` is given."""
     size = window or max(len(longest), 1)
     windows = (range(start, min(start + size, len(longest))) for start in range(0, len(longest), size))
     return [place for part in windows for place in sorted(part, key=lambda at: (-longest[at], at))]
 
 
 def longest_sentences(paragraphs: Sequence[str], lengths: Path | None) -> list[int]:
-    """Return the length of the longest sentence of each paragraph.
-
-    Parameters
-    ----------
-    paragraphs
-        The text.
-    lengths
-        The file in the run folder with the lengths that were computed when the run was planned. If it
-        cannot be read, or has none, punctuation decides.
-    """
+    """Return the longest sentence's length of each paragraph: from the run's file, else by punctuation."""
     with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, KeyError):  # then as without it
         data = json.loads(lengths.read_text(encoding="utf-8")) if lengths else {}
         if data.get("source") == "tokenizer" and len(data["paragraphs"]) == len(paragraphs):
@@ -105,7 +76,7 @@ def longest_sentences(paragraphs: Sequence[str], lengths: Path | None) -> list[i
 def cut_by_budget(lengths: Iterable[int], padded_chars: int) -> list[int]:
     """Return how many consecutive items each batch holds, so that items x longest is within a budget.
 
-    An item that is longer than the budget is a batch of its own.
+    An item longer than the budget is a batch of its own.
     """
     sizes: list[int] = []
     count = longest = 0
@@ -118,15 +89,12 @@ def cut_by_budget(lengths: Iterable[int], padded_chars: int) -> list[int]:
 
 
 def split_sentences(paragraph: str) -> list[str]:
-    """Return the sentences of a paragraph, in order, judged by punctuation."""
+    """Return the sentences of a paragraph, judged by punctuation."""
     return [sentence for sentence in _SENTENCE_END.split(paragraph) if sentence]
 
 
 def estimated_load(paragraphs: Sequence[str], cap: int | None) -> int:
-    """Return sentences x longest sentence in characters, judged by punctuation.
-
-    It decides only the order of work; the record holds the load that the framework saw.
-    """
+    """Return sentences x longest sentence in characters, by punctuation; only the order of work needs it."""
     lengths = [len(sentence) for text in paragraphs for sentence in split_sentences(text)]
     size = min(cap, len(lengths)) if cap else len(lengths)
     step = size or 1
@@ -135,21 +103,9 @@ def estimated_load(paragraphs: Sequence[str], cap: int | None) -> int:
 
 
 def read_paragraphs(path: Path, name: str = "") -> list[str]:
-    r"""Return the paragraphs of a UTF-8 text, unchanged; of a JSONL file those of all its documents.
+    r"""Return the paragraphs of a UTF-8 text; those of all documents if ``name`` or the path is JSONL's.
 
-    A line with more than white space belongs to the paragraph and keeps its newline and its
-    indentation; a line of only white space ends the paragraph. A byte order mark is dropped,
-    ``\r\n`` and ``\r`` become ``\n``.
-
-    Parameters
-    ----------
-    name
-        By which a JSONL file is known; by default that of the path.
-
-    Raises
-    ------
-    JobkitError
-        If the file is missing, is not UTF-8, has a line that is no document, or holds no paragraph.
+    A byte order mark is dropped, ``\r\n`` and ``\r`` become ``\n``.
     """
     name = name or str(path)
     try:

@@ -1,10 +1,10 @@
 """The parent of tries: a process that has imported the framework of a run, and from which tries are forked.
 
-The script or the driver that runs several points one after the other is the owner: it sets
-``JOBKIT_PARENT`` to its process id, or to its process id, a hyphen and a word if it may own several in
-turn. The first try that finds no parent starts one with its own environment, as ``python -m
-jobkit.worker.parent FD OWNER WORDS...``: FD is the listening socket, and WORDS are the arguments of the
-try. The parent imports the framework, opens no GPU, and ends with its owner.
+The script or the driver that runs several points one after the other is the owner: it sets ``JOBKIT_PARENT``
+to its process id, or to its process id, a hyphen and a word if it may own several in turn. The first try that
+finds no parent starts one with its own environment, as ``python -m jobkit.worker.parent FD OWNER WORDS...``:
+FD is the listening socket, and WORDS are the arguments of the try. The parent imports the framework, opens no
+GPU, and ends with its owner.
 
 ``python -m jobkit.worker`` is then only the client of its try (`run_in_child`): it passes its arguments,
 environment and open files to the parent, forwards TERM and INT, and ends as the child ends. If the client is
@@ -29,11 +29,10 @@ from jobkit.worker import parent_socket, process
 from jobkit.worker.parent_socket import ForkRequest
 
 FORKED = "forked"
-"""The parent's first answer; the exit status follows. Any other first answer is the reason why it did not."""
+"""The parent's first answer; the exit status follows. Any other answer is the reason why it did not fork."""
 TICK_S = 0.5
 """The longest time between the end of the owner and the end of its parent."""
 FORWARDED = (signal.SIGTERM, signal.SIGINT)
-"""The signals that a try catches."""
 
 
 # -- the client
@@ -42,18 +41,8 @@ FORWARDED = (signal.SIGTERM, signal.SIGINT)
 def run_in_child(owner: str, words: Sequence[str]) -> int | None:
     """Have a try run in a child of the owner's parent, which is started if there is none.
 
-    Parameters
-    ----------
-    owner
-        As in `jobkit.worker.parent_socket.VARIABLE`.
-    words
-        The arguments of ``python -m jobkit.worker``.
-
-    Returns
-    -------
-    int or None
-        The exit status of the try, 128 and the number of a signal that killed it; ``None`` if the try has to
-        run here. The log then has the reason.
+    Return its exit status, or 128 and the number of the signal that killed it; ``None`` if the try has to run
+    here, for the reason in the log. ``words``: the arguments of ``python -m jobkit.worker``.
     """
     try:
         with socket.socket(socket.AF_UNIX) as parent, parent.makefile(encoding="utf-8") as answers:
@@ -73,7 +62,7 @@ def run_in_child(owner: str, words: Sequence[str]) -> int | None:
 
 
 def _status(answers: TextIO) -> int:
-    """Return the exit status of a forked try, once it has ended; the kernel kills it with its parent."""
+    """Return the exit status of a forked try once it has ended; the kernel kills it with its parent."""
     with contextlib.suppress(ConnectionError):
         if line := answers.readline():
             return int(line)
@@ -81,13 +70,6 @@ def _status(answers: TextIO) -> int:
 
 
 def _connect(connection: socket.socket, owner: str, words: Sequence[str]) -> None:
-    """Connect to the parent of an owner; start it if there is none.
-
-    Raises
-    ------
-    OSError, ValueError
-        As `jobkit.worker.parent_socket.address`; if the parent cannot be started, or belongs to another user.
-    """
     address = parent_socket.address(owner)
     try:
         parent_socket.connect(connection, address)
@@ -97,7 +79,7 @@ def _connect(connection: socket.socket, owner: str, words: Sequence[str]) -> Non
 
 
 def _start(address: str, owner: str, words: Sequence[str]) -> None:
-    """Start a parent; whoever connects from now on waits until it has imported the framework."""
+    """Start a parent; clients that connect from now on wait until it has imported the framework."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen()
@@ -124,28 +106,12 @@ def _forwarding(parent: socket.socket) -> Any:  # noqa: ANN401 - typeshed's name
 
 @dataclass(slots=True)
 class Parent:
-    """Forks a child for each try that a client sends, until the owner has ended.
-
-    Attributes
-    ----------
-    owner
-        The process id of the owner; ``None`` once it has asked this process to end.
-    environment
-        With which the framework was imported.
-    refusal
-        Why no try may be forked; else empty.
-    waited_s
-        The time that the next client has waited for the framework.
-    children
-        The process id of each child that has not been waited for, and the connection of its client;
-        ``None`` once that has ended.
-    """
-
     listener: socket.socket
-    owner: int | None
-    environment: Mapping[str, str]
-    refusal: str
-    waited_s: float
+    owner: int | None  # process id; ``None`` once the owner has asked this process to end
+    environment: Mapping[str, str]  # the variables with which the framework was imported
+    refusal: str  # why no try may be forked; else empty
+    waited_s: float  # how long the next client has waited for the framework
+    # by the process id of each child not waited for: its client's connection, ``None`` once that has ended
     children: dict[int, socket.socket | None] = field(default_factory=dict)
 
     def serve(self) -> ForkRequest | None:
@@ -165,7 +131,6 @@ class Parent:
         return None
 
     def _fork(self, here: int) -> ForkRequest | None:
-        """Fork a child for the next client; return its request in the child."""
         client, _ = self.listener.accept()
         request = parent_socket.receive(client) if parent_socket.user_of(client) == os.geteuid() else None
         if request is None:
@@ -189,7 +154,6 @@ class Parent:
         return None
 
     def _signal(self, pid: int, client: socket.socket) -> None:
-        """Pass the signals of a client to its child, or kill it because the client has ended."""
         numbers = b""
         with contextlib.suppress(ConnectionError):  # it has ended without reading the answer
             numbers = client.recv(64)
@@ -200,7 +164,6 @@ class Parent:
             self.children[pid] = None
 
     def _report(self) -> None:
-        """Report each child that has ended to its client."""
         for pid in list(self.children):
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
@@ -216,7 +179,6 @@ def _answer(client: socket.socket, line: str) -> None:
 
 
 def main() -> int:
-    """Serve until the owner has ended; in a child, run the try."""
     listener, owner = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2].partition("-")[0])
     environment = dict(os.environ)
     from jobkit.worker import (

@@ -21,34 +21,27 @@ from jobkit.worker import process
 VARIABLE = "JOBKIT_PARENT"
 """The owner's process id, perhaps with a hyphen and a word."""
 END: tuple[str, ...] = ()
-"""The words of a request to end."""
 LOCK_FD = 9
-"""On which the job script holds the lock of the try's folder on scratch; the worker holds it too."""
+"""The file by which the job script holds the lock of the try's folder on scratch; the worker holds it too."""
 STANDARD_FILES = 3
 _SIZE = struct.Struct("Q")
 _CREDENTIALS = struct.Struct("3i")
 """``struct ucred`` of unix(7): pid, uid, gid."""
 _FREE_PREFIXES = ("JOBKIT_", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_")
-"""Read by jobkit, or by CUDA when a child initialises it."""
+"""Variables that may differ: jobkit reads them, or CUDA when a child initialises it."""
 _FREE = frozenset({"_", "SHLVL", "OLDPWD"})
-"""What the shell changes by itself."""
+"""Variables that the shell changes by itself."""
 
 
 def end(owner: str) -> None:
-    """End the parent of an owner that itself goes on, if there is one, once it has nothing to do."""
+    """End the parent of an owner that goes on, if there is one, once it has nothing to do."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
         connect(connection, address(owner))
         send(connection, END)
 
 
 def address(owner: str) -> str:
-    """Return the address of the parent's socket; another process with the number of the owner has another.
-
-    Raises
-    ------
-    OSError, ValueError
-        If the owner has ended, or its name is not the id of a process.
-    """
+    """Return the address of the parent's socket; a later process with the owner's id has another address."""
     if (since := process.started_at(int(owner.partition("-")[0]))) is None:
         raise ProcessLookupError(f"{VARIABLE}={owner}: there is no such process")
     return f"\0jobkit-{os.geteuid()}-{since}-{owner}"
@@ -57,13 +50,8 @@ def address(owner: str) -> str:
 def connect(connection: socket.socket, address: str) -> None:
     """Connect to a socket of this user, at once or not at all.
 
-    Any user can listen at an abstract address. If such a socket has its queue full and accepts no client,
-    connect(2) would wait until the walltime ends.
-
-    Raises
-    ------
-    OSError
-        If there is no such socket, it belongs to another user, or its queue is full.
+    Any user can listen at an abstract address. If the queue of such a socket is full and it accepts no
+    client, connect(2) would wait until the walltime ends.
     """
     connection.settimeout(0)
     try:
@@ -76,13 +64,12 @@ def connect(connection: socket.socket, address: str) -> None:
 
 
 def user_of(connection: socket.socket) -> int:
-    """Return the user id of the other side (unix(7), SO_PEERCRED)."""
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return int(_CREDENTIALS.unpack(data)[1])
 
 
 def send(parent: socket.socket, words: Sequence[str]) -> None:
-    """Send what makes the child the same as this process: words, environment, folder, open files."""
+    """Send what makes the child equal to this process: words, environment, folder, open files."""
     data = json.dumps([list(words), dict(os.environ), str(Path.cwd())]).encode()
     files = [0, 1, 2]
     with contextlib.suppress(OSError):
@@ -94,23 +81,13 @@ def send(parent: socket.socket, words: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ForkRequest:
-    """A try that a client has sent.
-
-    Attributes
-    ----------
-    words, environment, folder
-        Of the client; the folder is its working folder.
-    files
-        Descriptors here of the client's standard files, and of the lock if it has one.
-    """
-
-    words: list[str]
+    words: list[str]  # the client's arguments, variables and working folder
     environment: dict[str, str]
     folder: str
-    files: list[int]
+    files: list[int]  # descriptors here of the client's standard files, and of its lock if there is one
 
     def differs(self, environment: Mapping[str, str]) -> str:
-        """Return why a child of a process with this environment is not as a fresh process would be."""
+        """Return why a child of a process with this environment would differ from a fresh one; else empty."""
         if self.folder != str(Path.cwd()):
             return "its working folder is not that of its parent"
         names = self.environment.keys() | environment.keys()
@@ -124,7 +101,6 @@ class ForkRequest:
         return f"{', '.join(changed)} changed after the first try" if changed else ""
 
     def become(self) -> None:
-        """Make this process, a new child, one that the client could have been."""
         for place, descriptor in zip((0, 1, 2, LOCK_FD), self.files, strict=False):  # in this order
             os.dup2(descriptor, place)
         taken = {LOCK_FD} if len(self.files) > STANDARD_FILES else set()
@@ -134,7 +110,7 @@ class ForkRequest:
 
 
 def receive(client: socket.socket) -> ForkRequest | None:
-    """Return what a client has sent; ``None`` if it ended before it had."""
+    """Return the try that a client sends; ``None`` if the client ended before."""
     files: list[int] = []
     data, size = b"", 0
     with contextlib.suppress(ConnectionError):

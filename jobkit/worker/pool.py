@@ -37,24 +37,13 @@ from jobkit.worker.workloads.base import Workload
 
 
 def main() -> None:
-    """Work until the supervisor closes the connection."""
     descriptor, parent = map(int, sys.argv[1:])
     if process.end_with(parent):
         _serve(Connection(descriptor))
 
 
 def work_forked(supervisor: Connection[Any, Any], parent: int, environment: Mapping[str, str]) -> NoReturn:
-    """Work, as `main` does, in a new child of the supervisor.
-
-    Parameters
-    ----------
-    supervisor
-        The worker's end of the connection: of the files of the supervisor it keeps only this.
-    parent
-        The supervisor's process id.
-    environment
-        Of the worker.
-    """
+    """Work in a new child of the supervisor, of whose files it keeps only its end of the connection."""
     status = 1
     try:
         if process.end_with(parent):
@@ -72,7 +61,6 @@ def work_forked(supervisor: Connection[Any, Any], parent: int, environment: Mapp
 
 
 def _serve(connection: Connection[Any, Any]) -> None:
-    """Do steps until the supervisor closes the connection."""
     with connection as supervisor, contextlib.suppress(EOFError, OSError):
         worker = Worker(supervisor.recv())
         while True:
@@ -94,7 +82,7 @@ class Worker:
         self._spare = SpareMemory()
 
     def report(self, step: str, arguments: Sequence[object]) -> Report:
-        """Do a step; return what it did, all that is measured so far, and the failure if it failed."""
+        """Do a step; return its result, all that is measured so far, and the failure if it failed."""
         done: Done | None = None
         error: BaseException | None = None
         try:
@@ -111,13 +99,7 @@ class Worker:
         return Report(self._measured, done, outcome_of(error, self._measured.code) if error else None)
 
     def open(self, foreign_processes: Mapping[str, int | None]) -> None:
-        """Import the framework and open the device.
-
-        Parameters
-        ----------
-        foreign_processes
-            Of each GPU before any worker opened it.
-        """
+        """Import the framework and open the device; ``foreign_processes`` were on the GPUs before."""
         measured = self._measured
         self._workload = steps.open_workload(self._task, measured)
         self._device = steps.device_of(self._task.point, measured, self._workload)
@@ -126,19 +108,16 @@ class Worker:
             measured.gpu = replace(measured.gpu, foreign_processes=foreign)
 
     def load(self) -> None:
-        """Load the workload."""
         steps.load(self._task, self._measured, self._workload, self._device)
         self._loaded = True
         self._recording = self._work.recording(self._task)
 
     def check(self, paragraphs: Sequence[str]) -> None:
-        """Compare the shortcuts of the workload with its ordinary way, if it can."""
         if compare := getattr(self._workload, "check_shortcuts", None):
             self._measured.refused = compare(paragraphs)
         self._measured.readings.reserved_peak_bytes = self._device.peaks()[1]
 
     def warm_up(self, paragraphs: Sequence[str], call: Call | None) -> None:
-        """Warm up with the first paragraphs of the text and the likely first call, if there is one."""
         steps.warm_up(self._measured, self._workload, self._device, paragraphs)
         if call:
             steps.warm_up_call(self._task.point, self._measured, self._workload, self._device, call)
@@ -149,18 +128,15 @@ class Worker:
         self._measured.readings.context_bytes = size_bytes
 
     def work(self, call: Call) -> Done:
-        """Process a call."""
         done = steps.do_call(call, self._measured, self._workload, self._device, self._work, self._recording)
         self._worked = True
         return done
 
     def measure(self, batch: Batch, call: Call) -> None:
-        """Measure the need of the heaviest batches, which this worker did."""
         heavy = min_memory_probe.heaviest(self._workload, batch, call)
         self._measured.needs = min_memory_probe.measure_needs(self._device, heavy, self._task.point)
 
     def write_recording(self) -> None:
-        """Write what was recorded of the calls so far."""
         self._recording.write(self._task.out, self._task.try_number)
 
 
@@ -175,7 +151,7 @@ END_S = 10.0
 OBSERVED = 0
 """The number of the worker whose calls may be recorded."""
 LATE_S = 0.5
-"""The time by which the end of a daemon may be seen later than what it leads to."""
+"""How much later than its consequences the end of a daemon may be seen."""
 
 Process = subprocess.Popen[bytes] | process.Forked
 Order = tuple[Any, ...]
@@ -194,11 +170,9 @@ class Pool:
         self._oom_kills = process.oom_kills()
 
     def __iter__(self) -> Iterator[int]:
-        """Return the numbers of the workers that have not ended."""
         return iter(list(self._connections))
 
     def start(self, number: int, task: Task) -> None:
-        """Start a worker."""
         task = replace(task, observed=task.observed and number == OBSERVED)
         launcher = work_of(task.point).launcher(task)
         ours, theirs = Pipe()
@@ -212,22 +186,18 @@ class Pool:
         self._send(number, task)
 
     def _environment(self, number: int, point: Point) -> dict[str, str]:
-        """Return the environment of a worker: it sees one GPU, and a daemon of MPS if there is one."""
         if self._daemon is None:
             return {**os.environ, **_one_gpu(number, point)}
         return {**os.environ, **_one_gpu(number, point, renumbered=True), **self._daemon.variables}
 
     @property
     def pids(self) -> dict[int, int]:
-        """The process id of each worker that has not ended, by its number."""
         return {number: self._processes[number].pid for number in self}
 
     def order(self, number: int, *order: object) -> None:
-        """Have a worker do a step; its report comes with `reports`."""
         self._send(number, order)
 
     def ask(self, orders: Mapping[int, Order]) -> None:
-        """Have workers do a step, and wait until all of them have."""
         for number, order in orders.items():
             self._send(number, order)
         waiting = set(orders)
@@ -235,13 +205,7 @@ class Pool:
             waiting -= {number for number, _ in self.reports()}
 
     def reports(self) -> Iterator[tuple[int, Done | None]]:
-        """Wait for reports, at most `TICK_S`; yield the worker of each, and what it has done.
-
-        Raises
-        ------
-        TryFailed
-            If a worker failed or died, or the daemon of MPS; the reports of the others come first.
-        """
+        """Wait for reports, at most `TICK_S`; yield the worker of each, and its result."""
         ready = wait(self._connections.values(), TICK_S)
         heard = {number: self._receive(number) for number in self if self._connections[number] in ready}
         # A child of a dead worker may keep its connection open.
@@ -266,7 +230,6 @@ class Pool:
                 self._kill([self._processes[number]])
 
     def close(self) -> None:
-        """Kill all workers that have not ended."""
         self._kill(list(self._processes.values()))
         for connection in self._connections.values():
             connection.close()
@@ -288,7 +251,6 @@ class Pool:
             self._connections[number].send(message)
 
     def _receive(self, number: int) -> Done | TryFailed | None:
-        """Return what a worker has done, or why it failed."""
         try:
             report = self._connections[number].recv()
         except (EOFError, OSError):
@@ -300,7 +262,7 @@ class Pool:
         return report.done
 
     def _death(self, number: int) -> TryFailed:
-        """Return what the end of a worker without a word means."""
+        """Return the reason why a worker ended without a report."""
         status = self._processes[number].wait()
         if status >= 0:
             return TryFailed(Outcome.BUG, f"worker {number} ended with status {status}")
@@ -313,7 +275,6 @@ class Pool:
 
 
 def _fork(theirs: Connection[Any, Any], environment: Mapping[str, str]) -> Process:
-    """Fork a worker."""
     here = os.getpid()
     sys.stdout.flush()  # else the worker would write it too
     if (pid := os.fork()) == 0:
@@ -324,7 +285,6 @@ def _fork(theirs: Connection[Any, Any], environment: Mapping[str, str]) -> Proce
 def _start_fresh(
     theirs: Connection[Any, Any], environment: Mapping[str, str], before: Sequence[str]
 ) -> Process:
-    """Start a worker as a fresh process, with arguments of Python before its module."""
     argv = [sys.executable, *before, "-m", "jobkit.worker.pool", str(theirs.fileno()), str(os.getpid())]
     return subprocess.Popen(  # noqa: S603 - our own module, an argv list
         argv, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env=environment
@@ -344,13 +304,10 @@ def started(state: TryState, daemon: MpsDaemon | None = None) -> Iterator[Pool]:
 
 
 def _one_gpu(number: int, point: Point, *, renumbered: bool = False) -> dict[str, str]:
-    """Return the variable by which a worker sees one GPU of the job; neighbours get different ones.
+    """Return the variable by which a worker sees one GPU of the job; neighbours get different GPUs.
 
-    Parameters
-    ----------
-    renumbered
-        Whether a daemon of MPS sees the same GPUs as the job: then a number counts among these, and only a
-        UUID stays (https://docs.nvidia.com/deploy/mps/, CUDA_VISIBLE_DEVICES).
+    ``renumbered``: whether a daemon of MPS sees the GPUs of the job: then a number counts among these, and
+    only a UUID stays (https://docs.nvidia.com/deploy/mps/, CUDA_VISIBLE_DEVICES).
     """
     if point.device != "cuda":
         return {}

@@ -27,51 +27,41 @@ RECORDED_VARIABLES = (
 )
 """Environment variables that change what is measured, or name the place where it was measured."""
 MORE_VARIABLES = "JOBKIT_RECORD"
-"""In this variable the job script names more of them: those of its scheduler."""
+"""The variable in which the job script names further variables to record: those of its scheduler."""
 GRACE_VARIABLE = "JOBKIT_GRACE"
-"""Seconds that the worker has after a signal; a command of the user's has half of them."""
+"""Variable with the seconds that the worker has after a signal; a command of the user's has half of them."""
 
 BLOCKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """The signals that child processes never get: a scheduler may send them to all processes of a job."""
 
 STANDARD_ERROR = 2
 DRIVER_FILES = ("/dev/nvidia", "/proc/driver/nvidia")
-"""How the names of the files of NVIDIA's driver begin."""
+"""How the file names of NVIDIA's driver begin."""
 WAIT_S = 0.01
-"""Time between two looks at a forked child."""
 
 PR_SET_PDEATHSIG = 1
-"""Of ``<sys/prctl.h>``."""
+"""From ``<sys/prctl.h>``."""
 
 
 def end_with(parent: int) -> bool:
-    """Have the kernel kill this process when its parent ends (prctl(2)); return whether that still lives."""
+    """Have the kernel kill this process when its parent ends (prctl(2)); return whether the parent lives."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
     return os.getppid() == parent
 
 
 @dataclass(slots=True)
 class Forked:
-    """A forked child, with what jobkit uses of `subprocess.Popen`."""
-
     pid: int
     returncode: int | None = None
 
     def poll(self) -> int | None:
-        """Return the exit status; ``None`` while it runs."""
+        """``None`` while it runs."""
         if self.returncode is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             self.returncode = os.waitstatus_to_exitcode(status) if pid else None
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Return the exit status once it has ended.
-
-        Raises
-        ------
-        subprocess.TimeoutExpired
-            If it still runs after so many seconds.
-        """
         deadline_s = None if timeout is None else time.monotonic() + timeout
         while (status := self.poll()) is None:
             if deadline_s is not None and timeout is not None and time.monotonic() >= deadline_s:
@@ -81,10 +71,7 @@ class Forked:
 
 
 def started_at(pid: int) -> int | None:
-    """Return when a process started, or was forked; ``None`` if it has ended.
-
-    In clock ticks since the boot (proc(5), stat).
-    """
+    """Return a process's start in clock ticks since the boot (proc(5), stat); ``None`` if it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -108,10 +95,10 @@ def cpu_s() -> float:
 
 
 def close_files(*kept: int) -> None:
-    """Close all files but the standard ones, these and the driver's; read nothing from standard input.
+    """Close all files but the standard ones, ``kept`` and the driver's; standard input becomes empty.
 
-    torch opens NVML and never closes it, and after a fork the library still relies on the files that it
-    has open: without them a worker finds no driver (seen on an H200).
+    torch opens NVML and never closes it, and after a fork the library still relies on the files that it has
+    open: without them a worker finds no driver (seen on an H200).
     """
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names only
         if int(name) > STANDARD_ERROR and int(name) not in kept:
@@ -124,7 +111,6 @@ def close_files(*kept: int) -> None:
 
 
 def replace_environment(environment: Mapping[str, str]) -> None:
-    """Set the environment of this process, and of those that it starts, to these variables."""
     os.environ.clear()
     os.environ.update(environment)
 
@@ -146,7 +132,6 @@ def ends_of_children() -> Iterator[socket.socket]:
 
 @contextlib.contextmanager
 def signals_blocked() -> Iterator[None]:
-    """Block `BLOCKED` for the block, so also in the processes that start in it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
     try:
         yield
@@ -155,7 +140,6 @@ def signals_blocked() -> Iterator[None]:
 
 
 def variables() -> dict[str, str]:
-    """Return the variables of `RECORDED_VARIABLES`, and those that `MORE_VARIABLES` names, that are set."""
     names = (*RECORDED_VARIABLES, *os.environ.get(MORE_VARIABLES, "").split())
     return {name: os.environ[name] for name in names if name in os.environ}
 
@@ -163,8 +147,7 @@ def variables() -> dict[str, str]:
 def cgroup_peak() -> int | None:
     """Return ``memory.peak`` of this process's cgroup v2 in bytes, page cache included.
 
-    ``None`` with cgroup v1, and for the root group, which has no such file (kernel
-    documentation, cgroup-v2).
+    ``None`` with cgroup v1, and for the root group, which has no such file (kernel documentation, cgroup-v2).
     """
     with contextlib.suppress(OSError, ValueError):
         if group := _cgroup():
@@ -173,10 +156,9 @@ def cgroup_peak() -> int | None:
 
 
 def oom_kills() -> int | None:
-    """Return how many processes of this process's cgroup v2 the kernel has killed for lack of memory.
+    """Return how many processes of this cgroup v2 the kernel killed for lack of memory; ``None`` if unknown.
 
-    The nearest group that counts them is read: groups above it also hold other jobs. ``None`` as for
-    `cgroup_peak`.
+    The nearest group that counts them is read: groups above it also hold other jobs.
     """
     with contextlib.suppress(OSError, ValueError, KeyError):
         group = _cgroup()
@@ -189,7 +171,7 @@ def oom_kills() -> int | None:
 
 
 def _cgroup() -> Path | None:
-    """Return the folder of this process's cgroup v2, if it has one."""
+    """``None`` without cgroup v2."""
     lines = Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines()
     group = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), None)
     return None if group is None else Path("/sys/fs/cgroup") / group

@@ -29,7 +29,7 @@ from jobkit.worker.workloads.base import Row, Workload
 from jobkit.worker.workloads.entities import Output
 
 Done = tuple[Batch, list[Row]]
-"""A batch, and its rows with the numbers of their paragraphs in what the try works through."""
+"""A batch, and its rows with the numbers of their paragraphs in the work of the try."""
 
 ALONE = "one worker on each GPU"
 """Why ``mps: auto`` is off."""
@@ -38,173 +38,95 @@ OUT_OF_MEMORY = frozenset({Outcome.GPU_OOM, Outcome.RAM_OOM})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One try, as the job script passes it to the worker.
-
-    Attributes
-    ----------
-    inputs
-        The folder with ``text`` and ``model`` on this node.
-    out
-        The folder on this node that the job script copies home.
-    run_dir
-        The run folder; ``None`` in tests that need none.
-    forked
-        Whether this process was forked from one that had imported the framework.
-    waited_s
-        Seconds that the try had waited for that import before it began.
-    copier
-        The program that copies inputs and results, as the job script names it.
-    idle, opening
-        The energy counters of idle GPUs before and after that import, by UUID.
-    refused
-        Why the workload must do without its shortcuts; empty if it need not.
-    observed
-        Whether its calls may be recorded here: by the first process that works, and by no other.
-    """
-
     point: Point
     try_number: int
-    inputs: Path
-    out: Path
+    inputs: Path  # the folder with ``text`` and ``model`` on this node
+    out: Path  # the folder on this node that the job script copies home
     job: JobFacts
-    run_dir: Path | None = None
-    forked: bool = False
-    waited_s: float = 0.0
-    copier: str = ""
+    run_dir: Path | None = None  # the run folder; ``None`` in tests that need none
+    forked: bool = False  # whether this process was forked from one that had imported the framework
+    waited_s: float = 0.0  # seconds that the try had waited for that import before it began
+    copier: str = ""  # the program that copies inputs and results, as the job script names it
+    # the energy counters of idle GPUs before and after that import, by UUID
     idle: Mapping[str, EnergyReading] = field(default_factory=dict)
     opening: Mapping[str, EnergyReading] = field(default_factory=dict)
-    refused: str = ""
+    refused: str = ""  # why the workload must do without its shortcuts; empty if it need not
+    # whether its calls may be recorded here: only by the first process that works
     observed: bool = True
 
     @property
     def lengths(self) -> Path | None:
-        """The file in the run folder with the lengths of the text, if the point works through that."""
+        """The file in the run folder with the lengths of the text, if the point works through that text."""
         return None if self.run_dir is None or not self.point.kind.from_text else self.run_dir / LENGTHS_FILE
 
 
 @dataclass(slots=True)
 class WorkerState:
-    """What one process has measured so far; each of several workers sends it to the supervisor.
-
-    Attributes
-    ----------
-    code
-        The folder of the user's own code; ``None`` with a shipped workload.
-    columns
-        Of the rows of the workload.
-    opening
-        The energy counters of idle GPUs just before this process opens its own, by UUID.
-    import_s
-        From the start or the fork of this process until its framework was imported.
-    reserved_bytes
-        What torch's allocator held after the warm-up.
-    effective, versions, failed_load
-        As the workload reports them; see `Record`.
-    refused
-        As in `Task`, of the process that checks the shortcuts.
-    """
+    """What one process has measured so far; each of several workers sends it to the supervisor."""
 
     readings: memory.Readings = field(default_factory=memory.Readings)
-    code: str | None = None
-    columns: tuple[str, ...] = ()
+    code: str | None = None  # the folder of the user's own code; ``None`` with a shipped workload
+    columns: tuple[str, ...] = ()  # columns of the workload's rows
+    # the energy counters of idle GPUs just before this process opens its own, by UUID
     opening: Mapping[str, EnergyReading] = field(default_factory=dict)
     gpu: measurements.Gpu | None = None
+    # from the start or the fork of this process until its framework was imported
     import_s: float | None = None
     load_s: float | None = None
     warm_up_s: float | None = None
     items_per_call: int = 0
-    reserved_bytes: int | None = None
+    reserved_bytes: int | None = None  # what torch's allocator held after the warm-up
     needs: tuple[measurements.Need, ...] = ()
+    # as the workload reports them; see `Record`
     effective: Mapping[str, Value | None] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     failed_load: int | None = None
-    refused: str = ""
+    refused: str = ""  # as in `Task`, set by the process that checks the shortcuts
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one of several workers sends after each step.
-
-    Attributes
-    ----------
-    measured
-        All that it has measured so far.
-    done
-        The batch, if the step was one.
-    failure
-        The outcome and the message, if the step failed.
-    """
-
-    measured: WorkerState
-    done: Done | None
-    failure: tuple[Outcome, str] | None
+    measured: WorkerState  # all that it has measured so far
+    done: Done | None  # the batch, if the step was a call
+    failure: tuple[Outcome, str] | None  # the outcome and the message, if the step failed
 
 
 @dataclass(slots=True)
 class TryState:
-    """The state of a try: enough to write a record at any moment.
-
-    Attributes
-    ----------
-    workers
-        The processes that work: this one, or several of a supervisor.
-    workload
-        Of this process once it is loaded; a supervisor has none.
-    mps
-        As in `Record`.
-    forked
-        Whether the processes that work were forked from one that had imported the framework.
-    waited_s
-        Seconds of imports that they waited for.
-    todo, output
-        What it works through, once that is read; and where the rows go, which only a command writes itself.
-    heaviest
-        The batch with the largest load, and its call.
-    idle
-        The energy counters of idle GPUs before a worker prepares to open one, by UUID.
-    figures, figures_file
-        What the workload reports itself, and the file in which it does.
-    wall_s
-        How long the command of the point has run.
-    check
-        As in `Record`.
-    cpu_before_s
-        The CPU time of this process before the try.
-    """
-
     task: Task
     started_at: str
     workers: list[WorkerState] = field(default_factory=lambda: [WorkerState()])
-    workload: Workload | None = None
-    mps: str = OFF
+    workload: Workload | None = None  # the workload of this process once it is loaded; a supervisor has none
+    mps: str = OFF  # as in `Record`
     forked: bool = False
-    waited_s: float = 0.0
+    waited_s: float = 0.0  # seconds that the workers waited for imports
     tally: Tally = field(default_factory=Tally)
+    # the work, once it is read; and where the rows go, which only a command writes itself
     todo: Todo | None = None
     output: Output | None = None
-    heaviest: tuple[Batch, Call] | None = None
+    heaviest: tuple[Batch, Call] | None = None  # the batch with the largest load, and its call
     items_total: int = 0
     batches_total: int = 0
     characters_total: int = 0
     peaks: Peaks | None = None
     sampler: Sampling | None = None
     waited: Wait = field(default_factory=Wait)
+    # the energy counters of idle GPUs before a worker prepares to open one, by UUID
     idle: Mapping[str, EnergyReading] = field(default_factory=dict)
     device_idle_bytes: int | None = None
     cgroup_peak_bytes: int | None = None
+    # what the workload reports itself, and the file in which it does
     figures: OwnFigures = field(default_factory=OwnFigures)
     figures_file: GrowingFile | None = None
-    wall_s: float | None = None
-    check: measurements.ShortcutCheck | None = None
-    cpu_before_s: float = field(default_factory=process.cpu_s)
+    wall_s: float | None = None  # how long the command of the point has run
+    check: measurements.ShortcutCheck | None = None  # as in `Record`
+    cpu_before_s: float = field(default_factory=process.cpu_s)  # the CPU time of this process before the try
 
     def ask_sampler(self, word: str) -> Peaks | None:
-        """Return the sampler's answer; ``None`` if there is no sampler, or it has died."""
         return self.sampler.ask(word) if self.sampler else None
 
 
 def record_of(state: TryState, error: BaseException | None) -> Record:
-    """Return the record of a try that has ended, with or without an error."""
     first, *others = workers = state.workers
     outcome, message = outcome_of(error, first.code) if error else (Outcome.OK, "")
     point = state.task.point
@@ -261,7 +183,7 @@ def record_of(state: TryState, error: BaseException | None) -> Record:
 
 
 def _smallest_gpu(workers: Iterable[WorkerState]) -> measurements.Gpu | None:
-    """Return the GPU with the least memory, with the most foreign processes that any of them has."""
+    """Return the GPU with the least memory, with the most foreign processes that any GPU has."""
     gpus = [worker.gpu for worker in workers if worker.gpu]
     if not gpus:
         return None
@@ -270,7 +192,7 @@ def _smallest_gpu(workers: Iterable[WorkerState]) -> measurements.Gpu | None:
 
 
 def _effective(workers: Sequence[WorkerState]) -> dict[str, Value | None]:
-    """Return the largest value of each knob over the workers; of a knob of words all that they report."""
+    """Return the largest value of each knob over the workers; all values of a knob of words."""
     knobs = dict.fromkeys(knob for worker in workers for knob in worker.effective)
     return {knob: _of_all([worker.effective.get(knob) for worker in workers]) for knob in knobs}
 
@@ -281,7 +203,6 @@ def _of_all(values: Sequence[Value | None]) -> Value | None:
 
 
 def shares(state: TryState) -> tuple[Share, ...]:
-    """Return what each of several workers did."""
     return tuple(_share(state, number, worker) for number, worker in enumerate(state.workers))
 
 
@@ -324,7 +245,6 @@ def _sampler(peaks: Peaks | None) -> measurements.Sampler | None:
 
 
 def _energy(state: TryState) -> measurements.Energy | None:
-    """Return the energy of the work, with the idle power of its GPUs if that was measured."""
     energy = state.peaks.energy if state.peaks else None
     uuids = {worker.gpu.uuid for worker in state.workers if worker.gpu}
     openings = (state.task.opening, *(worker.opening for worker in state.workers))
@@ -340,5 +260,4 @@ def _own_versions() -> dict[str, str]:
 
 
 def now() -> str:
-    """Return the time in UTC, ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")

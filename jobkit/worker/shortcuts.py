@@ -17,18 +17,11 @@ from jobkit.worker.record import TryState
 from jobkit.worker.windows import Todo
 
 SENTENCES = 200
-"""Of the text, by punctuation, on which both ways are compared."""
+"""Sentences of the text, by punctuation, on which both ways are compared."""
 
 
 def check(state: TryState, todo: Todo, daemon: MpsDaemon | None = None) -> None:
-    """Have the workers of a try do without shortcuts that do not find the same, or fail.
-
-    Raises
-    ------
-    TryFailed
-        If the check fails, or the shortcuts are refused of a point whose time was promised: without them
-        it would be slower than what its walltime was computed from.
-    """
+    """Switch off the shortcuts of a try if they fail, or if the ordinary way finds something else."""
     if steps.settings_of(state.task).get(SHORTCUTS) != EXACT:
         return
     from jobkit.worker import pool  # what a try without a check does not need
@@ -56,7 +49,7 @@ def check(state: TryState, todo: Todo, daemon: MpsDaemon | None = None) -> None:
 
 
 def part(paragraphs: Sequence[str]) -> list[str]:
-    """Return the longest paragraph, and others from all over the text, up to the sentences to be checked."""
+    """Return the longest paragraph, and others from all over the text, up to `SENTENCES`."""
     longest = max(range(len(paragraphs)), key=lambda place: len(paragraphs[place]))
     chosen, sentences = [paragraphs[longest]], len(split_sentences(paragraphs[longest]))
     for place in _spread(len(paragraphs)):
@@ -69,7 +62,7 @@ def part(paragraphs: Sequence[str]) -> list[str]:
 
 
 def _spread(count: int) -> Iterator[int]:
-    """Yield all places of so many, so that the first few are from all over: each gap is halved in turn."""
+    """Yield all places of ``count``, the first few from all over: each gap is halved in turn."""
     step = 2 ** (count - 1).bit_length()
     yield 0
     while step > 1:

@@ -1,10 +1,9 @@
 """Decide, before anything is staged, whether a task is still worth running.
 
-``python -m jobkit.worker.skip_check RUN POINT ROUND`` prints nothing, or ``pruned`` or ``stopped``, the
-point or the outcome that is the reason, and a message. A try that failed leaves an empty file in the
-run's ``flags/``, so that a task reads only those tries and the other repeats of its setting: otherwise a
-thousand tasks would read a million records. Standard library and jobkit only, because it runs on the
-node.
+``python -m jobkit.worker.skip_check RUN POINT ROUND`` prints nothing, or ``pruned`` or ``stopped``, the point
+or the outcome that is the reason, and a message. A try that failed leaves an empty file in the run's
+``flags/``, so that a task reads only those tries and the other repeats of its setting: otherwise a thousand
+tasks would read a million records. The node imports this: standard library and jobkit only.
 """
 
 from __future__ import annotations
@@ -37,34 +36,16 @@ SETUP_OUTCOMES = frozenset({Outcome.BUG, Outcome.ENVIRONMENT, Outcome.MODEL_MISS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedTry:
-    """A try of this round that failed.
-
-    Attributes
-    ----------
-    record
-        ``None`` if the job script ended the try.
-    message
-        From the record, else from the exit file.
-    """
-
     point: Point
     outcome: Outcome
-    message: str
-    record: Record | None
+    message: str  # from the record, else from the exit file
+    record: Record | None  # ``None`` if the job script ended the try
 
 
 @dataclass(frozen=True, slots=True)
 class EarlyExit:
-    """The outcome of a task that is not run, and the reason.
-
-    Attributes
-    ----------
-    because
-        The id of the point that ran out of memory or of a repeat that was measured, or the outcome of
-        the points that failed.
-    """
-
     outcome: Outcome
+    # the id of the point that ran out of memory or was measured, or the outcome of the points that failed
     because: str
     message: str
 
@@ -72,20 +53,10 @@ class EarlyExit:
 def check_still_needed(
     point: Point, failed: Sequence[FailedTry], gpu: Gpu | None, *, prune: bool, stop_after: int
 ) -> EarlyExit | None:
-    """Return the early exit of a point; ``None`` if the point is to run.
+    """Return the early exit of a point by the failed tries of its round; ``None`` if it is to run.
 
-    Parameters
-    ----------
-    point
-        The point that is about to run.
-    failed
-        The tries of the same round that failed.
-    gpu
-        The GPU of this task; ``None`` if it is unknown: then nothing is pruned.
-    prune
-        Whether to skip a larger load than one that ran out of GPU memory.
-    stop_after
-        The number of points that must fail the same way; 0 for never.
+    On an unknown GPU nothing is pruned. ``stop_after``: the number of points that must fail in one way; 0 for
+    never.
     """
     others = [other for other in failed if other.point.index != point.index]
     same_way: dict[tuple[Outcome, str], set[int]] = defaultdict(set)
@@ -112,29 +83,16 @@ def check_still_needed(
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """When a setting has enough repeats.
-
-    Attributes
-    ----------
-    share
-        Half the 95 % interval of the mean speed, as a share of the mean.
-    least, most
-        Repeats that run in any case, and that are planned.
-    """
-
-    share: float
-    least: int
+    share: float  # half the 95 % interval of the mean speed, as a share of the mean
+    least: int  # repeats that run in any case, and repeats that are planned
     most: int
 
 
 def check_repeats(repeats: Iterable[Record], until: Until) -> EarlyExit | None:
     """Return the early exit of a repeat of a setting whose speed is known well enough, else ``None``.
 
-    Parameters
-    ----------
-    repeats
-        The records of the other repeats that succeeded. Only those on one kind of GPU, or on one host
-        if they used a CPU, are compared with each other: a table has no mean over others.
+    ``repeats``: records of other repeats that succeeded. Only those on one kind of GPU, or on one host if
+    they used a CPU, are compared: a table has no mean over others.
     """
     alike: dict[object, list[Record]] = defaultdict(list)
     for record in repeats:
@@ -150,7 +108,7 @@ def check_repeats(repeats: Iterable[Record], until: Until) -> EarlyExit | None:
 
 
 def other_repeats(run: Path, point: Point, most: int) -> Iterator[Record]:
-    """Yield the record of each other repeat of a point's setting that succeeded; none by hand counts.
+    """Yield the record of each other repeat of a point's setting that succeeded under a scheduler.
 
     Nothing is yielded for a point that is no repeat, such as a trial, and for a point that was skipped
     before: only a person submits it again.
@@ -165,7 +123,6 @@ def other_repeats(run: Path, point: Point, most: int) -> Iterator[Record]:
 
 
 def _tries(run: Path, point_id: str) -> list[Path]:
-    """Return the folders of a point's tries, the latest first."""
     numbers = layout.try_numbers(layout.point_folder(run, point_id))
     return [Path(layout.try_folder(run, point_id, number)) for number in numbers]
 
@@ -177,7 +134,6 @@ def _skipped(home: Path) -> bool:
 
 
 def _success(home: Path) -> Record | None:
-    """Return the record of a try if it succeeded under a scheduler."""
     with contextlib.suppress(JobkitError, OSError):
         record = _record(home)
         by_hand = read_begin(home / layout.BEGIN_FILE).scheduler == BY_HAND
@@ -191,12 +147,12 @@ def _record(home: Path) -> Record:
 
 
 def normalise_message(message: str) -> str:
-    """Return a message without numbers, addresses and GPU UUIDs, so that two of one fault are equal."""
+    """Return a message without numbers, addresses and GPU UUIDs, so that messages of one fault are equal."""
     return re.sub(r"0x[0-9a-f]+|(GPU|MIG)-[0-9a-f-]+|\d+", "#", message)
 
 
 def _ran_out(failed: FailedTry, gpu: Gpu) -> bool:
-    """Return whether a try ran out of memory alone on a GPU of this kind."""
+    """Return whether a try ran out of memory, alone on a GPU of this kind."""
     if failed.outcome is not Outcome.GPU_OOM or failed.record is None or failed.record.gpu is None:
         return False
     used = failed.record.gpu
@@ -218,7 +174,7 @@ def _needs_more(point: Point, than: Point) -> bool:
 
 
 def failed_tries(run: Path, round_: int) -> Iterator[FailedTry]:
-    """Yield the tries of a round that left a flag; skip a try that cannot be read."""
+    """Yield the tries of a round that left a flag, without those that cannot be read."""
     for name in sorted(layout.names(run / layout.FLAGS_FOLDER)):
         index, _, number = name.partition("-")
         if index.isdecimal() and number.isdecimal():
@@ -246,7 +202,6 @@ def _read(run: Path, index: int, number: int, round_: int) -> FailedTry | None:
 
 
 def main() -> int:
-    """Print the early exit of a point, or nothing."""
     parser = argparse.ArgumentParser(prog="python -m jobkit.worker.skip_check", description=__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("point", type=int)

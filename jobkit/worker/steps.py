@@ -1,10 +1,8 @@
 """The steps of a try, for one process that does all and for several workers under a supervisor.
 
-The garbage collector of Python runs between the calls of a workload, not during them.
-
-The collector looks at all objects again and again while a call makes new ones: on a GPU that took 29 % of
-the time of stock Stanza (docs/measurements.md). Between two calls most of them are garbage, and what
-was loaded is frozen, so one look is enough.
+Python's garbage collector runs between the calls of a workload. During a call it would look at all objects
+again and again: on a GPU that took 29 % of the time of stock Stanza (docs/measurements.md). Between two calls
+most new objects are garbage, and what was loaded is frozen, so one look is enough.
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ from jobkit.worker.workloads.base import BY_LENGTHS, Result, Workload, columns_o
 from jobkit.worker.workloads.model_files import check_model
 
 DUE = 50_000
-"""New objects from which on a collection is worth its time."""
+"""The number of new objects from which a collection is worth its time."""
 
 
 def only_between_calls(workload: object) -> None:
@@ -71,7 +69,6 @@ def collect() -> None:
 
 
 def open_figures(state: TryState, stack: ExitStack) -> None:
-    """Make the file to which the workload may append its own figures, and name it in a variable."""
     handle, name = tempfile.mkstemp(prefix="metrics-", suffix=".jsonl", dir=state.task.out.parent)
     os.close(handle)
     stack.callback(_remove, Path(name))
@@ -81,19 +78,11 @@ def open_figures(state: TryState, stack: ExitStack) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Delete a file, or the folder that a workload has put in its place."""
     with contextlib.suppress(OSError):
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def read_figures(state: TryState, limits_s: Sequence[float]) -> None:
-    """Read the rest of that file; what is appended later is ignored.
-
-    Raises
-    ------
-    TryFailed
-        If the workload has put something in its place that is no file.
-    """
     if file := state.figures_file:
         state.figures_file = None
         figures.finish(file, state.figures, limits_s)
@@ -103,7 +92,7 @@ def read_figures(state: TryState, limits_s: Sequence[float]) -> None:
 
 
 def read_inputs(state: TryState) -> Todo:
-    """Return what the try works through; refuse inputs that were not planned."""
+    """Return the work of the try; refuse inputs that were not planned."""
     point = state.task.point
     state.todo = work_of(point).read(state)
     if point.model:
@@ -112,29 +101,19 @@ def read_inputs(state: TryState) -> Todo:
 
 
 def wait_for_memory(state: TryState) -> None:
-    """Wait until the memory of the GPUs of the try is back at the baseline of the run.
-
-    It comes before a process opens a GPU.
-    """
+    """Wait until the GPUs' memory is back at the baseline of the run; before a process opens a GPU."""
     point, run_dir = state.task.point, state.task.run_dir
     if point.device == "cuda" and run_dir:
         state.waited = memory.wait(run_dir / BASELINES_FOLDER, nvml.visible_uuids(point.gpus))
 
 
 def read_idle(state: TryState) -> None:
-    """Read the energy counters of idle GPUs before the framework is imported."""
     if state.task.point.device == "cuda":
         state.idle = state.task.idle if state.task.forked else energy.idle_readings()
 
 
 def check_files(point: Point, inputs: Path) -> str | None:
-    """Return the folder with the files of which the workload consists; ``None`` if it consists of none.
-
-    Raises
-    ------
-    TryFailed
-        If one of them is not what was planned.
-    """
+    """Return the folder with the files of which the workload consists; ``None`` if it has none."""
     folder = inputs / FILES_FOLDER
     for file in point.files:
         try:
@@ -148,7 +127,6 @@ def check_files(point: Point, inputs: Path) -> str | None:
 
 
 def open_workload(task: Task, measured: WorkerState) -> Workload:
-    """Return the workload, which is not loaded yet, once its framework is imported."""
     point, staged = task.point, check_files(task.point, task.inputs)
     try:
         workload = own.open_workload(point.workload, point.workload_folder, staged)
@@ -165,7 +143,6 @@ def open_workload(task: Task, measured: WorkerState) -> Workload:
 
 
 def device_of(point: Point, measured: WorkerState, workload: Workload) -> Device:
-    """Open the device of a point and return it."""
     if point.device == "cuda":
         if workload.NEEDS_MODEL:
             import_torch()  # if the workload has not: seconds in which the GPU is idle
@@ -177,18 +154,7 @@ def device_of(point: Point, measured: WorkerState, workload: Workload) -> Device
 
 
 def preload(point: Point, inputs: Path | None = None) -> str:
-    """Import the framework of a point, so that processes that work can be forked from this one.
-
-    Parameters
-    ----------
-    inputs
-        The folder with the inputs on this node.
-
-    Returns
-    -------
-    str
-        Why they must not be forked; empty if they may.
-    """
+    """Import the framework, so that processes can be forked; return why they must not be, else empty."""
     if not point.fork:
         return "the spec has fork: false"
     if point.command:
@@ -210,12 +176,11 @@ def preload(point: Point, inputs: Path | None = None) -> str:
 
 
 def forked_from(state: TryState) -> Sequence[int]:
-    """Return the process id of the parent from which this process was forked, if it was."""
+    """Return the id of the process from which this one was forked, if it was."""
     return [os.getppid()] if state.task.forked else []
 
 
 def read_gpu(uuid: str | None) -> Gpu:
-    """Return a GPU of the point, before this process opens it."""
     gpu = nvml.read_gpu(uuid, os.getpid()) if uuid else None
     if gpu is None:
         visible = os.environ.get(nvml.VISIBLE_VARIABLE)
@@ -225,7 +190,6 @@ def read_gpu(uuid: str | None) -> Gpu:
 
 
 def load(task: Task, measured: WorkerState, workload: Workload, device: Device) -> None:
-    """Load the workload under the point's cap and read how much memory its weights take."""
     point, readings = task.point, measured.readings
     device.cap(point.cap_bytes)
     readings.rss_before_bytes = rss_bytes(os.getpid())
@@ -256,7 +220,6 @@ def cut_calls(state: TryState, todo: Todo) -> None:
 
 
 def settings_of(task: Task) -> dict[str, Value]:
-    """Return what the workload is loaded with: the knobs, and what they leave to it."""
     point = task.point
     settings = dict(point.params)
     if point.order == SORTED:
@@ -275,7 +238,6 @@ def settings_of(task: Task) -> dict[str, Value]:
 
 
 def warm_up(measured: WorkerState, workload: Workload, device: Device, paragraphs: Sequence[str]) -> None:
-    """Make kernels and libraries load before anything is timed."""
     start = time.perf_counter()
     workload.process(paragraphs[: measured.items_per_call])
     device.synchronise()
@@ -283,7 +245,6 @@ def warm_up(measured: WorkerState, workload: Workload, device: Device, paragraph
 
 
 def warm_up_call(point: Point, measured: WorkerState, workload: Workload, device: Device, call: Call) -> None:
-    """Run the heaviest batch of the first call alone, if the largest load comes first."""
     if device.torch and point.order != "text":
         seconds = min_memory_probe.run_heaviest_first(device, workload, call)
         measured.warm_up_s = (measured.warm_up_s or 0.0) + seconds
@@ -293,7 +254,6 @@ def warm_up_call(point: Point, measured: WorkerState, workload: Workload, device
 
 
 def open_batches(state: TryState) -> TextIO:
-    """Open ``batches.jsonl``."""
     return (state.task.out / BATCHES_FILE).open("a", encoding="utf-8")
 
 
@@ -315,7 +275,7 @@ def do_call(
 
 
 def load_of(workload: Any, result: Result, paragraphs: Sequence[str]) -> int:  # noqa: ANN401 - it may have more than a Workload must
-    """Return the load of a call: as its result has it, or by the lengths of its paragraphs."""
+    """Return the load of a call: that of its result, else by the lengths of its paragraphs."""
     return int(workload.load_of(paragraphs)) if result.load == BY_LENGTHS else result.load
 
 
@@ -358,13 +318,7 @@ def _keep_peaks(readings: memory.Readings, batch: Batch) -> None:
 def keep_batch(
     state: TryState, stream: TextIO, call: Call, done: Done, *, worker: int = 0, end_s: float | None = None
 ) -> None:
-    """Keep a batch and its rows, and write it to ``batches.jsonl``.
-
-    Parameters
-    ----------
-    end_s
-        As in `Tally.add`.
-    """
+    """Keep a batch and its rows, and write it to ``batches.jsonl``; for ``end_s`` see `Tally.add`."""
     batch, rows = done
     batch = replace(
         batch,
@@ -389,14 +343,9 @@ def keep_batch(
 def ask_workload(
     measured: WorkerState, workload: Workload, *, worked: bool, error: BaseException | None
 ) -> BaseException | None:
-    """Ask the workload for what the record reports of it; return the error, or the one that it raises now.
+    """Ask the workload for its part of the record; return ``error``, or the error that it raises now.
 
-    Parameters
-    ----------
-    worked
-        Whether a batch is done: before, nothing has taken effect.
-    error
-        The error that ended the work, if there is one.
+    Unless a batch has ``worked``, nothing has taken effect.
     """
     try:
         effective = dict(workload.effective()) if worked else {}
@@ -412,18 +361,10 @@ def ask_workload(
 
 
 def close_output(state: TryState, *, failed: bool) -> None:
-    """End the file with the rows of a try.
-
-    Raises
-    ------
-    OSError
-        If the disk is full.
-    """
     left = state.todo.close() if state.todo else ()
     if state.output:
         state.output.close([row for window in left for row in window.rows], failed=failed)
 
 
 def read_maxrss(measured: WorkerState) -> None:
-    """Read the high-water mark of this process's resident memory."""
     measured.readings.maxrss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,7 +1,4 @@
-"""Several workers in one point: load them all, then let them work from one queue. Opens no device itself.
-
-It imports the framework first, so that the workers can be forked from it.
-"""
+"""Several workers in one point, forked from this process, which imports the framework and opens no device."""
 
 from __future__ import annotations
 
@@ -25,48 +22,29 @@ from jobkit.worker.record import TryState, WorkerState
 from jobkit.worker.windows import Todo
 
 HANG_FACTOR = 20
-"""A call hangs after this many times the longest batch so far, but not before the point's ``hang_s``."""
+"""A call hangs if it takes this many times the longest batch so far, and at least the point's ``hang_s``."""
 
 
 @dataclass(slots=True)
 class CallQueue:
-    """The calls that wait, in the order of work, and those that run.
-
-    Attributes
-    ----------
-    take
-        Returns the next call; ``None`` if there is none now.
-    running
-        By worker: its call, and when that began.
-    longest_s
-        Of the batches so far.
-    """
-
-    take: Callable[[], Call | None]
+    take: Callable[[], Call | None]  # returns the next call; ``None`` if there is none now
     hang_s: float
+    # by worker: its call, and when that began
     running: dict[int, tuple[Call, float]] = field(default_factory=dict)
-    longest_s: float = 0.0
+    longest_s: float = 0.0  # of all batches so far
 
     def next_call(self, worker: int, now_s: float) -> Call | None:
-        """Return the next call for a worker that is free; ``None`` if no call waits."""
+        """Return the next call for a free worker; ``None`` if no call waits."""
         if call := self.take():
             self.running[worker] = call, now_s
         return call
 
     def end_call(self, worker: int, seconds: float) -> Call:
-        """Return the call of a worker, which has ended after so long."""
         call, _ = self.running.pop(worker)
         self.longest_s = max(self.longest_s, seconds)
         return call
 
     def refuse_hang(self, now_s: float) -> None:
-        """Check that no call has been running for too long.
-
-        Raises
-        ------
-        BatchHung
-            Its message names the worker.
-        """
         limit_s = max(self.hang_s, HANG_FACTOR * self.longest_s)
         for worker, (call, began_s) in self.running.items():
             if now_s - began_s > limit_s:
@@ -75,7 +53,6 @@ class CallQueue:
 
 
 def supervise(state: TryState, stack: ExitStack) -> None:
-    """Do the steps of a try with several workers: all of them wait for the slowest to be ready."""
     point = state.task.point
     state.workers = [WorkerState() for _ in range(point.workers * point.gpus)]
     steps.read_idle(state)
@@ -106,7 +83,6 @@ def supervise(state: TryState, stack: ExitStack) -> None:
 
 
 def _preload(state: TryState) -> None:
-    """Import the framework, so that the workers can be forked."""
     point = state.task.point
     reason = work_of(point).launcher(state.task).why or steps.preload(point, state.task.inputs)
     state.forked = not reason
@@ -118,12 +94,10 @@ def _preload(state: TryState) -> None:
 
 
 def _uuids(workers: Iterable[WorkerState]) -> list[str]:
-    """Return the UUIDs of the GPUs, each once, in the order of the workers."""
     return list(dict.fromkeys(worker.gpu.uuid for worker in workers if worker.gpu))
 
 
 def _warm_up(state: TryState, workers: pool.Pool, todo: Todo) -> None:
-    """Warm up all workers, each with the call that it will probably get first."""
     likely = [*islice(todo.calls, len(state.workers)), *[None] * len(state.workers)]
     workers.ask({number: ("warm_up", todo.warm_up_texts, likely[number]) for number in workers})
 
@@ -131,7 +105,7 @@ def _warm_up(state: TryState, workers: pool.Pool, todo: Todo) -> None:
 def _contexts(
     workers: Sequence[WorkerState], idle_bytes: Mapping[str, int | None]
 ) -> Iterable[tuple[int, int | None]]:
-    """Yield for each worker its part of what the workers of its GPU hold beyond torch's reserve."""
+    """Yield each worker's part of what the workers of its GPU hold beyond torch's reserve."""
     used_bytes = nvml.used_bytes(idle_bytes)
     for number, worker in enumerate(workers):
         uuid = worker.gpu.uuid if worker.gpu else ""
@@ -141,7 +115,6 @@ def _contexts(
 
 
 def _work(state: TryState, workers: pool.Pool, todo: Todo) -> None:
-    """Hand the calls to whichever worker is free, and keep each batch as it ends."""
     queue = CallQueue(todo.next_call, state.task.point.hang_s)
     began_s = time.monotonic()
 

@@ -1,8 +1,8 @@
-"""What a try works through: a text whole, or in windows of so many paragraphs.
+"""The work of a try: a text whole, or in windows of so many paragraphs.
 
 A window is read, ordered and cut into calls. When its last call has ended its rows are written, and it is
-dropped. The next window is read and cut in a thread, and its calls are handed out while the last calls of
-the window before still run, so that no worker waits. So memory holds three windows, whatever the size.
+dropped. The next window is read and cut in a thread, and its calls are handed out while the last calls of the
+window before still run, so that no worker waits. So memory holds three windows, whatever the size.
 """
 
 from __future__ import annotations
@@ -22,53 +22,26 @@ from jobkit.worker.workloads.base import Row
 
 WARM_UP_PARAGRAPHS = 4
 OPEN_WINDOWS = 2
-"""Windows of which calls wait or run; the next one is being read meanwhile."""
+"""Windows whose calls wait or run; the next one is being read meanwhile."""
 
 
 @dataclass(slots=True)
 class Window:
-    """Paragraphs that are ordered and cut into calls together.
+    """Paragraphs that are ordered and cut into calls together."""
 
-    Attributes
-    ----------
-    first
-        The number of the first paragraph, from 0.
-    texts
-        Of the paragraphs.
-    places
-        Of the paragraphs, where each was found, for the output; empty for a text.
-    waiting
-        The calls that wait for a worker, in the order of work.
-    left
-        How many calls have not ended.
-    rows
-        Of the calls that have ended.
-    """
-
-    first: int
-    texts: Sequence[str]
-    places: Sequence[Any] = ()
+    first: int  # the number of the first paragraph, from 0
+    texts: Sequence[str]  # the paragraphs
+    places: Sequence[Any] = ()  # for the output, where each paragraph was found; empty for a text
     waiting: deque[Call] = field(default_factory=deque)
-    left: int = 0
-    rows: list[Row] = field(default_factory=list)
+    left: int = 0  # the number of calls that have not ended
+    rows: list[Row] = field(default_factory=list)  # the rows of calls that have ended
 
 
 class Todo:
     """The calls of a try, handed out one by one.
 
-    Parameters
-    ----------
-    first
-        The first window.
-    more
-        The windows after it; ``None`` if it is the only one.
-    size
-        The paragraphs of each window but the last; ``None`` if the first is the only one.
-
-    Attributes
-    ----------
-    warm_up_texts
-        The first paragraphs of all.
+    ``more``: the windows after the first; ``None`` if there are none.
+    ``size``: the paragraphs of each window but the last; ``None`` if there is one window.
     """
 
     def __init__(self, first: Window, more: Iterator[Window] | None = None, size: int | None = None) -> None:
@@ -81,33 +54,23 @@ class Todo:
         self._ahead: Future[Window | None]
 
     def cut(self, cut: Callable[[Window], None]) -> None:
-        """Cut the first window; each other one when it has been read.
-
-        Parameters
-        ----------
-        cut
-            Orders a window and fills it with its calls.
-        """
+        """Cut the first window into calls; the others are cut by ``cut``, too, when they have been read."""
         self._cut = cut
         cut(self._open[0])
 
     @property
     def texts(self) -> Sequence[str]:
-        """The paragraphs of the oldest window."""
         return self._open[0].texts
 
     @property
     def calls(self) -> Sequence[Call]:
-        """The calls of the oldest window that wait for a worker."""
         return self._open[0].waiting if self._open else ()
 
     @property
     def reads(self) -> bool:
-        """Whether windows are read while the calls run."""
         return self._more is not None
 
     def count_calls(self, paragraphs: int, items_per_call: int) -> int:
-        """Return how many calls there are in so many paragraphs."""
         size = self._size or paragraphs
         whole, rest = divmod(paragraphs, size)
         return whole * -(-size // items_per_call) + -(-rest // items_per_call)
@@ -137,7 +100,6 @@ class Todo:
         return done
 
     def close(self) -> Sequence[Window]:
-        """End the reading; return the windows that are not done."""
         if self._reader:
             self._reader.shutdown(wait=False, cancel_futures=True)
         return self._open
@@ -150,22 +112,13 @@ class Todo:
         return window
 
     def _open_next(self) -> None:
-        """Open the next window, if there is one; wait until it has been read."""
         if self._reader and (window := self._ahead.result()):
             self._ahead = self._reader.submit(self._read)
             self._open.append(window)
 
 
 def cut_window(window: Window, point: Point, items_per_call: int, lengths: Path | None) -> None:
-    """Cut a window into the calls of a workload, in the order of work.
-
-    Parameters
-    ----------
-    items_per_call
-        Paragraphs of one call.
-    lengths
-        As `longest_sentences` takes it.
-    """
+    """Cut a window into the calls of a workload; for ``lengths`` see `longest_sentences`."""
     knobs = (point.numbers.get(name) for name in ("sentences_per_ner_batch", BATCH_SIZE))
     places: Sequence[int] = range(len(window.texts))
     if point.order == SORTED:

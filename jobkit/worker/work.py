@@ -43,15 +43,7 @@ EXIT_STOPPED = 143
 
 
 def main(words: Sequence[str], **inherited: Any) -> int:  # noqa: ANN401 - fields of several types
-    """Run one try and return the worker's exit status.
-
-    Parameters
-    ----------
-    words
-        The arguments of ``python -m jobkit.worker``.
-    inherited
-        The fields of `Task` that the parent of a forked try sets.
-    """
+    """Run one try and return the worker's exit status; the parent of a forked try sets ``inherited``."""
     arguments = _parser().parse_args(words)
     try:
         task = replace(_task(arguments), **inherited)
@@ -67,13 +59,6 @@ def main(words: Sequence[str], **inherited: Any) -> int:  # noqa: ANN401 - field
 
 
 def task_of(words: Sequence[str]) -> Task:
-    """Return the try that these arguments of ``python -m jobkit.worker`` describe.
-
-    Raises
-    ------
-    JobkitError
-        If the run folder has no such point.
-    """
     return _task(_parser().parse_args(words))
 
 
@@ -116,7 +101,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def run(task: Task, signals: Signals) -> Outcome:
-    """Run one try to its end, write its record to ``task.out``, and return its outcome."""
     state = TryState(task, now(), forked=task.forked, waited_s=task.waited_s)
     state.output = None if task.point.command else work_of(task.point).output(task.out)
     error: BaseException | None = None
@@ -146,7 +130,8 @@ def _run_steps(state: TryState, stack: ExitStack) -> None:
     launcher = work_of(point).launcher(state.task)
     if point.device == "cuda":
         # Without persistence mode the driver unloads its state of a GPU that no process uses
-        # (https://docs.nvidia.com/deploy/driver-persistence/): not between two readings of its counter.
+        # (https://docs.nvidia.com/deploy/driver-persistence/); NVML stays open so that this does not happen
+        # between two readings of its counter.
         stack.enter_context(nvml.nvml())
     if point.command:
         from jobkit.worker.command import run_command  # what no other workload needs
@@ -166,7 +151,6 @@ def _run_steps(state: TryState, stack: ExitStack) -> None:
 
 
 def _work_here(state: TryState, stack: ExitStack) -> None:
-    """Do all the work in this process."""
     [measured] = state.workers
     stack.callback(gc.enable)
     stack.callback(steps.read_maxrss, measured)
@@ -191,7 +175,7 @@ def _work_here(state: TryState, stack: ExitStack) -> None:
 
 
 def _work(state: TryState, todo: Todo, workload: Workload, device: Device, recording: Recording) -> None:
-    """Do the calls one after the other; if windows are read meanwhile, that is part of the work."""
+    """Do the calls one after the other; reading windows meanwhile is part of the work."""
     [measured], work = state.workers, work_of(state.task.point)
     began_s = time.monotonic()
     with steps.open_batches(state) as stream:
@@ -203,7 +187,6 @@ def _work(state: TryState, todo: Todo, workload: Workload, device: Device, recor
 
 
 def _prepare(state: TryState, stack: ExitStack, workload: Workload) -> Device:
-    """Open the device, start the sampler, load the workload, and return the device."""
     point, [measured] = state.task.point, state.workers
     # Before this process opens a GPU and is counted on it.
     idle_bytes = {gpu.uuid: gpu.used_bytes for gpu in nvml.list_gpus()} if point.device == "cuda" else {}
@@ -232,13 +215,7 @@ def _read_context(state: TryState, device: Device) -> None:
 
 
 def reserve_disk(out: Path) -> None:
-    """Write a file as large as a record, so that a record always fits.
-
-    Raises
-    ------
-    OSError
-        ``ENOSPC`` or ``EDQUOT`` if the disk is full.
-    """
+    """Write a file as large as a record, so that a record always fits."""
     with (out / RESERVE_FILE).open("wb") as stream:
         stream.write(b" " * RESERVED_BYTES)
         stream.flush()

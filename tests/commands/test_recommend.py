@@ -60,7 +60,7 @@ def test_a_real_run_on_this_cpu(here: Path) -> None:
     (here / "words.txt").symlink_to("words.yaml")
     told = json.loads(jobkit("recommend", real_run, "--json", "--corpus", "words.txt").stdout)
     assert (told["schema"], told["measured"]["capacity_bytes"]) == (1, 2**30)
-    assert told["request"]["memory_bytes"] == 2**30
+    assert 0 < told["request"]["memory_bytes"] < 2**30, "a little more than its Python held"
     assert told["corpus"]["characters"] == len(SPEC)
     assert told["time"]["low_s"] < told["time"]["expected_s"] < told["time"]["high_s"]
     assert len(told["batch"]["settings"]) == 2

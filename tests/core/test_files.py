@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import shlex
 import stat
 from multiprocessing import Process
 from pathlib import Path
@@ -71,7 +70,7 @@ def test_lines_that_hold_nothing_are_one_note_and_the_others_stand(tmp_path: Pat
     path.write_text(f'{{"a": 1}}\n\n{"[" * 100_000}\nnoise\n{{"b": 2}}\n{{"half')
     found, notes = read_tolerantly(path, parse_object)
     assert found == [{"a": 1}, {"b": 2}]
-    assert notes == (f"{path}:3: nested too deep (and 1 more line of this file): skipped",)
+    assert notes == (f"{path}:3: not JSON: nested too deep (and 1 more line of this file): skipped",)
     found, notes = read_tolerantly(path, parse_object, growing=False)
     assert (len(found), "and 2 more lines" in notes[0]) == (2, True), "the last line of a file that is whole"
 
@@ -109,50 +108,41 @@ def test_processes_that_write_one_file_at_the_same_moment_all_succeed(tmp_path: 
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"text": "whole\n"}
 
 
-def test_a_variable_is_a_secret_by_its_last_word() -> None:
-    secret = ("HF_TOKEN", "token", "AWS_SECRET_ACCESS_KEY", "db_Password", "API_CREDENTIALS")
-    others = ("HF_TOKEN_FILE", "TOKENIZERS_PARALLELISM", "KEYBOARD", "MONKEY", "tokens", "")
-    assert [name for name in (*secret, *others) if files.is_secret(name)] == [*secret]
+SPECS = [
+    ({}, 0o666),
+    ({"variables": {"A": "b"}}, 0o600),
+    ({"setup": ["true"]}, 0o600),
+    ({"modules": ["setup"], "venv": "variables"}, 0o666),
+]
 
 
-SECRETS = ["hunter2", 'it\'s $6,50; \\ "so"', "two\nlines: {a}", "a " * 80 + "b", "-dash", "123", "#x", "a,b"]
-
-
-@pytest.mark.parametrize("value", SECRETS)
-def test_no_text_keeps_a_secret(value: str) -> None:
-    variables = {"A": "plain", "HF_TOKEN": value, "OMP_NUM_THREADS": "2"}
-    spec = SweepSpec.model_validate({"name": "t", "environment": {"variables": variables}})
-    script = f"export A=plain\nexport HF_TOKEN={shlex.quote(value)}\nexport OMP_NUM_THREADS=2\n"
-    for text in (spec.as_yaml(), script):
-        masked = files.mask(text)
-        assert [word for word in value.split() if len(word) > 1 and word in masked] == []
-        assert masked.count(files.MASK) == 1
-        assert ("plain" in masked, "OMP_NUM_THREADS" in masked, "hunter2" in masked) == (True, True, False)
-    typed = "environment.variables.HF_TOKEN="
-    assert files.mask_override(f"{typed}{value}") == f"{typed}***"
-
-
-def test_a_mapping_of_variables_is_masked_in_a_command_line() -> None:
-    typed = "jobkit resume t --set 'environment.variables={A: b, HF_TOKEN: hunter2}' --set pack=2"
-    assert files.mask(typed) == typed.replace("hunter2", "***")
-    typed = "--set 'environment={variables: {HF_TOKEN: \"x, y\"}}' --set environment.variables.A_KEY=x z"
-    assert files.mask(typed) == typed.replace('"x, y"', "***").replace("=x z", "=*** z")
-    typed = 'export HF_TOKEN=$(cat token) MY_KEY="$HOME"'
-    assert files.mask(typed) == typed
-
-
-def test_a_file_with_a_secret_is_its_owners_alone(tmp_path: Path) -> None:
-    def modes() -> dict[str, int]:
-        return {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
-
+@pytest.mark.parametrize(("environment", "mode"), SPECS)
+def test_what_holds_values_of_the_environment_is_its_owners_alone(
+    tmp_path: Path, environment: dict[str, object], mode: int
+) -> None:
     os.umask(before := os.umask(0))
-    plain = 0o666 & ~before
-    files.write_atomically(tmp_path / "plain", "export A=1\n")
-    files.write_atomically(tmp_path / "script", "export HF_TOKEN=hunter2\n")
-    append_line(tmp_path / "lines", "{}")
-    assert modes() == {"plain": plain, "script": 0o600, "lines": plain}
-    append_line(tmp_path / "lines", json.dumps({"given": ["environment.variables.HF_TOKEN=hunter2"]}))
-    assert modes()["lines"] == 0o600
+    spec = SweepSpec.model_validate({"name": "t", "environment": environment})
+    word = "".join(f"environment.{key}={value}" for key, value in environment.items())
+    files.write_atomically(tmp_path / "sweep.yaml", spec.as_yaml())
+    files.write_atomically(tmp_path / "job.sh", "true\n")
+    append_line(tmp_path / "journal.jsonl", json.dumps({"given": ["pack=2"]}))
+    append_line(tmp_path / "journal.jsonl", json.dumps({"given": [word] if mode == files.OWNER else []}))
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert modes == dict.fromkeys(("sweep.yaml", "journal.jsonl"), mode & ~before) | {"job.sh": 0o600}
+
+
+@pytest.mark.parametrize(("group", "mode"), [(False, 0o700), (True, 0o750)])
+def test_a_run_folder_is_its_owners_or_its_groups(tmp_path: Path, *, group: bool, mode: int) -> None:
+    files.make_run_folder(tmp_path / "run", group=group)
+    assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == mode
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "fifo", "a\0b", "\ud800", "large"])
+def test_a_file_that_a_user_names_is_a_regular_one_of_a_size(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "large").write_bytes(b"12")
+    with pytest.raises(OSError, match=r"not a regular file|no file can have this name|more than 0 MiB"):
+        files.read_bytes(tmp_path / name, 1)
 
 
 def test_a_full_disk_is_blamed_on_the_file_that_could_not_be_written() -> None:

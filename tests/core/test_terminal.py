@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -125,6 +126,18 @@ def test_a_log_keeps_colours_and_shows_what_else_it_holds() -> None:
     data = b"\x1b[1;32mok\x1b[0m 10%\r 20%\r\n\x1b[2J\xff\tend"
     shown = terminal.LogSanitizer().through(data, last=True)
     assert shown == b"\x1b[1;32mok\x1b[0m 10%\n 20%\n\\x1b[2J\\xff\tend"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "shown"),
+    [("ascii", "R2 +- -e\\u4e2d\\ud800"), ("latin-1", "R\xb2 \xb1 -\xe9\\u4e2d\\ud800")],
+)
+def test_no_encoding_of_a_stream_breaks_what_is_printed(encoding: str, shown: str) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    terminal.accept_any_text(stream)
+    stream.write("R\u00b2 \u00b1 \u2500\u00e9\u4e2d\ud800")
+    stream.flush()
+    assert stream.buffer.getvalue().decode(encoding) == shown
 
 
 def test_a_path_below_here_is_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

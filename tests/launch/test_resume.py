@@ -311,14 +311,14 @@ def test_what_a_person_set_is_kept_for_the_points_that_it_was_set_for(
     sweep.ended(OOM, BUG, OK, OK, OK, OK)
     given = ("resources.memory=1GiB", "environment.variables={FIXED: yes}")
     run_again(sweep.run, ("1",), given)
-    assert "again: 1 point, with environment.variables={FIXED: yes} and with 1GiB" in capsys.readouterr().err
+    assert "again: 1 point, with environment.variables=*** and with 1GiB" in capsys.readouterr().err
     sweep.queue()
     write_begin(sweep.run, sweep.points[0], 2, job=101)
     write_exit(sweep.run, sweep.points[0], Exit(status=1, stage="run", outcome=OOM), 2)
 
     assert run_again(sweep.run, (), ()) == 0
     told = capsys.readouterr().err
-    assert "again: 1 point, with environment.variables={FIXED: yes} and with 1536MiB of memory" in told
+    assert "again: 1 point, with environment.variables=*** and with 1536MiB of memory" in told
     assert "again: 1 point\n" in told
     grown, plain = ((sweep.run / f"job-{number}.sh").read_text() for number in (3, 4))
     assert "--mem=1536M" in grown

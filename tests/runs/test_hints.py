@@ -11,7 +11,7 @@ from jobkit.core.layout import ORDER_FILE, PLAN_FILE, PROMISE_FILE, SPEC_FILE
 from jobkit.core.measurements import MemoryReadings
 from jobkit.core.records import Outcome
 from jobkit.core.units import MIB
-from jobkit.extensions.corpus.plan import Shard
+from jobkit.extensions.corpus.plan import Piece, Shard
 from jobkit.runs.hints import FixKind, advice, is_limited, job_line, needed_by
 from jobkit.runs.journal import JobTask, Role
 from jobkit.runs.standing import PointState, PointStatus, RunStanding
@@ -257,7 +257,8 @@ def test_the_walltime_of_a_shard_without_a_pace_is_no_less_than_was_planned(
     point = out_of_time(tmp_path / "none", 1, batches=0, spent_s=20.0)
     point = replace(point, point=replace(point.point, shard=True))
     (tmp_path / SPEC_FILE).write_text(SPEC, encoding="utf-8")
-    shard = Shard(index=1, pieces=(), load=1, expected_s=expected_s)
+    piece = Piece(source=0, start=0, end=1, paragraphs=1, characters=1, longest=1, sha256="")
+    shard = Shard(index=1, pieces=(piece,), load=1, expected_s=expected_s)
     (tmp_path / PLAN_FILE).write_text(f"{to_json(shard)}\n", encoding="utf-8")
     (need,) = needed_by(a_run([point], folder=tmp_path), [point])
     assert need.value == walltime

@@ -46,19 +46,19 @@ def test_commands_that_are_there_and_that_are_not(tmp_path: Path, monkeypatch: p
 
 
 def test_where_run_folders_would_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = machine.run_folders(tmp_path / "a" / "runs", shared=False)
+    found = machine.run_folders(tmp_path / "a" / "runs", shared=False, group=False)
     assert found.status is Status.OK
     assert "GiB free" in found.said
     assert not (tmp_path / "a").exists(), "it is not made"
     (tmp_path / "locked").mkdir(mode=0o500)
-    locked = machine.run_folders(tmp_path / "locked" / "runs", shared=False)
+    locked = machine.run_folders(tmp_path / "locked" / "runs", shared=False, group=False)
     assert locked.status is (Status.OK if os.geteuid() == 0 else Status.MISSING)
-    nowhere = machine.run_folders(Path("/proc/runs"), shared=True)
+    nowhere = machine.run_folders(Path("/proc/runs"), shared=True, group=False)
     assert nowhere.status is Status.MISSING
     assert nowhere.said.startswith("nothing can be written in /proc: ")
     assert "--runs-dir" in nowhere.hint
     monkeypatch.setattr(machine, "LITTLE_BYTES", shutil.disk_usage(tmp_path).total * 2)
-    assert machine.run_folders(tmp_path, shared=False).status is Status.WARNING, "nearly full"
+    assert machine.run_folders(tmp_path, shared=False, group=False).status is Status.WARNING, "nearly full"
 
 
 def test_a_disk_of_this_machine_is_a_warning_where_nodes_must_see_it(

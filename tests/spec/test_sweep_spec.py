@@ -138,11 +138,35 @@ def test_too_many_settings_are_not_multiplied_out(tmp_path: Path) -> None:
 
 
 def test_a_tag_and_a_nul_in_the_file_are_faults_with_their_place(tmp_path: Path) -> None:
-    assert refused(tmp_path, 'name: x\ntext: "a\\0b"\n')[0].startswith("2:7: 'a\\x00b': a NUL")
+    assert refused(tmp_path, 'name: x\ntext: "a\\0b"\n')[0].startswith("2:7: a NUL")
     path = tmp_path / "tag.yaml"
     path.write_text("name: x\nrepeats: !!int abc\n", encoding="utf-8")
     with pytest.raises(JobkitError, match=r"tag\.yaml:2:10: not YAML: 'abc' is no !!int"):
         load_spec(path)
+
+
+@pytest.mark.parametrize(
+    "axes", ["batch_size: [auto, 5]", "zip: {batch_size: [auto]}", "include: [{batch_size: auto}]"]
+)
+def test_auto_is_a_whole_axis(tmp_path: Path, axes: str) -> None:
+    (said,) = refused(tmp_path, f"name: x\nsweep: {{{axes}}}\n")
+    assert "'auto': should be a whole number above 0" in said
+
+
+def test_a_fault_is_told_once_and_no_value_of_the_environment(tmp_path: Path) -> None:
+    assert refused(tmp_path, "name: x\nworkload: {command: c, metrics: {1: 2}}\n") == [
+        "2:37: workload.metrics.1: 1: should be a valid string"
+    ]
+    given = ("environment.variables.A=5", "environment.setup={a: hunter2}")
+    said = refused(tmp_path, "name: x\nenvironment: {variables: {B: [hunter2]}}\n", *given)
+    assert [line for line in said if "hunter2" in line or "5" in line or "***" not in line] == []
+    assert len(said) == 3, "a line for each"
+
+
+def test_a_spec_is_not_nested_without_end(tmp_path: Path) -> None:
+    (tmp_path / "deep.yaml").write_text("name: " + "[" * 100_000, encoding="utf-8")
+    with pytest.raises(JobkitError, match="nested more than 100 deep"):
+        load_spec(tmp_path / "deep.yaml")
 
 
 def test_what_is_written_out_and_short_forms_are_read_back(tmp_path: Path) -> None:
@@ -174,10 +198,10 @@ def test_on_and_off_are_text(tmp_path: Path) -> None:
 
 
 def test_a_part_that_is_no_mapping_is_reported_in_the_users_words(tmp_path: Path) -> None:
-    parts = ["resources", "model", "environment", "find_max", "policy"]
+    parts = {"resources": "[1]", "model": "[1]", "environment": "***", "find_max": "[1]", "policy": "[1]"}
     assert refused(tmp_path, "name: x\n" + "".join(f"{part}: [1]\n" for part in parts)) == [
-        f"{line}:{len(part) + 3}: {part}: [1]: should be a mapping of keys to values"
-        for line, part in enumerate(parts, 2)
+        f"{line}:{len(part) + 3}: {part}: {value}: should be a mapping of keys to values"
+        for line, (part, value) in enumerate(parts.items(), 2)
     ]
 
 

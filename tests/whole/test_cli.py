@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import stat
 import subprocess
@@ -216,10 +217,12 @@ def test_a_secret_is_in_no_output_and_no_file_of_others(tmp_path: Path) -> None:
         assert "hunter2" not in done.stdout + done.stderr, command
         if (words[0] == "sweep" and "--dry-run" in words) or "--script" in words:
             assert "HF_TOKEN=***" in done.stdout, command
+            shown = jobkit(*words, "--show-environment", cwd=tmp_path).stdout
+            assert f"HF_TOKEN={shlex.quote(SECRET)}" in shown, command
     holding = [path for path in tmp_path.rglob("*") if path.is_file() and b"hunter2" in path.read_bytes()]
     assert {path.name for path in holding} <= KEPT
     assert {"runs", "tagged"} <= {path.relative_to(tmp_path).parts[0] for path in holding}
-    assert (tmp_path / "report.html").read_text(encoding="utf-8").count("***") == 2
+    assert (tmp_path / "report.html").read_text(encoding="utf-8").count("***") == 4
     assert (tmp_path / "tagged" / "provenance.json").is_file()
     own = [path for path in holding if path.name != "spec.yaml"]
     assert [oct(stat.S_IMODE(path.stat().st_mode)) for path in own] == ["0o600"] * len(own)

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
+from benchmarks.hostile import run_case
 from jobkit.cli import _exit_code
 from jobkit.commands.listing import LISTED
 from jobkit.core import json_codec
@@ -58,7 +59,7 @@ EVIL = "ab $`\"'()&;|<>*?[]{}!#~\\é中 $(touch pwned)`touch pwned`; touch pwned
         ("name=!mine x", "the value is not YAML: !mine is not used here"),
         ("sweep={batch_size: [1], batch_size: [2]}", "batch_size: given twice, first on line 1"),
         ("name=\udcff", "the value is not YAML: it cannot be read"),
-        ('text="a\\0b"', "'a\\x00b': a NUL character, which no file name, variable or line of a script can"),
+        ('text="a\\0b"', "a NUL character, which no file name, variable or line of a script can"),
         ("resources.walltime=1000000000000s", "duration '1000000000000s': more than ten years"),
         ("repeats=1000000000", "repeats: 1 setting x 1,000,000,000 would be 1,000,000,000 points; a run has"),
     ],
@@ -177,6 +178,19 @@ def test_a_fifo_in_place_of_a_file(tmp_path: Path) -> None:
             assert f"{path}: cannot be read: not a regular file" in "\n".join(collect([run]).notes)
         path.unlink()
         kept.rename(path)
+
+
+def test_no_hostile_file_spec_or_record_makes_a_command_crash_or_block(tmp_path: Path) -> None:
+    """FAULT: a file, a key of a spec or a value of a run is a device, NaN, 100,000 brackets and the like.
+
+    HOW: real: some cases of `benchmarks.hostile`, which makes any number by a seed.
+    REPORTED: a sentence, and an exit code of `jobkit`; never a traceback.
+    LOST: nothing.
+    """
+    for number in range(45):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        assert [(number, words, said) for words, said in run_case(0, number, folder) if said] == []
 
 
 def test_a_name_that_is_not_utf_8_is_read_and_named(tmp_path: Path) -> None:

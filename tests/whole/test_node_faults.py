@@ -273,6 +273,31 @@ def test_scratch_belongs_to_another_user(tmp_path: Path, tmp: Path) -> None:
     assert "belongs to user 65534" in run.exit().message
 
 
+def test_scratch_is_open_to_all_without_the_sticky_bit(tmp_path: Path, tmp: Path) -> None:
+    """FAULT: everyone can rename and remove the folders of others on scratch.
+
+    HOW: real: the scratch folder has the mode 777; then it gets the sticky bit.
+    REPORTED: `scratch_full`, with the mode and the advice to name another folder in the site file.
+    LOST: nothing; no point ran. The next task removes what one without a lock left.
+    """
+    (tmp / "open").mkdir()
+    (tmp / "open").chmod(0o777)
+    run = ScriptRun(tmp_path, site={"scratch": str(tmp / "open")})
+    run.scratch = tmp / "open"
+    status, said = run.run(1)
+    assert (status, run.exit().outcome) == (1, Outcome.SCRATCH_FULL), said
+    assert "(drwxrwxrwx) without the sticky bit" in run.exit().message
+    (tmp / "open").chmod(0o1777)
+    for name in ("t-1.7.1.abcdef", "t-1.7.2.abcdef/out", "t-1.7.3.abcdef/out", "t-1.7.4.abcdef"):
+        (run.own() / name).mkdir(parents=True)
+    (run.own() / "t-1.7.3.abcdef" / "out" / "record.json").touch()  # kept, because home was full
+    for name in ("t-1.7.1.abcdef", "t-1.7.2.abcdef", "t-1.7.3.abcdef"):
+        os.utime(run.own() / name, (0, 0))
+    run.own().chmod(0o700)
+    run.ok(2)
+    assert {path.name for path in run.own().glob("t-1.7.*")} == {"t-1.7.3.abcdef", "t-1.7.4.abcdef"}
+
+
 def test_a_model_that_has_changed_is_not_used(tmp_path: Path) -> None:
     """FAULT: the model is changed after the submission, or loses a file, or its folder is removed.
 

@@ -12,22 +12,13 @@ from jobkit.extensions.corpus import corpus_report
 from jobkit.extensions.corpus.corpus_report import CorpusReport, ShardTry
 from jobkit.report.html.pictures import OfRun, Picture, PictureGroup, RowDrawing, folded, source
 
-MOST_TRIES = 400
-"""More tries are not drawn: then one of so many is."""
-PICTURE_PX, MOST_ROW_PX = 400.0, 16.0
-"""The height of the rows together, and the most of one."""
+MOST_TRIES = 400  # of more tries only some are drawn
+PICTURE_PX, MOST_ROW_PX = 400.0, 16.0  # the height of all rows, and the most of one row
 UNITS = ((2 * 86400.0, 86400.0, "days"), (2 * 3600.0, 3600.0, "hours"), (120.0, 60.0, "minutes"))
-"""From how many seconds on a unit is used, its seconds, and its name."""
+"""Each unit of time with the seconds from which on it is used, and its seconds."""
 
 
 def of_corpus(run: Path) -> OfRun:
-    """Return what the page shows of a corpus.
-
-    Raises
-    ------
-    JobkitError
-        As `jobkit.extensions.corpus.corpus_report.read_corpus_report`.
-    """
     report = corpus_report.read_corpus_report(run)
     model = report.first.model
     title = f"{report.first.workload}: {format_count(report.corpus.documents, 'document')} of a corpus"

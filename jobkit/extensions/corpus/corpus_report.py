@@ -1,7 +1,4 @@
-"""A corpus for a person: how many shards are done, promise and truth, what failed, counts for each document.
-
-Only reads: nothing is claimed or written, and no scheduler is asked.
-"""
+"""A corpus for a person: promise and truth, shards, counts. Only reads, and asks no scheduler."""
 
 from __future__ import annotations
 
@@ -34,34 +31,19 @@ from jobkit.runs.results import PointResult, each_point, task_s
 from jobkit.runs.tries import Try
 
 MOST_NAMED = 5
-MOST_DOCUMENTS = 500
-"""More documents are not listed: their file has them."""
+MOST_DOCUMENTS = 500  # more documents are not listed: their file has them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardTry:
-    """A try of a shard over time.
-
-    Attributes
-    ----------
-    name
-        Of the shard, with the number of the try.
-    began_s, ended_s
-        Seconds since the first try began; ``None`` for an end that is not known.
-    outcome
-        In a word; ``to come`` while it has none.
-    """
-
-    name: str
-    began_s: float
-    ended_s: float | None
-    outcome: str
+    name: str  # of the shard, with the number of the try
+    began_s: float  # since the first try began
+    ended_s: float | None  # since the first try began; ``None`` if unknown
+    outcome: str  # in a word; ``to come`` while it has none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentCount:
-    """How many paragraphs and rows a document has."""
-
     document: str
     paragraphs: int
     rows: int
@@ -69,59 +51,31 @@ class DocumentCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusReport:
-    """What a run folder has of a corpus.
-
-    Attributes
-    ----------
-    folder
-        Of the run.
-    corpus
-        What was read.
-    results
-        The shards, and their tries.
-    planned
-        The shards of the plan that could be read, by index.
-    data
-        As `jobkit.extensions.corpus.provenance.provenance` has it, of the shards that are done; else empty.
-    counts
-        Of each document, in corpus order; empty if the results are not merged.
-    notes
-        What could not be read.
-    """
-
-    folder: Path
-    corpus: Corpus
-    results: Sequence[PointResult]
-    planned: Mapping[int, Shard]
+    folder: Path  # of the run
+    corpus: Corpus  # what was read
+    results: Sequence[PointResult]  # the shards, and their tries
+    planned: Mapping[int, Shard]  # the shards of the plan that could be read, by index
+    # of `jobkit.extensions.corpus.provenance.provenance`, for the shards that are done; else empty
     data: Mapping[str, Any]
-    counts: Sequence[DocumentCount]
-    notes: Sequence[str]
+    counts: Sequence[DocumentCount]  # of each document, in corpus order; empty if the results are not merged
+    notes: Sequence[str]  # what could not be read
 
     @property
     def first(self) -> Point:
-        """The first shard."""
         return self.results[0].point
 
     @property
     def done(self) -> list[PointResult]:
-        """The shards that are done."""
         return [result for result in self.results if result.outcome is Outcome.OK]
 
     @property
     def title(self) -> str:
-        """Whether it is done, in words."""
         missing, all_of_it = len(self.results) - len(self.done), format_count(len(self.results), "shard")
         return f"{missing:,} of {all_of_it} not done" if missing else f"done, {all_of_it}"
 
 
 def read_corpus_report(folder: Path) -> CorpusReport:
-    """Read what a run folder has of a corpus. A damaged line becomes a note.
-
-    Raises
-    ------
-    JobkitError
-        If the corpus is not planned yet, or what was read of it is damaged.
-    """
+    """Read what a run folder has of a corpus. A damaged line becomes a note."""
     if is_unplanned(folder):
         hint = f"jobkit status {shell_path(folder)} shows the job that plans it"
         raise JobkitError(f"{folder}: the corpus is not planned yet", hint=hint)
@@ -189,7 +143,7 @@ def tries(report: CorpusReport) -> list[ShardTry]:
 
 
 def _began(tried: Try) -> str:
-    """Return when a try began: its worker, else its job; empty if that is not known."""
+    """Return when the worker of a try began, else its job; empty if that is not known."""
     if tried.record:
         return tried.record.started_at
     return tried.begin.at if tried.begin else ""
@@ -220,7 +174,7 @@ def _done(report: CorpusReport) -> Iterator[str]:
 
 
 def _promise(data: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the time that the shards took that are done, next to what was promised; nothing without one."""
+    """Yield the time of the shards that are done, next to what was promised; nothing without a promise."""
     time, energy = data["time"], data["energy"]
     if not time["predicted_s"]:
         return
@@ -245,7 +199,7 @@ def _setting(report: CorpusReport) -> Iterator[str]:
 
 
 def failed(report: CorpusReport) -> list[Block]:
-    """Return the shards that have no result, by how they ended; and the tries that failed before one did."""
+    """Return the shards without a result, by how they ended, and the failed tries of the others."""
     groups: dict[Outcome, list[PointResult]] = {}
     for result in report.results:
         if result.outcome not in {None, Outcome.OK}:
@@ -265,7 +219,7 @@ def _failed(report: CorpusReport, outcome: Outcome, results: Sequence[PointResul
 
 
 def count_block(report: CorpusReport) -> Block:
-    """Return the counts for each document; of a corpus that is not merged, for each file."""
+    """Return the counts for each document; for each file if the corpus is not merged."""
     if not report.counts:
         return _of_files(report)
     shown = report.counts[:MOST_DOCUMENTS]
@@ -286,7 +240,6 @@ def count_block(report: CorpusReport) -> Block:
 
 
 def _of_files(report: CorpusReport) -> Block:
-    """Return how many paragraphs of each file are planned and done."""
     done = {result.point.index for result in report.done}
     sums = [[0, 0] for _ in report.corpus.sources]
     for result in report.results:
@@ -308,7 +261,6 @@ def _of_files(report: CorpusReport) -> Block:
 
 
 def fact_block(report: CorpusReport) -> Block:
-    """Return on what the shards ran, as far as they are done."""
     point, data = report.first, report.data
     versions = {name: " ".join(numbers) for name, numbers in data.get("versions", {}).items()}
     facts = {

@@ -17,24 +17,11 @@ FORMATS = ("jsonl", "csv", "tsv", "conll", "parquet")
 DEFAULT_FORMAT = FORMATS[0]
 _GROUP_ROWS = 50_000
 TOKEN_COLUMNS = ("sentence", "token", "tag")
-"""What a workload must yield for CoNLL: the number of the sentence in the paragraph, the token, its tag."""
+"""Columns for CoNLL: the number of the sentence in the paragraph, the token, its tag."""
 
 
 def check_format(name: str, columns: Sequence[str]) -> None:
-    """Refuse a format that cannot be written.
-
-    Parameters
-    ----------
-    name
-        One of `FORMATS`.
-    columns
-        Of the workload.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such format, the columns do not fill it, or its library is not installed.
-    """
+    """Refuse a format of `FORMATS` that cannot be written with these columns of the workload."""
     if name not in FORMATS:
         raise JobkitError(f"--format {name}: no such format", hint=f"one of {', '.join(FORMATS)}")
     if name == "conll" and (missing := [column for column in TOKEN_COLUMNS if column not in columns]):
@@ -53,23 +40,9 @@ def write_rows(
     columns: Sequence[str],
     types: Sequence[Collection[str]],
 ) -> None:
-    """Write rows in a format.
+    """Write rows, as `jobkit.extensions.corpus.rows.RowsWriter` writes them, in a format of `FORMATS`.
 
-    Parameters
-    ----------
-    name
-        One of `FORMATS`.
-    lines
-        The rows, as `jobkit.extensions.corpus.rows.RowsWriter` writes them.
-    columns, types
-        The names after document and paragraph, and the types of the values in each.
-
-    Raises
-    ------
-    JobkitError
-        If a value does not fit.
-    OSError
-        If the disk is full.
+    ``columns`` and ``types``: the names after document and paragraph, and the types of the values in each.
     """
     if name == "jsonl":
         file.writelines(lines)
@@ -103,7 +76,7 @@ def _cell(value: object) -> object:
 
 
 def _conll(lines: Iterable[bytes]) -> Iterator[str]:
-    """Yield a line for each token, a blank line after each sentence, and comments that say where it is."""
+    """Yield a line for each token, a blank line after each sentence, and comments that name the place."""
     before: tuple[str, int, int] | None = None
     for line in lines:
         row = json.loads(line)

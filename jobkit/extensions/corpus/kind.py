@@ -23,8 +23,6 @@ from jobkit.runs.tries import Try, TryOutcome
 
 
 class CorpusRun(RunKind):
-    """A run of which each point is a shard of a corpus."""
-
     command = "apply"
     look = "status"
     noun = "shard"
@@ -34,7 +32,6 @@ class CorpusRun(RunKind):
     fewer_points = "jobkit apply RUN --corpus PATH --out FOLDER --shard-minutes 30"
 
     def order(self, folder: Path) -> Order | None:
-        """Return what was ordered of the job that plans a corpus."""
         path = folder / ORDER_FILE
         if not path.is_file():
             return None
@@ -44,7 +41,6 @@ class CorpusRun(RunKind):
             return Order()
 
     def settle(self, folder: Path) -> str:
-        """Choose the winners, and write the provenance of a corpus that is done."""
         from jobkit.extensions.corpus.provenance import finish
 
         return finish(folder)
@@ -54,11 +50,9 @@ class CorpusRun(RunKind):
         return run.folder.name if run.points else run.name
 
     def status_lines(self, run: RunStanding) -> Iterator[str]:
-        """Yield how far the corpus is."""
         return corpus_lines(run)
 
     def status_data(self, run: RunStanding) -> Mapping[str, object]:
-        """Return how far the corpus is."""
         return {"corpus": corpus_json(run)}
 
     def looks(self, run: RunStanding, typed: str) -> Iterator[NextStep]:
@@ -67,7 +61,7 @@ class CorpusRun(RunKind):
             yield f"jobkit merge {typed}", "joins the results of all shards"
 
     def steps_after(self, folder: Path, outcomes: Collection[Outcome | None]) -> Iterator[NextStep]:
-        """Yield what joins the results, unless they are joined; while a shard lacks, how the others stand."""
+        """Yield what joins the results, unless they are joined; while a shard is missing, its status."""
         from jobkit.extensions.corpus.merge import counts_path
 
         if set(outcomes) != {Outcome.OK}:
@@ -76,7 +70,6 @@ class CorpusRun(RunKind):
             yield f"jobkit merge {shell_path(folder)}", "joins the results of all shards"
 
     def refusal(self, folder: Path, command: str) -> JobkitError | None:
-        """Return that a corpus measures no setting."""
         typed = shell_path(folder)
         return JobkitError(
             f"{folder}: the shards of a corpus, of which {command} has nothing to say: "
@@ -98,11 +91,10 @@ class CorpusRun(RunKind):
         return Role.PLAN if self.unplanned(folder) else None
 
     def places(self, folder: Path) -> tuple[str, ...]:
-        """Return the folders of the corpus."""
         return tuple(read_corpus(folder).folders())
 
     def is_home(self, home: str, folder: str) -> bool:
-        """Return whether the rows of a try are home, or those of another have won."""
+        """Return whether the rows of a try are home, or those of another try have won."""
         return has_rows(home, folder)
 
     def judged(self, home: str, tries: Iterable[Try]) -> Iterable[Try]:

@@ -51,21 +51,10 @@ class Extent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What the winners have of a corpus.
-
-    Attributes
-    ----------
-    extents
-        In corpus order, those of consecutive pieces of one shard as one.
-    missing
-        The pieces that no winner has, and the index of the shard that was last planned for each.
-    pieces
-        All pieces of the corpus, in its order.
-    """
-
-    extents: tuple[Extent, ...]
+    extents: tuple[Extent, ...]  # in corpus order, those of consecutive pieces of one shard as one
+    # pieces without a winner, each with the index of the shard that was last planned for it
     missing: tuple[tuple[int, Piece], ...]
-    pieces: tuple[Piece, ...]
+    pieces: tuple[Piece, ...]  # all pieces of the corpus, in its order
 
     @property
     def open_shards(self) -> tuple[int, ...]:
@@ -74,22 +63,10 @@ class Coverage:
 
 
 def coverage(corpus: Corpus, shards: Iterable[Shard], winners: Mapping[int, Winner]) -> Coverage:
-    """Return what the winners have of a corpus.
+    """Return what the winners have of a corpus, whose number of paragraphs is known.
 
-    Parameters
-    ----------
-    corpus
-        With the number of its paragraphs.
-    shards
-        All lines of the plan, also those that a later plan replaced.
-    winners
-        By the index of their shard.
-
-    Raises
-    ------
-    JobkitError
-        If two winners have the same piece, a winner has another number of paragraphs than its shard, or
-        the plan does not have the whole corpus.
+    ``shards`` are all lines of the plan, also those that a later plan replaced; ``winners`` are by shard
+    index.
     """
     won: dict[tuple[int, int, int], Extent] = {}
     files = [source.name if has_files(corpus) else "" for source in corpus.sources]
@@ -116,7 +93,6 @@ def has_files(corpus: Corpus) -> bool:
 
 
 def _add(won: dict[tuple[int, int, int], Extent], shard: Shard, winner: Winner, files: Sequence[str]) -> None:
-    """Add the pieces of a shard that has a winner."""
     if winner.paragraphs != shard.paragraphs:
         numbers = f"{winner.paragraphs:,} paragraphs where the plan has {shard.paragraphs:,}"
         raise JobkitError(f"the result of shard {shard.index} has {numbers}")
@@ -152,34 +128,20 @@ def _joined(extents: Iterable[Extent]) -> tuple[Extent, ...]:
 
 
 _NAMED = 10
-FILE = "file"
-"""The column of merged rows that has the file, if files of the corpus have several documents."""
+FILE = "file"  # column of merged rows, if files have several documents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """What was merged.
-
-    Attributes
-    ----------
-    output, counts
-        The file, and the one with the counts of each document.
-    shards, rows, paragraphs, documents
-        Their numbers; paragraphs and documents also without a row.
-    silent
-        How many of the documents have no row.
-    missing
-        By document, how many of its paragraphs no shard has a result of.
-    """
-
     output: Path
-    counts: Path
+    counts: Path  # the file with the counts of each document
+    # numbers; paragraphs and documents also without a row
     shards: int
     rows: int
     paragraphs: int
     documents: int
-    silent: int
-    missing: Counter[str]
+    silent: int  # how many of the documents have no row
+    missing: Counter[str]  # by document, how many of its paragraphs no shard has a result of
 
 
 def merge(
@@ -193,26 +155,9 @@ def merge(
     """Write the rows of all shards to one file, in corpus order; all of it or nothing.
 
     Next to it, `counts_path` gets a line for each document: how many paragraphs and rows it has, and how many
-    paragraphs are missing.
-
-    Parameters
-    ----------
-    run_dir
-        The folder of an apply.
-    output
-        The file; an older one is replaced at the end.
-    form
-        One of `jobkit.extensions.corpus.formats.FORMATS`.
-    void
-        The shards that count for nothing, also if they have a winner: others do their work.
-    allow_missing
-        Whether to write the results that there are, if there are any.
-
-    Raises
-    ------
-    JobkitError
-        If a shard has no result, results overlap or are damaged, an input has changed, the format cannot
-        be written, or the file cannot.
+    paragraphs are missing. An older output is replaced at the end. ``form`` is one of
+    `jobkit.extensions.corpus.formats.FORMATS`. ``void`` are shards that do not count, even with a winner:
+    others do their work. ``allow_missing`` writes the results that there are, if there are any.
     """
     corpus = read_corpus(run_dir)
     winners, covered = _covered(run_dir, corpus, void, allow_missing=allow_missing)
@@ -254,7 +199,7 @@ def counts_path(output: Path) -> Path:
 
 
 def _documents(corpus: Corpus, pieces: Iterable[Piece]) -> Iterator[tuple[str, int]]:
-    """Yield each document of a corpus, also one that is empty, and the number of its paragraphs."""
+    """Yield each document of a corpus, even if it is empty, and the number of its paragraphs."""
     counts, left_out = Counter[int](), left_out_lines(corpus)
     fields = Fields(corpus.text_field, corpus.id_field)
     for piece in pieces:
@@ -279,13 +224,7 @@ class _Tally:
         self.documents = self.silent = 0
 
     def write(self, file: BinaryIO, documents: Iterable[tuple[str, int]], rows: Iterable[bytes]) -> None:
-        """Write a line for each document; documents and rows are both in corpus order.
-
-        Raises
-        ------
-        JobkitError
-            If a row is of no document that comes next.
-        """
+        """Write a line for each document; documents and rows are both in corpus order."""
         owners = (json.loads(row)["document"] for row in rows)
         owner = next(owners, None)
         for document, paragraphs in documents:
@@ -303,7 +242,7 @@ class _Tally:
 def _covered(
     run_dir: Path, corpus: Corpus, void: Collection[int], *, allow_missing: bool
 ) -> tuple[dict[int, Winner], Coverage]:
-    """Return the winners and what they have, which is everything unless something may be missing."""
+    """Return the winners and their coverage, which must be whole unless ``allow_missing``."""
 
     def plan() -> Iterator[Shard]:
         return (shard for shard in read_plan(run_dir) if shard.index not in void)
@@ -343,13 +282,12 @@ def _columns(winners: Iterable[Winner]) -> tuple[tuple[str, ...], tuple[set[str]
 
 
 def _refuse_input(output: Path, corpus: Corpus) -> None:
-    """Refuse to overwrite the corpus."""
     if str(output.resolve()) in {str(Path(source.path).resolve()) for source in corpus.sources}:
         raise JobkitError(f"--output {output} is a file of the corpus", hint="name another file")
 
 
 def _check_inputs(sources: Sequence[Source]) -> None:
-    """Refuse a corpus that has changed since it was planned; all changes at once."""
+    """Refuse a corpus that has changed since it was planned; name all changes at once."""
     with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
         reasons = [reason for reason in threads.map(_changed, sources) if reason]
     if reasons:
@@ -363,7 +301,6 @@ def _check_inputs(sources: Sequence[Source]) -> None:
 
 
 def _changed(source: Source) -> str:
-    """Return what has changed of a source; empty if nothing has."""
     try:
         size = os.stat(source.path).st_size  # noqa: PTH116 - 100,000 Path objects cost time
         if size != source.size_bytes:
@@ -380,8 +317,6 @@ def _rows_of(run_dir: Path, winner: Winner) -> Path:
 
 
 def _check_rows(run_dir: Path, winners: Sequence[Winner]) -> None:
-    """Refuse rows that are not those of the manifest."""
-
     def right(winner: Winner) -> bool:
         return digest(_rows_of(run_dir, winner)) == (winner.size_bytes, winner.sha256)
 
@@ -407,7 +342,7 @@ def _resume(run_dir: Path) -> str:
 def _lines(
     run_dir: Path, winners: Mapping[int, Winner], extents: Iterable[Extent], *, named: bool = False
 ) -> Iterator[bytes]:
-    """Yield the rows of extents, line by line; ``named`` is whether each gets the file of its document."""
+    """Yield the rows of extents, line by line; if ``named``, each with the file of its document."""
     for index, start, end, name in extents:
         tail = f', "{FILE}": {json.dumps(name, ensure_ascii=False)}}}\n'.encode("utf-8", "backslashreplace")
         path = _rows_of(run_dir, winners[index])

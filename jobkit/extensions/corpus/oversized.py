@@ -20,53 +20,29 @@ from jobkit.schedulers.registry import runs_here
 MOST_NAMED = 10
 MACHINE_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 CHARACTER_BYTES = 1024
-"""Of RAM for a character of a paragraph of ordinary sentences: Stanza took 0.75 KiB in one of 400,000."""
-UNMEASURED = 100_000
-"""A longer paragraph has a shard of its own if nothing was measured."""
+"""RAM for a character of a paragraph of ordinary sentences: Stanza took 0.75 KiB in one of 400,000."""
+UNMEASURED = 100_000  # a longer paragraph gets a shard of its own if nothing was measured
 LENGTHS: Mapping[str, Callable[[str], Sequence[int]]] = {
     "stanza-ner": lambda text: estimated_lengths([text]).paragraphs[0],
     "count": lambda text: [len(text)],
 }
-"""How long the items of a paragraph are to a workload; of another workload that is not known."""
+"""How long the items of a paragraph are to a workload; unknown for a workload that is not here."""
 
 
 @dataclass(frozen=True, slots=True)
 class OversizedPiece:
-    """A piece with a paragraph that no measured batch covers.
-
-    Attributes
-    ----------
-    piece
-        It has a shard of its own.
-    where
-        The paragraph that needs most, in words.
-    characters
-        Of that paragraph.
-    longest
-        The characters of its longest item, as the framework sees it.
-    load
-        Of the piece, if it is worked through alone.
-    known
-        Whether what was measured says how much memory it needs.
-    """
-
-    piece: Piece
-    where: str
-    characters: int
-    longest: int
-    load: int
-    known: bool
+    piece: Piece  # it has a shard of its own
+    where: str  # the paragraph that needs most, in words
+    characters: int  # of that paragraph
+    longest: int  # the characters of its longest item, as the framework sees it
+    load: int  # of the piece, if it is worked through alone
+    known: bool  # whether what was measured says how much memory it needs
 
 
 def find_heavy(corpus: Corpus, pieces: Sequence[Piece], setting: AppliedSetting) -> list[OversizedPiece]:
     """Return the pieces that must not share a shard with others, by what was measured of the setting.
 
-    Only paragraphs that are longer than the bound allows an item to be are looked at.
-
-    Raises
-    ------
-    JobkitError
-        If the corpus cannot be read again.
+    Only paragraphs that are longer than the bound allows an item to be are read.
     """
     items = longest_item(setting) if setting.point.workload in LENGTHS else None
     limit = min(covered(setting), math.inf if items is None else items)
@@ -75,14 +51,14 @@ def find_heavy(corpus: Corpus, pieces: Sequence[Piece], setting: AppliedSetting)
 
 
 def covered(setting: AppliedSetting) -> int:
-    """Return how long a paragraph may be: as what a measured call held, or as the margin of memory allows."""
+    """Return the longest permitted paragraph: by a measured call, or by the margin of memory."""
     if setting.peak_bytes is None:
         return UNMEASURED
     return max(setting.call_characters, int((MEMORY_FACTOR - 1) * setting.peak_bytes / CHARACTER_BYTES))
 
 
 def longest_item(setting: AppliedSetting) -> int | None:
-    """Return how long an item may be by the memory line, in any company; without a line, alone.
+    """Return the permitted length of an item by the memory line; without a line, of an item alone.
 
     ``None`` if no load was measured.
     """
@@ -114,13 +90,7 @@ def _looked_at(
 
 
 def refuse_too_large(heavy: Sequence[OversizedPiece], setting: AppliedSetting) -> None:
-    """Refuse paragraphs of which it is not known that their shard has the memory that they need.
-
-    Raises
-    ------
-    JobkitError
-        With all of them.
-    """
+    """Refuse paragraphs whose shard is not known to have the memory that they need."""
     lines = list(_too_large(heavy, setting))
     if not lines:
         return
@@ -148,7 +118,6 @@ def _too_large(heavy: Sequence[OversizedPiece], setting: AppliedSetting) -> Iter
 
 
 def memory_of(heavy: OversizedPiece, setting: AppliedSetting, usual_bytes: int) -> int:
-    """Return the RAM that the shard of a heavy piece requests."""
     line, needed = setting.memory.line if setting.memory else "", setting.peak_bytes
     if needed is None or not heavy.known:
         return usual_bytes

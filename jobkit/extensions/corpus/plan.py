@@ -19,82 +19,38 @@ MANIFEST_FILE = "rows.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One file of the corpus.
-
-    Attributes
-    ----------
-    path
-        Absolute, as the nodes see it.
-    name
-        As the user gave it; a text file's document has this id.
-    kind
-        ``text`` or ``jsonl``.
-    compression
-        Empty, ``gz`` or ``zst``.
-    size_bytes, mtime_ns, sha256
-        Of the file as it is on disk; the last is empty until it is read.
-    """
-
-    path: str
-    name: str
-    kind: str
-    compression: str = ""
-    size_bytes: int
+    path: str  # absolute, as the nodes see it
+    name: str  # as the user gave it; a text file's document has this id
+    kind: str  # ``text`` or ``jsonl``
+    compression: str = ""  # empty, ``gz`` or ``zst``
+    size_bytes: int  # on disk
     mtime_ns: int
-    sha256: str = ""
+    sha256: str = ""  # of the file on disk; empty until it is read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bad:
-    """A place in a source that cannot be read.
-
-    Attributes
-    ----------
-    source
-        Its name.
-    line
-        From 1; 0 for the whole file.
-    reason
-        In words.
-    """
-
-    source: str
-    line: int
-    reason: str
+    source: str  # its name
+    line: int  # from 1; 0 for the whole file
+    reason: str  # in words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corpus:
-    """What was read of a corpus: ``corpus.json``.
+    """What was read of a corpus: ``corpus.json``."""
 
-    Attributes
-    ----------
-    sources
-        In corpus order.
-    text_field, id_field
-        Of JSONL documents.
-    skipped
-        The bad places that the user chose to leave out.
-    unread
-        The names of the files in its folders that jobkit does not read.
-    documents, paragraphs, characters
-        Of all that is not skipped.
-    format
-        In which `jobkit merge` writes the results, unless it is asked for another.
-    """
-
-    sources: tuple[Source, ...]
-    text_field: str = "text"
+    sources: tuple[Source, ...]  # in corpus order
+    text_field: str = "text"  # keys of JSONL documents
     id_field: str = "id"
-    skipped: tuple[Bad, ...] = ()
-    unread: tuple[str, ...] = ()
-    documents: int
+    skipped: tuple[Bad, ...] = ()  # the bad places that the user chose to leave out
+    unread: tuple[str, ...] = ()  # the names of the files in its folders that jobkit does not read
+    documents: int  # numbers of all that is not skipped
     paragraphs: int
     characters: int
-    format: str = "jsonl"
+    format: str = "jsonl"  # in which `jobkit merge` writes the results, unless it is asked for another
 
     def folders(self) -> list[str]:
-        """Return the folders that hold all sources, also those to which links lead; none is in another."""
+        """Return the folders that hold all sources, also the targets of links; none is in another."""
         held = {str(Path(source.path).parent) for source in self.sources}
         held |= {str(Path(source.path).resolve().parent) for source in self.sources}
         return sorted(one for one in held if not any(str(up) in held for up in Path(one).parents))
@@ -102,71 +58,35 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """Consecutive paragraphs of one source: the smallest part that a shard holds.
+    """Consecutive paragraphs of one source: the smallest part that a shard holds."""
 
-    Attributes
-    ----------
-    source
-        Index into `Corpus.sources`.
-    start, end
-        The bytes, of the decompressed source, that hold the paragraphs: of a text file from the first byte
-        of the first paragraph to the end of the last; of JSONL whole lines.
-    skip
-        Paragraphs of the first line (JSONL) that belong to an earlier piece.
-    line
-        Number of the first line of JSONL, from 1; 0 for a text file.
-    first_paragraph, first_character
-        Where in its document the first paragraph is, from 0.
-    paragraphs, characters
-        Its size.
-    longest
-        The characters of its longest paragraph.
-    sha256
-        Of the bytes from ``start`` to ``end``.
-    """
-
-    source: int
-    start: int
-    end: int
-    skip: int = 0
-    line: int = 0
-    first_paragraph: int = 0
-    first_character: int = 0
+    source: int  # index into `Corpus.sources`
+    start: int  # byte of the decompressed source at which its first paragraph, or line of JSONL, begins
+    end: int  # byte behind its last paragraph, or line of JSONL
+    skip: int = 0  # paragraphs of the first line (JSONL) that belong to an earlier piece
+    line: int = 0  # number of the first line of JSONL, from 1; 0 for a text file
+    first_paragraph: int = 0  # in its document, from 0
+    first_character: int = 0  # in its document, from 0
     paragraphs: int
     characters: int
-    longest: int
-    sha256: str
+    longest: int  # the characters of its longest paragraph
+    sha256: str  # of the bytes from ``start`` to ``end``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
-    """What one point works through: a line of ``plan.jsonl``; line K is of point K.
+    """The work of one point: a line of ``plan.jsonl``; line K is of point K."""
 
-    Attributes
-    ----------
-    index
-        Of its point, from 1.
-    pieces
-        In corpus order.
-    load
-        The estimate by which shards are made equal: padded characters.
-    expected_s, low_s, high_s
-        How long the work takes, and the interval of 95 %; ``None`` if it is not known.
-    slow_s
-        Of 100 such shards, 99 take no longer.
-    """
-
-    index: int
-    pieces: tuple[Piece, ...]
-    load: int
-    expected_s: float | None = None
-    low_s: float | None = None
+    index: int  # of its point, from 1
+    pieces: tuple[Piece, ...]  # in corpus order
+    load: int  # the estimate by which shards are made equal: padded characters
+    expected_s: float | None = None  # time of the work; ``None`` if unknown
+    low_s: float | None = None  # 95 % interval
     high_s: float | None = None
-    slow_s: float | None = None
+    slow_s: float | None = None  # of 100 such shards, 99 take no longer
 
     @property
     def paragraphs(self) -> int:
-        """How many it holds."""
         return sum(piece.paragraphs for piece in self.pieces)
 
     @property
@@ -176,57 +96,31 @@ class Shard:
 
     @property
     def characters(self) -> int:
-        """How many it holds."""
         return sum(piece.characters for piece in self.pieces)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """What a try wrote: ``rows.json``, next to its ``rows.jsonl``.
+    """What a try wrote: ``rows.json``, next to its ``rows.jsonl``."""
 
-    Attributes
-    ----------
-    rows, size_bytes, sha256
-        Of its ``rows.jsonl``.
-    paragraphs
-        Of the shard that it worked through, also those without a row.
-    columns
-        The names of the fields of a row, after ``document`` and ``paragraph``.
-    types
-        For each column the types of its values, as ``int``, ``str`` or ``int null``.
-    pieces
-        For each piece of the shard the bytes of its rows; zeros at the end are left out.
-    """
-
-    rows: int
-    paragraphs: int
-    size_bytes: int
-    sha256: str
-    columns: tuple[str, ...] = field(default=())
-    types: tuple[str, ...] = field(default=())
+    rows: int  # lines of ``rows.jsonl``
+    paragraphs: int  # of the shard that it worked through, also those without a row
+    size_bytes: int  # of ``rows.jsonl``
+    sha256: str  # of ``rows.jsonl``
+    columns: tuple[str, ...] = field(default=())  # names after ``document`` and ``paragraph``
+    types: tuple[str, ...] = field(default=())  # of each column: ``int``, ``int null``
+    # bytes of the rows of each piece of the shard, without the zeros at the end
     pieces: tuple[int, ...] = field(default=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Winner:
-    """The try whose rows count for a shard: ``winners/<point>.json``, linked once.
+    """The try whose rows count for a shard: ``winners/<point>.json``, linked once."""
 
-    Attributes
-    ----------
-    index
-        Of the point.
-    point_id
-        Of the point.
-    try_number
-        Of the try.
-    rows, paragraphs, size_bytes, sha256, columns, types, pieces
-        As in `Rows`.
-    """
-
-    index: int
-    point_id: str = ""
-    try_number: int
-    rows: int
+    index: int  # of the point
+    point_id: str = ""  # of the point
+    try_number: int  # of the try
+    rows: int  # from here on as in `Rows`
     paragraphs: int
     size_bytes: int
     sha256: str
@@ -236,13 +130,7 @@ class Winner:
 
 
 def write_plan(run: Path, corpus: Corpus, shards: Iterable[Shard]) -> None:
-    """Write ``plan.jsonl`` and then ``corpus.json``, each atomically.
-
-    Raises
-    ------
-    OSError
-        With the name of the file.
-    """
+    """Write ``plan.jsonl`` and then ``corpus.json``, each atomically."""
     write_atomically(run / PLAN_FILE, "".join(f"{to_json(shard)}\n" for shard in shards))
     write_atomically(run / CORPUS_FILE, to_json(corpus) + "\n")
 
@@ -261,13 +149,6 @@ def is_unplanned(path: Path) -> bool:
 
 
 def read_corpus(run: Path) -> Corpus:
-    """Return what was read of the corpus.
-
-    Raises
-    ------
-    JobkitError
-        If there is none, or it is damaged.
-    """
     path = run / CORPUS_FILE
     try:
         return from_json(Corpus, read_text(path), where=str(path))
@@ -278,12 +159,7 @@ def read_corpus(run: Path) -> Corpus:
 def read_plan(run: Path) -> Iterator[Shard]:
     """Yield every shard of the plan, also those that a later plan replaced.
 
-    A line that was cut short is left out: so a plan ends that was killed before it came into force.
-
-    Raises
-    ------
-    JobkitError
-        If there is no plan.
+    A line that was cut short is left out: it ends a plan that was killed before it came into force.
     """
     path = run / PLAN_FILE
     try:
@@ -295,13 +171,6 @@ def read_plan(run: Path) -> Iterator[Shard]:
 
 
 def read_planned(run: Path, index: int) -> Shard:
-    """Return the shard of one point.
-
-    Raises
-    ------
-    JobkitError
-        If there is none, or it is damaged.
-    """
     path = run / PLAN_FILE
     opening = f'{{"index": {index},'
     try:
@@ -314,16 +183,10 @@ def read_planned(run: Path, index: int) -> Shard:
 
 
 def cut(pieces: Sequence[Piece], loads: Sequence[float], number: int) -> list[list[Piece]]:
-    """Return the pieces in shards of nearly equal load, each of consecutive ones.
+    """Return the pieces in shards of nearly equal load, each of consecutive ones; see `cut_loads`.
 
-    Parameters
-    ----------
-    pieces
-        In corpus order; after a new plan there may be gaps between them.
-    loads
-        The estimated load of each piece.
-    number
-        How many shards; fewer are made if there are fewer pieces, see `cut_loads`.
+    The pieces are in corpus order; after a new plan there may be gaps between them. If there are fewer than
+    ``number``, so are the shards.
     """
     bounds = cut_loads(loads, number)
     return [list(pieces[start:end]) for start, end in pairwise(bounds)]
@@ -332,7 +195,7 @@ def cut(pieces: Sequence[Piece], loads: Sequence[float], number: int) -> list[li
 def cut_loads(loads: Sequence[float], number: int) -> list[int]:
     """Return the bounds of the shards: shard ``k`` has the loads from ``bounds[k]`` to ``bounds[k + 1]``.
 
-    A load that is larger than the share of a shard is a shard of its own, and the others are equal to each
+    A load that is larger than the share of a shard is a shard by itself, and the others are equal to each
     other; then there may be a few shards more or fewer.
     """
     share = _share(loads, number)
@@ -347,7 +210,7 @@ def cut_loads(loads: Sequence[float], number: int) -> list[int]:
 
 
 def _share(loads: Sequence[float], number: int) -> float:
-    """Return the load of a shard, if each load larger than that is a shard of its own."""
+    """Return the load of a shard, if each larger load is a shard by itself."""
     total, left = sum(loads), max(1, number)
     share = total / left
     for load in sorted((load for load in loads if load > share), reverse=True):
@@ -357,7 +220,7 @@ def _share(loads: Sequence[float], number: int) -> float:
 
 
 def _even(loads: Sequence[float], start: int, end: int, share: float) -> list[int]:
-    """Return the inner bounds and the end of some loads in as many equal shards as their share says."""
+    """Return the inner bounds and the end of some loads in equal shards of about this share."""
     left = sum(loads[start:end])
     number = max(1, round(left / share)) if share else 1
     bounds: list[int] = []

@@ -57,56 +57,38 @@ from jobkit.spec.sweep_spec import Resources
 LEAST_S, MINUTE_S = 600, 60
 PURPOSE = "reads and plans the corpus, and submits the shards, or records why not."
 BYTES_PER_S = 20 * MIB
-"""Of files: slower than one core reads JSONL (docs/measurements.md), for a file server that others use."""
+"""Slower than one core reads JSONL (docs/measurements.md), because others use the file server too."""
 LEAST_BYTES = 2 * GIB
 CORPUS_SHARE = 64
-"""Planning holds 2.5 MiB for each GiB of text (docs/measurements.md), of archives some times that."""
+"""Planning holds 2.5 MiB for each GiB of text (docs/measurements.md), several times that for archives."""
 POLL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusJobSpec:
-    """What a job is to plan: ``apply.json``.
+    """What a job is to plan: ``apply.json``."""
 
-    Attributes
-    ----------
-    run_id
-        Of the run, and the name of its jobs.
-    folder
-        In which the command was typed: its paths begin there.
-    word, paths, overrides, text_field, id_field, skip_bad, fmt
-        As in `jobkit.extensions.corpus.start.ApplyRequest`.
-    scheduler, site
-        Decided: a node may lack the commands by which ``auto`` finds them.
-    minutes, number
-        As in `jobkit.extensions.corpus.shards.ShardOptions`.
-    cpus
-        How many processes may read the corpus.
-    stand_in
-        Whether a person permits a stand-in model; ``None`` of an earlier version, which did not ask.
-    caveat
-        The label of the stand-in model; empty for a real one.
-    """
-
-    run_id: str
-    folder: str
+    run_id: str  # of the run, and the name of its jobs
+    folder: str  # in which the command was typed: its paths begin there
+    # as in `jobkit.extensions.corpus.start.ApplyRequest`
     word: str
     paths: tuple[str, ...]
     overrides: tuple[str, ...]
-    scheduler: str
+    scheduler: str  # decided, never ``auto``: a node may lack the commands that ``auto`` looks for
     site: str
-    minutes: float
+    minutes: float  # as in `jobkit.extensions.corpus.shards.ShardOptions`
     number: int | None
-    text_field: str
+    text_field: str  # from here on as in `ApplyRequest`
     id_field: str
     skip_bad: bool
     fmt: str
-    cpus: int
+    cpus: int  # how many processes may read the corpus
+    # whether a person permits a stand-in model; ``None`` of an earlier version, which did not ask
     stand_in: bool | None = None
-    caveat: str = ""
+    caveat: str = ""  # the label of the stand-in model; empty for a real one
 
     def request(self, run_dir: Path) -> start.ApplyRequest:
-        """Return what was asked of `jobkit apply`; its paths hold in `folder`."""
+        """Return the request of `jobkit apply`; its paths hold in `folder`."""
         return start.ApplyRequest(
             word=Path(self.word),
             paths=self.paths,
@@ -128,13 +110,6 @@ class CorpusJobSpec:
 
 
 def read_order(run_dir: Path) -> CorpusJobSpec:
-    """Return what is to be planned.
-
-    Raises
-    ------
-    JobkitError
-        If the file cannot be read.
-    """
     path = run_dir / ORDER_FILE
     try:
         return from_json(CorpusJobSpec, read_text(path), where=str(path))
@@ -172,12 +147,7 @@ def _order(request: start.ApplyRequest, setting: AppliedSetting) -> CorpusJobSpe
 def apply(request: start.ApplyRequest, *, dry_run: bool = False, wait: bool = False) -> int | None:
     """Submit the job that plans a corpus, or go on; return as `jobkit.extensions.corpus.start.apply`.
 
-    The corpus is not read here: of a folder that is planned already, files are compared by name and size.
-
-    Raises
-    ------
-    JobkitError
-        If the setting, a path or the folder is no good, or there is no scheduler; exit code 3 if it refuses.
+    The corpus is not read here: if the folder is planned already, files are compared by name and size.
     """
     start.refuse_other_folder(request.out)
     setting = start.find_permitted(request, build=not dry_run)
@@ -226,7 +196,7 @@ def _submit(
     _check(order, setting, resources, script)
     texts = {SPEC_FILE: spec.as_yaml(), ORDER_FILE: to_json(order) + "\n", PLAN_SCRIPT: script}
     if not is_unplanned(run_dir):
-        _make_folder(run_dir, texts)
+        _make_folder(run_dir, texts, group=setting.site.group_can_read)
     with run_lock(run_dir, note):
         if _is_under_way(run_dir, order):
             return ExitCode.TO_COME
@@ -262,7 +232,6 @@ def _resources(setting: AppliedSetting, found: Sequence[Source], unfinished: int
 
 
 def _lines(setting: AppliedSetting, found: CorpusFiles, resources: Resources) -> Iterator[str]:
-    """Yield what is known before the corpus is read."""
     size = format_bytes(sum(one.size_bytes for one in found.files))
     by_measure = enough(setting.spec.resources, held_bytes=setting.peak_bytes)
     queue = queue_of(resources, setting.site)
@@ -279,13 +248,7 @@ def _lines(setting: AppliedSetting, found: CorpusFiles, resources: Resources) ->
 
 
 def _check(order: CorpusJobSpec, setting: AppliedSetting, resources: Resources, script: str) -> None:
-    """Ask the scheduler whether it would accept the job, before anything is written.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3.
-    """
+    """Ask the scheduler whether it would accept the job, before anything is written."""
     spec = setting.spec.model_copy(update={"pack": 1})
     asked = request_of(order.run_id, spec, setting.site, resources)
     with tempfile.TemporaryDirectory(prefix="jobkit-") as place:
@@ -296,14 +259,8 @@ def _check(order: CorpusJobSpec, setting: AppliedSetting, resources: Resources, 
             note(line)
 
 
-def _make_folder(run_dir: Path, texts: Mapping[str, str]) -> None:
-    """Write a run folder without points under another name, and rename it once it is whole.
-
-    Raises
-    ------
-    JobkitError
-        If it cannot be written, or is there already.
-    """
+def _make_folder(run_dir: Path, texts: Mapping[str, str], *, group: bool) -> None:
+    """Write a run folder without points under another name, and rename it once it is whole."""
     part = run_dir.with_name(f".{run_dir.name}.part")
     try:
         run_dir.parent.mkdir(parents=True, exist_ok=True)
@@ -314,7 +271,8 @@ def _make_folder(run_dir: Path, texts: Mapping[str, str]) -> None:
                     f"{run_dir}: another command has just made it", hint="type the same command again"
                 )
             shutil.rmtree(part, ignore_errors=True)  # of a command that was killed
-            (part / LOGS_FOLDER).mkdir(parents=True)
+            files.make_run_folder(part, group=group)
+            (part / LOGS_FOLDER).mkdir()
             for name in (POINTS_FILE, JOURNAL_FILE, ACCOUNTING_FILE):
                 (part / name).touch()
             for name, text in texts.items():
@@ -326,13 +284,6 @@ def _make_folder(run_dir: Path, texts: Mapping[str, str]) -> None:
 
 
 def _is_under_way(run_dir: Path, order: CorpusJobSpec) -> bool:
-    """Return whether a job already plans, and print that.
-
-    Raises
-    ------
-    JobkitError
-        If it plans something else; exit code 3 if the scheduler does not answer.
-    """
     run = read_settled(run_dir, by_name(order.scheduler), note)
     if run.planner is None:
         return False
@@ -347,13 +298,7 @@ def _is_under_way(run_dir: Path, order: CorpusJobSpec) -> bool:
 
 
 def go_on(run_dir: Path, *, wait: bool = False) -> int | None:
-    """Submit the job that plans a corpus again, if none does; return as `apply`.
-
-    Raises
-    ------
-    JobkitError
-        As `apply`.
-    """
+    """Submit the job that plans a corpus again, if none does; return as `apply`."""
     refuse_moved_run(run_dir)
     order = read_order(run_dir)
     with _in_folder(order):
@@ -362,13 +307,7 @@ def go_on(run_dir: Path, *, wait: bool = False) -> int | None:
 
 @contextlib.contextmanager
 def _in_folder(order: CorpusJobSpec) -> Iterator[None]:
-    """Work in the folder in which an order was typed.
-
-    Raises
-    ------
-    JobkitError
-        If it is not there.
-    """
+    """Work in the folder in which an order was typed."""
     if not Path(order.folder).is_dir():
         hint = "the paths of the corpus begin there; type `jobkit apply` again in another folder"
         raise JobkitError(f"{order.folder}: no such folder", hint=hint)
@@ -377,7 +316,7 @@ def _in_folder(order: CorpusJobSpec) -> Iterator[None]:
 
 
 def is_open(run_dir: Path) -> bool:
-    """Return whether a corpus that a job is to plan is not planned yet, or none of its shards submitted."""
+    """Return whether a corpus that a job is to plan is not planned yet, or has no submitted shards."""
     return (run_dir / ORDER_FILE).is_file() and all(
         job.role is not Role.POINTS for job in read_journal(run_dir).submissions
     )
@@ -406,7 +345,6 @@ def run(run_dir: Path) -> int:
 
 
 def _plan(run_dir: Path) -> None:
-    """Read and plan a corpus, and write the plan into its folder."""
     order = read_order(run_dir)
     with _in_folder(order):
         request = order.request(run_dir)

@@ -34,30 +34,17 @@ SMALL_SPREAD = 0.001
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusSummary:
-    """What is known before the work begins.
-
-    Attributes
-    ----------
-    corpus, setting, plan
-        What is worked through, how, and in which parts.
-    read_s
-        How long it took to read the corpus; ``None`` if it was read before.
-    now
-        When it would begin.
-    before
-        How long earlier corpora took, next to what was predicted, in words; empty if there were none.
-    """
-
     corpus: Corpus
     setting: AppliedSetting
     plan: CorpusPlan
-    read_s: float | None
-    now: datetime
+    read_s: float | None  # how long it took to read the corpus; ``None`` if it was read before
+    now: datetime  # when it would begin
+    # how long earlier corpora took, next to what was predicted, in words; empty if there were none
     before: str = ""
 
     @property
     def at_a_time(self) -> int:
-        """How many shards run at the same time, if the queue gives them at once."""
+        """How many shards run at the same time, if the queue starts them at once."""
         spec, number = self.setting.spec, len(self.plan.shards)
         return 1 if runs_here(spec.scheduler) else min(number, (spec.max_parallel or number) * spec.pack)
 
@@ -91,7 +78,7 @@ def corpus_words(corpus: Corpus, read_s: float | None = None) -> str:
 
 
 def unread_words(names: Sequence[str]) -> str:
-    """Return what is in the folders of a corpus and is not read: its number, and the first names."""
+    """Return the number and first names of files in the folders of a corpus that are not read."""
     return f"{format_count(len(names), 'file')}: {format_list(names, MOST_NAMED)}" if names else ""
 
 
@@ -121,7 +108,6 @@ def _shards(prospect: CorpusSummary) -> str:
 
 
 def _cost(prospect: CorpusSummary) -> dict[str, str]:
-    """Return what all of it takes: hours, energy, and the end."""
     setting, plan, corpus = prospect.setting, prospect.plan, prospect.corpus
     if plan.whole is None:
         return {}
@@ -153,7 +139,7 @@ def _number(value: float) -> str:
 
 
 def _end(prospect: CorpusSummary) -> str:
-    """Return when it ends if the queue gives all that may run at a time from now."""
+    """Return when it ends if the queue starts all that may run at a time now."""
     plan, at_a_time = prospect.plan, prospect.at_a_time
     if plan.each is None:
         return ""
@@ -182,7 +168,7 @@ def moment_words(now: datetime, after_s: float) -> str:
 
 
 def _short(end: str | None, other: str | None) -> str:
-    """Return a moment without its day if that is the day of the other."""
+    """Return a moment, without its day if that is the day of the other."""
     day, _, clock = (end or "").rpartition(" ")
     return clock if other and other.startswith(day) else f"{day} {clock}"
 
@@ -199,7 +185,6 @@ def _request(prospect: CorpusSummary) -> str:
 
 
 def _rests_on(plan: CorpusPlan) -> str:
-    """Return on what length of a shard the walltime rests."""
     each = plan.each
     if each is None or plan.resources.walltime != plan.measured.walltime:
         return ""
@@ -224,10 +209,7 @@ def _warnings(prospect: CorpusSummary) -> Iterator[str]:
 def low_memory(setting: AppliedSetting, measured_bytes: int) -> Iterator[str]:
     """Yield that a person has set less memory than a try of the setting held.
 
-    Parameters
-    ----------
-    measured_bytes
-        What a shard would request if a person had set nothing.
+    ``measured_bytes`` is what a shard would request if a person had set nothing.
     """
     asked, peak = setting.spec.resources.memory, setting.peak_bytes
     if peak is None or asked >= peak or not {*setting.given} & {"resources", "resources.memory"}:

@@ -1,4 +1,4 @@
-"""What a methods section needs of a corpus that is done: ``provenance.json``, and a closing line."""
+"""The facts for a methods section on a corpus that is done: ``provenance.json``, and a closing line."""
 
 from __future__ import annotations
 
@@ -40,44 +40,20 @@ HOUR_S = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:
-    """What was measured of the setting before the corpus was planned: ``promise.json``.
+    """What was measured of the setting before the corpus was planned: ``promise.json``."""
 
-    Attributes
-    ----------
-    source
-        Where the setting is from, in words.
-    speed, energy
-        ``None`` if they were not measured.
-    peak_bytes
-        The most RAM that a try held; ``None`` if unknown.
-    measured
-        Paragraphs of the text that was measured.
-    given
-        The keys that a person set: they stay as they are in a new plan.
-    past
-        How far the times that were predicted of earlier corpora of this kind were off, as shares.
-    whole
-        Whether the times are of whole jobs: earlier versions left some of each start out.
-    """
-
-    source: str = ""
-    speed: Speed | None = None
+    source: str = ""  # where the setting is from, in words
+    speed: Speed | None = None  # ``None`` if not measured, as is ``energy``
     energy: EnergyUse | None = None
-    peak_bytes: int | None = None
-    measured: int = 0
-    given: tuple[str, ...] = ()
+    peak_bytes: int | None = None  # the most RAM that a try held; ``None`` if unknown
+    measured: int = 0  # paragraphs of the text that was measured
+    given: tuple[str, ...] = ()  # the keys that a person set: they stay as they are in a new plan
+    # shares by which the predicted times of earlier corpora of this kind were off
     past: tuple[float, ...] = ()
-    whole: bool = False
+    whole: bool = False  # whether the times are of whole jobs: earlier versions left some of each start out
 
 
 def write_promise(run_dir: Path, promise: Promise) -> None:
-    """Write what was measured of the setting.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written.
-    """
     files.write_atomically(run_dir / PROMISE_FILE, to_json(promise) + "\n")
 
 
@@ -111,21 +87,9 @@ class _Totals:
 
 
 def finish(run_dir: Path) -> str:
-    """Write ``provenance.json`` if every shard of a corpus has a winner; return the closing line.
+    """Write ``provenance.json`` if every shard has a winner; return the closing line, empty until then.
 
-    It is written once, by whoever sees the end first: the content depends on the run alone.
-
-    Returns
-    -------
-    str
-        Empty while shards are to come.
-
-    Raises
-    ------
-    JobkitError
-        If the plan or a winner cannot be read.
-    OSError
-        If it cannot be written.
+    It is written once, by the process that sees the end first: the content depends on the run alone.
     """
     if not is_corpus_folder(run_dir) or is_unplanned(run_dir):
         return ""
@@ -168,7 +132,6 @@ def _entry(data: Mapping[str, Any]) -> ledger.CorpusEntry | None:
 def provenance(
     run_dir: Path, results: Sequence[PointResult], winners: Mapping[int, Winner]
 ) -> dict[str, Any]:
-    """Return what is known of a corpus that is done, as JSON takes it."""
     corpus, promise, point = read_corpus(run_dir), read_promise(run_dir), results[0].point
     totals = _totals(results, winners)
     each = point.gpus if point.device != CPU else point.workers * point.threads
@@ -253,7 +216,7 @@ def _setting(point: Point, promise: Promise) -> dict[str, object]:
 def _time(
     run_dir: Path, winners: Mapping[int, Winner], totals: _Totals, each: int, *, device: str, whole: bool
 ) -> dict[str, object]:
-    """Return the predicted time next to the real one, and what was held."""
+    """Return the predicted time next to the real one, and the memory that was held."""
     parts = [shard for shard in read_plan(run_dir) if shard.index in winners]
     sums = [
         None if any(value is None for value in values) else math.fsum(value or 0.0 for value in values)
@@ -307,7 +270,6 @@ def _outside(time: Mapping[str, Any]) -> str:
 
 
 def closing_line(data: Mapping[str, Any]) -> str:
-    """Return a corpus that is done in a sentence."""
     time, corpus, energy = data["time"], data["corpus"], data["energy"]
     unit = "GPU" if "gpu_hours" in time else "CPU"
     hours = time[f"{unit.lower()}_hours"]

@@ -17,7 +17,6 @@ from jobkit.extensions.corpus.sources import BrokenError, Stream, open_stream, r
 
 
 def generated_id(source: str, line: int) -> str:
-    """Return the id of a document that has none."""
     return f"{source}:{line}"
 
 
@@ -25,37 +24,20 @@ _HINT = "restore the input, or plan the changed corpus in a new folder: jobkit a
 
 
 def place_of(corpus: Corpus, piece: Piece, paragraph: Paragraph) -> str:
-    """Return in words where a paragraph of a piece is."""
     name = corpus.sources[piece.source].name
     document = "" if paragraph.document == name else f", document {paragraph.document}"
     return f"{name}{document}, paragraph {paragraph.number + 1:,}"
 
 
 class Paragraph(NamedTuple):
-    r"""A paragraph, and where it is in its document.
+    r"""A paragraph, and where it is in its document."""
 
-    Attributes
-    ----------
-    document
-        The id of its document.
-    number
-        In the document, from 0.
-    text
-        With ``\n`` line ends, also where the document has ``\r\n`` or ``\r``.
-    offset
-        How many characters of the document, as it was given, are before it.
-    returns
-        The positions in ``text`` of the line ends that were ``\r\n`` as given.
-    piece
-        The piece of the shard that holds it, from 0.
-    """
-
-    document: str
-    number: int
-    text: str
-    offset: int
-    returns: tuple[int, ...] = ()
-    piece: int = 0
+    document: str  # the id of its document
+    number: int  # in the document, from 0
+    text: str  # with ``\n`` line ends, also where the document has ``\r\n`` or ``\r``
+    offset: int  # how many characters of the document, as it was given, are before it
+    returns: tuple[int, ...] = ()  # the positions in ``text`` of the line ends that were ``\r\n`` as given
+    piece: int = 0  # the piece of the shard that holds it, from 0
 
 
 def given_offset(paragraph: Paragraph, at: int) -> int:
@@ -64,13 +46,7 @@ def given_offset(paragraph: Paragraph, at: int) -> int:
 
 
 def read_pieces(corpus: Corpus, pieces: tuple[Piece, ...]) -> Iterator[Paragraph]:
-    """Yield the paragraphs of pieces in corpus order; in memory is one piece at a time.
-
-    Raises
-    ------
-    JobkitError
-        If an input is gone, or differs from what was planned: then nothing of that piece is yielded.
-    """
+    """Yield the paragraphs of pieces in corpus order; in memory is one piece at a time."""
     fields = Fields(corpus.text_field, corpus.id_field)
     left_out = left_out_lines(corpus)
     for number, group in groupby(enumerate(pieces), key=lambda one: one[1].source):
@@ -124,7 +100,6 @@ def _verify(source: Source, piece: Piece, data: bytes) -> None:
 def _of_lines(
     source: Source, piece: Piece, data: bytes, fields: Fields, left_out: set[int] | frozenset[int]
 ) -> Iterator[Paragraph]:
-    """Return the paragraphs of a piece of JSONL."""
     found = (
         paragraph
         for number, line in enumerate(data.split(b"\n"), piece.line)
@@ -135,13 +110,6 @@ def _of_lines(
 
 
 def document_of(source: Source, number: int, line: bytes, fields: Fields) -> tuple[str, str]:
-    """Return the id and the text of a document of JSONL.
-
-    Raises
-    ------
-    JobkitError
-        If the line is none.
-    """
     try:
         document = parse_line(line, fields)
     except BadLineError as error:  # the digest is right: another version of jobkit made the plan
@@ -150,16 +118,10 @@ def document_of(source: Source, number: int, line: bytes, fields: Fields) -> tup
 
 
 def numbered(document: str, given: str, number: int, offset: int) -> Iterator[Paragraph]:
-    r"""Yield the paragraphs of a part of a document that begins and ends between paragraphs.
+    r"""Yield the paragraphs of a part of a document, which begins and ends between paragraphs.
 
-    Parameters
-    ----------
-    document
-        Its id.
-    given
-        The part, with line ends as given.
-    number, offset
-        How many paragraphs and characters of the document are before it.
+    ``given`` has the line ends of the document; ``number`` and ``offset`` count its paragraphs and characters
+    before it.
     """
     if "\r" not in given:
         for count, (start, end) in enumerate(spans(given), number):

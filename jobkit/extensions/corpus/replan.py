@@ -1,7 +1,7 @@
 """Plan again what has no winner: other shards, another request, the other scheduler, or this machine.
 
 Nothing of the old plan changes. The new shards are appended to ``plan.jsonl``, then to ``points.jsonl``; they
-hold once the journal has named them. A kill before that leaves lines that count for nothing.
+hold once the journal has named them. A kill before that leaves lines that do not count.
 """
 
 from __future__ import annotations
@@ -44,37 +44,21 @@ from jobkit.schedulers.registry import runs_here
 from jobkit.spec.site import find_site, portable_name
 
 PATIENCE_S = 600.0
-"""How long what was cancelled may take to end: a job brings its results home first."""
+"""How long cancelled jobs may take to end: a job brings its results home first."""
 FIRST_PAUSE_S, SLOWEST_PAUSE_S = 0.5, 10.0
-ENOUGH = 2
-"""So many shards that are done say how fast the rest is; fewer have no interval."""
+ENOUGH = 2  # number of done shards that show the speed of the rest; fewer have no interval
 
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """What has no winner: the shards, and their pieces in corpus order."""
+    """The shards without a winner, and their pieces in corpus order."""
 
     points: tuple[Point, ...]
     pieces: tuple[Piece, ...]
 
 
 def replan(run_dir: Path, wishes: ShardOptions, overrides: Sequence[str], *, wait: bool) -> int | None:
-    """Cancel what is open, cut what has no winner into new shards, and go on; return as `resume.run_again`.
-
-    Parameters
-    ----------
-    run_dir
-        The folder of a corpus, absolute.
-    wishes
-        Of the new shards.
-    overrides
-        ``key=value`` of each ``--set``, for all that is left.
-
-    Raises
-    ------
-    JobkitError
-        If a key may not change, or what is open does not end.
-    """
+    """Cancel what is open, cut the rest into new shards, and go on; return as `resume.run_again`."""
     refuse_keys(overrides)
     refuse_moved_run(run_dir)
     given = _placed(tuple(overrides))
@@ -101,13 +85,6 @@ def _placed(overrides: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _end_open(run_dir: Path) -> None:
-    """Cancel all that is in the queue or runs, and wait until it has ended.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3 if it has not ended in time, or a scheduler does not answer.
-    """
     deadline = time.monotonic() + PATIENCE_S
     (run,) = read_standings([run_dir])
     if _open(run):
@@ -132,12 +109,10 @@ def _end_open(run_dir: Path) -> None:
 
 
 def _open(run: RunStanding) -> int:
-    """Return how much of a run may still run."""
     return max(sum(point.standing in LIVE for point in run.points), len(run.queued))
 
 
 def _rest(run_dir: Path) -> _Rest:
-    """Return what has no winner."""
     winners = settle(run_dir)
     own = read_journal(run_dir).needs  # such a shard stays as it is: it is of a large paragraph alone
     points = tuple(point for point in live_points(run_dir) if point.index not in {*winners, *own})
@@ -242,7 +217,6 @@ def _append(run_dir: Path, shards: Sequence[Shard], points: Sequence[Point], fir
 
 
 def _write_follow(run_dir: Path, setting: AppliedSetting, point: Point) -> None:
-    """Write the script of the follow-up job for the scheduler that is used from now on."""
     spec = setting.spec
     if runs_here(spec.scheduler) or not spec.policy.follow_up:
         return

@@ -16,8 +16,6 @@ from jobkit.spec.sweep_spec import SweepSpec
 
 
 class CorpusResumption(Resumption):
-    """Of a corpus."""
-
     def resume(self, run_dir: Path, asked: Asked) -> int | None:
         """Go on, and print how the corpus stands once its shards have ended."""
         if KIND.unplanned(run_dir):

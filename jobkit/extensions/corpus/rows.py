@@ -18,27 +18,12 @@ from jobkit.extensions.corpus.plan import MANIFEST_FILE, Rows
 from jobkit.extensions.corpus.reading import Paragraph, given_offset
 
 OFFSETS = frozenset({"start", "end"})
-"""Columns that hold offsets into the paragraph's text; a row has offsets into the document as given."""
+"""Columns of offsets into the paragraph's text; a row has offsets into the document as given."""
 _TYPES = {str: "str", int: "int", float: "float", bool: "bool", type(None): "null"}
 
 
 class RowsWriter:
-    """Writes ``rows.jsonl``: one JSON object a line, in the order in which it gets them.
-
-    Parameters
-    ----------
-    path
-        The file, ``rows.jsonl`` in the folder of a try. What an earlier process left there is overwritten.
-    columns
-        The names of the values of each row; ``start`` and ``end`` are offsets into the paragraph's text.
-
-    Raises
-    ------
-    JobkitError
-        If a column has the name of another or of a field that every row has.
-    OSError
-        If the file cannot be written.
-    """
+    """Writes ``rows.jsonl``, one JSON object a line in order, over the rows of an earlier process."""
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
         if len({*GIVEN, *columns}) < len(GIVEN) + len(columns):
@@ -53,13 +38,6 @@ class RowsWriter:
         self._file = path.open("wb", buffering=2**18)
 
     def write(self, paragraph: Paragraph, values: Sequence[object]) -> None:
-        """Write one row of a paragraph.
-
-        Raises
-        ------
-        OSError
-            If the disk is full.
-        """
         row: dict[str, object] = {"document": paragraph.document, "paragraph": paragraph.number}
         for name, value, types in zip(self._columns, values, self._types, strict=True):
             types.add(_TYPES.get(type(value), "other"))
@@ -76,15 +54,7 @@ class RowsWriter:
     def close(self, paragraphs: int) -> Rows:
         """Sync the rows and write the manifest next to them; only then the shard is complete.
 
-        Parameters
-        ----------
-        paragraphs
-            How many paragraphs were worked through, also those without a row.
-
-        Raises
-        ------
-        OSError
-            If the disk is full: then there is no manifest.
+        ``paragraphs`` counts all that were worked through, also those without a row.
         """
         with name_file_in_errors(self._path), self._file:
             self._file.flush()
@@ -102,12 +72,10 @@ class RowsWriter:
         return rows
 
     def abandon(self) -> None:
-        """Close the file without a manifest."""
         with self._file:
             pass
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_AT_ONCE = 2**22
-"""Hashes that are sorted together."""
+_AT_ONCE = 2**22  # hashes that are sorted together
 _BYTES = 8
 
 
@@ -40,12 +39,10 @@ class Ids:
         self._numbers: list[int] = []
 
     def add(self, hashes: bytes | bytearray) -> None:
-        """Add the hashes of a part."""
         self._file.write(hashes)
         self._numbers.append(len(hashes) // _BYTES)
 
     def repeated(self) -> set[bytes]:
-        """Return the hashes that were added more than once."""
         import numpy as np
 
         shares = sum(self._numbers) // _AT_ONCE + 1
@@ -57,7 +54,6 @@ class Ids:
         return found
 
     def _share(self, share: int, shares: int) -> NDArray[np.uint64]:
-        """Return the hashes whose remainder is ``share``."""
         import numpy as np
 
         self._file.seek(0)
@@ -78,25 +74,21 @@ class Ids:
                 yield number
 
     def close(self) -> None:
-        """Delete the file."""
         self._file.close()
 
 
-RANGE_BYTES = 2**25
-"""An uncompressed file with more than two of these is read in ranges, by several processes."""
+RANGE_BYTES = 2**25  # a file with more than two of these is read in ranges, by several processes
 TASK_BYTES = 2**23
 TASK_FILES = 256
 MOST_PIECES = 200_000
-_GROWTH = {"": 1, "gz": 4, "zst": 4}
-"""What text grows by when it is decompressed, roughly."""
+_GROWTH = {"": 1, "gz": 4, "zst": 4}  # how text grows when it is decompressed, roughly
 
 
 def piece_bytes(found: Sequence[Source]) -> int:
     """Return how many bytes a piece of a corpus should have.
 
-    Those of a small corpus are paragraphs. 16 MiB have 4,000 pieces of 4 KiB, 1 GiB has 26,000 of 40 KiB, and
-    100 GiB have 200,000 of half a MiB: more and larger ones, as a larger corpus has more and larger shards.
-    A still larger corpus has larger pieces, not more.
+    The pieces of a small corpus are paragraphs. 16 MiB have 4,000 pieces of 4 KiB, 1 GiB has 26,000 of 40
+    KiB, and 100 GiB have 200,000 of half a MiB; a still larger corpus has larger pieces, not more.
     """
     size = sum(one.size_bytes * _GROWTH[one.compression] for one in found)
     small, large = 2**24, MOST_PIECES * 2**19
@@ -108,17 +100,7 @@ def piece_bytes(found: Sequence[Source]) -> int:
 def tasks(
     found: Sequence[Source], fields: Fields, left_out: frozenset[int] | set[int]
 ) -> Iterator[list[ScanPart]]:
-    """Yield what a process reads at once: a range of a large file, or several small files.
-
-    Parameters
-    ----------
-    found
-        The files.
-    fields
-        The names of text and id of a JSONL document.
-    left_out
-        Numbers of files that are not read.
-    """
+    """Yield what a process reads at once: a range of a large file, or several small files."""
     target = piece_bytes(found)
     task: list[ScanPart] = []
     size = 0
@@ -144,8 +126,8 @@ def tasks(
 def _ranges(whole: ScanPart) -> Iterator[ScanPart]:
     """Yield the digest of a large file and its ranges.
 
-    One process computes the SHA-256 of the file, which goes from its beginning to its end, while others
-    read the ranges: from the disk the file comes once, and then from memory.
+    One process computes the SHA-256 of the whole file, while others read the ranges: the file comes from the
+    disk once, and then from memory.
     """
     size = whole.file.size_bytes
     yield replace(whole, digest=True)
@@ -153,8 +135,7 @@ def _ranges(whole: ScanPart) -> Iterator[ScanPart]:
         yield replace(whole, start=start, stop=min(start + RANGE_BYTES, size))
 
 
-MOST = 16
-"""More processes would need more than 1 GiB of memory together, and few disks are faster."""
+MOST = 16  # processes: more would need more than 1 GiB of memory together, and few disks are faster
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 
@@ -165,21 +146,10 @@ def cores() -> int:
 
 
 def in_order(work: Callable[[Task], Answer], tasks: Iterable[Task], processes: int) -> Iterator[Answer]:
-    """Yield the answer to each task, in the order of the tasks, computed by several processes.
+    """Yield the answers in the order of the tasks; one process alone is this one.
 
-    Parameters
-    ----------
-    work
-        A function of a module; it is imported in each process.
-    tasks
-        Taken as processes become free, so that there may be many.
-    processes
-        How many; with one the work is done in this process.
-
-    Raises
-    ------
-    JobkitError
-        That of the work, or if a process was killed.
+    ``work`` is a function of a module, imported in each process. Tasks are taken as processes become free, so
+    there may be many.
     """
     if processes < 2:  # noqa: PLR2004 - this process alone
         yield from map(work, tasks)
@@ -240,7 +210,6 @@ class _Pool(Generic[Task, Answer]):
         self._tasks[connection] = number
 
     def _collect(self, ready: dict[int, Answer]) -> None:
-        """Wait for an answer."""
         for connection in wait(list(self._tasks)):
             assert isinstance(connection, Connection)  # noqa: S101 - for the type checker
             try:
@@ -257,7 +226,6 @@ class _Pool(Generic[Task, Answer]):
 
 
 def _serve(work: Callable[[Any], Any], connection: Connection) -> None:
-    """Answer tasks until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one handles it
     with suppress(EOFError, OSError):
         while True:
@@ -294,14 +262,8 @@ def lines_before(reads: Sequence[Read]) -> list[int]:
 def doubled(reads: Sequence[Read], ids: Ids, dropped: Container[int]) -> Iterator[tuple[int, int, str]]:
     """Yield the part, the line in it and the reason of each document whose id an earlier one has.
 
-    Parameters
-    ----------
-    reads
-        The parts, in corpus order.
-    ids
-        To which `hashes_of` each part was added.
-    dropped
-        The sources that are left out.
+    ``reads`` are in corpus order, and `hashes_of` each is in ``ids``; ``dropped`` are the sources that are
+    left out.
     """
     repeated, sources = ids.repeated(), _likened(reads)
     first: dict[str, str] = {}
@@ -337,7 +299,7 @@ def _parts_of(reads: Sequence[Read], sources: set[str]) -> Iterator[int]:
 
 
 def _names(part: ScanPart, result: PartResult, before: int) -> Iterator[tuple[int, str]]:
-    """Yield line and id of the documents of a part, which has so many lines of its file before it."""
+    """Yield line and id of the documents of a part; ``before`` counts the lines of its file before it."""
     if part.file.kind != "jsonl":
         yield 0, part.file.name
         return
@@ -354,42 +316,20 @@ def _names(part: ScanPart, result: PartResult, before: int) -> Iterator[tuple[in
             place += len(line)
 
 
-MOST_BAD = 100_000
-"""With more the corpus is none."""
+MOST_BAD = 100_000  # bad places: with more, the files are no corpus
 _SHOWN = 1_000
 
 
 @dataclass(slots=True)
 class Findings:
-    """What is bad.
-
-    Attributes
-    ----------
-    files
-        For the number of a file that is bad as a whole the line, if it is known, and the reason.
-    lines
-        For the number of a part of JSONL its bad lines, from the part's first, and the reasons.
-    """
-
+    # number of a file that is bad as a whole, to its line, if known, and the reason
     files: dict[int, tuple[int, str]] = field(default_factory=dict)
+    # number of a part of JSONL, to its bad lines, from the part's first, and the reasons
     lines: dict[int, dict[int, str]] = field(default_factory=dict)
     _number: int = 0
 
     def add(self, number: int, part: ScanPart, bad: Iterable[tuple[int, str]], before: int = 0) -> None:
-        """Add what is bad in a part.
-
-        Parameters
-        ----------
-        number
-            Of the part.
-        before
-            How many lines of the file are before it.
-
-        Raises
-        ------
-        JobkitError
-            If there is too much.
-        """
+        """Add what is bad in a part; ``before`` counts the lines of the file before it."""
         for line, reason in bad:
             self._number += 1
             if part.file.kind == JSONL and line:
@@ -401,7 +341,7 @@ class Findings:
             raise JobkitError(f"the corpus has more than {MOST_BAD:,} places that cannot be read", hint=hint)
 
     def add_names(self, found: Sequence[Source]) -> None:
-        """Add each file that has the name of an earlier one: its documents would have the same ids."""
+        """Add each file that has the name of an earlier one: their documents would share ids."""
         first: dict[str, str] = {}
         for number, one in enumerate(found):
             if one.name in first:
@@ -430,7 +370,6 @@ class Findings:
 
 
 def refusal(bad: Sequence[tuple[int, Bad]], found: Sequence[Source]) -> JobkitError:
-    """Return the error that names all that is bad."""
     lines = [
         f"\n  {found[source].path}{f':{one.line}' if one.line else ''}: {one.reason}"
         for source, one in bad[:_SHOWN]
@@ -446,24 +385,13 @@ def refusal(bad: Sequence[tuple[int, Bad]], found: Sequence[Source]) -> JobkitEr
     )
 
 
-_ALONE_BYTES = 2**24
-"""A smaller corpus is read by this process: to start others takes longer."""
+_ALONE_BYTES = 2**24  # a smaller corpus is read by this process: to start others takes longer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """What was read.
-
-    Attributes
-    ----------
-    corpus
-        To be written as ``corpus.json``; what was bad is in its ``skipped``.
-    pieces
-        In corpus order.
-    """
-
-    corpus: Corpus
-    pieces: list[Piece]
+    corpus: Corpus  # to be written as ``corpus.json``; what was bad is in its ``skipped``
+    pieces: list[Piece]  # in corpus order
 
 
 def scan(
@@ -475,25 +403,10 @@ def scan(
     processes: int | None = None,
     seen: Callable[[int], object] = lambda _: None,
 ) -> Scan:
-    """Read a corpus once, on all cores.
+    """Read a corpus, of `jobkit.extensions.corpus.sources.find_sources`, once, by default on all cores.
 
-    Parameters
-    ----------
-    corpus
-        Of `jobkit.extensions.corpus.sources.find_sources`.
-    text_field, id_field
-        Of JSONL documents.
-    skip_bad
-        Whether to leave out what cannot be read: a text file, an archive, or a line of JSONL.
-    processes
-        How many read; by default one for each core.
-    seen
-        Called from time to time with the bytes of files that were read since the last call.
-
-    Raises
-    ------
-    JobkitError
-        If something is bad and not to be skipped: the message has all of it. If no paragraph is left.
+    ``skip_bad`` leaves out what cannot be read: a text file, an archive, or a line of JSONL. ``seen`` is
+    called from time to time with the bytes of files that were read since the last call.
     """
     found, fields = corpus.files, Fields(text_field, id_field)
     size = sum(one.size_bytes for one in found)
@@ -523,7 +436,6 @@ def _read(
     processes: int,
     seen: Callable[[int], object],
 ) -> list[Read]:
-    """Read every part once, and note what is bad."""
     todo = list(tasks(found, fields, set(findings.files)))
     reads: list[Read] = []
     for task, results in zip(todo, in_order(scan_parts, todo, processes), strict=True):
@@ -574,7 +486,7 @@ def _pieces(reads: Sequence[Read], places: dict[int, int]) -> Iterator[Piece]:
         if part.source != source:
             source = part.source
             lines = paragraphs = given = 0
-        # Of JSONL a piece counts paragraphs and characters from its own document.
+        # In JSONL a piece counts paragraphs and characters from its own document.
         base = (lines, 0, 0) if part.file.kind == JSONL else (0, paragraphs, given)
         for row in result.pieces:
             yield _piece(row, places[source], base)

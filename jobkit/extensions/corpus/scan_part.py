@@ -25,24 +25,16 @@ LINE_BLOCK_BYTES = 2**20
 
 
 def id_hash(name: str) -> bytes:
-    """Return a hash of 8 bytes of a document's id."""
     return hashlib.blake2b(name.encode(), digest_size=8).digest()
 
 
 def source_of(name: str) -> str:
-    """Return the JSONL file of which an id could be a generated one; empty if of none."""
+    """Return the JSONL file whose generated id this could be; empty if there is none."""
     source, _, line = name.rpartition(":")
     return source if line.isdecimal() and kind_of(source)[0] == JSONL else ""
 
 
 def lines_of(stream: Stream) -> Iterator[bytes]:
-    """Yield the lines of a stream with their line ends.
-
-    Raises
-    ------
-    BadPartError
-        If a line is too long.
-    """
     rest: list[bytes] = []
     size = 0
     while block := stream.read(LINE_BLOCK_BYTES):
@@ -61,13 +53,7 @@ def lines_of(stream: Stream) -> Iterator[bytes]:
 
 
 def scan_jsonl(stream: Stream, part: ScanPart, result: PartResult) -> None:
-    """Add the documents of a JSONL file, or of a range of one, to a result.
-
-    Raises
-    ------
-    BadPartError
-        If a line is too long.
-    """
+    """Add the documents of a JSONL file, or of a range of one, to a result."""
     fields = part.fields
     open_piece = _Open(result, part.target)
     place = result.start
@@ -106,7 +92,7 @@ class _Open:
     """The piece to which lines are added.
 
     A piece has whole lines; a line with more than a piece should have is cut between its paragraphs into
-    several pieces with the same bytes.
+    several pieces, each with the bytes of the whole line.
     """
 
     result: PartResult
@@ -121,7 +107,6 @@ class _Open:
     _parts: list[bytes] | None = None
 
     def begin(self, place: int, line: bytes) -> None:
-        """Begin a line."""
         if self._parts is None:
             self._parts, self._start, self._line = [], place, self.result.lines
         self._place = place
@@ -129,7 +114,6 @@ class _Open:
         self._parts.append(line)
 
     def add(self, lengths: list[int]) -> None:
-        """Add the paragraphs of the line."""
         self.result.paragraphs += len(lengths)
         self.result.characters += sum(lengths)
         if len(self._data) > self.target and len(lengths) > 1:
@@ -159,12 +143,10 @@ class _Open:
             first = last
 
     def end(self, place: int) -> None:
-        """End a line."""
         if self._parts is not None and (not self._paragraphs or place - self._start >= self.target):
             self._close(place)
 
     def close(self) -> None:
-        """Close the last piece."""
         if self._parts is not None:
             self._close(self._place + len(self._data))
 
@@ -182,12 +164,10 @@ _WINDOW_BYTES = 2**16
 
 
 def scan_parts(parts: Sequence[ScanPart]) -> list[PartResult]:
-    """Read parts; what is bad is in the results."""
     return [scan_part(part) for part in parts]
 
 
 def scan_part(part: ScanPart) -> PartResult:
-    """Read a part; what is bad is in the result."""
     result = PartResult()
     try:
         if part.digest:
@@ -257,7 +237,7 @@ def _next(file: BinaryIO, place: int, part: ScanPart) -> int:
         return place
     window = _WINDOW_BYTES
     while True:
-        # Of JSONL from the byte before: a line may begin at the place itself.
+        # For JSONL from the byte before: a line may begin at the place itself.
         begin = place - (part.file.kind == JSONL)
         file.seek(begin)
         data = file.read(window)

@@ -13,8 +13,7 @@ from jobkit.core.paragraphs import BOM, Fields
 from jobkit.extensions.corpus.plan import Source
 from jobkit.extensions.corpus.sources import Stream
 
-LONGEST_BYTES = 2**26
-"""The longest paragraph of a text file, and the longest line of a JSONL file."""
+LONGEST_BYTES = 2**26  # the longest paragraph of a text file, and the longest line of a JSONL file
 
 
 class PieceRow(NamedTuple):
@@ -34,90 +33,39 @@ class PieceRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanPart:
-    """A file of the corpus, or a range of bytes of a large one.
-
-    Attributes
-    ----------
-    source
-        Its number among the files that were found.
-    file
-        As it was found.
-    start, stop
-        The range; it begins with the first paragraph (line of JSONL) after ``start`` and ends with the one
-        in which ``stop`` is. ``stop`` is ``None`` for a whole file.
-    digest
-        Whether to compute only the SHA-256 of the file.
-    target
-        How many bytes a piece should have.
-    fields
-        Of JSONL.
-    left_out
-        Lines of JSONL, counted from the part's first, that are not read.
-    """
-
-    source: int
-    file: Source
+    source: int  # its number among the files that were found
+    file: Source  # as it was found
+    # The range begins with the first paragraph (line of JSONL) after ``start`` and ends with the one that
+    # contains ``stop``, which is ``None`` for a whole file.
     start: int = 0
     stop: int | None = None
-    digest: bool = False
-    target: int
-    fields: Fields
-    left_out: frozenset[int] = frozenset()
+    digest: bool = False  # whether to compute only the SHA-256 of the file
+    target: int  # how many bytes a piece should have
+    fields: Fields  # of JSONL
+    left_out: frozenset[int] = frozenset()  # lines of JSONL, counted from the part's first, that are not read
 
 
 @dataclass(slots=True, kw_only=True)
 class PartResult:
-    """What was found in a part.
-
-    Attributes
-    ----------
-    start, end
-        The bytes that it has.
-    sha256
-        Of the file, if the part is all of it.
-    pieces
-        In order.
-    documents, paragraphs, characters
-        Their numbers; characters of paragraphs.
-    given
-        The characters of a text file as given.
-    lines
-        How many.
-    bad
-        Lines, from 1, and reasons; line 0 is the whole file.
-    ids
-        A hash of 8 bytes for each document with an id.
-    unnamed
-        The number of documents without an id.
-    likened
-        The names of files that ids look like, ``FILE:LINE``: documents without an id have such ids.
-    """
-
-    start: int = 0
+    start: int = 0  # bytes of the range, up to ``end``
     end: int = 0
-    sha256: str = ""
-    pieces: list[PieceRow] = field(default_factory=list)
-    documents: int = 0
+    sha256: str = ""  # of the file, if the part is all of it
+    pieces: list[PieceRow] = field(default_factory=list)  # in order
+    documents: int = 0  # counts; ``characters`` are those of paragraphs
     paragraphs: int = 0
     characters: int = 0
-    given: int = 0
-    lines: int = 0
+    given: int = 0  # the characters of a text file as given
+    lines: int = 0  # how many
+    # lines, from 1, and reasons; line 0 is the whole file
     bad: list[tuple[int, str]] = field(default_factory=list)
-    ids: bytearray = field(default_factory=bytearray)
-    unnamed: int = 0
+    ids: bytearray = field(default_factory=bytearray)  # A hash of 8 bytes for each document with an id
+    unnamed: int = 0  # the number of documents without an id
+    # files that ids look like, ``FILE:LINE``: documents without an id get such ids
     likened: set[str] = field(default_factory=set)
 
 
 class BadPartError(Exception):
-    """A part that cannot be read.
-
-    Parameters
-    ----------
-    line
-        In the part, from 1; 0 for the whole file.
-    reason
-        In words.
-    """
+    """A part that cannot be read; ``line`` is in the part, from 1, or 0 for the whole file."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(reason)
@@ -126,13 +74,6 @@ class BadPartError(Exception):
 
 
 def refuse_long(size: int, what: str) -> None:
-    """Refuse a paragraph or a line that is too long to be one.
-
-    Raises
-    ------
-    BadPartError
-        If it is.
-    """
     if size > LONGEST_BYTES:
         raise BadPartError(0, f"a {what} of more than {LONGEST_BYTES // 2**20} MiB")
 
@@ -146,34 +87,21 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
 
 TEXT_BLOCK_BYTES = 2**21
-"""What is read at once: less costs calls of numpy, more costs memory and misses of the cache."""
-WHITE_ASCII = (9, 10, 11, 12, 13, 28, 29, 30, 31, 32)
-"""White space of one byte, as ``str.strip`` knows it."""
+"""Bytes that are read at once: fewer cost calls of numpy, more cost memory and cache misses."""
+WHITE_ASCII = (9, 10, 11, 12, 13, 28, 29, 30, 31, 32)  # white space of one byte, as ``str.strip`` knows it
 WHITE_WIDE = (
     *(b"\xc2\x85", b"\xc2\xa0", b"\xe1\x9a\x80", b"\xe3\x80\x80", b"\xe2\x81\x9f"),
     *(b"\xe2\x80" + bytes([last]) for last in (*range(0x80, 0x8B), 0xA8, 0xA9, 0xAF)),
 )
 """White space of two or three bytes: U+0085, U+00A0, U+1680, U+3000, U+205F, U+2000 to U+202F."""
-_ROUNDS = 32
-"""So many characters of white space at the beginning of a line are passed with numpy, more one by one."""
+_ROUNDS = 32  # white-space characters at the start of a line that numpy passes; more, one by one
 
 
 def scan_text(stream: Stream, result: PartResult, *, first: bool, target: int) -> None:
-    """Add the paragraphs of a stream to a result.
+    """Add the paragraphs of a stream, a text file or a range that begins at ``result.start``, to a result.
 
-    Parameters
-    ----------
-    stream
-        A text file or a range of one, which begins and ends between paragraphs; ``result.start`` is where.
-    first
-        Whether it is the beginning of the file.
-    target
-        How many bytes a piece should have.
-
-    Raises
-    ------
-    BadPartError
-        If it is not UTF-8, or a paragraph is too long.
+    The stream begins and ends between paragraphs. ``first``: it begins the file. ``target``: bytes that a
+    piece should have.
     """
     place = result.start
     for data in blocks(stream):
@@ -185,13 +113,6 @@ def scan_text(stream: Stream, result: PartResult, *, first: bool, target: int) -
 
 
 def blocks(stream: Stream) -> Iterator[bytes]:
-    """Yield a stream in blocks that end between paragraphs.
-
-    Raises
-    ------
-    BadPartError
-        If a paragraph is too long.
-    """
     rest = b""
     while True:
         asked = max(TEXT_BLOCK_BYTES, len(rest))
@@ -242,10 +163,7 @@ def first_gap(data: bytes) -> int:
 def _lines(data: bytes, *, final: bool) -> tuple[Places, Flags]:
     """Return the end of each line, and whether it has more than white space.
 
-    Parameters
-    ----------
-    final
-        Whether the file ends here: then the last line needs no line end.
+    ``final``: the file ends here, so the last line needs no line end.
     """
     import numpy as np
 
@@ -343,7 +261,6 @@ def _check(data: bytes, result: PartResult, place: int) -> None:
 
 
 def _add_pieces(data: bytes, result: PartResult, *, place: int, skip: int, target: int) -> None:
-    """Add the pieces of a block."""
     import numpy as np
 
     body = data[skip:] if skip else data
@@ -409,16 +326,11 @@ def _pieces(
     base: tuple[int, int, int],
     before: Places,
 ) -> Iterator[PieceRow]:
-    """Yield pieces of about so many bytes.
+    """Yield pieces of about ``target`` bytes.
 
-    Parameters
-    ----------
-    bounds
-        The start and the end of each paragraph, in turn.
-    counts, before
-        The characters of each paragraph, and before it in the block as given.
-    base
-        The bytes, paragraphs and characters of the part before the block.
+    ``bounds`` are the start and the end of each paragraph, in turn; ``counts`` and ``before`` its characters,
+    and those before it in the block as given; ``base`` the bytes, paragraphs and characters of the part
+    before the block.
     """
     import numpy as np
 

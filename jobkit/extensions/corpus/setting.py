@@ -38,58 +38,32 @@ from jobkit.spec.site import Site, find_site, portable_name
 from jobkit.spec.sweep_spec import Axes, Constraints, SweepSpec, Tune, load_spec, setting_overrides
 
 CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy", "scheduler")
-"""Keys of the spec that ``--set`` may change: none that the measured setting consists of."""
+"""Keys that ``--set`` may change: none of the measured setting."""
 MOST_WINDOW = 10_000
-"""Paragraphs that are sorted together if the setting sorts the whole text, which a corpus is too long for."""
+"""Paragraphs that are sorted together if the setting sorts the whole text: a corpus is too long for that."""
 MOST_LISTED = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedSetting:
-    """A setting, ready to be applied, and what is known of it.
+    """A setting, ready to be applied, and what is known of it."""
 
-    Attributes
-    ----------
-    spec
-        With this setting alone, everything ``auto`` decided: ``sweep.yaml`` of the folder to come.
-    site, why
-        As in `jobkit.planning.prepare.Prepared`.
-    inputs
-        What the shards share, without the run id and the corpus.
-    point
-        A shard with neither run id nor corpus.
-    source
-        Where the setting is from, in words.
-    given
-        The keys that a person set.
-    speed, energy
-        ``None`` if they were not measured.
-    memory
-        With its largest load; ``None`` if that is not known.
-    peak_bytes
-        As in `jobkit.runs.request.held_by`.
-    call_characters, call_load
-        The characters of a mean call and the largest load that were measured; 0 if none was.
-    measured
-        Paragraphs of the text that was measured; 0 if none was.
-    past
-        How far the times that were predicted of earlier corpora with this workload, model and GPU were off.
-    """
-
+    # with this setting alone, everything ``auto`` decided: ``sweep.yaml`` of the folder to come
     spec: SweepSpec
-    site: Site
+    site: Site  # as in `jobkit.planning.prepare.Prepared`
     why: str
-    inputs: Inputs
-    point: Point
-    source: str
-    given: tuple[str, ...] = ()
-    speed: Speed | None = None
+    inputs: Inputs  # what the shards share, without the run id and the corpus
+    point: Point  # A shard with neither run id nor corpus
+    source: str  # where the setting is from, in words
+    given: tuple[str, ...] = ()  # the keys that a person set
+    speed: Speed | None = None  # ``None`` if not measured, as is ``energy``
     energy: EnergyUse | None = None
-    memory: Memory | None = None
-    peak_bytes: int | None = None
-    call_characters: int = 0
-    call_load: int = 0
-    measured: int = 0
+    memory: Memory | None = None  # with its largest load; ``None`` if that is not known
+    peak_bytes: int | None = None  # as in `jobkit.runs.request.held_by`
+    call_characters: int = 0  # of a mean call; 0 if not measured
+    call_load: int = 0  # the largest that was measured; 0 if none was
+    measured: int = 0  # paragraphs of the text that was measured; 0 if none was
+    # shares by which predicted times of earlier corpora with this workload, model and GPU were off
     past: tuple[float, ...] = ()
 
     @property
@@ -117,31 +91,16 @@ class AppliedSetting:
 
 
 Refuse = Callable[[str, ModelRef | None, tuple[str, ...]], None]
-"""Refuses the model of a workload; the last are what to do once the real model is there."""
+"""Refuses the model of a workload; the last argument is what to do once the real model is there."""
 
 
 def find_setting(
     word: Path, options: Options, *, build: bool, say: Say, refuse: Refuse = lambda *_: None
 ) -> AppliedSetting:
-    """Return the setting that a run or a spec names.
+    """Return the setting that a run folder, its name, or a spec names.
 
-    Parameters
-    ----------
-    word
-        A run folder, or its name, or a spec.
-    options
-        What the command line adds.
-    build
-        Whether a missing stand-in model is built now.
-    say
-        Prints what takes time.
-    refuse
-        Is called with the model before it is built.
-
-    Raises
-    ------
-    JobkitError
-        If it is neither, names no setting or several, or a key may not change.
+    ``build`` builds a missing stand-in model now; ``say`` prints what takes time; ``refuse`` is called with
+    the model before that.
     """
     refuse_keys(options.overrides)
     if run := find_run(word):
@@ -154,13 +113,6 @@ def find_setting(
 
 
 def refuse_keys(overrides: Sequence[str]) -> None:
-    """Refuse to change a key that belongs to the setting.
-
-    Raises
-    ------
-    JobkitError
-        With the keys that may change.
-    """
     for override in overrides:
         key = override.partition("=")[0].strip()
         if key.partition(".")[0] not in CHANGEABLE:
@@ -220,16 +172,13 @@ def _of_run(run: Path, options: Options, refuse: Refuse) -> AppliedSetting:
 
 
 def past_of(point: Point, gpu: str | None) -> tuple[float, ...]:
-    """Return how far the times that were predicted of corpora like this were off, by the user's ledger."""
+    """Return the shares by which the predicted times of such corpora were off, by the user's ledger."""
     model = point.model.fingerprint if point.model else None
     return ledger.offs(ledger.corpora(ledger_path()), point.workload, model, gpu)
 
 
 def _chosen(run: Path, material: RunData) -> tuple[dict[str, Value], Speed | None, tuple[str, ...]]:
-    """Return the knobs, their speed, and the keys of the spec that have the setting besides.
-
-    It is what a search wrote, else what ``jobkit recommend`` names.
-    """
+    """Return the setting that a search wrote or ``jobkit recommend`` names: knobs, speed, other keys."""
     if material.search:
         found = setting_overrides(run)
         return material.search.setting, material.search.winner, found
@@ -278,7 +227,6 @@ def _of_spec(path: Path, options: Options, *, build: bool, say: Say, refuse: Ref
 
 
 def _settings(spec: SweepSpec, inputs: Inputs | None) -> tuple[Point, ...]:
-    """Return a point of each setting of a spec."""
     if any(isinstance(values, Auto) for values in spec.sweep.product.values()):
         message = f"spec {spec.name}: auto stands for several settings, and a corpus needs one"
         raise JobkitError(message, hint="jobkit sweep measures them; then name its run")
@@ -286,13 +234,6 @@ def _settings(spec: SweepSpec, inputs: Inputs | None) -> tuple[Point, ...]:
 
 
 def _one_of(settings: Sequence[dict[str, Value]] | Sequence[object], path: Path) -> dict[str, Value]:
-    """Return the only setting of a spec.
-
-    Raises
-    ------
-    JobkitError
-        With the settings, if there are several.
-    """
     found = [dict(params) for params in settings if isinstance(params, dict)]
     if len(found) == 1:
         return found[0]
@@ -312,7 +253,6 @@ def _spec_words(options: Options) -> tuple[str, ...]:
 
 
 def keys_of(overrides: Sequence[str]) -> tuple[str, ...]:
-    """Return the keys that ``--set`` gives."""
     return tuple(word.partition("=")[0].strip() for word in overrides)
 
 

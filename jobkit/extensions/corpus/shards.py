@@ -19,64 +19,30 @@ from jobkit.extensions.corpus.setting import AppliedSetting
 from jobkit.runs.request import enough
 from jobkit.spec.sweep_spec import Resources, SweepSpec
 
-MINUTES = 30.0
-"""How long a shard takes if no one says."""
-UNKNOWN_BYTES = 4 * MIB
-"""Of a shard if no speed is known."""
-SLOW = 0.99
-"""A shard that takes longer than this part of such shards is named."""
+MINUTES = 30.0  # time of a shard by default
+UNKNOWN_BYTES = 4 * MIB  # size of a shard if no speed is known
+SLOW = 0.99  # a shard that takes longer than this share of such shards is named
 CHARACTER_BYTES = 4
-PARAGRAPH_BYTES = 1024
-"""Of a paragraph in Python besides its characters, its rows included."""
-STREAM_BYTES = 64 * MIB
-"""For the part of the corpus that is read ahead."""
-WINDOWS = 3
-"""So many windows are held at a time: one that is read, one that is worked on, one that is written."""
+PARAGRAPH_BYTES = 1024  # RAM of a paragraph besides its characters, its rows included
+STREAM_BYTES = 64 * MIB  # RAM for the part of the corpus that is read ahead
+WINDOWS = 3  # held at a time: one is read, one is worked on, one is written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardOptions:
-    """What a person wants of the shards.
-
-    Attributes
-    ----------
-    minutes
-        How long each may take.
-    number
-        How many there are; ``None`` for as many as the time of each makes.
-    """
-
-    minutes: float = MINUTES
-    number: int | None = None
+    minutes: float = MINUTES  # how long each may take
+    number: int | None = None  # of shards; ``None``: it follows from the time of each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusPlan:
-    """A corpus cut into shards.
-
-    Attributes
-    ----------
-    each
-        How long the largest shard takes; ``None`` if no speed is known.
-    whole
-        How long all take, one after the other.
-    resources
-        What each requests.
-    measured
-        What each would request if a person had set nothing.
-    needs
-        By index the shards that request more, as ``key=value``.
-    even
-        How many shards are of equal load: the others are of a large paragraph each.
-    """
-
     shards: tuple[Shard, ...]
-    each: Duration | None
-    whole: Duration | None
-    resources: Resources
-    measured: Resources
-    needs: Mapping[int, tuple[str, ...]]
-    even: int
+    each: Duration | None  # how long the largest shard takes; ``None`` if no speed is known
+    whole: Duration | None  # how long all take, one after the other
+    resources: Resources  # what each requests
+    measured: Resources  # what each would request if a person had set nothing
+    needs: Mapping[int, tuple[str, ...]]  # by index the shards that request more, as ``key=value``
+    even: int  # how many shards are of equal load: the others are of a large paragraph each
 
     @property
     def spread(self) -> float:
@@ -94,21 +60,7 @@ def plan_shards(
     first: int = 1,
     heavy: Sequence[OversizedPiece] = (),
 ) -> CorpusPlan:
-    """Return a corpus, or the rest of one, cut into shards of equal load.
-
-    Parameters
-    ----------
-    pieces
-        Of the corpus, in its order.
-    setting
-        That works through it.
-    wishes
-        How long a shard may take, or how many there are to be.
-    first
-        The index of the first shard.
-    heavy
-        Pieces with a shard of their own, behind the others.
-    """
+    """Return pieces cut into shards of equal load; each heavy piece gets a shard at the end."""
     if not pieces:
         raise JobkitError("the corpus holds no paragraph", hint="name the files with --corpus")
     alone = [one.piece for one in heavy]
@@ -145,7 +97,6 @@ def plan_shards(
 def _needs(
     shards: Sequence[Shard], heavy: Sequence[OversizedPiece], setting: AppliedSetting, resources: Resources
 ) -> dict[int, tuple[str, ...]]:
-    """Return what the shards of heavy pieces request beyond the others."""
     sizes = [memory_of(one, setting, resources.memory) for one in heavy]
     return {
         shard.index: (f"resources.memory={format_size(size)}",)
@@ -155,7 +106,6 @@ def _needs(
 
 
 def _number(pieces: Sequence[Piece], setting: AppliedSetting, wishes: ShardOptions) -> int:
-    """Return how many shards there are to be."""
     if wishes.number:
         return wishes.number
     if setting.speed is None:
@@ -163,7 +113,7 @@ def _number(pieces: Sequence[Piece], setting: AppliedSetting, wishes: ShardOptio
     start_s, allowed_s = setting.speed.start_s, 60 * wishes.minutes
     items = sum(piece.paragraphs for piece in pieces)
     whole = duration(setting.speed, items=items, characters=sum(piece.characters for piece in pieces))
-    # A start is part of a shard; where it takes most of one, the shard is longer than was wished.
+    # A start is part of a shard; if it takes most of one, the shard is longer than was wished.
     return math.ceil((whole.expected_s - start_s) / max(allowed_s - start_s, allowed_s / 2))
 
 
@@ -210,21 +160,7 @@ def points_of(
     *,
     plan_number: int = 1,
 ) -> tuple[Point, ...]:
-    """Return the points of shards.
-
-    Parameters
-    ----------
-    template
-        A shard with the setting.
-    run_dir
-        The run folder to be.
-    run_id
-        The name of its jobs.
-    corpus
-        What they are part of.
-    plan_number
-        1 for the first plan, 2 for the first that was made again.
-    """
+    """Return the points of shards, made from a shard with the setting; the first plan is number 1."""
     path, name = str(run_dir / CORPUS_FILE), corpus.sources[0].name
     return tuple(
         replace(

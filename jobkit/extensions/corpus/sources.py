@@ -24,9 +24,9 @@ GZIP, ZSTD = "gz", "zst"
 MOST_NAMED = 5
 _READ_BYTES = 2**18
 _STEP_BYTES = {GZIP: 2**15, ZSTD: 2**12}
-"""What is decompressed at once: a gzip file grows by 1,000 at most, one of zstandard by 32,000."""
+"""Bytes that are decompressed at once: gzip grows them by 1,000 at most, zstandard by 32,000."""
 _WINDOW_BYTES = 2**31
-"""The largest window of zstandard, as ``zstd --long=31`` writes; the library's own limit is 128 MiB."""
+"""Largest window of zstandard, as ``zstd --long=31`` writes; the library's own limit is 128 MiB."""
 
 
 class BrokenError(Exception):
@@ -52,8 +52,6 @@ class _Decoder(Protocol):
 
 
 class Stream(Protocol):
-    """What is read of a source."""
-
     def read(self, size: int, /) -> bytes:
         """Return up to so many bytes; none at the end."""
         ...
@@ -63,15 +61,7 @@ class Stream(Protocol):
 def open_stream(
     path: str, compression: str, seen: Callable[[bytes], object] | None = None
 ) -> Iterator[Stream]:
-    """Open a source; each block of the file itself, as it is on disk, is also given to ``seen``.
-
-    Raises
-    ------
-    OSError
-        If it cannot be read, with its name.
-    BrokenError
-        From ``read``, if the archive is broken.
-    """
+    """Open a source; each block of the file itself, as it is on disk, is also given to ``seen``."""
     with os.fdopen(open_regular(path), "rb", buffering=0) as file:
         raw = _Seen(file, seen) if seen else file
         yield _unpacked(raw, compression)
@@ -145,13 +135,11 @@ class _Archive:
         return out
 
     def _fill(self) -> bool:
-        """Return whether there is more of the file."""
         if not self._waiting:
             self._waiting = memoryview(self._raw.read(_READ_BYTES))
         return bool(self._waiting)
 
     def _next_member(self) -> bool:
-        """Begin the next member; return whether there is one."""
         while self._fill():
             if rest := bytes(self._waiting).lstrip(b"\0"):
                 self._waiting = memoryview(rest)
@@ -162,13 +150,6 @@ class _Archive:
 
 
 def need_zstandard() -> None:
-    """Refuse a ``.zst`` file if zstandard is not installed.
-
-    Raises
-    ------
-    JobkitError
-        With the command that installs it.
-    """
     if lack := missing_extra("a .zst file", "zst"):
         raise lack
 
@@ -192,7 +173,6 @@ TEXT, JSONL = "text", "jsonl"
 _KINDS = {".txt": TEXT, **dict.fromkeys(JSONL_ENDINGS, JSONL)}
 _COMPRESSED = {".gz": "gz", ".zst": "zst"}
 READ = ".txt, .jsonl and .ndjson, also with .gz or .zst"
-"""The endings of the files that are read, in words."""
 _TAR = re.compile(r"\.(tar(\.\w+)?|t[bgx]z2?)$")
 _STDIN = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
@@ -208,16 +188,8 @@ class CorpusFiles:
 def find_sources(paths: Sequence[str]) -> CorpusFiles:
     """Return the files of a corpus, in the order of the paths, below a folder by name.
 
-    Parameters
-    ----------
-    paths
-        Files and folders as the user gave them. Of a folder, at any depth, the files that end as `READ` says,
-        in small or capital letters; hidden files and links to folders are not read.
-
-    Raises
-    ------
-    JobkitError
-        If a path is standard input, is missing, is not read, holds no text, or is given twice.
+    Below a folder, at any depth, these are the files that end as `READ` says, in small or capital letters,
+    without hidden files and links to folders.
     """
     if not paths:
         raise JobkitError("no corpus", hint="--corpus PATH...: text files, JSONL files or folders of them")

@@ -33,14 +33,14 @@ from jobkit.runs.standing import PointState, PointStatus, RunStanding
 
 
 def live_points(run_dir: Path) -> list[Point]:
-    """Return the shards that count: none of which others do the work."""
+    """Return the shards that count, without those whose work others do."""
     journal = read_journal(run_dir)  # first, for a new plan is written before the journal names it
     points, _ = read_points(run_dir)
     return [point for point in points if not journal.is_void(point)]
 
 
 def void_shards(run_dir: Path) -> frozenset[int]:
-    """Return the shards of the plan of which others do the work, or that never came into force."""
+    """Return the shards of the plan whose work others do, or that never came into force."""
     live = {point.index for point in live_points(run_dir)}
     return frozenset(shard.index for shard in read_plan(run_dir) if shard.index not in live)
 
@@ -49,13 +49,6 @@ def settle(run_dir: Path) -> dict[int, Winner]:
     """Make a complete try the winner of each shard that has none; return all winners, by index.
 
     Rows that do not match their manifest, though their try has ended, are marked: the shard runs again.
-
-    Raises
-    ------
-    JobkitError
-        If a winner or the plan cannot be read.
-    OSError
-        If a winner cannot be written.
     """
     points = live_points(run_dir)
     winners = claim_all(run_dir, points)
@@ -67,7 +60,7 @@ def settle(run_dir: Path) -> dict[int, Winner]:
 
 
 def _claim_ended(run_dir: Path, point: Point) -> Winner | None:
-    """Claim once more for tries that have ended, maybe only now: whole rows that do not match are marked."""
+    """Claim once more for ended tries; mark whole rows that do not match their manifest."""
     home = point_folder(run_dir, point.point_id)
     for number in reversed(try_numbers(home)):
         folder = Path(try_folder(run_dir, point.point_id, number))
@@ -81,13 +74,12 @@ def _claim_ended(run_dir: Path, point: Point) -> Winner | None:
 
 MOST_NAMED = 5
 PERCENT = 100
-ENOUGH = 3
-"""From so many shards that are done, their own times say when the rest ends."""
+ENOUGH = 3  # done shards: with this many, their own times say when the rest ends
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedShard:
-    """What was planned of a shard: its size, its time if known, and the piece with its longest paragraph."""
+    """The plan of a shard: its size, its time if known, and the piece with its longest paragraph."""
 
     paragraphs: int
     characters: int
@@ -100,45 +92,29 @@ class PlannedShard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusStanding:
-    """How far a corpus is.
-
-    Attributes
-    ----------
-    shards, done
-        How many there are, and have ended well.
-    paragraphs, paragraphs_done, characters, characters_done
-        Of the corpus; done are also those of running shards whose batches are home.
-    took_s, promised_s, low_s, high_s
-        Over the shards that are done: the time that they took, and what was promised, with its interval.
-    slow
-        The names of shards that take longer than 99 in 100 were to take.
-    left_s, left_low_s, left_high_s
-        Until the end, if as many run at a time as now.
-    """
-
-    shards: int
-    done: int
-    paragraphs: int
-    paragraphs_done: int
+    shards: int  # number of all shards
+    done: int  # number of those that have ended well
+    paragraphs: int  # of the corpus
+    paragraphs_done: int  # with the home batches of running shards
     characters: int
-    characters_done: int
-    took_s: float | None = None
-    promised_s: float | None = None
-    low_s: float | None = None
+    characters_done: int  # likewise
+    took_s: float | None = None  # time of the shards that are done
+    promised_s: float | None = None  # time that was promised for them
+    low_s: float | None = None  # 95 % interval of ``promised_s``
     high_s: float | None = None
-    slow: tuple[str, ...] = ()
-    left_s: float | None = None
-    left_low_s: float | None = None
+    slow: tuple[str, ...] = ()  # the names of shards that take longer than 99 in 100 were to take
+    left_s: float | None = None  # until the end, if the number of running shards stays
+    left_low_s: float | None = None  # interval of ``left_s``
     left_high_s: float | None = None
 
     @property
     def share(self) -> float:
-        """The part of the characters that is done."""
+        """The share of the characters that is done."""
         return self.characters_done / self.characters if self.characters else 1.0
 
     @property
     def speed(self) -> float | None:
-        """How many times as fast as promised the shards are that are done."""
+        """How many times as fast as promised the done shards were."""
         return self.promised_s / self.took_s if self.took_s and self.promised_s else None
 
     @property
@@ -197,7 +173,6 @@ def _took_s(point: PointStatus) -> float | None:
 
 
 def _far(point: PointStatus, part: PlannedShard) -> tuple[int, int]:
-    """Return how many paragraphs and characters of a shard are done."""
     if point.standing is PointState.DONE:
         return part.paragraphs, part.characters
     if point.progress is None:
@@ -214,7 +189,7 @@ def _is_slow(point: PointStatus, part: PlannedShard) -> bool:
 
 
 def _promise(pairs: Sequence[tuple[PlannedShard, float]]) -> dict[str, float]:
-    """Return what the shards that are done took, and what they were to take."""
+    """Return the real and the promised time of the shards that are done."""
     if not pairs:
         return {}
     sums = {"took_s": math.fsum(took for _, took in pairs)}
@@ -245,7 +220,6 @@ def _left(run: RunStanding, took: Sequence[float], planned: Sequence[PlannedShar
 
 
 def corpus_lines(run: RunStanding) -> Iterator[str]:
-    """Yield in sentences how far a corpus is."""
     found = corpus_standing(run)
     if found is None:
         return
@@ -303,7 +277,6 @@ def _end_line(run: RunStanding, found: CorpusStanding) -> str:
 
 
 def corpus_json(run: RunStanding) -> dict[str, object] | None:
-    """Return how far a corpus is as JSON takes it."""
     found = corpus_standing(run)
     if found is None:
         return None

@@ -68,12 +68,7 @@ MOST_NAMED = 5
 def write_folder(prepared: Prepared, corpus: Corpus, shards: Sequence[Shard], promise: Promise) -> None:
     """Write the run folder under another name, and rename it once it is whole.
 
-    A folder that is there and not planned yet gets what it lacks, the points last.
-
-    Raises
-    ------
-    JobkitError
-        If it cannot be written, or is there already.
+    An existing folder that is not planned yet gets the missing files, the points last.
     """
     run_dir = prepared.run_dir
     part = run_dir.with_name(f".{run_dir.name}.part")
@@ -103,7 +98,7 @@ def write_folder(prepared: Prepared, corpus: Corpus, shards: Sequence[Shard], pr
 
 
 def _move_into(part: Path, run_dir: Path) -> None:
-    """Move what a folder lacks that is not planned yet, all but the points, with which the plan holds."""
+    """Move the missing files into a folder without plan, but not the points, which put it into force."""
     for entry in part.iterdir():
         target = run_dir / entry.name
         if entry.name == POINTS_FILE or entry.name in {JOURNAL_FILE, ACCOUNTING_FILE, LOGS_FOLDER}:
@@ -114,13 +109,6 @@ def _move_into(part: Path, run_dir: Path) -> None:
 
 
 def refuse_planning_job(run_dir: Path) -> None:
-    """Refuse to plan a corpus here that a job plans.
-
-    Raises
-    ------
-    JobkitError
-        If such a job waits or runs.
-    """
     (run,) = read_standings([run_dir])
     if run.planner:
         typed = shell_path(run_dir)
@@ -131,13 +119,7 @@ def refuse_planning_job(run_dir: Path) -> None:
 
 
 def refuse_other_folder(run_dir: Path) -> None:
-    """Refuse a place that holds something else than the folder of a corpus.
-
-    Raises
-    ------
-    JobkitError
-        If it does.
-    """
+    """Refuse a place that holds something else than the folder of a corpus."""
     if is_corpus_folder(run_dir):
         return
     try:
@@ -152,20 +134,7 @@ def refuse_other_folder(run_dir: Path) -> None:
 
 
 def refuse_differences(run_dir: Path, corpus: Corpus, point: Point) -> None:
-    """Refuse to go on with a folder if another corpus or another setting is asked for.
-
-    Parameters
-    ----------
-    corpus
-        As it is now.
-    point
-        A shard with the setting that is asked for.
-
-    Raises
-    ------
-    JobkitError
-        With all that differs.
-    """
+    """Refuse to go on with a folder if another corpus or another setting is asked for."""
     points, _ = read_points(run_dir)
     found = [*corpus_differences(read_corpus(run_dir), corpus), *_setting_differences(points[0], point)]
     if found:
@@ -179,7 +148,6 @@ def refuse_differences(run_dir: Path, corpus: Corpus, point: Point) -> None:
 
 
 def corpus_differences(before: Corpus, now: Corpus) -> Iterator[str]:
-    """Yield how a corpus differs from what was planned."""
     for what in ("text_field", "id_field"):
         if getattr(before, what) != getattr(now, what):
             yield f"{what}: {getattr(before, what)} there, {getattr(now, what)} now"
@@ -225,76 +193,39 @@ def _setting_differences(before: Point, now: Point) -> Iterator[str]:
             yield f"{name}: {was} there, {is_} now"
 
 
-MOST_LISTED = 10
-"""Shards that are listed one by one at the end."""
+MOST_LISTED = 10  # shards that are listed one by one at the end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyRequest:
-    """What a person asks of `jobkit apply`.
-
-    Attributes
-    ----------
-    word
-        The run, or the spec.
-    paths
-        The corpus, as typed.
-    out
-        The run folder to be, absolute.
-    options
-        What the command line adds to the spec.
-    wishes
-        What it asks of the shards.
-    text_field, id_field
-        Of JSONL documents.
-    skip_bad
-        Whether what cannot be read is left out.
-    fmt
-        The format in which the results are wanted.
-    script
-        Whether a dry run prints the job script, and not the plan.
-    processes
-        How many read the corpus; ``None`` for one for each core.
-    earlier
-        Whether it was asked of an earlier version, which used a stand-in without a question.
-    """
-
-    word: Path
-    paths: tuple[str, ...]
-    out: Path
-    options: Options
-    wishes: ShardOptions
-    text_field: str = "text"
-    id_field: str = "id"
-    skip_bad: bool = False
-    fmt: str = DEFAULT_FORMAT
-    script: bool = False
-    processes: int | None = None
+    word: Path  # the run, or the spec
+    paths: tuple[str, ...]  # the corpus, as typed
+    out: Path  # the run folder to be, absolute
+    options: Options  # what the command line adds to the spec
+    wishes: ShardOptions  # what it asks of the shards
+    text_field: str = "text"  # key of the text in JSONL documents
+    id_field: str = "id"  # key of the id in JSONL documents
+    skip_bad: bool = False  # whether what cannot be read is left out
+    fmt: str = DEFAULT_FORMAT  # the format in which the results are wanted
+    script: bool = False  # whether a dry run prints the job script, and not the plan
+    show_environment: bool = False  # whether that script is printed with the values of `environment`
+    processes: int | None = None  # how many read the corpus; ``None`` for one for each core
+    # whether it was asked of an earlier version, which used a stand-in without a question
     earlier: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A corpus that could be worked through now: the run, and what was planned."""
-
     prepared: Prepared
     prospect: CorpusSummary
 
     @property
     def lines(self) -> str:
-        """The plan in words."""
         return "\n".join(plan_lines(self.prospect))
 
 
 def apply(request: ApplyRequest, *, dry_run: bool = False, wait: bool = False) -> int | None:
-    """Work through a corpus, or go on with it; return an exit code, or ``None`` if all shards have ended.
-
-    Raises
-    ------
-    JobkitError
-        With all that is wrong with the corpus; if the folder is of something else; exit code 3 if the
-        scheduler refuses.
-    """
+    """Work through a corpus, or go on with it; return an exit code, or ``None`` if all shards have ended."""
     refuse_other_folder(request.out)
     if unplanned := is_unplanned(request.out):
         refuse_planning_job(request.out)
@@ -306,19 +237,15 @@ def apply(request: ApplyRequest, *, dry_run: bool = False, wait: bool = False) -
     planned = prepare(request, setting, corpus, pieces, read_s)
     if dry_run:
         prepared = planned.prepared
-        preview(request, planned.lines, prepared.script, launch.submit_commands(prepared, note))
+        script = prepared.script
+        script = script if request.show_environment else prepared.spec.hidden_in(script, request.word)
+        preview(request, planned.lines, script, launch.submit_commands(prepared, note))
         return 0
     return _start(planned, wait=wait)
 
 
 def find_permitted(request: ApplyRequest, *, build: bool) -> AppliedSetting:
-    """Return the setting that a person asks for; refuse a stand-in for a corpus that is not the sample.
-
-    Raises
-    ------
-    JobkitError
-        As `jobkit.extensions.corpus.setting.find_setting`.
-    """
+    """Return the setting that a person asks for; refuse a stand-in for a corpus that is not the sample."""
 
     def refuse(workload: str, model: ModelRef | None, ways: tuple[str, ...]) -> None:
         if model and model.stand_in and not _permits_stand_in(request):
@@ -341,19 +268,12 @@ def _permits_stand_in(request: ApplyRequest) -> bool:
 
 
 def columns(point: Point) -> tuple[str, ...]:
-    """Return the columns of the rows that a shard yields."""
     staged = str(Path(point.files[0].path).parent) if point.files else None
     return traits(point.workload, point.workload_folder, staged).columns
 
 
 def read(request: ApplyRequest) -> tuple[Corpus, Sequence[Piece], float]:
-    """Read a corpus once; return it, its pieces, and how long that took.
-
-    Raises
-    ------
-    JobkitError
-        With every place that cannot be read, unless they are to be left out.
-    """
+    """Read a corpus once; return it, its pieces, and how long that took."""
     begin = time.monotonic()
     found = scan(
         find_sources(request.paths),
@@ -417,7 +337,6 @@ def preview(request: ApplyRequest, plan: str, script: str, commands: Iterable[Se
 
 
 def _start(planned: Planned, *, wait: bool) -> int | None:
-    """Write the run folder, and run the shards here or submit them."""
     prepared = planned.prepared
     note(planned.lines)
     if is_unplanned(prepared.run_dir):
@@ -439,7 +358,6 @@ def _start(planned: Planned, *, wait: bool) -> int | None:
 
 
 def write_planned(planned: Planned) -> None:
-    """Write the run folder of a corpus, as `jobkit.extensions.corpus.start.write_folder` does."""
     prospect = planned.prospect
     promise = promise_of(prospect.setting)
     write_folder(planned.prepared, prospect.corpus, prospect.plan.shards, promise)
@@ -484,7 +402,7 @@ def go_on(
 
 
 def _changes(request: ApplyRequest) -> tuple[str, ...]:
-    """Return those of the keys that a person sets whose values are not yet those of the run."""
+    """Return those keys that a person sets whose values are not yet those of the run."""
     path, overrides = request.out / SPEC_FILE, request.options.overrides
     before = load_spec(path)
     words = [word for word in overrides if word.partition("=")[0].strip() != "scheduler"]
@@ -498,7 +416,7 @@ def _changes(request: ApplyRequest) -> tuple[str, ...]:
 
 
 def report_end(run_dir: Path) -> int:
-    """Print how a corpus stands whose shards have ended, and what to type next; return the exit code."""
+    """Print how an ended corpus stands, and what to type next; return the exit code."""
     run_dir = run_dir.absolute()
     closing = finish(run_dir)
     (run,) = read_standings([run_dir])

@@ -13,20 +13,7 @@ from jobkit.planning.texts import SAMPLE, find_text
 
 
 def volume(texts: Sequence[str], *, skip_bad: bool) -> CorpusVolume | None:
-    """Return the size of all that ``jobkit apply`` would read; ``None`` of one that may be a plain text.
-
-    Parameters
-    ----------
-    texts
-        Files and folders of any kind that a corpus may have.
-    skip_bad
-        As for `jobkit.extensions.corpus.scan.scan`.
-
-    Raises
-    ------
-    JobkitError
-        With all that cannot be read.
-    """
+    """Return the size of all that ``jobkit apply`` would read; ``None`` if it may be a plain text."""
     text, *more = texts
     plain = kind_of(text) == (TEXT, "") and not Path(text).is_dir()
     if not more and (not Path(text).exists() or (plain and not skip_bad)):
@@ -39,13 +26,7 @@ def volume(texts: Sequence[str], *, skip_bad: bool) -> CorpusVolume | None:
 
 
 def corpus_path(word: str, cache: Path) -> str:
-    """Return the path of a corpus that a person names; of ``sample``, unless a file has that name, its file.
-
-    Raises
-    ------
-    JobkitError
-        As `find_text`.
-    """
+    """Return the path of a corpus; ``sample`` names the shipped text, unless a file has that name."""
     if Path(word).exists() or not SAMPLE.fullmatch(word):
         return os.path.expanduser(word)  # noqa: PTH111 - it leaves the ~ of an unknown user as it is
     return find_text(word, base=Path(), cache=cache).path

@@ -25,12 +25,10 @@ from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Rows, Winner
 
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK, errno.EINVAL})
 """Errors of link(2) on a file system without hard links."""
-WITHDRAWN = 0
-"""The number of the try in the file of a shard that is withdrawn; tries count from 1."""
+WITHDRAWN = 0  # the number of the try in the claim of a withdrawn shard; tries count from 1
 
 
 def winner_path(run_dir: Path, point_id: str) -> Path:
-    """Return the file that names the winner of a shard."""
     return run_dir / WINNERS_FOLDER / f"{point_id}.json"
 
 
@@ -38,11 +36,6 @@ def has_rows(home: str, folder: str) -> bool:
     """Return whether the rows of a shard are home: another try has won already, or these are whole.
 
     Their digest is compared when the winner is chosen; a try whose rows failed that has `BAD_ROWS`.
-
-    Parameters
-    ----------
-    home, folder
-        Of the point and of the try.
     """
     if os.path.exists(f"{Path(home).parents[1]}/{WINNERS_FOLDER}/{Path(home).name}.json"):  # noqa: PTH110 - quick
         return True
@@ -57,16 +50,7 @@ def has_rows(home: str, folder: str) -> bool:
 def claim(run_dir: Path, point: Point, try_number: int) -> Winner | None:
     """Make a try the winner of its shard if its rows are complete and there is no winner yet.
 
-    Returns
-    -------
-    The winner, whoever it is; ``None`` if there is none, because the rows are not complete.
-
-    Raises
-    ------
-    JobkitError
-        If the plan or a winner cannot be read.
-    OSError
-        If the winner cannot be written.
+    The winner is returned, whichever try it is; ``None`` if there is none, because the rows are not complete.
     """
     path = winner_path(run_dir, point.point_id)
     if read_claim(path):
@@ -85,16 +69,8 @@ def withdraw(run_dir: Path, point: Point) -> Winner | None:
     """Close a shard whose pieces another shard gets, so that no try of it can win any more.
 
     It is the same claim as that of a winner: either a try has won, or the shard is withdrawn, never both,
-    also if a job that was believed dead ends at this moment.
-
-    Returns
-    -------
-    The winner if there is one: then the shard is done and its pieces must not be planned again.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written.
+    also if a job that was believed dead ends at this moment. If a winner is returned, the shard is done and
+    its pieces must not be planned again.
     """
     path = winner_path(run_dir, point.point_id)
     closed = Winner(
@@ -126,18 +102,7 @@ def _complete(folder: Path, paragraphs: int) -> Rows | None:
 
 
 def digest(path: Path, *, sync: bool = False) -> tuple[int, str]:
-    """Return the size and the SHA-256 of a file.
-
-    Parameters
-    ----------
-    sync
-        Whether to wait until it is on disk.
-
-    Raises
-    ------
-    OSError
-        If it cannot be read.
-    """
+    """Return the size and the SHA-256 of a file; ``sync`` waits until it is on disk."""
     found = hashlib.sha256()
     size = 0
     with os.fdopen(open_regular(path), "rb", buffering=0) as file:
@@ -198,13 +163,6 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def read_claim(path: Path) -> Winner | None:
-    """Return the claim of a shard that holds; ``None`` if there is none.
-
-    Raises
-    ------
-    JobkitError
-        If it may not be read.
-    """
     for place in (path, path.with_suffix(".claim") / path.name):
         try:
             return from_json(Winner, read_text(place), where=str(place))
@@ -218,13 +176,7 @@ def read_claim(path: Path) -> Winner | None:
 
 
 def read_winners(run_dir: Path) -> dict[int, Winner]:
-    """Return the winners by the index of their point, without the shards that are withdrawn.
-
-    Raises
-    ------
-    JobkitError
-        If one may not be read.
-    """
+    """Return the winners by the index of their point, without the shards that are withdrawn."""
     folder = run_dir / WINNERS_FOLDER
     paths = sorted({(folder / name).with_suffix(".json") for name in names(folder)})
     found = [winner for path in paths if (winner := _won(path))]
@@ -232,12 +184,7 @@ def read_winners(run_dir: Path) -> dict[int, Winner]:
 
 
 def claim_all(run_dir: Path, points: Iterable[Point]) -> dict[int, Winner]:
-    """Claim for every shard without a winner of which a try is complete: its script ended too early.
-
-    Returns
-    -------
-    All winners by the index of their point.
-    """
+    """Claim for every shard without a winner but with a complete try; return all winners by index."""
     winners = read_winners(run_dir)
     for point in points:
         if point.index in winners:
@@ -250,7 +197,6 @@ def claim_all(run_dir: Path, points: Iterable[Point]) -> dict[int, Winner]:
 
 
 def _point(run_dir: Path, name: str) -> Point:
-    """Return a point by its id or its index."""
     path = run_dir / POINTS_FILE
     for number, line in read_lines(path):
         if name == str(number) or f'"{name}"' in line:

@@ -1,7 +1,4 @@
-"""The work on a shard: read it in windows of so many paragraphs, and write its rows in corpus order.
-
-Standard library only: the compute node imports this module.
-"""
+"""The work on a shard: read it in windows, and write its rows in order. Standard library only."""
 
 from __future__ import annotations
 
@@ -23,15 +20,11 @@ from jobkit.worker.windows import Todo, Window
 from jobkit.worker.workloads.base import Result, Row
 from jobkit.worker.workloads.entities import text_order
 
-SHARD_WINDOW = 10_000
-"""Paragraphs of a window of a shard, if the setting has no ``sort_window``."""
-WINDOW_CHARACTERS = 16 * 2**20
-"""A window ends before it holds more, so that long paragraphs do not take all memory."""
+SHARD_WINDOW = 10_000  # paragraphs of a window of a shard, if the setting has no ``sort_window``
+WINDOW_CHARACTERS = 16 * 2**20  # a window ends before it holds more: long paragraphs do not take all memory
 
 
 class ShardWork(PointWork):
-    """The work of a point of `jobkit apply`."""
-
     def read(self, state: TryState) -> Todo:
         """Return the point's shard of the corpus; only its first window is read."""
         point, run_dir = state.task.point, state.task.run_dir or Path()
@@ -49,7 +42,6 @@ class ShardWork(PointWork):
         return Todo(first, windows, size)
 
     def output(self, folder: Path) -> RowsFile:
-        """Return the file ``rows.jsonl``."""
         return RowsFile(folder)
 
     def rows(self, result: Result, columns: Sequence[str]) -> Sequence[Row]:
@@ -65,18 +57,6 @@ WORK = ShardWork()
 
 
 def shard_windows(paragraphs: Iterator[Paragraph], size: int) -> Iterator[Window]:
-    """Yield the paragraphs of a shard as windows.
-
-    Parameters
-    ----------
-    size
-        Paragraphs of a window.
-
-    Raises
-    ------
-    TryFailed
-        If the corpus cannot be read, or is not what was planned.
-    """
     first, some, characters = 0, list[Paragraph](), 0
     with reading_corpus():
         for paragraph in paragraphs:
@@ -122,19 +102,12 @@ class RowsFile:
         self._writer = self._open.enter_context(RowsWriter(self._part, columns))
 
     def write(self, rows: list[Row], first: int, places: Sequence[Paragraph]) -> None:
-        """Write the rows of a window."""
         for number, *values in sorted(rows, key=self._order):
             self._writer.write(places[number - first], values)
         self._paragraphs += len(places)
 
     def close(self, left: Sequence[Row], *, failed: bool) -> None:
-        """Sync the file and write its manifest; of a try that failed, remove it.
-
-        Raises
-        ------
-        OSError
-            If the disk is full; then no part of the file is left.
-        """
+        """Sync the file and write its manifest; of a try that failed, remove it."""
         del left
         try:
             with self._open:

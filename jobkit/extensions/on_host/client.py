@@ -42,25 +42,13 @@ _REDRAW = re.compile(r"(\x1b\[\d{1,4}F\x1b\[J)")
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster to which requests go.
+    """A cluster to which requests go."""
 
-    Attributes
-    ----------
-    connection
-        The connection to it.
-    folder, project
-        As in `Request`.
-    typed
-        ``HOST`` or ``HOST:FOLDER``, as typed.
-    named
-        Whether each command line names the host; else the site file does.
-    """
-
-    connection: Connection
-    folder: str
+    connection: Connection  # the connection to it
+    folder: str  # `folder`, `project`: as in `Request`
     project: str
-    typed: str
-    named: bool = True
+    typed: str  # ``HOST`` or ``HOST:FOLDER``, as typed
+    named: bool = True  # whether each command line names the host; else the site file does
 
     @property
     def prefix(self) -> str:
@@ -73,13 +61,7 @@ class Cluster:
         return self.connection.host
 
     def ask(self, question: str, *words: str, **about: object) -> Any:  # noqa: ANN401 - each question has an answer of its own
-        """Return the answer to a question.
-
-        Raises
-        ------
-        JobkitError
-            If there is none.
-        """
+        """Return the answer to a question."""
         request = Request(question=question, words=[*words], about=about)
         with contextlib.closing(self._answers(request)) as answers:
             for answer in answers:
@@ -96,11 +78,6 @@ class Cluster:
         dict
             ``folder`` of the project; ``model``, where a model goes that it lacks; ``site``, its site file;
             ``spec``, that of ``about``. Each is empty if there is none.
-
-        Raises
-        ------
-        JobkitError
-            If there is no answer.
         """
         answer = self.ask("prepare", **about)
         names = ("folder", "model", "site", "spec")
@@ -115,11 +92,6 @@ class Cluster:
         -------
         list of tuple
             The folder on the cluster that is the project here, the path below it, and whether it is a folder.
-
-        Raises
-        ------
-        JobkitError
-            If there is no answer, or one that would be written elsewhere than below the project.
         """
         answer = self.ask(question, *words, **about)
         try:
@@ -134,17 +106,8 @@ class Cluster:
     def run(self, words: list[str], *, kept: str, sent: Mapping[str, str]) -> int:
         """Run a command there, show what it prints, and return its exit code.
 
-        Parameters
-        ----------
-        words
-            The command line after ``jobkit``.
-        kept, sent
-            As in `Request`.
-
-        Raises
-        ------
-        JobkitError
-            If its end is not known.
+        ``words``: the command line after ``jobkit``.
+        ``kept``, ``sent``: as in `Request`.
         """
         shown = sys.stdout.isatty()
         size = shutil.get_terminal_size() if shown else None
@@ -280,12 +243,8 @@ class _Stream:
 class Suggesting(io.TextIOBase):
     """A stream on which commands that are suggested are those to type here.
 
-    Parameters
-    ----------
-    to
-        The stream behind it.
-    prefix
-        As in `Cluster`.
+    ``to``: the stream behind it.
+    ``prefix``: as in `Cluster`.
     """
 
     def __init__(self, to: TextIO, prefix: str) -> None:

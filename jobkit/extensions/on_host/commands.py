@@ -43,24 +43,12 @@ STAY = frozenset(("help", "lint", "practice", "schema", "emit"))
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A command as it was typed.
+    """A command as it was typed."""
 
-    Attributes
-    ----------
-    name
-        With that of its subcommand: ``models fetch``.
-    words
-        What follows the name.
-    params
-        The values of its arguments and options, by name, as far as they can be known.
-    run_here
-        Runs a command line of jobkit on this machine.
-    """
-
-    name: str
-    words: Sequence[str]
-    params: Mapping[str, Any]
-    run_here: Callable[[list[str]], int]
+    name: str  # with that of its subcommand: ``models fetch``
+    words: Sequence[str]  # what follows the name
+    params: Mapping[str, Any]  # the values of its arguments and options, by name, as far as they can be known
+    run_here: Callable[[list[str]], int]  # runs a command line of jobkit on this machine
 
     @property
     def line(self) -> list[str]:
@@ -71,19 +59,9 @@ class Typed:
 def run_on(host: str, typed: Typed, *, named: bool) -> int:
     """Run a command with ``--on``, and return its exit code.
 
-    Parameters
-    ----------
-    host
-        ``HOST`` or ``HOST:FOLDER``.
-    typed
-        The command.
-    named
-        Whether the command line names the host; the site file does otherwise.
-
-    Raises
-    ------
-    JobkitError
-        If the cluster cannot be reached, or what travels cannot be read.
+    ``host``: ``HOST`` or ``HOST:FOLDER``.
+    ``typed``: the command.
+    ``named``: whether the command line names the host; the site file does otherwise.
     """
     if typed.name.split()[0] in STAY:
         return typed.run_here(typed.line)
@@ -203,7 +181,7 @@ def _claim(run: Path, cluster: Cluster) -> None:
     if run.is_dir() and not (run / COPY_FILE).exists():
         hint = f"rename one of them, or type the command in another folder; {cluster.host} keeps its own"
         raise JobkitError(f"{run}: this folder is no copy of that on {cluster.host}", hint=hint)
-    run.mkdir(parents=True, exist_ok=True)
+    run.mkdir(mode=0o700, parents=True, exist_ok=True)
     (run / COPY_FILE).write_text(f"{cluster.typed}\n", encoding="utf-8")
 
 

@@ -48,17 +48,10 @@ _SCRIPT = "exec sh -s"
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """An open connection to a host.
+    """An open connection to a host."""
 
-    Attributes
-    ----------
-    host
-        As ssh knows it.
-    control
-        The options that find its control socket; none for that of the user's configuration.
-    """
-
-    host: str
+    host: str  # as ssh knows it
+    # the options that find its control socket; none for that of the user's configuration
     control: tuple[str, ...]
 
     def serve_argv(self) -> list[str]:
@@ -68,10 +61,7 @@ class Connection:
     def rsync_argv(self, words: tuple[str, ...]) -> list[str]:
         """Return the command that starts rsync there.
 
-        Parameters
-        ----------
-        words
-            Its arguments, without a character that a shell reads.
+        ``words``: its arguments, without a character that a shell reads.
         """
         return self._argv(" ".join((_RSYNC, *words)))
 
@@ -92,11 +82,6 @@ def connect(host: str) -> Connection:
     """Return the connection to a host; log in if there is none.
 
     ssh asks on the terminal for what it needs.
-
-    Raises
-    ------
-    JobkitError
-        If there is no ssh here, or no connection; ssh has printed why.
     """
     if host.startswith("-") or not host:
         raise JobkitError(f"--on {host}: not the name of a host", hint="a name that `ssh NAME` knows")
@@ -145,13 +130,7 @@ def _configuration(connection: Connection) -> dict[str, str]:
 
 
 def _socket_folder() -> Path:
-    """Return the folder of the control sockets, which only its owner can read.
-
-    Raises
-    ------
-    JobkitError
-        If somebody else has such a folder.
-    """
+    """Return the folder of the control sockets, which only its owner can read."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     folder = Path(runtime) / "jobkit"
     if not runtime or "%" in runtime or len(str(folder)) > MOST_PATH or not Path(runtime).is_dir():

@@ -29,29 +29,15 @@ FILES = ("corpus", "site", "setting")
 
 @dataclass(slots=True)
 class Inputs:
-    """What travels for a command, and what the command is on the cluster.
+    """What travels for a command, and what the command is on the cluster."""
 
-    Attributes
-    ----------
-    base
-        The folder of the project.
-    inside
-        Files and folders in it.
-    outside
-        Files and folders elsewhere, absolute.
-    renamed
-        By a word of the command line: what it is on the cluster.
-    changes
-        ``key=value`` for a further ``--set``.
-    model
-        The workload and the part ``model`` of the spec, if it needs one.
-    """
-
-    base: Path
-    inside: list[Path] = field(default_factory=list)
-    outside: list[Path] = field(default_factory=list)
+    base: Path  # the folder of the project
+    inside: list[Path] = field(default_factory=list)  # files and folders in it
+    outside: list[Path] = field(default_factory=list)  # files and folders elsewhere, absolute
+    # by a word of the command line: what it is on the cluster
     renamed: dict[str, str] = field(default_factory=dict)
-    changes: list[str] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)  # ``key=value`` for a further ``--set``
+    # the workload and the part ``model`` of the spec, if it needs one
     model: tuple[str, Mapping[str, Any]] | None = None
 
     def words(self, words: Sequence[str]) -> list[str]:
@@ -88,15 +74,7 @@ class Inputs:
 def find_inputs(params: Mapping[str, Any]) -> Inputs:
     """Return what travels for a command.
 
-    Parameters
-    ----------
-    params
-        The values of its arguments and options, by name.
-
-    Raises
-    ------
-    JobkitError
-        If the spec cannot be read, or names something that cannot travel.
+    ``params``: the values of its arguments and options, by name.
     """
     inputs = Inputs(Path.cwd())
     for word in _words(params, FILES):

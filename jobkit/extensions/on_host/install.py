@@ -86,19 +86,11 @@ echo {INSTALLED}
 def install_if_missing(cluster: Cluster, extras: Sequence[str]) -> bool:
     """Return whether the host has a jobkit that fits, with these extras; install it after a yes.
 
-    Parameters
-    ----------
-    extras
-        Empty for those that are there, and for the tagger's if jobkit is missing.
-
-    Raises
-    ------
-    JobkitError
-        If it cannot be installed.
+    Without extras those that are there are enough; jobkit is installed with the tagger's.
     """
     found = _look(cluster, LOOK)
     fits = found.get(VERSION, "").endswith(f"protocol {PROTOCOL}")
-    if fits and {*extras} - {NO_EXTRA} <= {*found[HAS].split()}:
+    if fits and {*extras} - {NO_EXTRA} <= {*found.get(HAS, "").split()}:
         terminal.note(f"{cluster.host} has {found[VERSION]}")
         return True
     extras = sorted({*(extras or ["stanza"])} - {NO_EXTRA})
@@ -126,13 +118,7 @@ def install_if_missing(cluster: Cluster, extras: Sequence[str]) -> bool:
 
 
 def _mirror(cluster: Cluster, module: str) -> str:
-    """Return the address from which uv shall load Python to a host that has none that fits.
-
-    Raises
-    ------
-    JobkitError
-        If the user names none, or the host has a module that must be loaded.
-    """
+    """Return the address from which uv shall load Python to a host that has none that fits."""
     if module:
         raise JobkitError(
             f"{cluster.host} has Python 3.11 or later in its module {module}, which works only while loaded",

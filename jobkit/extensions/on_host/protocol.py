@@ -22,57 +22,35 @@ ABSENT, NO_RSYNC, READY = f"{MARK}absent", f"{MARK}no-rsync", f"{MARK}ready"
 INTERRUPT, ACCEPTED = b"interrupt\n", b"accepted\n"
 """What follows the request: Ctrl-C, and that the whole answer has come."""
 
-KINDS = {"out": str, "err": str, "error": str, "hint": str, "version": str} | dict.fromkeys(
-    ("exit", "code", "protocol"), int
-)
+KINDS: Mapping[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("out", "err", "error", "hint", "version"), str),
+    **dict.fromkeys(("exit", "code", "protocol"), int),
+    "kept": (int, float),
+}
 """Of what the parts of an answer are, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is asked of the jobkit on the cluster.
+    """What is asked of the jobkit on the cluster."""
 
-    Attributes
-    ----------
-    protocol
-        That of the asking side.
-    version
-        Of the jobkit that asks.
-    question
-        ``run`` for a command, else a name in `jobkit.extensions.on_host.server.QUESTIONS`.
-    words
-        The command line after ``jobkit``; of a question, what it is about.
-    about
-        More of what a question is about.
-    folder
-        The folder that holds projects, below the home folder or absolute.
-    project
-        The name of the project.
-    origin
-        The folder on the laptop that the project is.
-    kept
-        The name under which the answer is kept until it has come; empty if it need not be. It differs by
-        laptop, command and files.
-    sent
-        What the files are that have travelled (see `mark`), by their path in the project.
-    terminal
-        Whether standard output is shown on a terminal.
-    columns, lines
-        Of that terminal.
-    """
-
-    protocol: int = PROTOCOL
-    version: str = ""
+    protocol: int = PROTOCOL  # that of the asking side
+    version: str = ""  # of the jobkit that asks
+    # ``run`` for a command, else a name in `jobkit.extensions.on_host.server.QUESTIONS`
     question: str = "run"
+    # the command line after ``jobkit``; of a question, what it is about
     words: list[str] = field(default_factory=list)
-    about: dict[str, Any] = field(default_factory=dict)
-    folder: str = ""
-    project: str = ""
-    origin: str = ""
+    about: dict[str, Any] = field(default_factory=dict)  # more of what a question is about
+    folder: str = ""  # the folder that holds projects, below the home folder or absolute
+    project: str = ""  # the name of the project
+    origin: str = ""  # the folder on the laptop that the project is
+    # the name under which the answer is kept until it has come; empty if it need not be. It differs by
+    # laptop, command and files.
     kept: str = ""
+    # what the files are that have travelled (see `mark`), by their path in the project
     sent: dict[str, str] = field(default_factory=dict)
-    terminal: bool = False
-    columns: int = 0
+    terminal: bool = False  # whether standard output is shown on a terminal
+    columns: int = 0  # `columns`, `lines`: of that terminal
     lines: int = 0
 
     def as_line(self) -> bytes:
@@ -98,7 +76,7 @@ def parse_answer(line: bytes) -> dict[str, Any] | None:
     while (at := line.find(f"{MARK}{{".encode(), at + 1)) >= 0:
         with contextlib.suppress(ValueError, RecursionError):
             answer: dict[str, Any] = json.loads(line[at + len(MARK) :])
-            if all(isinstance(answer.get(key, kind()), kind) for key, kind in KINDS.items()):
+            if all(isinstance(answer[key], kind) for key, kind in KINDS.items() if key in answer):
                 return answer
     return None
 

@@ -29,10 +29,7 @@ PLAIN = re.compile(r"[A-Za-z0-9.,=_/-]+")
 def main(arguments: list[str]) -> int:
     """Run rsync on the cluster, with standard input and output as they are.
 
-    Parameters
-    ----------
-    arguments
-        The host, which is not used, then ``rsync`` and its arguments.
+    ``arguments``: the host, which is not used, then ``rsync`` and its arguments.
     """
     words = tuple(arguments[2:])
     if odd := [word for word in words if not PLAIN.fullmatch(word)]:

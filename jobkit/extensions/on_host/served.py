@@ -13,20 +13,11 @@ from jobkit.extensions.on_host.protocol import mark
 
 @dataclass(slots=True)
 class Served:
-    """What the kernel asks of the request; of a command that is typed on this machine all is empty.
+    """What the kernel asks of the request; of a command that is typed on this machine all is empty."""
 
-    Attributes
-    ----------
-    note
-        The file that gets the run folder before anything is submitted.
-    begun
-        The run folder that the same request has begun before.
-    sent
-        What the files are that the laptop has sent (see `mark`), by absolute path.
-    """
-
-    note: Path | None = None
-    begun: Path | None = None
+    note: Path | None = None  # the file that gets the run folder before anything is submitted
+    begun: Path | None = None  # the run folder that the same request has begun before
+    # what the files are that the laptop has sent (see `mark`), by absolute path
     sent: Mapping[str, str] = field(default_factory=dict)
 
     def note_begun(self, run_dir: Path) -> None:
@@ -36,13 +27,7 @@ class Served:
             append_line(self.note, str(run_dir.absolute()))
 
     def refuse_other(self) -> None:
-        """Refuse files that are not those that the laptop has sent.
-
-        Raises
-        ------
-        JobkitError
-            If another laptop, whose project has the same folder, has sent its own.
-        """
+        """Refuse files that are not those that the laptop has sent."""
         for name, what in self.sent.items():
             file = Path(name)
             if not file.is_file() or mark(file, by_time=" " in what) != what:

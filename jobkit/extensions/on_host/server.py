@@ -58,10 +58,7 @@ Run = Callable[[list[str]], int]
 def serve(run: Run) -> int:
     """Answer the request on standard input.
 
-    Parameters
-    ----------
-    run
-        Runs a command line of jobkit, and returns its exit code.
+    ``run``: runs a command line of jobkit, and returns its exit code.
     """
     answers = Answers(sys.stdout.buffer)
     if not (line := _line_of_input()):  # the laptop has gone
@@ -132,13 +129,7 @@ class Answers:
 
 
 def project_folder(request: Request, answers: Answers) -> Path:
-    """Return the folder of the project, made if it is missing.
-
-    Raises
-    ------
-    JobkitError
-        If it belongs to another folder of a laptop.
-    """
+    """Return the folder of the project, made if it is missing."""
     place = Path.home() / Path(request.folder).expanduser() / request.project
     others = sorted(note.parent.name for note in place.parent.glob(f"*/{ORIGIN_FILE}"))
     is_new = not place.is_dir()

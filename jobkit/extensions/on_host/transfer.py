@@ -46,14 +46,9 @@ INSTALL = "install it there (ask who runs the cluster), or load its module in yo
 def send(connection: Connection, files: Sequence[Path], base: Path, folder: str) -> None:
     """Copy files and folders to the cluster.
 
-    Parameters
-    ----------
-    files
-        Below ``base``.
-    base
-        The folder on the laptop that becomes ``folder``.
-    folder
-        The folder on the cluster, absolute; the one above it exists.
+    ``files``: below ``base``.
+    ``base``: the folder on the laptop that becomes ``folder``.
+    ``folder``: the folder on the cluster, absolute; the one above it exists.
     """
     if files and not _has_rsync():
         _send_tar(connection, files, base, folder)
@@ -89,14 +84,9 @@ def fetch(
 ) -> None:
     """Copy files and folders from the cluster.
 
-    Parameters
-    ----------
-    parts
-        Of each the folder on the cluster, and the path below it, which it has below ``to`` too.
-    to
-        A folder on the laptop.
-    leave
-        Patterns of names that are not copied.
+    ``parts``: of each the folder on the cluster, and the path below it, which it has below ``to`` too.
+    ``to``: A folder on the laptop.
+    ``leave``: patterns of names that are not copied.
     """
     if not _has_rsync():
         for base in dict.fromkeys(base for base, _, _ in parts):
@@ -146,13 +136,7 @@ def _fetch_tar(
 
 @contextlib.contextmanager
 def _tar(connection: Connection, folder: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Have a tar on the cluster, in a folder, that reads or writes what it packs.
-
-    Raises
-    ------
-    JobkitError
-        If it does not end well.
-    """
+    """Have a tar on the cluster, in a folder, that reads or writes what it packs."""
     process, why = shell.open_pipes(connection.tar_argv(words)), ""
     stdin, stdout = cast("BufferedWriter", process.stdin), cast("BufferedReader", process.stdout)
     try:

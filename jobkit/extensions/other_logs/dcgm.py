@@ -31,61 +31,42 @@ _SPREAD = re.compile(rf"Avg:\s*{_DCGM_NUMBER}\s*,\s*Max:\s*{_DCGM_NUMBER}\s*,\s*
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The mean, the largest and the smallest of DCGM's samples."""
-
     mean: float
     most: float
     least: float
 
     @property
     def single(self) -> bool:
-        """Whether all three are the same, as they are of one sample."""
+        """Whether all three are equal, as with one sample."""
         return self.most == self.least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReport:
-    """What DCGM reports of one GPU during a job; ``None`` for what the report does not have.
+    """DCGM's report on one GPU during a job; ``None`` for what the report does not have."""
 
-    Attributes
-    ----------
-    gpu
-        DCGM's number of the GPU.
-    seconds
-        From the start of the job to its end.
-    processes
-        That DCGM saw on the GPU.
-    energy_j
-        The difference of the GPU's energy counter between DCGM's first sample in the job and its last.
-    power_w
-        Of the GPU.
-    memory_peak_bytes
-        The largest peak of one process, by the driver's accounting of each process that DCGM saw.
-    sm_percent
-        "SM Utilization": NVML's utilisation, the share of time in which any kernel ran.
-    """
-
-    gpu: int
-    seconds: float | None = None
-    processes: int | None = None
+    gpu: int  # DCGM's number of the GPU
+    seconds: float | None = None  # from the start of the job to its end
+    processes: int | None = None  # the number of processes that DCGM saw on the GPU
+    # the difference of the GPU's energy counter between DCGM's first sample in the job and its last
     energy_j: float | None = None
     power_w: Spread | None = None
+    # the largest peak of one process, by the driver's accounting of each process that DCGM saw
     memory_peak_bytes: int | None = None
+    # "SM Utilization": NVML's utilisation, the share of time in which any kernel ran
     sm_percent: Spread | None = None
 
     @property
     def one_sample(self) -> bool:
-        """Whether DCGM's figures are of one sample: power is never the same twice."""
+        """Whether DCGM's figures come from one sample: power never repeats."""
         return self.power_w is not None and self.power_w.single
 
 
 def is_gpu_report(text: str) -> bool:
-    """Return whether a text is a DCGM report of a job."""
     return bool(_GPU.search(text))
 
 
 def parse_report(text: str) -> tuple[GpuReport, ...]:
-    """Return what a report has of each GPU; lines of any other shape are passed over."""
     return tuple(_parse(text))
 
 
@@ -129,61 +110,27 @@ EVEN = 0.05
 
 @dataclass(frozen=True, slots=True)
 class DcgmFigure:
-    """One figure of both.
-
-    Attributes
-    ----------
-    name
-        In words.
-    dcgm, own
-        The values; ``None`` if not known.
-    unit
-        ``s``, ``%``, ``J``, ``W``, ``bytes``, or empty for a count.
-    why
-        What each counts, if they differ; else empty.
-    """
-
     name: str
-    dcgm: float | None
+    dcgm: float | None  # DCGM's value and ours; ``None`` if not known
     own: float | None
-    unit: str
-    why: str = ""
+    unit: str  # ``s``, ``%``, ``J``, ``W``, ``bytes``, or empty for a count
+    why: str = ""  # what each value counts, if they differ; else empty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFigures:
-    """A report of DCGM next to the figures of points.
-
-    Attributes
-    ----------
-    file
-        Of the report.
-    source
-        The run folder, or the log, that the other figures are from.
-    whose
-        ``jobkit`` or ``log``.
-    points
-        How many points they are of.
-    figures
-        Those that DCGM has.
-    remarks
-        What to know of the report, in sentences without a full stop.
-    """
-
     key: ClassVar[str] = "dcgm"
-    file: str
-    source: str
-    whose: str
-    points: int
-    figures: tuple[DcgmFigure, ...]
-    remarks: tuple[str, ...]
+    file: str  # the report
+    source: str  # the run folder, or the log, with the other figures
+    whose: str  # ``jobkit`` or ``log``
+    points: int  # the number of points with the other figures
+    figures: tuple[DcgmFigure, ...]  # the figures that DCGM has
+    remarks: tuple[str, ...]  # remarks on the report, in sentences without a full stop
 
     def data(self) -> Mapping[str, object]:
-        """Return them for a program."""
         return asdict(self)
 
     def block(self) -> Block:
-        """Return them as a table, and below it the lines."""
         columns = (
             Column("figure", [figure.name for figure in self.figures], left=True),
             Column("DCGM", [shown(figure.dcgm, figure.unit) for figure in self.figures]),
@@ -200,12 +147,9 @@ class JobFigures:
 
 
 def belongs(report: str, log: str) -> bool:
-    """Return whether a report is of the job that wrote a log: the same name, and no other number.
+    """Return whether a report belongs to the job that wrote a log: one name, and no other number.
 
-    Parameters
-    ----------
-    report, log
-        Names of files: ``tag.gpu-report`` or ``tag.2650.gpu-report``, and ``tag.o2650``.
+    The files are ``tag.gpu-report`` or ``tag.2650.gpu-report``, and ``tag.o2650``.
     """
     name, _, rest = PurePath(report).name.removesuffix(SUFFIX).partition(".")
     same, _, job = PurePath(log).name.partition(".")
@@ -214,10 +158,10 @@ def belongs(report: str, log: str) -> bool:
 
 
 def points_of(report: str, rows: Sequence[Row]) -> tuple[list[Row], str]:
-    """Return the points that a report is of, and how they were found, if a reader must know.
+    """Return the points that a report is about, and how they were found, if a reader must know.
 
-    Of a run they are found by the numbers in its name; without that of a job, it is taken to be of all
-    points. Of a log they are all.
+    In a run they are found by the numbers in its name; a report without a job number is taken to be about all
+    points. In a log they are all points.
     """
     if all(row.workload == LOG for row in rows):
         return list(rows), ""
@@ -231,19 +175,7 @@ def points_of(report: str, rows: Sequence[Row]) -> tuple[list[Row], str]:
 
 
 def side_by_side(file: str, reports: Sequence[GpuReport], rows: Sequence[Row], how: str = "") -> JobFigures:
-    """Return the figures of a report next to those of its points.
-
-    Parameters
-    ----------
-    file
-        The report.
-    reports
-        Of each GPU.
-    rows
-        The points, all of a run or all of a log.
-    how
-        How the points were found, if a reader must know.
-    """
+    """Return the reports on the GPUs next to the figures of the points; ``how`` says how they were found."""
     log = all(row.workload == LOG for row in rows)
     own = f"the {LOG_NAME}" if log else "jobkit"
     figures = (
@@ -330,7 +262,6 @@ def _memory(reports: Sequence[GpuReport], rows: Sequence[Row], own: str, *, log:
 
 
 def _why_memory(reports: Sequence[GpuReport], rows: Sequence[Row], own: str, *, log: bool) -> str:
-    """Return what the two peaks count."""
     dcgm = _most([report.memory_peak_bytes for report in reports]) or 0
     mine = _most([row.value(GPU_MEMORY) for row in rows]) or 0
     seen = _sum([report.processes for report in reports])
@@ -367,7 +298,6 @@ def _figure(name: str, dcgm: float | None, own: float | None, unit: str, why: st
 
 
 def shown(value: float | None, unit: str) -> str:
-    """Return a value of a figure in words; empty if it is not known."""
     if value is None:
         return ""
     if unit == "bytes":

@@ -29,7 +29,7 @@ class OtherLogs:
     key: ClassVar[str] = JobFigures.key
 
     def read(self, path: Path, text: str) -> Sources | None:
-        """Return the rows of a tagger's log, or where a report of DCGM is shown."""
+        """Return the rows of a tagger's log, or the place where a report of DCGM is shown."""
         runs, left_out = parse_log(text)
         of_job = not runs and is_gpu_report(text)
         if not (runs or left_out or of_job):
@@ -43,7 +43,7 @@ class OtherLogs:
     def more_figures(
         self, logs: Iterable[Path], rows: Sequence[Row], notes: list[str]
     ) -> Iterator[JobFigures]:
-        """Yield the reports of DCGM that can be read; add why others cannot to the notes."""
+        """Yield the reports of DCGM that can be read; add to the notes why others cannot."""
         for path in logs:
             try:
                 yield _read_report(path, rows)
@@ -55,13 +55,7 @@ OTHER_LOGS = OtherLogs()
 
 
 def dcgm_reports(paths: Iterable[Path], rows: Sequence[Row]) -> list[JobFigures]:
-    """Return reports of DCGM that a person names, each next to the points that it is of.
-
-    Raises
-    ------
-    JobkitError
-        If a file is no such report.
-    """
+    """Return reports of DCGM that a person names, each next to its points."""
     return [_read_report(path, rows) for path in paths]
 
 
@@ -78,7 +72,6 @@ def _read_report(path: Path, rows: Sequence[Row]) -> JobFigures:
 
 
 def _where(report: Path) -> str:
-    """Return where a report of DCGM is shown."""
     logs = [path for path in report.parent.iterdir() if path != report and belongs(report.name, path.name)]
     if not logs:
         return "it names no batch size, and no log of its name is next to it: skipped"

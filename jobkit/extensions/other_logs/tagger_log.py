@@ -48,31 +48,16 @@ _MEMORY = [(re.compile(rf"{re.escape(words)}{_NUMBER}GB\s*$"), name) for words, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRun:
-    """One run as a log reports it; what the log does not have is ``None``.
+    """One run as a log reports it; ``None`` for what the log does not have."""
 
-    Attributes
-    ----------
-    batch_size
-        Paragraphs per call.
-    items
-        Paragraphs in all.
-    total_s
-        Of the whole loop, writing included.
-    logged_batch_s
-        What the log calls the mean batch time: ``total_s / items * batch_size``.
-    gpu_model_bytes
-        CUDA context and weights together, above what was used before.
-    gpu_batch_peak_bytes, gpu_peak_bytes
-        Above the model, and in all; sampled every 50 paragraphs.
-    """
-
-    batch_size: int
-    items: int
-    total_s: float
-    logged_batch_s: float
+    batch_size: int  # paragraphs per call
+    items: int  # all paragraphs
+    total_s: float  # time of the whole loop, writing included
+    logged_batch_s: float  # the mean batch time by the log: ``total_s / items * batch_size``
     gpu_capacity_bytes: int | None = None
     gpu_before_bytes: int | None = None
-    gpu_model_bytes: int | None = None
+    gpu_model_bytes: int | None = None  # CUDA context and weights together, above the memory in use before
+    # above the model, and in all; sampled every 50 paragraphs
     gpu_batch_peak_bytes: int | None = None
     gpu_peak_bytes: int | None = None
     ram_model_bytes: int | None = None
@@ -80,14 +65,14 @@ class LogRun:
 
     @property
     def batch_mean_s(self) -> float:
-        """The mean seconds of a call, partial ones counted."""
+        """Mean seconds of a call, partial calls counted."""
         return self.total_s / math.ceil(self.items / self.batch_size)
 
 
 def parse_log(text: str) -> tuple[tuple[LogRun, ...], int]:
-    """Return the runs that a log holds, and how many of its runs are cut short.
+    """Return the runs of a log, and how many of its runs are cut short.
 
-    Lines of any other shape are passed over: a job's log holds whatever else was printed.
+    Lines of any other form are passed over: a job's log holds whatever else was printed.
     """
     runs = [_run(block) for block in _blocks(text.splitlines())]
     whole = tuple(run for run in runs if run)
@@ -124,7 +109,7 @@ def _value(text: str) -> float:
 
 
 def _run(block: dict[str, float]) -> LogRun | None:
-    """Return a run if all its figures stand: it must have its size and count, and end with its RAM."""
+    """Return a run if its figures are complete: it must have its size and count, and end with its RAM."""
     if not {"batch_size", "items", "ram_peak_bytes"} <= block.keys():
         return None
     counts = block["batch_size"], block["items"]
@@ -136,7 +121,7 @@ def _run(block: dict[str, float]) -> LogRun | None:
 
 
 def rows_of_log(file: str, runs: Iterable[LogRun]) -> list[Row]:
-    """Return the rows of an old log; the file stands for the text, model and versions that it hides."""
+    """Return the rows of an old log; the file stands for text, model and versions, which it does not name."""
     rows: list[Row] = []
     repeats: dict[int, int] = {}
     for index, run in enumerate(runs, 1):
@@ -167,7 +152,6 @@ def rows_of_log(file: str, runs: Iterable[LogRun]) -> list[Row]:
 
 
 def _figures_of(run: LogRun) -> dict[str, float | None]:
-    """Return the figures of a run that an old log has."""
     return {
         SPEED.name: run.items / run.total_s,
         WORK.name: run.total_s,

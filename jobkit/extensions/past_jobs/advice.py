@@ -17,25 +17,13 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobNeed:
-    """One resource of jobs that are alike: what was requested, what was used, what to request.
-
-    Attributes
-    ----------
-    requested
-        Bytes, seconds, CPUs or GPUs; ``None`` if the request does not name it.
-    used
-        By each job in which it is known, in ascending order.
-    exceeded
-        How many jobs ended because they had too little: their use is a lower limit.
-    next
-        What to request; ``None`` if that is not known.
-    """
+    """One resource of jobs that are alike: what was requested, what was used, what to request."""
 
     name: str
-    requested: float | None
-    used: tuple[float, ...] = ()
-    exceeded: int = 0
-    next: int | None = None
+    requested: float | None  # bytes, seconds, CPUs or GPUs; ``None`` if the request does not name it
+    used: tuple[float, ...] = ()  # by each job in which it is known, in ascending order
+    exceeded: int = 0  # how many jobs ended because they had too little: their use is a lower limit
+    next: int | None = None  # what to request; ``None`` if that is not known
 
     @property
     def most(self) -> float | None:
@@ -60,27 +48,16 @@ class JobNeed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedResource:
-    """How a resource of a past job is read, and how much more than its use is requested.
-
-    Attributes
-    ----------
-    read
-        Returns what a job requested and used.
-    lack, more
-        The outcome of a job that had too little of it, and the factor by which the next one gets more: that
-        of a spec's policy by default.
-    enough
-        Returns what to request for the most that was used.
-    round_up
-        Returns a request in the steps that people use.
-    """
+    """How a resource of a past job is read, and how much more than its use is requested."""
 
     name: str
-    read: Callable[[PastJob], tuple[float | None, float | None]]
+    read: Callable[[PastJob], tuple[float | None, float | None]]  # returns what a job requested and used
+    # `lack`, `more`: the outcome of a job that had too little of it, and the factor by which the next
+    # one gets more: that of a spec's policy by default
     lack: Outcome | None = None
     more: float = 1.0
-    enough: Callable[[float], int]
-    round_up: Callable[[float], int]
+    enough: Callable[[float], int]  # returns what to request for the most that was used
+    round_up: Callable[[float], int]  # returns a request in the steps that people use
 
 
 def _busy_cpus(job: PastJob) -> tuple[float | None, float | None]:

@@ -28,47 +28,22 @@ MOST_NAMED = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What the accounting answered.
+    """What the accounting answered."""
 
-    Attributes
-    ----------
-    scheduler
-        Its name.
-    jobs
-        Those that have ended.
-    running
-        The ids of those that have not.
-    unknown
-        The ids that were asked for and that it does not know.
-    sampling_s
-        Seconds between two samples of memory; ``None`` if that is not known.
-    """
-
-    scheduler: str
-    jobs: tuple[PastJob, ...]
-    running: tuple[str, ...]
-    unknown: tuple[str, ...]
-    sampling_s: float | None
+    scheduler: str  # its name
+    jobs: tuple[PastJob, ...]  # those that have ended
+    running: tuple[str, ...]  # the ids of those that have not
+    unknown: tuple[str, ...]  # the ids that were asked for and that it does not know
+    sampling_s: float | None  # seconds between two samples of memory; ``None`` if that is not known
 
 
 def ask(ids: Sequence[str], *, days: int, name: str = "*", scheduler: str = "auto") -> History:
     """Return past jobs: those of the ids, or my own of the last days.
 
-    Parameters
-    ----------
-    ids
-        As a person types them.
-    days
-        How far back to look without ids.
-    name
-        A pattern that their names match.
-    scheduler
-        Whose accounting; ``auto`` for the first that is here.
-
-    Raises
-    ------
-    JobkitError
-        If there is no accounting, it does not answer, or it has none of the jobs.
+    ``ids``: as a person types them.
+    ``days``: how far back to look without ids.
+    ``name``: A pattern that their names match.
+    ``scheduler``: whose accounting; ``auto`` for the first that is here.
     """
     scheduler, ids = _chosen(scheduler), [_TASKS.split(id_)[0] for id_ in ids]
     past = past_of(scheduler)
@@ -106,13 +81,7 @@ def _chosen(name: str) -> str:
 
 
 def past_of(scheduler: str) -> PastJobs:
-    """Return how the accounting of a scheduler is asked.
-
-    Raises
-    ------
-    JobkitError
-        If jobkit cannot read it.
-    """
+    """Return how the accounting of a scheduler is asked."""
     try:
         return cast("PastJobs", importlib.import_module(f"jobkit.schedulers.{scheduler}_past"))
     except ModuleNotFoundError:

@@ -9,13 +9,6 @@ from jobkit.spec.sweep_spec import SweepSpec
 
 
 def refuse_missing_profiler(spec: SweepSpec) -> None:
-    """Refuse to profile if this Python lacks the profiler.
-
-    Raises
-    ------
-    JobkitError
-        With the command that installs it.
-    """
     if why := missing(spec.profile):
         hint = f"{install_line('profile')}; the profiler python needs no package"
         raise JobkitError(f"profile: {why}", hint=hint)

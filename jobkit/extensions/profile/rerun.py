@@ -46,28 +46,11 @@ def profile(
     again: bool = False,
     wait: bool = False,
 ) -> int:
-    """Print the profile of a point, or run or submit what makes it; return the exit code.
+    """Print the profile of a point, or run or submit the job that makes it; return the exit code.
 
-    Parameters
-    ----------
-    run_dir
-        The run folder, absolute.
-    word
-        The point, by number or id; ``None`` for the fastest that succeeded.
-    profiler
-        ``None`` for torch on a GPU, else Python's own.
-    overrides
-        ``key=value`` of each ``--set``, as for `jobkit resume`.
-    again
-        Whether to profile a point again that has a profile.
-    wait
-        Whether to wait for a job.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such point, it has not succeeded, the profiler is missing or the run cannot be
-        changed, or the scheduler refuses (exit code 3).
+    ``word``: the point, by number or id; ``None`` for the fastest that succeeded. ``profiler``: ``None`` for
+    torch on a GPU, else Python's own. ``overrides``: ``key=value`` of each ``--set``, as for `jobkit resume`.
+    ``again``: whether to profile a point again that has a profile.
     """
     refuse_moved_run(run_dir)
     (run,) = read_standings([run_dir])
@@ -88,7 +71,6 @@ def profile(
 
 
 def _fastest(run: RunStanding) -> PointStatus:
-    """Return the point of the sweep with the highest speed."""
     speeds = [
         (pace(point.record), point)
         for point in run.points
@@ -119,18 +101,11 @@ def _profiled(
 
 
 def _profile_of(point: Point, profiler: str | None) -> Point:
-    """Return a point that profiles another, still with the number and the id of that."""
+    """Return a point that profiles another; it still has the number and the id of that point."""
     return replace(point, trial=False, profile=_chosen(point, profiler))
 
 
 def _add(run: RunStanding, source: PointStatus, profiler: str | None, overrides: Sequence[str]) -> int:
-    """Add a point that profiles another to the run; return its number.
-
-    Raises
-    ------
-    JobkitError
-        If that point has not succeeded, the profiler is missing, or another job still adds points.
-    """
     if source.outcome is not Outcome.OK:
         message = f"{source.point.point_id} is {source.state}: only a point that succeeded can be profiled"
         raise JobkitError(message, hint=f"jobkit status {shell_path(run.folder)}")
@@ -152,7 +127,6 @@ def _add(run: RunStanding, source: PointStatus, profiler: str | None, overrides:
 
 
 def _print(point: PointStatus) -> int:
-    """Print the profile of a point that has ended, and the place of its files."""
     files, name = point.chosen, point.point.point_id
     if point.outcome is not Outcome.OK or files is None:
         run = shell_path(Path(files.folder).parents[2]) if files else "RUN"
@@ -176,4 +150,3 @@ _VIEWERS = {
     "python": "python -m pstats {path}, or: snakeviz {path}",
     "scalene": "scalene view {path}",
 }
-"""How to see the file of each profiler."""

@@ -31,7 +31,7 @@ from jobkit.worker.kinds import Launcher, PointWork, Recording
 from jobkit.worker.record import Task
 
 FORWARD = "forward "
-"""Begins the name of the range of a module's ``forward``; its class and its place follow."""
+"""The name of the range of a module's ``forward`` begins so; its class and its place follow."""
 ON_GPU = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 ON_CPU = frozenset({"cpu_op", "user_annotation"})
 Event = Mapping[str, Any]
@@ -39,24 +39,16 @@ Event = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ProfileCost:
-    """What a function, a line or an operation took itself, without what it calls.
-
-    Attributes
-    ----------
-    where
-        ``file:line`` of the Python code; empty if it is not known.
-    calls
-        ``None`` if the time was sampled.
-    """
+    """The cost of a function, a line or an operation itself, without what it calls."""
 
     what: str
-    where: str
+    where: str  # ``file:line`` of the Python code; empty if unknown
     seconds: float
-    calls: int | None = None
+    calls: int | None = None  # ``None`` if the time was sampled
 
 
 def costs_of_trace(events: Iterable[Event]) -> tuple[list[ProfileCost], bool]:
-    """Return the costs of operations on the GPU if it was used, else on the CPU, and which of the two."""
+    """Return the costs of operations on the GPU if it was used, else on the CPU; and whether on the GPU."""
     complete = [event for event in events if event.get("ph") == "X"]
     on_gpu = [event for event in complete if event.get("cat") in ON_GPU]
     threads: dict[object, list[Event]] = defaultdict(list)
@@ -94,7 +86,7 @@ def _placed(thread: Sequence[Event]) -> Iterator[tuple[object, tuple[str, str], 
 
 
 def _name_and_place(name: str, around: Sequence[Event]) -> tuple[str, str]:
-    """Return an operation with the innermost module, and the place of the innermost that is not torch's."""
+    """Return an operation with the innermost module, and the innermost place that is not torch's."""
     ranges = [event["name"].removeprefix(FORWARD) for event in around if event["name"].startswith(FORWARD)]
     modules = [(kind, place) for kind, _, place in (words.partition(" ") for words in reversed(ranges))]
     if not modules:
@@ -113,22 +105,14 @@ class Profiler(Protocol):
     LIMIT_S: float
     """Once the calls have taken this time, no further call is recorded."""
 
-    def resume(self) -> None:
-        """Record from now on."""
-        ...
+    def resume(self) -> None: ...
 
     def pause(self, *, last: bool) -> None:
         """Stop until `resume`; ``last`` if no other call is recorded."""
         ...
 
     def write(self, path: Path, calls_s: float) -> tuple[list[ProfileCost], list[str]]:
-        """Write what was recorded; return the costs, and in sentences what they are of.
-
-        Parameters
-        ----------
-        calls_s
-            The time of the calls that were recorded.
-        """
+        """Write the recording of calls that took ``calls_s``; return the costs, and sentences on them."""
         ...
 
 
@@ -157,15 +141,12 @@ class PythonProfiler:
         self._profile = cProfile.Profile()
 
     def resume(self) -> None:
-        """Record from now on."""
         self._profile.enable()
 
     def pause(self, *, last: bool) -> None:  # noqa: ARG002 - the Protocol's
-        """Stop until `resume`."""
         self._profile.disable()
 
     def write(self, path: Path, calls_s: float) -> tuple[list[ProfileCost], list[str]]:  # noqa: ARG002 - the Protocol's
-        """Write the file that pstats and snakeviz read; return the costs."""
         import pstats
 
         self._profile.dump_stats(path)
@@ -176,10 +157,10 @@ class PythonProfiler:
 
 
 def _costs_of(function: Function, entry: tuple[Any, ...]) -> Iterator[ProfileCost]:
-    """Yield what a function took; what is built in at the place of each function that calls it.
+    """Yield the cost of a function; that of a built-in at the place of each function that calls it.
 
-    An entry of pstats has the calls without recursion, all calls, the function's own seconds, those with
-    what it calls, and by caller a similar entry (Lib/pstats.py, ``Stats.print_line``).
+    An entry of pstats has the calls without recursion, all calls, the function's own seconds, those with what
+    it calls, and by caller a similar entry (Lib/pstats.py, ``Stats.print_line``).
     """
     _, calls, own_s, _, callers = entry
     file, line, name = function
@@ -203,7 +184,7 @@ class TorchProfiler:
     """
 
     LIMIT_S = 1.0
-    """Also within a call. A second on a CPU was 270,000 operations, 4 MB of trace and 20 s to write."""
+    """It ends within a call, too. A second on a CPU was 270,000 operations, 4 MB of trace, 20 s to write."""
 
     def __init__(self, point: Point) -> None:
         from torch.profiler import ProfilerActivity, profile
@@ -215,7 +196,6 @@ class TorchProfiler:
         self._began_s = self._recorded_s = 0.0
 
     def resume(self) -> None:
-        """Record from now on: torch records one stretch."""
         from torch.nn.modules import module
 
         if not self._hooks:
@@ -227,7 +207,6 @@ class TorchProfiler:
             self._began_s = time.perf_counter()
 
     def pause(self, *, last: bool) -> None:
-        """Stop after the last call."""
         if last:
             self._end()
 
@@ -255,7 +234,6 @@ class TorchProfiler:
             self._ranges.pop().__exit__(None, None, None)
 
     def write(self, path: Path, calls_s: float) -> tuple[list[ProfileCost], list[str]]:  # noqa: ARG002 - the Protocol's
-        """Write the trace; return the costs on the GPU if it was used, else on the CPU."""
         self._end()
         self._profile.export_chrome_trace(str(path))  # compressed, because its name ends in .gz
         with gzip.open(path, "rt", encoding="utf-8") as stream:
@@ -289,11 +267,9 @@ class ScaleneProfiler:
         self._scalene: Any = Scalene
 
     def resume(self) -> None:
-        """Record from now on."""
         self._scalene.start()
 
     def pause(self, *, last: bool) -> None:  # noqa: ARG002 - the Protocol's
-        """Stop until `resume`."""
         self._scalene.stop()
 
     def write(self, path: Path, calls_s: float) -> tuple[list[ProfileCost], list[str]]:
@@ -309,19 +285,18 @@ class ScaleneProfiler:
 
 
 def _share(line: Mapping[str, float]) -> float:
-    """Return the share of a line: in Python, in native code, and waiting."""
     return sum(line[f"n_{part}_percent{end}"] for part, end in _PARTS) / 100
 
 
 _PARTS = (("cpu", "_python"), ("cpu", "_c"), ("sys", ""))
 SCALENE_OPTIONS: Sequence[str] = (
     *("--off", "--cpu-only", "--no-stacks", "--no-async"),
-    # Also code outside the folder of the program, but not the waiting of scalene's own threads.
+    # Record code outside the folder of the program, too, but not the waiting of scalene's own threads.
     *("--profile-all", "--profile-exclude", "threading.py"),
 )
 SCALENE_VARIABLES = {"SCALENE_ALLOCATION_SAMPLING_WINDOW": "1048576"}
-"""The default of scalene's option. If it is set, scalene starts no second process, which would have
-neither the connection nor the parent of the worker (scalene 2.4, ``ScalenePreload.setup_preload``)."""
+"""The default of scalene's option. If it is set, scalene starts no second process, which would have neither
+the connection nor the parent of the worker (scalene 2.4, ``ScalenePreload.setup_preload``)."""
 
 PROFILERS: Mapping[str, Any] = {TORCH: TorchProfiler, PYTHON: PythonProfiler, SCALENE: ScaleneProfiler}
 
@@ -331,14 +306,6 @@ WIDEST = 60
 
 
 class ProfileRecording(Recording):
-    """The profile of the calls of this process.
-
-    Parameters
-    ----------
-    point
-        Its ``profile`` names the profiler.
-    """
-
     def __init__(self, point: Point) -> None:
         self._point = point
         self._profiler = PROFILERS[point.profile](point)
@@ -362,13 +329,6 @@ class ProfileRecording(Recording):
             self._profiler.pause(last=self._seconds >= self._profiler.LIMIT_S)
 
     def write(self, out: Path, try_number: int) -> None:
-        """Write the profile, for a viewer and as text, into the folder of the try.
-
-        Raises
-        ------
-        OSError
-            If a file cannot be written.
-        """
         costs, notes = self._profiler.write(out / PROFILE_FILES[self._point.profile], self._seconds)
         lines = [*self._heading(try_number), *notes, "", *table(costs)]
         (out / PROFILE_TEXT).write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -384,16 +344,8 @@ class ProfileRecording(Recording):
 
 
 class ProfiledWork(PointWork):
-    """The work of a sweep, with a profiler."""
-
     def launcher(self, task: Task) -> Launcher:
-        """Return how the worker starts that is profiled; scalene starts it itself.
-
-        Raises
-        ------
-        TryFailed
-            ``environment`` if this Python does not have the profiler.
-        """
+        """Return how the profiled worker starts; scalene starts it itself."""
         profiler = task.point.profile
         if why := missing(profiler):
             raise TryFailed(Outcome.ENVIRONMENT, f"{NO_PROFILER} {why}")
@@ -407,7 +359,6 @@ class ProfiledWork(PointWork):
         )
 
     def recording(self, task: Task) -> Recording:
-        """Return the profile of the calls of this process, if it is the one to profile."""
         return ProfileRecording(task.point) if task.observed else Recording()
 
 
@@ -425,7 +376,7 @@ def missing(profiler: str) -> str:
 
 
 def table(costs: Iterable[ProfileCost]) -> Iterator[str]:
-    """Yield a line for each of the largest costs, with its share in all."""
+    """Yield a line for each of the largest costs, with its share of all costs."""
     ordered = sorted(_merged(costs), key=lambda cost: -cost.seconds)
     whole_s = sum(cost.seconds for cost in ordered)
     shown = [cost for cost in ordered[:MOST_LINES] if cost.seconds > 0]
@@ -442,7 +393,7 @@ def table(costs: Iterable[ProfileCost]) -> Iterator[str]:
 
 
 def _merged(costs: Iterable[ProfileCost]) -> Iterator[ProfileCost]:
-    """Yield the costs, those of the same name and place added up."""
+    """Yield the costs; costs of one name and place are added up."""
     same: dict[tuple[str, str], list[ProfileCost]] = defaultdict(list)
     for cost in costs:
         same[cost.what, cost.where].append(cost)

@@ -38,7 +38,7 @@ HELP = {
     "text": "a longer text would keep more workers busy",
     "failure": "the log of that point has the reason",
 }
-"""What may make a faster setting possible, by what limits the search."""
+"""Advice that may make a faster setting possible, by what limits the search."""
 
 PLAIN_LOOP = "plain loop"
 NO_DIFFERENCE = "no difference is shown"
@@ -47,18 +47,14 @@ Key = tuple[tuple[str, Value], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Answer(Tuning, SearchAnswer):
-    """A search, with the words for what it found."""
-
     phases = PHASES
 
     @property
     def objective(self) -> Objective:
-        """What the finalists are chosen by."""
         return self.goal.objective
 
     @property
     def winner_records(self) -> tuple[Record, ...]:
-        """The records of the answer; empty if there is none."""
         return self.records_of(self.winner)
 
     @property
@@ -76,26 +72,22 @@ class Answer(Tuning, SearchAnswer):
 
     @property
     def title(self) -> str:
-        """How many settings it measured."""
         return f"a search of {format_count(len(_settings(self)), 'setting')}"
 
     @property
     def sentence(self) -> str:
-        """The setting that it found, and how many times as fast as the plain loop that is."""
         times = f", {_gain_words(self.gain)}" if self.gain else _named_loop(self)
         why = f" {_not_shown(self)}" if self.is_loop else ""
         return f"The answer of the search: {format_setting(self.setting)}{times}.{why}"
 
     @property
     def table(self) -> Block:
-        """What it measured, phase by phase."""
         columns = phase_columns(self)
         part = " (every: one of so many paragraphs)" if any(one.head == EVERY for one in columns) else ""
         return Block(title=f"What the search measured, by phase{part}", columns=tuple(columns))
 
     @property
     def panel(self) -> SearchPanel:
-        """What to draw of it."""
         found: dict[Key, dict[str, Mean]] = {}
         for phase in PHASES:
             for setting in settings_of(self.records(phase), lambda record: _key(record.params)):
@@ -124,12 +116,7 @@ class Answer(Tuning, SearchAnswer):
     def last_records(self, run: str) -> list[Record]:
         """Return the records of the finals, each with its setting as the answer names it.
 
-        Points of the other phases worked on a part of the text, or ran once: nothing is recommended by them.
-
-        Raises
-        ------
-        JobkitError
-            If the search has not ended, or has found no setting.
+        Points of the other phases worked on a part of the text, or ran once: no recommendation rests on them.
         """
         folder = shell_path(Path(run))
         if isinstance(self.next, Candidate):
@@ -151,7 +138,7 @@ class Answer(Tuning, SearchAnswer):
         return {**params, MPS: ON} if record.mps == ON and MPS in params else params
 
     def cautions(self) -> Iterator[str]:
-        """Yield that the finals worked on a part of the text, if they did."""
+        """Warn if the finals worked on a part of the text."""
         every = max((record.point.every for record in self.winner_records), default=1)
         if every > 1:
             yield (
@@ -160,7 +147,6 @@ class Answer(Tuning, SearchAnswer):
             )
 
     def worth(self) -> Iterator[str]:
-        """Yield how the answer compares with the plain loop, in sentences."""
         if self.is_loop:
             yield _not_shown(self)
         else:
@@ -168,14 +154,12 @@ class Answer(Tuning, SearchAnswer):
         yield from (f"{line}." for line in _more_lines(self))
 
     def answer_lines(self) -> Iterator[str]:
-        """Yield what the answer is worth, the next best setting, and what limits it."""
         if self.is_loop:
             yield f"  answer     the plain loop: no setting is shown to be {self.better_words}"
         yield from _worth_lines(self)
         yield from _limit_lines(self)
 
     def as_data(self) -> dict[str, object]:
-        """Return the answer for a program."""
         answer, gain, winner = self.next, self.gain, self.winner
         best, joules = (_mean(self, winner, one) for one in (self.objective.figure, ENERGY_PER_1000))
         return {
@@ -205,13 +189,12 @@ class Answer(Tuning, SearchAnswer):
 
 
 def read_answer(run: Path, objective: Objective | None) -> Answer:
-    """Return what the search of a run found, by another objective than its own if one is given."""
+    """Return what the search of a run found; a given objective replaces its own."""
     answer = Answer.read(run)
     return replace(answer, goal=replace(answer.goal, objective=objective)) if objective else answer
 
 
 def blocks(run_dir: Path, tuning: Answer) -> Iterator[Block]:
-    """Yield the answer for a person, or how far the search is."""
     answer, model, run = tuning.next, _model(tuning), shell_path(run_dir)
     warning = (model.warning,) if model and model.stand_in else ()
     yield Block(title=headline(run_dir, tuning), before=warning, columns=tuple(phase_columns(tuning)))
@@ -232,7 +215,7 @@ def _settings(tuning: Tuning) -> set[Key]:
 
 
 def _key(params: Mapping[str, Value]) -> Key:
-    """Return what identifies a setting, whatever part of the text it ran on."""
+    """Return a key for a setting, whatever part of the text it ran on."""
     return tuple(sorted(whole(params).items()))
 
 
@@ -242,7 +225,6 @@ def _model(tuning: Tuning) -> ModelRef | None:
 
 
 def headline(run_dir: Path, tuning: Tuning) -> str:
-    """Return what was spent on what: settings, points, time, and the GPU or the CPUs."""
     goal = tuning.goal
     records = [result.record for _, result in tuning.results if result.record]
     gpu = next((record.gpu.name for record in records if record.gpu), None)
@@ -253,7 +235,6 @@ def headline(run_dir: Path, tuning: Tuning) -> str:
 
 
 def _phases(tuning: Tuning) -> list[tuple[Candidate, list[PointResult]]]:
-    """Return the settings of each phase with their points."""
     rows: dict[tuple[object, ...], tuple[Candidate, list[PointResult]]] = {}
     for candidate, result in tuning.results:
         key = (candidate.phase, *sorted(candidate.params.items()))
@@ -262,7 +243,6 @@ def _phases(tuning: Tuning) -> list[tuple[Candidate, list[PointResult]]]:
 
 
 def phase_columns(tuning: Tuning) -> list[Column]:
-    """Return the settings of each phase with their means, as columns."""
     phases = _phases(tuning)
     settings = [_measured(results) for _, results in phases]
     knobs = list(dict.fromkeys(knob for one, _ in phases for knob in one.params))
@@ -295,7 +275,6 @@ def _measured(results: Sequence[PointResult]) -> Setting[Record] | None:
 
 
 def _remark(tuning: Tuning, setting: Setting[Record] | None, results: Sequence[PointResult]) -> str:
-    """Return why a setting is out, or how a point of it failed."""
     return tuning.goal.objective.broken(setting) if setting else str(results[-1].outcome or "to come")
 
 
@@ -308,7 +287,6 @@ def _found(run_dir: Path, tuning: Answer) -> Iterator[Block]:
 
 
 def _setting(tuning: Answer) -> Iterator[str]:
-    """Yield the setting, what it is worth, and what was not tried."""
     if tuning.is_loop:
         yield _not_shown(tuning)
     yield f"The setting: {format_setting(tuning.setting)}{_named_loop(tuning)}"
@@ -318,7 +296,6 @@ def _setting(tuning: Answer) -> Iterator[str]:
 
 
 def _conditions(tuning: Tuning) -> Conditions | None:
-    """Return the conditions under which the winner was measured."""
     return next(map(conditions_of, tuning.records_of(tuning.winner)), None)
 
 
@@ -342,12 +319,10 @@ def _worth_lines(tuning: Tuning) -> Iterator[str]:
 
 
 def _gain_words(gain: Ratio) -> str:
-    """Return how many times as fast as the plain loop the answer of a search is."""
     return f"{_times(gain)} as fast as the plain loop"
 
 
 def _more_lines(tuning: Tuning) -> Iterator[str]:
-    """Yield what there is besides how fast it is: energy, objective, the next best setting, doubts."""
     winner = tuning.winner
     if winner and isinstance(tuning.next, TuneAnswer):
         yield from _best_other(tuning) if tuning.is_loop else _gains(tuning, winner)
@@ -370,7 +345,6 @@ def _help(tuning: Tuning, answer: TuneAnswer) -> str:
 
 
 def _best_other(tuning: Tuning) -> Iterator[str]:
-    """Yield how the best finalist compares with the plain loop, or why there is none."""
     best, finals = tuning.best, tuning.finals
     broken = [finals.broken(speed) for speed in finals.finalists if finals.broken(speed)]
     if best is None:
@@ -388,7 +362,7 @@ def _best_other(tuning: Tuning) -> Iterator[str]:
 
 
 def _of_earlier_version(tuning: Tuning) -> Iterator[str]:
-    """Yield what this version would not say of the answer of a search that an earlier one made."""
+    """Yield what this version would not say of the answer that an earlier version found."""
     finals = tuning.finals
     if tuning.goal.looks or not tuning.winner:
         return
@@ -400,7 +374,6 @@ def _of_earlier_version(tuning: Tuning) -> Iterator[str]:
 
 
 def _on(speed: Speed) -> str:
-    """Return on which text a finalist ran, and how often."""
     return f"on {_text(speed)}, {format_count(speed.repeats, 'repeat')} each"
 
 
@@ -423,7 +396,7 @@ def _gains(tuning: Tuning, winner: Speed) -> Iterator[str]:
 
 
 def _loop_part(tuning: Tuning) -> Iterator[str]:
-    """Yield on which part of the text the plain loop worked, and that it pads as much there, if known."""
+    """Yield the part of the text on which the plain loop worked, and whether it pads as much there."""
     if tuning.loop is None or tuning.winner is None:
         return
     if tuning.loop.params.get(EVERY, 1) != tuning.winner.params.get(EVERY, 1):
@@ -435,7 +408,6 @@ def _loop_part(tuning: Tuning) -> Iterator[str]:
 
 
 def _objective(tuning: Tuning, winner: Speed) -> str:
-    """Return the metric of the objective, next to that of the plain loop."""
     objective, unit = tuning.goal.objective, _unit(tuning)
     own, of_loop = (_mean(tuning, one, objective.figure) for one in (winner, tuning.loop))
     words = f"{objective.name} {own.words(unit)}" if own else f"no {objective.name}"
@@ -454,7 +426,7 @@ def _unit(tuning: Tuning) -> str:
 
 
 def _apart(tuning: Tuning, winner: Speed, second: Speed) -> str:
-    """Return how much better than the next best setting the winner is, if that is more than scatter."""
+    """Return how much better the winner is than the next best setting, if that is more than scatter."""
     if broken := tuning.finals.broken(second):
         return broken
     apart = tuning.finals.compared(winner, second).apart
@@ -471,7 +443,6 @@ def _times(times: Ratio) -> str:
 
 
 def _not_tried(tuning: Tuning) -> str:
-    """Return how many combinations were not needed, and why."""
     goal = tuning.goal
     tried = len(_settings(tuning) - {tuple(sorted(goal.loop.items()))})
     assumed = []
@@ -499,7 +470,7 @@ def _ratio_json(ratio: Ratio | None) -> dict[str, float | None] | None:
 
 
 def _distinct(settings: Sequence[Mapping[str, Value]]) -> list[str]:
-    """Return the knobs that set these settings apart; all of them if none does."""
+    """Return the knobs that set these settings apart; all knobs if none does."""
     knobs = list(dict.fromkeys(knob for setting in settings for knob in setting))
     apart = [knob for knob in knobs if len({setting.get(knob) for setting in settings}) > 1]
     return apart or knobs

@@ -39,43 +39,32 @@ TEXT = "text"
 CLUSTER_WORKERS = 16
 """The most workers on a cluster, if the spec names no other number and its nodes have more CPUs."""
 CALLS_A_WORKER = 8
-"""With fewer calls for each worker, the last ones leave too many workers without work."""
+"""With fewer calls for each worker, the last calls leave too many workers without work."""
 MIN_WORK_UNIT, MAX_WORK_UNIT = 10, 300
 """Paragraphs of a call."""
 MEMORY_CALLS = 4
 """The least calls of a point that measures the memory of one worker."""
 MEMORY_PARAGRAPHS = 600
-"""The part of the text that is enough to measure the memory of one worker."""
+"""Paragraphs that suffice to measure the memory of one worker."""
 LOOP_BATCH = 300
 """The batch size of the plain loop, with which a setting is compared."""
 NO_BUDGET = 2**62
 """More padded characters than any batch has."""
 LOOKS = 3
-"""Repeats end after this many times ``tune.repeats`` at most, and the intervals are looked at after each."""
+"""Repeats end after this many times ``tune.repeats`` at most; the intervals are looked at after each time."""
 AGAIN = 12
-"""The most points of the search that are measured again."""
 SIZE_STEPS = (16, 4, 2, 1)
-"""The largest size over each size: four of them make a line of memory."""
+"""The largest size over each size: four sizes make a line of memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The CPUs of a node that could run the search.
-
-    Attributes
-    ----------
-    cpus
-        Of the largest one.
-    where
-        Where that is, for a person: ``partition 'cpu'``.
-    """
-
-    cpus: int
-    where: str
+    cpus: int  # the CPUs of the largest node
+    where: str  # the place of that node, for a person: ``partition 'cpu'``
 
 
 def largest_node(survey: Survey, spec: SweepSpec, site: Site) -> Node | None:
-    """Return the node with the most CPUs of those that have the memory and the GPUs that a spec requests.
+    """Return the node with the most CPUs among those with the memory and GPUs that a spec requests.
 
     ``None`` if the scheduler does not describe its nodes, or none has them: then it refuses the job.
     """
@@ -96,23 +85,9 @@ def tuned(
 ) -> tuple[SweepSpec, TuneGoal]:
     """Return the spec of a search, with what its points share, and the goal.
 
-    Parameters
-    ----------
-    spec
-        With everything ``auto`` decided but the batch sizes; its ``sweep`` is not used.
-    knobs
-        Of the workload.
-    lengths
-        Of the text's items.
-    pads
-        Whether the workload says that it pads the items of a batch to the longest.
-    node
-        The largest node of the queue; ``None`` on this machine, or if the scheduler does not say.
-
-    Raises
-    ------
-    JobkitError
-        If a key means nothing in a search, or leaves no worker.
+    ``spec``: all but the batch sizes is decided; its ``sweep`` is not used. ``pads``: whether the workload
+    says that it pads the items of a batch to the longest. ``node``: the largest node of the queue; ``None``
+    on this machine, or if the scheduler does not say.
     """
     if spec.every > 1:
         message = f"every: {spec.every}: jobkit tune chooses the part of the text itself"
@@ -167,14 +142,13 @@ def tuned(
 
 
 def _repeats(wanted: int | Repeats) -> Mapping[str, Any]:
-    """Return how often the finalists run, as keys of `TuneGoal`."""
     if isinstance(wanted, Repeats):
         return {"repeats": wanted.least, "most_repeats": wanted.most, "share": wanted.share}
     return {"repeats": wanted, "most_repeats": LOOKS * wanted}
 
 
 def _most_workers(spec: SweepSpec, node: Node | None) -> tuple[int, str]:
-    """Return the most workers, and what keeps them from being more."""
+    """Return the most workers, and the limit that allows no more."""
     limits = _limits(spec, node)
     why = min(limits, key=lambda name: limits[name])
     named = spec.tune.workers
@@ -192,7 +166,6 @@ def _of_node(node: Node) -> str:
 
 
 def _limits(spec: SweepSpec, node: Node | None) -> dict[str, int]:
-    """Return the most workers by each limit."""
     if spec.device == CPU and spec.constraints.gpu_memory:
         message = "constraints.gpu_memory means nothing with device: cpu"
         raise JobkitError(message, hint="resources.memory is the limit there")
@@ -223,7 +196,7 @@ def _order(
     """Return characters over padded characters by order, the order, and the one that is compared with it.
 
     Only padding makes an order faster by the text alone. A workload that does not say that it pads gets the
-    order of the plain loop, and the other one is compared by running it; without lengths there is no other.
+    order of the plain loop, and the other order is compared by running it; without lengths there is no other.
     """
     if lengths.source == NONE or not lengths.padded or not pads:
         return {}, TEXT, "" if lengths.source == NONE else SORTED
@@ -237,12 +210,9 @@ def _order(
 def _sizes(
     lengths: Lengths, window: int | None, order: str, work_unit: int | None, workers: int
 ) -> dict[int, int]:
-    """Return the sizes that are tried, ascending, each with its largest load.
+    """Return the sizes to be tried, ascending, each with its largest load.
 
-    Parameters
-    ----------
-    work_unit
-        Paragraphs of a call, if the size is a budget of padded characters; ``None`` for a batch size.
+    ``work_unit``: paragraphs of a call; ``None`` if the size is a batch size and not a budget.
     """
     loads = Loads(lengths, by_length=order == SORTED, window=window)
     if work_unit is None:
@@ -257,6 +227,5 @@ def _sizes(
 
 
 def _rounded(number: int) -> int:
-    """Return a number rounded up to two digits."""
     step = int(10 ** max(0, len(str(number)) - 2))
     return -(-number // step) * step

@@ -30,11 +30,11 @@ from jobkit.schedulers.types import ONE_TASK, Array, JobId
 from jobkit.spec.sweep_spec import SweepSpec
 
 MOST_JOBS = 3
-"""How often jobkit submits the job of a search by itself: two of them may be killed."""
+"""How often jobkit submits the job of a search by itself: two of these jobs may be killed."""
 
 
 def headline(goal: TuneGoal, spec: SweepSpec) -> str:
-    """Return in two lines what a search takes at most, and what the text has decided."""
+    """Return in two lines the limits of a search, and what the text has decided."""
     held = (
         format_count(spec.resources.gpus, "GPU")
         if goal.mps
@@ -52,13 +52,13 @@ def headline(goal: TuneGoal, spec: SweepSpec) -> str:
 
 
 def _headline(prepared: PreparedSearch) -> str:
-    """Return the headline of a search, and that its model is a stand-in if it is."""
+    """Return the headline of a search, with a warning if its model is a stand-in."""
     lines = (headline(prepared.goal, prepared.spec), model_warning(prepared))
     return "\n".join(filter(None, lines))
 
 
 def preview(prepared: PreparedSearch) -> str:
-    """Return the script of the search, and as comments what it takes and the submit commands."""
+    """Return the script of the search, and as comments its limits and the submit commands."""
     scheduler, spec = by_name(prepared.spec.scheduler), prepared.spec
     jobs = _jobs(1, follow=prepared.follow_script is not None)
     submits = [
@@ -81,18 +81,15 @@ def preview(prepared: PreparedSearch) -> str:
 
 
 def tune_job(index: int) -> Job:
-    """Return the job that searches for the fastest setting: its task is the point with which it begins."""
     array = Array(first=1, last=1, offset=index - 1, throttle=None)
     return Job(script=TUNE_SCRIPT, array=array, role=Role.TUNE)
 
 
 def _jobs(index: int, *, follow: bool) -> list[Job]:
-    """Return the job of a search, which begins with a point, and the job that follows it."""
     return [tune_job(index), *([follow_job(1)] if follow else [])]
 
 
 def tune_here(prepared: PreparedSearch, check: Check) -> None:
-    """Search on this machine, with a line for each point."""
     run_dir = prepared.run_dir
     note(f"{_headline(prepared)}\nrun folder: {relative_path(run_dir)}")
     write_run(prepared, check)
@@ -100,7 +97,6 @@ def tune_here(prepared: PreparedSearch, check: Check) -> None:
 
 
 def _search(run_dir: Path) -> None:
-    """Run the points of a search here; print a line for each that has ended."""
     ran: list[Point] = []
 
     def choose(folder: Path) -> Point | None:
@@ -115,7 +111,6 @@ def _search(run_dir: Path) -> None:
 
 
 def _ending(run_dir: Path, point: Point) -> str:
-    """Return in a line how a point ended: its speed, or its outcome."""
     result = next(result for result in read_run(run_dir).points if result.point.index == point.index)
     summary = result.record.summary if result.record else None
     end = f"{result.outcome}: {result.verdict.evidence}"
@@ -126,10 +121,7 @@ def _ending(run_dir: Path, point: Point) -> str:
 
 
 def tune_on_cluster(prepared: PreparedSearch, check: Check, *, wait: bool) -> int | None:
-    """Submit the search and the job that follows it.
-
-    Return an exit code; with ``wait`` ``None``, once the search has ended.
-    """
+    """Submit the search and the job that follows it; with ``wait`` return ``None`` after its end."""
     run_dir, spec = prepared.run_dir, prepared.spec
     note(_headline(prepared))
     write_run(prepared, check)
@@ -146,13 +138,6 @@ def tune_on_cluster(prepared: PreparedSearch, check: Check, *, wait: bool) -> in
 
 
 def _check(prepared: PreparedSearch) -> None:
-    """Ask the scheduler whether it would accept the job.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3.
-    """
     spec = prepared.spec
     needed = resources(spec, prepared.points[0], prepared.goal)
     asked = request(prepared.run_dir.name, spec, prepared.site, needed)
@@ -162,7 +147,6 @@ def _check(prepared: PreparedSearch) -> None:
 
 
 def _submit(run_dir: Path, spec: SweepSpec, index: int, *, follow: bool) -> None:
-    """Submit the jobs of a search, and print their ids."""
     jobs = submission.submit_jobs(by_name(spec.scheduler), run_dir, _jobs(index, follow=follow))
     announce(spec.scheduler, jobs)
 
@@ -172,12 +156,7 @@ def go_on(
 ) -> int | None:
     """Go on with a search that was cut short; return an exit code, or ``None`` if it has ended.
 
-    Parameters
-    ----------
-    by_itself
-        Whether no person asked: then only so many jobs are submitted, `MOST_JOBS`.
-    wait
-        Whether to wait for its end.
+    If no person asked (``by_itself``) at most `MOST_JOBS` jobs are submitted.
     """
     if (run_dir / SETTING_FILE).is_file():
         note(f"the search has ended: jobkit tune {shell_path(run_dir)} prints its answer")
@@ -186,7 +165,7 @@ def go_on(
         _search(run_dir)
         return None
     searches = followers(run, Role.TUNE)
-    # The job that follows starts once the search has ended, often before the accounting knows that.
+    # The job that follows starts once the search has ended, often before the accounting knows of that.
     if searches and (searches[-1][1] is not None or not (by_itself or has_ended(run, Role.TUNE))):
         note(f"the search is under way: jobkit status {shell_path(run_dir)} shows its progress")
         return ExitCode.TO_COME

@@ -24,13 +24,7 @@ MODULE = "jobkit.extensions.tune.search"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedSearch(prepare.Prepared):
-    """A search for the fastest setting that could be submitted now; it has only its first point so far.
-
-    Attributes
-    ----------
-    goal
-        What it is to find.
-    """
+    """A search for the fastest setting that could be submitted now; it has only its first point so far."""
 
     goal: TuneGoal
 
@@ -43,11 +37,7 @@ def prepare_search(
     say: Say = lambda _: None,
     find_node: Callable[[SweepSpec, Site], Node | None] = lambda *_: None,
 ) -> PreparedSearch:
-    """Return the search for the fastest setting of a spec.
-
-    Parameters and errors are as for `jobkit.planning.prepare.prepare`. ``find_node`` asks the scheduler for
-    the largest node that the search may run on.
-    """
+    """Return the search of a spec; ``find_node`` asks the scheduler for the largest node that may run it."""
     named = prepare.resolved(path, options, say, build=build, needs_real=lambda _: "jobkit tune")
     named.spec.refuse_command("jobkit tune")
     node, lengths = find_node(named.spec, named.site), prepare.lengths_of(named, say)
@@ -63,7 +53,6 @@ def prepare_search(
 
 
 def _script(run: prepare.Prepared, goal: TuneGoal) -> str:
-    """Return the script of the job that searches for the fastest setting."""
     spec, point = run.spec, run.points[0]
     asking = spec.model_copy(update={"resources": resources(spec, point, goal)})
     chooses = "chooses a setting, runs it, and chooses the next."
@@ -79,7 +68,7 @@ def _script(run: prepare.Prepared, goal: TuneGoal) -> str:
 
 
 def resources(spec: SweepSpec, point: Point, goal: TuneGoal) -> Resources:
-    """Return what the search requests: CPUs for its most workers, its budget and the walltime of a point."""
+    """Return the resources of the search: CPUs for its most workers, the time of its budget and a point."""
     most = replace(point, workers=goal.workers, threads=goal.cpus)
     walltime_s = round(goal.budget_s) + spec.resources.walltime
     return spec.resources.of(most).model_copy(update={"walltime": walltime_s})

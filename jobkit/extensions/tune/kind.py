@@ -12,21 +12,18 @@ from jobkit.runs.standing import RunStanding
 
 
 class TuneRun(RunKind):
-    """A run whose points are chosen by the results of those before."""
+    """A run whose points are chosen by the results of earlier points."""
 
     command = "tune"
 
     def looks(self, run: RunStanding, typed: str) -> Iterator[NextStep]:
-        """Yield what shows the answer, and what shows the table."""
         yield f"jobkit tune {typed}", "the answer, or how far the search is"
         yield from super().looks(run, typed)
 
     def finished(self, folder: Path) -> bool:
-        """Return whether a setting was found."""
         return (folder / SETTING_FILE).is_file()
 
     def awaited(self, folder: Path) -> Role | None:
-        """Return the job that searches, until a setting was found."""
         return None if self.finished(folder) else Role.TUNE
 
 

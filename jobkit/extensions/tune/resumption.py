@@ -10,8 +10,6 @@ from jobkit.spec.sweep_spec import SweepSpec
 
 
 class TuneResumption(Resumption):
-    """Of a search for the fastest setting."""
-
     def decide(self, *_: object, **__: object) -> list[RetryGroup]:
         """Return no point: a search judges a point that failed."""
         return []
@@ -19,7 +17,6 @@ class TuneResumption(Resumption):
     def nothing(
         self, run: RunStanding, spec: SweepSpec, *, by_itself: bool = False, wait: bool = False
     ) -> int | None:
-        """Go on with the search."""
         return job.go_on(run.folder, spec, run, by_itself=by_itself, wait=wait)
 
 

@@ -23,12 +23,7 @@ from jobkit.extensions.tune.tuning import Tuning, spec_lines
 def next_point(run_dir: Path) -> Point | None:
     """Return the next point to run, appended to ``points.jsonl`` if it is new; ``None`` if all is done.
 
-    Whoever asks has run the point before to its end: a point without a result was killed, and runs again.
-
-    Raises
-    ------
-    JobkitError
-        As `jobkit.extensions.tune.tuning.read_goal`.
+    The caller has run the point before to its end: a point without a result was killed, and runs again.
     """
     with exclusive_lock(run_dir / SEARCH_LOCK, lambda: None):
         if (run_dir / SETTING_FILE).is_file():
@@ -58,7 +53,6 @@ def setting_text(name: str, tuning: Tuning) -> str:
 
 
 def main() -> int:
-    """Print the number of the next point to run, or nothing, and on stderr what it is."""
     try:
         point = next_point(Path(sys.argv[1]))
     except (JobkitError, OSError) as error:

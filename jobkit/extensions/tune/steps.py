@@ -1,9 +1,8 @@
 """Which setting a search for the fastest one tries next, and why it ends. Pure, standard library only.
 
-The order is that in which things depend on each other: the text alone decides order and sizes
-(`jobkit.extensions.tune.goal`), one worker at each size gives the line of memory, the number of workers is
-doubled while that helps, and what is left are two finalists next to the plain loop. What scatter may have
-decided is measured again.
+The order is that of dependence. The text alone decides order and sizes (`jobkit.extensions.tune.goal`). One
+worker at each size gives the line of memory. The number of workers is doubled while that helps. Two finalists
+run next to the plain loop. What scatter may have decided is measured again.
 """
 
 from __future__ import annotations
@@ -34,101 +33,70 @@ from jobkit.core.records import Outcome, Record
 
 MEMORY, SEARCH, FINAL = "memory", "search", "final"
 PHASES = (MEMORY, SEARCH, FINAL)
-"""The phases of a search, as `Point.phase` has them."""
+"""The values of `Point.phase`."""
 OUT_OF_MEMORY = frozenset({Outcome.GPU_OOM, Outcome.RAM_OOM})
 SEARCH_SHARE = 0.5
-"""Of the budget, what the search may take before the finalists must begin."""
+"""The share of the budget that the search may take before the finalists must begin."""
 BUSY_PERCENT = 90.0
-"""Mean use of a GPU from which on it is called full."""
+"""The mean use of a GPU from which it is called full."""
 RIVALS = 2
-"""How many of the fastest settings are measured again before one of them chooses the number of workers."""
+"""The number of the fastest settings measured again before one of them decides the number of workers."""
 CONTENDERS = 3
-"""How many of the best settings of the search are measured again before two of them are finalists."""
+"""The number of the best settings of the search measured again before two of them are finalists."""
 DOUBT = 0.45
-"""How far from the least gain, as a logarithm, a step is beyond doubt; of n repeats: this over the root of n.
-It is 1.6 standard deviations of the ratio of two speeds that scatter by 20 %."""
+"""A step is beyond doubt if the logarithm of its gain is farther from that of the least gain than this over
+the root of the number of repeats: 1.6 standard deviations of the ratio of speeds that scatter by 20 %."""
 TIMES = 2
 """How often a step in doubt is measured."""
 LOOP_S = 20.0
 """The least time of the plain loop's work in the finals, if the budget is too short for the whole text."""
 LOOP_TIMES = 4.0
-"""How many times as long as one worker with shortcuts the plain loop is taken to work."""
+"""The assumed time of the plain loop's work over that of one worker with shortcuts."""
 IDLE_SHARE = 0.15
-"""Of the work, the mean time without work for a worker from which on the text is called too short."""
+"""The share of the work that a worker is idle on average from which the text is called too short."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneGoal:
-    """What the search is to find, and what the text alone decided: ``tune.json``.
+    """The file ``tune.json``: what the search is to find, and what the text alone decided."""
 
-    Attributes
-    ----------
-    size_knob, sizes, loads
-        ``padded_chars`` or ``batch_size``, its values in ascending order, and the largest load of each.
-    order
-        Of the text's paragraphs and sentences.
-    padding
-        Of the orders that were compared, characters over padded characters at the middle size.
-    loop
-        The knobs of the plain loop: one worker, text order, a fixed batch size.
-    workers, cpus
-        The most workers, and the CPUs of each.
-    limited_by
-        Why there are not more workers: a key of the spec, or the CPUs that there are.
-    mps
-        Whether workers may share a GPU through MPS.
-    shortcuts
-        Whether the workload has shortcuts: all settings but the plain loop use them, unless they are refused.
-    memory_every, search_every
-        The part of the text that the points of these phases work on; that of the search with the most
-        workers.
-    other_order
-        The order that is compared with ``order`` at the best setting; empty if the text decides it.
-    repeats, most_repeats
-        Of each finalist and the plain loop: those that run in any case, if the budget allows, and the most.
-    share
-        Half the 95 % interval of the mean speed of each, as a share of the mean, at which repeats end; 0 for
-        repeats that end once a finalist is shown to be better, or worse, than the plain loop.
-    looks
-        As in `jobkit.answers.objective.Finals`.
-    again
-        The most points of the search that are measured again, because scatter may have decided a step.
-    gain
-        The share by which twice as many workers must be faster, else the search ends.
-    budget_s
-        The time that the search may take.
-    memory_bytes
-        Of the GPU, or on a CPU of the job; ``None`` for all of the GPU.
-    objective
-        What the finalists are chosen by, and the constraints of the spec.
-    """
-
+    # ``padded_chars`` or ``batch_size``, its values in ascending order, and the largest load of each
     size_knob: str
     sizes: tuple[int, ...]
     loads: tuple[int, ...]
-    order: str
+    order: str  # the order of paragraphs and sentences
+    # characters over padded characters at the middle size, by the orders that were compared
     padding: Mapping[str, float] = field(default_factory=dict)
-    loop: Mapping[str, Value]
-    workers: int
+    loop: Mapping[str, Value]  # the knobs of the plain loop: one worker, text order, a fixed batch size
+    workers: int  # the most workers, and the CPUs of each
     cpus: int
-    limited_by: str
-    mps: bool
+    limited_by: str  # why there are not more workers: a key of the spec, or the number of CPUs
+    mps: bool  # whether workers may share a GPU through MPS
+    # whether the workload has shortcuts: all settings but the plain loop use them, unless they are refused
     shortcuts: bool = False
+    # the part of the text on which the points of these phases work; for the search that with the most workers
     memory_every: int = 1
     search_every: int = 1
+    # repeats of each finalist and of the plain loop: those that run in any case, if the budget allows, and
+    # the most
     repeats: int = 3
     most_repeats: int = 0
+    # half the 95 % interval of the mean speed, as a share of the mean, at which repeats end; 0 for repeats
+    # that end once a finalist is shown to be better, or worse, than the plain loop
     share: float = 0.0
-    looks: int = 0
+    looks: int = 0  # as in `jobkit.answers.objective.Finals`
+    # the most points of the search that are measured again, because scatter may have decided a step
     again: int = 0
+    # the order that is compared with ``order`` at the best setting; empty if the text decides it
     other_order: str = ""
-    gain: float = 0.05
-    budget_s: float
-    memory_bytes: int | None = None
+    gain: float = 0.05  # the share by which twice as many workers must be faster, else the search ends
+    budget_s: float  # the time that the search may take
+    memory_bytes: int | None = None  # memory of the GPU, or on a CPU of the job; ``None`` for all of the GPU
+    # what the finalists are chosen by, and the constraints of the spec
     objective: Objective = field(default_factory=Objective)
 
     def setting(self, size: int, workers: int, *, every: int = 1, **words: str) -> dict[str, Value]:
-        """Return the knobs of a setting; ``words`` are the values of those that have words."""
+        """Return the knobs of a setting; ``words`` are the knobs whose values are words."""
         own: dict[str, Value] = {ORDER: self.order, self.size_knob: size, WORKERS: workers}
         if self.mps:
             own[MPS] = OFF
@@ -144,22 +112,17 @@ class TuneGoal:
 
     @property
     def combinations(self) -> int:
-        """How many settings a grid of all values would have."""
         shared, orders = 2 if self.mps else 1, 2 if self.padding or self.other_order else 1
         return (1 + self.shortcuts) * orders * len(self.sizes) * (1 + shared * len(self.steps))
 
     @property
     def most_settings(self) -> int:
-        """How many settings are measured at most, the plain loop included."""
         others = self.mps + len(self.sizes) - 1 if self.workers > 1 else 0
         return 1 + len(self.sizes) + len(self.steps) + others + bool(self.other_order) + self.shortcuts
 
     @property
     def most_points(self) -> int:
-        """How many points there are at most, retries not counted.
-
-        If repeats end once the answer is shown: twice as many as without a point that is measured again.
-        """
+        """The most points without retries; if repeats end early, at most twice those measured only once."""
         once = self.most_settings - 1 + 3 * self.repeats
         if self.share or not self.looks:
             return self.most_settings - 1 + self.again + 3 * max(self.repeats, self.most_repeats)
@@ -178,36 +141,24 @@ def whole(params: Mapping[str, Value]) -> dict[str, Value]:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A setting that is to be measured in a phase, for the ``repeat``-th time in it."""
-
     params: Mapping[str, Value]
     phase: str
     repeat: int = 1
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What identifies it among the points of a run."""
         return self.phase, self.repeat, tuple(sorted(self.params.items()))
 
     @property
     def workers(self) -> int:
-        """Its number of workers."""
         return numbers(self.params)[WORKERS]
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredCandidate:
-    """What a candidate came to.
-
-    Attributes
-    ----------
-    held_s
-        How long it held its GPU, or its CPUs, all tries together.
-    """
-
     outcome: Outcome | None
     record: Record | None
-    held_s: float
+    held_s: float  # how long all tries together held the GPU, or the CPUs
 
     @property
     def refused(self) -> bool:
@@ -221,29 +172,17 @@ class MeasuredCandidate:
 
     @property
     def work_s(self) -> float:
-        """The time of its work alone; 0 if it did not succeed."""
         summary = self.record.summary if self.record and self.outcome is Outcome.OK else None
         return summary.work_s if summary else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneAnswer:
-    """The end of a search.
-
-    Attributes
-    ----------
-    finalists
-        The settings that were measured on the whole text, the fastest in the search first; empty if
-        nothing could be chosen.
-    limit
-        What keeps the search from a faster setting: ``cores``, ``GPU``, ``memory``, ``text`` or ``time``.
-    why
-        The same in a sentence without a full stop; without finalists why there are none.
-    """
-
+    # the settings measured on the whole text, the fastest in the search first; empty if none could be chosen
     finalists: tuple[Mapping[str, Value], ...] = ()
+    # what keeps the search from a faster setting: ``cores``, ``GPU``, ``memory``, ``text`` or ``time``
     limit: str = ""
-    why: str
+    why: str  # the limit in a sentence without a full stop; without finalists why there are none
 
 
 Steps = Generator[Candidate, MeasuredCandidate, TuneAnswer]
@@ -252,7 +191,7 @@ Steps = Generator[Candidate, MeasuredCandidate, TuneAnswer]
 def follow(
     steps: Steps, result_of: Callable[[Candidate], MeasuredCandidate | None]
 ) -> Candidate | TuneAnswer:
-    """Return the first candidate without a result, or the answer if there is none."""
+    """Return the first candidate without a result, or the answer if every candidate has one."""
     try:
         candidate = next(steps)
         while result := result_of(candidate):
@@ -265,29 +204,14 @@ def follow(
 
 @dataclass(slots=True)
 class Search:
-    """A search while it goes on; `steps` is all of it.
-
-    Attributes
-    ----------
-    results
-        Of each candidate so far, in order.
-    memory
-        What one worker shows about memory, or why it shows nothing.
-    limit, why
-        As in `TuneAnswer`.
-    shortcuts
-        Of the settings that are tried.
-    tried
-        Of a search that has ended all candidates: they show what the budget decided. ``None`` while it
-        goes on. Times alone do not show it again: those of files are lost with a copy of the run folder.
-    """
-
     goal: TuneGoal
     results: list[tuple[Candidate, MeasuredCandidate]] = field(default_factory=list)
-    memory: Memory | str = ""
-    limit: str = ""
+    memory: Memory | str = ""  # what one worker shows about memory, or why nothing
+    limit: str = ""  # as in `TuneAnswer`
     why: str = ""
-    shortcuts: str = EXACT
+    shortcuts: str = EXACT  # the value for the settings that are tried
+    # all candidates of a search that has ended: they show what the budget decided; ``None`` while it goes on.
+    # The times of files cannot show it, because a copy of the run folder loses them.
     tried: tuple[Candidate, ...] | None = None
 
     def steps(self) -> Steps:
@@ -348,7 +272,6 @@ class Search:
         ]
 
     def _means(self, *phases: str) -> list[tuple[Candidate, float]]:
-        """Return the settings that have a speed, each with the mean of its repeats."""
         groups: dict[tuple[tuple[str, Value], ...], list[tuple[Candidate, MeasuredCandidate]]] = {}
         for one, result in self._good(*phases):
             groups.setdefault(tuple(sorted(one.params.items())), []).append((one, result))
@@ -362,11 +285,10 @@ class Search:
         return next(found, 0.0)
 
     def _repeats(self, params: Mapping[str, Value]) -> int:
-        """Return how often a setting was measured in the search."""
         return sum(one.params == params for one, _ in self.results)
 
     def _again(self, *candidates: Candidate) -> Generator[Candidate, MeasuredCandidate, bool]:
-        """Measure settings again; return whether that was done: not without points or time for it."""
+        """Measure settings again; return whether points and time were left for that."""
         repeats = (1 + sum(one.params == of.params for one, _ in self._in(SEARCH)) for of in candidates)
         again = [Candidate(of.params, SEARCH, n) for of, n in zip(candidates, repeats, strict=True)]
         done = len(self.results) - len({tuple(sorted(one.params.items())) for one, _ in self.results})
@@ -385,6 +307,8 @@ class Search:
 
     def _failure(self) -> str:
         """Return why not even one worker has a speed."""
+        if not self.results:
+            return "no setting was measured"
         candidate, result = self.results[-1]
         message = result.record.message if result.record else ""
         size = f"{self.goal.size_knob} {numbers(candidate.params)[self.goal.size_knob]:,}"
@@ -458,7 +382,7 @@ class Search:
     def _times(
         self, candidate: Candidate, before: Candidate
     ) -> Generator[Candidate, MeasuredCandidate, float]:
-        """Return how many times as fast as the setting before a step is.
+        """Return the speed of a step over that of the setting before.
 
         If scatter may have decided whether the doubling ends there, the two are measured again.
         """
@@ -469,7 +393,6 @@ class Search:
                 return times
 
     def _shared(self, size: int, workers: int, mps: str = AUTO) -> dict[str, Value]:
-        """Return a setting of the search. Fewer workers get less of the text: as many calls for each."""
         goal = self.goal
         every = min(goal.memory_every, goal.search_every * max(1, goal.workers // workers))
         words = {MPS: mps if workers > 1 else OFF, SHORTCUTS: self.shortcuts}
@@ -486,10 +409,7 @@ class Search:
     # -- other values
 
     def _compare(self) -> Generator[Candidate, MeasuredCandidate, None]:
-        """Try the best number of workers without MPS, at other sizes, in another order, without shortcuts.
-
-        One worker was measured at all sizes before.
-        """
+        """Vary the best setting: without MPS, at other sizes, in another order, without shortcuts."""
         for candidate in self._fastest()[:RIVALS]:
             yield from self._again(candidate)
         yield from self._try_without_mps()
@@ -506,12 +426,11 @@ class Search:
             yield from self._try_in_time(Candidate({**best.params, SHORTCUTS: OFF}, SEARCH))
 
     def _fastest(self) -> list[Candidate]:
-        """Return the settings of the search, the fastest first."""
         means = self._means(MEMORY, SEARCH)
         return [one for one, _ in sorted(means, key=lambda pair: pair[1], reverse=True)]
 
     def _enough_workers(self) -> Candidate:
-        """Return the setting with the fewest workers that more do not make faster by the gain of a step."""
+        """Return the setting with the fewest workers to which more workers do not add the gain of a step."""
         enough = self._speed(self._fastest()[0]) / (1 + self.goal.gain)
         fast = [one for one in self._fastest() if self._speed(one) >= enough]
         return min(fast, key=lambda one: one.workers)
@@ -530,7 +449,6 @@ class Search:
         )
 
     def _other_sizes(self, size: int, workers: int) -> list[int]:
-        """Return the other sizes at which memory holds so many workers."""
         sizes = dict.fromkeys(self._size(one) for one, _ in self._good(MEMORY))
         held = {other: self.most_workers(other) for other in sizes if other != size}
         return [other for other, most in held.items() if most is None or workers <= most]
@@ -547,10 +465,7 @@ class Search:
             yield from self._again(candidate)
 
     def _finalists(self) -> list[dict[str, Value]]:
-        """Return the two best settings that keep the constraints, on the whole text.
-
-        Only the best one if the search shows beyond doubt that it is faster.
-        """
+        """Return the two best settings that keep the constraints; only one if it is faster beyond doubt."""
         ranked = self._ranked()
         if self.tried is not None:
             ranked = [one for one in self.tried if one.phase == FINAL and whole(one.params) != self.goal.loop]
@@ -572,7 +487,7 @@ class Search:
         return [one for *_, one in sorted(ranked, key=lambda found: found[:2], reverse=True)]
 
     def _values(self, result: MeasuredCandidate) -> tuple[float, ...]:
-        """Return the metric of a point that has it; the time of the work as if for the whole text."""
+        """Return the metric of a point that has it; the time of the work is scaled to the whole text."""
         record, figure = result.record, self.goal.objective.figure
         value = record.value(figure) if record else None
         if record is None or value is None:
@@ -580,7 +495,6 @@ class Search:
         return (value * record.point.every if figure is WORK else value,)
 
     def _no_metric(self) -> str:
-        """Return why there is nothing to choose by."""
         metric = self.goal.objective.metric
         if metric == SPEED.key:
             return (
@@ -610,13 +524,13 @@ class Search:
                 return
 
     def _most_points(self) -> float:
-        """Return how many points there are at most: twice as many as with each setting measured once."""
+        """Return the most points: twice the points with each setting measured once."""
         if self.goal.share:
             return math.inf
         return 2 * (len(self._means(MEMORY, SEARCH)) + 3 * self.goal.repeats)
 
     def _enough(self, repeat: int, rows: Sequence[Mapping[str, Value]]) -> bool:
-        """Return whether the finalists need no more repeats, if this is one after which that is asked."""
+        """Return whether the finalists need no more repeats, if that is asked after this repeat."""
         if self.goal.share:
             return repeat >= self.goal.repeats and all(map(self._is_known, rows))
         return self.goal.looks > 0 and repeat % self.goal.repeats == 0 and self._finals().decided
@@ -627,7 +541,6 @@ class Search:
         return Finals(objective=goal.objective, loop=goal.loop, looks=goal.looks, records=records)
 
     def _no_winner(self) -> str:
-        """Return why neither the plain loop nor a finalist is the answer."""
         finals = self._finals()
         reasons = list(dict.fromkeys(filter(None, map(finals.broken, finals.speeds))))
         if not reasons:
@@ -641,10 +554,10 @@ class Search:
         return half is not None and half < self.goal.share * Mean.of(speeds).value
 
     def _final_parts(self, finalists: Sequence[Mapping[str, Value]]) -> tuple[int, int]:
-        """Return which part of the text the plain loop works on, and the finalists.
+        """Return the parts of the text on which the plain loop and the finalists work.
 
-        All of it, unless the budget is too short. With shortcuts the loop is so much slower that its part is
-        cut first: its speed does not depend on how long it works.
+        Both work on all of it, unless the budget is too short. With shortcuts the loop is so much slower that
+        its part is cut first: its speed does not depend on how long it works.
         """
         if self.tried is not None:
             return self._parts_tried()
@@ -668,7 +581,6 @@ class Search:
         return math.ceil(loop_s / of_loop_s), min(every, self.goal.memory_every)
 
     def _parts_tried(self) -> tuple[int, int]:
-        """Return the parts of a search that has ended."""
         parts: dict[bool, int] = {}
         for one in self.tried or ():
             if one.phase == FINAL:
@@ -681,7 +593,7 @@ class Search:
 
 
 def _bottleneck(result: MeasuredCandidate, step: str) -> tuple[str, str]:
-    """Return what a setting that more workers do not speed up is limited by, and why it is thought so."""
+    """Return what limits a setting that more workers do not speed up, and the evidence for it."""
     record = result.record
     used = record.sampler.utilisation_mean_percent if record and record.sampler else None
     if record and record.gpu and used is not None and used >= BUSY_PERCENT:

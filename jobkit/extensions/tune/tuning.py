@@ -42,34 +42,16 @@ may end as ``environment``."""
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """A search, as far as it is.
-
-    Attributes
-    ----------
-    results
-        The points, each with its candidate.
-    next
-        What is to be measured next, or the answer.
-    padding
-        The share of text in the padding of the plain loop, on the part of the text that it worked on and on
-        all of it; ``None`` if that is all of it, or it does not pad.
-    """
-
     goal: TuneGoal
-    results: tuple[tuple[Candidate, PointResult], ...]
-    next: Candidate | TuneAnswer
+    results: tuple[tuple[Candidate, PointResult], ...]  # the points, each with its candidate
+    next: Candidate | TuneAnswer  # what is to be measured next, or the answer
     search: Search
+    # the share of text in the padding of the plain loop, on the part of the text that it worked on and on all
+    # of it; ``None`` if that is all of it, or it does not pad
     padding: tuple[float, float] | None = None
 
     @classmethod
     def read(cls, run_dir: Path) -> Self:
-        """Read how far the search of a run is.
-
-        Raises
-        ------
-        JobkitError
-            As `read_goal`.
-        """
         goal = read_goal(run_dir)
         results = tuple(_with_candidates(read_run(run_dir).points))
         measured = {candidate.key: _measured(result) for candidate, result in results}
@@ -89,13 +71,13 @@ class Tuning:
         return sum(_held_s(result) for _, result in self.results)
 
     def point(self, candidate: Candidate) -> Point:
-        """Return the point of a candidate: one that ran before, or a new one behind all others."""
+        """Return the point of a candidate: one that ran before, or a new one after all others."""
         before = [result.point for one, result in self.results if one.key == candidate.key]
         return before[0] if before else _point([result.point for _, result in self.results], candidate)
 
     @cached_property
     def _timed(self) -> list[tuple[str, Record]]:
-        """The phase and the record of each point that succeeded; the file system has its time."""
+        """The phase of each point that succeeded, and its record with the time by its files."""
         return [
             (candidate.phase, record)
             for candidate, result in self.results
@@ -109,7 +91,6 @@ class Tuning:
 
     @cached_property
     def finals(self) -> Finals:
-        """The finalists and the plain loop, as far as they are measured."""
         goal = self.goal
         return Finals(
             objective=goal.objective,
@@ -121,7 +102,7 @@ class Tuning:
 
     @property
     def loop(self) -> Speed | None:
-        """The plain loop's speed; ``None`` if it was not measured."""
+        """``None`` if it was not measured."""
         return self.finals.plain
 
     @property
@@ -131,12 +112,11 @@ class Tuning:
 
     @property
     def is_loop(self) -> bool:
-        """Whether the answer is the plain loop."""
         return self.winner is not None and self.winner == self.loop
 
     @property
     def best(self) -> Speed | None:
-        """The best finalist that keeps the constraints, the answer or not; ``None`` if there is none."""
+        """The best finalist that keeps the constraints, be it the answer or not; ``None`` if none does."""
         return next(iter(self.finals.kept), None)
 
     @property
@@ -164,25 +144,20 @@ class Tuning:
         return "faster" if objective.by_speed else f"better by {objective.name}"
 
     def setting_of(self, speed: Speed | None) -> Setting[Record] | None:
-        """Return a finalist, or the plain loop, with its repeats."""
         return self.finals.setting(speed) if speed else None
 
     def records_of(self, speed: Speed | None) -> tuple[Record, ...]:
-        """Return the records of a finalist, or of the plain loop."""
         setting = self.setting_of(speed)
         return setting.points if setting else ()
 
     @property
     def gain(self) -> Ratio | None:
-        """How many times as fast as the plain loop the winner is.
-
-        ``None`` if one of them has no speed, or the plain loop is the answer.
-        """
+        """The speed of the winner over the plain loop's; ``None`` if one is unknown, or the loop has won."""
         return None if self.is_loop else self.times
 
     @property
     def times(self) -> Ratio | None:
-        """How many times as fast as the plain loop the best finalist is; ``None`` if one has no speed."""
+        """The speed of the best finalist over that of the plain loop; ``None`` if one has no speed."""
         best, loop = self.best, self.loop
         if not best or not loop or not best.rates or not loop.rates:
             return None
@@ -190,13 +165,6 @@ class Tuning:
 
 
 def read_goal(run_dir: Path) -> TuneGoal:
-    """Read what a search is to find.
-
-    Raises
-    ------
-    JobkitError
-        If the run folder has no ``tune.json``: it is not one of ``jobkit tune``.
-    """
     path = run_dir / TUNE_GOAL_FILE
     try:
         return from_json(TuneGoal, read_text(path), where=str(path))
@@ -216,7 +184,7 @@ def _padding(run_dir: Path, goal: TuneGoal, ran: Sequence[Candidate]) -> tuple[f
 
 
 def _with_candidates(results: Sequence[PointResult]) -> list[tuple[Candidate, PointResult]]:
-    """Return the points with what each measures: the how-manieth of its setting in its phase."""
+    """Return the points with what each measures, numbered among the repeats of its setting in its phase."""
     found: list[tuple[Candidate, PointResult]] = []
     seen: dict[tuple[object, ...], int] = {}
     for result in results:
@@ -227,7 +195,7 @@ def _with_candidates(results: Sequence[PointResult]) -> list[tuple[Candidate, Po
 
 
 def _measured(result: PointResult) -> MeasuredCandidate | None:
-    """Return what a point came to; ``None`` if it is to be run, or run again."""
+    """Return the result of a point; ``None`` if it is to be run, or run again."""
     if result.outcome not in FINAL_OUTCOMES and len(result.tries) < MOST_TRIES:
         return None
     return MeasuredCandidate(result.outcome, result.record, _held_s(result))
@@ -238,12 +206,11 @@ def _held_s(result: PointResult) -> float:
 
 
 def first_point(template: Point, goal: TuneGoal) -> Point:
-    """Return the point with which a search begins."""
     return _point([], next(Search(goal).steps()), template)
 
 
 def _point(points: Sequence[Point], candidate: Candidate, template: Point | None = None) -> Point:
-    """Return a candidate as a point behind those that there are."""
+    """Return a candidate as a point after those that there are."""
     first = template or points[0]
     repeat = 1 + sum(point.params == candidate.params for point in points)
     name = "-".join([*(f"{knob}-{value}" for knob, value in candidate.params.items()), f"r{repeat}"])
@@ -257,7 +224,6 @@ def _point(points: Sequence[Point], candidate: Candidate, template: Point | None
 
 
 def spec_lines(tuning: Tuning) -> list[str]:
-    """Return the lines of a spec that have the setting."""
     params, goal = tuning.setting, tuning.goal
     knob = BATCH_SIZE if tuning.is_loop else goal.size_knob
     size = params.pop(knob)

@@ -53,12 +53,8 @@ Box = tuple[float, float, float, float]
 def element(name: str, text: str | None = None, /, **attributes: object) -> str:
     """Return an element as text, escaped; ``_`` in the name of an attribute stands for ``-``.
 
-    Parameters
-    ----------
-    name
-        Of the element.
-    text
-        Its content; ``None`` if it has none.
+    ``name``: of the element.
+    ``text``: its content; ``None`` if it has none.
     """
     words = "".join(
         f' {key.replace("_", "-")}="{escape(printable(_short(value)))}"' for key, value in attributes.items()
@@ -119,23 +115,13 @@ def frame(title: str, height: float, parts: Iterable[str]) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class Drawing:
-    """A picture with axes from 0.
+    """A picture with axes from 0."""
 
-    Attributes
-    ----------
-    across, up
-        The names of the axes.
-    right, top
-        The largest value on each.
-    legend
-        What its lines and marks are.
-    """
-
-    across: str
+    across: str  # `across`, `up`: the names of the axes
     up: str
-    right: float
+    right: float  # `right`, `top`: the largest value on each
     top: float
-    legend: Legend = field(default_factory=Legend)
+    legend: Legend = field(default_factory=Legend)  # what its lines and marks are
     _parts: list[str] = field(default_factory=list)
     _taken: list[Box] = field(default_factory=list)
     _lines: list[Box] = field(default_factory=list)
@@ -190,12 +176,8 @@ class Drawing:
     def svg(self, title: str, across_ticks: Iterable[float] | None = None) -> str:
         """Return the picture; labels that find no room are left out, because the table has their data.
 
-        Parameters
-        ----------
-        title
-            What a screen reader says of it.
-        across_ticks
-            Where to put numbers on the axis across; by default round numbers.
+        ``title``: what a screen reader says of it.
+        ``across_ticks``: where to put numbers on the axis across; by default round numbers.
         """
         axes = [*self._across(across_ticks), *self._up()]
         labels = sorted(self._labels, key=itemgetter(0))

@@ -102,17 +102,8 @@ class Page:
 def page(runs: Sequence[Path], more_figures: MoreFigures | None = None) -> Page:
     """Return the report of runs.
 
-    Parameters
-    ----------
-    runs
-        Run folders, or files that an extension reads; those with tables are compared with the first.
-    more_figures
-        As in `jobkit.report.sources.read_sources`, for the first run.
-
-    Raises
-    ------
-    JobkitError
-        If a path does not exist, one holds no point, or as ``more_figures``.
+    ``runs``: run folders, or files that an extension reads; those with tables are compared with the first.
+    ``more_figures``: as in `jobkit.report.sources.read_sources`, for the first run.
     """
     own = {run: of_own for run in runs if (of_own := load(extension_of(run), "page"))}
     collected = {
@@ -157,12 +148,8 @@ def _collected(run: Path, more_figures: MoreFigures | None) -> Collected:
 def of_run(run: Path, collected: Collected) -> OfRun:
     """Return what the page shows of a run.
 
-    Parameters
-    ----------
-    run
-        The run folder, or the file.
-    collected
-        What was read of it alone.
+    ``run``: the run folder, or the file.
+    ``collected``: what was read of it alone.
     """
     groups = _groups(collected)
     about = [Block(title="What follows from the table", after=group.block.after) for group in groups]

@@ -16,6 +16,7 @@ from jobkit.answers.setting import Mean
 from jobkit.answers.speed import SPEED_TOLERANCE
 from jobkit.core import files
 from jobkit.core.blocks import Block, Column
+from jobkit.core.errors import JobkitError
 from jobkit.core.figures import LOAD, SPEED
 from jobkit.core.layout import JOB_SCRIPT, SPEC_FILE
 from jobkit.core.records import Outcome
@@ -55,6 +56,8 @@ from jobkit.report.plot.data import (
 )
 from jobkit.report.plot.memory_data import Marks, MemoryPanel
 from jobkit.report.rows import Row
+from jobkit.spec.sweep_spec import Environment
+from jobkit.spec.yaml_files import as_yaml, read_document
 
 LABELLED_PX = 32
 """The height of a row with a label above its marks."""
@@ -62,24 +65,12 @@ LABELLED_PX = 32
 
 @dataclass(slots=True, kw_only=True)
 class RowDrawing:
-    """A picture with an axis from 0 across.
+    """A picture with an axis from 0 across."""
 
-    Attributes
-    ----------
-    across
-        The name of the axis.
-    right
-        The largest value on it.
-    row_px
-        The height of a row.
-    legend
-        What its lines and marks are.
-    """
-
-    across: str
-    right: float
-    row_px: float = LABELLED_PX
-    legend: Legend = field(default_factory=Legend)
+    across: str  # the name of the axis
+    right: float  # the largest value on it
+    row_px: float = LABELLED_PX  # the height of a row
+    legend: Legend = field(default_factory=Legend)  # what its lines and marks are
     _rows: int = 0
     _levels: list[tuple[float, str]] = field(default_factory=list)
     _parts: list[str] = field(default_factory=list)
@@ -150,35 +141,19 @@ PHASES = (("square", "grey"), ("dot", ""), ("diamond", "blue"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """A picture and its data.
+    """A picture and its data."""
 
-    Attributes
-    ----------
-    title
-        The finding.
-    svg
-        The picture, as markup that is safe to insert.
-    caption
-        What it shows, in sentences.
-    data
-        The same as a table.
-    """
-
-    title: str
-    svg: str
-    caption: str
-    data: Block
+    title: str  # the finding
+    svg: str  # the picture, as markup that is safe to insert
+    caption: str  # what it shows, in sentences
+    data: Block  # the same as a table
 
 
 def pictures(group: GroupPlot, rows: Sequence[Row]) -> list[Picture]:
     """Return the pictures of a group.
 
-    Parameters
-    ----------
-    group
-        Its panels.
-    rows
-        The points of the group, for the batch sizes of the loads.
+    ``group``: its panels.
+    ``rows``: the points of the group, for the batch sizes of the loads.
     """
     knob = group.speed.knob
     sizes = {load: row.numbers[knob] for row in rows if (load := row.value(LOAD)) and knob in row.numbers}
@@ -198,12 +173,8 @@ def _words(knob: str) -> str:
 def memory_picture(panel: MemoryPanel, names: Mapping[float, str]) -> Picture:
     """Return memory against load: limit, measured, predicted and verified, each with its name.
 
-    Parameters
-    ----------
-    panel
-        What to draw.
-    names
-        What the load of a point is called: ``batch 50``.
+    ``panel``: what to draw.
+    ``names``: what the load of a point is called: ``batch 50``.
     """
     title = memory_finding(panel)
     notes = ". ".join(note[:1].upper() + note[1:] for note in panel.notes)
@@ -420,39 +391,17 @@ class PictureGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfRun:
-    """A run on the page, in the order in which it shows it.
+    """A run on the page, in the order in which it shows it."""
 
-    Attributes
-    ----------
-    name
-        Of the run.
-    outcomes
-        Of its points.
-    titles
-        What was run.
-    caveats
-        The stand-in models that it measured.
-    tiles
-        The answer.
-    groups
-        Its points, by what sets them apart.
-    missing
-        The points without figures.
-    tables
-        What else there is to look up.
-    folded
-        The rest, of which the page shows the titles: a title, and the blocks below it.
-    """
-
-    name: str
-    outcomes: frozenset[Outcome | None]
-    titles: Sequence[str]
-    caveats: Sequence[str] = ()
-    tiles: Sequence[Block] = ()
-    groups: Sequence[PictureGroup] = ()
-    missing: Sequence[Block] = ()
-    tables: Sequence[Block] = ()
-    folded: Sequence[Folded]
+    name: str  # of the run
+    outcomes: frozenset[Outcome | None]  # of its points
+    titles: Sequence[str]  # what was run
+    caveats: Sequence[str] = ()  # the stand-in models that it measured
+    tiles: Sequence[Block] = ()  # the answer
+    groups: Sequence[PictureGroup] = ()  # its points, by what sets them apart
+    missing: Sequence[Block] = ()  # the points without figures
+    tables: Sequence[Block] = ()  # what else there is to look up
+    folded: Sequence[Folded]  # the rest, of which the page shows the titles: a title, and the blocks below it
 
 
 def folded(block: Block) -> Folded:
@@ -468,9 +417,14 @@ def source(run: Path, facts: Block) -> Folded:
 def _files(run: Path) -> Iterator[Block]:
     for name in (SPEC_FILE, JOB_SCRIPT):
         try:
-            text = files.mask(files.read_text(run / name))
-        except OSError:
+            text, data = files.read_text(run / name), read_document(run / SPEC_FILE).data
+            environment = Environment.model_validate(data.get("environment", {}))
+        except (OSError, ValueError, JobkitError):
             continue
+        if environment.setup or environment.variables:
+            changed = {**data, "environment": {**data["environment"], **environment.shown(SPEC_FILE)}}
+            hidden = environment.hidden_in(text, SPEC_FILE, data.get("template"))
+            text = as_yaml(changed) if name == SPEC_FILE else hidden
         code = [NoWrap(line) for line in text[:MOST_CHARACTERS].split("\n")]
         cut = f"Cut here: the whole file is {name} in the run folder." if len(text) > MOST_CHARACTERS else ""
         yield Block(title=name, after=(*code, cut), folded=True)

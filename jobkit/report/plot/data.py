@@ -31,47 +31,25 @@ OF_SEARCH = "the table of the search has it by phase"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnobSeries:
-    """A figure over the first knob, all other knobs the same.
+    """A figure over the first knob, all other knobs the same."""
 
-    Attributes
-    ----------
-    name
-        The other knobs in words; empty if none varies by itself.
-    sizes
-        Values of the knob, ascending.
-    means
-        Over the repeats of each, as a person sees the figure.
-    """
-
-    name: str
-    sizes: tuple[int, ...]
-    means: tuple[Mean, ...]
+    name: str  # the other knobs in words; empty if none varies by itself
+    sizes: tuple[int, ...]  # values of the knob, ascending
+    means: tuple[Mean, ...]  # over the repeats of each, as a person sees the figure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnobPanel:
-    """A figure against the batch size.
+    """A figure against the batch size."""
 
-    Attributes
-    ----------
-    figure
-        What is shown.
-    knob
-        The name of the knob.
-    series
-        One for each setting of the other knobs; empty if the figure is not known.
-    knee
-        Of the speed, the smallest value whose mean is within `jobkit.answers.speed.SPEED_TOLERANCE` of the
-        fastest, and its mean.
-    why
-        Why there are no series.
-    """
-
-    figure: Figure = SPEED
-    knob: str
+    figure: Figure = SPEED  # what is shown
+    knob: str  # the name of the knob
+    # one for each setting of the other knobs; empty if the figure is not known
     series: tuple[KnobSeries, ...]
+    # of the speed, the smallest value whose mean is within `jobkit.answers.speed.SPEED_TOLERANCE` of
+    # the fastest, and its mean
     knee: tuple[int, float] | None = None
-    why: str = "not recorded"
+    why: str = "not recorded"  # why there are no series
 
     @property
     def best(self) -> float:
@@ -122,12 +100,8 @@ class GroupPlot:
 def group_plots(collected: Collected, gpu_memory_bytes: int | None = None) -> list[GroupPlot]:
     """Return what to draw of each group, in the order of the tables.
 
-    Parameters
-    ----------
-    collected
-        What was read.
-    gpu_memory_bytes
-        The GPU to draw the capacity of; by default the one measured on.
+    ``collected``: what was read.
+    ``gpu_memory_bytes``: the GPU to draw the capacity of; by default the one measured on.
     """
     return [_group(collected, group, gpu_memory_bytes) for group in range(len(collected.by_group))]
 

@@ -486,13 +486,7 @@ METADATA: Mapping[str, dict[str, Any]] = {
 
 
 def check_plot(path: Path) -> None:
-    """Make sure that a picture can be drawn there, before time is spent on reading.
-
-    Raises
-    ------
-    JobkitError
-        If the suffix is unknown, or matplotlib is not installed.
-    """
+    """Make sure that a picture can be drawn there, before time is spent on reading."""
     if path.suffix.lower() not in SUFFIXES:
         raise JobkitError(
             f"--plot {path}: the name must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}",
@@ -507,21 +501,10 @@ def plot(
 ) -> None:
     """Draw what was collected into a file, whole or not at all.
 
-    Parameters
-    ----------
-    collected
-        What was read.
-    path
-        Ends in one of `SUFFIXES`.
-    gpu_memory_bytes
-        The GPU to draw the capacity of; by default the one measured on.
-    size
-        A key of `LOOKS`.
-
-    Raises
-    ------
-    JobkitError
-        If there is nothing to draw, too much for one picture, or the file cannot be written.
+    ``collected``: what was read.
+    ``path``: ends in one of `SUFFIXES`.
+    ``gpu_memory_bytes``: the GPU to draw the capacity of; by default the one measured on.
+    ``size``: A key of `LOOKS`.
     """
     check_plot(path)
     from matplotlib import style as styles
@@ -544,11 +527,6 @@ def figure(collected: Collected, *, gpu_memory_bytes: int | None = None, size: s
     """Return the figure: a row of panels a group; for one group on paper a column.
 
     Call it within `matplotlib.style.context` of `style` for the sizes of `plot`.
-
-    Raises
-    ------
-    JobkitError
-        If there is nothing to draw, or too much for one picture.
     """
     from matplotlib.figure import Figure
 

@@ -56,32 +56,17 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryPanel:
-    """Memory against load.
+    """Memory against load."""
 
-    Attributes
-    ----------
-    across, up
-        What the axes show; ``up`` is in bytes here.
-    marks
-        What was measured, predicted and verified; kinds without a spot are left out.
-    line, bound
-        The fitted line and its one-sided 95 % bound; ``None`` if there is none.
-    limit
-        What must not be exceeded; ``None`` if unknown.
-    reach
-        The load at which the line meets the limit; ``None`` if one is missing.
-    notes
-        Why there is no line, or what to beware of: sentences without a full stop.
-    """
-
-    across: str
+    across: str  # `across`, `up`: what the axes show; ``up`` is in bytes here
     up: str
-    marks: tuple[Marks, ...]
+    marks: tuple[Marks, ...]  # what was measured, predicted and verified; kinds without a spot are left out
+    # `line`, `bound`: the fitted line and its one-sided 95 % bound; ``None`` if there is none
     line: Curve | None = None
     bound: Curve | None = None
-    limit: Limit | None = None
-    reach: float | None = None
-    notes: tuple[str, ...] = ()
+    limit: Limit | None = None  # what must not be exceeded; ``None`` if unknown
+    reach: float | None = None  # the load at which the line meets the limit; ``None`` if one is missing
+    notes: tuple[str, ...] = ()  # why there is no line, or what to beware of: sentences without a full stop
 
     def spots(self, *kinds: str) -> list[Spot]:
         """Return the spots of some kinds, of all where none is named."""
@@ -112,17 +97,11 @@ def memory_of_records(
 ) -> MemoryPanel:
     """Return the panel of a group of points of run folders.
 
-    Parameters
-    ----------
-    memory
-        What the points show, as `jobkit.answers.memory.memory_by_setting` returns it.
-    tries
-        Of points that tried a prediction. The line is without them: it is what they are held to.
-    trials
-        What was predicted for the tries before they ran.
-    gpu_memory_bytes
-        Of the GPU to draw, the context included; by default what the tries had to stay within,
-        else the GPU measured on.
+    ``memory``: what the points show, as `jobkit.answers.memory.memory_by_setting` returns it.
+    ``tries``: of points that tried a prediction. The line is without them: it is what they are held to.
+    ``trials``: what was predicted for the tries before they ran.
+    ``gpu_memory_bytes``: of the GPU to draw, the context included; by default what the tries had to stay
+        within, else the GPU measured on.
     """
     workload = next((record.point.workload for record in memory.records), "")
     limit = _limit(memory, trials, gpu_memory_bytes)
@@ -237,14 +216,9 @@ def _predicted(
 def memory_of_file(guess: Estimate, peaks: Sequence[Spot], up: str) -> MemoryPanel:
     """Return the panel of a file without records: a straight line in the batch size, without an error bar.
 
-    Parameters
-    ----------
-    guess
-        The line, and where it meets the memory of the GPU.
-    peaks
-        Batch size and total peak of each run of the log.
-    up
-        Which memory it is.
+    ``guess``: the line, and where it meets the memory of the GPU.
+    ``peaks``: batch size and total peak of each run of the log.
+    ``up``: which memory it is.
     """
     capacity, line, largest = guess.capacity_bytes, guess.line, guess.largest
     panel = MemoryPanel(

@@ -35,14 +35,9 @@ def cautions(
 ) -> tuple[str, ...]:
     """Return what to beware of, the weightiest first.
 
-    Parameters
-    ----------
-    material, wishes
-        The data of the run folder, and the user's options.
-    memory
-        Of the other knobs of what is recommended.
-    batch
-        What is recommended.
+    ``material``, ``wishes``: the data of the run folder, and the user's options.
+    ``memory``: of the other knobs of what is recommended.
+    ``batch``: what is recommended.
     """
     chosen, largest = batch.recommended, batch.largest
     notes = [_unsafe(chosen, largest)] if largest.holds(chosen.size, chosen.load) is False else []
@@ -137,14 +132,7 @@ def _preflight(material: RunData) -> str:
 
 
 def recommend(material: RunData, wishes: RecommendOptions) -> types.Recommendation:
-    """Return what a run recommends.
-
-    Raises
-    ------
-    JobkitError
-        If the records have nothing in common to fit, or a GPU is named after a run on a CPU; also if no
-        point has the metric of the objective, or no setting keeps the constraints.
-    """
+    """Return what a run recommends."""
     tried, search = material, material.search
     if search:
         records = search.last_records(material.run)
@@ -323,10 +311,7 @@ def _on_gpu(gpu: GpuKind, own: Memory, chosen: Speed) -> types.OnGpu:
 def _binds(chosen: Speed, speeds: Sequence[Speed], largest: Prediction, *, unsafe: bool) -> str | None:
     """Return what keeps the batch from being larger than the recommended one.
 
-    Parameters
-    ----------
-    unsafe
-        Whether another setting would be recommended if it were safe.
+    ``unsafe``: whether another setting would be recommended if it were safe.
     """
     if unsafe:
         return types.MEMORY

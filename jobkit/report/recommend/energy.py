@@ -20,31 +20,18 @@ EVEN = 0.005
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyUse:
-    """The energy of one setting: means over the repeats whose energy is attributable.
+    """The energy of one setting: means over the repeats whose energy is attributable."""
 
-    Attributes
-    ----------
-    params
-        The knobs.
-    per_1000_j, per_1000_j_sd
-        Joules for 1,000 items, and the standard deviation; ``None`` for the latter of one repeat.
-    net_per_1000_j
-        The same above idle; ``None`` if a repeat has no idle power.
-    per_character_j
-        Joules for a character of the text; ``None`` if the characters are unknown.
-    counted
-        Whether each repeat has the energy counter.
-    repeats
-        How many there are.
-    """
-
-    params: Mapping[str, Value]
+    params: Mapping[str, Value]  # the knobs
+    # `per_1000_j`, `per_1000_j_sd`: joules for 1,000 items, and the standard deviation; ``None`` for
+    # the latter of one repeat
     per_1000_j: float
     per_1000_j_sd: float | None
-    net_per_1000_j: float | None
+    net_per_1000_j: float | None  # the same above idle; ``None`` if a repeat has no idle power
+    # joules for a character of the text; ``None`` if the characters are unknown
     per_character_j: float | None
-    counted: bool
-    repeats: int
+    counted: bool  # whether each repeat has the energy counter
+    repeats: int  # how many there are
 
     def of(self, items: int, characters: int | None) -> float:
         """Return the energy of a text, by its characters if they are known."""
@@ -55,24 +42,12 @@ class EnergyUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyAnswer:
-    """The energy of the GPUs over the work.
+    """The energy of the GPUs over the work."""
 
-    Attributes
-    ----------
-    recommended
-        Of the recommended setting; ``None`` if it is not attributable.
-    least
-        Of the setting that takes the least for an item.
-    corpus_j
-        For the corpus, with the recommended setting.
-    attribution, reason
-        The worst of all points that succeeded.
-    """
-
-    recommended: EnergyUse | None
-    least: EnergyUse | None
-    corpus_j: float | None
-    attribution: Attribution
+    recommended: EnergyUse | None  # of the recommended setting; ``None`` if it is not attributable
+    least: EnergyUse | None  # of the setting that takes the least for an item
+    corpus_j: float | None  # for the corpus, with the recommended setting
+    attribution: Attribution  # `attribution`, `reason`: the worst of all points that succeeded
     reason: str
 
 
@@ -122,14 +97,9 @@ def energy_answer(records: Sequence[Record], chosen: Speed, corpus: CorpusVolume
 def energy_lines(answer: EnergyAnswer, settings: Sequence[Speed], corpus: str) -> Iterator[str]:
     """Yield the sentences.
 
-    Parameters
-    ----------
-    answer
-        What they say.
-    settings
-        The speeds of all settings.
-    corpus
-        In words.
+    ``answer``: what they say.
+    ``settings``: the speeds of all settings.
+    ``corpus``: in words.
     """
     own, least = answer.recommended, answer.least
     if own and answer.corpus_j is not None:

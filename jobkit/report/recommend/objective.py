@@ -20,21 +20,11 @@ MOST_LISTED = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A setting as the objective and the constraints judge it.
+    """A setting as the objective and the constraints judge it."""
 
-    Attributes
-    ----------
-    setting
-        Its knobs in words, as in `jobkit.answers.speed.Speed`.
-    values
-        The metric of the objective, of each repeat that has it.
-    broken
-        Which constraints it breaks, in words; empty if none.
-    """
-
-    setting: str
-    values: tuple[float, ...]
-    broken: str
+    setting: str  # its knobs in words, as in `jobkit.answers.speed.Speed`
+    values: tuple[float, ...]  # the metric of the objective, of each repeat that has it
+    broken: str  # which constraints it breaks, in words; empty if none
 
     @property
     def mean(self) -> Mean:
@@ -49,24 +39,13 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """All settings of a run under an objective.
+    """All settings of a run under an objective."""
 
-    Attributes
-    ----------
-    objective
-        Of the spec, with its constraints; the time of the work, if there is no speed to choose by.
-    unit
-        Of its metric.
-    settings
-        In the order of the speeds.
-    points, missing
-        How many points succeeded, and how many of them do not have the metric.
-    """
-
+    # of the spec, with its constraints; the time of the work, if there is no speed to choose by
     objective: Objective
-    unit: str
-    settings: tuple[Judged, ...]
-    points: int
+    unit: str  # of its metric
+    settings: tuple[Judged, ...]  # in the order of the speeds
+    points: int  # `points`, `missing`: how many points succeeded, and how many of them do not have the metric
     missing: int
 
     def of(self, setting: Speed) -> Judged:
@@ -95,19 +74,9 @@ class Judgement:
 def judge(run: str, settings: Sequence[Speed], records: Sequence[Record], objective: Objective) -> Judgement:
     """Judge the settings of a run.
 
-    Parameters
-    ----------
-    run
-        The folder, for messages.
-    settings
-        That succeeded.
-    records
-        Of the points of the run.
-
-    Raises
-    ------
-    JobkitError
-        If no point has the metric, or its unit differs between points.
+    ``run``: the folder, for messages.
+    ``settings``: that succeeded.
+    ``records``: of the points of the run.
     """
     run_as_one = Setting(points=tuple(records))
     if objective.by_speed and not run_as_one.values(SPEED):  # the workload reports no items
@@ -152,13 +121,7 @@ def _missing(run: str, objective: Objective, well: Sequence[Record]) -> JobkitEr
 
 
 def refuse_none(run: str, judgement: Judgement, settings: Sequence[Speed]) -> None:
-    """Raise an error if none of some settings may be recommended.
-
-    Raises
-    ------
-    JobkitError
-        With the constraint that each setting breaks.
-    """
+    """Raise an error if none of some settings may be recommended."""
     if judgement.allowed(settings):
         return
     judged = [judgement.of(setting) for setting in settings]

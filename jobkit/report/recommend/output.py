@@ -203,10 +203,7 @@ def _fits_text(advice: types.Recommendation, largest: Prediction) -> bool:
 def _memory_option(advice: types.Recommendation, each_bytes: float) -> str:
     """Return the option of ``jobkit verify`` for the allocators of all workers, in whole MiB, rounded down.
 
-    Parameters
-    ----------
-    each_bytes
-        What one worker's allocator has.
+    ``each_bytes``: what one worker's allocator has.
     """
     size_bytes = each_bytes * advice.measured.workers * (1 - advice.margin)
     return f" --gpu-memory {math.floor(size_bytes / MIB)}MiB"

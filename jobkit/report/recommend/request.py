@@ -34,14 +34,9 @@ PORTABLE = ("gpus", "cpus", "memory", "walltime")
 def lines(resources: Resources, site: Site, *, own: bool) -> Lines:
     """Return the header lines by which a site is asked for resources.
 
-    Parameters
-    ----------
-    resources
-        What is wanted.
-    site
-        Of a scheduler that reads header lines.
-    own
-        Whether it is the site of the run.
+    ``resources``: what is wanted.
+    ``site``: of a scheduler that reads header lines.
+    ``own``: whether it is the site of the run.
     """
     portable = {name: getattr(resources, name) for name in PORTABLE}
     wanted = resources if own else Resources().model_copy(update=portable)
@@ -56,14 +51,9 @@ def lines(resources: Resources, site: Site, *, own: bool) -> Lines:
 def request(material: RunData, chosen: Record, time: Duration) -> RequestAdvice | None:
     """Return what to ask for, next to what was used; ``None`` if the spec is not known.
 
-    Parameters
-    ----------
-    material
-        The data of the run folder.
-    chosen
-        A record of the recommended setting.
-    time
-        Of the work to come.
+    ``material``: the data of the run folder.
+    ``chosen``: A record of the recommended setting.
+    ``time``: of the work to come.
     """
     asked = material.resources
     if asked is None:
@@ -90,33 +80,15 @@ def request(material: RunData, chosen: Record, time: Duration) -> RequestAdvice 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointUse:
-    """What a point requested and used, by its try that counts.
+    """What a point requested and used, by its try that counts."""
 
-    Attributes
-    ----------
-    row
-        As `jobkit collect` has it.
-    asked
-        What the point requested, for itself.
-    pack
-        How many points share its job.
-    seconds
-        How long the try took, with the environment and staging.
-    ram_bytes
-        The most memory of the host, by the record or the accounting, whichever has more.
-    task
-        The job that ran it; ``None`` if that is not known.
-    on_path
-        As in `jobkit.runs.journal.Submission`.
-    """
-
-    row: Row
-    asked: Resources
-    pack: int
-    seconds: float | None
-    ram_bytes: int | None
-    task: JobTask | None
-    on_path: tuple[str, ...] | None = None
+    row: Row  # as `jobkit collect` has it
+    asked: Resources  # what the point requested, for itself
+    pack: int  # how many points share its job
+    seconds: float | None  # how long the try took, with the environment and staging
+    ram_bytes: int | None  # the most memory of the host, by the record or the accounting, whichever has more
+    task: JobTask | None  # the job that ran it; ``None`` if that is not known
+    on_path: tuple[str, ...] | None = None  # as in `jobkit.runs.journal.Submission`
 
     @property
     def point(self) -> Point:
@@ -132,38 +104,17 @@ class PointUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunUse:
-    """A run: what each point used, and how its sites are asked for resources.
+    """A run: what each point used, and how its sites are asked for resources."""
 
-    Attributes
-    ----------
-    run
-        The folder, as named.
-    scheduler
-        That ran the points.
-    points
-        Those that have begun, without tests of a prediction and profiled points.
-    to_come
-        How many have not.
-    threads
-        The key ``threads`` of the spec.
-    sites
-        The site of the run; without one, the plain site of each scheduler.
-    own
-        Whether it is the site of the run.
-    notes
-        What could not be read.
-    search
-        If it is a search: what was found. Its points are then those of the answer.
-    """
-
-    run: str
-    scheduler: str
-    points: Sequence[PointUse]
-    to_come: int
-    threads: int | None
-    sites: Sequence[Site]
-    own: bool
-    notes: tuple[str, ...]
+    run: str  # the folder, as named
+    scheduler: str  # that ran the points
+    points: Sequence[PointUse]  # those that have begun, without tests of a prediction and profiled points
+    to_come: int  # how many have not
+    threads: int | None  # the key ``threads`` of the spec
+    sites: Sequence[Site]  # the site of the run; without one, the plain site of each scheduler
+    own: bool  # whether it is the site of the run
+    notes: tuple[str, ...]  # what could not be read
+    # if it is a search: what was found. Its points are then those of the answer.
     search: SearchAnswer | None = None
 
     @property
@@ -183,13 +134,7 @@ class RunUse:
 
 
 def read_use(folder: Path) -> RunUse:
-    """Return what the points of a run folder requested and used.
-
-    Raises
-    ------
-    JobkitError
-        If it is no run folder, its spec cannot be read, or no point has begun.
-    """
+    """Return what the points of a run folder requested and used."""
     if not is_run_folder(folder):
         raise JobkitError(f"{folder}: not a run folder", hint="jobkit status without RUN lists the runs")
     spec = _spec(folder)
@@ -276,27 +221,13 @@ def _asked(spec: SweepSpec, point: Point, before: Sequence[Try]) -> Resources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fix:
-    """What to change.
+    """What to change."""
 
-    Attributes
-    ----------
-    does
-        In words.
-    keys
-        Of the spec, with their new values.
-    lines
-        By scheduler, the header lines that are new or have changed.
-    leave_out
-        By scheduler, header lines that go.
-    command
-        To type, if no key of a spec does it; else empty.
-    """
-
-    does: str
-    keys: Mapping[str, str | int] = field(default_factory=dict)
-    lines: tuple[Lines, ...] = ()
-    leave_out: tuple[Lines, ...] = ()
-    command: str = ""
+    does: str  # in words
+    keys: Mapping[str, str | int] = field(default_factory=dict)  # of the spec, with their new values
+    lines: tuple[Lines, ...] = ()  # by scheduler, the header lines that are new or have changed
+    leave_out: tuple[Lines, ...] = ()  # by scheduler, header lines that go
+    command: str = ""  # to type, if no key of a spec does it; else empty
 
 
 def fix_of(
@@ -309,18 +240,11 @@ def fix_of(
 ) -> Fix:
     """Return a fix with the header lines that it changes.
 
-    Parameters
-    ----------
-    run
-        The run.
-    uses
-        The points whose request changes; the largest of them counts.
-    does, keys
-        As in `Fix`.
-    pack
-        How many points share a job then; as many as now without it.
-    changes
-        Of the resources of a point.
+    ``run``: the run.
+    ``uses``: the points whose request changes; the largest of them counts.
+    ``does``, ``keys``: as in `Fix`.
+    ``pack``: how many points share a job then; as many as now without it.
+    ``changes``: of the resources of a point.
     """
     before, now_pack = largest(uses), max(use.pack for use in uses)
     before = before if run.own else before.model_copy(update={"gpu_type": None})

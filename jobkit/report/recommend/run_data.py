@@ -27,17 +27,8 @@ from jobkit.spec.sweep_spec import SweepSpec, load_spec
 def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
     """Return the data of a run folder.
 
-    Parameters
-    ----------
-    folder
-        Of one run.
-    overrides
-        ``key=value`` that replace keys of ``objective`` and ``constraints`` in its spec.
-
-    Raises
-    ------
-    JobkitError
-        If it is no run folder, such as an old log, or a key may not be replaced.
+    ``folder``: of one run.
+    ``overrides``: ``key=value`` that replace keys of ``objective`` and ``constraints`` in its spec.
     """
     for override in overrides:
         if re.match(r"(objective|constraints)\b", override) is None:

@@ -26,21 +26,12 @@ from jobkit.spec.sweep_spec import Resources
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfPrecision:
-    """A setting of another precision than fp32, in a run that has fp32 too.
+    """A setting of another precision than fp32, in a run that has fp32 too."""
 
-    Attributes
-    ----------
-    setting
-        Its knobs in words, as in `jobkit.answers.speed.Speed`.
-    agreement
-        Of the repeat that agrees least with fp32; ``None`` if one could not be compared.
-    accepted
-        Whether it may be recommended.
-    """
-
-    setting: str
+    setting: str  # its knobs in words, as in `jobkit.answers.speed.Speed`
+    # of the repeat that agrees least with fp32; ``None`` if one could not be compared
     agreement: Agreement | None
-    accepted: bool
+    accepted: bool  # whether it may be recommended
 
     @property
     def words(self) -> str:
@@ -58,16 +49,10 @@ def of_precisions(
 ) -> tuple[OfPrecision, ...]:
     """Return the settings of other precisions than fp32; none if fp32 did not succeed.
 
-    Parameters
-    ----------
-    speeds
-        Of the settings that succeeded.
-    records
-        Of the points.
-    agreements
-        By the point's index.
-    min_f1
-        The least agreement that is accepted.
+    ``speeds``: of the settings that succeeded.
+    ``records``: of the points.
+    ``agreements``: by the point's index.
+    ``min_f1``: the least agreement that is accepted.
     """
     words = {speed.params.get(PRECISION) for speed in speeds}
     if FP32 not in words:
@@ -137,61 +122,30 @@ THROUGHPUT, SATURATION, MEMORY, SWEEP = "throughput", "saturation", "memory", "s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunData:
-    """The data of a run folder.
+    """The data of a run folder."""
 
-    Attributes
-    ----------
-    run
-        The folder, as named.
-    records
-        Of the try that counts, of every point that has one.
-    batches
-        By point id.
-    lengths
-        Of the text; ``None`` if they are not known.
-    seconds
-        Of every try of every point: how long it ran; ``None`` if that is not known.
-    resources
-        What the spec asked for; ``None`` if sweep.yaml could not be read.
-    site
-        The site of the run; ``None`` if it is not to be had, or runs no scheduler.
-    plain_sites
-        The plain site of each scheduler.
-    to_come, failed
-        How many points have no result yet, or will have none.
-    notes
-        What could not be read.
-    trials
-        The results of the predictions that this run has tested, in sentences without a full stop.
-    tried
-        The same as data: the largest safe batch is below those that did not fit.
-    ledger
-        The results of the user's predictions in other runs with this workload, model, GPU and versions.
-    agreements
-        By the point's index, if the run sweeps the precision: how its entities agree with those of fp32.
-    objective
-        What a setting is chosen by, and what it must keep.
-    search
-        If it is a search: what was found.
-    """
-
-    run: str
-    records: Sequence[Record]
-    batches: Mapping[str, Sequence[Batch]]
-    lengths: Lengths | None
+    run: str  # the folder, as named
+    records: Sequence[Record]  # of the try that counts, of every point that has one
+    batches: Mapping[str, Sequence[Batch]]  # by point id
+    lengths: Lengths | None  # of the text; ``None`` if they are not known
+    # of every try of every point: how long it ran; ``None`` if that is not known
     seconds: Sequence[float | None]
-    resources: Resources | None
-    site: Site | None
-    plain_sites: Sequence[Site]
-    to_come: int = 0
+    resources: Resources | None  # what the spec asked for; ``None`` if sweep.yaml could not be read
+    site: Site | None  # the site of the run; ``None`` if it is not to be had, or runs no scheduler
+    plain_sites: Sequence[Site]  # the plain site of each scheduler
+    to_come: int = 0  # `to_come`, `failed`: how many points have no result yet, or will have none
     failed: int = 0
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what could not be read
+    # the results of the predictions that this run has tested, in sentences without a full stop
     trials: tuple[str, ...] = ()
-    tried: tuple[Trial, ...] = ()
+    tried: tuple[Trial, ...] = ()  # the same as data: the largest safe batch is below those that did not fit
+    # the results of the user's predictions in other runs with this workload, model, GPU and versions
     ledger: str | None = None
+    # by the point's index, if the run sweeps the precision: how its entities agree with those of fp32
     agreements: Mapping[int, Agreement] = field(default_factory=dict)
+    # what a setting is chosen by, and what it must keep
     objective: Objective = field(default_factory=Objective)
-    search: SearchAnswer | None = None
+    search: SearchAnswer | None = None  # if it is a search: what was found
 
     @property
     def measured(self) -> Sequence[Record]:
@@ -201,45 +155,27 @@ class RunData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecommendOptions:
-    """What the user asks besides the run.
+    """What the user asks besides the run."""
 
-    Attributes
-    ----------
-    gpus
-        To look at; ``None`` for those of `jobkit.answers.gpus.COMMON_GPUS`.
-    corpus
-        The corpus to estimate the time for; ``None`` for one pass of the measured text.
-    margin
-        Share of the memory to keep free besides what the bound keeps.
-    min_f1
-        The least agreement with the entities of fp32 that a precision must have to be recommended.
-    """
-
+    # to look at; ``None`` for those of `jobkit.answers.gpus.COMMON_GPUS`
     gpus: Sequence[GpuKind] | None = None
+    # the corpus to estimate the time for; ``None`` for one pass of the measured text
     corpus: CorpusVolume | None = None
-    margin: float = 0.0
+    margin: float = 0.0  # share of the memory to keep free besides what the bound keeps
+    # the least agreement with the entities of fp32 that a precision must have to be recommended
     min_f1: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnGpu:
-    """What a GPU takes.
+    """What a GPU takes."""
 
-    Attributes
-    ----------
-    name, usable_bytes, link
-        As in `jobkit.answers.gpus.GpuKind`.
-    fits
-        Whether the recommended setting stays within the bound; ``None`` if nothing is predicted.
-    prediction
-        Of the largest batch.
-    """
-
-    name: str
+    name: str  # `name`, `usable_bytes`, `link`: as in `jobkit.answers.gpus.GpuKind`
     usable_bytes: int
     link: str
+    # whether the recommended setting stays within the bound; ``None`` if nothing is predicted
     fits: bool | None
-    prediction: Prediction
+    prediction: Prediction  # of the largest batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,25 +195,15 @@ class Lines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestAdvice:
-    """What to ask the scheduler for, next to what was used.
+    """What to ask the scheduler for, next to what was used."""
 
-    Attributes
-    ----------
-    gpus, gpu_type, cpus, memory_bytes, walltime_s
-        To ask for.
-    used_memory_bytes
-        As in `jobkit.runs.request.held_by`.
-    lines
-        For each scheduler.
-    """
-
-    gpus: int
+    gpus: int  # `gpus`, `gpu_type`, `cpus`, `memory_bytes`, `walltime_s`: to ask for
     gpu_type: str | None
     cpus: int
     memory_bytes: int
     walltime_s: int
-    used_memory_bytes: int | None
-    lines: tuple[Lines, ...]
+    used_memory_bytes: int | None  # as in `jobkit.runs.request.held_by`
+    lines: tuple[Lines, ...]  # for each scheduler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,42 +220,24 @@ class SweepCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredOn:
-    """What was measured, on what.
+    """What was measured, on what."""
 
-    Attributes
-    ----------
-    run
-        The folder.
-    workload, text, model, stand_in, device, gpu
-        As in the records.
-    points
-        That succeeded.
-    paragraphs
-        Of the text.
-    kind
-        What of memory was measured: ``need``, ``allocated`` or ``ram`` (`jobkit.answers.observations`).
-    capacity_bytes
-        What the GPU has for a program; on a CPU the RAM that was asked for.
-    overhead_bytes
-        What of it the allocators cannot have: the contexts, and what the GPU held before.
-    workers
-        Processes that shared the GPU, or the CPU.
-    """
-
-    run: str
-    workload: str
+    run: str  # the folder
+    workload: str  # `workload`, `text`, `model`, `stand_in`, `device`, `gpu`: as in the records
     text: str
     model: str | None
     stand_in: bool
     caveat: str
     device: str
     gpu: str | None
-    points: int
-    paragraphs: int
+    points: int  # that succeeded
+    paragraphs: int  # of the text
+    # what of memory was measured: ``need``, ``allocated`` or ``ram`` (`jobkit.answers.observations`)
     kind: str
-    capacity_bytes: int | None
+    capacity_bytes: int | None  # what the GPU has for a program; on a CPU the RAM that was asked for
+    # what of it the allocators cannot have: the contexts, and what the GPU held before
     overhead_bytes: int | None
-    workers: int = 1
+    workers: int = 1  # processes that shared the GPU, or the CPU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,88 +250,50 @@ class KnobLargestBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchChoice:
-    """The batch size.
+    """The batch size."""
 
-    Attributes
-    ----------
-    settings
-        All that succeeded, the smallest first.
-    judged
-        The same, by the objective and the constraints of the spec.
-    recommended, fastest
-        Of these, less those whose precision is not accepted, and those that are not allowed.
-    times
-        How many times as fast as the recommended setting the fastest is; ``None`` if they are the same, or
-        have no speed.
-    others
-        The values of the other knobs that the recommended setting has, in words; empty if none varies.
-    largest
-        The largest with these, if it was measured.
-    lines
-        The same for each other value of the other knobs: each has a line of memory of its own.
-    leave_largest_out
-        How far off the line without its largest point was there; ``None`` if unknown.
-    binds
-        `THROUGHPUT`, `SATURATION`, `MEMORY` or `SWEEP`, which measured nothing larger; ``None``
-        if nothing is predicted, or the objective is not the speed.
-    most_workers
-        How many workers the GPU holds with the recommended setting, by the bound; ``None`` if unknown.
-    allocator
-        The allocator setting that ``largest`` and ``lines`` hold for, in words after a comma.
-    precisions
-        For each setting of another precision than fp32, how its entities agree with those of fp32.
-    """
-
-    settings: tuple[Speed, ...]
-    judged: Judgement
+    settings: tuple[Speed, ...]  # all that succeeded, the smallest first
+    judged: Judgement  # the same, by the objective and the constraints of the spec
+    # `recommended`, `fastest`: of these, less those whose precision is not accepted, and those that are
+    # not allowed
     recommended: Speed
     fastest: Speed
+    # how many times as fast as the recommended setting the fastest is; ``None`` if they are the same,
+    # or have no speed
     times: Ratio | None
+    # the values of the other knobs that the recommended setting has, in words; empty if none varies
     others: str
-    largest: Prediction
+    largest: Prediction  # the largest with these, if it was measured
+    # the same for each other value of the other knobs: each has a line of memory of its own
     lines: tuple[KnobLargestBatch, ...]
+    # how far off the line without its largest point was there; ``None`` if unknown
     leave_largest_out: float | None
+    # `THROUGHPUT`, `SATURATION`, `MEMORY` or `SWEEP`, which measured nothing larger; ``None`` if
+    # nothing is predicted, or the objective is not the speed
     binds: str | None
+    # how many workers the GPU holds with the recommended setting, by the bound; ``None`` if unknown
     most_workers: int | None = None
+    # the allocator setting that ``largest`` and ``lines`` hold for, in words after a comma
     allocator: str = ""
+    # for each setting of another precision than fp32, how its entities agree with those of fp32
     precisions: tuple[OfPrecision, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """All that ``jobkit recommend`` prints.
+    """All that ``jobkit recommend`` prints."""
 
-    Attributes
-    ----------
-    measured, batch, cards, corpus, time, energy, cost
-        The answers.
-    beware
-        Sentences without a full stop.
-    request
-        ``None`` if the spec could not be read.
-    energy
-        ``None`` if none was measured.
-    margin
-        As asked for.
-    trials, ledger
-        As in `RunData`.
-    conditions
-        Under which the recommended setting was measured; ``None`` for a command.
-    search
-        As in `RunData`.
-    """
-
-    measured: MeasuredOn
+    measured: MeasuredOn  # `measured`, `batch`, `cards`, `corpus`, `time`, `energy`, `cost`: the answers
     batch: BatchChoice
-    beware: tuple[str, ...]
+    beware: tuple[str, ...]  # sentences without a full stop
     cards: tuple[OnGpu, ...]
     corpus: CorpusVolume
     time: Duration
-    energy: EnergyAnswer | None
-    request: RequestAdvice | None
+    energy: EnergyAnswer | None  # ``None`` if none was measured
+    request: RequestAdvice | None  # ``None`` if the spec could not be read
     cost: SweepCost
-    margin: float
-    trials: tuple[str, ...]
+    margin: float  # as asked for
+    trials: tuple[str, ...]  # `trials`, `ledger`: as in `RunData`
     ledger: str | None
-    conditions: Conditions | None
-    search: SearchAnswer | None = None
+    conditions: Conditions | None  # under which the recommended setting was measured; ``None`` for a command
+    search: SearchAnswer | None = None  # as in `RunData`

@@ -54,37 +54,17 @@ HALF = f"less than {100 * LIMIT:.0f} %"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waste:
-    """One of the seven.
+    """One of the seven."""
 
-    Attributes
-    ----------
-    name
-        In a few words.
-    requested, used
-        In words; ``used`` is empty if it was not measured.
-    points
-        On how many points it is based.
-    share
-        Used of what was requested; ``None`` if it is no share, or not known.
-    limit
-        When it is waste.
-    wasted
-        ``None`` if it was not measured.
-    why
-        Why it was not measured, or is no waste whatever the share; else empty.
-    fix
-        Only of waste.
-    """
-
-    name: str
-    requested: str
+    name: str  # in a few words
+    requested: str  # `requested`, `used`: in words; ``used`` is empty if it was not measured
     used: str = ""
-    points: int = 0
-    share: float | None = None
-    limit: str
-    wasted: bool | None = None
-    why: str = ""
-    fix: Fix | None = None
+    points: int = 0  # on how many points it is based
+    share: float | None = None  # used of what was requested; ``None`` if it is no share, or not known
+    limit: str  # when it is waste
+    wasted: bool | None = None  # ``None`` if it was not measured
+    why: str = ""  # why it was not measured, or is no waste whatever the share; else empty
+    fix: Fix | None = None  # only of waste
 
 
 def wastes(run: RunUse) -> tuple[Waste, ...]:

@@ -1,7 +1,7 @@
-"""The device that a try works on, and torch's own counters of its memory.
+"""The device that a try works on, and torch's counters of its memory.
 
-torch is imported here only if the point requests CUDA. Then a CUDA device must be available: a try
-never falls back to the CPU in silence.
+torch is imported here only if the point requests CUDA. Then a CUDA device must be available: a try never
+falls back to the CPU in silence.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from jobkit.worker.failure import OLD_DRIVER, TryFailed
 from jobkit.worker.measure import nvml
 
 CUDA_SUCCESS = 0
-"""What a function of CUDA's driver returns if it did its work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +31,20 @@ class Device:
 
     @property
     def cuda_uuid(self) -> str | None:
-        """The UUID that CUDA reports; ``None`` if torch is too old to report it."""
+        """``None`` if torch is too old to report it."""
         if self.torch is None:
             return None
         uuid = getattr(self.torch.cuda.get_device_properties(0), "uuid", None)
         return str(uuid) if uuid else None
 
     def synchronise(self) -> None:
-        """Wait until all work on the device is done."""
         if self.torch:
             self.torch.cuda.synchronize()
 
     def cap(self, size_bytes: int | None) -> None:
-        """Limit what torch's allocator may reserve; ``None`` lifts the limit.
+        """Limit what torch's allocator may reserve, the CUDA context on top; ``None`` lifts the limit.
 
-        The CUDA context comes on top of the limit. torch takes it as a share of the GPU's memory
-        and rounds down, hence the kilobyte more.
+        torch takes a share of the GPU's memory and rounds down, hence the kilobyte more.
         """
         if self.torch:
             total = int(self.torch.cuda.get_device_properties(0).total_memory)
@@ -60,34 +57,28 @@ class Device:
             self.torch.cuda.empty_cache()
 
     def reset_peaks(self) -> None:
-        """Reset torch's peaks."""
         if self.torch:
             self.torch.cuda.reset_peak_memory_stats()
 
     def allocated_bytes(self) -> int | None:
-        """Return the memory that torch's tensors hold now."""
         return int(self.torch.cuda.memory_allocated()) if self.torch else None
 
     def reserved_bytes(self) -> int | None:
-        """Return the memory that torch's allocator holds now."""
         return int(self.torch.cuda.memory_reserved()) if self.torch else None
 
     def peaks(self) -> tuple[int | None, int | None]:
-        """Return the allocated and the reserved peak since the last reset, in bytes."""
         if not self.torch:
             return None, None
         stats = self._stats()
         return int(stats["allocated_bytes"]["all"]["peak"]), int(stats["reserved_bytes"]["all"]["peak"])
 
     def known_peaks(self) -> tuple[int, int]:
-        """Return the peaks of a CUDA device, which always has them."""
         allocated, reserved = self.peaks()
         if allocated is None or reserved is None:
             raise TypeError("a CPU has no allocator to ask")
         return allocated, reserved
 
     def retries(self) -> int | None:
-        """Return how often the allocator has emptied its cache and tried again."""
         return int(self._stats()["num_alloc_retries"]) if self.torch else None
 
     def _stats(self) -> Any:  # noqa: ANN401 - torch is untyped here
@@ -101,7 +92,7 @@ NVML_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
 
 @contextlib.contextmanager
 def cuda_untouched() -> Iterator[None]:
-    """Keep modules from touching CUDA if they ask in the block whether it is available."""
+    """Keep modules that ask whether CUDA is available from touching it inside the block."""
     before = os.environ.get(NVML_CHECK)
     os.environ[NVML_CHECK] = "1"
     try:
@@ -115,7 +106,7 @@ def cuda_untouched() -> Iterator[None]:
 def touched_cuda() -> bool:
     """Return whether this process has touched CUDA, so that its children cannot use it.
 
-    torch knows this only in a child (``torch/cuda/__init__.py``, ``_lazy_init``), so one is asked. Other
+    torch knows this only in a child (``torch/cuda/__init__.py``, ``_lazy_init``), so a child is asked. Other
     libraries initialise the driver without torch, as cupy does while spaCy is imported.
     """
     if _driver_is_initialised():
@@ -128,7 +119,7 @@ def touched_cuda() -> bool:
 
 
 def _driver_is_initialised() -> bool:
-    """Return whether this process has called ``cuInit``: before it every function of the driver fails.
+    """Return whether this process has called ``cuInit``: before, every function of the driver fails.
 
     https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__INITIALIZE.html
     """
@@ -140,19 +131,11 @@ def _driver_is_initialised() -> bool:
 
 
 def uses_torch() -> bool:
-    """Return whether this process has imported a torch that can use CUDA: then it has counters to read."""
     torch = sys.modules.get("torch")
     return torch is not None and bool(torch.cuda.is_available())
 
 
 def open_device(name: str) -> Device:
-    """Return the device, with its CUDA context created.
-
-    Raises
-    ------
-    TryFailed
-        ``environment`` if torch cannot be imported, ``no_gpu`` if it finds no device.
-    """
     if name != "cuda":
         return Device(name)
     torch = import_torch()
@@ -163,13 +146,7 @@ def open_device(name: str) -> Device:
 
 
 def import_torch() -> Any:  # noqa: ANN401 - torch is untyped here
-    """Return torch, which opens no device when it is imported.
-
-    Raises
-    ------
-    TryFailed
-        ``environment`` if it cannot be imported.
-    """
+    """Return torch, whose import opens no device."""
     try:
         return importlib.import_module("torch")
     except ImportError as error:

@@ -1,8 +1,8 @@
-"""The energy of GPUs over the work, by two instruments, and whether other processes used it too.
+"""The energy of GPUs over the work, by two instruments, and whether other processes used some of it.
 
 The counter is NVML's, in mJ since the driver was loaded (``nvmlDeviceGetTotalEnergyConsumption``). It moves
-about every 100 ms (docs/what-is-measured.md has the sources). The integral of the sampled power is the
-second instrument, and the only one before Volta.
+about every 100 ms (docs/what-is-measured.md has the sources). The integral of the sampled power is the second
+instrument, and the only one before Volta.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jobkit.worker.measure.nvml import GpuHandle, list_handles, nvml
 IDLE_LEAST_S = 1.0
 """Ten steps of the counter: over less time the idle power would be a guess."""
 INITIAL_PID_NAMESPACE = 0xEFFFFFFC
-"""Its inode (``PROC_PID_INIT_INO`` of the kernel's include/linux/proc_ns.h)."""
+"""The inode of the host's pid namespace (``PROC_PID_INIT_INO`` in the kernel's include/linux/proc_ns.h)."""
 
 MIG = "the GPU is in MIG mode, and the counter is of all its instances"
 FOREIGN = "another process was on the GPU during the work"
@@ -35,15 +35,7 @@ def in_initial_namespace(link: Path = Path("/proc/self/ns/pid")) -> bool:
 
 
 class Meter:
-    """Measures the energy of GPUs from its construction on.
-
-    Parameters
-    ----------
-    gpus
-        At least one.
-    now_s
-        The time now, by a clock that never goes back; so are all other times.
-    """
+    """Measures the energy of GPUs from its construction on; its times are those of a monotonic clock."""
 
     def __init__(self, gpus: Sequence[GpuHandle], now_s: float) -> None:
         self._gpus = gpus
@@ -56,7 +48,7 @@ class Meter:
         self.sample_power(now_s)
 
     def sample_power(self, now_s: float) -> None:
-        """Add the energy since the last sample, by the mean of the two powers; skip a GPU's failure."""
+        """Add the energy since the last sample, by the mean of both powers; skip a GPU that fails."""
         power_w = total(gpu.power_w() for gpu in self._gpus)
         if power_w is None:
             return
@@ -67,7 +59,6 @@ class Meter:
         self.power_max_w = max(self.power_max_w or 0.0, power_w)
 
     def energy(self, now_s: float, attribution: Attribution, reason: str) -> Energy:
-        """Return the energy until now."""
         counters = [gpu.energy_j() for gpu in self._gpus]
         self.sample_power(now_s)
         spent = [
@@ -85,12 +76,9 @@ class Meter:
 
 
 class Owners:
-    """Finds out whether all processes that NVML lists on GPUs are of the job.
+    """Finds out whether all processes that NVML lists on GPUs belong to the job.
 
-    Parameters
-    ----------
-    sees_all
-        Whether NVML lists the processes of the whole host, with the ids that this process sees.
+    ``sees_all``: whether NVML lists the processes of the whole host, with the ids that this process sees.
     """
 
     def __init__(self, gpus: Sequence[GpuHandle], *, sees_all: bool) -> None:
@@ -100,15 +88,7 @@ class Owners:
         self._foreign = [False] * len(gpus)
 
     def strangers(self, listed: Sequence[Collection[int]], own: Collection[int]) -> bool:
-        """Note the processes of the job on each GPU; return whether there are others on one.
-
-        Parameters
-        ----------
-        listed
-            The process ids on each GPU.
-        own
-            All process ids that the job has had.
-        """
+        """Note the job's processes on each GPU; return whether a GPU has others."""
         known = set(own)
         self._own = [seen or not known.isdisjoint(pids) for seen, pids in zip(self._own, listed, strict=True)]
         return any(
@@ -117,16 +97,15 @@ class Owners:
         )
 
     def confirm(self, listed: Sequence[Collection[int]], own: Collection[int]) -> None:
-        """Keep which strangers are still there.
+        """Keep the strangers that are still there.
 
-        A process that has begun after ``own`` was read may be of the job. One that was listed before, and
-        still is, is not.
+        A process that began after ``own`` was read may belong to the job; one that was listed before, and is
+        still there, does not.
         """
         for number, (gpu, pids) in enumerate(zip(self._gpus, listed, strict=True)):
             self._foreign[number] |= bool(set(pids) & set(gpu.processes() or ()) - set(own))
 
     def attribution(self) -> tuple[Attribution, str]:
-        """Return the worst attribution of a GPU, and the reason."""
         order = list(Attribution)
         each = (self._of(*one) for one in zip(self._gpus, self._own, self._foreign, strict=True))
         return max(each, key=lambda found: order.index(found[0]))
@@ -153,7 +132,7 @@ class EnergyReading:
 
 
 def idle_readings() -> dict[str, EnergyReading]:
-    """Return the counter of each GPU that has one and on which NVML lists no process, by UUID."""
+    """Return by UUID the counter of each GPU that has one and on which NVML lists no process."""
     with nvml() as available:
         gpus = [gpu for gpu in list_handles() if not gpu.processes()] if available else []
         joules = {gpu.uuid: (time.monotonic(), gpu.energy_j()) for gpu in gpus}
@@ -165,16 +144,11 @@ def idle_readings() -> dict[str, EnergyReading]:
 def idle_power(
     uuids: Collection[str], first: Mapping[str, EnergyReading], last: Iterable[Mapping[str, EnergyReading]]
 ) -> tuple[float, float] | None:
-    """Return the idle power of GPUs in watts, and over how many seconds it was measured.
+    """Return the idle power of GPUs in watts, and the seconds over which it was measured.
 
-    Parameters
-    ----------
-    uuids
-        Of the GPUs; all of them must have readings.
-    first
-        Before any process of the job was about to open a GPU.
-    last
-        Of each process just before it opened its GPU: the earliest of a GPU counts.
+    ``uuids``: all of these GPUs must have readings.
+    ``first``: before any process of the job was about to open a GPU.
+    ``last``: of each process just before it opened its GPU; the earliest reading of a GPU counts.
     """
     opened: dict[str, EnergyReading] = {}
     for readings in last:

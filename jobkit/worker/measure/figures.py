@@ -1,10 +1,11 @@
 """The figures that a program reports itself, and the batches of a try, counted as they end.
 
-Figures come in the file that ``JOBKIT_METRICS`` names and in the program's output. Others write both, so they
-are read as a stream, in pieces of bounded size and time. A line that is no figure is counted, never fatal.
+Figures come in the file that ``JOBKIT_METRICS`` names and in the program's output. Other programs write both,
+so they are read as a stream, in pieces of bounded size and time. A line that is no figure is counted, never
+fatal.
 
-All that is kept of a batch is its seconds, for the percentiles. The totals of a worker are replaced as one
-object, so that a signal between two lines leaves no half of a batch in them.
+Of a batch only its seconds are kept, for the percentiles. The totals of a worker are replaced as one object,
+so that a signal between two lines leaves no half of a batch in them.
 """
 
 from __future__ import annotations
@@ -30,20 +31,20 @@ from jobkit.core.records import Batch
 from jobkit.worker import process
 
 VARIABLE = "JOBKIT_METRICS"
-"""Holds the path of the file to which a program appends its figures."""
+"""The variable with the path of the file to which a program appends its figures."""
 MOST_LINE_BYTES = 2**16
 MOST_METRICS = 100
-"""Of a record, which has room for so many."""
+"""Figures for which a record has room."""
 MOST_NAME, MOST_UNIT = 64, 16
 MOST_COUNT = 2**53
 """Numbers above it are not exact in JSON."""
 MOST_WORKER = 9999
 STEP_S = 0.2
 REST, STOPPED = [STEP_S] * 200, [STEP_S] * 5
-"""The steps in which the rest of a file is read; after a signal there is less time for it."""
+"""Times of the steps in which the rest of a file is read; after a signal there is less time."""
 PIECE_BYTES = 2**18
 SHOWN_FAULTS = 3
-"""So many lines that are no figures are shown in the log."""
+"""Lines that are no figures and are shown in the log."""
 
 
 # -- lines
@@ -63,13 +64,6 @@ Figure = OwnBatch | tuple[str, Metric]
 
 
 def parse(line: str | bytes) -> Figure:
-    """Return the batch or the named metric of a line.
-
-    Raises
-    ------
-    JobkitError
-        With what is wrong in it.
-    """
     try:
         data = json.loads(line, object_pairs_hook=_once)
     except RecursionError:
@@ -139,21 +133,13 @@ def _number(data: Mapping[str, Any], key: str, least: float = -math.inf) -> floa
 
 
 class LinePart(Enum):
-    """Whether a piece is a line, or the first or a later part of a line that is too long."""
-
     WHOLE = auto()
     FIRST = auto()
     LATER = auto()
 
 
 class GrowingFile:
-    """Reads the lines of a file that others append to.
-
-    Parameters
-    ----------
-    take
-        Gets each line without its end, or a part of it.
-    """
+    """Reads the lines of a file that others append to; ``take`` gets each line, a long one in parts."""
 
     def __init__(self, path: Path, take: Callable[[bytes, LinePart], None]) -> None:
         self._path, self._take = path, take
@@ -162,7 +148,7 @@ class GrowingFile:
         self.error = ""
 
     def read(self, limit_s: float) -> bool:
-        """Read what is there, for so long; return whether something is left."""
+        """Read what is there, for at most ``limit_s``; return whether something is left."""
         try:
             handle = open_regular(self._path)
         except FileNotFoundError:
@@ -204,7 +190,6 @@ class GrowingFile:
         self._take(line, LinePart.LATER if cut else LinePart.FIRST if too_long else LinePart.WHOLE)
 
     def end_here(self) -> None:
-        """Read nothing that is written from now on."""
         if self._end is None:
             try:
                 self._end = self._path.stat().st_size
@@ -212,13 +197,12 @@ class GrowingFile:
                 self._end = 0
 
     def last(self) -> None:
-        """Take a last line that has no end."""
         if self._rest:
             rest, self._rest = self._rest, b""
             self._give(rest, ends=True)
 
     def unread_lines(self) -> int:
-        """Return the number of lines that have not been read, counted without reading them as lines."""
+        """Count the lines that have not been read, without reading them as lines."""
         number = 0
         try:
             with self._path.open("rb") as stream:
@@ -241,33 +225,17 @@ def _nothing() -> None:
 
 @dataclass(slots=True)
 class OwnFigures:
-    """The figures of a try.
-
-    Attributes
-    ----------
-    keep
-        Gets each batch; ``None`` if jobkit times the batches of the workload itself.
-    flush
-        Lets others read the batches so far.
-    patterns
-        By name what finds a metric in a line of the output.
-    metrics
-        The last value of each.
-    bad_lines
-        How many lines are no figures, or were not read.
-    hurried
-        Whether there is time for metrics only: of a file of many lines they may be the last.
-    """
-
+    # gets each batch; ``None`` if jobkit times the batches of the workload itself
     keep: Callable[[OwnBatch], None] | None = None
-    flush: Callable[[], None] = _nothing
+    flush: Callable[[], None] = _nothing  # lets others read the batches so far
+    # by name the pattern that finds a metric in a line of the output
     patterns: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
-    metrics: dict[str, Metric] = field(default_factory=dict)
-    bad_lines: int = 0
+    metrics: dict[str, Metric] = field(default_factory=dict)  # the last value of each metric
+    bad_lines: int = 0  # the number of lines that are no figures, or were not read
+    # whether there is time for metrics only: in a file of many lines they may be the last
     hurried: bool = False
 
     def take_line(self, line: bytes, part: LinePart) -> None:
-        """Take a line of the file of figures."""
         if part is LinePart.LATER or not line.strip():
             return
         if self.hurried and b'"metric"' not in line:
@@ -318,12 +286,9 @@ def _report(what: str) -> None:
 
 
 def finish(file: GrowingFile, figures: OwnFigures, limits_s: Iterable[float]) -> None:
-    """Read what is left of a file of figures when its program has ended; count what there is no time for.
+    """Read the rest of a file of figures when its program has ended; count what there is no time for.
 
-    Parameters
-    ----------
-    limits_s
-        The time for each step, first for all figures, then for metrics; a signal may come between two.
+    ``limits_s``: the time of each step, first for all figures, then for metrics.
     """
     file.end_here()
     if not _read_rest(file, limits_s):
@@ -337,7 +302,6 @@ def finish(file: GrowingFile, figures: OwnFigures, limits_s: Iterable[float]) ->
 
 
 def _read_rest(file: GrowingFile, limits_s: Iterable[float]) -> bool:
-    """Read a file to its end, in steps; return whether there was enough time."""
     for limit_s in limits_s:
         with process.signals_blocked():  # a signal between two lines must not lose one
             left = file.read(limit_s)
@@ -350,36 +314,21 @@ def _read_rest(file: GrowingFile, limits_s: Iterable[float]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """The sums over batches; by default over none.
-
-    Attributes
-    ----------
-    batches, items, characters
-        How many.
-    sentences, padded_chars
-        Their sums; ``None`` if a batch does not report it.
-    load_max
-        The largest load.
-    retries
-        Of the allocator, of the batches that report it; ``None`` if none does.
-    seconds
-        Of all batches.
-    end_s
-        When the last batch ended, in seconds since the work began; ``None`` if that is not followed.
-    """
+    """The sums over batches; over none by default."""
 
     batches: int = 0
     items: int = 0
     characters: int = 0
+    # sums; ``None`` if a batch does not report its number
     sentences: int | None = 0
     padded_chars: int | None = 0
     load_max: int | None = None
-    retries: int | None = None
-    seconds: float = 0.0
+    retries: int | None = None  # the allocator's, in batches that report them; ``None`` if none does
+    seconds: float = 0.0  # the sum over the batches
+    # when the last batch ended, in seconds since the work began; ``None`` if that is not followed
     end_s: float | None = None
 
     def plus(self, other: Totals) -> Totals:
-        """Return the sums over the batches of both."""
         return Totals(
             batches=self.batches + other.batches,
             items=self.items + other.items,
@@ -394,12 +343,11 @@ class Totals:
 
     @property
     def padding_efficiency(self) -> float | None:
-        """Characters over padded characters; ``None`` if that is not known."""
+        """Characters over padded characters; ``None`` if either is not known."""
         return min(1.0, self.characters / self.padded_chars) if self.padded_chars else None
 
 
 def totals_of(batch: Batch, end_s: float | None = None) -> Totals:
-    """Return the sums over one batch, and when it ended if that is followed."""
     return Totals(
         batches=1,
         items=batch.items,
@@ -414,8 +362,6 @@ def totals_of(batch: Batch, end_s: float | None = None) -> Totals:
 
 
 class Tally:
-    """The totals of each worker, and the seconds of each batch."""
-
     def __init__(self) -> None:
         self._by_worker: dict[int, Totals] = {}
         self._seconds = array("d")
@@ -423,44 +369,28 @@ class Tally:
     def add(self, batch: Batch, end_s: float | None = None) -> None:
         """Count a batch.
 
-        Parameters
-        ----------
-        end_s
-            When it ended, in seconds since the work began, if other things than batches count as work:
-            several workers at a time, or reading.
+        ``end_s``: when it ended, in seconds since the work began, if other things than batches count as work:
+        several workers at a time, or reading.
         """
         self._by_worker[batch.worker] = self.of(batch.worker).plus(totals_of(batch, end_s))
         self._seconds.append(batch.seconds)
 
     def add_totals(self, worker: int, totals: Totals) -> None:
-        """Count batches of a worker of which only the sums are known."""
         self._by_worker[worker] = self.of(worker).plus(totals)
 
     def of(self, worker: int) -> Totals:
-        """Return what a worker did."""
         return self._by_worker.get(worker, Totals())
 
     @property
     def batches(self) -> int:
-        """How many have been counted."""
         return len(self._seconds)
 
     @property
     def total(self) -> Totals:
-        """What all workers did."""
         return reduce(Totals.plus, self._by_worker.values(), Totals())
 
     def summary(self, *, items_total: int, batches_total: int, wall_s: float | None = None) -> Summary:
-        """Summarise a try, complete or cut short.
-
-        Parameters
-        ----------
-        items_total, batches_total
-            Items and batches of the whole try.
-        wall_s
-            Of a command, how long it ran. The work took no longer, and no longer than its worker with
-            the most seconds.
-        """
+        """Summarise a try. A command worked no longer than ``wall_s``, nor than its busiest worker."""
         total, seconds = self.total, sorted(self._seconds)
         work_s = total.seconds if total.end_s is None else total.end_s
         if wall_s is not None:

@@ -44,17 +44,7 @@ def split_memory(
     device_baseline_bytes: int | None = None,
     cgroup_peak_bytes: int | None = None,
 ) -> MemoryReadings:
-    """Split the memory of a try by instrument.
-
-    Parameters
-    ----------
-    processes
-        Readings of torch, the kernel and NVML, of each process that works.
-    peaks
-        Of the sampler process, over the whole try.
-    device_idle_bytes, device_baseline_bytes, cgroup_peak_bytes
-        As `MemoryReadings` has them.
-    """
+    """Split the memory of a try by instrument, from the readings of its processes and the sampler's peaks."""
     most, sums = _over(processes, largest), _over(processes, total)
     process_peak_bytes = process_peak(peaks, device_idle_bytes)
     return MemoryReadings(
@@ -72,7 +62,6 @@ def split_memory(
 
 
 def _over(processes: Sequence[Readings], one: Callable[[Sequence[int | None]], int | None]) -> Readings:
-    """Return one value for each reading of several processes."""
     names = [field.name for field in fields(Readings)]
     return Readings(**{name: one([getattr(readings, name) for readings in processes]) for name in names})
 
@@ -82,14 +71,14 @@ def _activations(readings: Readings) -> int | None:
 
 
 def process_peak(peaks: Peaks | None, device_idle_bytes: int | None) -> int | None:
-    """Return NVML's peak of the processes; if NVML reports none, the devices' rise above idle."""
+    """Return NVML's peak of the processes; if NVML reports none, how much the devices rose above idle."""
     if peaks is None:
         return None
     return peaks.process_bytes or subtract(peaks.device_bytes, device_idle_bytes)
 
 
 def subtract(whole: int | None, *parts: int | None) -> int | None:
-    """Return what is left of a whole; ``None`` if a value is unknown."""
+    """Return the whole less its parts; ``None`` if a value is unknown."""
     taken = total(parts)
     return None if whole is None or taken is None else whole - taken
 
@@ -97,15 +86,8 @@ def subtract(whole: int | None, *parts: int | None) -> int | None:
 def disagreement(readings: Readings, peak_bytes: int | None) -> str:
     """Return a sentence if the instruments contradict each other, else an empty string.
 
-    NVML's peak of the processes must cover their contexts and what torch reserved, and must not exceed
-    them by more than the tolerance: the rest would be memory without an owner.
-
-    Parameters
-    ----------
-    readings
-        The sums over the processes.
-    peak_bytes
-        NVML's.
+    NVML's peak must cover the contexts of the processes and what torch reserved, and must not exceed them by
+    more than the tolerance: the rest would be memory without an owner. ``readings`` are sums over processes.
     """
     if peak_bytes is None or readings.context_bytes is None or readings.reserved_peak_bytes is None:
         return ""
@@ -119,9 +101,8 @@ def disagreement(readings: Readings, peak_bytes: int | None) -> str:
 
 
 DEADLINE_S = 10.0
-"""No try waits for longer."""
 STEADY_S = 2.0
-"""Memory that stays the same for so long belongs to another process: nothing is being freed."""
+"""Memory that does not change for so long belongs to another process: nothing is being freed."""
 POLL_S = 0.05
 
 Sizes = Mapping[str, int | None]
@@ -130,32 +111,15 @@ Sizes = Mapping[str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """How long a try waited, and for what.
-
-    Attributes
-    ----------
-    seconds
-        ``None`` if the try has no GPU, or NVML cannot tell which.
-    baseline_bytes
-        The sum over the GPUs; ``None`` if it is not known of one.
-    """
-
-    seconds: float | None = None
-    baseline_bytes: int | None = None
+    seconds: float | None = None  # ``None`` if the try has no GPU, or NVML cannot tell which
+    baseline_bytes: int | None = None  # the sum over the GPUs; ``None`` if one is unknown
 
 
 def wait(folder: Path, uuids: Sequence[str]) -> Wait:
     """Wait until the memory in use on each GPU is back at its baseline.
 
-    Without a baseline, two readings must agree. The wait ends at `DEADLINE_S`, or if nothing has changed
-    for `STEADY_S`.
-
-    Parameters
-    ----------
-    folder
-        With the baselines of the run.
-    uuids
-        The GPUs of the try, which no process of it has opened yet.
+    Without a baseline, two readings must agree. The wait ends at `DEADLINE_S`, or if nothing has changed for
+    `STEADY_S`. ``folder`` has the baselines of the run; no process of the try has opened the GPUs yet.
     """
     if not uuids:
         return Wait()
@@ -170,7 +134,6 @@ def wait(folder: Path, uuids: Sequence[str]) -> Wait:
 
 
 def _wait(uuids: Sequence[str], lowest: Sizes) -> tuple[float, Sizes]:
-    """Return how long it took, and what is in use then."""
     began_s = changed_s = time.monotonic()
     before: Sizes | None = None
     while True:
@@ -187,7 +150,6 @@ def _wait(uuids: Sequence[str], lowest: Sizes) -> tuple[float, Sizes]:
 
 
 def _is_high(used: Sizes, lowest: Sizes) -> bool:
-    """Return whether a GPU has more in use than its baseline, as far as both are known."""
     over = [subtract(used[uuid], lowest[uuid]) for uuid in lowest]
     return any(excess is not None and excess > BASELINE_SLACK_BYTES for excess in over)
 
@@ -203,7 +165,7 @@ def _read(path: Path) -> int | None:
 
 
 def _write(path: Path, size_bytes: int) -> None:
-    """Write a baseline; without room or permission the next try has none to wait for."""
+    """Write a baseline; without room or permission the next try has no baseline to wait for."""
     with contextlib.suppress(OSError):
         path.parent.mkdir(exist_ok=True)
         files.write_atomically(path, f"{size_bytes}\n")

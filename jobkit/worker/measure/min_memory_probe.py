@@ -24,8 +24,8 @@ from jobkit.worker.paragraphs import Call
 from jobkit.worker.workloads.base import Heavy, Workload
 
 STEP_BYTES = 8 * 2**20
-"""The search ends within this: the allocator takes 2 to 20 MiB at a time (CUDACachingAllocator.cpp),
-and neighbouring loads scatter by 15 MiB about their line (measured)."""
+"""The search ends within this: the allocator takes 2 to 20 MiB at a time (CUDACachingAllocator.cpp), and
+neighbouring loads scatter by 15 MiB about their line (measured)."""
 FINEST_SHARE = 0.002
 """Nor is the search finer than this share of the memory."""
 GRAIN_SHOWS_BYTES = 1.5 * 2**30
@@ -35,7 +35,7 @@ SEARCHED = "expandable_segments:True"
 
 
 class MeasuredPoint(Protocol):
-    """The fields of a point that the measurement depends on; see `jobkit.core.records.Point`."""
+    """The fields of a point on which the measurement depends; see `jobkit.core.records.Point`."""
 
     @property
     def order(self) -> str: ...
@@ -56,18 +56,9 @@ class Bracket(NamedTuple):
 
 
 def bracket(passes: Callable[[int], bool], low_bytes: int, high_bytes: int) -> Bracket:
-    """Search the edge between the caps that fail and those that pass.
+    """Search the edge between the caps that fail (``low_bytes``) and those that pass (``high_bytes``).
 
-    The search starts just below the upper end, for small batches need all that was reserved.
-
-    Parameters
-    ----------
-    passes
-        Returns whether the work succeeds under a cap in bytes.
-    low_bytes
-        A cap that is too small: the memory of the tensors alone, less one byte.
-    high_bytes
-        A cap that suffices: the reserve without a cap.
+    It starts just below the upper end, because small batches need all that was reserved.
     """
     tries, finest = 0, max(STEP_BYTES, int(FINEST_SHARE * high_bytes))
     cap_bytes = high_bytes - finest
@@ -101,7 +92,7 @@ def run_heaviest_first(device: Device, workload: Workload, call: Call) -> float:
 def heaviest(workload: Workload, batch: Batch, call: Call) -> Iterator[Heavy]:
     """Yield the heaviest batches that the workload reports, else its heaviest call.
 
-    As a generator it runs inside `measure_needs`, which handles the failures of the workload.
+    As a generator it runs inside `measure_needs`, which handles failures of the workload.
     """
     if hasattr(workload, "heaviest"):
         yield from workload.heaviest()
@@ -110,15 +101,11 @@ def heaviest(workload: Workload, batch: Batch, call: Call) -> Iterator[Heavy]:
 
 
 def measure_needs(device: Device, heavy_batches: Iterable[Heavy], point: MeasuredPoint) -> tuple[Need, ...]:
-    """Return the need of each batch; fewer if a measurement fails.
+    """Return the need of each batch; fewer if a measurement fails. It restores the cap of ``point``.
 
-    A signal ends the measurement and not the try, whose batches are done.
-
-    Parameters
-    ----------
-    point
-        Its cap is restored at the end. In text order nothing is measured, because there the need of
-        a pass is not the need of its heaviest batch; nor of a kind of point without `measures_need`.
+    A signal ends the measurement and not the try, whose batches are done. In text order nothing is measured,
+    because there the need of a pass is not the need of its heaviest batch; nor for a kind of point without
+    `measures_need`.
     """
     needs: list[Need] = []
     wanted = point.order != "text" and point.kind.measures_need and device.torch

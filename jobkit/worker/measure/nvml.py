@@ -39,7 +39,7 @@ def nvml() -> Iterator[bool]:
 
 
 def answer(query: Callable[[], T]) -> T | None:
-    """Return what NVML answers; ``None`` if it does not answer this query."""
+    """``None`` if NVML does not answer this query."""
     with contextlib.suppress(pynvml.NVMLError):
         return query()
     return None
@@ -47,13 +47,12 @@ def answer(query: Callable[[], T]) -> T | None:
 
 @dataclass(frozen=True, slots=True)
 class GpuHandle:
-    """An open NVML handle; every query returns ``None`` if the GPU does not answer it."""
+    """An open NVML handle; a query returns ``None`` if the GPU does not answer it."""
 
     handle: Any
     uuid: str
 
     def name(self) -> str:
-        """Return the product name."""
         return str(pynvml.nvmlDeviceGetName(self.handle))
 
     def used_bytes(self) -> tuple[int | None, str | None]:
@@ -73,14 +72,13 @@ class GpuHandle:
         return None, None
 
     def total_bytes(self) -> int | None:
-        """Return the memory of the GPU or of the MIG instance."""
         return answer(lambda: int(pynvml.nvmlDeviceGetMemoryInfo(self.handle).total))
 
     def processes(self) -> dict[int, int | None] | None:
         """Return the memory in bytes of each compute process, by the process id that NVML reports.
 
-        Inside a container these may be the host's ids, and the memory may read 0: a 0 is no
-        measurement and becomes ``None``.
+        Inside a container these may be the host's ids, and the memory may read 0: that is no measurement and
+        becomes ``None``.
         """
         running = answer(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(self.handle))
         if running is None:
@@ -113,7 +111,7 @@ class GpuHandle:
         return None if mode is None else bool(mode == pynvml.NVML_FEATURE_ENABLED)
 
     def forbids_mps(self) -> str:
-        """Return which mode of the GPU forbids MPS, in words; empty if none does."""
+        """Return the mode of the GPU that forbids MPS, in words; empty if none does."""
         if self.has_mig():
             return f"{self.uuid} is in MIG mode"
         mode = answer(lambda: pynvml.nvmlDeviceGetComputeMode(self.handle))
@@ -123,32 +121,20 @@ class GpuHandle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuState:
-    """A GPU as it is now; ``None`` if it does not report a value.
-
-    Attributes
-    ----------
-    used_bytes
-        Memory in use on the device, by all processes.
-    processes
-        Number of compute processes on it.
-    accounting
-        See `GpuHandle.accounting`.
-    forbids_mps
-        See `GpuHandle.forbids_mps`.
-    """
+    """A GPU as it is now; ``None`` for a value that it does not report."""
 
     name: str
     uuid: str
     driver: str
     total_bytes: int | None
-    used_bytes: int | None
-    processes: int | None
-    accounting: bool | None
-    forbids_mps: str
+    used_bytes: int | None  # memory in use by all processes
+    processes: int | None  # the number of compute processes
+    accounting: bool | None  # see `GpuHandle.accounting`
+    forbids_mps: str  # see `GpuHandle.forbids_mps`
 
 
 def list_gpus() -> tuple[GpuState, ...]:
-    """Return every GPU that NVML lists; empty without NVML."""
+    """Return every GPU that NVML lists; none without NVML."""
     with nvml() as available:
         if not available:
             return ()
@@ -168,13 +154,11 @@ def list_gpus() -> tuple[GpuState, ...]:
 
 
 def list_handles() -> list[GpuHandle]:
-    """Return every GPU that NVML lists; NVML must be open."""
     handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
     return [GpuHandle(handle, str(pynvml.nvmlDeviceGetUUID(handle))) for handle in handles]
 
 
 def used_bytes(uuids: Iterable[str]) -> dict[str, int | None]:
-    """Return the memory in use on each of these GPUs."""
     with nvml() as available:
         gpus = {uuid: open_gpu(uuid) if available else None for uuid in uuids}
         return {uuid: gpu.used_bytes()[0] if gpu else None for uuid, gpu in gpus.items()}
@@ -193,18 +177,15 @@ def missing_gpu_reason() -> str:
 
 
 def driver_version() -> str:
-    """Return the version of the driver; NVML must be available."""
     with nvml():
         return str(pynvml.nvmlSystemGetDriverVersion())
 
 
 def open_gpu(uuid: str) -> GpuHandle | None:
-    """Return the GPU or MIG instance with this UUID; NVML must be open."""
     return answer(lambda: GpuHandle(pynvml.nvmlDeviceGetHandleByUUID(uuid), uuid))
 
 
 def read_gpu(uuid: str, own_pid: int) -> Gpu | None:
-    """Return the GPU as a record describes it; ``None`` without NVML or such a GPU."""
     with nvml() as available:
         gpu = open_gpu(uuid) if available else None
         if gpu is None:
@@ -222,13 +203,9 @@ def read_gpu(uuid: str, own_pid: int) -> Gpu | None:
 
 
 def visible_uuid(cuda_uuid: str | None) -> str | None:
-    """Return the UUID by which NVML knows the first visible device.
+    """Return the UUID by which NVML knows the first visible device, whose UUID the framework reports.
 
-    Parameters
-    ----------
-    cuda_uuid
-        The UUID that the framework reports for device 0, if any. A MIG instance has its own UUID, which
-        CUDA does not report; then the entry of CUDA_VISIBLE_DEVICES is the name.
+    CUDA does not report the UUID of a MIG instance; then the entry of CUDA_VISIBLE_DEVICES is the name.
     """
     first = _visible_names(1)[0]
     if cuda_uuid and not first.startswith("MIG-"):
@@ -239,10 +216,8 @@ def visible_uuid(cuda_uuid: str | None) -> str | None:
 def visible_uuids(number: int) -> list[str]:
     """Return the UUIDs by which NVML knows the first visible devices; empty if that is not known.
 
-    Notes
-    -----
-    A bare index in CUDA_VISIBLE_DEVICES is resolved only if there are no more GPUs than asked for:
-    otherwise it may name another GPU in NVML's order.
+    A bare index in CUDA_VISIBLE_DEVICES is resolved only if there are no more GPUs than asked for: otherwise
+    it may name another GPU in NVML's order.
     """
     names, listed = _visible_names(number), [gpu.uuid for gpu in list_gpus()]
     if not all(name.startswith(("GPU-", "MIG-")) for name in names):
@@ -252,10 +227,9 @@ def visible_uuids(number: int) -> list[str]:
 
 
 def _visible_names(number: int) -> list[str]:
-    """Return the first entries of CUDA_VISIBLE_DEVICES; one that is empty if it is not set."""
+    """Return the first entries of CUDA_VISIBLE_DEVICES; a single empty entry if it is not set."""
     return [name.strip() for name in os.environ.get(VISIBLE_VARIABLE, "").split(",")[:number]]
 
 
 def _whole(name: str, listed: Iterable[str]) -> str | None:
-    """Return the UUID that begins with a name."""
     return next((uuid for uuid in listed if uuid.startswith(name)), None)

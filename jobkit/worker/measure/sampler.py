@@ -32,15 +32,16 @@ from jobkit.worker.process import Forked, close_files
 PERIOD_S = 0.01
 """Target time between two memory samples."""
 POWER_PERIOD_S = 0.1
-"""The same of the power: the sensor of an A100 or H100 has a new value as often (arXiv 2312.02741)."""
+"""Target time between two samples of the power: the sensor of an A100 or H100 has a new value as often (arXiv
+2312.02741)."""
 SLOW_PERIOD_S = 1.0
-"""The same of the utilisation, and of the list of processes."""
+"""Target time between two samples of the utilisation, and of the list of processes."""
 LIST_SHARE = 0.05
-"""The largest share of the time in which the processes of a command are listed."""
+"""The largest share of the time that listing the processes of a command takes."""
 SHARED_SHARE = 0.01
-"""The largest share of the time in which shared memory is read."""
+"""The largest share of the time that reading shared memory takes."""
 LEAST_SAMPLES, EARLY_SAMPLES = 3, 10
-"""Of the memory of a command: fewer say nothing about its peak; the first ones come faster."""
+"""Samples of a command's memory: fewer say nothing about its peak; the first ones come faster."""
 EARLY_PERIOD_S = 0.002
 STATM_BYTES = 256
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -48,43 +49,26 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(slots=True)
 class Peaks:
-    """The peaks so far, and averages of the work so far; ``None`` if a value could not be read.
+    """The peaks and the averages of the work so far; ``None`` for a value that could not be read."""
 
-    Attributes
-    ----------
-    device_bytes, process_bytes, rss_bytes
-        The largest sample: NVML of all devices, NVML of the processes of the tree, their resident memory,
-        of which pages that they share count once.
-    samples, period_s
-        Number of samples of the work, and the mean time between two.
-    power_max_w
-        Of all devices together.
-    energy
-        Of all devices; ``None`` without one, and before the work.
-    """
-
+    # the largest sample by NVML of all devices, by NVML of the processes of the tree, and of their resident
+    # memory, in which shared pages count once
     device_bytes: int | None = None
     process_bytes: int | None = None
     rss_bytes: int | None = None
     memory_query: str | None = None
-    samples: int = 0
+    samples: int = 0  # samples of the work, and the mean time between two
     period_s: float | None = None
     utilisation_percent: list[float] = field(default_factory=list)
-    power_max_w: float | None = None
-    energy: Energy | None = None
+    power_max_w: float | None = None  # the largest sum over all devices
+    energy: Energy | None = None  # energy of all devices; ``None`` without devices, and before the work
 
 
 class Follower:
     """Samples one process tree and the given GPUs.
 
-    Parameters
-    ----------
-    sees_all
-        As in `Owners`.
-    others
-        Further processes whose resident memory counts: they share pages with the tree.
-    below
-        Whether the tree is that of the children of the process, without the process.
+    ``others``: further processes whose resident memory counts: they share pages with the tree.
+    ``below``: whether the tree has only the descendants of the process.
     """
 
     def __init__(
@@ -133,13 +117,12 @@ class Follower:
         self._began_s = None
 
     def read_energy(self) -> None:
-        """Read the energy of the work until now; keep what it is if the work has ended."""
+        """Read the energy of the work until now; keep it if the work has ended."""
         if self._meter and self._began_s is not None:
             self.peaks.energy = self._meter.energy(time.monotonic(), *self._owners.attribution())
             self.peaks.power_max_w = self._meter.power_max_w
 
     def sample_memory(self) -> None:
-        """Sample memory."""
         peaks = self.peaks
         if self._began_s is not None:
             peaks.samples += 1
@@ -159,10 +142,10 @@ class Follower:
         return sum(rss_bytes(pid) or 0 for pid in (*self._tree, *self._others))
 
     def sample_shared(self) -> None:
-        """Read how much of the resident memory counts several times, because processes share it.
+        """Read how much of the resident memory is counted several times, because processes share it.
 
-        The kernel walks all pages for this (11 ms for 0.4 GB), so jobkit spends at most `SHARED_SHARE`
-        of the time on it and uses the figure for the samples until the next reading.
+        The kernel walks all pages for this (11 ms for 0.4 GB). So jobkit spends at most `SHARED_SHARE` of the
+        time on it, and uses the figure for the samples until the next reading.
         """
         began_s = time.monotonic()
         known = [pss_bytes(pid) for pid in (*self._tree, *self._others)]
@@ -172,7 +155,7 @@ class Follower:
         self._shared_due_s = time.monotonic() + (time.monotonic() - began_s) / SHARED_SHARE
 
     def _process_bytes(self) -> int | None:
-        """Return what the processes of the tree hold on the GPUs; ``None`` if NVML reports none of them."""
+        """Return the GPU memory of the processes of the tree; ``None`` if NVML reports none of them."""
         running = [gpu.processes() or {} for gpu in self._gpus]
         if self._owners.strangers(running, self._own):
             self._list_tree()
@@ -180,12 +163,10 @@ class Follower:
         return sum(processes.get(pid) or 0 for processes in running for pid in self._tree) or None
 
     def sample_power(self) -> None:
-        """Sample the power during the work."""
         if self._meter and self._began_s is not None:
             self._meter.sample_power(time.monotonic())
 
     def sample_utilisation(self) -> None:
-        """Sample utilisation and shared memory, and list the process's children again."""
         self._list_tree()
         if self._tree != self._shared_tree or time.monotonic() >= self._shared_due_s:
             self.sample_shared()
@@ -204,7 +185,7 @@ class Follower:
     def _list_tree(self) -> None:
         left_out = {os.getpid(), self._pid} if self._below else {os.getpid()}
         tree = [pid for pid in process_tree(self._pid) if pid not in left_out]
-        # A child that has not started its program yet is a copy of its parent, which does not count.
+        # A child that has not started its program yet is a copy of its parent, and does not count.
         self._tree = [pid for pid in tree if not self._stack or stack_start(pid) != self._stack]
         self._own.update(self._tree)
 
@@ -220,7 +201,7 @@ def rss_bytes(pid: int) -> int | None:
 
 
 def pss_bytes(pid: int) -> int | None:
-    """Return the proportional resident memory of a process: a page of n processes counts one n-th in each.
+    """Return the proportional resident memory of a process: of a page shared by n processes one n-th.
 
     ``None`` if it has exited, or if the kernel has no ``smaps_rollup`` (before Linux 4.14; proc(5)).
     """
@@ -232,10 +213,7 @@ def pss_bytes(pid: int) -> int | None:
 
 
 def stack_start(pid: int) -> int | None:
-    """Return the address of a process's stack, which a fork shares and exec changes (proc(5), stat).
-
-    ``None`` if it has exited, or is not to be known.
-    """
+    """Return where a process's stack is, which a fork shares and exec changes (proc(5)); ``None`` if gone."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
         return int(stat.rpartition(")")[2].split()[25]) or None
@@ -294,8 +272,6 @@ def _answer(word: str, follower: Follower) -> None:
 
 
 class Sampling:
-    """The parent's end of a sampler process, with its standard input and output."""
-
     def __init__(
         self, process: subprocess.Popen[str] | Forked, requests: IO[str] | None, answers: IO[str] | None
     ) -> None:
@@ -312,7 +288,6 @@ class Sampling:
         return None
 
     def close(self) -> None:
-        """End the sampler, and wait for it."""
         for stream in (self._requests, self._answers):
             with contextlib.suppress(OSError):  # closing flushes, and the sampler may have died
                 if stream:
@@ -324,16 +299,10 @@ class Sampling:
 def sampling(
     uuids: Iterable[str], others: Iterable[int] = (), *, parent: int | None = None
 ) -> Iterator[Sampling]:
-    """Sample this process tree and GPUs from a child process for the length of the block.
+    """Sample this process tree and GPUs, or the children of ``parent``, from a child process.
 
-    Parameters
-    ----------
-    uuids
-        Of the GPUs; none on a CPU.
-    others
-        Process ids outside this tree whose memory counts too: the one that this process was forked from.
-    parent
-        Sample the children of this process, in place of the tree of the caller.
+    ``others``: processes outside this tree whose memory counts too: the one that this process was forked
+    from.
     """
     argv = [
         sys.executable,
@@ -372,7 +341,6 @@ def forked_sampling(parent: int) -> Iterator[Sampling]:
 
 
 def _be_sampler(parent: int, requests: int, answers: int) -> NoReturn:
-    """Be a sampler that was forked: close what it shares with the other process."""
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
@@ -386,7 +354,6 @@ def _be_sampler(parent: int, requests: int, answers: int) -> NoReturn:
 
 
 def main() -> None:
-    """Run the sampler process."""
     parser = argparse.ArgumentParser(prog="python -m jobkit.worker.measure.sampler")
     parser.add_argument("--pid", type=int, required=True)
     parser.add_argument("--uuid", action="append", default=[])

@@ -33,13 +33,7 @@ def as_tsv(entities: Iterable[Row]) -> str:
 
 
 def write_entities(path: Path, entities: Iterable[Row]) -> None:
-    """Write the entities as `as_tsv` has them, in UTF-8.
-
-    Raises
-    ------
-    OSError
-        If the disk is full; then no part of the file is left.
-    """
+    """Write the entities as `as_tsv` has them, in UTF-8."""
     part = path.with_name(path.name + ".part")
     try:
         part.write_text(as_tsv(entities), encoding="utf-8", newline="")

@@ -28,6 +28,7 @@ from types import ModuleType
 from typing import Any, ClassVar, Literal, NoReturn, cast
 
 from jobkit.core.errors import JobkitError, file_error
+from jobkit.core.files import MOST_BYTES, read_bytes
 from jobkit.core.knobs import BATCH_SIZE, RUN_KNOBS, SWITCH, TRUE, Knob, Value, numbers
 from jobkit.core.records import FileRef, ModelRef
 from jobkit.core.terminal import did_you_mean
@@ -113,12 +114,8 @@ def names_file(workload: str) -> bool:
 def source_path(workload: str, folder: str | None) -> str:
     """Return the absolute path of the file.
 
-    Parameters
-    ----------
-    workload
-        As in a spec.
-    folder
-        The spec's folder.
+    ``workload``: as in a spec.
+    ``folder``: the spec's folder.
     """
     found = _FORM.fullmatch(workload)
     if found is None:
@@ -127,13 +124,7 @@ def source_path(workload: str, folder: str | None) -> str:
 
 
 def file_ref(workload: str, folder: str | None) -> FileRef:
-    """Return the file with its digest.
-
-    Raises
-    ------
-    JobkitError
-        If it cannot be read.
-    """
+    """Return the file with its digest."""
     path = source_path(workload, folder)
     data = _read(workload, Path(path), path)
     digest = hashlib.sha256(data).hexdigest()
@@ -147,20 +138,12 @@ def function_name(workload: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UserFile:
-    """A file of the user's that was imported.
-
-    Attributes
-    ----------
-    path
-        Of the original, absolute.
-    imports
-        The top-level packages that it imports anywhere, the standard library aside.
-    """
+    """A file of the user's that was imported."""
 
     module: ModuleType
-    path: str
+    path: str  # of the original, absolute
     sha256: str
-    imports: tuple[str, ...]
+    imports: tuple[str, ...]  # the top-level packages that it imports anywhere, the standard library aside
 
     def versions(self) -> dict[str, str]:
         """Return what is known of the version of the file, and of the packages that it has imported."""
@@ -175,18 +158,9 @@ _IMPORTED: dict[tuple[str, str], UserFile] = {}
 def import_file(workload: str, folder: str | None, staged: str | None = None) -> UserFile:
     """Return the file, imported once a process.
 
-    Parameters
-    ----------
-    workload, folder
-        As for `source_path`. Python looks in the file's own folder for what it imports, after the
-        installed packages.
-    staged
-        The folder with the copy that belongs to the run; by default the original is read.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such file, or it fails during its import.
+    ``workload``, ``folder``: as for `source_path`. Python looks in the file's own folder for what it imports,
+        after the installed packages.
+    ``staged``: the folder with the copy that belongs to the run; by default the original is read.
     """
     path = source_path(workload, folder)
     home, base = os.path.split(path)
@@ -228,7 +202,7 @@ def _imports(data: bytes) -> tuple[str, ...]:
 
 def _read(workload: str, path: Path, original: str) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bytes(path, MOST_BYTES)
     except FileNotFoundError:
         near = did_you_mean(path.name, [other.name for other in sorted(path.parent.glob("*.py"))])
         message = f"workload {workload!r}: there is no file {original}{near and f'; {near}'}"
@@ -251,15 +225,7 @@ Function = Callable[..., Any]
 def class_in_file(workload: str, folder: str | None, staged: str | None = None) -> type[Workload]:
     """Return the class that a spec names in a file, or the class that runs the function that it names.
 
-    Parameters
-    ----------
-    workload, folder, staged
-        As for `import_file`.
-
-    Raises
-    ------
-    JobkitError
-        If the file cannot be imported, has no such name, or the function cannot be called by jobkit.
+    ``workload``, ``folder``, ``staged``: as for `import_file`.
     """
     file, name = import_file(workload, folder, staged), function_name(workload)
     found = getattr(file.module, name, None)
@@ -357,17 +323,12 @@ def _refuse(workload: str, function: Function, what: str) -> NoReturn:
 
 
 class FunctionWorkload:
-    """A workload whose calls are calls of a function; each function has a sub-class of its own.
-
-    Attributes
-    ----------
-    LOADER, LENGTHS
-        ``load`` and ``lengths`` next to the function; ``None`` if the file has none.
-    """
+    """A workload whose calls are calls of a function; each function has a sub-class of its own."""
 
     WORKLOAD: ClassVar[str]
     FILE: ClassVar[UserFile]
     FUNCTION: ClassVar[Function]
+    # `LOADER`, `LENGTHS`: ``load`` and ``lengths`` next to the function; ``None`` if the file has none
     LOADER: ClassVar[Function | None] = None
     LENGTHS: ClassVar[Function | None] = None
     KNOBS: ClassVar[tuple[Knob | str, ...]]

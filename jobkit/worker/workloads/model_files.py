@@ -23,13 +23,7 @@ MARK = "verified"
 
 
 def check_model(inputs: Path, planned: ModelRef) -> None:
-    """Compare the model with the planned model, once for all tasks that share the inputs.
-
-    Raises
-    ------
-    TryFailed
-        If it is another model, or lacks a file.
-    """
+    """Compare the model with the planned model, once for all tasks that share the inputs."""
     mark = inputs / MARK
     if mark.is_file() and mark.read_text(encoding="ascii") == planned.fingerprint:
         return

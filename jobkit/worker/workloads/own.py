@@ -90,12 +90,8 @@ ANSWERS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 class CheckedWorkload:
     """A user's workload whose answers are checked against `ANSWERS`.
 
-    Parameters
-    ----------
-    name
-        Its name in the spec.
-    workload
-        An instance of its class.
+    ``name``: its name in the spec.
+    ``workload``: an instance of its class.
     """
 
     def __init__(self, name: str, workload: Workload) -> None:
@@ -120,13 +116,7 @@ class CheckedWorkload:
 
 
 def open_workload(name: str, folder: str | None, staged: str | None = None) -> Workload:
-    """Return a new workload; a user's own class checks its answers.
-
-    Raises
-    ------
-    JobkitError
-        As `checked_class`.
-    """
+    """Return a new workload; a user's own class checks its answers."""
     workload = checked_class(name, folder, staged)()
     trusted = name in SHIPPED or isinstance(workload, function.FunctionWorkload)
     return workload if trusted else cast("Workload", CheckedWorkload(name, workload))
@@ -135,17 +125,9 @@ def open_workload(name: str, folder: str | None, staged: str | None = None) -> W
 def checked_class(name: str, folder: str | None, staged: str | None = None) -> type[Workload]:
     """Return the class that a spec's ``workload`` names, after checking its members.
 
-    Parameters
-    ----------
-    name, folder
-        As `jobkit.worker.workloads.base.workload_class` takes them; or a file and a function of it.
-    staged
-        The folder with the files of the run, from which a file is read.
-
-    Raises
-    ------
-    JobkitError
-        With all members that it lacks.
+    ``name``, ``folder``: as `jobkit.worker.workloads.base.workload_class` takes them; or a file and a
+        function of it.
+    ``staged``: the folder with the files of the run, from which a file is read.
     """
     in_file = names_file(name)
     workload = function.class_in_file(name, folder, staged) if in_file else workload_class(name, folder)
@@ -197,19 +179,9 @@ def lengths(
 ) -> list[list[int]]:
     """Return the lengths of a text's items, computed by a workload.
 
-    Parameters
-    ----------
-    name, folder
-        As for `checked_class`.
-    paragraphs
-        Of the text.
-    model
-        The fields of a `ModelRef`.
-
-    Raises
-    ------
-    JobkitError
-        If the workload fails, or returns anything else.
+    ``name``, ``folder``: as for `checked_class`.
+    ``paragraphs``: of the text.
+    ``model``: the fields of a `ModelRef`.
     """
     del say
     workload: Any = checked_class(name, folder)

@@ -45,12 +45,8 @@ def set_tf32(precision: str, device: str) -> str:
     Both switches are set, because torch's defaults differ: ``torch.backends.cuda.matmul.allow_tf32``
     is false and ``torch.backends.cudnn.allow_tf32``, which decides for the LSTMs, is true.
 
-    Parameters
-    ----------
-    precision
-        A word of `KNOB`.
-    device
-        ``cpu`` or ``cuda``.
+    ``precision``: A word of `KNOB`.
+    ``device``: ``cpu`` or ``cuda``.
     """
     import torch
 
@@ -118,12 +114,8 @@ def sentence_lengths(paragraphs: Sequence[str], model: ModelRef) -> list[list[in
 
     A paragraph that occurs again is cut once.
 
-    Parameters
-    ----------
-    paragraphs
-        The text.
-    model
-        Its folder, in Stanza's layout, and its language.
+    ``paragraphs``: the text.
+    ``model``: its folder, in Stanza's layout, and its language.
     """
     os.environ.setdefault(*SLEEP_WHILE_WAITING)
     import stanza
@@ -153,21 +145,12 @@ def sentence_lengths(paragraphs: Sequence[str], model: ModelRef) -> list[list[in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentenceCut:
-    """How sentences are arranged and cut.
+    """How sentences are arranged and cut."""
 
-    Attributes
-    ----------
-    size
-        Sentences of a batch.
-    padded_chars
-        The limit of sentences x characters of the longest, in place of ``size``; ``None`` for no limit.
-    by_length
-        Whether the longest sentences of a call come first.
-    """
-
-    size: int = 1
+    size: int = 1  # sentences of a batch
+    # the limit of sentences x characters of the longest, in place of ``size``; ``None`` for no limit
     padded_chars: int | None = None
-    by_length: bool = False
+    by_length: bool = False  # whether the longest sentences of a call come first
 
     @property
     def is_stock(self) -> bool:

@@ -112,23 +112,12 @@ class StanzaNer:
     def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
         """Load the pipeline from a folder, without network, on exactly this device.
 
-        Parameters
-        ----------
-        model
-            A folder in Stanza's layout with one language.
-        device
-            ``cpu`` or ``cuda``.
-        params
-            Values of `KNOBS`; ``batch_size`` stands for ``paragraphs_per_call`` and
+        ``model``: A folder in Stanza's layout with one language.
+        ``device``: ``cpu`` or ``cuda``.
+        ``params``: values of `KNOBS`; ``batch_size`` stands for ``paragraphs_per_call`` and
             ``sentences_per_ner_batch`` if these are not given. Without ``precision`` torch keeps its own.
             ``shortcuts`` may be ``off`` with a reason.
-        threads
-            For torch on the CPU.
-
-        Raises
-        ------
-        JobkitError
-            If the folder holds no language, or several.
+        ``threads``: for torch on the CPU.
         """
         if model is None:
             raise JobkitError("stanza-ner needs a model", hint="see `model` in the spec")
@@ -167,11 +156,6 @@ class StanzaNer:
 
         The load is the largest ``sentences x characters of the longest`` over the NER batches,
         as the tagger padded them; ``padded_chars`` is their sum.
-
-        Raises
-        ------
-        ValueError
-            If Stanza's offsets do not fit the paragraph, so that no wrong row is written.
         """
         self._shapes.clear()
         self._cap_tokenizer(paragraphs)
@@ -204,12 +188,8 @@ class StanzaNer:
     def again(self, sentences: Sequence[Any], columns: int) -> Sequence[Heavy]:
         """Return an NER batch to tag again, whole and in part.
 
-        Parameters
-        ----------
-        sentences
-            Stanza's, tokenised.
-        columns
-            The columns of the longest.
+        ``sentences``: stanza's, tokenised.
+        ``columns``: the columns of the longest.
         """
         return list(self._tagger.parts(sentences, columns))
 
@@ -409,13 +389,7 @@ def _entity(number: int, paragraph: str, entity: Any) -> Entity:  # noqa: ANN401
 
 
 def language_of(model: Path) -> str:
-    """Return the language of a model folder.
-
-    Raises
-    ------
-    JobkitError
-        If there is no readable ``resources.json``, no language, or more than one.
-    """
+    """Return the language of a model folder."""
     try:
         languages = json.loads((model / "resources.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -42,14 +42,10 @@ from jobkit.worker.workloads.stanza_tagging import StanzaBatches, Tagger, seen_a
 def decode(scores: Any, transitions: Any, lengths: Sequence[int]) -> list[list[int]]:  # noqa: ANN401 - torch is untyped
     """Return the best tags of each sentence.
 
-    Parameters
-    ----------
-    scores
-        Of shape sentences x words x tags, 32-bit floats; what is beyond the end of a sentence is not read.
-    transitions
-        From a tag (row) to the next one (column).
-    lengths
-        Words of each sentence, the most first.
+    ``scores``: of shape sentences x words x tags, 32-bit floats; what is beyond the end of a sentence is not
+        read.
+    ``transitions``: from a tag (row) to the next one (column).
+    ``lengths``: words of each sentence, the most first.
     """
     walk = _on_gpu if scores.is_cuda else _on_cpu
     active = (np.arange(max(lengths)) < np.array(lengths)[:, None]).sum(axis=0).tolist()
@@ -331,14 +327,9 @@ def _with(module: Any, **parts: Any) -> Any:  # noqa: ANN401 - torch is untyped
 class Alphabet:
     """The characters of the texts so far, with what the tokenizer gets for each.
 
-    Attributes
-    ----------
-    numbers
-        The place of each character in ``ids`` and ``features``.
-    ids, features
-        As Stanza computes them for a character in the middle of a paragraph.
-    first, last
-        What is added for the first and the last character of a paragraph.
+    ``numbers``: The place of each character in ``ids`` and ``features``.
+    ``ids, features``: As Stanza computes them for a character in the middle of a paragraph.
+    ``first, last``: What is added for the first and the last character of a paragraph.
     """
 
     def __init__(self) -> None:

@@ -119,6 +119,11 @@ clean_scratch() {                                     # removes folders of ended
     for folder in "$own"/*/lock; do                   # another task may remove one at the same moment
         if flock -n /dev/fd/7 true 2>/dev/null 7<"$folder" && [[ -e $folder ]]; then rm -rf "${folder%/lock}"; fi
     done
+    for folder in "$own"/*/; do                       # a task killed before it had its lock left no results
+        [[ $folder != *.inputs/ && ! -e ${folder}lock && $(find "$folder" -maxdepth 0 -mmin +5) ]] || continue
+        rmdir "${folder}out" || true
+        [[ -e ${folder}out ]] || rm -rf "$folder"
+    done 2>/dev/null
     for folder in "$own"/*.inputs; do
         tasks=("${folder%inputs}"*/lock)              # the pattern itself if there are none
         [[ ${tasks[0]} != "${folder%inputs}*/lock" ]] || rm -rf "$folder"
@@ -194,9 +199,11 @@ for program in df mktemp stat truncate; do
     command -v "$program" >/dev/null || fail environment "$program is not on PATH on $HOSTNAME"
 done
 mkdir -p "$scratch" || fail scratch_full "cannot make a folder in $scratch"
-owner=$(stat -Lc %u "$scratch")
+read -r owner mode < <(stat -Lc '%u %A' "$scratch")
 ((owner == 0 || owner == EUID)) ||
     fail scratch_full "$scratch belongs to user $owner, who can change the files in it: name another in the site file"
+[[ $mode != ????????w[x-]* ]] ||
+    fail scratch_full "$scratch is open to all ($mode) without the sticky bit, so that others can change the files in it: name another in the site file"
 own=$scratch/jobkit-$EUID-$HOSTNAME
 mkdir -m 700 "$own" 2>/dev/null || true
 if [[ $(stat -c '%u %A' "$own") != "$EUID "drwx--[-S]--- ]]; then

@@ -152,7 +152,15 @@ def test_a_terminal_is_not_given_what_it_would_obey(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize(
     "answer",
-    ["{garbage", '{"exit": "a"}', '{"protocol": "x"}', '{"error": 1}', '{"out": [1]}', "{" * 100_000],
+    [
+        "{garbage",
+        '{"exit": "a"}',
+        '{"kept": "abc"}',
+        '{"protocol": "x"}',
+        '{"error": 1}',
+        '{"out": [1]}',
+        "{" * 100_000,
+    ],
 )
 def test_a_line_that_is_malformed_is_no_answer(answer: str) -> None:
     assert parse_answer(f"{MARK}{answer}\n".encode()) is None

@@ -56,21 +56,10 @@ class SentenceEmbedding(WatchedWorkload):
     def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
         """Load the model from a folder, without network, on exactly this device.
 
-        Parameters
-        ----------
-        model
-            A folder that ``SentenceTransformer`` loads.
-        device
-            ``cpu`` or ``cuda``.
-        params
-            Values of `KNOBS`.
-        threads
-            For torch on the CPU.
-
-        Raises
-        ------
-        JobkitError
-            If there is no model.
+        ``model``: A folder that ``SentenceTransformer`` loads.
+        ``device``: ``cpu`` or ``cuda``.
+        ``params``: values of `KNOBS`.
+        ``threads``: for torch on the CPU.
         """
         folder = model_folder(model)
         dtype = self.choose(params, device, threads)

@@ -58,21 +58,10 @@ class TokenClassification(WatchedWorkload):
     def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
         """Load tokenizer and model from a folder, without network, on exactly this device.
 
-        Parameters
-        ----------
-        model
-            A folder that ``from_pretrained`` loads.
-        device
-            ``cpu`` or ``cuda``.
-        params
-            Values of `KNOBS`.
-        threads
-            For torch on the CPU.
-
-        Raises
-        ------
-        JobkitError
-            If there is no model, or its tokenizer is a slow one.
+        ``model``: A folder that ``from_pretrained`` loads.
+        ``device``: ``cpu`` or ``cuda``.
+        ``params``: values of `KNOBS`.
+        ``threads``: for torch on the CPU.
         """
         folder = model_folder(model)
         os.environ.setdefault(*SILENT_TOKENIZERS)
@@ -128,26 +117,14 @@ class TokenClassification(WatchedWorkload):
 
 
 def model_folder(model: Path | None) -> Path:
-    """Return the folder of a model.
-
-    Raises
-    ------
-    JobkitError
-        If there is none.
-    """
+    """Return the folder of a model."""
     if model is None:
         raise JobkitError("this workload needs a model", hint="see `model` in the spec")
     return model
 
 
 def tokenizer_of(folder: Path) -> Any:  # noqa: ANN401 - transformers is untyped
-    """Return the tokenizer of a folder, with the maximum of the model if it names none itself.
-
-    Raises
-    ------
-    JobkitError
-        If it is a slow tokenizer, which has no offsets into the text and no ``stride``.
-    """
+    """Return the tokenizer of a folder, with the maximum of the model if it names none itself."""
     os.environ.setdefault(*SILENT_TOKENIZERS)
     from transformers import AutoConfig, AutoTokenizer
 

@@ -60,21 +60,10 @@ class SpacyNer:
 
         On a GPU spaCy takes its memory from torch's allocator, where jobkit measures it.
 
-        Parameters
-        ----------
-        model
-            A folder that ``spacy.load`` loads.
-        device
-            ``cpu`` or ``cuda``.
-        params
-            Values of `KNOBS`.
-        threads
-            For torch on the CPU.
-
-        Raises
-        ------
-        JobkitError
-            If there is no model, or it has no component ``ner``.
+        ``model``: A folder that ``spacy.load`` loads.
+        ``device``: ``cpu`` or ``cuda``.
+        ``params``: values of `KNOBS`.
+        ``threads``: for torch on the CPU.
         """
         folder = model_folder(model)
         import spacy

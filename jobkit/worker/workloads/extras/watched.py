@@ -24,17 +24,10 @@ INPUT = "input_ids"
 class WatchedModel:
     """A model whose batches are watched.
 
-    Parameters
-    ----------
-    model
-        A torch module that takes the tensors of a batch by name, or as one mapping.
+    ``model``: A torch module that takes the tensors of a batch by name, or as one mapping.
 
-    Attributes
-    ----------
-    shapes
-        Of the batches since the last `clear`: texts, and tokens of the longest.
-    largest
-        The most texts of a batch so far; ``None`` before the first.
+    ``shapes``: Of the batches since the last `clear`: texts, and tokens of the longest.
+    ``largest``: The most texts of a batch so far; ``None`` before the first.
     """
 
     def __init__(self, model: Any) -> None:  # noqa: ANN401 - torch is untyped
