@@ -130,8 +130,19 @@ def _fetch_tar(
         stdin.write(b"".join(os.fsencode(name) + b"\0" for name in names))
         stdin.close()
         with tarfile.open(fileobj=process.stdout, mode="r|gz") as packed:
-            members = (member for member in packed if member.isfile() or member.isdir())
-            packed.extractall(to, members, filter="data")
+            # Python 3.11.3 and earlier have no filter
+            packed.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
+            packed.extractall(to, (member for member in packed if _is_part(member, names)))  # noqa: S202 - checked
+
+
+def _is_part(member: tarfile.TarInfo, names: Sequence[str]) -> bool:
+    """Return whether what a cluster sends is a file or folder that was asked for, not a link or another."""
+    path = Path(member.name)
+    return (
+        (member.isfile() or member.isdir())
+        and ".." not in path.parts
+        and any(map(path.is_relative_to, names))
+    )
 
 
 @contextlib.contextmanager
