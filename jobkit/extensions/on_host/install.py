@@ -88,7 +88,7 @@ def install_if_missing(cluster: Cluster, extras: Sequence[str]) -> bool:
 
     Without extras those that are there are enough; jobkit is installed with the tagger's.
     """
-    found = _look(cluster, LOOK)
+    found = _look(_script(cluster, LOOK))
     fits = found.get(VERSION, "").endswith(f"protocol {PROTOCOL}")
     if fits and {*extras} - {NO_EXTRA} <= {*found.get(HAS, "").split()}:
         terminal.note(f"{cluster.host} has {found[VERSION]}")
@@ -105,14 +105,14 @@ def install_if_missing(cluster: Cluster, extras: Sequence[str]) -> bool:
         return False
     _script(cluster, f'mkdir -p "{WHEELS}"')
     if mirror:
-        found |= _look(cluster, FETCH_PYTHON % shlex.quote(mirror))
-    if PYTHON not in found:
-        raise JobkitError(
-            f"{cluster.host}: uv has loaded no Python from {mirror}",
-            hint=f"its reason: ssh {cluster.host}, then UV_PYTHON_INSTALL_MIRROR={shlex.quote(mirror)} "
-            f"uv python install {UV_PYTHON}",
-            exit_code=ExitCode.REFUSED,
-        )
+        loaded = _script(cluster, FETCH_PYTHON % shlex.quote(mirror))
+        if PYTHON not in (found := found | _look(loaded)):
+            said = terminal.printable(loaded.stderr.strip()[-MOST_SAID:])
+            raise JobkitError(
+                f"{cluster.host}: uv has loaded no Python from {mirror}: {said}",
+                hint=f"type the same again, with a mirror that answers on {cluster.host}",
+                exit_code=ExitCode.REFUSED,
+            )
     _install(cluster, found[PYTHON], folder, extras)
     return True
 
@@ -131,10 +131,9 @@ def _mirror(cluster: Cluster, module: str) -> str:
     raise JobkitError(lacks, hint="ask its staff for a module with Python 3.11 or later")
 
 
-def _look(cluster: Cluster, script: str) -> dict[str, str]:
-    """Return what the host answers, by the word that begins the line."""
-    lines = _script(cluster, script).stdout.splitlines()
-    words = (PYTHON, MODULE, VERSION, HAS, HOME)
+def _look(done: shell.Completed) -> dict[str, str]:
+    """Return what the host has answered, by the word that begins the line."""
+    words, lines = (PYTHON, MODULE, VERSION, HAS, HOME), done.stdout.splitlines()
     return {word: line.partition(word)[2] for word in words for line in lines if word in line}
 
 
