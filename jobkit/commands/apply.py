@@ -29,8 +29,8 @@ from jobkit.commands import shared
 @click.option(
     "--plan-as-job", is_flag=True, help="Read and plan the corpus in a job, which submits the shards."
 )
-@click.option("--dry-run", is_flag=True, help="Print the plan and the submit commands; submit nothing.")
-@click.option("--script", is_flag=True, help="Print only the job script; submit nothing.")
+@shared.dry_run_option
+@shared.script_option
 @shared.show_environment_option
 @click.option("--wait", is_flag=True, help="Wait until every shard has ended.")
 def apply(

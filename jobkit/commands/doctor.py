@@ -14,7 +14,6 @@ from jobkit.core import terminal
 from jobkit.core.units import parse_duration
 
 if TYPE_CHECKING:
-    from jobkit.setup.doctor import What
     from jobkit.setup.doctor_case import Case
     from jobkit.setup.findings import Finding
 
@@ -38,6 +37,7 @@ COLOURS = {"ok": "green", "warning": "yellow", "missing": "red", "unknown": "cya
     show_default=True,
     help="With --submit: how long the job may wait in the queue before it is cancelled.",
 )
+@click.option("--all", "whole", is_flag=True, help="Also print what is ok.")
 @shared.json_option
 def doctor(
     word: str | None,
@@ -47,6 +47,7 @@ def doctor(
     runs_dir: Path | None,
     submit: bool,
     within: str,
+    whole: bool,
     as_json: bool,
 ) -> int:
     """Say whether it will work, and print how to fix what is missing and what to type next.
@@ -55,7 +56,7 @@ def doctor(
     folders, model, Python, torch and GPU; with a SPEC, the same against what the spec requests. A SCRIPT
     is a file with #SBATCH or #$ lines: jobkit lists the lines that the scheduler would ignore, and asks it
     whether it would take the job. Any other word is a WORKLOAD, which jobkit tries on a short text. It
-    changes nothing, and without --submit it submits nothing.
+    prints what is not ok and counts the rest; it changes nothing, and without --submit it submits nothing.
 
     \b
       jobkit doctor
@@ -82,6 +83,7 @@ def doctor(
         raise click.UsageError("--set changes a key of a SPEC, and no SPEC is given")
     from jobkit.planning.resolve import Options
     from jobkit.setup import doctor as checks
+    from jobkit.setup import findings
     from jobkit.setup.doctor import What
 
     options = Options(overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir)
@@ -89,43 +91,31 @@ def doctor(
     what = checks.what_is(word)
     words = [word, *options.words]
     waits = ["--submit", *(["--within", within] if within != WITHIN else [])] if submit else []
+    nodes = False
     if what in {What.SCRIPT, What.WORKLOAD}:
+        from jobkit.commands.lint import is_folder
+
         if submit or words[1:]:
-            raise click.UsageError(f"{word} is a {what}: only --json goes with it")
-        checked = _under(what, word)
-        return _show(checked, what, words, [], nodes=False, as_json=as_json)
-    from jobkit.setup.doctor_case import open_case
+            raise click.UsageError(f"{word} is a {what}: only --all and --json go with it")
+        script = what is What.SCRIPT
+        found = checks.script(Path(word), is_folder) if script else checks.workload(word, terminal.note)
+        checked = checks.under(f"{what.capitalize()} {word}", found)
+    else:
+        from jobkit.setup.doctor_case import open_case
 
-    case = open_case(Path(word) if word else None, options)
-    unseen = not (submit or case.local)
-    checked = _check(case, within_s if submit else None)
-    return _show(checked, what, words, waits, nodes=unseen, as_json=as_json)
-
-
-def _under(what: What, word: str) -> Iterator[Finding]:
-    """Yield the findings about a script or a workload under a heading."""
-    from jobkit.commands.lint import is_folder
-    from jobkit.setup import doctor as checks
-
-    script = what is checks.What.SCRIPT
-    found = checks.script(Path(word), is_folder) if script else checks.workload(word, terminal.note)
-    yield from checks.under(f"{what.capitalize()} {word}", found)
-
-
-def _show(
-    checked: Iterator[Finding], what: What, words: list[str], waits: list[str], *, nodes: bool, as_json: bool
-) -> int:
-    """Print the findings and what to type next; return the exit code."""
-    from jobkit.setup import findings
-    from jobkit.setup.doctor import next_command
-
-    listed = list(checked if as_json else _printed(checked))
+        case = open_case(Path(word) if word else None, options)
+        nodes = not (submit or case.local)
+        checked = _check(case, within_s if submit else None)
     if as_json:
+        listed = list(checked)
         terminal.say(terminal.as_json(findings.as_json(listed), indent=1))
     else:
+        listed = list(_printed(checked, whole=whole))
         again = f"jobkit doctor {shlex.join(filter(None, [*words, *waits]))}".rstrip()
-        then = next_command(what, words[0], words[1:])
-        terminal.say(f"\n{findings.summary(listed)}\n{findings.advice(listed, again, then, nodes=nodes)}")
+        then = checks.next_command(what, word, words[1:])
+        terminal.say(
+            f"{findings.summary(listed, whole=whole)}\n{findings.advice(listed, again, then, nodes=nodes)}"
+        )
     return findings.exit_code(listed)
 
 
@@ -147,19 +137,19 @@ def _check(case: Case, within_s: int | None) -> Iterator[Finding]:
         yield from doctor.safely(doctor.WHERE, "files", in_job)
 
 
-def _printed(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Print each finding under its heading, and yield it."""
-    from jobkit.setup.findings import WIDTH, lines
+def _printed(findings: Iterable[Finding], *, whole: bool) -> Iterator[Finding]:
+    """Yield each finding, printed under its heading unless it is ok and not all are wanted."""
+    from jobkit.setup.findings import WIDTH, Status, lines
 
     where = ""
     for finding in findings:
-        if finding.where != where:
-            heading = click.style(finding.where, bold=True)
-            terminal.say(("\n" if where else "") + heading, colours=True)
-            where = finding.where
-        first, *rest = lines(finding, terminal.terminal_width() or WIDTH)
-        status = click.style(finding.status, fg=COLOURS[finding.status])
-        terminal.say(first.replace(finding.status, status, 1), colours=True)
-        for line in rest:
-            terminal.say(line)
+        if whole or finding.status is not Status.OK:
+            if finding.where != where:
+                terminal.say(("\n" if where else "") + click.style(finding.where, bold=True), colours=True)
+                where = finding.where
+            first, *rest = lines(finding, terminal.terminal_width() or WIDTH)
+            status = click.style(finding.status, fg=COLOURS[finding.status])
+            terminal.say("\n".join([first.replace(finding.status, status, 1), *rest]), colours=True)
         yield finding
+    if where:
+        terminal.say("")

@@ -141,6 +141,10 @@ runs_dir_option = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder for run folders. Default: the site's runs_dir, else runs/.",
 )
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Print the plan and submit nothing; in a pipe, the job script too."
+)
+script_option = click.option("--script", is_flag=True, help="Print only the job script; submit nothing.")
 stand_in_option = click.option(
     "--stand-in",
     is_flag=True,

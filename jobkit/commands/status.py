@@ -16,7 +16,7 @@ from jobkit.core import terminal
 if TYPE_CHECKING:
     from jobkit.runs.standing import RunStanding
 
-MAX_LISTED = 40
+MAX_LISTED = 30
 """Points of a run that are listed without --all."""
 OTHER_LINES = 16
 """Lines of a terminal that a run takes in addition to its points."""
@@ -34,8 +34,8 @@ def status(words: tuple[str, ...], watch: bool, listed: bool, whole: bool, as_js
     """Show the state of the run folders RUN: one line for each point, then what to type next.
 
     Each line has the point's outcome or the reason why it waits, its running time and its progress. Of
-    a run with more than 40 points jobkit lists those that run, failed, or need your attention; --all
-    lists every point. After one RUN, a POINT, given by number or id, shows all its tries with the
+    a run with more than 30 points jobkit prints a line for each state; --all lists every point. After one
+    RUN, a POINT, given by number or id, shows all its tries with the
     evidence for each outcome. Without RUN, jobkit shows the latest run in runs/.
 
     --list prints a line for each run, from every folder: its name, which every command takes as RUN,
@@ -77,7 +77,7 @@ def status(words: tuple[str, ...], watch: bool, listed: bool, whole: bool, as_js
         if as_json:
             return f"{status_text.as_json(standings, runs, what.points, others)}\n"
         free = max(1, shutil.get_terminal_size().lines - OTHER_LINES) if in_place else MAX_LISTED
-        most = sys.maxsize if whole else free
+        most = sys.maxsize if whole else min(free, MAX_LISTED)
         listed = status_text.text(standings, runs, what.points, width=terminal.page_width(), most=most)
         return listed + status_text.others(others)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import click
@@ -24,7 +23,8 @@ from jobkit.core import terminal
 @shared.scheduler_option
 @shared.site_option
 @shared.runs_dir_option
-@click.option("--dry-run", is_flag=True, help="Print the job script and the submit commands; submit nothing.")
+@shared.dry_run_option
+@shared.script_option
 @shared.show_environment_option
 @click.option("--new", is_flag=True, help="Start another run even if this sweep already has one.")
 @shared.wait_option
@@ -38,6 +38,7 @@ def sweep(
     site: str | None,
     runs_dir: Path | None,
     dry_run: bool,
+    script: bool,
     show_environment: bool,
     new: bool,
     wait: bool,
@@ -70,13 +71,13 @@ def sweep(
     """
     if wait and detach:
         raise click.UsageError("--wait and --detach contradict each other")
+    from jobkit.core.layout import JOB_SCRIPT
     from jobkit.launch import guards, launch
     from jobkit.planning.prepare import Options, prepare
     from jobkit.runs.which_run import find_run
     from jobkit.schedulers.registry import runs_here
 
-    messages: list[str] = []
-    say = partial(_say_and_keep, messages)
+    dry_run = dry_run or script
     options = Options(
         overrides=overrides,
         setting=setting if setting is None or setting.is_file() else find_run(setting) or setting,
@@ -85,7 +86,7 @@ def sweep(
         runs_dir=runs_dir,
         stand_in=stand_in,
     )
-    prepared = prepare(spec, options, build=not dry_run, say=say)
+    prepared = prepare(spec, options, build=not dry_run, say=terminal.note)
 
     def check() -> None:
         if not new:
@@ -93,9 +94,10 @@ def sweep(
 
     check()
     if dry_run:
-        shown = launch.preview(prepared, say)
-        terminal.say(shown if show_environment else prepared.spec.hidden_in(shown, spec))
-        _repeat_refusals(messages)
+        plan = [*launch.headline(prepared).splitlines(), launch.request_line(prepared)]
+        commands, path = launch.submit_commands(prepared), prepared.run_dir / JOB_SCRIPT
+        text = prepared.script if show_environment else prepared.spec.hidden_in(prepared.script, spec)
+        launch.preview(plan, text, path, commands, only_script=script)
         return 0
     from jobkit.commands.collect import print_table
     from jobkit.launch.resume import run_follow_up
@@ -108,18 +110,3 @@ def sweep(
         launch.here(prepared, check)
         code = run_follow_up(prepared.run_dir) or None
     return print_table(Path(terminal.relative_path(prepared.run_dir))) if code is None else code
-
-
-def _say_and_keep(messages: list[str], message: str) -> None:
-    """Print a message, and keep it."""
-    messages.append(message)
-    terminal.note(message)
-
-
-def _repeat_refusals(messages: list[str]) -> None:
-    """Print again why the sweep would be refused: the script has scrolled it away."""
-    from jobkit.core.errors import WOULD_REFUSE
-
-    for message in messages:
-        if WOULD_REFUSE in message:
-            terminal.note(message)

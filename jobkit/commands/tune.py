@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 @shared.scheduler_option
 @shared.site_option
 @shared.runs_dir_option
-@click.option("--dry-run", is_flag=True, help="Print the job script and the submit commands; submit nothing.")
+@shared.dry_run_option
+@shared.script_option
 @shared.show_environment_option
 @click.option("--new", is_flag=True, help="Start another run even if this sweep already has one.")
 @shared.wait_option
@@ -36,6 +37,7 @@ def tune(
     site: str | None,
     runs_dir: Path | None,
     dry_run: bool,
+    script: bool,
     show_environment: bool,
     new: bool,
     wait: bool,
@@ -72,6 +74,7 @@ def tune(
     from jobkit.planning.prepare import Options
     from jobkit.schedulers.registry import runs_here
 
+    dry_run = dry_run or script
     options = Options(
         overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir, stand_in=stand_in
     )
@@ -83,8 +86,7 @@ def tune(
 
     check()
     if dry_run:
-        shown = job.preview(prepared)
-        terminal.say(shown if show_environment else prepared.spec.hidden_in(shown, spec))
+        job.preview(prepared, None if show_environment else spec, only_script=script)
         return 0
     if runs_here(prepared.spec.scheduler):
         job.tune_here(prepared, check)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import click
@@ -10,12 +11,14 @@ import click
 from jobkit.commands.shared import json_option
 from jobkit.core import terminal
 
+DAYS = 7
+
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="[RUN | JOBID...]")
 @click.option("--mine", is_flag=True, help="Judge your own jobs of the last days, whoever submitted them.")
 @click.option("--name", metavar="PATTERN", help="Of your own jobs only those with such a name.")
-@click.option("--days", type=click.IntRange(1), metavar="N", help="How many days back; 7 by default.")
+@click.option("--days", type=click.IntRange(1), metavar="N", help=f"How many days back; {DAYS} by default.")
 @click.option(
     "--scheduler",
     default="auto",
@@ -36,7 +39,8 @@ def waste(
     changes nothing.
 
     Of past jobs, named by JOBID, --mine or --name, it asks the accounting (sacct or qacct): what jobs of
-    one name and request used, what the next one needs, and how sure that is by their number.
+    one name and request used, what the next one needs, and how sure that is by their number. Jobs of
+    several names are a table, worst first; --name NAME prints all about one.
 
     \b
       jobkit waste
@@ -65,7 +69,7 @@ def waste(
             raise click.UsageError("--days needs --mine or --name: a run is read as a whole")
         return _of_run(words, as_json=as_json)
     _refuse_mixture(words, ids, own=mine or bool(name), days=days)
-    return _of_jobs(ids, name or "*", days or 7, scheduler, as_json=as_json)
+    return _of_jobs(ids, name or "*", days or DAYS, scheduler, as_json=as_json)
 
 
 def _split(word: str) -> list[str]:
@@ -101,8 +105,15 @@ def _of_jobs(ids: tuple[str, ...], name: str, days: int, scheduler: str, *, as_j
     if as_json:
         for piece in show.as_json(history):
             terminal.say(piece, nl=False)
-    else:
-        terminal.say(as_text(show.blocks(history), terminal.terminal_width()), nl=False)
+        return 0
+    groups = show.worst_first(history.jobs)
+    worst = groups[0].jobs[0].name
+    table = not ids and any(group.jobs[0].name != worst for group in groups)
+    text = as_text(show.blocks(history, groups, table=table), terminal.terminal_width())
+    terminal.say(text, nl=False)
+    if table:
+        words = ["jobkit", "waste", "--name", worst, *(["--days", str(days)] if days != DAYS else [])]
+        terminal.note_next(shlex.join(words), "the lines for the next job of a name")
     return 0
 
 

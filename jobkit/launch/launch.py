@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from jobkit.core import shell
 from jobkit.core.errors import WOULD_REFUSE, ExitCode, JobkitError
 from jobkit.core.host import note_begun
 from jobkit.core.layout import SHELL_FOLDER, read_points
-from jobkit.core.terminal import Say, note, note_next, relative_path, shell_path, shell_quote
+from jobkit.core.terminal import note, note_next, relative_path, say, shell_path, shell_quote
 from jobkit.core.units import format_count, format_size, format_walltime
 from jobkit.launch import local, scheduler_calls, submission, sweep
 from jobkit.launch.guards import find_duplicate
@@ -37,53 +38,50 @@ if TYPE_CHECKING:
     from jobkit.spec.site import Site
 
 
-def preview(prepared: Prepared, report: Say = note) -> str:
-    """Return the script, with the submit commands as comments; ``report`` gets what would be refused."""
-    spec = prepared.spec
-    number = most(spec.repeats)
-    settings = format_count(len(prepared.points) // number, "setting")
-    points, repeats = format_count(len(prepared.points), "point"), format_count(number, "repeat")
-    repeats = repeats if spec.repeats == number else f"at most {repeats}"
-    lines = [
-        prepared.script.rstrip("\n"),
-        "",
-        "# Dry run: nothing was submitted.",
-        f"# {points}: {settings}, {repeats}; workload {spec.workload_name}; device {spec.device}",
-        *(f"# {line}" for line in filter(None, [model_warning(prepared)])),
-        f"# scheduler {spec.scheduler} ({prepared.why}), site {prepared.site.name}",
-        f"# The script would be {prepared.run_dir}/job.sh, submitted by:",
-        *(f"#   {shlex.join(argv)}" for argv in submit_commands(prepared, report)),
-    ]
-    return "\n".join(lines)
+def preview(
+    plan: Sequence[str], script: str, path: Path, commands: Iterable[Sequence[str]], *, only_script: bool
+) -> None:
+    """Print a dry run: on a terminal the plan, else the job script with the plan as comments below it.
+
+    ``path``: where the script would be.
+    ``commands``: they would submit it; the scheduler is asked while they are read.
+    """
+    piped = not sys.stdout.isatty()
+    if only_script or piped:
+        say(script.rstrip("\n"))
+    if only_script:
+        return
+    lines = [f"Dry run: nothing was submitted{'' if piped else '; --script prints the job script'}.", *plan]
+    if submits := [f"  {shlex.join(argv)}" for argv in commands]:
+        lines += [f"The script would be {path}, submitted by:", *submits]
+    say("\n".join(["", *(f"# {line}" for line in lines)] if piped else lines))
 
 
-def submit_commands(prepared: Prepared, report: Say = note) -> list[tuple[str, ...]]:
-    """Return the submit commands of a run, one an array, and those of the jobs that follow.
+def submit_commands(prepared: Prepared) -> Iterator[tuple[str, ...]]:
+    """Yield the submit commands of a run, one an array, and those of the jobs that follow.
 
     On this machine it is the command of the driver. If the controller does not answer, because the scheduler
     is not on this machine, one array is assumed to hold all points.
     """
     scheduler = by_name(prepared.spec.scheduler)
     if scheduler.RUNS_HERE:
-        return [local.driver_argv(prepared.run_dir)]
+        yield local.driver_argv(prepared.run_dir)
+        return
     round_ = sweep.first_round(prepared)
     try:
         limits = submission.ask_limits(scheduler, once=True)
     except JobkitError:
-        report(f"{scheduler.NAME} does not answer here, so its array limit is unknown: one array is shown")
+        note(f"{scheduler.NAME} does not answer here, so its array limit is unknown: one array is shown")
         arrays = submission.plan_arrays(scheduler, round_, "")
     else:
         arrays = submission.plan_arrays(scheduler, round_, limits)
-        _report_refusal(prepared, arrays, report)
-    jobs = sweep.planned_jobs(prepared, arrays)
+        _note_refusal(prepared, arrays)
     names = [JobId(f"JOB{number}") for number, _ in enumerate(arrays, 1)]
-    return [
-        scheduler.submit_argv(str(prepared.run_dir / job.script), job.array, job.waits_for(names))
-        for job in jobs
-    ]
+    for job in sweep.planned_jobs(prepared, arrays):
+        yield scheduler.submit_argv(str(prepared.run_dir / job.script), job.array, job.waits_for(names))
 
 
-def _report_refusal(prepared: Prepared, arrays: Sequence[Array], report: Say) -> None:
+def _note_refusal(prepared: Prepared, arrays: Sequence[Array]) -> None:
     with tempfile.TemporaryDirectory(prefix="jobkit-") as folder:
         script = Path(folder) / "job.sh"
         script.write_text(prepared.script, encoding="utf-8")
@@ -92,7 +90,7 @@ def _report_refusal(prepared: Prepared, arrays: Sequence[Array], report: Say) ->
             submission.check_round(by_name(prepared.spec.scheduler), round_, str(script), arrays)
         except JobkitError as error:
             reasons = error.message.partition(scheduler_calls.REFUSED)[2] or error.message
-            report(f"the scheduler {WOULD_REFUSE}: {reasons}\n  hint: {error.hint}")
+            note(f"the scheduler {WOULD_REFUSE}: {reasons}\n  hint: {error.hint}")
 
 
 def headline(prepared: Prepared) -> str:
@@ -155,11 +153,11 @@ def request_line(prepared: Prepared) -> str:
     number += getattr(prepared.groups[0].resources, unit) * trials
     retries = ", retries not counted" if prepared.follow_script else ""
     most = f"at most {_hours(number * resources.walltime)} {unit[:-1].upper()}-hours{with_find}{retries}"
-    each = _each([group.resources for group in prepared.groups])
+    each = request_words([group.resources for group in prepared.groups])
     return f"requesting {each} a point{_job_sharing(spec)}: {most}"
 
 
-def _each(groups: Sequence[Resources]) -> str:
+def request_words(groups: Sequence[Resources]) -> str:
     """Return what a point gets: ``1 v100 GPU, 2 to 8 CPUs, 8GiB of memory and 00:10:00``."""
     first = groups[0]
     kind = f"{first.gpu_type} " if first.gpu_type else ""

@@ -31,10 +31,9 @@ from jobkit.runs.hints import (
 )
 from jobkit.runs.journal import JobTask
 from jobkit.runs.kinds import kind_of
-from jobkit.runs.progress import Progress, SkippedTime, overdue, progress_of_try
+from jobkit.runs.progress import Progress, overdue, progress_of_try
 from jobkit.runs.standing import (
     ENDINGS,
-    HELD,
     JobStanding,
     PointState,
     PointStatus,
@@ -46,15 +45,17 @@ from jobkit.runs.tries import Try, log_path
 from jobkit.runs.which_run import Glance, glance
 from jobkit.schedulers.types import Accounted
 
-MOST_OF_A_STATE = 20
-MOST_ALIKE = 3  # points that wait for a person, who sees to all points of one reason at once
+MOST_ALIKE = 3  # points that run longer than others, in one line
 MOST_NOTES = 5
 LONG_WORD = 16
 LEAST_WORDS = 32
 """The least width of the last column; other columns are left out before it is narrower."""
 
-URGENT = (PointState.STUCK, HELD, PointState.FAILED, PointState.RUNNING, PointState.UNSETTLED)
-"""The points that a person wants to see, in this order."""
+ORDER = (
+    *(PointState.STUCK, PointState.FAILED, PointState.RUNNING, PointState.UNSETTLED),
+    *(PointState.DONE, PointState.WAITING, PointState.MISSING),
+)
+"""How urgent the states of points are: first those that wait for a person."""
 
 
 Row = tuple[str, ...]  # a cell for each of `COLUMNS`
@@ -73,8 +74,7 @@ COLUMNS = (
 def render(run: RunStanding, folder: str, *, width: int, most: int) -> str:
     """Return how a run stands, in lines that end with a newline.
 
-    ``folder`` is as a person types it; of more than ``most`` points only those that a person wants to see are
-    listed.
+    ``folder`` is as a person types it; of more than ``most`` points a line for each state is printed.
     """
     advised = advice(run, folder)
     lines = [headline(run), *_about(run)]
@@ -108,7 +108,13 @@ def _about(run: RunStanding) -> Iterator[str]:
         yield plain(warning)
     yield from run.kind.status_lines(run)
     if run.saved is not None:
-        yield _saved(run.saved, run.requested.gpus)
+        gpus, points = run.requested.gpus, run.saved.points
+        time = f"{format_about(run.saved.seconds * (gpus or 1))} of {'GPU' if gpus else 'job'} time"
+        skipped = f"{format_count(points, 'point')} {'was' if points == 1 else 'were'} skipped"
+        yield (
+            f"pruning saved about {time}: {skipped}, each counted with the time of the smaller load that ran "
+            "out of memory, or of another repeat"
+        )
 
 
 def stand_in_warning(run: RunStanding) -> str:
@@ -118,15 +124,6 @@ def stand_in_warning(run: RunStanding) -> str:
         return f"warning: {order.caveat}" if order and order.caveat else ""
     model = run.points[0].point.model
     return model.warning if model else ""
-
-
-def _saved(saved: SkippedTime, gpus: int) -> str:
-    time = f"{format_about(saved.seconds * (gpus or 1))} of {'GPU' if gpus else 'job'} time"
-    points = "1 point was" if saved.points == 1 else f"{saved.points:,} points were"
-    return (
-        f"pruning saved about {time}: {points} skipped, each counted with the time of the smaller load "
-        "that ran out of memory, or of another repeat"
-    )
 
 
 def _gpu(run: RunStanding) -> str:
@@ -141,36 +138,17 @@ def _gpu(run: RunStanding) -> str:
 
 
 def _rows(run: RunStanding, most: int) -> Iterator[Row]:
-    """Yield a row a point; of many points only those that a person wants to see, and the number of others."""
+    """Yield a row a point; of many points a row for each state, with the first point as an example."""
     if len(run.points) <= most:
         yield from (_row(run, point) for point in run.points)
         return
-    for kind in URGENT:
-        points = [
-            point for point in run.points if kind in {point.state, point.standing} and not point.cancelled
-        ]
-        listed = MOST_ALIKE if kind in {PointState.STUCK, HELD} else MOST_OF_A_STATE
-        yield from (_row(run, point) for point in points[:listed])
-        yield from _counted(points[listed:], "more")
-    yield from _counted([point for point in run.points if _is_quiet(point)], f"{run.noun}s")
-
-
-def _is_quiet(point: PointStatus) -> bool:
-    """Return whether a point needs nothing from a person."""
-    quiet = {PointState.DONE, PointState.WAITING, PointState.MISSING}
-    return point.cancelled or (point.standing in quiet and point.state != HELD)
-
-
-def _counted(points: Sequence[PointStatus], unit: str) -> Iterator[Row]:
-    """Yield a row for each state, and each reason to wait, with the number of its points."""
-    numbers = Counter((point.state, _reason(point)) for point in points)
-    for (state, reason), number in numbers.items():
-        word = unit.removesuffix("s") if number == 1 else unit
-        yield f"{number:,} {word}", state, "", "", "", "", reason
-
-
-def _reason(point: PointStatus) -> str:
-    return point.why if point.standing in {PointState.WAITING, PointState.STUCK} else ""
+    alike: dict[str, list[PointStatus]] = {}
+    for point in sorted(run.points, key=lambda point: (point.cancelled, ORDER.index(point.standing))):
+        alike.setdefault(point.state, []).append(point)
+    for state, points in alike.items():
+        names = format_list([point.point.point_id for point in points], 1)
+        why = "" if points[0].standing is PointState.DONE else _words(points[0])
+        yield format_count(len(points), run.noun), state, "", "", "", "", f"{names}: {why}" if why else ""
 
 
 def _row(run: RunStanding, point: PointStatus) -> Row:
@@ -232,15 +210,12 @@ def _notes(run: RunStanding, advised: Advice) -> list[str]:
     notes = list(run.notes[:MOST_NOTES])
     more = len(run.notes) - len(notes)
     notes += [f"and {more} more that could not be read"] if more > 0 else []
-    lines = [plain(line) for line in (*advised.notices, *jobs, *_kept(run), *notes)]
-    return ["", *lines] if lines else []
-
-
-def _kept(run: RunStanding) -> list[str]:
-    """Return each reason why results are not home: a row cuts it, and with it the folder that has them."""
+    # A row cuts the reason why results are not home, and with it the folder that has them.
     failed = [point for point in run.points if point.state == Outcome.STAGE_OUT]
     reasons = dict.fromkeys(point.why.removeprefix("exit file: ") for point in failed)
-    return [f"{Outcome.STAGE_OUT}: {reason}" for reason in list(reasons)[:MOST_NOTES]]
+    kept = [f"{Outcome.STAGE_OUT}: {reason}" for reason in list(reasons)[:MOST_NOTES]]
+    lines = [plain(line) for line in (*advised.notices, *jobs, *kept, *notes)]
+    return ["", *lines] if lines else []
 
 
 def next_line(listed: Sequence[Step]) -> list[str]:
@@ -479,8 +454,7 @@ def text(
 ) -> str:
     """Return runs, or points of one by number or id, as printed.
 
-    The folders are as a person types them; of more than ``most`` points only those that a person wants to see
-    are listed.
+    The folders are as a person types them; of more than ``most`` points a line for each state is printed.
     """
     if points:
         (run,), (folder,) = standings, runs

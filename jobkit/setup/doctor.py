@@ -12,6 +12,7 @@ from dataclasses import replace
 from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from jobkit.core import shell
 from jobkit.core.errors import JobkitError
@@ -25,10 +26,11 @@ from jobkit.planning.job_script import COPIER, PROGRAMS, SCRATCH_MARGIN_BYTES, r
 from jobkit.planning.prepare import run_id
 from jobkit.planning.resolve import idle_gpus, needed_gpus
 from jobkit.schedulers.lint import lint
-from jobkit.schedulers.parsed_script import IsFolder
+from jobkit.schedulers.parsed_script import IsFolder, ScriptLine, read_script
+from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import SCHEDULERS, query_environment, submission_environment
 from jobkit.schedulers.survey import Survey
-from jobkit.schedulers.types import ONE_TASK, JobRequest, State
+from jobkit.schedulers.types import ONE_TASK, Check, JobRequest, State
 from jobkit.setup import check_workload, machine
 from jobkit.setup.check_workload import SPEC_SUFFIXES, AnswerWord, WorkloadAnswer
 from jobkit.setup.doctor_case import NAME, Case, inputs_of, needs_model
@@ -102,29 +104,18 @@ def scheduler(case: Case, survey: Survey) -> Iterator[Finding]:
 
 
 def _asking(case: Case, survey: Survey, request: JobRequest) -> machine.SiteRequest:
+    axes, resources, site = case.spec.sweep, case.spec.resources, case.site
+    chosen = case.given and not any(isinstance(values, Auto) for values in axes.product.values())
+    planned = settings(axes.product, axes.zip, axes.include, axes.exclude) if chosen else ()
+    key = "cpu_queue" if site.cpu_queue and not resources.gpus else "queue"
+    where = f"`{key}` in {case.site_file if queue_of(resources, site) else 'the site file'}"
     return machine.SiteRequest(
         request=request,
-        site=case.site,
-        queue_key=_queue_key(case),
+        site=site,
+        queue_key="resources.queue in the spec" if resources.queue else where,
         limit=case.scheduler.parse_limit(survey.limits),
-        points=_points(case.spec) if case.given else 0,
+        points=len(planned) * most(case.spec.repeats),
     )
-
-
-def _points(spec: SweepSpec) -> int:
-    """Return how many points a spec has; 0 if its batch sizes are not chosen yet."""
-    axes = spec.sweep
-    if any(isinstance(values, Auto) for values in axes.product.values()):
-        return 0
-    return len(settings(axes.product, axes.zip, axes.include, axes.exclude)) * most(spec.repeats)
-
-
-def _queue_key(case: Case) -> str:
-    resources, site = case.spec.resources, case.site
-    if resources.queue:
-        return "resources.queue in the spec"
-    key = "cpu_queue" if site.cpu_queue and not resources.gpus else "queue"
-    return f"`{key}` in {case.site_file if queue_of(resources, site) else 'the site file'}"
 
 
 def _tried(case: Case, request: JobRequest, findings: Sequence[Finding]) -> Iterator[Finding]:
@@ -298,78 +289,53 @@ def _waited(case: Case, job: Errand, within_s: float, say: Say) -> list[Finding]
     for _ in job.wait_for(ANSWER_FILE):
         if trouble := _trouble(job, within_s):
             return list(under(WHERE, [trouble]))
-        if (now := _progress(job)) != before:
+        now = "  it has left the queue; waiting for its answer"
+        if job.queued:
+            why = job.scheduler.explain(job.queued)
+            now = f"  {job.queued.state}{f' ({why})' if why else ''}"
+        if now != before:
             say(now)
             before = now
     return _told(case, job)
 
 
-def _progress(job: Errand) -> str:
-    if job.queued is None:
-        return "  it has left the queue; waiting for its answer"
-    why = job.scheduler.explain(job.queued)
-    return f"  {job.queued.state} ({why})" if why else f"  {job.queued.state}"
-
-
 def _trouble(job: Errand, within_s: float) -> Finding | None:
     """Return why there is no use in waiting on, after the job was cancelled; ``None`` to wait on."""
-    if job.queued is None and job.gone:
-        return _gone(job)
-    state = job.queued.state if job.queued else State.UNKNOWN
-    if job.queued and job.blocked:
-        way_out = job.job.id and job.scheduler.remedy(job.job.id, (1,), job.queued)
+    queued, home = job.queued, job.run_dir
+    asks = job.scheduler.diagnostic_argvs(ids([job.job]), home.name)
+    person = f"what the scheduler says: {' '.join(asks[-1])}"
+    if queued is None and job.gone:
+        log = next((line.strip() for line in reversed(job.log.splitlines()) if line.strip()), "")
+        message = f"job {job.job} left the queue, and it wrote no answer to {home}"
+        if log:
+            return missing("job", f"{message}; its log ends: {log}", f"less {home}/logs/*")
+        hint = "can the nodes write there? Name a folder that they see: --runs-dir FOLDER"
+        return missing("job", f"{message}, and no log", f"{hint}; {person}")
+    if queued and job.blocked:
+        way_out = job.job.id and job.scheduler.remedy(job.job.id, (1,), queued)
         change = f"change {way_out.key} in the spec; " if way_out and way_out.key else ""
-        message = f"it will not begin: {job.blocked}; {job.cancel()}"
-        return missing("job", message, f"{change}{_person(job)}")
-    if state not in {State.RUNNING, State.ENDING} and job.waited_s > within_s:
-        return _not_begun(job, within_s)
+        return missing("job", f"it will not begin: {job.blocked}; {job.cancel()}", f"{change}{person}")
+    if (queued is None or queued.state not in {State.RUNNING, State.ENDING}) and job.waited_s > within_s:
+        why = job.scheduler.explain(queued) if queued else "the queue does not say why"
+        message = f"it did not begin within {format_clock(within_s)} ({why}); {job.cancel()}"
+        hint = "jobkit doctor --submit --within 2h waits longer; or name a queue that is less busy"
+        return missing("job", message, hint)
     if job.waited_s > within_s + 2 * WALLTIME_S:
-        return missing("job", f"it began and did not answer; {job.cancel()}", f"its log: {job.run_dir}/logs")
+        return missing("job", f"it began and did not answer; {job.cancel()}", f"its log: {home}/logs")
     return None
 
 
-def _not_begun(job: Errand, within_s: float) -> Finding:
-    why = job.scheduler.explain(job.queued) if job.queued else "the queue does not say why"
-    message = f"it did not begin within {format_clock(within_s)} ({why}); {job.cancel()}"
-    return missing(
-        "job", message, "jobkit doctor --submit --within 2h waits longer; or name a queue that is less busy"
-    )
-
-
-def _gone(job: Errand) -> Finding:
-    """Return that the job has ended and left no answer at home, with what it left elsewhere."""
-    log = next((line.strip() for line in reversed(job.log.splitlines()) if line.strip()), "")
-    message = f"job {job.job} left the queue, and it wrote no answer to {job.run_dir}"
-    if log:
-        return missing("job", f"{message}; its log ends: {log}", f"less {job.run_dir}/logs/*")
-    hint = "can the nodes write there? Name a folder that they see: --runs-dir FOLDER"
-    return missing("job", f"{message}, and no log", f"{hint}; {_person(job)}")
-
-
-def _person(job: Errand) -> str:
-    argvs = job.scheduler.diagnostic_argvs(ids([job.job]), job.run_dir.name)
-    return f"what the scheduler says: {' '.join(argvs[-1])}"
-
-
 def _told(case: Case, job: Errand) -> list[Finding]:
-    """Return what the job's answer comes to."""
-    seen_at = time.time()
-    facts = facts_in(job.run_dir)
-    where = f"{WHERE}, on {facts.said.get('host', 'a node')}"
-    first = fine(
-        "job", f"{job.scheduler.NAME} job {job.job.id} ran, {job.waited_s:.0f} s after it was submitted"
-    )
-    home = fine("home", f"it wrote its answer to {job.run_dir.parent}")
-    rest = check_node(facts, wanted(case, on_node=True), (*MACHINE, *PYTHON))
-    return list(under(where, [first, home, *_clock(facts, seen_at), *rest]))
-
-
-def _clock(facts: Facts, seen_at: float) -> Iterator[Finding]:
-    """Yield that the node's clock is off: times in records are the node's."""
+    """Return what the job's answer comes to; times in records are the node's, so its clock matters."""
+    facts, seen_at = facts_in(job.run_dir), time.time()
+    ran = f"{job.scheduler.NAME} job {job.job.id} ran, {job.waited_s:.0f} s after it was submitted"
+    found = [fine("job", ran), fine("home", f"it wrote its answer to {job.run_dir.parent}")]
     end = facts.number("end")
     if end is not None and abs(seen_at - end) > SKEW_S:
         message = f"the node's clock differs from this machine's by {abs(seen_at - end):.0f} s"
-        yield warning("clock", message, "ask the cluster's support about NTP")
+        found.append(warning("clock", message, "ask the cluster's support about NTP"))
+    found += check_node(facts, wanted(case, on_node=True), (*MACHINE, *PYTHON))
+    return list(under(f"{WHERE}, on {facts.said.get('host', 'a node')}", found))
 
 
 FIRST_SPEC = "first.yaml"
@@ -394,22 +360,25 @@ def what_is(word: str) -> What:
     A file with the suffix of YAML is a spec, also if it is broken.
     """
     path = Path(word)
-    if not word or word.endswith(SPEC_SUFFIXES):
-        return What.SPEC if word else What.MACHINE
+    if not word:
+        return What.MACHINE
     if not path.exists():
-        if word.endswith(SCRIPT_SUFFIXES):
-            raise JobkitError(
-                f"{word}: there is no such file", hint="jobkit doctor takes a SPEC, a script, a workload"
-            )
+        if word.endswith((*SPEC_SUFFIXES, *SCRIPT_SUFFIXES)):
+            hint = "jobkit doctor takes a SPEC, a SCRIPT or a WORKLOAD; jobkit init writes a first spec"
+            raise JobkitError(f"{word}: there is no such file", hint=hint)
         return What.WORKLOAD
+    if word.endswith(SPEC_SUFFIXES):
+        return What.SPEC
     text = _text(path)
     if lint(text).found:
         return What.SCRIPT
     if path.suffix != PYTHON_FILE and is_mapping(text):
         return What.SPEC
-    raise JobkitError(
-        f"{word}: neither a spec nor a job script: it has no #SBATCH and no #$ line", hint=_named(path)
-    )
+    hint = "a program is measured by a spec with `workload: {command: ...}`: jobkit help workloads"
+    if path.suffix == PYTHON_FILE:
+        hint = f"name the function in it: jobkit doctor ./{path}:FUNCTION"
+    message = f"{word}: neither a spec nor a job script: it has no #SBATCH and no #$ line"
+    raise JobkitError(message, hint=hint)
 
 
 def _text(path: Path) -> str:
@@ -422,12 +391,6 @@ def _text(path: Path) -> str:
     if "\0" in text:
         raise JobkitError(f"{path}: not a text file", hint="name a spec, or a job script")
     return text
-
-
-def _named(path: Path) -> str:
-    if path.suffix == PYTHON_FILE:
-        return f"name the function in it: jobkit doctor ./{path}:FUNCTION"
-    return "a program is measured by a spec with `workload: {command: ...}`: jobkit help workloads"
 
 
 def script(path: Path, is_folder: IsFolder) -> Iterator[Finding]:
@@ -443,37 +406,58 @@ def script(path: Path, is_folder: IsFolder) -> Iterator[Finding]:
         title = SCHEDULERS[name].TITLE
         if not findings:
             yield fine("lines", f"{title} ignores none of them")
-        yield _trial(name, path)
+        yield from _trial(name, path)
 
 
-def _trial(name: str, path: Path) -> Finding:
-    """Return the scheduler's answer to a trial submission of a script."""
+def _trial(name: str, path: Path) -> Iterator[Finding]:
+    """Yield the scheduler's answer to a trial submission of a script, by the lines that it refuses."""
     scheduler = SCHEDULERS[name]
-    checks = scheduler.checks(str(path), ONE_TASK, _request(path.stem))
-    check = next(check for check in checks if str(path) in check.argv)
-    answer = shell.run(check.argv, env=query_environment(scheduler), timeout_s=ASK_LIMIT_S)
+    check, answer = _ask(scheduler, path)
     if answer.status == shell.NOT_FOUND:
-        return unknown(
-            "job", f"there is no {check.argv[0]} on this machine", "type the same on a submit host"
-        )
-    if refused := check.refusal(answer):
-        return missing("job", refused, "change the lines of the script")
-    return fine("job", f"{check.argv[0]} would take it; {check.outlook(answer)}".rstrip("; "))
+        yield unknown("job", f"there is no {check.argv[0]} on this machine", "type the same on a submit host")
+    elif not (refused := check.refusal(answer)):
+        yield fine("job", f"{check.argv[0]} would take it; {check.outlook(answer)}".rstrip("; "))
+    elif lines := _refused_lines(scheduler, _text(path), refused):
+        for line, why in lines.items():
+            yield missing(f"line {line.number}", f"{line.text.strip()}\n{why}", "change this line")
+    else:
+        yield missing("job", refused, "change the lines of the script")
 
 
-def _request(name: str) -> JobRequest:
-    """Return a request that asks for nothing: the script has its own."""
-    return JobRequest(
-        name=name,
-        queue=None,
-        gpus=0,
-        gpu_type=None,
-        cpus=1,
-        memory_bytes=0,
-        walltime_s=0,
-        account=None,
-        qos=None,
-    )
+def _ask(scheduler: Scheduler, path: Path) -> tuple[Check, shell.Completed]:
+    """Submit a script on trial. The request asks for nothing: the script has its own."""
+    nothing: dict[str, Any] = dict.fromkeys(("queue", "gpu_type", "account", "qos"))
+    asked = JobRequest(name=path.stem, gpus=0, cpus=1, memory_bytes=0, walltime_s=0, **nothing)
+    check = next(each for each in scheduler.checks(str(path), ONE_TASK, asked) if str(path) in each.argv)
+    return check, shell.run(check.argv, env=query_environment(scheduler), timeout_s=ASK_LIMIT_S)
+
+
+def _refused_lines(scheduler: Scheduler, text: str, refused: str) -> dict[ScriptLine, str]:
+    """Return the header lines for which a scheduler refuses a script, each with the reason.
+
+    Without such a line it takes the script; if several are at fault, it refuses each of them alone. A
+    scheduler that does not answer refuses a script without any.
+    """
+    rows = text.split("\n")
+    header = [line for line in read_script(text).lines if line.header]
+    lines = [line for line in header if line.text.startswith(scheduler.DIRECTIVE)]
+    with tempfile.TemporaryDirectory(prefix="jobkit-doctor-") as folder:
+        script = Path(folder) / "job.sh"
+
+        def refusal(without: Sequence[ScriptLine]) -> str:
+            gone = {line.number for line in without}
+            kept = (row for number, row in enumerate(rows, 1) if number not in gone)
+            script.write_text("\n".join(kept), encoding="utf-8")
+            check, answer = _ask(scheduler, script)
+            return check.refusal(answer) or ""
+
+        if (bare := refusal(lines)) == refused:
+            return {}
+        found = {line: refused for line in lines if not refusal([line])}
+        if found or bare:
+            return found
+        alone = {line: refusal([other for other in lines if other is not line]) for line in lines}
+    return {line: why for line, why in alone.items() if why}
 
 
 def workload(word: str, say: Say) -> Iterator[Finding]:

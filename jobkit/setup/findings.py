@@ -79,11 +79,12 @@ def lines(finding: Finding, width: int = WIDTH) -> list[str]:
     return [line.rstrip() for line in (*lines, *hint)]
 
 
-def summary(findings: Iterable[Finding]) -> str:
-    """Return a line with the number of findings of each status."""
+def summary(findings: Iterable[Finding], *, whole: bool = False) -> str:
+    """Return a line with the number of findings of each status, and how to see those that are not listed."""
     counted = Counter(finding.status for finding in findings)
-    plural = {Status.WARNING: "warnings" if counted[Status.WARNING] > 1 else "warning"}
-    parts = [f"{counted[status]} {plural.get(status, status)}" for status in Status if counted[status]]
+    words = dict.fromkeys(Status, "") | {Status.WARNING: "s" if counted[Status.WARNING] > 1 else ""}
+    words[Status.OK] = "" if whole else " (--all lists them)"
+    parts = [f"{counted[status]} {status}{words[status]}" for status in Status if counted[status]]
     return ", ".join(parts) or "nothing was checked"
 
 

@@ -117,7 +117,7 @@ def test_a_corpus_is_worked_through_and_merged(applied: Applied) -> None:
     assert not applied.out.exists()
     done = applied.apply("--wait")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "100.0 % of the corpus is done: 200 of 200 paragraphs, 4 of 4 shards" in done.stdout
+    assert "100.0 % of the characters, 200 of 200 paragraphs, 4 of 4 shards" in done.stdout
     assert applied.merged() == applied.rows
     again = applied.apply()
     assert (again.returncode, applied.done()) == (0, 4), again.stderr

@@ -89,10 +89,10 @@ def test_jobs_of_a_plain_script_get_the_lines_of_the_next_one(plain: PlainUser) 
     assert memory["used"] == sorted(memory["used"])
     assert len(memory["used"]) == groups["sizes"]["ended_well"] == 3
     assert 120 * 2**20 < memory["used"][-1] < 200 * 2**20
-    assert (memory["next"], walltime["next"]) == (200 * 2**20, 300)
+    assert (memory["next"], walltime["next"]) == (400 * 2**20, 300)
     assert groups["fails"]["lines"] == []
     text = plain.waste(array).stdout
-    prefix = "#SBATCH --mem=200M" if plain.scheduler == "slurm" else "#$ -l h_vmem=200M"
+    prefix = "#SBATCH --mem=400M" if plain.scheduler == "slurm" else "#$ -l h_vmem=400M"
     assert prefix in text
     assert "about 1 in 4 of the next uses more" in text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 
@@ -13,6 +14,9 @@ from jobkit.planning.prepare import Options, prepare
 from tests.cluster.daemons import Wait
 from tests.cluster.lab import FAULTY, SGE, SLURM, WORKLOADS, FaultySweep
 from tests.support.builders import record, write_exit, write_record
+
+AGAIN = "again: 1 point, with [34]00MiB of memory"
+"""By the policy, or by what the try held, if the accounting had a sample of it."""
 
 
 @SLURM
@@ -26,7 +30,7 @@ def test_only_what_failed_runs_again_and_every_try_is_kept(faulty: FaultySweep) 
     done = faulty.lab.jobkit("resume", faulty.lab.run_dir(), "--only", "failed", "--wait")
     assert done.returncode == 0, done.stderr
     assert "6 points: 4 done, 2 failed (1 ram_oom, 1 lost)" in done.stderr
-    assert "again: 1 point, with 300MiB of memory" in done.stderr
+    assert re.search(AGAIN, done.stderr)
     assert faulty.outcomes() == [ok] * 6
     tries = sorted(path.parent.name for path in faulty.lab.run_dir().glob("results/*/try-2"))
     assert tries == ["batch_size-2-r1", "batch_size-5-r1"]
@@ -83,7 +87,7 @@ def test_where_nodes_may_not_submit_it_is_left_to_a_person(faulty: FaultySweep, 
     assert "this host is no submit host" in str(left["why"])
     faulty.fail({})
     done = lab.jobkit("resume", lab.run_dir())
-    assert "again: 1 point, with 300MiB of memory" in done.stderr, done.stderr
+    assert re.search(AGAIN, done.stderr), done.stderr
     faulty.becomes_ok(60)
 
 

@@ -19,7 +19,7 @@ from tests.support.commands import called
 READING = ("status", "collect", "recommend", "preflight", "doctor", "lint", "models list", "models path")
 OF_ITS_OWN = {
     "--only": "what is written, or which points run again",
-    "--dry-run": "apply prints its plan",
+    "--all": "of status points or runs, of doctor findings",
     "--format": "of a table, or of the rows of a corpus",
     "--scheduler": "init reads no spec",
     "--wait": "profile and apply print no table",

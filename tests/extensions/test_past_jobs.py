@@ -27,7 +27,7 @@ from jobkit.extensions.past_jobs.advice import (
     covered_share,
 )
 from jobkit.extensions.past_jobs.ask import History, ask
-from jobkit.extensions.past_jobs.show import as_json, blocks
+from jobkit.extensions.past_jobs.show import as_json, blocks, worst_first
 from jobkit.schedulers.past import PastJob
 from tests.support.commands import jobkit
 from tests.support.surveys import DATA, captured
@@ -229,12 +229,16 @@ def test_grid_engine_is_asked_for_each_id(program: Program) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("slurm")
-def test_a_person_reads_the_table_the_confidence_and_the_lines() -> None:
-    text = "".join(jobkit("waste", *words).stdout for words in (("--mine",), ("--name", "arr")))
-    assert "arr: 3 jobs on Slurm" in text
+def test_a_person_reads_a_line_for_each_name_and_request_and_then_all_about_one() -> None:
+    every = jobkit("waste", "--mine", "--days", "9")
+    rows = every.stdout.partition("─\n")[2].partition("\n\n")[0].splitlines()
+    assert "does not record the use of GPUs" in every.stdout
+    assert every.stderr.startswith(f"next: jobkit waste --name {rows[0].split()[0]} --days 9 ")
+    (arr,) = [row.split(maxsplit=2) for row in rows if row.startswith("arr ")]
+    assert (arr[1], "45 % of 300.0 MiB   2 % of 00:05:00" in arr[2]) == ("3", True)
+    text = "".join(jobkit("waste", "--name", name).stdout for name in ("arr", "steps", "oom"))
     assert "#SBATCH --mem=600M" in text
     assert "about 1 in 4 of the next uses more" in text
-    assert "does not record the use of GPUs" in text
     assert "1 job ran out of memory" in text
     assert "does not advise less" in text
 
@@ -273,7 +277,7 @@ def test_what_is_said_of_jobs_of_other_sites(tmp_path: Path, name: str) -> None:
 
 def test_ten_thousand_jobs_are_printed_piece_by_piece() -> None:
     history = History(scheduler="slurm", jobs=(JOB,) * 10_000, running=(), unknown=(), sampling_s=None)
-    assert "at most 0.03 %, with 95 % confidence" in as_text(blocks(history), None)
+    assert "at most 0.03 %, with 95 % confidence" in as_text(blocks(history, worst_first(history.jobs)), None)
     pieces = list(as_json(history))
     assert max(map(len, pieces)) < sum(map(len, pieces)) / 9
     (group,) = json.loads("".join(pieces))["groups"]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,7 @@ from jobkit.schedulers.types import Array, JobId, JobRequest
 from jobkit.spec.policy import Policy
 from jobkit.spec.sweep_spec import Resources
 from tests.support.builders import events, grid, record, write_record, write_records, write_submitted
-from tests.support.commands import JOBKIT, jobkit
+from tests.support.commands import JOBKIT, called, jobkit
 from tests.support.programs import Programs
 from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
 
@@ -119,16 +121,20 @@ def test_of_a_corpus_that_is_planned_already_every_shard_is_awaited(
 
 
 @pytest.mark.slow
-def test_a_dry_run_reports_what_would_be_refused(
-    cluster: Programs, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """The message comes first, and again after the script, which scrolls the first away."""
+def test_a_dry_run_is_a_plan_on_a_terminal_and_a_script_in_a_pipe(cluster: Programs) -> None:
     cluster.add("sbatch", "echo 'sbatch: error: invalid partition' >&2; exit 1")
-    argv = ["spec.yaml", "--dry-run", "--scheduler", "slurm"]
-    assert sweep_command.main(argv, standalone_mode=False) == 0
-    page, messages = capfd.readouterr()
-    assert messages.count("the scheduler would refuse this sweep: ") == 2
-    assert "\n#   sbatch --parsable --array=1-15%4" in page
+    words = ("sweep", "spec.yaml", "--scheduler", "slurm")
+    page, script = jobkit(*words, "--dry-run"), jobkit(*words, "--script")
+    assert "the scheduler would refuse this sweep: " in page.stderr
+    assert script.stdout.splitlines()[-1] == page.stdout.partition("\n\n# Dry run")[0].splitlines()[-1]
+    master, slave = os.openpty()
+    with os.fdopen(slave, "w") as terminal, redirect_stdout(terminal):
+        assert called(sweep_command, *words[1:], "--dry-run") == 0
+    lines = os.read(master, 10_000).decode().splitlines()
+    os.close(master)
+    assert lines[1].startswith("15 points (5 settings x 3) of count on slurm (")
+    assert lines[-2].startswith("  sbatch --parsable --array=1-15%4 ")
+    assert f"# {lines[1]}\n# {lines[2]}\n" in page.stdout
     assert not Path("runs").exists()
 
 
@@ -381,7 +387,7 @@ def test_a_job_follows_all_arrays(followed: Prepared, queue: Programs) -> None:
     assert script.read_text(encoding="utf-8") == "#!/bin/bash\n"
     submitted = [event for event in events(followed.run_dir) if event["event"] == "submitted"]
     assert [(event["job_id"], event["offset"]) for event in submitted] == [("7", 0), ("8", 3), ("9", 6)]
-    assert " ".join(launch.submit_commands(followed)[-1]) == waits.replace(":7:8", ":JOB1:JOB2")
+    assert " ".join([*launch.submit_commands(followed)][-1]) == waits.replace(":7:8", ":JOB1:JOB2")
 
 
 @pytest.mark.slow

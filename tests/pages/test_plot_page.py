@@ -27,4 +27,4 @@ def test_the_examples_draw_and_print_what_the_page_shows(
         with redirect_stdout(StringIO()) as printed:
             exec(compile(example, str(PAGE), "exec"), names)  # noqa: S102 - the page's own examples
         assert printed.getvalue() == shown
-    assert {path.name for path in tmp_path.iterdir()} == {"benchmarks", "calls.pdf", "speed.svg", "fits.png"}
+    assert {path.name for path in tmp_path.iterdir()} == {"benchmarks", "calls.pdf", "speed.svg"}

@@ -36,7 +36,6 @@ def test_a_file_is_what_it_holds(here: Path, name: str, text: str, what: What) -
 @pytest.mark.usefixtures("here")
 def test_what_is_no_file_is_a_workload_and_nothing_is_this_machine() -> None:
     assert what_is("") is What.MACHINE
-    assert what_is("not-there.yaml") is What.SPEC
     assert what_is("./tagger.py:tag") is what_is("stanza-ner") is What.WORKLOAD
 
 
@@ -46,7 +45,8 @@ def test_what_is_no_file_is_a_workload_and_nothing_is_this_machine() -> None:
         ("letters.txt", b"Dear Sir\n\nDear Madam\n", "jobkit help workloads"),
         ("tagger.py", b"def tag(paragraphs): ...\n", "jobkit doctor ./tagger.py:FUNCTION"),
         ("model.bin", b"\0\1", "name a spec, or a job script"),
-        ("gone.sh", None, "a script"),
+        ("gone.sh", None, "a SCRIPT"),
+        ("gone.yaml", None, "jobkit init"),
     ],
 )
 def test_a_file_of_another_kind_is_refused(here: Path, name: str, content: bytes | None, hint: str) -> None:
@@ -58,9 +58,7 @@ def test_a_file_of_another_kind_is_refused(here: Path, name: str, content: bytes
 
 
 @pytest.mark.slow
-def test_a_script_has_a_finding_for_each_line_that_is_ignored(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_script_has_a_finding_for_each_line_that_is_ignored(here: Path) -> None:
     (here / "job.sh").write_text(f"{GOOD}#SBATCH --cpus-per-task=4\n", encoding="utf-8")
     late, trial = script(Path("job.sh"), lambda _: True)
     assert (late.name, late.status) == ("line 5", Status.MISSING)
@@ -68,17 +66,19 @@ def test_a_script_has_a_finding_for_each_line_that_is_ignored(
     assert (trial.name, trial.status) == ("job", Status.UNKNOWN)
     assert next_command(What.SCRIPT, "job.sh", ()) == "sbatch job.sh"
 
-    (here / "job.sh").write_text(GOOD, encoding="utf-8")
-    (here / "bin").mkdir()
-    sbatch = here / "bin" / "sbatch"
-    monkeypatch.setenv("PATH", f"{here / 'bin'}:/usr/bin:/bin")
-    for status, found in ((0, Status.OK), (1, Status.MISSING)):
-        said = "sbatch: error: unrecognized option"
-        sbatch.write_text(f"#!/bin/sh\necho '{said}' >&2\nexit {status}\n", encoding="utf-8")
-        sbatch.chmod(0o755)
-        lines, trial = script(Path("job.sh"), lambda _: True)
-        assert (lines.status, trial.status) == (Status.OK, found), "the scheduler is asked"
-        assert ("unrecognized option" in trial.said) is bool(status)
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fake_slurm")
+@pytest.mark.parametrize(
+    ("more", "lines"), [("", "2"), ("#SBATCH -p no\n", "24"), ("#SBATCH --mem=1G\n", "")]
+)
+def test_the_lines_for_which_a_script_is_refused_are_named(tmp_path: Path, more: str, lines: str) -> None:
+    header = f"#!/bin/bash\n#SBATCH --mem=16G\n#SBATCH -t 5\n{more}"
+    (tmp_path / "job.sh").write_text(f"{header}echo hi\n", encoding="utf-8")
+    found = {each.name: each.said for each in script(tmp_path / "job.sh", lambda _: True) if each.hint}
+    assert list(found) == [f"line {line}" for line in lines]
+    reasons = {"line 2": "configuration is not available", "line 4": "partition"}
+    assert all(reasons[name] in said for name, said in found.items())
 
 
 @pytest.mark.slow

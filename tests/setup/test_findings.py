@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.setup import findings
-from jobkit.setup.findings import Facts, Finding, Status, fine, missing, unknown, warning
+from jobkit.setup.findings import Facts, Finding, Status, fine, missing, warning
 
 MISSING = missing("partition", "the cluster has no partition 'gqu'", "change `queue` in site.yaml")
 
@@ -23,23 +23,6 @@ def test_a_command_and_a_long_path_are_never_folded() -> None:
 
 def test_a_terminal_gets_no_orders_from_what_a_scheduler_says() -> None:
     assert "\\x1b[2J" in findings.lines(missing("scheduler", "down\x1b[2J\tnow"))[0]
-
-
-def test_something_that_is_missing_ends_with_4() -> None:
-    well = [fine("a", ""), warning("b", ""), unknown("c", "")]
-    assert (findings.exit_code(well), findings.exit_code([*well, MISSING])) == (0, 4)
-
-
-TEXT = st.text(st.characters(exclude_categories=["C", "Zl", "Zp"]), max_size=200)
-FINDING = st.builds(Finding, name=TEXT, status=st.sampled_from(Status), said=TEXT, hint=TEXT, where=TEXT)
-
-
-@given(FINDING)
-def test_no_word_of_a_finding_is_lost(one: Finding) -> None:
-    printed = " ".join(" ".join(findings.lines(one)).split())
-
-    for word in (*one.said.split(), *one.hint.split(), one.status):
-        assert word in printed
 
 
 @pytest.mark.parametrize("told", [[], [fine("a", ""), warning("b", "said", "hint"), fine("c", ""), MISSING]])

@@ -21,7 +21,7 @@ NOT_EXTENSIONS = {
     "spec/checks.py": {"tune"},  # the key of a spec
     "answers/ledger.py": {"CorpusEntry"},  # a line of the user's own ledger
     "answers/search_answer.py": {"phase"},  # a word of the search that answers, passed through
-    "report/html/pictures.py": {"phase"},  # the same
+    "report/plot/pictures.py": {"phase"},  # the same
     "report/plot/data.py": {"phase"},  # the same
     "report/rows.py": {"phase"},  # a column of the table
     "planning/volume.py": {"read_corpus"},  # of `recommend --corpus`: how much text there is

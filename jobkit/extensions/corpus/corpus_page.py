@@ -10,7 +10,9 @@ from jobkit.core.records import Outcome
 from jobkit.core.units import format_count
 from jobkit.extensions.corpus import corpus_report
 from jobkit.extensions.corpus.corpus_report import CorpusReport, ShardTry
-from jobkit.report.html.pictures import OfRun, Picture, PictureGroup, RowDrawing, folded, source
+from jobkit.report.html.page import OfRun, PictureGroup, folded, source
+from jobkit.report.plot.drawing import from_zero
+from jobkit.report.plot.pictures import Picture, row_drawing
 
 MOST_TRIES = 400  # of more tries only some are drawn
 PICTURE_PX, MOST_ROW_PX = 400.0, 16.0  # the height of all rows, and the most of one row
@@ -48,28 +50,25 @@ def shard_picture(tries: Sequence[ShardTry], report: CorpusReport) -> Picture:
     shown = tries[::step]
     most = max(tried.ended_s or tried.began_s for tried in tries)
     unit_s, unit = next(((each, name) for least, each, name in UNITS if most >= least), (1.0, "seconds"))
-    drawing = RowDrawing(
-        across=f"{unit} since the first try began",
-        right=most / unit_s,
-        row_px=min(MOST_ROW_PX, PICTURE_PX / len(shown)),
-    )
-    for tried in shown:
-        _draw_try(drawing, tried, unit_s)
+    row_px = min(MOST_ROW_PX, PICTURE_PX / len(shown))
+    ids = [tried.name.partition(",")[0] for tried in shown]
+    names = {row + 0.5: shard.removeprefix("shard-").lstrip("0") for row, shard in enumerate(ids)}
+    across = f"{unit} since the first try began"
+    drawing = row_drawing(across, from_zero(most / unit_s), len(shown), row_px, names, up="shard")
+    for row, tried in enumerate(shown):
+        css = "blue" if tried.outcome == Outcome.OK else "grey" if tried.ended_s is None else "limit"
+        title, began = f"{tried.name}: {tried.outcome}", tried.began_s / unit_s
+        if tried.ended_s is None:
+            drawing.mark((began, row + 0.5), "cross", css=css, title=title, name="began, end not known")
+            continue
+        bar = [(began, row + 0.5), (tried.ended_s / unit_s, row + 0.5)]
+        name = "ok" if css == "blue" else "failed"
+        drawing.line(bar, name, css=css, width=max(1.0, 0.6 * row_px), title=title)
     ended = sum(tried.outcome == Outcome.OK for tried in tries)
-    title = f"Shards over time: {format_count(len(tries), 'try', 'tries')}, {ended:,} of them ok"
     part = f" One of every {step} tries is drawn." if step > 1 else ""
-    caption = f"Each row is a try of one of {format_count(len(report.results), 'shard')}.{part}"
-    return Picture(title=title, svg=drawing.svg(title), caption=caption, data=Block())
-
-
-def _draw_try(drawing: RowDrawing, tried: ShardTry, unit_s: float) -> None:
-    css = "blue" if tried.outcome == Outcome.OK else "grey" if tried.ended_s is None else "limit"
-    title = f"{tried.name}: {tried.outcome}"
-    drawing.row()
-    if tried.ended_s is None:
-        drawing.mark(tried.began_s / unit_s, "cross", css=css, title=title)
-        drawing.legend.mark("began, end not known", "cross", css=css)
-        return
-    width = max(1.0, 0.6 * drawing.row_px)
-    drawing.bar(tried.began_s / unit_s, tried.ended_s / unit_s, css=css, width=width, title=title)
-    drawing.legend.line("ok" if css == "blue" else "failed", css=css, width=4.0)
+    return Picture(
+        title=f"Shards over time: {format_count(len(tries), 'try', 'tries')}, {ended:,} of them ok",
+        canvas=drawing.canvas(),
+        caption=f"Each row is a try of one of {format_count(len(report.results), 'shard')}.{part}",
+        data=Block(),
+    )

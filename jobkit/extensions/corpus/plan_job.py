@@ -29,7 +29,7 @@ from jobkit.core.layout import (
     read_points,
 )
 from jobkit.core.terminal import note, shell_path
-from jobkit.core.units import GIB, MIB, format_count, format_size, format_walltime
+from jobkit.core.units import GIB, MIB, format_count
 from jobkit.extensions.corpus import start
 from jobkit.extensions.corpus.formats import check_format
 from jobkit.extensions.corpus.plan import Corpus, Source, is_corpus_folder, is_unplanned, read_corpus
@@ -187,10 +187,10 @@ def _submit(
     script = render_resume(spec, setting.site, point, run_dir, resources, purpose)
     plan = "\n".join(_lines(setting, found, resources))
     if dry_run:
-        planner, scheduler = job.plan_job(), by_name(spec.scheduler)
-        start.preview(
-            request, plan, script, [scheduler.submit_argv(str(run_dir / planner.script), planner.array, ())]
-        )
+        planner, path = job.plan_job(), run_dir / PLAN_SCRIPT
+        script = script if request.show_environment else spec.hidden_in(script, request.word)
+        command = by_name(spec.scheduler).submit_argv(str(path), planner.array, ())
+        launch.preview(plan.splitlines(), script, path, [command], only_script=request.script)
         return 0
     note(plan)
     _check(order, setting, resources, script)
@@ -240,8 +240,7 @@ def _lines(setting: AppliedSetting, found: CorpusFiles, resources: Resources) ->
         "not read": unread_words(found.unread),
         "setting": f"{setting.words} ({setting.source})",
         "model": setting.point.model.label if setting.point.model else "",
-        "request": f"for this job: {format_count(resources.cpus, 'CPU')}, {format_size(resources.memory)} of "
-        f"memory, walltime {format_walltime(resources.walltime)}{f', queue {queue}' if queue else ''}",
+        "request": f"for this job: {launch.request_words([resources])}{f', queue {queue}' if queue else ''}",
         "warning": "\n".join(low_memory(setting, by_measure.memory)),
     }
     yield from (f"{label.ljust(LABEL)}{words}" for label, words in rows.items() if words)

@@ -25,6 +25,7 @@ from jobkit.extensions.corpus.plan import Corpus
 from jobkit.extensions.corpus.setting import AppliedSetting
 from jobkit.extensions.corpus.shards import UNKNOWN_BYTES, CorpusPlan
 from jobkit.extensions.corpus.sources import MOST_NAMED
+from jobkit.launch.launch import request_words
 from jobkit.schedulers.registry import runs_here
 
 LABEL = 11
@@ -175,13 +176,11 @@ def _short(end: str | None, other: str | None) -> str:
 
 def _request(prospect: CorpusSummary) -> str:
     setting, resources = prospect.setting, prospect.plan.resources.of(prospect.setting.point)
-    kind = f"{resources.gpu_type} " if resources.gpu_type else ""
-    what = [format_count(resources.gpus, f"{kind}GPU")] if resources.gpus else []
-    what += [format_count(resources.cpus, "CPU"), format_size(resources.memory)]
-    what.append(f"walltime {format_walltime(resources.walltime)}{_rests_on(prospect.plan)}")
+    why = _rests_on(prospect.plan)
     if runs_here(setting.spec.scheduler):
-        return f"on this machine ({setting.why}): {what[-1]} a shard"
-    return f"each shard: {', '.join(what)} ({setting.spec.scheduler}, site {setting.site.name})"
+        return f"on this machine ({setting.why}): walltime {format_walltime(resources.walltime)}{why} a shard"
+    where = f"({setting.spec.scheduler}, site {setting.site.name})"
+    return f"each shard: {request_words([resources])}{why} {where}"
 
 
 def _rests_on(plan: CorpusPlan) -> str:

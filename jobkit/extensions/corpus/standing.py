@@ -224,11 +224,17 @@ def corpus_lines(run: RunStanding) -> Iterator[str]:
     if found is None:
         return
     yield (
-        f"{PERCENT * found.share:.1f} % of the corpus is done: {found.paragraphs_done:,} of "
+        f"done: {PERCENT * found.share:.1f} % of the characters, {found.paragraphs_done:,} of "
         f"{format_count(found.paragraphs, 'paragraph')}, {found.done:,} of "
         f"{format_count(found.shards, 'shard')}"
     )
-    yield from _speed_lines(found)
+    seconds = found.took_s, found.promised_s, found.low_s, found.high_s
+    took, promised, low, high = (format_compared(value or 0.0) for value in seconds)
+    if found.speed is not None:
+        both = f"the shards took {took}, starts included; {promised} promised"
+        yield f"speed: {found.speed:.2f} times what was promised ({both})"
+    if found.broken:
+        yield f"the promise is off by more than its interval: {low} to {high} were promised, {took} it took"
     if found.left_s is not None and found.done < found.shards:
         yield _end_line(run, found)
     if found.slow:
@@ -250,17 +256,6 @@ def _failed_lines(run: RunStanding, parts: Mapping[int, PlannedShard]) -> Iterat
         yield f"{point.point_id} failed; its longest paragraph, {piece.longest:,} characters: {place}"
     if failed:
         yield f"the results of the others: jobkit merge {shell_path(run.folder)} --allow-missing"
-
-
-def _speed_lines(found: CorpusStanding) -> Iterator[str]:
-    if found.speed is None or found.took_s is None or found.promised_s is None:
-        return
-    took, promised = format_compared(found.took_s), format_compared(found.promised_s)
-    both = f"the shards took {took}, starts included; {promised} promised"
-    yield f"speed: {found.speed:.2f} times what was promised ({both})"
-    if found.broken and found.low_s is not None and found.high_s is not None:
-        between = f"{format_compared(found.low_s)} to {format_compared(found.high_s)}"
-        yield f"the promise is off by more than its interval: {between} were promised, {took} it took"
 
 
 def _end_line(run: RunStanding, found: CorpusStanding) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -42,7 +41,7 @@ from jobkit.extensions.corpus.plan import (
     read_corpus,
     write_plan,
 )
-from jobkit.extensions.corpus.plan_text import LABEL, CorpusSummary, plan_lines
+from jobkit.extensions.corpus.plan_text import CorpusSummary, plan_lines
 from jobkit.extensions.corpus.provenance import Promise, finish, write_promise
 from jobkit.extensions.corpus.scan import scan
 from jobkit.extensions.corpus.setting import AppliedSetting, asked_scheduler, find_setting
@@ -237,9 +236,10 @@ def apply(request: ApplyRequest, *, dry_run: bool = False, wait: bool = False) -
     planned = prepare(request, setting, corpus, pieces, read_s)
     if dry_run:
         prepared = planned.prepared
-        script = prepared.script
+        script, path = prepared.script, prepared.run_dir / JOB_SCRIPT
         script = script if request.show_environment else prepared.spec.hidden_in(script, request.word)
-        preview(request, planned.lines, script, launch.submit_commands(prepared, note))
+        lines, commands = planned.lines.splitlines(), launch.submit_commands(prepared)
+        launch.preview(lines, script, path, commands, only_script=request.script)
         return 0
     return _start(planned, wait=wait)
 
@@ -321,19 +321,6 @@ def prepare(
         before=ledger.corpus_summary(ledger.corpora(ledger_path()), setting.point.workload, model) or "",
     )
     return Planned(prepared=prepared, prospect=prospect)
-
-
-def preview(request: ApplyRequest, plan: str, script: str, commands: Iterable[Sequence[str]]) -> None:
-    """Print the plan of a corpus and the commands that would submit it, or only the job script if asked."""
-    if request.script:
-        terminal.say(script.rstrip("\n"))
-        return
-    lines = [
-        plan,
-        f"{'commands':<{LABEL}}" + f"\n{' ' * LABEL}".join(map(shlex.join, commands)),
-        "dry run: nothing was written or submitted; --script instead of --dry-run prints the job script",
-    ]
-    terminal.say("\n".join(lines))
 
 
 def _start(planned: Planned, *, wait: bool) -> int | None:

@@ -104,7 +104,7 @@ def _host_and_folder(host: str) -> tuple[str, str]:
 def _run(cluster: Cluster, typed: Typed, inputs: Inputs) -> int:
     words = [*typed.name.split(), *inputs.words(typed.words)]
     sent = inputs.marks()
-    again = typed.name in READ | LEFT or "--dry-run" in words
+    again = typed.name in READ | LEFT or not {"--dry-run", "--script"}.isdisjoint(words)
     what = "\0".join((_laptop(), *words, *(f"{name} {mark}" for name, mark in sent.items())))
     kept = "" if again else hashlib.sha256(what.encode("utf-8", "surrogateescape")).hexdigest()
     return cluster.run(words, kept=kept, sent=sent)

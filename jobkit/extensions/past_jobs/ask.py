@@ -55,7 +55,10 @@ def ask(ids: Sequence[str], *, days: int, name: str = "*", scheduler: str = "aut
         for job in _read(past, argv, site, environment)
     ]
     asked = [
-        job for job in every if fnmatchcase(job.name, name) and (not ids or any(_is(job, id_) for id_ in ids))
+        job
+        for job in every
+        if (job.name == name or fnmatchcase(job.name, name))
+        and (not ids or any(_is(job, id_) for id_ in ids))
     ]
     over = {job.job_id for job in asked if job.ended}
     found = History(

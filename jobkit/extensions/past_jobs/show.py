@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -20,6 +20,7 @@ from jobkit.extensions.past_jobs.advice import (
     WALLTIME,
     AlikeJobs,
     JobNeed,
+    JudgedResource,
     alike,
     chance_of_next,
     covered_share,
@@ -30,51 +31,126 @@ from jobkit.schedulers.registry import by_name
 
 HOUR_S = 3600.0
 PERCENT = 100
-MOST_GROUPS = 10
+MOST_GROUPS, MOST_ROWS = 10, 20
 PIECE = 1000
 """Jobs that are printed at once as JSON."""
 _FIELDS = tuple(field.name for field in fields(PastJob))
 _ENDS = {Outcome.RAM_OOM: "ran out of memory", Outcome.TIMEOUT: "ran out of walltime"}
+_WORDS: dict[str, Callable[[float], str]] = {
+    MEMORY.name: format_memory,
+    WALLTIME.name: format_walltime,
+    CPUS.name: lambda value: f"{value:.0f}" if value == int(value) else f"{value:.1f}",
+}
 
 
-def blocks(history: History) -> Iterator[Block]:
-    """Yield a block for the jobs of each name and request, the most urgent first, and one for all."""
-    groups = sorted(alike(history.jobs), key=lambda group: (not group.lacked, -group.saved_memory))
-    for group in groups[:MOST_GROUPS]:
-        yield Block.of(_title(group), _columns(group), _after(group))
-    yield Block(after=tuple(_closing(history, groups[MOST_GROUPS:])))
-
-
-def _title(group: AlikeJobs) -> Iterator[str]:
-    first, last = group.jobs[0], group.jobs[-1]
-    names = list(dict.fromkeys(job.job_id for job in group.jobs))
-    ids, number = format_list(names, MOST_NAMED), format_count(len(names), "job")
-    when = " to ".join(dict.fromkeys((first.began[:10], last.began[:10])))
-    yield f"{first.name}: {number} on {by_name(first.scheduler).TITLE}, {when}"
-    yield f"{ids}, by {first.user}, in {first.queue}"
-
-
-def _columns(group: AlikeJobs) -> tuple[Column, ...]:
-    rows = [*map(_row, ((group.need(MEMORY), format_memory), (group.need(WALLTIME), format_walltime)))]
-    rows += [_row((group.need(CPUS), _cpus))]
-    if group.jobs[0].gpus:
-        rows.append(("GPUs", str(group.jobs[0].gpus), *_gpu(group)))
-    names, requested, middle, most, following = zip(*rows, strict=True)
-    return (
-        Column("", names, left=True),
-        Column("requested", requested),
-        Column("used, median", middle),
-        Column("used" if len(group.jobs) == 1 else "used, most", most),
-        Column("next job", following),
+def worst_first(jobs: Iterable[PastJob]) -> list[AlikeJobs]:
+    """Return the jobs by name and request: first those that had too little, then those that wasted most."""
+    return sorted(
+        alike(jobs), key=lambda group: (not group.lacked, -(group.idle_gpu_s or 0), -group.saved_memory)
     )
 
 
-def _cpus(value: float) -> str:
-    return f"{value:.0f}" if value == int(value) else f"{value:.1f}"
+def blocks(history: History, groups: Sequence[AlikeJobs], *, table: bool = False) -> Iterator[Block]:
+    """Yield a table with a line for each group, or a block for each; and what the figures cannot show."""
+    most = MOST_ROWS if table else MOST_GROUPS
+    if table:
+        names = format_count(len({group.jobs[0].name for group in groups}), "name")
+        where = f"on {by_name(history.scheduler).TITLE}, the most urgent first"
+        title = f"{format_count(len(history.jobs), 'job')} of {names} {where}"
+        yield Block(title=title, columns=_overview(groups[:most]))
+    else:
+        yield from map(_details, groups[:most])
+    others = list(dict.fromkeys(group.jobs[0].name for group in groups[most:]))
+    doubted = [f"{job.job_id}: {', '.join(job.doubts)}" for job in history.jobs if job.doubts]
+    every, jobs = history.sampling_s or 0, history.jobs
+    lines: dict[str, object] = {
+        f"Less to gain, and not shown: {format_list(others, MOST_NAMED)}. To see one: --name NAME.": others,
+        "The lines leave room: a fifth more memory, at least 256 MiB, up to the next 100 MiB or GiB, "
+        "and two minutes and a quarter more time, up to the next 5 minutes.": not table
+        and any(map(_lines, groups)),
+        f"Not ended yet, so not counted: {format_list(history.running, MOST_NAMED)}.": history.running,
+        f"Not in the accounting: {format_list(history.unknown, MOST_NAMED)}.": history.unknown,
+        f"Cannot be, so it is not used: {format_list(doubted, MOST_NAMED)}.": doubted,
+        f"Memory is sampled every {every:g} s: the accounting does not see a peak that is shorter.": every,
+        "Memory is sampled: the accounting does not see a short peak.": not every
+        and any(job.held_bytes for job in jobs),
+        "Memory of several processes is added up, each at its own peak: together they may have held "
+        "less.": any(job.processes > 1 for job in jobs),
+        "This site does not record the use of GPUs. In a job, this measures it once: "
+        "nvidia-smi --query-gpu=memory.used,utilization.gpu --format=csv -l 5": any(
+            job.gpus and job.gpu_percent is None for job in jobs
+        ),
+    }
+    yield Block(after=tuple(line for line, holds in lines.items() if holds))
 
 
-def _row(of: tuple[JobNeed, Callable[[float], str]]) -> tuple[str, str, str, str, str]:
-    need, words = of
+def _overview(groups: Sequence[AlikeJobs]) -> tuple[Column, ...]:
+    """Return a row for each group: the part of its request that the job which used most has used."""
+
+    def used(group: AlikeJobs, resource: JudgedResource) -> str:
+        need, words = group.need(resource), _WORDS[resource.name]
+        if need.most is None or not need.requested:
+            return "not known" if need.most is None else words(need.most)
+        part = "too little:" if need.exceeded else f"{PERCENT * need.most / need.requested:,.0f} % of"
+        return f"{part} {words(need.requested)}"
+
+    rows = (
+        (
+            group.jobs[0].name,
+            f"{len({job.job_id for job in group.jobs}):,}",
+            *(used(group, resource) for resource in (MEMORY, WALLTIME, CPUS)),
+            f"{group.jobs[0].gpus}: {_gpu(group)[1]}" if group.jobs[0].gpus else "",
+            f"{group.saved_memory / GIB / HOUR_S:,.3g}" if group.saved_memory > 0 else "",
+        )
+        for group in groups
+    )
+    note = "%: of what was requested, by the job that used most; too little: jobs ended for lack of it"
+    heads = ("name", "jobs", "memory", "walltime", "CPUs busy", "GPUs", "GiB-hours\nto save")
+    return tuple(
+        Column(head, cells, rank=max(0, number - 3), left=not number, notes=() if number else (note,))
+        for number, (head, cells) in enumerate(zip(heads, zip(*rows, strict=True), strict=True))
+    )
+
+
+def _details(group: AlikeJobs) -> Block:
+    """Return what the jobs of a name and a request used, and the lines for the next one."""
+    first, last = group.jobs[0], group.jobs[-1]
+    ids = list(dict.fromkeys(job.job_id for job in group.jobs))
+    when = " to ".join(dict.fromkeys((first.began[:10], last.began[:10])))
+    needs = [group.need(resource) for resource in (MEMORY, WALLTIME, CPUS)]
+    rows = [*map(_row, needs), *([("GPUs", str(first.gpus), *_gpu(group))] if first.gpus else [])]
+    heads = ("", "requested", "used, median", "used" if len(group.jobs) == 1 else "used, most", "next job")
+    ends = Counter(_end(job) for job in group.jobs if not job.well)
+    more, unknown = [need.name for need in needs if need.overused], [n.name for n in needs if n.most is None]
+    idle_s, lines = group.idle_gpu_s or 0, _lines(group)
+    before, after = group.reserved_memory() or (0.0, 0.0)
+    fits = not lines and group.ended_well and not idle_s
+    other = " (--mem also in place of --mem-per-cpu)" if any("--mem=" in line for line in lines) else ""
+    less = PERCENT * (1 - after / before) if before else 0
+    sentences: dict[str, object] = {
+        **{f"{format_count(n, 'job')} {end}: a whole run may use more.": n for end, n in ends.most_common()},
+        _confidence(group): True,
+        f"No job used its GPU: leave out its line. They held {idle_s / HOUR_S:,.3g} GPU-hours.": idle_s,
+        f"More was used than requested ({', '.join(more)}): with a limit such jobs end, or are slower.": more,
+        f"Not known: {', '.join(unknown)}.": fits and unknown,
+        "The request fits: change nothing.": fits and not unknown,
+        f"For the next job like these, in place of its own lines{other}:": lines,
+        **{NoWrap(line, "  "): True for line in lines},
+        f"With these lines the jobs would have reserved {less:.0f} % fewer GiB-hours of memory.": less > 0,
+    }
+    return Block(
+        title=f"{first.name}: {format_count(len(ids), 'job')} on {by_name(first.scheduler).TITLE}, {when}",
+        before=(f"{format_list(ids, MOST_NAMED)}, by {first.user}, in {first.queue}",),
+        columns=tuple(
+            Column(head, cells, left=not head)
+            for head, cells in zip(heads, zip(*rows, strict=True), strict=True)
+        ),
+        after=tuple(sentence for sentence, holds in sentences.items() if holds),
+    )
+
+
+def _row(need: JobNeed) -> tuple[str, ...]:
+    words = _WORDS[need.name]
     requested = "not known" if need.requested is None else words(need.requested)
     if need.most is None or need.middle is None:
         return need.name, requested, "", "not known", ""
@@ -96,60 +172,28 @@ def _gpu(group: AlikeJobs) -> tuple[str, str, str]:
     return "", ", ".join(used), "0" if group.idle_gpu_s else "as it is"
 
 
-def _after(group: AlikeJobs) -> Iterator[str]:
-    yield from _ends(group)
-    yield from _confidence(group)
-    if idle_s := group.idle_gpu_s:
-        yield f"No job used its GPU: leave out its line. They held {idle_s / HOUR_S:,.3g} GPU-hours."
-    needs = [group.need(resource) for resource in (MEMORY, WALLTIME, CPUS)]
-    if more := [need.name for need in needs if need.overused]:
-        yield f"More was used than requested ({', '.join(more)}): under a limit such jobs end, or are slower."
-    lines = _lines(group)
-    if not lines:
-        if group.ended_well and not idle_s:
-            unknown = [need.name for need in needs if need.most is None]
-            yield f"Not known: {', '.join(unknown)}." if unknown else "The request fits: change nothing."
-        return
-    other = " (--mem also in place of --mem-per-cpu)" if any("--mem=" in line for line in lines) else ""
-    yield f"For the next job like these, in place of its own lines{other}:"
-    yield from (NoWrap(line, "  ") for line in lines)
-    before, after = group.reserved_memory() or (0.0, 0.0)
-    if after < before:
-        less = PERCENT * (1 - after / before)
-        yield f"With them these jobs would have reserved {less:.0f} % less memory over time."
-
-
-def _ends(group: AlikeJobs) -> Iterator[str]:
-    """Yield how many of the jobs did not complete."""
-    ends = Counter(_end(job) for job in group.jobs if not job.well)
-    for words, number in ends.most_common():
-        yield f"{format_count(number, 'job')} {words}: a whole run may use more."
-    if not group.ended_well:
-        yield "No job completed, so jobkit does not advise less."
-
-
 def _end(job: PastJob) -> str:
     if job.again:
         return "ran again"
     return _ENDS.get(job.outcome, f"ended as {job.outcome}") if job.outcome else f"failed ({job.state})"
 
 
-def _confidence(group: AlikeJobs) -> Iterator[str]:
-    """Yield what the number of the jobs says about the next one."""
-    number, first = group.ended_well, group.jobs[0]
+def _confidence(group: AlikeJobs) -> str:
+    """Return what the number of the jobs says about the next one."""
+    number = group.ended_well
     if not number:
-        return
+        return "No job completed, so jobkit does not advise less."
     if group.lacked:
-        yield "Some had too little, so how often the next one has enough cannot be said."
-    elif number == 1:
-        yield f"One job says little: every second one uses more. Try --name {shlex.quote(first.name)}."
-    else:
-        more = PERCENT * (1 - covered_share(number))
-        most = f"{more:.0f}" if more >= 1 else f"{more:.1g}"
-        yield (
-            f"By the {number:,} jobs that completed, about 1 in {number + 1:,} of the next uses more than "
-            f"any of them; at most {most} %, with {PERCENT * CONFIDENCE:.0f} % confidence."
-        )
+        return "Some had too little, so how often the next one has enough cannot be said."
+    if number == 1:
+        name = shlex.quote(group.jobs[0].name)
+        return f"One job says little: about 1 in 2 of the next uses more. Try --name {name}."
+    more = PERCENT * (1 - covered_share(number))
+    return (
+        f"By the {number:,} jobs that completed, about 1 in {number + 1:,} of the next uses more than any of "
+        f"them; at most {f'{more:.0f}' if more >= 1 else f'{more:.1g}'} %, with {PERCENT * CONFIDENCE:.0f} % "
+        "confidence."
+    )
 
 
 def _lines(group: AlikeJobs) -> list[str]:
@@ -163,45 +207,6 @@ def _lines(group: AlikeJobs) -> list[str]:
         walltime=walltime.next if walltime.changes else None,
         cpus=fewer,
     )
-
-
-def _closing(history: History, others: Sequence[AlikeJobs]) -> Iterator[str]:
-    """Yield what is not shown, what the lines add, and what the figures cannot show."""
-    if others:
-        names = format_list(list(dict.fromkeys(group.jobs[0].name for group in others)), MOST_NAMED)
-        yield f"Less to gain, and not shown: {names}. To see one: --name NAME."
-    if any(_lines(group) for group in alike(history.jobs)):
-        yield (
-            "The lines leave room: a fifth more memory, at least 256 MiB, up to the next 100 MiB or GiB, "
-            "and two minutes and a quarter more time, up to the next 5 minutes."
-        )
-    yield from _doubts(history)
-
-
-def _doubts(history: History) -> Iterator[str]:
-    """Yield what the figures cannot show."""
-    if history.running:
-        yield f"Not ended yet, so not counted: {format_list(list(history.running), MOST_NAMED)}."
-    if history.unknown:
-        yield f"Not in the accounting: {format_list(list(history.unknown), MOST_NAMED)}."
-    if doubted := [f"{job.job_id}: {', '.join(job.doubts)}" for job in history.jobs if job.doubts]:
-        yield f"Cannot be, so it is not used: {format_list(doubted, MOST_NAMED)}."
-    if history.sampling_s:
-        yield (
-            f"Memory is sampled every {history.sampling_s:g} s: the accounting does not see a peak that is "
-            "shorter."
-        )
-    elif any(job.held_bytes for job in history.jobs):
-        yield "Memory is sampled: the accounting does not see a short peak."
-    if any(job.processes > 1 for job in history.jobs):
-        yield (
-            "Memory of several processes is added up, each at its own peak: together they may have held less."
-        )
-    if any(job.gpus and job.gpu_percent is None for job in history.jobs):
-        yield (
-            "This site does not record the use of GPUs. In a job, this measures it once: "
-            "nvidia-smi --query-gpu=memory.used,utilization.gpu --format=csv -l 5"
-        )
 
 
 def as_json(history: History) -> Iterator[str]:

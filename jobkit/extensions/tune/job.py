@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import shutil
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from jobkit.extensions.tune.tuning import Tuning
 from jobkit.launch import local, scheduler_calls, submission
 from jobkit.launch.job import Job, announce, follow_job
 from jobkit.launch.launch import model_warning, note_follow, wait_for_points
+from jobkit.launch.launch import preview as show_dry_run
 from jobkit.launch.resubmit import has_ended
 from jobkit.launch.sweep import Check, write_run
 from jobkit.planning.points import request
@@ -57,27 +57,21 @@ def _headline(prepared: PreparedSearch) -> str:
     return "\n".join(filter(None, lines))
 
 
-def preview(prepared: PreparedSearch) -> str:
-    """Return the script of the search, and as comments its limits and the submit commands."""
-    scheduler, spec = by_name(prepared.spec.scheduler), prepared.spec
-    jobs = _jobs(1, follow=prepared.follow_script is not None)
-    submits = [
-        scheduler.submit_argv(str(prepared.run_dir / job.script), job.array, job.waits_for([JobId("JOB1")]))
+def preview(prepared: PreparedSearch, hide: Path | None, *, only_script: bool) -> None:
+    """Print what a search takes at most and the submit commands, or its script.
+
+    ``hide``: the file that has the values of `environment`, if they are not to be printed.
+    """
+    scheduler, run_dir = by_name(prepared.spec.scheduler), prepared.run_dir
+    used = f"scheduler {scheduler.NAME} ({prepared.why}), site {prepared.site.name}"
+    jobs = [] if scheduler.RUNS_HERE else _jobs(1, follow=prepared.follow_script is not None)
+    submits = (
+        scheduler.submit_argv(str(run_dir / job.script), job.array, job.waits_for([JobId("JOB1")]))
         for job in jobs
-    ]
-    lines = [
-        prepared.more_files[TUNE_SCRIPT].rstrip("\n"),
-        "",
-        "# Dry run: nothing was submitted.",
-        *(f"# {line}" for line in _headline(prepared).splitlines()),
-        f"# scheduler {spec.scheduler} ({prepared.why}), site {prepared.site.name}",
-    ]
-    if not runs_here(spec.scheduler):
-        lines += [
-            f"# The script would be {prepared.run_dir}/{TUNE_SCRIPT}, submitted by:",
-            *(f"#   {shlex.join(argv)}" for argv in submits),
-        ]
-    return "\n".join(lines)
+    )
+    plan, script = [*_headline(prepared).splitlines(), used], prepared.more_files[TUNE_SCRIPT]
+    script = prepared.spec.hidden_in(script, hide) if hide else script
+    show_dry_run(plan, script, run_dir / TUNE_SCRIPT, submits, only_script=only_script)
 
 
 def tune_job(index: int) -> Job:

@@ -1,5 +1,5 @@
-// Sorts tables by a click on a head, and adds a button that copies the lines of a block. The page is whole
-// without it.
+// Sorts tables by a click on a head, says which tables scroll, and adds a button that copies the lines of a
+// block. The page is whole without it.
 "use strict";
 (function () {
   function value(row, column) {
@@ -32,6 +32,13 @@
         rows.forEach(function (pair) { body.append(pair[1]); });
       });
     });
+  });
+  document.querySelectorAll(".wide").forEach(function (box) {
+    const words = document.createElement("p");
+    words.className = "scrolls";
+    words.textContent = "This table is wider than the page: scroll it sideways \u2192";
+    box.before(words);
+    new ResizeObserver(function () { words.hidden = box.scrollWidth <= box.clientWidth; }).observe(box);
   });
   if (navigator.clipboard) {
     document.querySelectorAll("pre").forEach(function (block) {

@@ -16,17 +16,18 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jobkit.core import files
 from jobkit.core.blocks import Block, Column, notes_of
 from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import extension_of, load, load_all
-from jobkit.core.layout import is_run_folder
+from jobkit.core.layout import JOB_SCRIPT, SPEC_FILE, is_run_folder
 from jobkit.core.records import ModelRef, Outcome
 from jobkit.core.terminal import NoWrap, for_terminal
 from jobkit.core.units import format_count
 from jobkit.report import output
 from jobkit.report.estimates import estimates
-from jobkit.report.html.pictures import Folded, OfRun, PictureGroup, folded, pictures, source
-from jobkit.report.plot.data import group_plots
+from jobkit.report.html.svg import svg
+from jobkit.report.plot.pictures import Picture, pictures
 from jobkit.report.recommend import output as recommendation
 from jobkit.report.recommend import waste
 from jobkit.report.recommend.advice import recommend
@@ -36,11 +37,73 @@ from jobkit.report.recommend.types import Recommendation, RecommendOptions
 from jobkit.report.rows import Row
 from jobkit.report.sources import MoreFigures
 from jobkit.report.tables import Collected, collect
+from jobkit.spec.sweep_spec import Environment
+from jobkit.spec.yaml_files import as_yaml, read_document
 
 if TYPE_CHECKING:
     import jinja2
 
 PARTS = resources.files("jobkit.report.html")
+MOST_CHARACTERS = 40_000
+"""Of a spec or script in the page; the rest is in the run folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """Blocks of which the page shows no more than a title until the reader asks for them."""
+
+    title: str
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PictureGroup:
+    """A group of points: its pictures, its scaling table, and the pictures below the table."""
+
+    block: Block
+    pictures: Sequence[Picture]
+    below: Sequence[Picture] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfRun:
+    """A run on the page, in the order in which it shows it."""
+
+    name: str  # of the run
+    outcomes: frozenset[Outcome | None]  # of its points
+    titles: Sequence[str]  # what was run
+    caveats: Sequence[str] = ()  # the stand-in models that it measured
+    tiles: Sequence[Block] = ()  # the answer
+    groups: Sequence[PictureGroup] = ()  # its points, by what sets them apart
+    missing: Sequence[Block] = ()  # the points without figures
+    tables: Sequence[Block] = ()  # what else there is to look up
+    folded: Sequence[Folded]  # the rest, of which the page shows the titles: a title, and the blocks below it
+
+
+def folded(block: Block) -> Folded:
+    """Return a block of which the page shows the title."""
+    return Folded(block.title, [replace(block, title="")])
+
+
+def source(run: Path, facts: Block) -> Folded:
+    """Return where the figures are from: some facts, and the spec and the script of a run folder."""
+    return Folded("Where the figures are from", [facts, *_files(run)])
+
+
+def _files(run: Path) -> Iterator[Block]:
+    for name in (SPEC_FILE, JOB_SCRIPT):
+        try:
+            text, data = files.read_text(run / name), read_document(run / SPEC_FILE).data
+            environment = Environment.model_validate(data.get("environment", {}))
+        except (OSError, ValueError, JobkitError):
+            continue
+        if environment.setup or environment.variables:
+            changed = {**data, "environment": {**data["environment"], **environment.shown(SPEC_FILE)}}
+            hidden = environment.hidden_in(text, SPEC_FILE, data.get("template"))
+            text = as_yaml(changed) if name == SPEC_FILE else hidden
+        code = [NoWrap(line) for line in text[:MOST_CHARACTERS].split("\n")]
+        cut = f"Cut here: the whole file is {name} in the run folder." if len(text) > MOST_CHARACTERS else ""
+        yield Block(title=name, after=(*code, cut), folded=True)
 
 
 def render(name: str, /, **values: object) -> str:
@@ -81,7 +144,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"paragraphs": paragraphs, "notes": notes_of}
+    environment.filters |= {"paragraphs": paragraphs, "notes": notes_of, "svg": svg}
     environment.tests["code"] = lambda line: isinstance(line, NoWrap)
     return environment
 
@@ -179,8 +242,9 @@ def _with_answer(shown: OfRun, advice: Recommendation) -> OfRun:
     if advice.search is None:
         hidden = [Block.of(limit), *details] if limit else details
         return replace(answered, folded=[*map(folded, hidden), *shown.folded])
-    measured = replace(advice.search.table, before=tuple(limit))
-    groups = [replace(group, block=measured) for group in shown.groups]
+    tables = [replace(advice.search.table, before=tuple(limit))]
+    tables += [Block(title=group.block.title) for group in shown.groups[1:]]
+    groups = [replace(group, block=table) for group, table in zip(shown.groups, tables, strict=True)]
     every = Folded("All figures of the search", [group.block for group in shown.groups])
     return replace(answered, groups=groups, folded=[*map(folded, details), every, *shown.folded])
 
@@ -193,11 +257,9 @@ def _models(collected: Collected) -> Iterator[ModelRef]:
 def _groups(collected: Collected) -> list[PictureGroup]:
     groups = []
     per_group = estimates(collected)
-    for number, plot in enumerate(group_plots(collected)):
-        rows = [row for row in collected.rows if row.group == number]
+    for number, drawn in enumerate(pictures(collected)):
         block = output.group_block(collected, number, per_group)
-        drawn = pictures(plot, rows)
-        first = 1 if plot.search and plot.search.rows else len(drawn)
+        first = 1 if collected.searches else len(drawn)  # the settings of a search
         groups.append(PictureGroup(block=block, pictures=drawn[:first], below=drawn[first:]))
     return groups
 

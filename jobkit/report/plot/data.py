@@ -6,15 +6,16 @@ never in one panel. Knows nothing of how it is drawn.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from operator import attrgetter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import attrgetter, itemgetter
 
 from jobkit.answers.search_answer import SearchPanel
 from jobkit.answers.setting import Mean, other_knobs
 from jobkit.answers.speed import SPEED_TOLERANCE
-from jobkit.core.figures import FIGURES, GPU_MEMORY, MIN, RAM, SPEED, Figure
+from jobkit.core.figures import FIGURES, GPU_MEMORY, MIN, RAM, SPEED, WORK, Figure
 from jobkit.core.knobs import BATCH_SIZE, CPU
 from jobkit.core.units import format_bytes_gib, format_setting
 from jobkit.report import energy
@@ -25,16 +26,13 @@ from jobkit.report.rows import Row
 from jobkit.report.tables import Collected, Size
 from jobkit.runs.trials import Trial
 
-OF_SEARCH = "the table of the search has it by phase"
-"""Why the speeds of a search are in no picture."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnobSeries:
     """A figure over the first knob, all other knobs the same."""
 
     name: str  # the other knobs in words; empty if none varies by itself
-    sizes: tuple[int, ...]  # values of the knob, ascending
+    sizes: tuple[float, ...]  # values of the knob, ascending
     means: tuple[Mean, ...]  # over the repeats of each, as a person sees the figure
 
 
@@ -45,20 +43,26 @@ class KnobPanel:
     figure: Figure = SPEED  # what is shown
     knob: str  # the name of the knob
     # one for each setting of the other knobs; empty if the figure is not known
-    series: tuple[KnobSeries, ...]
+    series: tuple[KnobSeries, ...] = ()
+    # if no knob has numbers: the settings in words, by their places across
+    names: Mapping[float, str] = field(default_factory=dict)
     # of the speed, the smallest value whose mean is within `jobkit.answers.speed.SPEED_TOLERANCE` of
-    # the fastest, and its mean
-    knee: tuple[int, float] | None = None
-    why: str = "not recorded"  # why there are no series
+    # the fastest, and its mean; ``None`` if there are `names`
+    knee: tuple[float, float] | None = None
+
+    @property
+    def means(self) -> list[Mean]:
+        """All means."""
+        return [mean for line in self.series for mean in line.means]
 
     @property
     def best(self) -> float:
         """The best mean of a panel that has one."""
         best = min if self.figure.direction == MIN else max
-        return best(mean.value for line in self.series for mean in line.means)
+        return best(mean.value for mean in self.means)
 
     @property
-    def sizes(self) -> list[int]:
+    def sizes(self) -> list[float]:
         """All values of the knob, ascending."""
         return sorted({size for line in self.series for size in line.sizes})
 
@@ -83,13 +87,12 @@ class EnergyPanel:
 
 @dataclass(frozen=True, slots=True)
 class GroupPlot:
-    """The panels of a group, a row of ``Collected.groups``; ``energy`` is ``None`` if there is none.
+    """The panels of a group; ``energy`` is ``None`` if there is none.
 
     ``others`` are those of the figures that have a picture of their own; ``search`` is of the settings of a
     search.
     """
 
-    group: int
     memory: MemoryPanel
     speed: KnobPanel
     energy: EnergyPanel | None = None
@@ -116,11 +119,16 @@ def _group(collected: Collected, group: int, gpu_memory_bytes: int | None) -> Gr
     sizes = [size for size in collected.by_size if size.first.group == group]
     if found := collected.searches.get(rows[0].folder):  # it has no knee, and a part of the text is no size
         proof = [size for size in sizes if found.rests_on(size.first.phase)]
-        speed = KnobPanel(knob=BATCH_SIZE, series=(), why=OF_SEARCH)
-        return GroupPlot(group, memory, speed, _energy(proof), search=found.panel)
-    drawn = [SPEED, *(figure for figure in FIGURES.values() if figure.drawn)]
-    speed, *others = (_over_knob(sizes, collected.knobs, figure) for figure in drawn)
-    return GroupPlot(group, memory, speed, _energy(sizes), tuple(panel for panel in others if panel.series))
+        first = next(row.group for row in collected.rows if row.folder == rows[0].folder)
+        search = found.panel if group == first else None  # it shows the settings of all groups
+        return GroupPlot(memory, KnobPanel(knob=BATCH_SIZE), _energy(proof), search=search)
+    speed = _over_knob(sizes, collected.knobs, SPEED)
+    others = [figure for figure in FIGURES.values() if figure.drawn]
+    others += [] if speed.series else [WORK]
+    others += [] if memory.spots() else [GPU_MEMORY, RAM]
+    panels = [_over_knob(sizes, collected.knobs, figure) for figure in (*collected.own, *others)]
+    drawn = tuple(panel for panel in panels if panel.series)
+    return GroupPlot(memory, speed, _energy(sizes), drawn)
 
 
 def _energy(sizes: Sequence[Size]) -> EnergyPanel | None:
@@ -160,32 +168,47 @@ def _trials(collected: Collected, tries: Iterable[Row]) -> list[Trial]:
 
 
 def _over_knob(settings: Sequence[Size], knobs: Sequence[str], figure: Figure) -> KnobPanel:
-    """Return a figure over the first knob of numbers that is there, of the settings that succeeded."""
+    """Return a figure over the first knob whose numbers differ, of the settings that succeeded."""
     known = [setting for setting in settings if setting.mean(figure)]
-    knob = next((knob for knob in knobs if any(knob in one.first.numbers for one in known)), None)
+    values = {knob: [_number(one.params[knob]) for one in known if knob in one.params] for knob in knobs}
+    axes = {knob: numbers for knob, numbers in values.items() if numbers and None not in numbers}
+    several = (knob for knob, numbers in axes.items() if len({*numbers}) > 1)
+    knob = next(several, next(iter(axes), None))
+    if not known:
+        return KnobPanel(figure=figure, knob=knob or BATCH_SIZE)
     if knob is None:
-        return KnobPanel(figure=figure, knob=BATCH_SIZE, series=())
-    known = [setting for setting in known if knob in setting.first.numbers]
-    one_line = len({one.first.numbers[knob] for one in known}) == len(known)  # the other knobs move with it
-    lines: dict[str, list[Size]] = defaultdict(list)
-    for setting in sorted(known, key=lambda one: one.first.numbers[knob]):
-        record = None if one_line else setting.first.record
-        lines[other_knobs(record, knob) if record else ""].append(setting)
-    several = len(lines) > 1
-    series = tuple(_series(name if several else "", knob, line, figure) for name, line in lines.items())
-    panel = KnobPanel(figure=figure, knob=knob, series=series)
+        names = {float(place): format_setting(one.params) for place, one in enumerate(known)}
+        series = _series("", [*zip(names, known, strict=True)], figure)
+        return KnobPanel(figure=figure, knob="setting", series=(series,), names=names)
+    numbered = ((_number(one.params.get(knob)), one) for one in known)
+    over = sorted(((number, one) for number, one in numbered if number is not None), key=itemgetter(0))
+    one_line = len(dict(over)) == len(over)  # the other knobs move with it
+    lines: dict[str, list[tuple[float, Size]]] = defaultdict(list)
+    for number, one in over:
+        record = None if one_line else one.first.record
+        lines[other_knobs(record, knob) if record else ""].append((number, one))
+    named = ((name if len(lines) > 1 else "", line) for name, line in lines.items())
+    panel = KnobPanel(figure=figure, knob=knob, series=tuple(_series(*one, figure) for one in named))
     return replace(panel, knee=_knee(panel)) if figure is SPEED else panel
 
 
-def _series(name: str, knob: str, settings: Sequence[Size], figure: Figure) -> KnobSeries:
-    return KnobSeries(
-        name=name,
-        sizes=tuple(setting.first.numbers[knob] for setting in settings),
-        means=tuple(Mean.of(value / figure.scale for value in one.values(figure)) for one in settings),
-    )
+def _number(value: object) -> float | None:
+    """Return the value of a knob if it is a number; a spec keeps one with a decimal point as a word."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    try:
+        number = float(value) if isinstance(value, str) else math.nan
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
-def _knee(panel: KnobPanel) -> tuple[int, float]:
+def _series(name: str, settings: Sequence[tuple[float, Size]], figure: Figure) -> KnobSeries:
+    means = (Mean.of(value / figure.scale for value in one.values(figure)) for _, one in settings)
+    return KnobSeries(name=name, sizes=tuple(size for size, _ in settings), means=tuple(means))
+
+
+def _knee(panel: KnobPanel) -> tuple[float, float]:
     """Return the smallest size within reach of the fastest, and its mean."""
     return min(
         (size, mean.value)
@@ -218,19 +241,27 @@ def memory_finding(panel: MemoryPanel) -> str:
     return f"Memory: {panel.up} of at most {format_bytes_gib(max(size for _, size in measured))}"
 
 
-def speed_finding(panel: KnobPanel) -> str:
-    """Return what a panel of speed shows."""
+def knob_finding(panel: KnobPanel) -> str:
+    """Return what a panel of a figure shows: of the speed its knee, else the best mean, or the range."""
+    knob, values = panel.knob.replace("_", " "), [mean.value for mean in panel.means]
     if panel.knee is None:
-        return f"Speed: {panel.why}"
+        if not panel.figure.direction:
+            low, high = f"{min(values):,.4g}", f"{max(values):,.4g}"
+            return f"{panel.figure.title}: {low}{f' to {high}' if high != low else ''}"
+        which = "lowest" if panel.figure.direction == MIN else "highest"
+        return f"{panel.figure.title}: {panel.best:,.4g} is the {which} mean"
     size, mean = panel.knee
-    knob = panel.knob.replace("_", " ")
     if len(panel.sizes) == 1:
         best = max(panel.series, key=lambda line: max(mean.value for mean in line.means)).name
         which = f"{best}, {knob} {size:,}" if best else f"{knob} {size:,}"
         return f"Speed: {mean:,.4g} paragraphs/s at {which}"
     if size == max(panel.sizes):
         return f"Speed: no knee up to {knob} {size:,}, the largest measured and the fastest"
-    return f"Speed: the knee is at {knob} {size:,}, {_gain(panel, mean) or NEAR}"
+    slowest = panel.series[0].means[0].value
+    gain = f"{mean / slowest:.2g} times as fast as {panel.series[0].sizes[0]:,}"
+    return (
+        f"Speed: the knee is at {knob} {size:,}, {NEAR if len(panel.series) > 1 or slowest == mean else gain}"
+    )
 
 
 def search_finding(panel: SearchPanel) -> str:
@@ -250,19 +281,6 @@ def rate_words(items_per_s: float) -> str:
     return (
         f"{items_per_s:,.0f} paragraphs/s" if items_per_s >= THOUSAND else f"{items_per_s:,.4g} paragraphs/s"
     )
-
-
-def _gain(panel: KnobPanel, mean: float) -> str:
-    """Return how many times as fast as the smallest size the knee is; empty if that is unknown."""
-    if len(panel.series) > 1 or (slowest := panel.series[0].means[0].value) == mean:
-        return ""
-    return f"{mean / slowest:.2g} times as fast as {panel.series[0].sizes[0]:,}"
-
-
-def figure_finding(panel: KnobPanel) -> str:
-    """Return what a panel of any other figure shows: its best mean, if more or less is better."""
-    which = "lowest" if panel.figure.direction == MIN else "highest"
-    return f"{panel.figure.title}: {panel.best:,.4g} is the {which} mean"
 
 
 def energy_finding(panel: EnergyPanel) -> str:

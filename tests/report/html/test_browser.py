@@ -43,6 +43,16 @@ frame.addEventListener("load", function () {
   document.title = JSON.stringify([inside.querySelectorAll("button").length, inside.body.innerText]);
 });
 """
+ON_A_SCREEN = """
+const found = Array.from(document.querySelectorAll("iframe")).map(function (frame) {
+  const all = name => Array.from(frame.contentDocument.querySelectorAll(name));
+  const type = all("svg").map(svg => 12 * svg.getBoundingClientRect().width / svg.viewBox.baseVal.width);
+  const boxes = all(".wide").filter(box => box.checkVisibility());
+  const cut = boxes.filter(box => box.scrollWidth > box.clientWidth);
+  return [Math.min(...type), cut.length, boxes.filter(box => !box.previousElementSibling.hidden).length];
+});
+document.title = JSON.stringify(found);
+"""
 ASK_WIDTH = "document.title = document.documentElement.scrollWidth + ' of ' + window.innerWidth;"
 
 
@@ -127,6 +137,17 @@ def test_it_is_drawn_wide_narrow_and_dark(tmp_path: Path, width: int, scheme: in
     paper = "getComputedStyle(document.body).backgroundColor"
     colour = title(browse(tmp_path, with_script(text, f"document.title = {paper};"), "--dump-dom", *options))
     assert colour == ("rgb(20, 23, 27)" if scheme == 0 else "rgb(255, 255, 255)")
+
+
+def test_type_can_be_read_on_a_telephone_and_a_cut_table_says_that_it_scrolls(tmp_path: Path) -> None:
+    inside = html.escape(with_script(page([GPU_RUN, tagged(tmp_path)]).html, ""))
+    frames = [f'<iframe srcdoc="{inside}" style="width: {width}px"></iframe>' for width in (390, 1280)]
+    script = f"<script>setTimeout(function () {{ {ON_A_SCREEN} }}, 2000);</script>"
+    dom = browse(tmp_path, f"<!DOCTYPE html><title></title>{''.join(frames)}{script}", "--dump-dom")
+    (least_px, cut, said), on_a_desk = json.loads(title(dom))
+    assert least_px >= 11
+    assert cut == said > 0
+    assert on_a_desk[1:] == [0, 0]
 
 
 def test_the_widest_table_fits_on_paper(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,6 @@ from jobkit.core.measurements import Energy, Gpu
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import GIB
 from jobkit.report.plot.data import GroupPlot, group_plots
-from jobkit.report.plot.memory_data import MemoryPanel
 from jobkit.report.tables import collect
 from tests.support.builders import grid, need, record, write_records
 
@@ -83,19 +81,10 @@ def group_of(path: Path, gpu_memory_bytes: int | None = None) -> GroupPlot:
     return found
 
 
-def marks(panel: MemoryPanel) -> dict[str, list[tuple[Any, Any]]]:
-    """Return what is marked by its name, without the prediction of the largest batch and allocated peaks."""
-    return {
-        mark.name: list(mark.spots)
-        for mark in panel.marks
-        if mark.name != "allocated peak" and not mark.name.startswith("predicted, ")
-    }
-
-
 def test_an_old_log_has_a_straight_line_without_an_error_bar() -> None:
     found = group_of(OLD_LOG)
     panel = found.memory
-    assert [size for size, _ in marks(panel)["peak in the log"]] == [50, 300]
+    assert [size for size, _ in panel.spots("measured")] == [50, 300]
     assert panel.line
     assert (panel.line.name, panel.bound) == ("straight line", None)
     assert panel.notes[0] == "2 points, no error bar"

@@ -1,0 +1,360 @@
+"""The pictures of a group: does my batch fit, where is the knee, the energy, a workload's own figures.
+
+The page and ``jobkit collect --plot`` show the same. Each picture has a title that says its finding, a legend
+of its lines, and a table of what it shows; what has no data has no picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import cycle
+
+from jobkit.answers.search_answer import SearchPanel
+from jobkit.answers.setting import Mean
+from jobkit.answers.speed import SPEED_TOLERANCE
+from jobkit.core.blocks import Block, Column
+from jobkit.core.figures import LOAD, SPEED
+from jobkit.core.student import unknown_spread
+from jobkit.core.units import GIB, format_count
+from jobkit.report.plot import memory_data
+from jobkit.report.plot.data import (
+    NEAR,
+    EnergyPanel,
+    GroupPlot,
+    KnobPanel,
+    energy_finding,
+    group_plots,
+    knob_finding,
+    memory_finding,
+    search_finding,
+)
+from jobkit.report.plot.drawing import (
+    BOTTOM,
+    DASHED,
+    DOTTED,
+    FONT_PX,
+    LEFT,
+    MANY_TIMES,
+    SOLID,
+    TOP,
+    Canvas,
+    Drawing,
+    Spot,
+    around,
+    from_zero,
+)
+from jobkit.report.plot.memory_data import Marks, MemoryPanel
+from jobkit.report.rows import Row
+from jobkit.report.tables import Collected
+
+FAR = 6.0
+"""If the limit or the prediction is this many times beyond the measurements, it is left out and named."""
+STEPS = 200
+MOST_OTHERS = 8
+"""More figures of a workload are in the table only."""
+ROW_PX = 34.0
+"""The height of a row of a search, with a label above its marks."""
+LOOKS = {
+    memory_data.VERIFIED: ("square", "orange"),
+    memory_data.EXCEEDED: ("cross", "limit"),
+    memory_data.PREDICTED: ("diamond", "blue"),
+    memory_data.MEASURED: ("dot", ""),
+}
+"""The shape and the colour of the kinds of marks, in the order in which their labels choose a place."""
+SERIES = (("dot", SOLID), ("square", DASHED), ("diamond", DOTTED), ("cross", (8.0, 3.0, 2.0, 3.0)))
+"""The shape and the dash of each value of the other knobs."""
+PHASES = (("square", "grey"), ("dot", ""), ("diamond", "blue"))
+"""The shape and the colour of the marks of a search, by phase: there are three at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """A picture and its data."""
+
+    title: str  # the finding
+    canvas: Canvas  # what is drawn
+    caption: str  # what it shows, in sentences
+    data: Block  # the same as a table
+
+
+def pictures(collected: Collected, gpu_memory_bytes: int | None = None) -> list[list[Picture]]:
+    """Return the pictures of each group, in the order of the tables.
+
+    ``collected``: what was read.
+    ``gpu_memory_bytes``: the GPU to draw the capacity of; by default the one measured on.
+    """
+    rows = [[row for row in collected.rows if row.group == n] for n in range(len(collected.by_group))]
+    return [_of_group(*pair) for pair in zip(group_plots(collected, gpu_memory_bytes), rows, strict=True)]
+
+
+def _of_group(group: GroupPlot, rows: Sequence[Row]) -> list[Picture]:
+    found = [_of_knob(group.speed)] if group.speed.series else []
+    found += [_of_search(group.search)] if group.search and group.search.rows else []
+    if group.memory.spots():
+        knobs = (*memory_data.WORDS, group.speed.knob)
+        knob = next((one for one in knobs if any(one in row.numbers for row in rows)), "")
+        word = memory_data.WORDS.get(knob, knob.replace("_", " "))
+        loads = {load: row.numbers[knob] for row in rows if knob in row.numbers and (load := row.value(LOAD))}
+        found.append(_of_memory(group.memory, {load: f"{word} {size:,}" for load, size in loads.items()}))
+    found += [_of_energy(group.energy)] if group.energy else []
+    others = [_of_knob(panel) for panel in group.others[:MOST_OTHERS]]
+    if more := len(group.others) - len(others):
+        words = f"{format_count(more, 'more figure')} without a picture: in the table."
+        others[-1] = replace(others[-1], caption=f"{others[-1].caption} {words}")
+    return [*found, *others]
+
+
+def _data(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Block:
+    columns = [Column(head, cells) for head, cells in zip(heads, zip(*rows, strict=True), strict=bool(rows))]
+    return Block(title="The data of this picture", columns=tuple(columns), folded=True)
+
+
+def _of_memory(panel: MemoryPanel, names: Mapping[float, str]) -> Picture:
+    """Return memory against load: limit, line, measured, predicted and verified, each with its name.
+
+    ``panel``: what to draw.
+    ``names``: what the load of a point is called: ``batch 50``.
+    """
+    drawing, beyond = _memory_axes(panel)
+    right = drawing.x_range[1]
+    for curve, dash in ((panel.line, SOLID), (panel.bound, DASHED)):
+        if curve:
+            loads = (right * step / STEPS for step in range(STEPS + 1))
+            along = ((load, curve.at(load) / GIB) for load in loads)
+            seen = [(load, size) for load, size in along if 0 <= size <= drawing.y_range[1]]
+            drawing.line(seen, curve.name, css="grey", dash=dash)
+    if panel.limit and not beyond:
+        height = panel.limit.size_bytes / GIB
+        drawing.line([(0, height), (right, height)], panel.limit.name, css="limit", dash=DOTTED)
+    for place, words in enumerate(["beyond this picture:", *beyond] if beyond else []):
+        drawing.write((LEFT + 8, TOP + 12 + 16 * place), words)
+    kinds = [kind for kind in LOOKS if not (beyond and kind == memory_data.PREDICTED)]
+    shapes = cycle(shape for shape, _ in SERIES)
+    for marks in (marks for kind in kinds for marks in panel.marks if marks.kind == kind):
+        shape, css = LOOKS[marks.kind]
+        _draw_marks(drawing, marks, names, next(shapes) if marks.kind == memory_data.MEASURED else shape, css)
+    rows = [row for marks in panel.marks for row in _memory_rows(marks, names)]
+    rows += [["limit", "", f"{panel.limit.size_bytes / GIB:.3f}", panel.limit.name]] if panel.limit else []
+    sentences = (f"{panel.up} against {panel.across}", *panel.notes)
+    return Picture(
+        title=memory_finding(panel),
+        canvas=drawing.canvas(),
+        caption=" ".join(f"{words[:1].upper()}{words[1:]}." for words in sentences),
+        data=_data(("what", "load", "GiB", "setting"), rows),
+    )
+
+
+def _memory_axes(panel: MemoryPanel) -> tuple[Drawing, list[str]]:
+    """Return axes from 0 that hold everything, and the names of what is so far off that it is left out."""
+    seen = panel.spots(*(kind for kind in LOOKS if kind != memory_data.PREDICTED)) or panel.spots()
+    right, top = (max(values) for values in zip(*seen, strict=True))
+    ahead = panel.spots(memory_data.PREDICTED)
+    most_load = max(right, panel.reach or 0.0, *(load for load, _ in ahead))
+    most = max(top, panel.limit.size_bytes if panel.limit else 0.0, *(size for _, size in ahead))
+    far = most_load > FAR * right or most > FAR * top
+    names = [panel.limit.name] if panel.limit else []
+    names += [marks.name for marks in panel.marks if marks.kind == memory_data.PREDICTED]
+    right, top = (right, 1.25 * top) if far else (most_load, most)
+    if panel.line:
+        top = max(top, panel.line.at(right))  # so that the line reaches the largest load
+    up, across = f"{panel.up}, GiB", panel.across
+    axes = Drawing(across=across, up=up, x_range=from_zero(right), y_range=from_zero(top / GIB, 1.1))
+    return axes, names if far else []
+
+
+def _draw_marks(drawing: Drawing, marks: Marks, names: Mapping[float, str], shape: str, css: str) -> None:
+    """Draw marks of a kind, of those at one pixel one; the largest has the name of the kind as its label."""
+    spots = [(load, size / GIB) for load, size in marks.spots]
+    apart = {tuple(map(round, drawing.at(spot))): spot for spot in spots}
+    named: set[str] = set()
+    for number, (load, size) in enumerate(sorted(apart.values(), reverse=True)):
+        own = names.get(load, "")
+        title = f"{marks.name}: {', '.join(filter(None, (own, f'load {load:,.0f}', f'{size:.2f} GiB')))}"
+        label = f"{marks.name}, {own}" if own and marks.kind == memory_data.MEASURED else marks.name
+        label = ("" if own in named else own) if number else label
+        drawing.mark((load, size), shape, css=css, title=title, label=label, far=not number, name=marks.name)
+        named.add(own)
+
+
+def _memory_rows(marks: Marks, names: Mapping[float, str]) -> Iterator[Sequence[str]]:
+    """Yield a row for each load, with the largest value there."""
+    largest: dict[float, float] = {}
+    for load, size in marks.spots:
+        largest[load] = max(size, largest.get(load, 0.0))
+    what = marks.name.partition(", ")[0]
+    for load, size in sorted(largest.items()):
+        yield what, f"{load:,.0f}", f"{size / GIB:.3f}", names.get(load, marks.name.partition(", ")[2])
+
+
+def _of_knob(panel: KnobPanel) -> Picture:
+    """Return a figure against the first knob, with the intervals of the means; of the speed with its knee."""
+    knob, sizes = panel.knob.replace("_", " "), panel.sizes
+    repeats = sorted({mean.n for mean in panel.means})
+    number = f"{repeats[0]} to {repeats[-1]}" if len(repeats) > 1 else f"{repeats[0]}"
+    bars = f"Bars: 95 % interval of the mean of {number} repeats."
+    sentences = [
+        f"{panel.figure.label} against {knob}.",
+        "Each setting ran once: there is no interval." if repeats == [1] else bars,
+        f"The knee is the smallest {knob} {NEAR}." if panel.knee and panel.knee[0] < sizes[-1] else "",
+    ]
+    rows = [
+        (panel.names.get(size, line.name), f"{size:,}", f"{mean.value:,.4g}", _half(mean), f"{mean.n}")
+        for line in panel.series
+        for size, mean in zip(line.sizes, line.means, strict=True)
+    ]
+    return Picture(
+        title=knob_finding(panel),
+        canvas=(_by_name if panel.names else _over_knob)(panel).canvas(),
+        caption=" ".join(filter(None, sentences)),
+        data=_data(("setting", knob, _unit(panel), "± (95 %)", "repeats"), rows),
+    )
+
+
+def _unit(panel: KnobPanel) -> str:
+    return SPEED.unit if panel.figure is SPEED else panel.figure.title
+
+
+def _values(panel: KnobPanel) -> Spot:
+    """Return the range of the axis of a figure."""
+    values = [mean.value for mean in panel.means]
+    room = max(map(abs, values))  # of an interval, which may be much wider than all means
+    ends = [mean.value + sign * min(mean.half_width or 0.0, room) for mean in panel.means for sign in (-1, 1)]
+    if min(values) >= 0:
+        ends = [max(0.0, end) for end in ends]
+    return from_zero(max(ends), 1.1) if panel.figure is SPEED else around(ends)
+
+
+def _over_knob(panel: KnobPanel) -> Drawing:
+    sizes = panel.sizes
+    logarithmic = sizes[-1] > MANY_TIMES * sizes[0] > 0
+    drawing = Drawing(
+        across=panel.knob.replace("_", " "),
+        up=_unit(panel),
+        x_range=(sizes[0] / 1.3, sizes[-1] * 1.3) if logarithmic else around([0, *sizes]),
+        y_range=_values(panel),
+        x_ticks={size: f"{size:,}" for size in sizes},
+        logarithmic=logarithmic,
+    )
+    if panel.knee and len(sizes) > 1:
+        knee, speed = panel.knee
+        near = (1 - SPEED_TOLERANCE) * panel.best
+        drawing.line([(x, near) for x in drawing.x_range], NEAR, css="grey", dash=DOTTED)
+        name = f"{'fastest' if knee == sizes[-1] else 'knee'}: {knee:,}"
+        drawing.mark(panel.knee, "ring", css="blue", label=name, far=True, name=f"{name}, {speed:,.4g}/s")
+    for line, (shape, dash) in zip(panel.series, cycle(SERIES), strict=False):
+        name = line.name or ("means" if len(line.means) > 1 else "mean")
+        means = [*zip(line.sizes, line.means, strict=True)]
+        drawing.line([(size, mean.value) for size, mean in means], name, css="grey", dash=dash, width=1.2)
+        for size, mean in means:
+            bar = [(size, end) for end in _ends(mean, drawing.y_range)]
+            drawing.line(bar, "95 % interval", width=1.2)
+            setting = f"{line.name}, {size:,}" if line.name else f"{size:,}"
+            drawing.mark((size, mean.value), shape, title=_said(panel, setting, mean), name=name)
+    return drawing
+
+
+def _by_name(panel: KnobPanel) -> Drawing:
+    """Return a row for each setting of knobs that are words."""
+    means = [(panel.names[size], mean) for size, mean in zip(panel.sizes, panel.means, strict=True)]
+    drawing = row_drawing(_unit(panel), _values(panel), len(means))
+    for row, (setting, mean) in enumerate(means):
+        y = _name_row(drawing, row, setting)
+        bar = [(end, y) for end in _ends(mean, drawing.x_range)]
+        drawing.line(bar, "95 % interval", width=1.2)
+        drawing.mark((mean.value, y), "dot", title=_said(panel, setting, mean), name="mean")
+    return drawing
+
+
+def _ends(mean: Mean, within: Spot) -> list[float]:
+    """Return the ends of an interval, as far as an axis reaches; nothing of one repeat."""
+    return [min(max(end, within[0]), within[1]) for end in mean.ends if end is not None]
+
+
+def _said(panel: KnobPanel, setting: str, mean: Mean) -> str:
+    half, unit = _half(mean), _unit(panel).rpartition(", ")[2]
+    return f"{setting}: {mean.value:,.4g}{f' ± {half}' if half else ''} {unit}, n={mean.n}"
+
+
+def _half(mean: Mean) -> str:
+    """Return half an interval, unless it is larger than the mean."""
+    half = mean.half_width
+    if half is None:
+        return ""
+    return "? (spread unknown)" if unknown_spread(mean.value, half) else f"{half:,.3g}"
+
+
+def _of_search(panel: SearchPanel) -> Picture:
+    """Return the settings of a search by speed, a row each: phases, intervals and the plain loop."""
+    most = max(mean.value + (mean.half_width or 0.0) for row in panel.rows for mean in row.means.values())
+    drawing = row_drawing("paragraphs/s", from_zero(most), len(panel.rows))
+    if base := panel.base:
+        ends, name = [(base.last.value, 0), (base.last.value, len(panel.rows))], base.name
+        drawing.line(ends, f"{name}: {base.last.value:,.4g}/s", css="limit", dash=DOTTED)
+    for number, row in enumerate(panel.rows):
+        y = _name_row(drawing, number, row.name)
+        for phase, (shape, css) in zip(panel.phases, PHASES, strict=False):
+            if mean := row.means.get(phase):
+                bar = [(end, y) for end in _ends(mean, drawing.x_range) if phase == panel.phases[-1]]
+                drawing.line(bar, "95 % interval", css=css, width=2)
+                title = f"{phase}: {mean.words(SPEED.unit)}"
+                drawing.mark((mean.value, y), shape, css=css, title=title, name=phase)
+        if row is panel.answer:
+            drawing.mark((row.last.value, y), "ring", css="blue", name="the answer")
+    return Picture(
+        title=search_finding(panel),
+        canvas=drawing.canvas(),
+        caption="Settings of the search, the fastest first. A mark is the mean of a phase.",
+        data=Block(),
+    )
+
+
+def row_drawing(
+    across: str,
+    x_range: Spot,
+    rows: int,
+    row_px: float = ROW_PX,
+    names: Mapping[float, str] | None = None,
+    up: str = "",
+) -> Drawing:
+    """Return axes across, and down the rows, which are 1 high: the first is 0 to 1."""
+    return Drawing(
+        across=across,
+        up=up,
+        x_range=x_range,
+        y_range=(rows, 0),
+        y_ticks=names or {},
+        height=TOP + row_px * rows + BOTTOM,
+    )
+
+
+def _name_row(drawing: Drawing, row: int, name: str) -> float:
+    """Write the name of a row above its marks; return where they are."""
+    drawing.write((LEFT + 6, drawing.y(row) + FONT_PX), name)
+    return row + 1 - 9 / ROW_PX
+
+
+def _of_energy(panel: EnergyPanel) -> Picture:
+    """Return energy against speed, and which settings no other beats in both."""
+    drawing = Drawing(
+        across="paragraphs/s",
+        up=f"{'net energy' if panel.net else 'energy'}, J per 1,000 paragraphs",
+        x_range=from_zero(max(spot.items_per_s for spot in panel.spots)),
+        y_range=from_zero(max(spot.joules for spot in panel.spots), 1.1),
+    )
+    best = [(spot.items_per_s, spot.joules) for spot in panel.spots if spot.front]
+    drawing.line(best, "no other beats these", css="grey")
+    for spot in panel.spots:
+        words = f"{spot.setting}: {spot.items_per_s:,.4g} paragraphs/s, {spot.joules:,.4g} J"
+        shape = "dot" if spot.front else "diamond"
+        drawing.mark((spot.items_per_s, spot.joules), shape, title=words, label=spot.setting)
+    rows = [
+        [spot.setting, f"{spot.items_per_s:,.4g}", f"{spot.joules:,.4g}", "yes" if spot.front else "no"]
+        for spot in panel.spots
+    ]
+    return Picture(
+        title=energy_finding(panel),
+        canvas=drawing.canvas(),
+        caption="Filled marks, joined by a line: no other setting is both faster and takes less energy.",
+        data=_data(("setting", "paragraphs/s", "J per 1,000 paragraphs", "no other beats it"), rows),
+    )

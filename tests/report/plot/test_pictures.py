@@ -1,0 +1,189 @@
+"""The pictures of the page and of ``collect --plot``, as strokes, marks and words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean, stdev
+
+import pytest
+
+from benchmarks.archives import RECORDS, group
+from jobkit.core.units import GIB
+from jobkit.report.plot.drawing import BOTTOM, HEIGHT, WIDTH, Drawing, Mark, Stroke, Words
+from jobkit.report.plot.pictures import LOOKS, SERIES, Picture, pictures
+from jobkit.report.tables import collect
+from tests.report.plot.test_data import (
+    JOULES,
+    OLD_LOG,
+    ONE,
+    SIZES,
+    a_run,
+    all_failed,
+    needed,
+    several_series,
+    with_energy,
+)
+from tests.report.test_own_figures import reporting, without_items
+from tests.support.builders import grid, record, write_records
+
+COMMITTED = {
+    "slack": ONE,
+    "capped": RECORDS / "find-max" / "default-allocator-4GiB-20261121-084250-7545",
+    "workers": group("workers") / "table-20261122-125756-f497",
+    "tune": group("tune") / "tune-20261122-213355-f020",
+    "log": OLD_LOG,
+}
+
+
+def of_a_command(folder: Path, knob: str = "lr", values: Iterable[str] = ("0.1", "0.01", "1e-3")) -> Path:
+    """Make a run of a program without items, which reports a figure of its own."""
+    tries = [without_items(reporting(record(point), {"f1": 0.5})) for point in grid([1, 2, 3])]
+    knobs = zip(tries, values, strict=True)
+    return write_records(
+        folder, [replace(one, point=replace(one.point, params={knob: value})) for one, value in knobs]
+    )
+
+
+MADE: dict[str, Callable[[Path], Path]] = {
+    "sweep": lambda folder: a_run(folder, repeats=3),
+    "series": lambda folder: several_series(folder, (5, 10, 100, 500)),
+    "energy": lambda folder: with_energy(folder, idle_w=10),
+    "command": of_a_command,
+    "failed": all_failed,
+}
+KINDS = (*COMMITTED, *MADE)
+
+
+def made(kind: str, folder: Path) -> Path:
+    return COMMITTED[kind] if kind in COMMITTED else MADE[kind](folder / "run")
+
+
+def drawn(path: Path) -> list[Picture]:
+    return [picture for group in pictures(collect([path])) for picture in group]
+
+
+def words(picture: Picture) -> list[str]:
+    return [part.text for part in picture.canvas.parts if isinstance(part, Words)]
+
+
+def marks(picture: Picture) -> list[Mark]:
+    """Return the marks within the axes, not those of the legend."""
+    found = [part for part in picture.canvas.parts if isinstance(part, Mark)]
+    return [part for part in found if part.spot[1] <= HEIGHT - BOTTOM]
+
+
+def cells(picture: Picture, column: str) -> list[str]:
+    return next(list(one.cells) for one in picture.data.columns if one.name == column)
+
+
+def test_a_value_stands_where_the_axes_have_it() -> None:
+    drawing = Drawing(across="", up="", x_range=(0, 100), y_range=(0, 8))
+    low, middle, high = (drawing.at(spot) for spot in ((0, 0), (50, 4), (100, 8)))
+    assert middle == ((low[0] + high[0]) / 2, (low[1] + high[1]) / 2)
+    across = replace(drawing, x_range=(1, 100), logarithmic=True)
+    assert across.x(10) == middle[0]
+
+
+def test_a_sweep_shows_memory_with_its_bound_and_speed_with_its_intervals_and_knee(tmp_path: Path) -> None:
+    speed, memory = drawn(made("sweep", tmp_path))
+    assert cells(memory, "GiB")[-len(SIZES) - 2 : -2] == [f"{needed(size) / GIB:.3f}" for size in SIZES]
+    assert {"fitted line", "95 % bound, one-sided", "need, batch 300"} <= set(words(memory))
+    assert [cells(memory, name)[-1] for name in ("what", "GiB")] == ["limit", "15.250"]
+    speeds = [[881 / (8 + 200 / size + 0.1 * repeat) for repeat in (1, 2, 3)] for size in SIZES]
+    assert cells(speed, "paragraphs/s") == [f"{fmean(values):,.4g}" for values in speeds]
+    halves = [4.302653 * stdev(values) / 3**0.5 for values in speeds]
+    assert cells(speed, "± (95 %)") == [f"{half:,.3g}" for half in halves], "t of two degrees"
+    strokes = [part for part in speed.canvas.parts if isinstance(part, Stroke) and part.css == ""]
+    lengths = [abs(bar.spots[0][1] - bar.spots[1][1]) for bar in strokes[: len(SIZES)]]
+    assert [length / lengths[0] for length in lengths] == pytest.approx([half / halves[0] for half in halves])
+    assert {"knee: 200", "within 5 % of the fastest"} <= set(words(speed))
+    assert "mean of 3 repeats" in speed.caption
+
+
+def test_heading_and_legend_agree_on_the_knee() -> None:
+    speed = drawn(ONE)[0]
+    assert "no knee up to batch size 300" in speed.title
+    assert "fastest: 300" in words(speed)
+    assert "knee" not in " ".join((*words(speed), speed.caption))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_line_reaches_the_largest_point(kind: str, tmp_path: Path) -> None:
+    for picture in drawn(made(kind, tmp_path)):
+        lines = [part for part in picture.canvas.parts if isinstance(part, Stroke) and len(part.spots) > 9]
+        ends = [max(x for x, _ in line.spots) for line in lines if not line.dash]
+        assert all(end >= max(mark.spot[0] for mark in marks(picture)) for end in ends)
+
+
+def test_series_have_marks_dashes_and_names_of_their_own_and_sizes_far_apart_are_logarithmic(
+    tmp_path: Path,
+) -> None:
+    speed, *_ = drawn(made("series", tmp_path))
+    assert {"tokenizer_batch 32", "tokenizer_batch 64"} <= set(words(speed))
+    assert len({mark.shape for mark in marks(speed)}) == 3, "with the ring of the knee"
+    assert len({dash for _, dash in SERIES}) == len({shape for shape, _ in SERIES}) == len(SERIES)
+    five, ten, hundred, _ = sorted({mark.spot[0] for mark in marks(speed)})
+    assert (hundred - five) / (ten - five) == pytest.approx(4.32, abs=0.01)
+
+
+def test_predictions_that_were_tried_are_named_and_a_limit_far_beyond_is_not_drawn() -> None:
+    assert "verified, batch " in "\n".join(words(drawn(COMMITTED["capped"])[1]))
+    assert len({shape for shape, _ in LOOKS.values()}) == len(LOOKS), "grey says the same"
+    memory = drawn(ONE)[1]
+    beyond = ["beyond this picture:", "GPU less context, 139.12 GiB", "predicted, batch 11,835"]
+    assert [one for one in words(memory) if one in beyond] == beyond
+    assert "allocated line x 1.07 (slack)" in words(memory)
+    assert {mark.shape for mark in marks(memory)} == {"dot"}
+
+
+def test_energy_is_drawn_against_speed_and_the_best_are_joined(tmp_path: Path) -> None:
+    _, _, energy = drawn(made("energy", tmp_path))
+    assert cells(energy, "J per 1,000 paragraphs") == [f"{(JOULES[n] - 100) / 0.881:,.4g}" for n in SIZES]
+    assert cells(energy, "no other beats it") == ["no", "no", "no", "yes", "yes"]
+    lines = [[*part.spots] for part in energy.canvas.parts if isinstance(part, Stroke)]
+    assert [mark.spot for mark in marks(energy) if mark.shape == "dot"] in lines
+    assert "net energy, J per 1,000 paragraphs" in words(energy)
+
+
+@pytest.mark.parametrize(
+    ("knob", "values", "shown"),
+    [
+        ("lr", ("0.1", "0.01", "1e-3"), ["0.001", "0.01", "0.1"]),
+        ("arm", ("a", "b", "c"), ["arm a", "arm b", "arm c"]),
+    ],
+)
+def test_a_command_has_its_own_figures_time_and_ram(
+    knob: str, values: tuple[str, ...], shown: list[str], tmp_path: Path
+) -> None:
+    f1, work, gpu, ram = drawn(of_a_command(tmp_path / "run", knob, values))
+    assert f1.title == "f1: 0.5"
+    assert [one for one in words(f1) if one in shown] == shown
+    assert [one.title.partition(",")[0] for one in (work, gpu, ram)] == [
+        "Time of the work",
+        "GPU memory",
+        "RAM",
+    ]
+
+
+def test_many_figures_of_a_workload_have_no_picture_but_a_word(tmp_path: Path) -> None:
+    figures = {f"loss_{n}": 1.0 for n in range(9)}
+    run = write_records(tmp_path / "run", [reporting(record(one), figures) for one in grid([50, 100])])
+    assert drawn(run)[-1].caption.endswith("3 more figures without a picture: in the table.")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_word_covers_a_mark_or_leaves_the_picture(kind: str, tmp_path: Path) -> None:
+    """What covers another word is found in the file, in its font."""
+    for picture in drawn(made(kind, tmp_path)):
+        boxes = [part.box for part in picture.canvas.parts if isinstance(part, Words)]
+        spots = [mark.spot for mark in marks(picture)]
+        covered = [
+            spot
+            for left, top, right, bottom in boxes
+            for spot in spots
+            if left < spot[0] < right and top < spot[1] < bottom
+        ]
+        assert covered == []
+        assert all(box[2] <= WIDTH and box[3] <= picture.canvas.height for box in boxes)
