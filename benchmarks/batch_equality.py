@@ -22,7 +22,7 @@ from jobkit.core.records import ModelRef
 from jobkit.core.terminal import say
 from jobkit.planning import models
 from jobkit.planning.sample import sample_text
-from jobkit.worker.workloads.base import EXTRAS, Result, workload_class
+from jobkit.worker.workloads.base import EXTRA_OF, Result, workload_class
 from jobkit.worker.workloads.extras.watched import WatchedModel
 
 BATCH_SIZES = (1, 8, 64, 256)
@@ -80,7 +80,7 @@ def compared(workload: str, first: Any, other: Any) -> dict[str, float | int]:  
 def main() -> None:
     """Print the comparison as JSON, or write it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--workload", choices=[*EXTRAS][1:], required=True)
+    parser.add_argument("--workload", choices=[*EXTRA_OF][1:], required=True)
     parser.add_argument("--size", choices=["full", "tiny"], default="tiny")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--paragraphs", type=int, default=300)

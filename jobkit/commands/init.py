@@ -10,6 +10,7 @@ import click
 
 from jobkit.commands.shared import OldNames, scheduler_option
 from jobkit.core import terminal
+from jobkit.core.extras import EXTRAS, NO_EXTRA, missing_extra
 
 
 @click.command("init", short_help="Write a site file and a first spec.")
@@ -27,7 +28,16 @@ from jobkit.core import terminal
 @click.option(
     "--only", type=click.Choice(["site", "spec"]), help="Write only the site file or only the spec."
 )
-def init(folder: Path, scheduler: str | None, site: Path | None, only: str | None) -> int:
+@click.option(
+    "--extra",
+    "extras",
+    multiple=True,
+    type=click.Choice([*EXTRAS, NO_EXTRA]),
+    help="What jobkit needs there; --on HOST installs it after a yes. Default: stanza.",
+)
+def init(
+    folder: Path, scheduler: str | None, site: Path | None, only: str | None, extras: tuple[str, ...]
+) -> int:
     """Ask the scheduler about this cluster, and write a site file and a first spec.
 
     The site file has the cluster's names for queues, GPUs and memory; it goes into your configuration
@@ -49,6 +59,9 @@ def init(folder: Path, scheduler: str | None, site: Path | None, only: str | Non
     width = max(len(terminal.relative_path(file.path)) for file in written)
     for file in written:
         terminal.say(f"wrote {terminal.relative_path(file.path):<{width}}  {file.what}")
+    for extra in {*(extras or ("stanza",))} - {NO_EXTRA} if only != "site" else ():
+        if lack := missing_extra("first.yaml", extra):
+            terminal.note(f"{lack.message}: {lack.hint}")
     given = [*(("--scheduler", scheduler) if scheduler else ()), *(("--site", str(site)) if site else ())]
     words = shlex.join(given) if only == "site" else terminal.shell_path(written[-1].path)
     terminal.say(terminal.next_line(f"jobkit doctor {words}".rstrip()))

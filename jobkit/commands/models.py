@@ -16,7 +16,7 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import FOLDER, ModelRef
 from jobkit.core.units import MIB
-from jobkit.worker.workloads.base import EXTRAS
+from jobkit.worker.workloads.base import EXTRA_OF
 
 F = TypeVar("F", bound=Callable[..., int])
 DOCTOR = "checks what else a sweep needs"
@@ -38,7 +38,7 @@ def workload_option() -> Callable[[F], F]:
     return click.option(
         "--for",
         "workload",
-        type=click.Choice([*EXTRAS]),
+        type=click.Choice([*EXTRA_OF]),
         default="stanza-ner",
         show_default=True,
         help="The workload that loads the model.",

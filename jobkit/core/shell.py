@@ -41,6 +41,11 @@ class Completed:
         return "\n".join(text.strip() for text in (self.stderr, self.stdout) if text.strip())
 
 
+def usable_cpus() -> int:
+    """Return how many CPUs this process and its children may use; macOS only knows how many there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def run(
     argv: Sequence[str],
     *,

@@ -18,13 +18,14 @@ from tempfile import TemporaryDirectory
 import platformdirs
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.extras import missing_extra
 from jobkit.core.files import exclusive_lock
 from jobkit.core.paths import cache_write_errors, make_folder, share_with_group
 from jobkit.core.records import FOLDER, FULL, STANZA, ModelRef
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.planning.random_weights import ARCHITECTURES, make_random, random_path
 from jobkit.planning.standin import SIZE_BYTES, is_built, make_standin, standin_path
-from jobkit.worker.workloads.base import missing_framework, missing_module
+from jobkit.worker.workloads.base import missing_framework
 from jobkit.worker.workloads.model_files import (
     RESOURCES_FILE,
     fingerprint,
@@ -205,6 +206,8 @@ def _not_found(name: str, size: str, cache: Path) -> JobkitError:
     if size != FULL:
         hint = f"set `model.size: {FULL}`, or {fallback}"
         return JobkitError(f"model {name!r}: only the {STAND_IN} has the size {size!r}", hint=hint)
+    if lack := missing_framework("stanza-ner"):
+        return lack  # fetching needs it too
     without = "to try jobkit without it: --stand-in" if name == LANGUAGE else fallback
     looked = "; ".join(f"{place} ({missing_files(place, name)})" for place in model_places(name, cache))
     hint = f"jobkit models fetch {name}   (or, {without})"
@@ -256,7 +259,7 @@ def fetch_hub(name: str, cache: Path, endpoint: str | None, *, say: Say) -> Mode
     An interrupted download goes on where it ended. ``$HF_ENDPOINT``, ``$HF_TOKEN`` and the other variables of
     huggingface_hub have their usual effect; ``endpoint`` overrides the first.
     """
-    if absent := missing_module("huggingface_hub", "huggingface_hub", "a model of the hub"):
+    if absent := missing_extra("a model of the hub", "hf", "huggingface_hub"):
         raise absent
     from huggingface_hub import snapshot_download
 
@@ -383,6 +386,8 @@ def _folder_not_found(workload: str, name: str, size: str, places: list[Path]) -
     if size != FULL:
         hint = f"set `model.size: {FULL}`, or {fallback}"
         return JobkitError(f"model {name!r}: only a {STAND_IN} has the size {size!r}", hint=hint)
+    if workload in USUAL and (lack := missing_framework(workload)):
+        return lack
     looked = "; ".join(map(str, places))
     without = ", or random weights, to try jobkit: --stand-in" if workload in USUAL else ""
     message = f"model {name!r} is not on this machine{f'; looked in {looked}' if looked else ''}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import THREADS, WORKERS
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import FULL, Point
+from jobkit.core.shell import usable_cpus
 from jobkit.core.terminal import Say
 from jobkit.core.units import MAX_SECONDS, format_setting, format_walltime
 from jobkit.planning import batch_sizes, resolve
@@ -194,7 +194,7 @@ def run_id(name: str) -> str:
 
 def refuse_too_many_threads(spec: SweepSpec, points: Sequence[Point]) -> None:
     """Refuse workers and threads that need more CPUs than this machine gives its processes."""
-    cpus = len(os.sched_getaffinity(0))
+    cpus = usable_cpus()
     most = max(points, key=lambda point: spec.resources.of(point).cpus)
     needed = spec.resources.of(most).cpus
     if not runs_here(spec.scheduler) or needed <= cpus or needed == spec.resources.cpus:

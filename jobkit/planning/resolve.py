@@ -121,7 +121,6 @@ def resolve(
         decided["model"] = spec.model.model_copy(update={"size": model.size, "fallback": "stand-in"})
     spec = spec.model_copy(update=decided)
     _refuse_other_device(spec, workload.knobs)
-    refuse_missing_framework(spec, site)
     refuse_missing_packages(spec, site)
     named = ResolvedSpec(
         spec=spec,
@@ -306,16 +305,12 @@ def refuse_unusable_gpu(spec: SweepSpec, site: Site, workload: Traits) -> None:
 
 
 def refuse_missing_packages(spec: SweepSpec, site: Site) -> None:
-    """Refuse points for which an extension lacks a package, if the Python that will run them is this one."""
+    """Refuse points for which the Python that will run them, if it is this one, lacks a package."""
     if not _another_python(spec, site):
+        if lack := missing_framework(spec.workload_name):
+            raise lack
         for refuse in load_all("packages"):
             refuse(spec)
-
-
-def refuse_missing_framework(spec: SweepSpec, site: Site) -> None:
-    """Refuse a shipped workload if the Python that will run it is this one and lacks its framework."""
-    if (lack := missing_framework(spec.workload_name)) and not _another_python(spec, site):
-        raise lack
 
 
 def _another_python(spec: SweepSpec, site: Site) -> bool:

@@ -18,6 +18,7 @@ from typing import IO
 
 from jobkit.answers.loads import PUNCTUATION, Lengths
 from jobkit.core.errors import JobkitError
+from jobkit.core.extras import EXTRAS
 from jobkit.core.files import read_bytes, write_atomically
 from jobkit.core.paragraphs import JSONL_ENDINGS, split_paragraphs
 from jobkit.core.paths import CACHE_VARIABLE, cache_write_errors, make_folder, share_with_group
@@ -29,7 +30,7 @@ from jobkit.planning.sample import PARAGRAPHS, generator_version, sample_path, s
 from jobkit.planning.workload_traits import Traits, run_in_child, traits
 from jobkit.worker.paragraphs import read_paragraphs, split_sentences
 from jobkit.worker.workloads import own
-from jobkit.worker.workloads.base import CHARACTERS, EXTRAS, SHIPPED, missing_framework
+from jobkit.worker.workloads.base import CHARACTERS, EXTRA_OF, SHIPPED, missing_framework
 
 SAMPLE = re.compile(r"sample(?::([1-9]\d{0,3}))?", re.ASCII)
 """``sample``, or ``sample:300`` for a sample of 300 paragraphs."""
@@ -353,7 +354,7 @@ def _kept_at(workload: str, text: TextRef, model: ModelRef | None, cache: Path) 
     """Return the file that keeps lengths; ``None`` if they are quick to find, or the code may change."""
     if workload not in SHIPPED or model is None or missing_framework(workload):
         return None
-    framework, _ = EXTRAS[workload]
+    framework, _ = EXTRAS[EXTRA_OF[workload]]
     jsonl = ["jsonl"] if text.path.lower().endswith(JSONL_ENDINGS) else []
     parts = [workload, text.sha256, *jsonl, model.fingerprint, *map(metadata.version, ("jobkit", framework))]
     return cache / "lengths" / f"{hashlib.sha256(' '.join(parts).encode()).hexdigest()[:16]}.json"

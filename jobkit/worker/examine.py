@@ -23,6 +23,7 @@ from typing import Any
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import open_regular, write_atomically
+from jobkit.core.shell import usable_cpus
 from jobkit.worker.failure import TryFailed
 from jobkit.worker.measure import nvml
 from jobkit.worker.measure.device import open_device
@@ -51,7 +52,8 @@ def examine(
     device: str, workload: str, folder: str | None = None, program: str | None = None
 ) -> dict[str, Any]:
     """Return what this Python has for a workload on a device; a command starts ``program``."""
-    needs_torch = device == "cuda" or workload in NEEDS_TORCH
+    lack = missing_framework(workload)
+    needs_torch = not lack and (device == "cuda" or workload in NEEDS_TORCH)
     gpus = nvml.list_gpus()  # before this process opens a GPU and is counted on it
     return {
         "python": ".".join(map(str, sys.version_info[:3])),
@@ -59,11 +61,11 @@ def examine(
         "jobkit": _version("jobkit"),
         "jobkit_path": str(Path(__file__).parents[1]),
         "stanza": _version("stanza") if util.find_spec("stanza") else None,
-        **_workload(workload, folder),
+        **_workload(workload, folder, lack),
         "torch": _torch(device) if needs_torch else None,
         "nvml": _has_nvml(),
         "gpus": [asdict(gpu) for gpu in gpus],
-        "cpus": len(os.sched_getaffinity(0)),
+        "cpus": usable_cpus(),
         "program": find_program(program) if program else None,
     }
 
@@ -112,11 +114,11 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _workload(name: str, folder: str | None) -> dict[str, str | None]:
+def _workload(name: str, folder: str | None, lack: JobkitError | None) -> dict[str, str | None]:
     try:
-        checked_class(name, folder)
-        if lack := missing_framework(name):
+        if lack:
             raise lack
+        checked_class(name, folder)
     except JobkitError as error:
         return {"workload_error": error.message, "workload_hint": error.hint}
     return {"workload_error": None}

@@ -82,6 +82,7 @@ class Laptop:
         return {
             "HOME": str(self.home),
             "PATH": str(self.programs),
+            "PYTHONPATH": str(self.folder / "python"),
             "LANG": "C.UTF-8",
             "TERM": "xterm",
             "COLUMNS": "140",
@@ -91,7 +92,13 @@ class Laptop:
 
     def make(self, pip: list[str]) -> None:
         """Make its folders, programs and key; ``pip`` are the lines of pip's configuration."""
-        for folder in (self.folder, self.config.parent, self.folder / "run", self.home / ".config" / "pip"):
+        for folder in (
+            self.folder,
+            self.config.parent,
+            self.folder / "python",
+            self.folder / "run",
+            self.home / ".config" / "pip",
+        ):
             folder.mkdir(mode=0o700, parents=True)
         (self.home / ".config" / "pip" / "pip.conf").write_text("\n".join(pip), encoding="utf-8")
         keygen = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "laptop", "-f", self.key)
@@ -109,6 +116,7 @@ class Laptop:
         entries = [ENTRY.format(name=name, port=ports[server]) for name, server in names.items()]
         entries.append(ALL.format(user=user, folder=self.config.parent))
         self.config.write_text("".join(entries), encoding="utf-8")
+        (self.folder / "python" / "sitecustomize.py").unlink(missing_ok=True)
         for program in (JOBKIT, *PROGRAMS):
             link = self.programs / Path(program).name
             link.unlink(missing_ok=True)

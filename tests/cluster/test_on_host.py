@@ -18,6 +18,7 @@ from jobkit.core.layout import read_points
 from tests.cluster.daemons import until
 from tests.cluster.lab import SGE, SLURM, on
 from tests.cluster.ssh_host import SHELLS, SshHost, commands, end_jobs, kill
+from tests.support.packages import MODULES, need
 
 ROOT = Path(__file__).parents[2]
 VENV = ".local/share/jobkit/venv"
@@ -29,6 +30,7 @@ sweep: {batch_size: [1, 10, 100]}
 repeats: 1
 resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
 """
+MODULES_CMD = "/usr/lib/x86_64-linux-gnu/modulecmd.tcl"
 CODE, YES = "One-time password", r"Install it\? \[y/N\] "
 
 
@@ -88,7 +90,7 @@ def host_with_jobkit(ssh_host: SshHost) -> SshHost:
     ssh_host.pin(light_constraints(ssh_host.folder))
     ada = Ada(ssh_host)
     (ada.project / "first.yaml").unlink()
-    words = ("jobkit", "--on", "cluster", "init")
+    words = ("jobkit", "--on", "cluster", "init", "--extra", "none")
     refused = ada.laptop.type(*words, answers={YES: ""}, cwd=ada.project)
     assert refused.returncode == 0
     assert "nothing was changed" in refused.screen
@@ -97,6 +99,7 @@ def host_with_jobkit(ssh_host: SshHost) -> SshHost:
     assert typed.returncode == 3, "no scheduler answers yet"
     assert f"make a virtual environment, {ssh_host.home / VENV}, with /usr/bin/python3" in typed.screen
     assert (ssh_host.home / VENV / "bin" / "jobkit").exists(), typed.screen[-2000:]
+    assert not [*(ssh_host.home / VENV).glob("lib/*/site-packages/torch*")]
     return ssh_host
 
 
@@ -358,9 +361,72 @@ def test_without_rsync_a_sentence_says_so(ada: Ada) -> None:
     ada.host.log_in_with(without=("rsync",))
     code, _, said = ada.types("sweep first.yaml --dry-run")
     assert (code, "cluster has no rsync" in said) == (2, True), said
-    (ada.laptop.programs / "rsync").unlink()
-    code, _, said = ada.types("sweep first.yaml --dry-run")
-    assert (code, "no rsync on this machine" in said) == (2, True), said
+
+
+OPENRSYNC = "#!/bin/sh\necho 'openrsync: protocol version 29'; echo 'rsync version 2.6.9 compatible'\n"
+"""What Apple's answers to --version."""
+
+
+@pytest.mark.slurm
+def test_a_mac_sends_and_fetches_by_tar(ada: Ada) -> None:
+    shutil.copy(ROOT / "tests" / "support" / "macos.py", ada.laptop.folder / "python" / "sitecustomize.py")
+    rsync = ada.laptop.programs / "rsync"
+    rsync.unlink()
+    rsync.write_text(OPENRSYNC)
+    rsync.chmod(0o755)
+    text, there = ada.project / "more" / "é.txt", ada.there / "more" / "é.txt"
+    text.parent.mkdir()
+    text.write_text("One.\n\nTwo.\n")
+    code, _, said = ada.types("sweep first.yaml --scheduler slurm --wait --set text=more/é.txt")
+    assert (code, "without rsync 3.1 or later here" in said) == (0, True), said
+    assert there.stat().st_mtime == pytest.approx(text.stat().st_mtime, abs=1)
+    code, out, said = ada.types("collect")
+    assert (code, "Fastest: batch_size" in out) == (0, True), said
+    assert len([*ada.project.glob("runs/*/results/*/*/record.json")]) == 3
+    assert not [*ada.project.glob("runs/*/.lock")]
+    there.unlink()
+    there.parent.rmdir()
+    there.parent.touch()
+    code, _, said = ada.types("sweep first.yaml --dry-run --set text=more/é.txt")
+    assert (code, "the transfer has not ended (tar's status 2" in said) == (3, True), said
+
+
+def test_an_extra_that_the_cluster_lacks_is_added_by_init(ada: Ada) -> None:
+    ada.write(SPEC.replace("count", "spacy-ner").replace("text:", "model: {fallback: stand-in}\ntext:"))
+    code, _, said = ada.types("sweep first.yaml")
+    assert (code, "workload 'spacy-ner' needs the Python module spacy" in said) == (2, True), said
+    assert "hint: jobkit --on cluster init --extra spacy   (spaCy: " in said
+    words = ("jobkit", "--on", "cluster", "init", "--extra", "zst")
+    typed = ada.laptop.type(*words, answers={YES: "y"}, cwd=ada.project)
+    assert "protocol 1, which lacks an extra." in typed.screen
+    assert [*(ada.host.home / VENV).glob("lib/*/site-packages/zstandard")], typed.screen[-2000:]
+    assert ada.laptop.type(*words, cwd=ada.project).asked == []
+
+
+@pytest.mark.program(MODULES)
+def test_a_python_that_no_path_names_is_offered(ada: Ada) -> None:
+    need(MODULES)
+    if any(any(Path("/").glob(f"{place}/bin/python3*")) for place in ("usr/local", "opt/*", "opt/*/*")):
+        pytest.skip("this machine has a Python in a usual place")
+    old = tuple(path.name for path in Path("/usr/bin").glob("python3*"))
+    home, words = ada.host.home, ("jobkit", "--on", "cluster", "init")
+    asked = {r"Mirror \(Enter for none\): ": "", YES: ""}
+    ada.host.log_in_with(without=old)
+    kept = (home / VENV).rename(home / "kept")
+    refused = ada.laptop.type(*words, answers=asked, cwd=ada.project)
+    assert "hint: ask its staff for a module with Python 3.11 or later" in refused.screen
+    python, module = home / "software" / "bin" / "python3", home / "modules" / "Python" / "3.11.3-GCCcore"
+    for file in (python, module):
+        file.parent.mkdir(parents=True)
+    python.symlink_to("/usr/bin/python3.11")
+    module.write_text(f"#%Module\nprepend-path PATH {python.parent}\n")
+    ada.host.reset({"MODULEPATH": str(home / "modules"), "MODULES_CMD": MODULES_CMD})
+    ada.host.log_in_with(without=old)
+    offered = ada.laptop.type(*words, answers=asked, cwd=ada.project)
+    kept.rename(home / VENV)
+    assert (offered.returncode, offered.asked) == (0, [YES]), offered.screen
+    assert f"make a virtual environment, {home / VENV}, with {python}" in offered.screen
+    assert "Stanza with torch: " in offered.screen
 
 
 def test_an_older_protocol_is_updated_by_init(ada: Ada) -> None:

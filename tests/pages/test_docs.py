@@ -19,6 +19,7 @@ from pydantic import BaseModel
 
 from jobkit import cli
 from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.extras import EXTRAS
 from jobkit.core.figures import in_table
 from jobkit.core.layout import Exit
 from jobkit.core.records import ModelRef, Outcome, TextRef
@@ -320,6 +321,8 @@ def test_every_dependency_is_documented() -> None:
     for heading, requirements in {"At run time": project["dependencies"], "For development": dev}.items():
         said = [row[0] for row in table(section(page("dependencies.md"), heading))]
         assert said == [re.split(r"[<>=!~\[ ]", requirement)[0] for requirement in requirements]
+    assert set(named(section(page("dependencies.md"), "Extras"))) == set(EXTRAS)
+    assert set(EXTRAS) | {"dev", "bench", "docs"} == set(project["optional-dependencies"])
 
 
 def test_every_name_of_a_protocol_is_documented() -> None:

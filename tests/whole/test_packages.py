@@ -16,9 +16,9 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from jobkit.core.records import ModelRef
+
 ROOT = Path(__file__).parents[2]
-HEAVY = {"stanza"}
-"""What `count` does without: it brings torch, and is installed by every other test."""
 
 
 @pytest.fixture(scope="module")
@@ -48,43 +48,73 @@ def needed(names: Iterable[str]) -> set[str]:
     return found
 
 
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def link(folder: Path, requirements: Iterable[str]) -> None:
+    """Have what is required in the environment of a folder, as it is installed here."""
+    (site,) = folder.glob("venv/lib/python*/site-packages")
+    for name in needed({Requirement(one).name for one in requirements}):
+        for file in metadata.distribution(name).files or ():
+            top, place = file.parts[0], site / file.parts[0]
+            if top != ".." and not place.exists():
+                place.symlink_to(str(metadata.distribution(name).locate_file(top)))
+
+
 @pytest.fixture(scope="module")
 def elsewhere(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a clean environment that holds the wheel and what it declares that `count` needs."""
+    """Return a clean environment that holds the wheel and what it declares, without an extra."""
     folder = tmp_path_factory.mktemp("clean")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
     (wheel,) = built.glob("*.whl")
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "venv" / "bin" / "python")]
     subprocess.run([*pip, "install", "-q", "--no-deps", "--no-compile", str(wheel)], check=True)
-    (site,) = folder.glob("venv/lib/python*/site-packages")
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    declared = {Requirement(one).name for one in project["dependencies"]}
-    for name in needed(declared - HEAVY):
-        for file in metadata.distribution(name).files or ():
-            top, place = file.parts[0], site / file.parts[0]
-            if top != ".." and not place.exists():
-                place.symlink_to(str(metadata.distribution(name).locate_file(top)))
+    link(folder, PROJECT["dependencies"])
     return folder
+
+
+def jobkit(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    env["JOBKIT_CACHE"] = str(folder / "cache")
+    argv = [folder / "venv" / "bin" / "jobkit", *words]
+    return subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=120)
 
 
 def test_the_shipped_demo_runs_from_the_wheel_and_the_pages_can_be_read(elsewhere: Path) -> None:
     (shipped,) = elsewhere.glob("venv/lib/python*/site-packages/jobkit/shipped/sweeps")
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    env["JOBKIT_CACHE"] = str(elsewhere / "cache")
-
-    def jobkit(*words: str | Path) -> subprocess.CompletedProcess[str]:
-        argv = [elsewhere / "venv/bin/jobkit", *words]
-        return subprocess.run(
-            argv, cwd=elsewhere, env=env, capture_output=True, text=True, check=False, timeout=120
-        )
-
     changes = ("workload=count", "sweep={batch_size: [5, 20]}", "repeats=1")
-    done = jobkit("sweep", shipped / "demo.yaml", *(word for one in changes for word in ("--set", one)))
+    done = jobkit(
+        elsewhere, "sweep", shipped / "demo.yaml", *(word for one in changes for word in ("--set", one))
+    )
     assert done.returncode == 0, done.stderr
     assert "count: sample:300 (300 paragraphs) on a CPU" in done.stdout
     assert len(list(elsewhere.glob("runs/*/results/*/try-1/record.json"))) == 2
     page = (ROOT / "docs" / "terms.md").read_text(encoding="utf-8")
-    assert jobkit("help", "terms").stdout.rstrip() == page.rstrip()
+    assert jobkit(elsewhere, "help", "terms").stdout.rstrip() == page.rstrip()
+
+
+def test_the_tagger_needs_its_extra_and_then_runs(elsewhere: Path, built: Path, tiny_model: ModelRef) -> None:
+    (spec,) = elsewhere.glob("venv/lib/python*/site-packages/jobkit/shipped/sweeps/stanza.yaml")
+    changes = "model.size=tiny text=sample:30 repeats=1 scheduler=local device=cpu resources.gpus=0"
+    sets = (word for one in changes.split() for word in ("--set", one))
+    sweep: tuple[str | Path, ...] = ("sweep", spec, "--set", "sweep={batch_size: [10, 20]}", *sets)
+    (wheel,) = built.glob("*.whl")
+    for command in (sweep, ("models", "fetch", "en"), ("tune", spec), ("workload", "check", spec)):
+        lacks = jobkit(elsewhere, *command)
+        assert "the Python module stanza, which is not" in lacks.stderr
+        assert f"install --python {elsewhere}/venv/bin/python '{wheel}[stanza]'   (" in lacks.stderr
+    link(elsewhere, PROJECT["optional-dependencies"]["stanza"])
+    (elsewhere / "cache" / "models").mkdir(parents=True, exist_ok=True)
+    (elsewhere / "cache" / "models" / Path(tiny_model.path).name).symlink_to(tiny_model.path)
+    swept = jobkit(elsewhere, *sweep, "--new")
+    assert swept.returncode == 0, swept.stderr
+    assert "Fastest: batch_size" in jobkit(elsewhere, "collect", "runs/").stdout
+    next(elsewhere.glob("venv/lib/python*/site-packages/stanza")).unlink()
+    (run,) = elsewhere.glob("runs/stanza-*")
+    (elsewhere / "letters.txt").write_text("A letter.\n")
+    refused = jobkit(elsewhere, "apply", run, "--corpus", "letters.txt", "--out", "tagged", "--stand-in")
+    assert "the Python module stanza, which is not" in refused.stderr
+    assert not (elsewhere / "tagged").exists()
 
 
 def test_wheel_and_sdist_hold_what_a_user_needs(built: Path) -> None:

@@ -6,11 +6,11 @@ import csv
 import io
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from importlib.util import find_spec
 from itertools import chain, islice
 from typing import BinaryIO
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.extras import missing_extra
 from jobkit.core.terminal import DELIMITERS
 
 FORMATS = ("jsonl", "csv", "tsv", "conll", "parquet")
@@ -29,8 +29,8 @@ def check_format(name: str, columns: Sequence[str]) -> None:
             f"--format conll: the rows have no {', '.join(missing)} (they have {', '.join(columns)})",
             hint="CoNLL has one token a line: it needs a workload that yields tokens; use --format tsv",
         )
-    if name == "parquet" and find_spec("pyarrow") is None:
-        raise JobkitError("--format parquet needs pyarrow", hint="pip install 'jobkit[parquet]'")
+    if name == "parquet" and (lack := missing_extra("--format parquet", "parquet")):
+        raise lack
 
 
 def write_rows(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import multiprocessing
-import os
 import signal
 import tempfile
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar, cast
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.paragraphs import BOM, BadLineError, Fields, parse_line
+from jobkit.core.shell import usable_cpus
 from jobkit.core.terminal import shell_quote
 from jobkit.extensions.corpus.plan import Bad, Corpus, Piece, Source
 from jobkit.extensions.corpus.reading import generated_id
@@ -142,7 +142,7 @@ Answer = TypeVar("Answer")
 
 def cores() -> int:
     """Return how many processes may compute at the same time."""
-    return min(MOST, len(os.sched_getaffinity(0)))
+    return min(MOST, usable_cpus())
 
 
 def in_order(work: Callable[[Task], Answer], tasks: Iterable[Task], processes: int) -> Iterator[Answer]:

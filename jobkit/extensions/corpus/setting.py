@@ -24,7 +24,7 @@ from jobkit.core.units import format_count, format_setting
 from jobkit.launch.guards import measure_again
 from jobkit.planning import resolve
 from jobkit.planning.points import Inputs, plan
-from jobkit.planning.resolve import Options, ResolvedSpec
+from jobkit.planning.resolve import Options, ResolvedSpec, refuse_missing_packages
 from jobkit.planning.workload_traits import Traits
 from jobkit.report.recommend.advice import memory_of_setting, paragraphs, recommend
 from jobkit.report.recommend.energy import EnergyUse, energy_answer
@@ -134,6 +134,7 @@ def _of_run(run: Path, options: Options, refuse: Refuse) -> AppliedSetting:
     sums = [record.summary for record in alike if record.summary]
     spec = load_spec(run / SPEC_FILE, (*found, *_spec_words(options)))
     spec, site, why = _placed(spec, options, before.scheduler)
+    refuse_missing_packages(spec, site)
     first = alike[0].point if alike else points[0]
     if first.model and not Path(first.model.path).is_dir():
         raise JobkitError(

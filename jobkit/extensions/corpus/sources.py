@@ -9,11 +9,11 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from jobkit.core.errors import JobkitError, file_error
+from jobkit.core.extras import missing_extra
 from jobkit.core.files import open_regular
 from jobkit.core.paragraphs import JSONL_ENDINGS
 from jobkit.core.terminal import shell_path, shell_quote
@@ -150,8 +150,8 @@ class _Archive:
 
 
 def need_zstandard() -> None:
-    if find_spec("zstandard") is None:
-        raise JobkitError("a .zst file needs zstandard", hint="pip install 'jobkit[zst]'")
+    if lack := missing_extra("a .zst file", "zst"):
+        raise lack
 
 
 def skip(stream: Stream, number: int) -> None:

@@ -23,7 +23,7 @@ from typing import Any, TextIO
 from jobkit.core import shell, terminal
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.host import PROTOCOL
-from jobkit.extensions.on_host.connection import ANSWER_S, Connection
+from jobkit.extensions.on_host.connection import ANSWER_S, VENV, Connection
 from jobkit.extensions.on_host.protocol import ABSENT, ACCEPTED, INTERRUPT, READY, Request, parse_answer
 
 COMMANDS = (
@@ -34,6 +34,8 @@ COMMANDS = (
 """Commands that are typed with ``--on HOST``."""
 _COMMAND = re.compile(rf"(?<![\w./-])jobkit (?=(?:{'|'.join(COMMANDS)})\b)")
 _MERGE = re.compile(r"(?<=next: )jobkit merge \S+(?! --fetch)")
+_EXTRA = re.compile(rf"\S*{VENV.removeprefix('$HOME')}/bin/python\S*\s+-m\s+pip\s+install\s+\S+\[(\w+)\]'?")
+"""The line that adds an extra to the environment that `jobkit --on HOST init` made: it is typed here."""
 _REDRAW = re.compile(r"(\x1b\[\d{1,4}F\x1b\[J)")
 """How `jobkit status --watch` draws over what it has drawn."""
 
@@ -268,7 +270,7 @@ class Suggesting(io.TextIOBase):
 
 def suggest_here(text: str, prefix: str) -> str:
     """Return text whose commands are those to type here: ``jobkit --on HOST COMMAND``."""
-    text = _MERGE.sub(r"\g<0> --fetch", text)
+    text = _EXTRA.sub(r"jobkit init --extra \1", _MERGE.sub(r"\g<0> --fetch", text))
     return _COMMAND.sub(lambda _: f"jobkit {prefix} ", text) if prefix else text
 
 

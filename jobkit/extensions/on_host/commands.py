@@ -211,7 +211,7 @@ def _init(cluster: Cluster, typed: Typed) -> int:
     """Install jobkit there if it is missing, let it write its files, and bring the spec."""
     from jobkit.extensions.on_host.install import install_if_missing
 
-    if not install_if_missing(cluster):
+    if not install_if_missing(cluster, typed.params.get("extras") or ()):
         return 0
     spec = Path(str(typed.params.get("folder") or "."), "first.yaml")
     only, there = typed.params.get("only"), cluster.prepare(spec=str(spec))

@@ -42,6 +42,7 @@ _SERVE = (
     f"echo {ABSENT}"
 )
 _RSYNC = f"command -v rsync >/dev/null || {{ echo {NO_RSYNC}; exit 127; }}; echo {READY}; exec rsync"
+_IN_FOLDER = f'echo {READY}; IFS= read -r folder; cd "$folder" && exec '
 _SCRIPT = "exec sh -s"
 
 
@@ -63,6 +64,10 @@ class Connection:
         ``words``: its arguments, without a character that a shell reads.
         """
         return self._argv(" ".join((_RSYNC, *words)))
+
+    def tar_argv(self, words: tuple[str, ...]) -> list[str]:
+        """Return the command that runs tar there, in the folder that standard input names in a line."""
+        return self._argv(_IN_FOLDER + " ".join(("tar", *words)))
 
     def script_argv(self) -> list[str]:
         """Return the command that runs a script there, which it reads from standard input."""

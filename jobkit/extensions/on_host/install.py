@@ -5,18 +5,20 @@ from __future__ import annotations
 import base64
 import csv
 import hashlib
+import importlib.util
 import io
-import json
 import os
+import shlex
 import sys
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from urllib.parse import unquote, urlparse
 
 from jobkit.core import shell, terminal
 from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.extras import EXTRAS, NO_EXTRA, origin
 from jobkit.core.host import PROTOCOL
 from jobkit.extensions.on_host import transfer
 from jobkit.extensions.on_host.client import Cluster
@@ -24,63 +26,115 @@ from jobkit.extensions.on_host.connection import VENV
 from jobkit.extensions.on_host.protocol import MARK
 
 WHEELS = "$HOME/.local/share/jobkit"
-PYTHONS = ("python3.13", "python3.12", "python3.11", "python3")
-PYTHON, VERSION, HOME = (f"{MARK}{word} " for word in ("python", "version", "home"))
+UV_PYTHON, MIRROR = "3.12", "https://github.com/astral-sh/python-build-standalone/releases/download"
+"""The Python that uv loads, and the place from which it does by default."""
+PYTHON, MODULE, VERSION, HAS, HOME = (
+    f"{MARK}{word} " for word in ("python", "module", "version", "has", "home")
+)
 """What begins a line of the answer of `LOOK`, behind what a login shell prints."""
 INSTALLED = f"{MARK}installed"
-NOT_PACKED = (".pyc", "/RECORD", "/INSTALLER", "/REQUESTED", "direct_url.json")
+_PAIRS = " ".join(f"{extra}:{module}" for extra, (module, _) in EXTRAS.items())
 LOOK = f"""
-for p in {" ".join(PYTHONS)}; do
-  q=$(command -v "$p") && "$q" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || continue
-  echo "{PYTHON}$q"
+fits() {{ "$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }}
+offer() {{ for p; do q=$(command -v "$p") && fits "$q" && echo "{PYTHON}$q" && return; done; return 1; }}
+with_module() {{ eval "$("$modules" sh load "$1" 2>/dev/null)" >/dev/null 2>&1; command -v python3; }}
+from_modules() {{
+  modules=${{LMOD_CMD:-${{MODULES_CMD:-$(command -v modulecmd)}}}} && [ -x "$modules" ] || return
+  for m in $("$modules" sh -t avail 2>&1 | sed -n 's/(.*//; /python[^ ]*\\/3[.]1[1-9]/Ip' | sort -rV); do
+    q=$(with_module "$m") && offer "$q" && return
+    (eval "$("$modules" sh load "$m")"; fits "$q") >/dev/null 2>&1 && echo "{MODULE}$m" && return
+  done
+}}
+conda=$(command -v conda || echo "$CONDA_EXE"); conda=${{conda%/*/*}}; d=bin/python3
+offer python3.13 python3.12 python3.11 python3 ||
+  offer /usr/local/$d.1[1-9] /opt/*/$d /opt/*/$d.1[1-9] /opt/*/*/$d /opt/rh/*/root/usr/$d /usr/local/*/$d \\
+    "$HOME"/.local/$d.1[1-9] "$HOME"/.local/share/uv/python/*/$d "$HOME"/.pyenv/versions/*/$d \\
+    "${{conda:-/none}}"/$d "$conda"/envs/*/$d "$HOME"/*conda*/$d "$HOME"/*forge*/$d \\
+    "$HOME"/.conda/envs/*/$d ||
+  from_modules
+for p in "{VENV}/bin/jobkit" "$(command -v jobkit)"; do
+  [ -x "$p" ] && "$p" --version | sed 's/^/{VERSION}/' || continue
+  echo "{HAS}$("$(sed -n '1s/^#!//p' "$p")" -c '
+from importlib.util import find_spec
+pairs = "{_PAIRS}"
+print(*[extra for pair in pairs.split() for extra, module in [pair.split(":")] if find_spec(module)])')"
   break
 done
-for p in "{VENV}/bin/jobkit" "$(command -v jobkit)"; do
-  [ -x "$p" ] && "$p" --version | sed 's/^/{VERSION}/' && break
-done
 echo "{HOME}$HOME"
+"""
+"""A script that looks for Python 3.11 or later, one that works without its module, and for jobkit."""
+FETCH_PYTHON = f"""
+set -e
+cd "{WHEELS}"
+uv=$(command -v uv) || {{ python3 -m pip install --quiet --target uv uv; uv=uv/bin/uv; }}
+export UV_PYTHON_INSTALL_DIR="$PWD/python" UV_PYTHON_INSTALL_BIN=0 UV_PYTHON_INSTALL_MIRROR=%s
+"$uv" python install {UV_PYTHON}
+for p in "$PWD"/python/*/bin/python3; do echo "{PYTHON}$p"; done
 """
 INSTALL = f"""
 set -e
 cd "{WHEELS}"
-"%s" -m venv venv
+%s -m venv venv
 install="venv/bin/python -m pip install --disable-pip-version-check --quiet"
-$install "%s"
-$install --force-reinstall --no-deps "%s"
+$install %s
+$install --force-reinstall --no-deps %s
 echo {INSTALLED}
 """
-"""A script; its blanks are the Python, and twice the wheel: other code may have the same version."""
+"""A script; its blanks: Python, the wheel with extras, the wheel (other code may have the same version)."""
 
 
-def install_if_missing(cluster: Cluster) -> bool:
-    """Return whether the host has a jobkit that fits; install it after a yes."""
-    found = _look(cluster)
-    version = metadata.version("jobkit")
-    if found.get(VERSION, "").endswith(f"protocol {PROTOCOL}"):
+def install_if_missing(cluster: Cluster, extras: Sequence[str]) -> bool:
+    """Return whether the host has a jobkit that fits, with these extras; install it after a yes.
+
+    Without extras those that are there are enough; jobkit is installed with the tagger's.
+    """
+    found = _look(_script(cluster, LOOK))
+    fits = found.get(VERSION, "").endswith(f"protocol {PROTOCOL}")
+    if fits and {*extras} - {NO_EXTRA} <= {*found.get(HAS, "").split()}:
         terminal.note(f"{cluster.host} has {found[VERSION]}")
         return True
-    if PYTHON not in found:
-        raise JobkitError(
-            f"{cluster.host} has no Python 3.11 or later on the PATH of its login shell",
-            hint="load its module in your start file there (module avail python), then type this again",
-        )
+    extras = sorted({*(extras or ["stanza"])} - {NO_EXTRA})
+    mirror = "" if PYTHON in found else _mirror(cluster, found.get(MODULE, ""))
     folder = f"{found[HOME]}/.local/share/jobkit"
-    terminal.note(_plan(cluster.host, found, version, folder))
-    sys.stderr.write("Install it? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+    python = found.get(PYTHON) or f"Python {UV_PYTHON}, which uv loads from {mirror} into {folder}/python"
+    terminal.note(
+        _plan(cluster.host, python, found.get(VERSION, ""), fits=fits, extras=extras, folder=folder)
+    )
+    if _answer("Install it? [y/N] ").lower() not in {"y", "yes"}:
         terminal.note("nothing was changed")
         return False
-    _install(cluster, found[PYTHON], folder)
+    _script(cluster, f'mkdir -p "{WHEELS}"')
+    if mirror:
+        loaded = _script(cluster, FETCH_PYTHON % shlex.quote(mirror))
+        if PYTHON not in (found := found | _look(loaded)):
+            said = terminal.printable(loaded.stderr.strip()[-MOST_SAID:])
+            raise JobkitError(
+                f"{cluster.host}: uv has loaded no Python from {mirror}: {said}",
+                hint=f"type the same again, with a mirror that answers on {cluster.host}",
+                exit_code=ExitCode.REFUSED,
+            )
+    _install(cluster, found[PYTHON], folder, extras)
     return True
 
 
-def _look(cluster: Cluster) -> dict[str, str]:
-    """Return what the host answers, by the word that begins the line."""
-    lines = _script(cluster, LOOK).stdout.splitlines()
-    return {
-        word: line.partition(word)[2] for word in (PYTHON, VERSION, HOME) for line in lines if word in line
-    }
+def _mirror(cluster: Cluster, module: str) -> str:
+    """Return the address from which uv shall load Python to a host that has none that fits."""
+    if module:
+        raise JobkitError(
+            f"{cluster.host} has Python 3.11 or later in its module {module}, which works only while loaded",
+            hint=f"write into your start file there: module load {module}; then type this again",
+        )
+    lacks = f"{cluster.host} has no Python 3.11 or later on its PATH, in modules, conda or /opt"
+    terminal.note(f"{lacks}. uv can load one from a mirror that {cluster.host} reaches, such as\n  {MIRROR}")
+    if mirror := _answer("Mirror (Enter for none): "):
+        return mirror
+    raise JobkitError(lacks, hint="ask its staff for a module with Python 3.11 or later")
+
+
+def _look(done: shell.Completed) -> dict[str, str]:
+    """Return what the host has answered, by the word that begins the line."""
+    words, lines = (PYTHON, MODULE, VERSION, HAS, HOME), done.stdout.splitlines()
+    return {word: line.partition(word)[2] for word in words for line in lines if word in line}
 
 
 def _script(cluster: Cluster, script: str, *, show: bool = False) -> shell.Completed:
@@ -95,28 +149,37 @@ def _script(cluster: Cluster, script: str, *, show: bool = False) -> shell.Compl
     return shell.Completed(done.argv, done.status, "".join(lines), done.stderr)
 
 
-def _plan(host: str, found: dict[str, str], version: str, folder: str) -> str:
-    other = found.get(VERSION)
-    has = f"{host} has {other}, which this version cannot talk to." if other else f"{host} has no jobkit."
+def _plan(host: str, python: str, other: str, *, fits: bool, extras: Sequence[str], folder: str) -> str:
+    lacks = ", which lacks an extra" if fits else ", which this version cannot talk to"
+    brought = [EXTRAS[extra][1] for extra in extras]
     return "\n".join(
         (
-            f"{has} jobkit would",
-            f"  make a virtual environment, {folder}/venv, with {found[PYTHON]}",
-            f"  install jobkit {version} into it from a wheel that it sends, and PyTorch and the other",
-            "  packages from the package index that pip uses there: several GB",
-            f"Nothing else changes. To remove it: rm -r {folder}/venv",
-            *(["Jobs that use an older jobkit there now may fail."] if other else []),
+            f"{host} has {other}{lacks}." if other else f"{host} has no jobkit.",
+            "jobkit would",
+            f"  make a virtual environment, {folder}/venv, with {python}",
+            f"  install jobkit {metadata.version('jobkit')} into it from a wheel that it sends,",
+            "  and what it needs from the package index that pip uses there: 230 MB",
+            *(f"  with {what}" for what in brought),
+            f"Nothing else changes. To remove it: rm -r {folder}",
+            *(["Jobs that use an older jobkit there now may fail."] if other and not fits else []),
         )
     )
 
 
-def _install(cluster: Cluster, python: str, folder: str) -> None:
+def _answer(question: str) -> str:
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    return sys.stdin.readline().strip()
+
+
+def _install(cluster: Cluster, python: str, folder: str, extras: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as made:
         wheel = make_wheel(Path(made))
-        _script(cluster, f'mkdir -p "{WHEELS}"')
         transfer.send(cluster.connection, [wheel], wheel.parent, folder)
-        terminal.note("installing: this takes minutes, most of them for PyTorch")
-        done = _script(cluster, INSTALL % (python, wheel.name, wheel.name), show=True)
+        terminal.note("installing: this takes minutes if it brings torch")
+        brings = f"[{','.join(extras)}]" if extras else ""
+        named = (python, f"./{wheel.name}{brings}", f"./{wheel.name}")
+        done = _script(cluster, INSTALL % tuple(map(shlex.quote, named)), show=True)
     if not done.stdout.rstrip().endswith(f"{INSTALLED}"):
         raise JobkitError(
             f"{cluster.host}: jobkit could not be installed (status {done.status}): "
@@ -133,16 +196,15 @@ MOST_SAID = 2000
 def make_wheel(folder: Path) -> Path:
     """Write the wheel of this jobkit into a folder, and return its path.
 
-    An installed jobkit is packed again from its files; one of a checkout is built by pip.
+    An installed jobkit is packed again from its files; one of a checkout is built by pip, or by uv.
 
     Source: https://packaging.python.org/en/latest/specifications/binary-distribution-format/
     """
-    own = metadata.distribution("jobkit")
-    origin = json.loads(own.read_text("direct_url.json") or "{}")
-    if origin.get("dir_info", {}).get("editable"):
-        source = unquote(urlparse(origin["url"]).path)
-        options = ("--quiet", "--no-deps", "--wheel-dir", str(folder))
-        argv = [sys.executable, "-m", "pip", "wheel", *options, source]
+    own, (source, editable) = metadata.distribution("jobkit"), origin()
+    if editable:
+        pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir")
+        build = pip if importlib.util.find_spec("pip") else ("uv", "build", "--quiet", "--wheel", "--out-dir")
+        argv = (*build, str(folder), str(source))
         shell.check(shell.run(argv, timeout_s=BUILD_S), "the wheel of this checkout cannot be built")
         return next(folder.glob("jobkit-*.whl"))
     wheel = folder / f"jobkit-{own.version}-py3-none-any.whl"
@@ -151,7 +213,7 @@ def make_wheel(folder: Path) -> Path:
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as packed:
         for file in own.files or ():
             name = file.as_posix()
-            if name.startswith("..") or name.endswith(NOT_PACKED):
+            if name.startswith("..") or name.endswith(".pyc") or file.name in OF_THE_INSTALLER:
                 continue
             data = Path(str(file.locate())).read_bytes()
             digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
@@ -164,3 +226,4 @@ def make_wheel(folder: Path) -> Path:
 
 
 BUILD_S = 300
+OF_THE_INSTALLER = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_build.json", "uv_cache.json")

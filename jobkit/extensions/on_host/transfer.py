@@ -1,25 +1,32 @@
-"""Copy files to the cluster and back, with the system's rsync over the connection that is open.
+"""Copy files to the cluster and back, with the system's rsync over the open connection, else by tar.
 
 Sources: rsync(1), "EXIT VALUES" and the options that are named here, of rsync 3.2.7; all are in 3.1, of 2013.
+Apple's rsync, 2.6.9 and since macOS 15 openrsync, lacks -s, --partial-dir and --info.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import os
 import re
-import shutil
+import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from io import BufferedReader, BufferedWriter
 from pathlib import Path
+from typing import cast
 
 from jobkit.core import shell
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.layout import COPY_FILE
+from jobkit.core.terminal import note
 from jobkit.extensions.on_host import rsh
 from jobkit.extensions.on_host.connection import Connection
-from jobkit.extensions.on_host.protocol import NO_RSYNC
+from jobkit.extensions.on_host.protocol import NO_RSYNC, READY
 
 THERE = "cluster"
 """The name of the host in rsync's arguments; `jobkit.extensions.on_host.rsh` has the real one."""
@@ -32,6 +39,7 @@ LEAVE = ("rows.jsonl", "entities.tsv", "merged.*", "trace.json.gz", "profile.pst
 AGAIN = "type the same command again: what has come is not sent again"
 LARGE_BYTES = 20 * 2**20
 """From so much on the progress of a transfer is shown, and no content is compared."""
+TOLD = "without rsync 3.1 or later here, every file travels each time (macOS: brew install rsync)"
 INSTALL = "install it there (ask who runs the cluster), or load its module in your login shell's start file"
 
 
@@ -42,6 +50,9 @@ def send(connection: Connection, files: Sequence[Path], base: Path, folder: str)
     ``base``: the folder on the laptop that becomes ``folder``.
     ``folder``: the folder on the cluster, absolute; the one above it exists.
     """
+    if files and not _has_rsync():
+        _send_tar(connection, files, base, folder)
+        return
     for large in (False, True):
         named = [path for path in files if is_large(path) is large]
         if not named:
@@ -50,8 +61,10 @@ def send(connection: Connection, files: Sequence[Path], base: Path, folder: str)
             listed.write(b"".join(os.fsencode(path.relative_to(base)) + b"\0" for path in named))
             listed.flush()
             compared = () if large else ("--checksum",)
-            from_list = (f"--files-from={listed.name}", "--from0", "--copy-links", *_copies(named, base))
-            argv = (*compared, *from_list, f"{base}/", f"{THERE}:{folder}/")
+            from_list = (f"--files-from={listed.name}", "--from0", "--copy-links")
+            left_out = (str(copy.relative_to(base)) for copy in _copies(named))
+            excluded = ("--exclude=/" + re.sub(r"([\\\\*?\[])", r"\\\1", name) for name in left_out)
+            argv = (*compared, *from_list, *excluded, f"{base}/", f"{THERE}:{folder}/")
             _rsync(connection, argv, progress=large)
 
 
@@ -61,16 +74,13 @@ def is_large(path: Path) -> bool:
     return sum(file.stat().st_size for file in files if file.is_file()) > LARGE_BYTES
 
 
-def _copies(files: Iterable[Path], base: Path) -> Iterator[str]:
-    """Yield the options that leave out copies of runs: those on the cluster are newer."""
-    for file in files:
-        for marker in file.rglob(COPY_FILE):
-            name = re.sub(r"([\\\\*?\[])", r"\\\1", str(marker.parent.relative_to(base)))
-            yield f"--exclude=/{name}"
+def _copies(files: Iterable[Path]) -> list[Path]:
+    """Return the copies of runs below files: they do not travel, for those on the cluster are newer."""
+    return [marker.parent for file in files for marker in file.rglob(COPY_FILE)]
 
 
 def fetch(
-    connection: Connection, parts: Iterable[tuple[str, Path, bool]], to: Path, *, leave: Sequence[str]
+    connection: Connection, parts: Sequence[tuple[str, Path, bool]], to: Path, *, leave: Sequence[str]
 ) -> None:
     """Copy files and folders from the cluster.
 
@@ -78,25 +88,95 @@ def fetch(
     ``to``: A folder on the laptop.
     ``leave``: patterns of names that are not copied.
     """
-    sources = [f"{THERE}:{base}/./{path}" for base, path, _ in parts]
-    if sources:
+    if not _has_rsync():
+        for base in dict.fromkeys(base for base, _, _ in parts):
+            _fetch_tar(connection, [str(path) for its, path, _ in parts if its == base], base, to, leave)
+    elif sources := [f"{THERE}:{base}/./{path}" for base, path, _ in parts]:
         excluded = (f"--exclude={name}" for name in leave)
         _rsync(connection, (*excluded, *sources, f"{to}/"), progress=not leave)
 
 
-def _rsync(connection: Connection, arguments: Sequence[str], *, progress: bool) -> None:
-    if not shutil.which("rsync"):
+@functools.cache
+def _has_rsync() -> bool:
+    """Return whether this machine has rsync 3.1 or later; openrsync names its version on another line."""
+    answer = shell.run(["rsync", "--version"]).stdout
+    version = re.match(r"rsync\s+version v?(\d+)\.(\d+)", answer)
+    has = version is not None and (int(version[1]), int(version[2])) >= (3, 1)
+    None if has else note(TOLD)
+    return has
+
+
+def _send_tar(connection: Connection, files: Sequence[Path], base: Path, folder: str) -> None:
+    copies = _copies(files)
+    with (
+        _tar(connection, folder, "-x", "-z", "-f", "-") as process,
+        tarfile.open(fileobj=process.stdin, mode="w|gz", dereference=True) as packed,
+    ):
+        for file in files:
+            packed.add(
+                file,
+                str(file.relative_to(base)),
+                filter=lambda member: None if base / member.name in copies else member,
+            )
+
+
+def _fetch_tar(
+    connection: Connection, names: Sequence[str], base: str, to: Path, leave: Sequence[str]
+) -> None:
+    left_out = (f'--exclude="{name}"' for name in leave)
+    words = ("-c", "-z", "-f", "-", "--hard-dereference", *left_out, "--null", "-T", "-")
+    with _tar(connection, base, *words) as process:
+        stdin = cast("BufferedWriter", process.stdin)
+        stdin.write(b"".join(os.fsencode(name) + b"\0" for name in names))
+        stdin.close()
+        with tarfile.open(fileobj=process.stdout, mode="r|gz") as packed:
+            # Python 3.11.3 and earlier have no filter
+            packed.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
+            packed.extractall(to, (member for member in packed if _is_part(member, names)))  # noqa: S202 - checked
+
+
+def _is_part(member: tarfile.TarInfo, names: Sequence[str]) -> bool:
+    """Return whether what a cluster sends is a file or folder that was asked for, not a link or another."""
+    path = Path(member.name)
+    return (
+        (member.isfile() or member.isdir())
+        and ".." not in path.parts
+        and any(map(path.is_relative_to, names))
+    )
+
+
+@contextlib.contextmanager
+def _tar(connection: Connection, folder: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Have a tar on the cluster, in a folder, that reads or writes what it packs."""
+    process, why = shell.open_pipes(connection.tar_argv(words)), ""
+    stdin, stdout = cast("BufferedWriter", process.stdin), cast("BufferedReader", process.stdout)
+    try:
+        with process:
+            while (line := stdout.readline()) and not line.rstrip().endswith(READY.encode()):
+                pass
+            stdin.write(os.fsencode(folder) + b"\n")
+            yield process
+            stdin.close()
+            stdout.read()  # what fills the last block
+    except (OSError, tarfile.TarError) as error:
+        why = f"; {error}"
+    if why or process.returncode:
         raise JobkitError(
-            "no rsync on this machine", hint="install rsync 3: apt install rsync, or brew install rsync"
+            f"{connection.host}: the transfer has not ended (tar's status {process.returncode}{why})",
+            hint="type the same command again",
+            exit_code=ExitCode.REFUSED,
         )
+
+
+def _rsync(connection: Connection, arguments: Sequence[str], *, progress: bool) -> None:
     shell_command = f'"{sys.executable}" -P -m {rsh.__name__}'
     shown = ("--info=progress2",) if progress and sys.stderr.isatty() else ()
     argv = ["rsync", *OPTIONS, *shown, "-e", shell_command, *arguments]
     ssh = {rsh.SSH_VARIABLE: json.dumps([connection.host, *connection.control])}
-    with tempfile.NamedTemporaryFile("r", prefix="jobkit-on-") as note:
-        environment = {**os.environ, **ssh, rsh.NOTE_VARIABLE: note.name}
+    with tempfile.NamedTemporaryFile("r", prefix="jobkit-on-") as said:
+        environment = {**os.environ, **ssh, rsh.NOTE_VARIABLE: said.name}
         status = shell.attach(argv, environment, output=sys.stderr)
-        absent = note.read() == NO_RSYNC
+        absent = said.read() == NO_RSYNC
     if absent:
         raise JobkitError(f"{connection.host} has no rsync", hint=INSTALL)
     if status in {INTERRUPTED, -2}:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +24,7 @@ from jobkit.core.knobs import (
     Knob,
     Value,
 )
+from jobkit.core.shell import usable_cpus
 from jobkit.core.units import format_count
 from jobkit.extensions.tune.steps import TuneGoal
 from jobkit.planning.batch_sizes import MIN_LOAD
@@ -177,7 +177,7 @@ def _limits(spec: SweepSpec, node: Node | None) -> dict[str, int]:
     if spec.constraints.cpus:
         limits[f"constraints.cpus: {spec.constraints.cpus}"] = spec.constraints.cpus // cpus
     if runs_here(spec.scheduler):
-        here = len(os.sched_getaffinity(0))
+        here = usable_cpus()
         limits[f"the {format_count(here, 'CPU')} of this machine"] = here // cpus
     elif not limits:
         limits[f"tune.workers: {CLUSTER_WORKERS} (the default)"] = CLUSTER_WORKERS

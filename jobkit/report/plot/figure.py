@@ -16,6 +16,7 @@ from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.extras import missing_extra
 from jobkit.core.files import write_atomically
 from jobkit.core.terminal import printable
 from jobkit.report.estimates import heading
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SUFFIXES = (".png", ".svg", ".pdf")
-INSTALL = "pip install 'jobkit[plot]'"
 MOST_GROUPS = 4
 """More rows of panels fit no page."""
 
@@ -78,10 +78,8 @@ def check_plot(path: Path) -> None:
             f"--plot {path}: the name must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}",
             hint="the ending chooses the format: svg and pdf for papers, png for slides",
         )
-    try:
-        import matplotlib.figure  # noqa: F401 - only whether it is there
-    except ImportError as error:
-        raise JobkitError(f"--plot {path} needs matplotlib: {error}", hint=INSTALL) from error
+    if lack := missing_extra(f"--plot {path}", "plot"):
+        raise lack
 
 
 def plot(

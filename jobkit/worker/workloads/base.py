@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.extras import missing_extra
 from jobkit.core.knobs import RUN_KNOBS, Knob, Value, declared
 from jobkit.core.terminal import suggest
 from jobkit.worker.failure import describe_error
@@ -28,13 +27,13 @@ SHIPPED = {
 ENTRY_POINTS = "jobkit.workloads"
 """The group of entry points by which an installed package offers workloads under a name of one word."""
 
-EXTRAS = {
-    "stanza-ner": ("stanza", "stanza>=1.10"),
-    "hf-token-classification": ("transformers", "jobkit[hf]"),
-    "sentence-embedding": ("sentence_transformers", "jobkit[embedding]"),
-    "spacy-ner": ("spacy", "jobkit[spacy]"),
+EXTRA_OF = {
+    "stanza-ner": "stanza",
+    "hf-token-classification": "hf",
+    "sentence-embedding": "embedding",
+    "spacy-ner": "spacy",
 }
-"""The module that a shipped workload needs, and what pip installs to have it."""
+"""The extra that a shipped workload needs."""
 
 
 CHARACTERS = "padded characters"
@@ -221,16 +220,7 @@ def workload_class(name: str, folder: str | None = None) -> type[Workload]:
 
 def missing_framework(name: str) -> JobkitError | None:
     """Return the error of a shipped workload whose framework this Python lacks; ``None`` if it has it."""
-    module, package = EXTRAS.get(name, ("", ""))
-    return missing_module(module, package, f"workload {name!r}") if module else None
-
-
-def missing_module(module: str, package: str, what: str) -> JobkitError | None:
-    """Return the error that this Python lacks a module, with the line that installs it; else ``None``."""
-    if importlib.util.find_spec(module):
-        return None
-    hint = f"{sys.executable} -m pip install {shlex.quote(package)}"
-    return JobkitError(f"{what} needs the Python module {module}, which is not installed", hint=hint)
+    return missing_extra(f"workload {name!r}", EXTRA_OF[name]) if name in EXTRA_OF else None
 
 
 FORM = f"name one of {', '.join(SHIPPED)}, ./FILE.py:FUNCTION, or package.module:Class"

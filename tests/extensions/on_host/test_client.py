@@ -185,6 +185,7 @@ def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(commands, "connect", lambda host: Connection(host, ()))
+    monkeypatch.setattr(transfer, "_has_rsync", lambda: True)
     monkeypatch.setattr(transfer, "_rsync", lambda *_, **__: None)
 
     def run_on(name: str, params: dict[str, Any], *parts: tuple[str, bool]) -> int:

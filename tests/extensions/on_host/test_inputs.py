@@ -99,6 +99,7 @@ def test_copies_of_runs_do_not_travel_back(tmp_path: Path, monkeypatch: pytest.M
     copy.mkdir(parents=True)
     (copy / COPY_FILE).touch()
     given: list[str] = []
+    monkeypatch.setattr(transfer, "_has_rsync", lambda: True)
     monkeypatch.setattr(transfer, "_rsync", lambda _, arguments, **__: given.extend(arguments))
     transfer.send(Connection("hec", ()), [tmp_path / "texts"], tmp_path, "/home")
     assert r"--exclude=/texts/runs/\[a]\*" in given

@@ -78,7 +78,7 @@ def test_no_point_is_added_that_cannot_be_profiled(sweep: Sweep, monkeypatch: py
         given = {"name": "t", "profile": "scalene", "environment": {"venv": "/venv"}}
         # another Python of the jobs may have it
         refuse_missing_packages(SweepSpec.model_validate(given), load_site("slurm-default", "slurm"))
-    assert "pip install 'jobkit[profile]'" in caught.value.hint
+    assert "[profile]'" in caught.value.hint
     span: dict[str, object] = {"scheduler": "slurm", "first": 1, "last": 1, "offset": 6, "role": "find"}
     write_event(sweep.run, "submitted", job_id="101", cluster="", **span)
     sweep.queue(f"101_1|PENDING|Dependency||0:00|N/A|{sweep.points[0].run_id}\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -28,7 +27,6 @@ from jobkit.report.plot.figure import (
     plot,
 )
 from jobkit.report.tables import collect
-from tests.pages.test_docs import PYPROJECT
 from tests.report.plot.test_data import CARD, OLD_LOG, SIZES, a_run, all_failed, measured, with_energy
 from tests.report.plot.test_pictures import KINDS, made
 from tests.support.builders import TEXT, grid, write_points, write_records
@@ -130,20 +128,5 @@ def test_a_file_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
         called(command, OLD_LOG, "--plot", tmp_path / "nowhere" / "x.svg")
 
 
-def test_without_the_extra_the_command_to_type_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(JobkitError, match="needs matplotlib") as caught:
-        called(command, OLD_LOG, "--plot", tmp_path / "x.svg")
-    assert (caught.value.exit_code, caught.value.hint) == (2, "pip install 'jobkit[plot]'")
-    assert capsys.readouterr().out == ""
-
-
 def test_a_table_imports_no_matplotlib() -> None:
     assert "matplotlib" not in imported(asked_for("collect", str(OLD_LOG)))
-
-
-def test_the_extra_holds_what_the_page_says() -> None:
-    extras = PYPROJECT["project"]["optional-dependencies"]
-    assert extras["plot"] == [extra for extra in extras["dev"] if extra.startswith("matplotlib")]

@@ -10,19 +10,20 @@ import pytest
 from benchmarks.batch_equality import compared, outputs
 from jobkit.answers.loads import Lengths, Loads
 from jobkit.core.errors import JobkitError
+from jobkit.core.extras import EXTRAS
 from jobkit.core.paragraphs import split_paragraphs
 from jobkit.core.records import ModelRef
 from jobkit.planning import models, random_weights
 from jobkit.planning.random_weights import ARCHITECTURES
 from jobkit.planning.sample import sample_text
-from jobkit.worker.workloads.base import EXTRAS, workload_class
+from jobkit.worker.workloads.base import EXTRA_OF, workload_class
 from jobkit.worker.workloads.model_files import fingerprint, folder_files
 
 pytestmark = [
     pytest.mark.xdist_group("torch"),
     pytest.mark.slow,
 ]  # one worker imports it, for all tests of this group
-FRAMEWORKS = TAGGER, EMBEDDER, SPACY = tuple(EXTRAS)[1:]
+FRAMEWORKS = TAGGER, EMBEDDER, SPACY = tuple(EXTRA_OF)[1:]
 PARAGRAPHS = split_paragraphs(sample_text(40))
 LONG = " ".join(PARAGRAPHS[:20])
 TEXT = [*PARAGRAPHS[:20], LONG]
@@ -34,7 +35,7 @@ TOLERANCE = 1e-5
 def model(request: pytest.FixtureRequest, kept_cache: Path) -> tuple[str, ModelRef]:
     """Return each workload with its tiny stand-in, built unless the cache has it."""
     workload = str(request.param)
-    pytest.importorskip(EXTRAS[workload][0])
+    pytest.importorskip(EXTRAS[EXTRA_OF[workload]][0])
     described = models.stand_in(workload, "tiny", kept_cache)
     return workload, models.build(workload, described, kept_cache, say=print)
 
@@ -66,7 +67,7 @@ def test_the_lengths_give_the_load_that_is_measured_and_the_heaviest_batch_runs_
     for one in heavy:
         one.again()
     assert opened.attempted_load() > 0
-    assert {EXTRAS[workload][0], "torch", "numpy"} <= set(opened.versions())
+    assert {EXTRAS[EXTRA_OF[workload]][0], "torch", "numpy"} <= set(opened.versions())
 
 
 def test_the_output_is_the_same_at_every_batch_size(model: tuple[str, ModelRef]) -> None:

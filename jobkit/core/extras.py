@@ -1,0 +1,61 @@
+"""The extras of jobkit: what needs one, and the line that installs it where this Python came from."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.terminal import shell_quote
+
+EXTRAS = {
+    "stanza": ("stanza", "Stanza with torch: 5.7 GB with CUDA, 1.2 GB for CPUs"),
+    "hf": ("transformers", "transformers with torch: 5.8 GB with CUDA, 1.3 GB for CPUs"),
+    "embedding": (
+        "sentence_transformers",
+        "sentence-transformers with torch: 6 GB with CUDA, 1.5 GB for CPUs",
+    ),
+    "spacy": ("spacy", "spaCy: 210 MB"),
+    "parquet": ("pyarrow", "pyarrow: 170 MB"),
+    "plot": ("matplotlib", "matplotlib: 100 MB"),
+    "profile": ("scalene", "scalene: 6 MB"),
+    "zst": ("zstandard", "zstandard: 25 MB"),
+}
+"""By the name of an extra: the module without which it is missing; what it brings, and its size on disk."""
+NO_EXTRA = "none"
+"""In place of an extra: the base alone."""
+
+
+def missing_extra(need: str, extra: str, module: str = "") -> JobkitError | None:
+    """Return the error of what needs an extra, or one module of it, that this Python lacks; else ``None``."""
+    module = module or EXTRAS[extra][0]
+    if importlib.util.find_spec(module):
+        return None
+    message = f"{need} needs the Python module {module}, which is not installed"
+    return JobkitError(message, hint=install_line(extra))
+
+
+def install_line(extra: str) -> str:
+    """Return the command that adds an extra to this Python: by pip, or by uv if it has no pip."""
+    python, (path, editable) = shell_quote(sys.executable), origin()
+    has_pip = importlib.util.find_spec("pip")
+    pip = f"{python} -m pip install" if has_pip else f"uv pip install --python {python}"
+    package = shell_quote(f"{path or 'jobkit'}[{extra}]")
+    return f"{pip} {'-e ' if editable else ''}{package}   ({EXTRAS[extra][1]})"
+
+
+def origin() -> tuple[Path | None, bool]:
+    """Return the checkout or wheel that this jobkit came from, if it is there, and whether it is editable.
+
+    Source: https://packaging.python.org/en/latest/specifications/direct-url/
+    """
+    from importlib import metadata  # 40 ms that only an error costs
+
+    direct = json.loads(metadata.distribution("jobkit").read_text("direct_url.json") or "{}")
+    address = urlparse(direct.get("url", ""))
+    path = Path(unquote(address.path))
+    there = address.scheme == "file" and path.exists()
+    return path if there else None, there and bool(direct.get("dir_info", {}).get("editable"))
