@@ -16,7 +16,7 @@ from jobkit.answers.loads import Budgets, Lengths, TextLoads, agreeing, loads_of
 from jobkit.answers.memory_line import CURVED, Fit, doubts, fit_memory
 from jobkit.answers.observations import ALLOCATED, MUST_MATCH, NEED, RAM
 from jobkit.answers.setting import other_knobs
-from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED_CHARS
+from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED
 from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import format_bytes_gib, format_count
 from jobkit.runs.trials import Trial
@@ -30,7 +30,7 @@ SAME_CAPACITY = 0.99
 NOTHING = "no point has succeeded yet"
 TOO_SMALL = {
     BATCH_SIZE: "not even a batch of 1 fits",
-    PADDED_CHARS: "not even a batch of the longest sentence fits",
+    PADDED: "not even a batch of the longest sentence fits",
 }
 """Why there is no safe batch, by knob."""
 
@@ -53,7 +53,7 @@ class Prediction:
     expected_bytes, bound_bytes
         By the line and by the bound, at the load of ``safe_batch``.
     knob
-        What ``largest_batch`` and ``safe_batch`` are: ``batch_size``, or ``padded_chars``.
+        What ``largest_batch`` and ``safe_batch`` are: ``batch_size``, or ``padded``.
     doubts
         Sentences without a full stop, the weightiest first.
     reason
@@ -103,7 +103,7 @@ class Memory:
     gpu
         The GPU's name, or ``None``.
     load_by_batch
-        Batch size, or ``padded_chars``, to the largest load that was measured with it.
+        Batch size, or ``padded``, to the largest load that was measured with it.
     knob
         Which of the two.
     remarks
@@ -147,7 +147,7 @@ class Memory:
             return self._unknown(0, "how much memory there is was not recorded: name it with --gpu-memory")
         capacity = self.allocator_bytes(limit_bytes)
         if not self.load_by_batch:
-            return self._unknown(capacity, f"neither {BATCH_SIZE} nor {PADDED_CHARS} is a knob of this sweep")
+            return self._unknown(capacity, f"neither {BATCH_SIZE} nor {PADDED} is a knob of this sweep")
         return self._below_failed(self.predict(max(0.0, capacity)))
 
     def predict(self, capacity_bytes: float) -> Prediction:
@@ -197,7 +197,7 @@ class Memory:
         """Return the largest batch whose load is within a limit; 0 if none is."""
         if self.loads is not None:
             return self.loads.largest_batch(load)
-        if self.knob == PADDED_CHARS:
+        if self.knob == PADDED:
             return max(0, math.floor(load))  # it caps the load itself
         return math.floor(load / self._worst_rate)
 
@@ -205,7 +205,7 @@ class Memory:
         """Return the load of exactly this batch; if no lengths are known, at the worst rate measured."""
         if self.loads is not None:
             return self.loads.own(batch)
-        return batch if self.knob == PADDED_CHARS else round(batch * self._worst_rate)
+        return batch if self.knob == PADDED else round(batch * self._worst_rate)
 
     @property
     def paragraphs(self) -> int:
@@ -216,7 +216,7 @@ class Memory:
         """Return a batch, or the largest that the text has."""
         if self.loads is not None:
             return min(batch, self.loads.limit)
-        return batch if self.knob == PADDED_CHARS else min(batch, self.paragraphs)
+        return batch if self.knob == PADDED else min(batch, self.paragraphs)
 
     @property
     def _worst_rate(self) -> float:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Self
 
 from jobkit.core.files import mask
+from jobkit.core.knobs import RENAMED, with_old_names
 
 _WORDS_OF_KEYS = {
     "resources.queue": "partition p q",
@@ -262,6 +263,8 @@ def for_markdown(line: str) -> str:
 def as_json(data: object, *, indent: int | None = None) -> str:
     """Return JSON that a terminal can show: what it would obey is escaped."""
     text = json.dumps(data, ensure_ascii=False, indent=indent, allow_nan=False)
+    if any(f'"{name}": ' in text for name in RENAMED.values()):
+        text = json.dumps(with_old_names(data), ensure_ascii=False, indent=indent, allow_nan=False)
     return "\n".join(
         line if line.isprintable() else "".join(map(_escaped, line)) for line in text.split("\n")
     )

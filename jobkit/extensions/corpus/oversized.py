@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED_CHARS, numbers
+from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED, numbers
 from jobkit.core.units import GIB, format_count, format_memory
 from jobkit.extensions.corpus.plan import Corpus, Piece
 from jobkit.extensions.corpus.reading import Paragraph, read_pieces
@@ -70,7 +70,7 @@ def longest_item(setting: AppliedSetting) -> int:
     if setting.memory is None:
         raise AssertionError  # the caller has asked; for the type checker
     together = numbers(setting.point.params).get(BATCH_SIZE, 1)
-    if PADDED_CHARS in setting.point.params:
+    if PADDED in setting.point.params:
         together = 1  # an item that is longer than the budget is a batch of its own
     return int(setting.memory.largest.safe_load // max(1, together))
 
@@ -90,7 +90,7 @@ def _looked_at(
         return None
     items = sum(len(own) for _, own in paragraphs)
     together = numbers(setting.point.params).get(BATCH_SIZE, 1)
-    together = 1 if PADDED_CHARS in setting.point.params else min(together, items)
+    together = 1 if PADDED in setting.point.params else min(together, items)
     return OversizedPiece(piece, _where(corpus, piece, worst), longest, together * longest)
 
 

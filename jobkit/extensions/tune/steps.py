@@ -25,6 +25,7 @@ from jobkit.core.knobs import (
     ON,
     ORDER,
     REFUSED,
+    RENAMED,
     SHORTCUTS,
     WORKERS,
     Value,
@@ -64,7 +65,7 @@ class TuneGoal:
     Attributes
     ----------
     size_knob, sizes, loads
-        ``padded_chars`` or ``batch_size``, its values in ascending order, and the largest load of each.
+        ``padded`` or ``batch_size``, its values in ascending order, and the largest load of each.
     order
         Of the text's paragraphs and sentences.
     padding
@@ -126,6 +127,10 @@ class TuneGoal:
     budget_s: float
     memory_bytes: int | None = None
     objective: Objective = field(default_factory=Objective)
+
+    def __post_init__(self) -> None:
+        """Take the name of the knob in an earlier version as that of today."""
+        object.__setattr__(self, "size_knob", RENAMED.get(self.size_knob, self.size_knob))
 
     def setting(self, size: int, workers: int, *, every: int = 1, **words: str) -> dict[str, Value]:
         """Return the knobs of a setting; ``words`` are the values of those that have words."""
