@@ -101,8 +101,8 @@ class WorkerState:
         What torch's allocator held after the warm-up.
     effective, versions, failed_load
         As the workload reports them; see `Record`.
-    refused
-        As in `Task`, of the process that checks the shortcuts.
+    refused, checked
+        Of the process that checks the shortcuts: as in `Task`, and what it found.
     """
 
     readings: memory.Readings = field(default_factory=memory.Readings)
@@ -120,6 +120,7 @@ class WorkerState:
     versions: Mapping[str, str] = field(default_factory=dict)
     failed_load: int | None = None
     refused: str = ""
+    checked: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ class Result:
     """
 
     entities: tuple[Entity, ...] = ()
-    rows: tuple[Row, ...] | None = None
+    rows: Sequence[Row] | None = None
     load: int
     sentences: int | None = None
     tokens: int | None = None

@@ -144,11 +144,13 @@ class BudgetedWorkload:
         values = dict(params)
         self._by_length = values.get(ORDER) == SORTED
         if cap := numbers(params).get(PADDED):
-            self._cap, values[BATCH_SIZE] = cap, values.pop("paragraphs_per_call")
+            self._cap, values[BATCH_SIZE] = cap, values["paragraphs_per_call"]
             if model:
                 rest = {"name": "", "size": "", "fingerprint": ""}
                 self._model = ModelRef(path=str(model), stand_in=False, size_bytes=0, **rest)
         self._workload.load(model, device, values, threads)
+        if getattr(self._workload, "cuts_calls", False):
+            self._cap = 0
 
     def process(self, paragraphs: Sequence[str]) -> Result:
         """Process these paragraphs, batch by batch; the load is that of the heaviest batch."""
