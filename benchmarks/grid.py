@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.archives import group
 from benchmarks.markdown import table
 from benchmarks.tune_page import SECOND, read, speeds
-from jobkit.core.knobs import ORDER, PADDED_CHARS, WORKERS, numbers
+from jobkit.core.knobs import ORDER, PADDED, WORKERS, numbers
 from jobkit.core.records import Record
 from jobkit.extensions.tune.tuning import Tuning
 
@@ -29,7 +29,7 @@ def grid() -> dict[Cell, Record]:
 
 def _cell(record: Record) -> Cell:
     point = record.point
-    return point.workers, record.mps or "", str(point.params[ORDER]), numbers(point.params)[PADDED_CHARS]
+    return point.workers, record.mps or "", str(point.params[ORDER]), numbers(point.params)[PADDED]
 
 
 def settings() -> str:
@@ -50,7 +50,7 @@ def finals() -> dict[tuple[int, int], list[float]]:
     """Return the speeds of the finals, by workers and padded characters."""
     found: dict[tuple[int, int], list[float]] = {}
     for record in read(FINALS):
-        found.setdefault((record.point.workers, numbers(record.point.params)[PADDED_CHARS]), []).extend(
+        found.setdefault((record.point.workers, numbers(record.point.params)[PADDED]), []).extend(
             speeds([record])
         )
     return found
@@ -62,7 +62,7 @@ def answer() -> tuple[int, int]:
     if best is None:
         raise ValueError(SECOND)
     found = numbers(best.params)
-    return found[WORKERS], found[PADDED_CHARS]
+    return found[WORKERS], found[PADDED]
 
 
 def _by_size(run: Path) -> dict[tuple[int, int], Record]:

@@ -10,7 +10,17 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import edge_page, gpu_page, grid, page, shortcuts_page, soak_page, tune_page, workers_page
+from benchmarks import (
+    edge_page,
+    encoders_page,
+    gpu_page,
+    grid,
+    page,
+    shortcuts_page,
+    soak_page,
+    tune_page,
+    workers_page,
+)
 from benchmarks.archives import RECORDS
 from benchmarks.markdown import table
 from benchmarks.workloads_table import workloads
@@ -56,6 +66,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "kernels": shortcuts_page.kernels,
     "equal": shortcuts_page.equal,
     "garbage": shortcuts_page.garbage,
+    "encoders": encoders_page.encoders,
     "precision": tune_page.precision,
     "memory": gpu_page.memory_parts,
     "largest": largest,

@@ -13,7 +13,7 @@ from benchmarks.archives import RECORDS, group
 from benchmarks.gpu_page import GIB
 from benchmarks.markdown import table
 from jobkit.core.json_codec import from_json
-from jobkit.core.knobs import PADDED_CHARS, WORKERS, numbers
+from jobkit.core.knobs import PADDED, WORKERS, numbers
 from jobkit.core.records import Record
 from jobkit.core.student import deviation, half_width
 from jobkit.extensions.tune.tuning import Tuning
@@ -95,7 +95,7 @@ def search_row(machine: str, tuning: Tuning) -> tuple[str, ...]:
     return (
         machine,
         str(tuning.goal.workers),
-        f"{found[WORKERS]}, {found[PADDED_CHARS]:,}",
+        f"{found[WORKERS]}, {found[PADDED]:,}",
         f"{gain.mean:.1f}",
         f"{gain.low:.1f} to {gain.high:.1f}",
         ", ".join(f"{one:.0f}" for one in joules),

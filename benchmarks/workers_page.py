@@ -10,7 +10,7 @@ from benchmarks.archives import group
 from benchmarks.markdown import table
 from benchmarks.tune_page import read, speeds
 from jobkit.answers.setting import Mean
-from jobkit.core.knobs import PADDED_CHARS
+from jobkit.core.knobs import PADDED
 from jobkit.core.records import Record
 
 RUNS = group("workers")
@@ -66,7 +66,7 @@ def _of_setting(run: Path, gpus: int) -> list[Record]:
     return [
         one
         for one in read(run)
-        if (one.point.gpus, one.point.work_unit, one.point.numbers[PADDED_CHARS]) == setting
+        if (one.point.gpus, one.point.work_unit, one.point.numbers[PADDED]) == setting
     ]
 
 
@@ -89,7 +89,7 @@ def _unequal() -> Iterator[tuple[object, ...]]:
         slow, fast = speeds([alone])[0], speeds([both])[0]
         busy = sum(share.items for share in both.workers if share.gpu_uuid != idle_gpu)
         share = 100 * busy / (both.summary.items if both.summary else 1)
-        size = alone.point.numbers[PADDED_CHARS]
+        size = alone.point.numbers[PADDED]
         yield (
             f"{size:,}",
             f"{slow:,.0f} a second",

@@ -15,10 +15,10 @@ from typing import NamedTuple
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
 from jobkit.core.json_codec import parse_json
-from jobkit.core.knobs import BATCH_SIZE, CUT_BY, PADDED_CHARS, SORTED
+from jobkit.core.knobs import BATCH_SIZE, CUT_BY, PADDED, SORTED
 from jobkit.core.layout import LENGTHS_FILE
 from jobkit.core.records import Point
-from jobkit.worker.paragraphs import cut_by_budget, sorted_places
+from jobkit.worker.paragraphs import cut_by_budget, load_of, sorted_places
 from jobkit.worker.workloads.base import CHARACTERS
 
 SCHEMA = 1
@@ -144,10 +144,10 @@ class Loads:
         source = sources[min(max(batch_size, 1), len(sources) - 1)]
         return self._places[self._scan(*self.cut.at(source))[1]] if self._places else 0, source
 
-    def under_budget(self, padded_chars: int, work_unit: int) -> Chunks:
-        """Return the batches with items x longest capped, in calls of ``work_unit`` paragraphs."""
+    def under_budget(self, budget: int, work_unit: int) -> Chunks:
+        """Return the batches with a capped load, in calls of ``work_unit`` paragraphs."""
         calls = [self._items(start, end) for _, start, end in self._calls(work_unit)]
-        cut = [(iter(items), cut_by_budget(items, padded_chars)) for items in calls]
+        cut = [(iter(items), cut_by_budget(items, budget, pads=self.lengths.padded)) for items in calls]
         return self._chunks_of([list(islice(items, size)) for items, sizes in cut for size in sizes])
 
     def chunks(self, batch_size: int) -> Chunks:
@@ -160,8 +160,7 @@ class Loads:
         )
 
     def _chunks_of(self, chunks: Iterable[Sequence[int]]) -> Chunks:
-        padded = self.lengths.padded
-        loads = [len(chunk) * max(chunk) if padded else sum(chunk) for chunk in chunks]
+        loads = [load_of(chunk, pads=self.lengths.padded) for chunk in chunks]
         return Chunks(
             batches=len(loads),
             load=max(loads, default=0),
@@ -297,7 +296,7 @@ class Loads:
 
 @dataclass(frozen=True)
 class Budgets:
-    """The load of every budget, ``padded_chars``, of one text; as `Loads` for batch sizes."""
+    """The load of every budget, ``padded``, of one text; as `Loads` for batch sizes."""
 
     text: Loads  # the text, and whether it is sorted
     work_unit: int  # paragraphs a call
@@ -320,15 +319,18 @@ class Budgets:
         """The loads computed so far, by budget: each takes a pass over the text."""
         return {}
 
-    def own(self, padded_chars: int) -> int:
+    def own(self, budget: int) -> int:
         """Return the largest load of any batch at exactly this budget."""
-        if padded_chars not in self._owned:
-            self._owned[padded_chars] = self.text.under_budget(padded_chars, self.work_unit).load
-        return self._owned[padded_chars]
+        if budget not in self._owned:
+            self._owned[budget] = self.text.under_budget(budget, self.work_unit).load
+        return self._owned[budget]
 
-    def load(self, padded_chars: int) -> int:
-        """Return a load that no batch exceeds up to this budget; a longer item is a batch by itself."""
-        return min(max(padded_chars, self._longest), self.limit)
+    def load(self, budget: int) -> int:
+        """Return a load that no batch exceeds at this budget and at all smaller ones.
+
+        An item that is longer than the budget is a batch of its own.
+        """
+        return min(max(budget, self._longest), self.limit)
 
     def largest_batch(self, load_limit: float) -> int:
         """Return the largest budget, at most `limit`, whose `load` is within a limit; 0 if none is."""
@@ -355,7 +357,7 @@ def loads_of(lengths: Lengths | None, points: Iterable[Point]) -> TextLoads | No
         return None
     part = lengths.every(min(point.every for point in points))
     by_length, window = all(point.order == SORTED for point in points), points[0].sort_window
-    if all(PADDED_CHARS in param for param in params):
+    if all(PADDED in param for param in params):
         unit = max(point.work_unit for point in points)
         return _budgets(_loads(part, by_length=by_length, window=window), unit)
     if any(BATCH_SIZE not in param for param in params):

@@ -13,7 +13,7 @@ from jobkit.answers.loads import Budgets, Lengths, TextLoads, agreeing, loads_of
 from jobkit.answers.memory_line import CURVED, Fit, doubts, fit_memory
 from jobkit.answers.observations import ALLOCATED, MUST_MATCH, NEED, RAM
 from jobkit.answers.setting import other_knobs
-from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED_CHARS
+from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED
 from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import format_bytes_gib, format_count
 from jobkit.runs.trials import Trial
@@ -25,7 +25,7 @@ SAME_CAPACITY = 0.99  # trials with at least this share of a capacity count for 
 NOTHING = "no point has succeeded yet"
 TOO_SMALL = {
     BATCH_SIZE: "not even a batch of 1 fits",
-    PADDED_CHARS: "not even a batch of the longest sentence fits",
+    PADDED: "not even a batch of the longest sentence fits",
 }
 
 
@@ -105,7 +105,7 @@ class Memory:
     def _of_capacity(self, capacity: float) -> Prediction:
         if self.records and not self.load_by_batch:
             swept = any(self.knob in record.params for record in self.records)
-            no_knob = f"neither {BATCH_SIZE} nor {PADDED_CHARS} is a knob of this sweep"
+            no_knob = f"neither {BATCH_SIZE} nor {PADDED} is a knob of this sweep"
             return self._unknown(capacity, "the workload reports no load" if swept else no_knob)
         return self._after_trials(self.predict(max(0.0, capacity)))
 
@@ -149,7 +149,7 @@ class Memory:
     def largest_batch(self, load: float) -> int:
         if self.loads is not None:
             return self.loads.largest_batch(load)
-        if self.knob == PADDED_CHARS:
+        if self.knob == PADDED:
             return max(0, math.floor(load))  # it caps the load itself
         return math.floor(load / self._worst_rate)
 
@@ -157,7 +157,7 @@ class Memory:
         """Return the load of exactly this batch; if no lengths are known, at the worst rate measured."""
         if self.loads is not None:
             return self.loads.own(batch)
-        return batch if self.knob == PADDED_CHARS else round(batch * self._worst_rate)
+        return batch if self.knob == PADDED else round(batch * self._worst_rate)
 
     @property
     def paragraphs(self) -> int:
@@ -167,7 +167,7 @@ class Memory:
         """Return this batch, or the largest batch of the text if that is smaller."""
         if self.loads is not None:
             return min(batch, self.loads.limit)
-        return batch if self.knob == PADDED_CHARS else min(batch, self.paragraphs)
+        return batch if self.knob == PADDED else min(batch, self.paragraphs)
 
     @property
     def _worst_rate(self) -> float:

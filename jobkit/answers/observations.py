@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from jobkit.answers.memory_line import Censored, Observation
 from jobkit.answers.setting import other_knobs
-from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS, Value
+from jobkit.core.knobs import BATCH_SIZE, PADDED, Value
 from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import format_count
 
@@ -67,7 +67,7 @@ def measured_bytes(record: Record | None) -> int | None:
 
 
 def swept_knob(params: Mapping[str, Value]) -> str:
-    return PADDED_CHARS if PADDED_CHARS in params else BATCH_SIZE
+    return PADDED if PADDED in params else BATCH_SIZE
 
 
 def load_by_batch(well: Sequence[Record]) -> dict[int, int]:

@@ -21,7 +21,7 @@ from jobkit.answers.observations import RAM, measured_bytes, swept_knob
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line, exclusive_lock
 from jobkit.core.json_codec import to_json
-from jobkit.core.knobs import BATCH_SIZE, CUDA, PADDED_CHARS
+from jobkit.core.knobs import BATCH_SIZE, CUDA, PADDED
 from jobkit.core.layout import (
     POINTS_FILE,
     RESULTS_FOLDER,
@@ -202,7 +202,7 @@ def _not_one_knob(points: Sequence[Point]) -> str:
     knob = swept_knob(points[0].params if points else {})
     fixed = {tuple(sorted((k, v) for k, v in point.params.items() if k != knob)) for point in points}
     if any(knob not in point.params for point in points) or len(fixed) > 1:
-        return f"find_max needs a sweep of {BATCH_SIZE} or {PADDED_CHARS} in which no other knob varies"
+        return f"find_max needs a sweep of {BATCH_SIZE} or {PADDED} in which no other knob varies"
     return ""
 
 

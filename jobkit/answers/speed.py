@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from jobkit.answers.loads import TextLoads
 from jobkit.answers.setting import Mean, Ratio, Setting, settings_of
 from jobkit.core.figures import SPEED
-from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS, Value, numbers, sort_key
+from jobkit.core.knobs import BATCH_SIZE, PADDED, Value, numbers, sort_key
 from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Outcome, Record
 from jobkit.core.student import TWO_SIDED, quantile, unknown_spread
@@ -64,9 +64,9 @@ class Speed:
 
     @property
     def size(self) -> int:
-        """Its batch size, or its ``padded_chars``; 0 if neither is one of its knobs."""
+        """Its batch size, or its ``padded``; 0 if neither is one of its knobs."""
         sizes = numbers(self.params)
-        return sizes.get(BATCH_SIZE, sizes.get(PADDED_CHARS, 0))
+        return sizes.get(BATCH_SIZE, sizes.get(PADDED, 0))
 
     @property
     def setting(self) -> str:

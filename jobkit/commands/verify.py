@@ -20,7 +20,7 @@ from jobkit.core.units import parse_size
 def verify(run: Path, gpu_memory: str | None, stand_in: bool) -> int:
     """Run the largest batch that the run folder RUN predicts, and compare it with the prediction.
 
-    It is the largest batch_size, or the largest padded_chars if the sweep has that knob. With `find_max`
+    It is the largest batch_size, or the largest padded if the sweep has that knob. With `find_max`
     in the spec, a sweep does this by itself. jobkit fits the line, runs the largest batch whose bound fits
     as a separate point with the same request, and if that batch fails, a smaller one, three at most. On a
     cluster this is a job; without a scheduler it runs here. The prediction and the measured need go into

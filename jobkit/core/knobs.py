@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 Value = int | str
+T = TypeVar("T")
 
 BATCH_SIZE = "batch_size"
 CUT_BY = ("paragraphs_per_call", "sentences_per_ner_batch")
 """The knobs that cut a text besides the batch size."""
-PADDED_CHARS = "padded_chars"
+PADDED = "padded"
 """The knob that caps the load of every batch, in place of a batch size."""
-LOAD_KNOBS = (BATCH_SIZE, "sentences_per_ner_batch", PADDED_CHARS)
+RENAMED = {"padded_chars": PADDED}
+"""Knobs by their names in earlier versions, which specs, runs and workloads may still use."""
+LOAD_KNOBS = (BATCH_SIZE, "sentences_per_ner_batch", PADDED)
 """The knobs with which the load of a batch grows, unless a workload declares others."""
 CPU, CUDA = "cpu", "cuda"
 
@@ -57,6 +60,8 @@ OFFERED = {PRECISION: (TF32, FP16, BF16), SHORTCUTS: (EXACT,)}
 """Keys of a spec that are knobs of some workloads, with the words that mean something to these only."""
 DEFAULT_WORK_UNIT = 100
 """Paragraphs of one call if the load of a batch is capped."""
+BUDGET = Knob(name=PADDED, grows_load=True)
+"""The knob of every workload that finds the lengths of a text, in their unit."""
 RUN_KNOBS = (
     Knob(name=WORKERS),
     Knob(name=THREADS),
@@ -71,9 +76,25 @@ RUN_KNOBS = (
 
 def declared(knobs: Iterable[Knob | str]) -> tuple[Knob, ...]:
     """Return the knobs that a workload declares; a name alone stands for whole numbers."""
+    grow = {*LOAD_KNOBS, *RENAMED}
     return tuple(
-        Knob(name=knob, grows_load=knob in LOAD_KNOBS) if isinstance(knob, str) else knob for knob in knobs
+        Knob(name=knob, grows_load=knob in grow) if isinstance(knob, str) else knob for knob in knobs
     )
+
+
+def renamed(value: T) -> T:
+    """Return a setting, or what a spec has at ``sweep``, with today's names of its knobs."""
+    if isinstance(value, Mapping):
+        return {RENAMED.get(name, name): renamed(one) for name, one in value.items()}  # type: ignore[return-value]
+    return [*map(renamed, value)] if isinstance(value, list) else value  # type: ignore[return-value]
+
+
+def with_old_names(data: T) -> T:
+    """Return JSON with the value of each renamed knob by its earlier name too."""
+    if isinstance(data, Mapping):
+        named = {name: with_old_names(value) for name, value in data.items()}
+        return named | {old: named[new] for old, new in RENAMED.items() if new in named}  # type: ignore[return-value]
+    return [*map(with_old_names, data)] if isinstance(data, list | tuple) else data  # type: ignore[return-value]
 
 
 def from_fields(fields: Mapping[str, Any]) -> Knob:

@@ -40,11 +40,14 @@ class ShortcutCheck:
         The most that torch's allocator had of the GPU; ``None`` on a CPU.
     rss_peak_bytes
         The kernel's high-water mark of its resident memory.
+    found
+        How much the results differ, in the words of the workload; empty if it has none.
     """
 
     seconds: float
     gpu_peak_bytes: int | None = None
     rss_peak_bytes: int | None = None
+    found: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

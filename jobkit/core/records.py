@@ -24,10 +24,12 @@ from jobkit.core.knobs import (
     OFFERED,
     PRECISION,
     REFUSED,
+    RENAMED,
     RUN_KNOBS,
     SHORTCUTS,
     Value,
     numbers,
+    renamed,
 )
 from jobkit.core.measurements import (
     Energy,
@@ -285,7 +287,7 @@ class Point:
     sort_window
         Paragraphs that are sorted together; ``None`` for the whole text.
     work_unit
-        Paragraphs of one call if ``padded_chars`` caps the load of a batch.
+        Paragraphs of one call if ``padded`` caps the load of a batch.
     every
         Of so many paragraphs it works on one: the first, and so on; 1 for the whole text.
     allocator
@@ -366,6 +368,12 @@ class Point:
     workload_folder: str | None = None
     files: tuple[FileRef, ...] = ()
     command: Command | None = None
+
+    def __post_init__(self) -> None:
+        """Take the knobs of earlier versions by their names of today."""
+        if not self.command and not RENAMED.keys().isdisjoint((*self.params, *self.load_knobs)):
+            object.__setattr__(self, "params", renamed(self.params))
+            object.__setattr__(self, "load_knobs", tuple(RENAMED.get(name, name) for name in self.load_knobs))
 
     @property
     def numbers(self) -> Mapping[str, int]:

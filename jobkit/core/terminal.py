@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self, TextIO
 
+from jobkit.core.knobs import RENAMED, with_old_names
+
 _WORDS_OF_KEYS = {
     "resources.queue": "partition p q",
     "resources.walltime": "time t h_rt s_rt timelimit time_limit runtime",
@@ -240,6 +242,8 @@ def for_markdown(line: str) -> str:
 
 def as_json(data: object, *, indent: int | None = None) -> str:
     text = json.dumps(data, ensure_ascii=False, indent=indent, allow_nan=False)
+    if any(f'"{name}": ' in text for name in RENAMED.values()):
+        text = json.dumps(with_old_names(data), ensure_ascii=False, indent=indent, allow_nan=False)
     return "\n".join(
         line if line.isprintable() else "".join(map(_escaped, line)) for line in text.split("\n")
     )

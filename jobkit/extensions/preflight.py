@@ -16,7 +16,7 @@ from jobkit.core.knobs import (
     DEFAULT_WORK_UNIT,
     EVERY,
     ORDER,
-    PADDED_CHARS,
+    PADDED,
     SORTED,
     WORK_UNIT,
     Value,
@@ -70,7 +70,7 @@ class SettingLoad:
     load: int  # the largest load, which the records of the run confirm
     batches: int  # the number of batches in one pass over the text
     efficiency: float | None  # characters over padded characters; ``None`` if no lengths are known
-    alone: int = 0  # the number of items longer than ``padded_chars``: each is a batch of its own
+    alone: int = 0  # the number of items longer than ``padded``: each is a batch of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +163,7 @@ def _setting(spec: SweepSpec, lengths: Lengths, params: Mapping[str, Value]) -> 
     by_length = params.get(ORDER, spec.order) == SORTED
     knobs = numbers(params)
     lengths = lengths.every(knobs.get(EVERY, spec.every))
-    budget, size = knobs.get(PADDED_CHARS), knobs.get(BATCH_SIZE, DEFAULT_BATCH_SIZE)
+    budget, size = knobs.get(PADDED), knobs.get(BATCH_SIZE, DEFAULT_BATCH_SIZE)
     cut = Cut(**{name: knobs.get(name, size) for name in CUT_BY})
     loads = Loads(lengths, cut, by_length, spec.sort_window)
     if budget is None:
@@ -339,7 +339,7 @@ def _settings(report: Preflight) -> Iterator[str]:
 
 def _alone(report: Preflight, setting: SettingLoad) -> str:
     """Return which items are longer than the budget of a setting, the longest by their place."""
-    budget = numbers(setting.params)[PADDED_CHARS]
+    budget = numbers(setting.params)[PADDED]
     noun = _items(report).removesuffix("s")
     longer = [item for item in report.longest if item.length > budget]
     places = [f"paragraph {item.paragraph}, {noun} {item.item} ({item.length:,})" for item in longer]

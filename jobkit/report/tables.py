@@ -18,7 +18,16 @@ from jobkit.answers.search_answer import SearchAnswer
 from jobkit.answers.setting import Mean, Ratio, Setting, settings_of
 from jobkit.core.errors import ExitCode
 from jobkit.core.figures import AGREEMENT, F1, FIGURES, LARGEST, SPEED, SPEEDUP, Figure, own_columns, reported
-from jobkit.core.knobs import BATCH_SIZE, OFFERED, REFUSED, RUN_KNOBS, SHORTCUTS, WORKERS, sort_key
+from jobkit.core.knobs import (
+    BATCH_SIZE,
+    OFFERED,
+    REFUSED,
+    RUN_KNOBS,
+    SHORTCUTS,
+    WORKERS,
+    sort_key,
+    with_old_names,
+)
 from jobkit.core.records import Outcome
 from jobkit.core.student import LEAST, TWO_SIDED
 from jobkit.core.units import format_count, format_memory
@@ -156,12 +165,18 @@ class Collected:
     @property
     def _own_knobs(self) -> list[str]:
         fixed = set(fixed_columns())
-        return [knob for knob in self.knobs if knob not in fixed]
+        return [knob for knob in self._named_knobs if knob not in fixed]
+
+    @property
+    def _named_knobs(self) -> list[str]:
+        """The knobs, a renamed one by its earlier name too."""
+        return [*with_old_names(dict.fromkeys(self.knobs))]
 
     def point_records(self) -> Iterator[dict[str, object]]:
         knobs, figures = self._own_knobs, self._figures
         for row in self.rows:
-            params = {knob: row.params.get(knob) for knob in knobs}
+            values = with_old_names(row.params)
+            params = {knob: values.get(knob) for knob in knobs}
             places = {"group": row.group, "size": row.size, "speedup": row.value(SPEEDUP)}
             own = {figure.name: row.value(figure) for figure in self.own}
             yield cells(row, figures) | params | own | places
@@ -179,7 +194,7 @@ class Collected:
                 "size": size.first.size,
                 "group": size.first.group,
                 "phase": size.first.phase,
-                **{knob: size.params.get(knob) for knob in self.knobs},
+                **with_old_names({knob: size.params.get(knob) for knob in self.knobs}),
                 **{name: size.of(name) for name in OF_A_SIZE},
                 "outcomes": size.outcomes,
                 "n": size.n,
@@ -204,7 +219,7 @@ class Collected:
         figures = [*self._figures, *self.own]
         names = [figure.name for figure in figures]
         ended = [*(figure.name for figure in figures if figure.interval), "speedup"]
-        columns = ["size", "group", "phase", *self.knobs, *OF_A_SIZE, "outcomes", "n", *names]
+        columns = ["size", "group", "phase", *self._named_knobs, *OF_A_SIZE, "outcomes", "n", *names]
         columns += [f"{name}_{what}" for what in ("sd", "n") for name in names]
         columns += ["speedup", "front", *(f"{name}_{end}" for end in ("low", "high") for name in ended)]
         return _frame(self.size_records(), columns)

@@ -11,7 +11,7 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text, read_tolerantly
 from jobkit.core.json_codec import from_json
-from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS
+from jobkit.core.knobs import BATCH_SIZE, PADDED
 from jobkit.core.layout import SEARCH_GOAL_FILE, TRIALS_FILE, read_points
 from jobkit.core.records import Outcome
 from jobkit.core.units import format_memory
@@ -67,7 +67,7 @@ class Trial:
 
     @property
     def knob(self) -> str:
-        return PADDED_CHARS if self.padded_chars else BATCH_SIZE
+        return PADDED if self.padded_chars else BATCH_SIZE
 
     @property
     def size(self) -> int:

@@ -20,21 +20,21 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import BATCH_SIZE, CUDA, DEFAULT_WORK_UNIT, PADDED_CHARS, Knob, Value, declared
+from jobkit.core.knobs import BATCH_SIZE, CUDA, DEFAULT_WORK_UNIT, PADDED, Knob, Value
 from jobkit.core.terminal import Say
 from jobkit.worker.failure import describe_error
 from jobkit.worker.measure.device import Device, open_device, uses_torch
 from jobkit.worker.paragraphs import Call
 from jobkit.worker.steps import run_call
 from jobkit.worker.workloads import own
-from jobkit.worker.workloads.base import SHIPPED, Result, columns_of
+from jobkit.worker.workloads.base import SHIPPED, Result, columns_of, cuts_itself, knobs_of
 
 SIZES = (1, 4, 16, 64)
 """The batch sizes that are tried, as far as the text has so many paragraphs, besides the whole text."""
 NUMBERS = (4, 16)
 """The values tried of a knob that takes whole numbers."""
 BUDGETS = (4_000, 16_000)
-"""The values tried of ``padded_chars``."""
+"""The values tried of ``padded``."""
 KNOB_PARAGRAPHS = 24
 """The number of paragraphs with which each value of a knob is tried."""
 ALLOCATED, RESIDENT = "allocated", "resident"
@@ -193,18 +193,20 @@ class _Subject:
         return _Pass(load_s, *heaviest, rows, tokens, effective, has_rows)
 
     def _knobs(self) -> Iterator[Knob]:
-        for knob in declared(own.checked_class(self.name, self.folder).KNOBS):
-            if knob.name != BATCH_SIZE and self.device in knob.devices:
+        workload = own.checked_class(self.name, self.folder)
+        others = {BATCH_SIZE} if cuts_itself(workload) else {BATCH_SIZE, PADDED}
+        for knob in knobs_of(workload):
+            if knob.name not in others and self.device in knob.devices:
                 yield knob
 
     def _try(self, knob: Knob, paragraphs: Sequence[str], say: Say) -> KnobTrial:
         words = [word for word in knob.words if self.device in knob.devices_of(word)]
-        values: list[Value] = [*(words or (BUDGETS if knob.name == PADDED_CHARS else NUMBERS))]
+        values: list[Value] = [*(words or (BUDGETS if knob.name == PADDED else NUMBERS))]
         say(f"knob {knob.name}")
         passes: list[_Pass] = []
         for value in values:
             params: dict[str, Value] = {knob.name: value}
-            if knob.name == PADDED_CHARS:
+            if knob.name == PADDED:
                 params["paragraphs_per_call"] = DEFAULT_WORK_UNIT
             try:
                 passes.append(self.work(paragraphs, params))

@@ -15,7 +15,7 @@ from pydantic_core import core_schema
 from jobkit.core.errors import JobkitError
 from jobkit.core.figures import by_key
 from jobkit.core.files import digest, files_of
-from jobkit.core.knobs import AUTO, BATCH_SIZE, CUT_BY, OFF, OFFERED, PADDED_CHARS, SWITCH, Knob
+from jobkit.core.knobs import AUTO, BATCH_SIZE, CUT_BY, OFF, OFFERED, PADDED, RENAMED, SWITCH, Knob
 from jobkit.core.records import Command, FileRef
 from jobkit.core.terminal import suggest
 from jobkit.core.units import format_count
@@ -337,14 +337,22 @@ def check_find_max(document: YamlDocument) -> None:
     if not isinstance(document.data.get("find_max"), dict) or not isinstance(axes, dict):
         return
     for loc, values in knob_values(axes).items():
-        if loc[-1] not in {BATCH_SIZE, PADDED_CHARS} and isinstance(values, list) and len(values) > 1:
+        if loc[-1] not in {BATCH_SIZE, PADDED} and isinstance(values, list) and len(values) > 1:
             key = ".".join(map(str, ("sweep", *loc)))
-            what = f"{key}: find_max needs a sweep in which only {BATCH_SIZE} or {PADDED_CHARS} varies"
+            what = f"{key}: find_max needs a sweep in which only {BATCH_SIZE} or {PADDED} varies"
             document.faults.append(document.fault(("sweep", *loc), what, on_key=True))
 
 
+def check_renamed(document: YamlDocument) -> None:
+    """Add a fault for each knob that a sweep names twice, by its name in an earlier version too."""
+    for name, loc in swept(document.data).items():
+        if (now := RENAMED.get(name)) in swept(document.data):
+            what = f"{'.'.join(map(str, loc))}: the earlier name of {now}; keep one of the two"
+            document.faults.append(document.fault((*loc[:-1], now), what, on_key=True))
+
+
 def check_budget(document: YamlDocument) -> None:
-    """Add a fault if ``padded_chars`` and a size cut the same batches."""
+    """Add a fault if ``padded`` and a size cut the same batches."""
     axes = document.data.get("sweep")
     axes = axes if isinstance(axes, dict) else {}
     swept: dict[str, Loc] = {str(loc[-1]): loc for loc in knob_values(axes)}
@@ -354,9 +362,9 @@ def check_budget(document: YamlDocument) -> None:
         for number, row in enumerate(included)
         if isinstance(row, dict)
     ]
-    for row in (row for row in (swept, *rows) if PADDED_CHARS in row):
+    for row in (row for row in (swept, *rows) if PADDED in row):
         for name in sorted({BATCH_SIZE, *CUT_BY} & row.keys()):
-            loc: Loc = ("sweep", *row[PADDED_CHARS])
+            loc: Loc = ("sweep", *row[PADDED])
             what = f"{'.'.join(map(str, loc))}: {name} cuts the same batches; keep one of the two"
             document.faults.append(document.fault(loc, what, on_key=True))
 

@@ -16,14 +16,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from jobkit.core.errors import JobkitError
 from jobkit.core.figures import SPEED, by_key
 from jobkit.core.files import MOST_BYTES, read_text
-from jobkit.core.knobs import AUTO, BATCH_SIZE, CUDA, RUN_KNOBS, Value
+from jobkit.core.knobs import AUTO, BATCH_SIZE, BUDGET, CUDA, RUN_KNOBS, Value, renamed
 from jobkit.core.layout import SETTING_FILE, is_run_folder
 from jobkit.core.records import Point
 from jobkit.core.terminal import SCHEDULER_WORDS
 from jobkit.core.units import format_count
 from jobkit.spec import fields
 from jobkit.spec.axes import AUTO_IS_A_WORD, RepeatsOrNumber
-from jobkit.spec.checks import CHECKS, CommandSpec, NameOrCommand
+from jobkit.spec.checks import CHECKS, CommandSpec, NameOrCommand, check_renamed
 from jobkit.spec.fields import POSITIVE, one_or_list
 from jobkit.spec.policy import Policy
 from jobkit.spec.yaml_files import HIDDEN, YamlDocument, as_yaml, raise_faults, read_document, validated
@@ -353,7 +353,7 @@ class SweepSpec(_Part):
     sort_window
         Paragraphs that are sorted together with ``order: sorted``; ``null`` for the whole text.
     work_unit
-        Paragraphs of one call if ``padded_chars`` caps the load of a batch; ``null`` for 100.
+        Paragraphs of one call if ``padded`` caps the load of a batch; ``null`` for 100.
     every
         Of so many paragraphs a point works on one: 4 for a quarter of the text.
     workers
@@ -539,6 +539,9 @@ def load_spec(
         Lists every fault with file:line:column (or ``--set``), the value, and the nearest key.
     """
     document = read_document(Path(path), overrides)
+    if not isinstance(document.data.get("workload"), dict) and "sweep" in document.data:
+        check_renamed(document)
+        document.data["sweep"] = renamed(document.data["sweep"])
     spec = validated(document, SweepSpec)
     for check in (*CHECKS, *semantics):
         check(document)
@@ -608,6 +611,7 @@ def _add_knobs(axes: dict[str, Any]) -> None:
     for knob in dict.fromkeys(knob for workload in SHIPPED for knob in knobs(workload) or ()):
         of = " and ".join(workload for workload in SHIPPED if knob in (knobs(workload) or ()))
         of = "every workload" if knob in RUN_KNOBS else of
+        of = "every workload that finds the lengths of a text" if knob == BUDGET else of
         what = f"A knob of {of}: a list of values, or one; combined with those of the other knobs."
         allowed: dict[str, Any] = one_or_list({"enum": list(knob.words)} if knob.words else POSITIVE)
         if knob.name == BATCH_SIZE:

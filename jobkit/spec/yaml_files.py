@@ -18,6 +18,7 @@ from yaml.constructor import ConstructorError
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import MOST_BYTES, read_bytes
+from jobkit.core.knobs import RENAMED
 from jobkit.core.paths import shipped_folder
 from jobkit.core.terminal import shell_quote, suggest, suggest_key
 
@@ -282,7 +283,8 @@ NUL = "a NUL character, which no file name, variable or line of a script can hol
 
 
 def _pairs(node: yaml.Node) -> dict[str, tuple[yaml.Node, yaml.Node]]:
-    return {key.value: (key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)}
+    pairs = [(key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)]
+    return {RENAMED.get(str(key.value), str(key.value)): (key, value) for key, value in pairs}
 
 
 def _odd(node: yaml.Node) -> Iterator[tuple[yaml.Mark, str]]:

@@ -73,18 +73,24 @@ def longest_sentences(paragraphs: Sequence[str], lengths: Path | None) -> list[i
     return [max(map(len, split_sentences(paragraph)), default=0) for paragraph in paragraphs]
 
 
-def cut_by_budget(lengths: Iterable[int], padded_chars: int) -> list[int]:
-    """Return how many consecutive items each batch holds, so that items x longest is within a budget.
+def load_of(lengths: Sequence[int], *, pads: bool = True) -> int:
+    """Return the load of a batch: items x longest, or of a framework that does not pad the sum."""
+    return len(lengths) * max(lengths, default=0) if pads else sum(lengths)
+
+
+def cut_by_budget(lengths: Iterable[int], budget: int, *, pads: bool = True) -> list[int]:
+    """Return how many consecutive items each batch holds, so that the load of a batch is within a budget.
 
     An item longer than the budget is a batch of its own.
     """
     sizes: list[int] = []
-    count = longest = 0
+    count = longest = total = 0
     for length in lengths:
-        if count and (count + 1) * max(longest, length) > padded_chars:
+        load = (count + 1) * max(longest, length) if pads else total + length
+        if count and load > budget:
             sizes.append(count)
-            count = longest = 0
-        count, longest = count + 1, max(longest, length)
+            count = longest = total = 0
+        count, longest, total = count + 1, max(longest, length), total + length
     return [*sizes, count] if count else sizes
 
 

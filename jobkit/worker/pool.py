@@ -115,6 +115,7 @@ class Worker:
     def check(self, paragraphs: Sequence[str]) -> None:
         if compare := getattr(self._workload, "check_shortcuts", None):
             self._measured.refused = compare(paragraphs)
+            self._measured.checked = getattr(self._workload, "checked", "")
         self._measured.readings.reserved_peak_bytes = self._device.peaks()[1]
 
     def warm_up(self, paragraphs: Sequence[str], call: Call | None) -> None:

@@ -82,6 +82,7 @@ class WorkerState:
     versions: Mapping[str, str] = field(default_factory=dict)
     failed_load: int | None = None
     refused: str = ""  # as in `Task`, set by the process that checks the shortcuts
+    checked: str = ""  # what that process found
 
 
 @dataclass(frozen=True, slots=True)

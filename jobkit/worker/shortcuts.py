@@ -15,9 +15,10 @@ from jobkit.worker.mps import MpsDaemon
 from jobkit.worker.paragraphs import split_sentences
 from jobkit.worker.record import TryState
 from jobkit.worker.windows import Todo
+from jobkit.worker.workloads.base import CHARACTERS, load_unit
 
-SENTENCES = 200
-"""Sentences of the text, by punctuation, on which both ways are compared."""
+ITEMS = 200
+"""Of the text, on which both ways are compared: sentences by punctuation, or paragraphs."""
 
 
 def check(state: TryState, todo: Todo, daemon: MpsDaemon | None = None) -> None:
@@ -33,7 +34,8 @@ def check(state: TryState, todo: Todo, daemon: MpsDaemon | None = None) -> None:
         with pool.started(alone, daemon) as workers:
             workers.ask({0: ("open", {})})
             workers.ask({0: ("load",)})
-            workers.ask({0: ("check", part(todo.texts[:: point.every]))})
+            whole = load_unit(point.workload) != CHARACTERS
+            workers.ask({0: ("check", part(todo.texts[:: point.every], whole=whole))})
     except TryFailed as failed:
         raise TryFailed(failed.outcome, f"the check of {SHORTCUTS}: {failed.message}") from failed
     [measured] = alone.workers
@@ -43,19 +45,27 @@ def check(state: TryState, todo: Todo, daemon: MpsDaemon | None = None) -> None:
         seconds=time.perf_counter() - start,
         gpu_peak_bytes=measured.readings.reserved_peak_bytes,
         rss_peak_bytes=measured.readings.maxrss_bytes,
+        found=measured.checked,
     )
     opening = state.task.opening or measured.opening  # before a GPU was in use
     state.task = replace(state.task, refused=measured.refused, opening=opening)
 
 
-def part(paragraphs: Sequence[str]) -> list[str]:
-    """Return the longest paragraph, and others from all over the text, up to `SENTENCES`."""
+def part(paragraphs: Sequence[str], *, whole: bool = False) -> list[str]:
+    """Return the longest paragraph, and others from all over the text, up to the items to be checked.
+
+    An item is a sentence; of a workload that takes paragraphs whole it is a paragraph.
+    """
+
+    def count(paragraph: str) -> int:
+        return 1 if whole else len(split_sentences(paragraph))
+
     longest = max(range(len(paragraphs)), key=lambda place: len(paragraphs[place]))
-    chosen, sentences = [paragraphs[longest]], len(split_sentences(paragraphs[longest]))
+    chosen, items = [paragraphs[longest]], count(paragraphs[longest])
     for place in _spread(len(paragraphs)):
         if place != longest:
-            sentences += len(split_sentences(paragraphs[place]))
-            if sentences > SENTENCES:
+            items += count(paragraphs[place])
+            if items > ITEMS:
                 break
             chosen.append(paragraphs[place])
     return chosen

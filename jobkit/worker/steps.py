@@ -23,7 +23,7 @@ from typing import Any, TextIO
 from jobkit.core import json_codec
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import digest
-from jobkit.core.knobs import OFF, OFFERED, ORDER, PADDED_CHARS, SHORTCUTS, SORTED, Value
+from jobkit.core.knobs import OFF, OFFERED, ORDER, PADDED, SHORTCUTS, SORTED, Value, with_old_names
 from jobkit.core.layout import BASELINES_FOLDER, BATCHES_FILE, FILES_FOLDER
 from jobkit.core.measurements import Gpu
 from jobkit.core.records import Batch, Outcome, Point
@@ -229,9 +229,9 @@ def settings_of(task: Task) -> dict[str, Value]:
             settings.setdefault(key, word)
     if task.refused:
         settings[SHORTCUTS] = f"{OFF}: {task.refused}"
-    if PADDED_CHARS in settings:
+    if PADDED in settings:
         settings["paragraphs_per_call"] = point.work_unit
-    return settings
+    return with_old_names(settings)
 
 
 # -- warm up

@@ -180,10 +180,16 @@ def _work(state: TryState, todo: Todo, workload: Workload, device: Device, recor
     began_s = time.monotonic()
     with steps.open_batches(state) as stream:
         todo.read_ahead()
-        while call := todo.next_call():
+        prepare = getattr(workload, "prepare", lambda _: None)
+        if call := todo.next_call():
+            prepare(call.paragraphs)
+        while call:
+            if following := todo.next_call():
+                prepare(following.paragraphs)
             done = steps.do_call(call, measured, workload, device, work, recording)
             end_s = time.monotonic() - began_s if todo.reads else None
             steps.keep_batch(state, stream, call, done, end_s=end_s)
+            call = following or todo.next_call()
 
 
 def _prepare(state: TryState, stack: ExitStack, workload: Workload) -> Device:

@@ -54,7 +54,7 @@ def ram(size: int) -> int:
 
 def measured(point: Point) -> Record:
     """Return a record slightly off the line, so that the bound is above it; each worker needs as much."""
-    size = point.numbers.get("batch_size") or round(point.numbers["padded_chars"] / 900)
+    size = point.numbers.get("batch_size") or round(point.numbers["padded"] / 900)
     whole = replace(record(replace(point, params={"batch_size": size})), point=point)
     off = 2**16 if point.index % 2 else -(2**16)
     if point.device == "cpu":
@@ -81,7 +81,7 @@ def run_of(
 ) -> Path:
     """Return a run folder whose points succeeded, and whose largest batch is wanted."""
     points = [replace(point, **{"device": "cpu", **of}) for point in grid(sizes)]
-    if knob == "padded_chars":
+    if knob == "padded":
         points = [replace(point, params={knob: 900 * point.numbers["batch_size"]}) for point in points]
     run = write_records(folder / "run", map(measured, points))
     if lengths:
@@ -298,12 +298,12 @@ def test_a_gpu_is_capped_and_judged_by_need_else_by_the_reserved_peak(
 
 @pytest.mark.parametrize("lengths", [True, False], ids=["lengths", "no lengths"])
 def test_the_largest_budget_is_found_in_the_same_way(tmp_path: Path, *, lengths: bool) -> None:
-    run = run_of(tmp_path, knob="padded_chars", memory_bytes=GIB // 2, lengths=lengths)
+    run = run_of(tmp_path, knob="padded", memory_bytes=GIB // 2, lengths=lengths)
     point = planned(run)
     (trial,) = trials(run)
-    assert (trial.knob, trial.batch_size) == ("padded_chars", 0)
-    assert point.point_id == f"padded_chars-{trial.size}-verify"
-    assert point.params == {"padded_chars": trial.size}
+    assert (trial.knob, trial.batch_size) == ("padded", 0)
+    assert point.point_id == f"padded-{trial.size}-verify"
+    assert point.params == {"padded": trial.size}
     assert trial.load <= trial.size < trial.load + 900, "a budget caps the load"
     assert trial.expected_bytes < trial.bound_bytes <= trial.capacity_bytes == GIB // 2
     assert BYTES_PER_LOAD * (trial.size + 900) > GIB // 2
@@ -314,7 +314,7 @@ def test_the_largest_budget_is_found_in_the_same_way(tmp_path: Path, *, lengths:
     assert is_over(run)
     last = trials(run)[-1]
     assert last.held
-    assert describe_trials([last])[0].startswith(f"padded_chars {last.size:,} fits in 512.0 MiB of process")
+    assert describe_trials([last])[0].startswith(f"padded {last.size:,} fits in 512.0 MiB of process")
     assert [entry.padded_chars for entry in ledger_of(run)] == [trial.size, last.size]
     want(run, GIB // 2, after=2)
     assert planned(run).params == point.params, "what failed before does not bind a new search"
@@ -398,8 +398,8 @@ def test_the_text_ends_the_batch_or_the_budget(tmp_path: Path) -> None:
     for name, lengths in (("known", True), ("unknown", False)):
         run = run_of(tmp_path / name, memory_bytes=1000 * GIB, lengths=lengths)
         assert planned(run).params == {"batch_size": ITEMS}
-    run = run_of(tmp_path, knob="padded_chars", memory_bytes=1000 * GIB)
-    assert planned(run).params == {"padded_chars": 100 * 900}, "a call of 100 paragraphs is one batch"
+    run = run_of(tmp_path, knob="padded", memory_bytes=1000 * GIB)
+    assert planned(run).params == {"padded": 100 * 900}, "a call of 100 paragraphs is one batch"
 
 
 @pytest.mark.parametrize(
@@ -407,7 +407,7 @@ def test_the_text_ends_the_batch_or_the_budget(tmp_path: Path) -> None:
     [
         ((10, 20, 30), GIB, "batch_size", "3 distinct loads measured, and a line with an error needs 4"),
         (SIZES, 2**20, "batch_size", "not even a batch of 1 fits"),
-        (SIZES, 2**20, "padded_chars", "not even a batch of the longest sentence fits"),
+        (SIZES, 2**20, "padded", "not even a batch of the longest sentence fits"),
         ((), GIB, "batch_size", "no point has succeeded yet"),
     ],
 )

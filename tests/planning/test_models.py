@@ -215,8 +215,8 @@ def test_a_folder_of_the_users_is_the_model(tmp_path: Path, monkeypatch: pytest.
     assert models.find("own:Own", {"path": "any"}, tmp_path, tmp_path).name == "any"
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     found = models.find(TAGGER, {"fallback": "stand-in"}, tmp_path, tmp_path)
-    assert (found.fingerprint, found.architecture) == (NOT_BUILT, "bert-base")
-    assert found.caveat == "RANDOM weights, architecture bert-base"
+    assert (found.fingerprint, found.architecture) == (NOT_BUILT, "bert-base biased to O")
+    assert found.caveat == "RANDOM weights, architecture bert-base biased to O"
 
 
 @pytest.mark.parametrize(

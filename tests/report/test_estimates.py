@@ -62,5 +62,5 @@ def test_what_is_not_known_has_the_reason_that_recommend_has(
 @pytest.mark.parametrize("name", ["gpus", "precision"])
 def test_a_knob_with_which_the_load_does_not_grow_has_no_largest_value(name: str) -> None:
     collected = collect([*group(name).glob(f"{name}-2*")])
-    assert {"batch_size", "padded_chars"} >= {one.knob for one in estimates(collected)}
+    assert {"batch_size", "padded"} >= {one.knob for one in estimates(collected)}
     assert f"largest {name}" not in render(collected).lower()

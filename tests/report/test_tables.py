@@ -14,6 +14,7 @@ from jobkit.core.files import append_line
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import POINTS_FILE, Exit
 from jobkit.core.records import JobFacts, Outcome, Point, Record
+from jobkit.core.terminal import as_json
 from jobkit.core.units import GIB, MIB
 from jobkit.report.estimates import heading
 from jobkit.report.tables import Collected, collect
@@ -116,6 +117,15 @@ def test_an_order_that_is_swept_is_compared_within_one_table(tmp_path: Path) -> 
     assert (len(found.groups), found.sizes["order"].tolist()) == (1, ["load", "text"])
     assert found.sizes["speedup"].tolist() == [1, 2]
     assert found.points["mode"].tolist() == ["load", "text"], "a knob of the user's own may have words"
+
+
+def test_a_renamed_knob_has_its_earlier_name_too(tmp_path: Path) -> None:
+    points = [replace(one, params={"batch_size": 50, "padded_chars": 9_000}) for one in grid([50], repeats=2)]
+    found = collect([write_records(tmp_path / "run", map(record, points))])
+    assert found.knobs == ("batch_size", "padded")
+    for frame in (found.points, found.sizes):
+        assert [*frame["padded"]] == [*frame["padded_chars"]] == [9_000] * len(frame)
+    assert '"padded": 9000, "padded_chars": 9000' in as_json({"params": points[0].params})
 
 
 def test_mps_where_it_can_be_used_is_one_table_and_a_refusal_another(tmp_path: Path) -> None:
@@ -340,6 +350,6 @@ def test_a_trial_changes_no_figure_of_the_sweep(tmp_path: Path, old: bool) -> No
 
 def test_a_run_of_profiles_alone_has_no_table(tmp_path: Path) -> None:
     points = [replace(point, profile="torch") for point in grid([50, 100])]
-    found = collect([whole_run(tmp_path / "run", points)])
+    found = collect([write_records(tmp_path / "run", map(record, points))])
     assert (found.rows, found.profiled, found.exit_code) == ([], (Outcome.OK, Outcome.OK), 0)
     assert "profiled, and in no table: p001 (ok), p002 (ok)" in found.notes[0]

@@ -78,9 +78,10 @@ def test_all_faults_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "place", "phrase"),
     [
-        ("sweep: {padded_chars: [9], batch_size: [1]}", "2:9", "batch_size cuts the same batches"),
-        ("sweep: {padded_chars: 9, paragraphs_per_call: 1}", "2:9", "paragraphs_per_call cuts"),
-        ("sweep: {include: [{padded_chars: 9, batch_size: 1}]}", "2:20", "sweep.include.0.padded_chars: "),
+        ("sweep: {padded_chars: [9], batch_size: [1]}", "2:9", "sweep.padded: batch_size cuts the same"),
+        ("sweep: {padded: 9, paragraphs_per_call: 1}", "2:9", "paragraphs_per_call cuts"),
+        ("sweep: {padded: 9, padded_chars: [9]}", "2:20", "the earlier name of padded; keep one"),
+        ("sweep: {include: [{padded_chars: 9, batch_size: 1}]}", "2:20", "sweep.include.0.padded: "),
         ("sweep: {order: sideways}", "2:9", "'sideways': should be one of load, text, sorted"),
         ("sweep: {mps: [on, yes]}", "2:19", "sweep.mps.1: 'yes': should be one of off, on, auto"),
         ("sweep: {batch_size: [true]}", "2:22", "batch_size.0: True: should be a whole number above 0"),
@@ -96,7 +97,7 @@ def test_all_faults_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
         ("sweep: {workers: 1, zip: {workers: [1]}}", "2:27", "sweep.zip.workers: an axis of its own"),
         ("sweep: {batch_size: []}", "2:9", "sweep.batch_size: no values"),
         ("sweep: {include: [{x: 1}]}", "2:20", "sweep.include.0.x: no such knob"),
-        ("sweep: {pinned: [on]}", "2:9", "no such knob, of no shipped workload; one of: batch_"),
+        ("sweep: {quiet: [on]}", "2:9", "no such knob, of no shipped workload; one of: batch_"),
         ("sweep: {precision: [fp32, fp64]}", "2:27", "precision.1: 'fp64': should be one of fp32, tf32"),
         ("sweep: {tokenizer_batch: auto}", "2:9", "sweep.tokenizer_batch: only batch_size may be 'auto'"),
         ("workload: count\nsweep: {precision: [bf16]}", "3:9", "stanza-ner, hf-token-classification and"),
@@ -179,11 +180,13 @@ def test_what_is_written_out_and_short_forms_are_read_back(tmp_path: Path) -> No
     assert "walltime: x1.25" in loaded(tmp_path, "policy: {timeout: {walltime: x1.25}}").as_yaml()
     assert loaded(tmp_path, "resources: {queue: [short, long]}").resources.queue == "short,long"
     for text in (
-        "sweep: {padded_chars: [9, 10], order: [load, sorted], work_unit: [5, 9]}\nsort_window: 7",
+        "sweep: {padded: [9, 10], order: [load, sorted], work_unit: [5, 9]}\nsort_window: 7",
         "order: sorted\nsort_window: 3\nsweep: {include: [{padded_chars: 9}, {batch_size: 1}]}\nwork_unit: 4",
         "sweep: {batch_size: [1, 2], tokenizer_batch: [3]}\nfind_max: {}",
     ):
         loaded(tmp_path, text)
+    old = loaded(tmp_path, "sweep: {padded_chars: 9, exclude: [{padded_chars: 7}]}", "workload=count").sweep
+    assert (old.product, old.exclude) == ({"padded": [9]}, [{"padded": 7}])
 
 
 def test_on_and_off_are_text(tmp_path: Path) -> None:

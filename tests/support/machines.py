@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jobkit.core.files import write_atomically
 from jobkit.core.json_codec import to_json
-from jobkit.core.knobs import EVERY, EXACT, MPS, OFF, ON, ORDER, PADDED_CHARS, SHORTCUTS, WORKERS, Value
+from jobkit.core.knobs import EVERY, EXACT, MPS, OFF, ON, ORDER, PADDED, SHORTCUTS, WORKERS, Value
 from jobkit.core.layout import TUNE_GOAL_FILE
 from jobkit.core.measurements import Attribution, Energy, MemoryReadings, Sampler, Share
 from jobkit.core.records import Outcome
@@ -22,7 +22,7 @@ from tests.support.builders import GPU, need, point, record, summary, write_poin
 SIZES = (4_000, 16_000, 32_000, 64_000)
 LOOP: dict[str, Value] = {ORDER: "text", "batch_size": 300, WORKERS: 1, MPS: OFF}
 GOAL = TuneGoal(
-    size_knob=PADDED_CHARS,
+    size_knob=PADDED,
     sizes=SIZES,
     loads=SIZES,
     order="sorted",
@@ -78,7 +78,7 @@ class Machine:
     fails: Mapping[tuple[str, Value], Outcome] = field(default_factory=dict)
 
     def speed(self, params: Mapping[str, Value]) -> float:
-        workers, size = params[WORKERS], params.get(PADDED_CHARS, 2 * self.best)
+        workers, size = params[WORKERS], params.get(PADDED, 2 * self.best)
         assert isinstance(workers, int)
         assert isinstance(size, int)
         each = 200.0 / (1 + abs(size / self.best - 1) / 10)
@@ -100,7 +100,7 @@ class Machine:
         for (knob, value), outcome in self.fails.items():
             if params.get(knob) == value:
                 return MeasuredCandidate(outcome, None, self.start_s)
-        load = params.get(PADDED_CHARS, 10_000)
+        load = params.get(PADDED, 10_000)
         every = params.get(EVERY, 1)
         assert isinstance(load, int)
         assert isinstance(every, int)

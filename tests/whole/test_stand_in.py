@@ -176,7 +176,9 @@ def test_random_weights_are_a_stand_in_too(home: Path) -> None:
     if "is not installed" in done.stderr:
         pytest.skip(done.stderr)
     assert done.returncode == 2
-    assert "RANDOM weights, architecture bert-base, in place of dslim/bert-base-NER" in done.stderr
+    assert (
+        "RANDOM weights, architecture bert-base biased to O, in place of dslim/bert-base-NER" in done.stderr
+    )
     assert "hint: jobkit models fetch dslim/bert-base-NER\n" in done.stderr
 
 

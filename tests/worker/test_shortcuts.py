@@ -19,7 +19,7 @@ from jobkit.planning.sample import sample_text
 from jobkit.worker.kinds import Launcher, PointWork
 from jobkit.worker.paragraphs import read_paragraphs, split_sentences
 from jobkit.worker.record import Task
-from jobkit.worker.shortcuts import SENTENCES, part
+from jobkit.worker.shortcuts import ITEMS, part
 from jobkit.worker.workloads.entities import as_tsv
 from jobkit.worker.workloads.stanza_ner import StanzaNer
 from tests.extensions.corpus import test_work as shards
@@ -52,24 +52,24 @@ def test_the_longest_paragraph_comes_first_and_others_once_up_to_the_limit(parag
     assert len(chosen[0]) == max(map(len, paragraphs))
     assert len(set(chosen)) == len(chosen)
     assert set(chosen) <= set(paragraphs)
-    assert sentences(chosen) <= max(SENTENCES, sentences(chosen[:1]))
+    assert sentences(chosen) <= max(ITEMS, sentences(chosen[:1]))
     if chosen != paragraphs and len(chosen) < len(paragraphs):
         largest = max(len(split_sentences(paragraph)) for paragraph in paragraphs)
-        assert sentences(chosen) > SENTENCES - largest, "as much as the limit allows"
+        assert sentences(chosen) > ITEMS - largest, "as much as the limit allows"
 
 
 @given(st.integers(1, 5), st.integers(1, 3_000))
 def test_they_are_from_all_over_the_text(each: int, count: int) -> None:
     paragraphs = [" ".join(f"Number {n:05d} of {k}." for k in range(each)) for n in range(count)]
     places = sorted(paragraphs.index(one) for one in part(paragraphs))
-    chosen = min(count, SENTENCES // each)
+    chosen = min(count, ITEMS // each)
     assert len(places) == chosen
     widest = max(after - before for before, after in zip(places, [*places[1:], count], strict=True))
     assert widest <= 2 * -(-count // chosen)
 
 
 def test_a_paragraph_that_is_longer_than_the_limit_is_alone() -> None:
-    long = "It rained. " * (SENTENCES + 1)
+    long = "It rained. " * (ITEMS + 1)
     assert part(["Ada.", long, "Bob."]) == [long]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED_CHARS, numbers
+from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED, numbers
 from jobkit.core.units import format_count, format_memory
 from jobkit.extensions.corpus.plan import Corpus, Piece
 from jobkit.extensions.corpus.reading import place_of, read_pieces
@@ -65,7 +65,7 @@ def longest_item(setting: AppliedSetting) -> int | None:
     if setting.memory is None:
         return setting.call_load or None
     together = numbers(setting.point.params).get(BATCH_SIZE, 1)
-    if PADDED_CHARS in setting.point.params:
+    if PADDED in setting.point.params:
         together = 1  # an item that is longer than the budget is a batch of its own
     return int(setting.memory.largest.safe_load // max(1, together))
 
@@ -83,7 +83,7 @@ def _looked_at(
     worst, _ = max(paragraphs, key=lambda pair: max(pair[1], default=0) if long else len(pair[0].text))
     number = sum(len(own) for _, own in paragraphs)
     together = numbers(setting.point.params).get(BATCH_SIZE, 1)
-    together = 1 if PADDED_CHARS in setting.point.params else min(together, number)
+    together = 1 if PADDED in setting.point.params else min(together, number)
     known = setting.memory is not None if long else setting.point.workload in LENGTHS
     where = place_of(corpus, piece, worst)
     return OversizedPiece(piece, where, len(worst.text), longest, together * longest, known)

@@ -82,7 +82,7 @@ class AppliedSetting:
 
     @property
     def words(self) -> str:
-        """The setting in words: ``workers 16, padded_chars 40000, order sorted``."""
+        """The setting in words: ``workers 16, padded 40000, order sorted``."""
         known = {**self.point.params}
         shown: dict[str, Value] = {"workers": self.point.workers} if self.point.workers > 1 else {}
         shown |= {name: value for name, value in known.items() if name != EVERY}

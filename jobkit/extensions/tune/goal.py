@@ -16,7 +16,7 @@ from jobkit.core.knobs import (
     MPS,
     OFF,
     ORDER,
-    PADDED_CHARS,
+    PADDED,
     SHORTCUTS,
     SORTED,
     THREADS,
@@ -98,8 +98,8 @@ def tuned(
     work_unit = spec.work_unit or _within(
         paragraphs // (CALLS_A_WORKER * workers), MIN_WORK_UNIT, MAX_WORK_UNIT
     )
-    budgets = lengths.source != NONE and any(knob.name == PADDED_CHARS for knob in knobs)
-    knob = PADDED_CHARS if budgets else BATCH_SIZE
+    budgets = lengths.source != NONE and any(knob.name == PADDED for knob in knobs)
+    knob = PADDED if budgets else BATCH_SIZE
     padding, order, other = _order(lengths, spec.sort_window, work_unit, pads=pads)
     sizes = _sizes(lengths, spec.sort_window, order, work_unit if budgets else None, workers)
     search_every = max(1, paragraphs // (workers * CALLS_A_WORKER * work_unit))

@@ -24,6 +24,7 @@ from jobkit.core.knobs import (
     ON,
     ORDER,
     REFUSED,
+    RENAMED,
     SHORTCUTS,
     WORKERS,
     Value,
@@ -60,7 +61,7 @@ IDLE_SHARE = 0.15
 class TuneGoal:
     """The file ``tune.json``: what the search is to find, and what the text alone decided."""
 
-    # ``padded_chars`` or ``batch_size``, its values in ascending order, and the largest load of each
+    # ``padded`` or ``batch_size``, its values in ascending order, and the largest load of each
     size_knob: str
     sizes: tuple[int, ...]
     loads: tuple[int, ...]
@@ -94,6 +95,10 @@ class TuneGoal:
     memory_bytes: int | None = None  # memory of the GPU, or on a CPU of the job; ``None`` for all of the GPU
     # what the finalists are chosen by, and the constraints of the spec
     objective: Objective = field(default_factory=Objective)
+
+    def __post_init__(self) -> None:
+        """Take the name of the knob in an earlier version as that of today."""
+        object.__setattr__(self, "size_knob", RENAMED.get(self.size_knob, self.size_knob))
 
     def setting(self, size: int, workers: int, *, every: int = 1, **words: str) -> dict[str, Value]:
         """Return the knobs of a setting; ``words`` are the knobs whose values are words."""

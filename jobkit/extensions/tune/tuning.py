@@ -15,7 +15,7 @@ from jobkit.answers.speed import Speed
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
 from jobkit.core.json_codec import from_json
-from jobkit.core.knobs import BATCH_SIZE, EVERY, MPS, ON, PADDED_CHARS, REFUSED, SHORTCUTS, Value, numbers
+from jobkit.core.knobs import BATCH_SIZE, EVERY, MPS, ON, PADDED, REFUSED, SHORTCUTS, Value, numbers
 from jobkit.core.layout import SETTING_FILE, TUNE_GOAL_FILE
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.extensions.tune.steps import (
@@ -228,6 +228,6 @@ def spec_lines(tuning: Tuning) -> list[str]:
     knob = BATCH_SIZE if tuning.is_loop else goal.size_knob
     size = params.pop(knob)
     point = next(result.point for _, result in tuning.results)
-    unit = [f"work_unit: {point.work_unit}"] if knob == PADDED_CHARS else []
+    unit = [f"work_unit: {point.work_unit}"] if knob == PADDED else []
     keys = [f"{name}: {value}" for name, value in params.items()]
     return [*keys, *unit, "resources:", f"  cpus: {goal.cpus}", "sweep:", f"  {knob}: [{size}]"]

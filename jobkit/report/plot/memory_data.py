@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from jobkit.answers.memory import TOO_SMALL, Memory
 from jobkit.answers.memory_line import Estimate, Fit
 from jobkit.answers.observations import NEED, RAM, measured_bytes
-from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS
+from jobkit.core.knobs import BATCH_SIZE, PADDED
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import format_bytes_gib
 from jobkit.runs.trials import Trial
@@ -25,7 +25,7 @@ MEASURED, ALLOCATED, PREDICTED, VERIFIED, EXCEEDED = (
     "exceeded",
 )
 """The kinds of marks."""
-WORDS = {BATCH_SIZE: "batch", PADDED_CHARS: "budget"}
+WORDS = {BATCH_SIZE: "batch", PADDED: "budget"}
 """What the legend calls a value of a knob."""
 
 

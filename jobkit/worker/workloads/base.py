@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.extras import missing_extra
-from jobkit.core.knobs import RUN_KNOBS, Knob, Value, declared
+from jobkit.core.knobs import BUDGET, RENAMED, RUN_KNOBS, Knob, Value, declared
 from jobkit.core.terminal import suggest
 from jobkit.worker.failure import describe_error
 
@@ -76,7 +76,7 @@ class Result:
     """
 
     entities: tuple[Entity, ...] = ()
-    rows: tuple[Row, ...] | None = None
+    rows: Sequence[Row] | None = None
     load: int
     sentences: int | None = None
     tokens: int | None = None
@@ -102,7 +102,9 @@ class Workload(Protocol):
 
     With ``lengths`` it may have ``LOAD_UNIT: ClassVar[str]``, what its load counts (``padded tokens``;
     without it ``padded characters``), and ``PADS: ClassVar[bool]``: ``False`` if the framework does not pad
-    the items of a batch to the longest, so that the load is the sum of their lengths.
+    the items of a batch to the longest, so that the load is the sum of their lengths. A spec may then cap
+    the load of every batch with the knob ``padded``: jobkit calls ``process`` for each batch of a call. A
+    workload with ``padded`` in ``KNOBS`` cuts its calls, of ``paragraphs_per_call``, into batches itself.
 
     A workload may also have two methods for the measurement of memory. ``heaviest() ->
     Sequence[Heavy]`` returns the heaviest batches so far, the largest load first; jobkit runs them
@@ -167,7 +169,23 @@ def load_unit(name: str) -> str:
 
 def knobs(name: str) -> tuple[Knob, ...] | None:
     """Return the knobs of a shipped workload without importing its framework; ``None`` for any other."""
-    return (*declared(workload_class(name).KNOBS), *RUN_KNOBS) if name in SHIPPED else None
+    return (*knobs_of(workload_class(name)), *RUN_KNOBS) if name in SHIPPED else None
+
+
+def finds_lengths(workload: type[Workload]) -> bool:
+    """Return whether a class finds lengths itself: a function without ``lengths`` next to it does not."""
+    return callable(getattr(workload, "lengths", None)) and getattr(workload, "LENGTHS", workload) is not None
+
+
+def cuts_itself(workload: type[Workload]) -> bool:
+    """Return whether a class cuts its batches by ``padded`` itself."""
+    return BUDGET.name in {RENAMED.get(knob.name, knob.name) for knob in declared(workload.KNOBS)}
+
+
+def knobs_of(workload: type[Workload]) -> tuple[Knob, ...]:
+    """Return the knobs of a class, with ``padded`` if it finds lengths."""
+    own = tuple(replace(knob, name=RENAMED.get(knob.name, knob.name)) for knob in declared(workload.KNOBS))
+    return own if cuts_itself(workload) or not finds_lengths(workload) else (*own, BUDGET)
 
 
 def offered_by(knob: str) -> list[str]:

@@ -9,18 +9,22 @@ import inspect
 import operator
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, cast
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import Knob, declared
+from jobkit.core.knobs import BATCH_SIZE, ORDER, PADDED, SORTED, Knob, Value, numbers
 from jobkit.core.paragraphs import GIVEN
 from jobkit.core.records import ModelRef
 from jobkit.core.terminal import Say
 from jobkit.worker.failure import describe_error
+from jobkit.worker.paragraphs import cut_by_budget, load_of, sorted_places
 from jobkit.worker.workloads import function
 from jobkit.worker.workloads.base import (
+    BY_LENGTHS,
     CHARACTERS,
     SHIPPED,
     Entity,
@@ -28,6 +32,9 @@ from jobkit.worker.workloads.base import (
     Workload,
     class_name,
     columns_of,
+    cuts_itself,
+    finds_lengths,
+    knobs_of,
     workload_class,
 )
 from jobkit.worker.workloads.function import names_file, source_path
@@ -115,11 +122,83 @@ class CheckedWorkload:
         return checked
 
 
+class BudgetedWorkload:
+    """A workload that jobkit calls once for each batch, if a setting caps the load of its batches."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload: Any = workload
+        self._cap = 0  # of the load; 0 for none
+        self._by_length = False
+        self._model: ModelRef | None = None
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the workload has
+        """Return an attribute of the workload."""
+        return getattr(self._workload, name)
+
+    def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
+        """Load the workload; with a cap its batch size is the paragraphs of a call."""
+        values = dict(params)
+        self._by_length = values.get(ORDER) == SORTED
+        if cap := numbers(params).get(PADDED):
+            self._cap, values[BATCH_SIZE] = cap, values["paragraphs_per_call"]
+            if model:
+                rest = {"name": "", "size": "", "fingerprint": ""}
+                self._model = ModelRef(path=str(model), stand_in=False, size_bytes=0, **rest)
+        self._workload.load(model, device, values, threads)
+        if getattr(self._workload, "cuts_calls", False):
+            self._cap = 0
+
+    def process(self, paragraphs: Sequence[str]) -> Result:
+        """Process these paragraphs, batch by batch; the load is that of the heaviest batch."""
+        if not self._cap:
+            return cast("Result", self._workload.process(paragraphs))
+        pads = getattr(self._workload, "PADS", True)
+        rows = self._workload.lengths(paragraphs, self._model)
+        places: Sequence[int] = range(len(rows))
+        if self._by_length:
+            places = sorted_places([max(row, default=0) for row in rows], None)
+        sizes = cut_by_budget((load_of(rows[at], pads=pads) for at in places), self._cap, pads=pads)
+        left, parts = iter(places), []
+        for size in sizes:
+            batch = [*islice(left, size)]
+            result = self._workload.process([paragraphs[at] for at in batch])
+            if result.load == BY_LENGTHS:
+                items = [item for at in batch for item in rows[at]]
+                result = replace(result, load=load_of(items, pads=pads))
+            parts.append((batch, result))
+        return _merged(parts)
+
+
+def _merged(parts: Sequence[tuple[Sequence[int], Result]]) -> Result:
+    """Return the result of a call from those of its batches, each with the places of its paragraphs."""
+    results = [result for _, result in parts]
+
+    def total(name: str) -> int | None:
+        counts = [getattr(result, name) for result in results]
+        return None if None in counts else sum(counts)
+
+    def placed(kind: str) -> list[Any]:
+        rows = [(at[row[0]], *row[1:]) for at, result in parts for row in getattr(result, kind) or ()]
+        return sorted(rows, key=itemgetter(0))
+
+    return Result(
+        entities=tuple(map(Entity._make, placed("entities"))),
+        rows=None if any(result.rows is None for result in results) else tuple(placed("rows")),
+        load=max(result.load for result in results),
+        sentences=total("sentences"),
+        tokens=total("tokens"),
+        longest_sentence_chars=max(result.longest_sentence_chars or 0 for result in results) or None,
+        padded_chars=total("padded_chars"),
+    )
+
+
 def open_workload(name: str, folder: str | None, staged: str | None = None) -> Workload:
     """Return a new workload; a user's own class checks its answers."""
     workload = checked_class(name, folder, staged)()
     trusted = name in SHIPPED or isinstance(workload, function.FunctionWorkload)
-    return workload if trusted else cast("Workload", CheckedWorkload(name, workload))
+    checked = workload if trusted else cast("Workload", CheckedWorkload(name, workload))
+    cut = finds_lengths(type(workload)) and not cuts_itself(type(workload))
+    return cast("Workload", BudgetedWorkload(checked)) if cut else checked
 
 
 def checked_class(name: str, folder: str | None, staged: str | None = None) -> type[Workload]:
@@ -162,10 +241,10 @@ def traits(
     """Return the fields of `jobkit.planning.workload_traits.Traits`."""
     del say
     workload = checked_class(name, folder, staged)
-    knobs = [asdict(knob) for knob in declared(workload.KNOBS)]
+    knobs = [asdict(knob) for knob in knobs_of(workload)]
     has_lengths = callable(getattr(workload, "lengths", None))
     unit, pads = str(getattr(workload, "LOAD_UNIT", CHARACTERS)), bool(getattr(workload, "PADS", True))
-    says = pads and has_lengths and getattr(workload, "LENGTHS", workload) is not None
+    says = pads and finds_lengths(workload)
     return workload.NEEDS_MODEL, has_lengths, knobs, columns_of(workload), unit, pads, says
 
 

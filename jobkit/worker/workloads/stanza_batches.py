@@ -149,13 +149,13 @@ class SentenceCut:
 
     size: int = 1  # sentences of a batch
     # the limit of sentences x characters of the longest, in place of ``size``; ``None`` for no limit
-    padded_chars: int | None = None
+    padded: int | None = None
     by_length: bool = False  # whether the longest sentences of a call come first
 
     @property
     def is_stock(self) -> bool:
         """Whether Stanza cuts so by itself: a fixed number of sentences in text order."""
-        return not (self.padded_chars or self.by_length)
+        return not (self.padded or self.by_length)
 
     def arranged(self, sentences: Iterable[Any]) -> list[Any]:
         """Return the sentences of a call in the order in which they are cut."""
@@ -163,8 +163,8 @@ class SentenceCut:
 
     def sizes(self, sentences: Sequence[Any]) -> list[int]:
         """Return how many sentences each batch holds, of sentences in order."""
-        if self.padded_chars:
-            return cut_by_budget(map(columns_of, sentences), self.padded_chars)
+        if self.padded:
+            return cut_by_budget(map(columns_of, sentences), self.padded)
         return [min(self.size, len(sentences) - at) for at in range(0, len(sentences), self.size)]
 
     def batches(self, sentences: Iterable[Any]) -> list[list[Any]]:

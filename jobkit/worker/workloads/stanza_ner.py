@@ -5,7 +5,7 @@ Standard library only at import; torch and stanza are imported by `StanzaNer.pre
 One number in Stanza means three things, so each has its own knob. ``paragraphs_per_call`` is the number of
 paragraphs that go through the pipeline together. ``sentences_per_ner_batch`` is the number of sentences
 that the tagger pads together; they come in text order and from one call, so a call with few sentences
-limits it. ``padded_chars`` takes its place: it caps sentences x characters of the longest of every NER
+limits it. ``padded`` takes its place: it caps sentences x characters of the longest of every NER
 batch, and of the tokenizer's batches. ``tokenizer_batch`` is the tokenizer's batch in paragraphs. The
 tokenizer reads it from the arguments of the saved model: the pipeline's ``tokenize_batch_size`` has no
 effect, so this module sets it on the trainer.
@@ -13,7 +13,7 @@ effect, so this module sets it on the trainer.
 ``precision`` is the format of numbers of the tagger (`jobkit.worker.workloads.stanza_batches`).
 ``shortcuts: exact`` leaves out what inference does not need
 (`jobkit.worker.workloads.stanza_shortcuts`); then the tokenizer on a GPU takes a call as one batch,
-unless ``tokenizer_batch`` or ``padded_chars`` limits it.
+unless ``tokenizer_batch`` or ``padded`` limits it.
 
 Results do not depend on the batch sizes, except for rounding: in another batch a sentence is padded
 differently, kernels add in another order, and two tags with scores equal to the last digit of a 32-bit
@@ -36,7 +36,7 @@ from jobkit.core.knobs import (
     EXACT,
     OFF,
     ORDER,
-    PADDED_CHARS,
+    PADDED,
     PRECISION,
     SHORTCUTS,
     SORTED,
@@ -61,7 +61,6 @@ PROCESSORS = "tokenize,ner"
 
 _BATCH_SIZE_IS = ("paragraphs_per_call", "sentences_per_ner_batch")
 _CUTS = (*_BATCH_SIZE_IS, "tokenizer_batch")
-_BUDGET = Knob(name=PADDED_CHARS, grows_load=True)
 _BLANK = re.compile(r"[\s\u0080-\u009f]+")
 """Characters that Stanza reads as white space, and writes as a space in a token's text."""
 _TOO_LONG = "<UNK>"
@@ -77,7 +76,7 @@ class StanzaNer:
     KNOBS: ClassVar[tuple[Knob | str, ...]] = (
         BATCH_SIZE,
         *_CUTS,
-        _BUDGET,
+        PADDED,
         stanza_batches.KNOB,
         Knob(name=SHORTCUTS, words=(OFF, EXACT)),
     )
@@ -132,7 +131,7 @@ class StanzaNer:
             self._precision = {PRECISION: stanza_batches.set_tf32(precision, device)}
         self._cut = SentenceCut(
             size=self._knob("sentences_per_ner_batch"),
-            padded_chars=self._params.get(PADDED_CHARS),
+            padded=self._params.get(PADDED),
             by_length=params.get(ORDER) == SORTED,
         )
         self._pipeline = stanza.Pipeline(
@@ -326,7 +325,7 @@ class StanzaNer:
         """
         size = self._saved_batch
         longest = 1 + max(map(len, paragraphs), default=0)  # it pads each by one at least
-        budget = self._params.get(PADDED_CHARS, TOKENIZER_CHARS if self._whole_calls else None)
+        budget = self._params.get(PADDED, TOKENIZER_CHARS if self._whole_calls else None)
         if self._whole_calls:
             size = max(size, len(paragraphs))
         if budget:

@@ -26,7 +26,7 @@ from tests.support.commands import jobkit
 from tests.support.machines import FAST, GOAL, LOOP, Machine, search
 
 NOW = replace(GOAL, most_repeats=9, looks=3, again=12)
-IN_USE = "The setting: order sorted, padded_chars 16,000, workers 16, mps on"
+IN_USE = "The setting: order sorted, padded 16,000, workers 16, mps on"
 
 
 def told(run: Path) -> str:
@@ -52,7 +52,7 @@ def test_points_are_appended_as_they_are_chosen_and_the_setting_is_written_at_th
     points, notes = read_points(ended)
     assert ([one.index for one in points], notes) == ([*range(1, len(points) + 1)], ())
     assert len({one.point_id for one in points}) == len(points)
-    assert [(one.phase, one.params["padded_chars"]) for one in points[:2]] == [
+    assert [(one.phase, one.params["padded"]) for one in points[:2]] == [
         (MEMORY, 4000),
         (MEMORY, 16000),
     ]
@@ -66,7 +66,7 @@ def test_points_are_appended_as_they_are_chosen_and_the_setting_is_written_at_th
         "mps": True,  # YAML 1.1; jobkit reads `on` as the word
         "work_unit": 100,
         "resources": {"cpus": 1},
-        "sweep": {"padded_chars": [16_000]},
+        "sweep": {"padded": [16_000]},
     }
 
 
@@ -86,7 +86,7 @@ def test_a_search_under_way_has_its_next_point_and_the_commands(
 ) -> None:
     run = search(tmp_path, Machine(), most=5)
     text = told(run)
-    assert "The search has not ended. Next, search: order sorted, padded_chars 16,000, workers 4" in text
+    assert "The search has not ended. Next, search: order sorted, padded 16,000, workers 4" in text
     assert f"jobkit resume {run}" in text
     data = data_of(run)
     assert (data["ended"], data["setting"], data["why"]) == (False, None, None)
@@ -96,7 +96,7 @@ def test_a_search_under_way_has_its_next_point_and_the_commands(
     assert main() == 0, "what the job asks"
     out, err = capsys.readouterr()
     assert out == "6\n"
-    assert err.startswith("tune: point 6, search: order sorted, padded_chars 16,000, workers 4")
+    assert err.startswith("tune: point 6, search: order sorted, padded 16,000, workers 4")
     monkeypatch.setattr(sys, "argv", ["tune", str(tmp_path)])
     assert main() == 1
     assert capsys.readouterr().err.startswith("tune: ")
@@ -181,7 +181,7 @@ def reporting(folder: Path, goal: TuneGoal, *, items: bool = True) -> Path:
             assert result.record
             assert result.record.summary
             summary = result.record.summary if items else replace(result.record.summary, items=0)
-            size = candidate.params.get("padded_chars", 1_000)
+            size = candidate.params.get("padded", 1_000)
             assert isinstance(size, int)
             metrics = {"f1": Metric(value=1 - size / 100_000), "read": Metric(value=1.0, unit="MB/s")}
             return replace(result, record=replace(result.record, summary=summary, metrics=metrics))
@@ -194,7 +194,7 @@ def test_another_objective_chooses_the_winner_and_every_figure_has_a_column(tmp_
     run = reporting(tmp_path, goal)
     text = told(run)
     assert "paragraphs/s f1 read [MB/s]" in text
-    assert "The setting: order sorted, padded_chars 16,000, workers 16" in text
+    assert "The setting: order sorted, padded 16,000, workers 16" in text
     assert "objective f1 0.84 ± 0 (n=3), the plain loop 0.99 ± 0 (n=3)" in text
     assert "f1 0.96 is over 0.95" in text
     objective = data_of(run)["objective"]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from jobkit.answers.loads import Lengths
 from jobkit.answers.objective import Bound, Finals, Objective
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import EVERY, EXACT, MPS, OFF, ON, ORDER, PADDED_CHARS, SHORTCUTS, WORKERS, Knob, Value
+from jobkit.core.knobs import EVERY, EXACT, MPS, OFF, ON, ORDER, PADDED, SHORTCUTS, WORKERS, Knob, Value
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
@@ -37,7 +37,7 @@ from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
 from tests.support.machines import FAST, GOAL, LOOP, SIZES, Machine
 
-BUDGET = (Knob(name="batch_size", grows_load=True), Knob(name="padded_chars", grows_load=True))
+BUDGET = (Knob(name="batch_size", grows_load=True), Knob(name="padded", grows_load=True))
 PLAIN = (Knob(name="batch_size", grows_load=True),)
 
 
@@ -54,7 +54,7 @@ def text(paragraphs: int) -> Lengths:
 
 def test_the_text_decides_order_sizes_and_parts() -> None:
     changed, goal = tuned(spec(), BUDGET, text(100_000))
-    assert (goal.order, goal.size_knob, goal.workers) == ("sorted", "padded_chars", 16)
+    assert (goal.order, goal.size_knob, goal.workers) == ("sorted", "padded", 16)
     assert goal.padding["sorted"] > 2 * goal.padding["text"]
     assert len(goal.sizes) == 4
     assert list(goal.sizes) == sorted(goal.sizes)
@@ -287,7 +287,7 @@ def test_without_a_measurement_of_memory_no_number_of_workers_is_ruled_out() -> 
 def test_a_limit_of_the_memory_is_kept() -> None:
     answer, order = searched(replace(GOAL, memory_bytes=8 * GIB), Machine(bytes_per_load=40_000))
     search = of_phase(order, SEARCH)
-    held = [one.workers * (GIB + one.params[PADDED_CHARS] * 40_000) for one in search]  # type: ignore[operator]
+    held = [one.workers * (GIB + one.params[PADDED] * 40_000) for one in search]  # type: ignore[operator]
     assert max(held) <= 8 * GIB
     assert [one.workers for one in search][:3] == [2, 4, 6]
     assert (answer.limit, "memory holds" in answer.why) == ("memory", True)
@@ -311,9 +311,9 @@ def test_a_point_that_runs_out_of_memory_ends_the_doubling() -> None:
 def test_two_sizes_that_fail_end_the_search_and_one_does_not() -> None:
     answer, order = searched(GOAL, Machine(fails={(WORKERS, 1): Outcome.ENVIRONMENT}))
     assert (len(order), answer.finalists) == (2, ())
-    assert answer.why == "one worker at padded_chars 16,000 ended as environment"
-    answer, order = searched(GOAL, Machine(fails={(PADDED_CHARS, 4_000): Outcome.BUG}))
-    assert [one.params[PADDED_CHARS] for one in of_phase(order, MEMORY)] == [*SIZES]
+    assert answer.why == "one worker at padded 16,000 ended as environment"
+    answer, order = searched(GOAL, Machine(fails={(PADDED, 4_000): Outcome.BUG}))
+    assert [one.params[PADDED] for one in of_phase(order, MEMORY)] == [*SIZES]
     assert answer.finalists[0] == GOAL.setting(16_000, 16, mps="auto")
 
 
@@ -367,16 +367,16 @@ def by(metric: str, direction: str = "max", goal: TuneGoal = GOAL) -> TuneGoal:
 def test_settings_over_a_constraint_are_not_finalists() -> None:
     limit = 1_000 * 500 / Machine().speed(GOAL.setting(16_000, 16, mps=ON)) + 0.01
     answer, _ = searched(bounded(joules_per_1000=Bound(max=limit)), Machine())
-    assert [params[PADDED_CHARS] for params in answer.finalists] == [16_000]
+    assert [params[PADDED] for params in answer.finalists] == [16_000]
 
 
 @given(st.permutations(SIZES), st.sampled_from(["max", "min"]))
 def test_the_finalists_are_the_best_and_of_equal_ones_the_fastest(order: list[int], direction: str) -> None:
     """The figure depends on the size alone, so all numbers of workers are equal."""
     value = {size: float(order.index(size)) for size in SIZES}
-    machine = Reporting(f1=lambda one: value.get(one.params.get(PADDED_CHARS), 0.0))  # type: ignore[arg-type]
+    machine = Reporting(f1=lambda one: value.get(one.params.get(PADDED), 0.0))  # type: ignore[arg-type]
     answer, _ = searched(by("f1", direction), machine)
-    assert answer.finalists[0][PADDED_CHARS] == order[-1 if direction == "max" else 0]
+    assert answer.finalists[0][PADDED] == order[-1 if direction == "max" else 0]
     assert answer.finalists[0][WORKERS] == 16
 
 
@@ -430,7 +430,7 @@ class Refusing(Machine):
     """Refuses shortcuts from the second size on."""
 
     def refuses_shortcuts(self, candidate: Candidate) -> bool:
-        return candidate.params.get(SHORTCUTS) == EXACT and candidate.params[PADDED_CHARS] != SIZES[0]
+        return candidate.params.get(SHORTCUTS) == EXACT and candidate.params[PADDED] != SIZES[0]
 
 
 def test_shortcuts_that_are_refused_are_never_tried_again() -> None:

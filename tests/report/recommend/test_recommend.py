@@ -146,7 +146,7 @@ def test_a_sweep_of_another_knob_has_no_largest_batch() -> None:
         for one in records()
     ]
     found = told(*changed)
-    assert found.batch.largest.reason.startswith("neither batch_size nor padded_chars")
+    assert found.batch.largest.reason.startswith("neither batch_size nor padded")
     assert found.batch.recommended.setting == "sentences_per_ner_batch 175"
     unloaded = [replace(one, summary=replace(one.summary, load_max=0)) for one in records() if one.summary]
     assert told(*unloaded).batch.largest.reason == "the workload reports no load"
@@ -162,9 +162,9 @@ def test_a_budget_has_a_largest_budget() -> None:
         changed.append(replace(one, point=replace(one.point, params=params, order="sorted")))
     found = told(*changed)
     largest = found.batch.largest
-    assert (largest.knob, largest.reason) == ("padded_chars", "")
+    assert (largest.knob, largest.reason) == ("padded", "")
     assert largest.safe_batch == int(largest.safe_load)
-    assert found.batch.recommended.size == found.batch.recommended.params["padded_chars"]
+    assert found.batch.recommended.size == found.batch.recommended.params["padded"]
     assert not any("lengths of the text" in doubt for doubt in largest.doubts)
 
 

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from jobkit.answers.loads import Lengths, Loads
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import RUN_KNOBS, declared
+from jobkit.core.knobs import BUDGET, RUN_KNOBS, declared
 from jobkit.worker.workloads.base import ENTITY_COLUMNS, SHIPPED, columns_of, knobs, workload_class
-from jobkit.worker.workloads.own import METHODS, CheckedWorkload, checked_class, code_folder, open_workload
+from jobkit.worker.workloads.own import METHODS, checked_class, code_folder, open_workload
 from tests.support.builders import own_workload
 
 
@@ -74,7 +75,6 @@ def test_a_wrong_answer_is_reported_with_what_is_expected(
 def test_right_answers_pass_and_what_is_absent_stays_so(tmp_path: Path) -> None:
     name = own_workload(tmp_path, name="own_whole")
     workload = open_workload(name, str(tmp_path))
-    assert isinstance(workload, CheckedWorkload)
     assert not hasattr(workload, "heaviest")
     workload.load(None, "cpu", {"batch_size": 3}, 1)
     assert (workload.items_per_call(), workload.process(["a b", "c"]).tokens) == (3, 3)
@@ -103,9 +103,26 @@ def test_without_columns_the_rows_are_the_entities(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_workload_is_found_without_its_framework(name: str) -> None:
     found = workload_class(name)
-    assert knobs(name) == (*declared(found.KNOBS), *RUN_KNOBS)
+    known = knobs(name) or ()
+    assert [*dict.fromkeys((*declared(found.KNOBS), BUDGET, *RUN_KNOBS))] == [*known]
     assert knobs("package.module:Class") is None, "it is not imported"
     assert "batch_size" in {knob.name for knob in declared(found.KNOBS)}
+
+
+@pytest.mark.parametrize(
+    ("order", "cap"), [("load", 8), ("sorted", 8), ("sorted", 7), ("load", 1), ("load", 99)]
+)
+def test_a_budget_cuts_the_calls_of_a_workload_with_lengths(order: str, cap: int) -> None:
+    workload, texts = open_workload("count", None), ["abcdef", "b", "c", "d e", "fghi"]
+    workload.load(None, "cpu", {"padded": cap, "order": order, "paragraphs_per_call": 7}, 1)
+    result = workload.process(texts)
+    lengths = Lengths(paragraphs=tuple((len(text),) for text in texts))
+    planned = Loads(lengths, by_length=order == "sorted").under_budget(cap, 7)
+    assert (result.load, result.padded_chars) == (planned.load, round(15 / planned.efficiency))
+    assert result.rows == tuple(enumerate((1, 1, 1, 2, 1)))
+    assert [texts[found.paragraph][found.start : found.end] for found in result.entities] == [
+        found.text for found in result.entities
+    ]
 
 
 @pytest.mark.parametrize(

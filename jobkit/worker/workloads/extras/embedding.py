@@ -3,12 +3,11 @@
 Standard library only at import; torch and sentence-transformers are imported by
 `SentenceEmbedding.preload` and ``load``.
 
-The work is done by ``SentenceTransformer.encode`` (``sentence_transformer/model.py``, read in 6.2.0). It
+With ``shortcuts: off`` the work is done by ``encode`` (``sentence_transformer/model.py``, read in 6.2.0). It
 sorts the texts that it gets by their characters, the longest first, takes ``batch_size`` at a time and pads
 each batch to its longest text, in tokens. It drops, without a message, all tokens of a text after the model's
-``max_seq_length``. A call has ``batch_size`` paragraphs, so it is one batch, and the order inside it makes no
-difference; ``order: sorted`` in the spec sorts the whole text, which then has the batches of one ``encode``
-of the whole text.
+``max_seq_length``. With ``exact`` an `Encoder` makes the batches, and the model's own modules pool them, as
+its configuration says; a module that is not one of `KNOWN` is refused.
 
 ``precision`` is the type of the model's weights; for ``tf32`` they stay fp32. (``encode`` has a ``precision``
 of its own: how its results are rounded. It saves no memory of the GPU, and is not this knob.)
@@ -17,32 +16,57 @@ of its own: how its results are rounded. It saves no memory of the GPU, and is n
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from jobkit.core.knobs import BATCH_SIZE, CPU, Knob, Value
+from jobkit.core.knobs import CPU, Knob
 from jobkit.core.records import ModelRef
-from jobkit.worker.workloads import stanza_batches
-from jobkit.worker.workloads.base import Result
-from jobkit.worker.workloads.extras.hf_tokens import SILENT_TOKENIZERS, model_folder
-from jobkit.worker.workloads.extras.watched import WatchedModel, WatchedWorkload, torch_versions
+from jobkit.worker.workloads.base import Result, Row
+from jobkit.worker.workloads.extras.encoder import Encoder
+from jobkit.worker.workloads.extras.hf_tokens import unknown_input
+from jobkit.worker.workloads.extras.watched import (
+    ENCODER_KNOBS,
+    SILENT_TOKENIZERS,
+    Difference,
+    WatchedWorkload,
+    model_folder,
+    torch_versions,
+)
 
 DIGITS = 6
 """Decimal places of the numbers in the rows: about what a 32-bit float of a vector of length 1 holds."""
+KNOWN = ("Transformer", "Pooling", "Dense", "Normalize")
+"""The modules of sentence-transformers that take what the one before gave, and nothing of the text."""
+ROUNDING, NEAR = 1e-5, 1e-2
+"""The largest difference of two numbers that is rounding in fp32, and in another precision."""
+
+
+class Vectors(Sequence[Row]):
+    """The rows of vectors, which are made when they are read: of a sweep nothing reads them."""
+
+    def __init__(self, vectors: Any) -> None:  # noqa: ANN401 - numpy is untyped here
+        self._vectors = vectors
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+    def __getitem__(self, place: Any) -> Any:  # noqa: ANN401 - a number or a slice
+        return [*self][place]
+
+    def __iter__(self) -> Iterator[Row]:
+        rounded = self._vectors.astype("float64").round(DIGITS)
+        return ((number, row.tolist()) for number, row in enumerate(rounded))
 
 
 class SentenceEmbedding(WatchedWorkload):
     """Embed each paragraph; the module's docstring explains the knobs."""
 
-    KNOBS: ClassVar[tuple[Knob | str, ...]] = (BATCH_SIZE, stanza_batches.KNOB)
+    KNOBS: ClassVar[tuple[Knob | str, ...]] = ENCODER_KNOBS
     NEEDS_MODEL: ClassVar[bool] = True
     LOAD_UNIT: ClassVar[str] = "padded tokens"
     COLUMNS: ClassVar[tuple[str, ...]] = ("embedding",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._model: Any = None
 
     @staticmethod
     def preload() -> None:
@@ -53,35 +77,65 @@ class SentenceEmbedding(WatchedWorkload):
             AutoTokenizer,  # noqa: F401 - the same
         )
 
-    def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
-        """Load the model from a folder, without network, on exactly this device.
+    def open(self, folder: Path, dtype: str) -> Any:  # noqa: ANN401 - the framework is untyped
+        """Load the model, and return it."""
+        self._model = open_model(folder, self._device, dtype)
+        return self._model
 
-        ``model``: A folder that ``SentenceTransformer`` loads.
-        ``device``: ``cpu`` or ``cuda``.
-        ``params``: values of `KNOBS`.
-        ``threads``: for torch on the CPU.
-        """
-        folder = model_folder(model)
-        dtype = self.choose(params, device, threads)
-        self._model = open_model(folder, device, dtype)
-        self._watched = WatchedModel(self._model)
+    def encoder(self, **limits: Any) -> Encoder | str:  # noqa: ANN401 - as there
+        """Return an encoder with the model, or why it cannot do what ``encode`` does."""
+        model = self._model
+        for module in model:
+            if type(module).__name__ not in KNOWN:
+                return f"the model has a module {type(module).__name__}"
+        if model.default_prompt_name is not None or model.truncate_dim is not None:
+            return "the model has a prompt, or shortens its vectors"
+        if refused := unknown_input(model.tokenizer):
+            return refused
+
+        def run(ids: Any, mask: Any, places: Any) -> Sequence[Any]:  # noqa: ANN401 - torch is untyped
+            del places
+            return [model({"input_ids": ids, "attention_mask": mask})["sentence_embedding"].float()]
+
+        return Encoder(model.tokenizer, run, most_tokens=model.max_seq_length, **limits)
+
+    def encoded(self, paragraphs: Sequence[str], encoder: Encoder) -> tuple[Any, int]:
+        """Return the vectors that the encoder finds, and the tokens."""
+        import numpy as np
+
+        vectors, tokens = np.zeros((len(paragraphs), 0), np.float32), 0
+        for batch in encoder.batches(paragraphs):
+            [found] = batch.outputs
+            if not vectors.size:
+                vectors = np.empty((len(paragraphs), found.shape[1]), np.float32)
+            vectors[batch.texts] = found
+            tokens += len(batch.ids)
+        return vectors, tokens
+
+    def stock(self, paragraphs: Sequence[str], batch_size: int) -> Any:  # noqa: ANN401 - numpy is untyped here
+        """Return the vectors that ``encode`` finds."""
+        texts = list(paragraphs)
+        found = self._model.encode(
+            texts, batch_size=batch_size, show_progress_bar=False, convert_to_tensor=True
+        )
+        return found.float().cpu().numpy()
+
+    def difference(self, one: Any, other: Any) -> Difference:  # noqa: ANN401 - as above
+        """Return the distances of vectors, by their numbers."""
+        distances = abs(one - other)
+        mean, largest = float(distances.mean()), float(distances.max())
+        words = f"vectors differ by {mean:.1e} on average, by {largest:.1e} at most"
+        return Difference(words, largest, ROUNDING, NEAR)
 
     def process(self, paragraphs: Sequence[str]) -> Result:
         """Embed these paragraphs; the load is ``paragraphs x tokens of the longest``."""
-        self._watched.clear()
-        vectors = self._model.encode(
-            list(paragraphs), batch_size=self._batch_size, show_progress_bar=False, convert_to_tensor=True
-        )
-        rows = vectors.float().cpu().tolist()
-        return Result(
-            rows=tuple((number, [round(value, DIGITS) for value in row]) for number, row in enumerate(rows)),
-            load=self._watched.load,
-        )
+        vectors, tokens = self.find(paragraphs)
+        return Result(rows=Vectors(vectors), load=self._watched.load, tokens=tokens)
 
     @staticmethod
     def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
         """Return each paragraph as one item with its tokens, by the tokenizer of the model."""
-        loaded = open_model(model_folder(Path(model.path) if model else None), CPU, "float32")
+        loaded = _kept_model(model_folder(Path(model.path) if model else None))
         tokens = loaded.tokenizer(list(paragraphs), truncation=True, max_length=loaded.max_seq_length)
         return [[len(ids)] for ids in tokens["input_ids"]]
 
@@ -91,6 +145,11 @@ class SentenceEmbedding(WatchedWorkload):
         import transformers
 
         return torch_versions(sentence_transformers, transformers)
+
+
+@lru_cache(maxsize=1)
+def _kept_model(folder: Path) -> Any:  # noqa: ANN401 - as above
+    return open_model(folder, CPU, "float32")
 
 
 def open_model(folder: Path, device: str, dtype: str) -> Any:  # noqa: ANN401 - the framework is untyped

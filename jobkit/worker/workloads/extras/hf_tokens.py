@@ -3,12 +3,13 @@
 Standard library only at import; torch and transformers are imported by `TokenClassification.preload` and
 ``load``.
 
-The work is done by the library's own pipeline (``transformers/pipelines/token_classification.py``, read in
-5.23.0). It takes texts in their order, ``batch_size`` at a time, and pads each batch to its longest text.
-Without ``stride`` it drops, without a message, all tokens of a text after the model's maximum; so this
-workload sets ``stride``: a longer text becomes several pieces that overlap, all padded to the longest of the
-text, and each piece is an item of a batch. A call has ``batch_size`` paragraphs, so that it is one batch
-unless it holds such a text.
+With ``shortcuts: off`` the work is done by the library's own pipeline
+(``transformers/pipelines/token_classification.py``, read in 5.23.0). It takes texts in their order,
+``batch_size`` at a time, and pads each batch to its longest text. With ``exact`` an `Encoder` does it, and
+`Aggregation` finds the entities that the pipeline finds; ``aggregation`` is the pipeline's strategy.
+
+Without ``stride`` the pipeline drops, without a message, all tokens of a text after the model's maximum; so
+both ways have it: a longer text becomes several pieces that overlap, and each piece is an item of a batch.
 
 ``precision`` is the type of the model's weights; for ``tf32`` they stay fp32.
 """
@@ -18,36 +19,41 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import BATCH_SIZE, Knob, Value
+from jobkit.core.knobs import Knob
 from jobkit.core.records import ModelRef
-from jobkit.worker.workloads import stanza_batches
 from jobkit.worker.workloads.base import Entity, Result
-from jobkit.worker.workloads.extras.watched import WatchedModel, WatchedWorkload, torch_versions
+from jobkit.worker.workloads.extras.aggregation import KNOB, SIMPLE, Aggregation, Found, without_overlaps
+from jobkit.worker.workloads.extras.encoder import Encoder
+from jobkit.worker.workloads.extras.watched import (
+    ENCODER_KNOBS,
+    SILENT_TOKENIZERS,
+    Difference,
+    WatchedWorkload,
+    model_folder,
+    torch_versions,
+)
 
 STRIDE = 64
 """Tokens that the pieces of a long text have in common, so that an entity at an edge is whole in one."""
+NEAR = 0.05
+"""Of the entities, the share that may differ from fp32 in another precision."""
 NO_LIMIT = 10**6
 """A tokenizer that names no maximum has one above this (``VERY_LARGE_INTEGER`` in transformers)."""
 FIRST_POSITIONS = 2
 """Positions that no token has: RoBERTa counts them from 2."""
-SILENT_TOKENIZERS = ("TOKENIZERS_PARALLELISM", "false")
-"""The tokenizers' threads cannot be used after a fork; the pipeline sets this too."""
 
 
 class TokenClassification(WatchedWorkload):
-    """Tag entities with a pipeline of transformers; the module's docstring explains the knobs."""
+    """Tag entities with a model of transformers; the module's docstring explains the knobs."""
 
-    KNOBS: ClassVar[tuple[Knob | str, ...]] = (BATCH_SIZE, stanza_batches.KNOB)
+    KNOBS: ClassVar[tuple[Knob | str, ...]] = (*ENCODER_KNOBS, KNOB)
     NEEDS_MODEL: ClassVar[bool] = True
     LOAD_UNIT: ClassVar[str] = "padded tokens"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._pipeline: Any = None
 
     @staticmethod
     def preload() -> None:
@@ -55,46 +61,74 @@ class TokenClassification(WatchedWorkload):
         os.environ.setdefault(*SILENT_TOKENIZERS)
         import torch  # noqa: F401 - imported for its side effect
 
-    def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
-        """Load tokenizer and model from a folder, without network, on exactly this device.
-
-        ``model``: A folder that ``from_pretrained`` loads.
-        ``device``: ``cpu`` or ``cuda``.
-        ``params``: values of `KNOBS`.
-        ``threads``: for torch on the CPU.
-        """
-        folder = model_folder(model)
-        os.environ.setdefault(*SILENT_TOKENIZERS)
+    def open(self, folder: Path, dtype: str) -> Any:  # noqa: ANN401 - transformers is untyped
+        """Load tokenizer and model into a pipeline, and return the model."""
         import torch
-        import transformers
         from transformers import AutoModelForTokenClassification, TokenClassificationPipeline
 
-        transformers.utils.logging.disable_progress_bar()
-        dtype = self.choose(params, device, threads)
         network = AutoModelForTokenClassification.from_pretrained(
             folder,
             local_files_only=True,
             dtype=getattr(torch, dtype),
-        ).to(device)
-        self._watched = WatchedModel(network)
+        ).to(self._device)
         self._pipeline = TokenClassificationPipeline(
             model=network,
             tokenizer=tokenizer_of(folder),
-            device=torch.device(device),
-            aggregation_strategy="simple",
+            device=torch.device(self._device),
+            aggregation_strategy=self._strategy,
             stride=STRIDE,
+        )
+        return network
+
+    @property
+    def _strategy(self) -> str:
+        return str(self._params.get(KNOB.name, SIMPLE))
+
+    def encoder(self, **limits: Any) -> Encoder | str:  # noqa: ANN401 - as there
+        """Return an encoder with the model, or why it cannot do what the pipeline does."""
+        tokenizer, network = self._pipeline.tokenizer, self._pipeline.model
+        if refused := unknown_input(tokenizer):
+            return refused
+        self._aggregation = Aggregation(self._strategy, tokenizer, network.config.id2label)
+
+        def run(ids: Any, mask: Any, places: Any) -> Sequence[Any]:  # noqa: ANN401 - torch is untyped
+            logits = network(input_ids=ids, attention_mask=mask).logits
+            return self._aggregation.outputs(logits.flatten(0, 1)[places])
+
+        return Encoder(tokenizer, run, most_tokens=tokenizer.model_max_length, stride=STRIDE, **limits)
+
+    def encoded(self, paragraphs: Sequence[str], encoder: Encoder) -> tuple[list[Entity], int]:
+        """Return the entities that the encoder finds, and the tokens."""
+        found: list[Entity] = []
+        cut: dict[int, list[Found]] = {}
+        tokens = 0
+        for batch in encoder.batches(paragraphs):
+            self._aggregation.add(batch, paragraphs, found, cut)
+            tokens += len(batch.ids)
+        for number, several in cut.items():
+            for start, end, label, _ in without_overlaps(several):
+                found.append(Entity(number, paragraphs[number][start:end], label, start, end))
+        return found, tokens
+
+    def stock(self, paragraphs: Sequence[str], batch_size: int) -> list[Entity]:
+        """Return the entities that the pipeline finds."""
+        found = self._pipeline(list(paragraphs), batch_size=batch_size) if paragraphs else []
+        rows = enumerate(zip(paragraphs, found, strict=True))
+        return [_entity(number, text, one) for number, (text, some) in rows for one in some]
+
+    def difference(self, one: Sequence[Entity], other: Sequence[Entity]) -> Difference:
+        """Return the entities that differ, and the F1 score of the first ones."""
+        same = len({*one} & {*other})
+        differ = len({*one} ^ {*other})
+        score = 2 * same / (len(one) + len(other)) if one or other else 1.0
+        return Difference(
+            f"{differ} of {len(other)} entities differ, F1 {score:.4f}", differ, 0, NEAR * len(other)
         )
 
     def process(self, paragraphs: Sequence[str]) -> Result:
         """Tag these paragraphs; the load is the largest ``items x tokens of the longest`` of a batch."""
-        self._watched.clear()
-        found = self._pipeline(list(paragraphs), batch_size=self._batch_size)
-        entities = (
-            _entity(number, paragraph, entity)
-            for number, (paragraph, some) in enumerate(zip(paragraphs, found, strict=True))
-            for entity in some
-        )
-        return Result(entities=tuple(entities), load=self._watched.load)
+        entities, tokens = self.find(paragraphs)
+        return Result(entities=tuple(entities), load=self._watched.load, tokens=tokens)
 
     @staticmethod
     def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
@@ -116,13 +150,16 @@ class TokenClassification(WatchedWorkload):
         return torch_versions(transformers)
 
 
-def model_folder(model: Path | None) -> Path:
-    """Return the folder of a model."""
-    if model is None:
-        raise JobkitError("this workload needs a model", hint="see `model` in the spec")
-    return model
+def unknown_input(tokenizer: Any) -> str:  # noqa: ANN401 - transformers is untyped
+    """Return why an encoder cannot make the input of a model; empty if it can."""
+    if tokenizer.padding_side != "right" or tokenizer.truncation_side != "right":
+        return f"{type(tokenizer).__name__} pads or cuts on the left"
+    if any(tokenizer.backend_tokenizer.encode("a").type_ids):
+        return f"{type(tokenizer).__name__} has types of tokens"
+    return ""
 
 
+@lru_cache(maxsize=2)
 def tokenizer_of(folder: Path) -> Any:  # noqa: ANN401 - transformers is untyped
     """Return the tokenizer of a folder, with the maximum of the model if it names none itself."""
     os.environ.setdefault(*SILENT_TOKENIZERS)

@@ -24,8 +24,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import BATCH_SIZE, CUDA, Knob, Value, numbers
 from jobkit.core.records import ModelRef
 from jobkit.worker.workloads.base import Entity, Heavy, Result
-from jobkit.worker.workloads.extras.hf_tokens import model_folder
-from jobkit.worker.workloads.extras.watched import SHARES
+from jobkit.worker.workloads.extras.watched import SHARES, model_folder
 
 DEFAULT_BATCH_SIZE = 1000
 """Documents per call if the sweep does not set it: the default of ``Language.pipe``."""

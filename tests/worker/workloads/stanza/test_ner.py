@@ -68,7 +68,7 @@ def lengths(tiny_model: ModelRef) -> Lengths:
 
 def planned(lengths: Lengths, params: dict[str, Any]) -> tuple[int, float]:
     """Return the largest load of a setting and the share that is no padding, as they are before a run."""
-    if budget := params.get("padded_chars"):
+    if budget := params.get("padded"):
         loads = Loads(lengths, by_length=params.get("order") == "sorted", window=1)
         made = loads.under_budget(budget, params["paragraphs_per_call"])
         assert made.load <= budget
@@ -86,8 +86,8 @@ def planned(lengths: Lengths, params: dict[str, Any]) -> tuple[int, float]:
         ({"batch_size": 10, "sentences_per_ner_batch": 4}, {"batch_size": 10, "sentences_per_ner_batch": 4}),
         ({"paragraphs_per_call": 20, "sentences_per_ner_batch": 11}, {"paragraphs_per_call": 20}),
         ({"batch_size": 36, "tokenizer_batch": 3}, {"batch_size": 36, "tokenizer_batch": 3}),
-        ({"padded_chars": 3_000, "paragraphs_per_call": 25, "order": "load"}, {"paragraphs_per_call": 25}),
-        ({"padded_chars": 3_000, "paragraphs_per_call": 25, "order": "sorted"}, {"paragraphs_per_call": 25}),
+        ({"padded": 3_000, "paragraphs_per_call": 25, "order": "load"}, {"paragraphs_per_call": 25}),
+        ({"padded": 3_000, "paragraphs_per_call": 25, "order": "sorted"}, {"paragraphs_per_call": 25}),
     ],
     ids=str,
 )

@@ -83,8 +83,8 @@ def both(tiny_model: ModelRef) -> tuple[StanzaNer, StanzaNer]:
     [
         {"batch_size": 7},
         {"paragraphs_per_call": 20, "sentences_per_ner_batch": 9, "order": "sorted"},
-        {"paragraphs_per_call": 20, "padded_chars": 3_000},
-        {"paragraphs_per_call": 20, "padded_chars": 3_000, "order": "sorted"},
+        {"paragraphs_per_call": 20, "padded": 3_000},
+        {"paragraphs_per_call": 20, "padded": 3_000, "order": "sorted"},
         {"tokenizer_batch": 11, "precision": "bf16"},
     ],
     ids=str,
@@ -178,9 +178,7 @@ def test_a_setting_limits_the_tokenizers_calls_and_else_jobkit(
     assert limited.effective()["tokenizer_batch"] == 15
     budget = max(map(len, PARAGRAPHS)) * 7
     monkeypatch.setattr(stanza_ner, "TOKENIZER_CHARS", budget)
-    by_setting, on_a_cpu = (
-        whole_calls(tiny_model, paragraphs_per_call=20, padded_chars=budget) for _ in range(2)
-    )
+    by_setting, on_a_cpu = (whole_calls(tiny_model, paragraphs_per_call=20, padded=budget) for _ in range(2))
     on_a_cpu[0]._whole_calls = False
     for workload, shapes in (by_setting, on_a_cpu, whole_calls(tiny_model)):
         assert processed(workload)[0].entities == stock[0].entities

@@ -1,0 +1,138 @@
+"""The encoder finds what the framework's own way finds, on texts that are hard to cut and to aggregate."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobkit.core.paragraphs import split_paragraphs
+from jobkit.core.records import ModelRef
+from jobkit.planning import models
+from jobkit.planning.sample import sample_text
+from jobkit.worker.workloads.base import workload_class
+from jobkit.worker.workloads.own import open_workload
+
+pytestmark = [pytest.mark.xdist_group("torch"), pytest.mark.slow]
+TAGGER, EMBEDDER = "hf-token-classification", "sentence-embedding"
+PARAGRAPHS = split_paragraphs(sample_text(60))
+HARD = [
+    "",
+    "   ",
+    "\n\t ",
+    "\U0001f600 Paris \U0001f600\U0001f600",
+    "a",
+    "Zu\u0308rich\u2014Gene\u0300ve\u2019s",
+    "[SEP] Rome [CLS]",
+    "x" * 3_000,
+    " unhappinesses antidisestablishmentarianism",
+    "\U0001d518 text",
+    " ".join(PARAGRAPHS[:30]),
+    " ".join(PARAGRAPHS[30:45]) + " ",
+    "the tail is New York",
+]
+TEXT = [*HARD, *PARAGRAPHS[:20]]
+
+
+@pytest.fixture(scope="module")
+def tagger(kept_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return the tiny tagger, one that tags nearly every token, and one without marked subwords."""
+    pytest.importorskip("transformers")
+    from safetensors.torch import load_file, save_file
+
+    biased = Path(_built(TAGGER, kept_cache).path)
+    folders = {"biased": biased}
+    for name in ("unbiased", "unmarked"):
+        folders[name] = tmp_path_factory.mktemp(name)
+        for file in biased.iterdir():
+            (folders[name] / file.name).write_bytes(file.read_bytes())
+        weights = load_file(biased / "model.safetensors")
+        weights["classifier.bias"] *= 0
+        save_file(weights, folders[name] / "model.safetensors", {"format": "pt"})
+    file = folders["unmarked"] / "tokenizer.json"
+    data = json.loads(file.read_text())
+    data["model"]["continuing_subword_prefix"] = ""
+    file.write_text(json.dumps(data))
+    return folders
+
+
+def _built(workload: str, cache: Path) -> ModelRef:
+    return models.build(workload, models.stand_in(workload, "tiny", cache), cache, say=print)
+
+
+def loaded(workload: str, model: Path, **params: int | str) -> Any:
+    opened = workload_class(workload)()
+    opened.load(model, "cpu", {"precision": "fp32", "shortcuts": "exact", **params}, 1)
+    return opened
+
+
+@pytest.mark.filterwarnings("ignore:Tokenizer does not support real words")
+@pytest.mark.parametrize("kind", ["biased", "unbiased", "unmarked"])
+@pytest.mark.parametrize("strategy", ["simple", "first", "average", "max"])
+def test_the_entities_are_those_of_the_pipeline(strategy: str, kind: str, tagger: dict[str, Path]) -> None:
+    opened = loaded(TAGGER, tagger[kind], aggregation=strategy, padded=3_000, paragraphs_per_call=50)
+    found = opened.process(TEXT)
+    assert sorted(found.entities) == sorted(opened.stock(TEXT, 4))
+    assert len(found.entities) > len(TEXT)
+    assert all(TEXT[one.paragraph][one.start : one.end] == one.text for one in found.entities)
+    assert found.load <= 3_000
+    assert opened.process(TEXT[:1]).entities == ()
+
+
+def test_a_tagger_that_finds_something_else_is_refused(tagger: dict[str, Path]) -> None:
+    opened = loaded(TAGGER, tagger["biased"])
+    assert opened.check_shortcuts(TEXT) == ""
+    assert "0 of" in opened.checked
+    assert "the framework in batches of 8: 0 of" in opened.checked
+    opened._pipeline = loaded(TAGGER, tagger["unbiased"])._pipeline
+    assert "entities differ, F1 0." in opened.check_shortcuts(TEXT)
+
+
+def test_another_precision_is_compared_with_fp32(tagger: dict[str, Path]) -> None:
+    opened = loaded(TAGGER, tagger["unbiased"], precision="bf16")
+    assert opened.check_shortcuts(TEXT) == ""
+    assert "; the framework in bf16: " in opened.checked
+
+
+def test_the_vectors_are_those_of_encode_and_calls_are_prepared(kept_cache: Path) -> None:
+    pytest.importorskip("sentence_transformers")
+    folder = Path(_built(EMBEDDER, kept_cache).path)
+    opened = loaded(EMBEDDER, folder, padded=2_000, paragraphs_per_call=50)
+    assert opened.items_per_call() == 50
+    first, second = tuple(TEXT), tuple(reversed(TEXT))
+    opened.prepare(first)
+    opened.prepare(second)
+    results = [opened.process(texts) for texts in (first, second)]
+    off = loaded(EMBEDDER, folder, shortcuts="off", batch_size=7).process(first)
+    for rows, wanted in ((results[0].rows, off.rows), (list(reversed(results[1].rows)), off.rows)):
+        for (_, one), (_, other) in zip(rows, wanted, strict=True):
+            assert one == pytest.approx(other, abs=2e-6)
+    assert results[0].load <= 2_000
+    assert opened.check_shortcuts(first) == ""
+
+
+def test_a_module_that_is_not_known_is_refused_by_its_name(kept_cache: Path, tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers")
+    built = Path(_built(EMBEDDER, kept_cache).path)
+    folder = shutil.copytree(built, tmp_path / "model")
+    modules = json.loads((folder / "modules.json").read_text())
+    modules.append({"idx": 3, "name": "3", "path": "3", "type": "sentence_transformers.models.Dropout"})
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "3").mkdir()
+    (folder / "3" / "config.json").write_text('{"dropout": 0.1}')
+    opened = loaded(EMBEDDER, folder)
+    assert opened.effective()["shortcuts"] == "off: the model has a module Dropout"
+    assert len(opened.process(TEXT[:3]).rows) == 3
+    assert opened.check_shortcuts(TEXT) == "the model has a module Dropout"
+
+
+def test_with_a_budget_both_ways_keep_it(tagger: dict[str, Path]) -> None:
+    for shortcuts in ("exact", "off"):
+        opened = open_workload(TAGGER, None)
+        params = {"padded": 600, "paragraphs_per_call": 33, "shortcuts": shortcuts, "precision": "fp32"}
+        opened.load(tagger["biased"], "cpu", params, 1)
+        assert opened.items_per_call() == 33
+        assert opened.process(PARAGRAPHS[:33]).load <= 600
