@@ -185,4 +185,4 @@ def test_a_search_that_is_killed_goes_on_where_it_stood(home: Path) -> None:
     assert f"The setting: {format_setting(tuning.setting)}" in jobkit("tune", run, cwd=home).stdout
     assert json.loads(jobkit("tune", run, "--json", cwd=home).stdout)["setting"] == tuning.setting
     swept = ran("sweep", "tune.yaml", "--setting", run, "--dry-run", cwd=home)
-    assert "3 points: 1 setting, 3 repeats" in swept.stdout
+    assert "3 points (1 setting x 3)" in swept.stdout
