@@ -21,6 +21,7 @@ class Job:
     round: int = 1  # in which round of its run
     given: tuple[str, ...] = ()  # what a person gave with it: ``key=value``
     walltime_s: int | None = None  # of each point; ``None`` for a job that is no array of points
+    memory_bytes: int | None = None  # likewise
     behind: int = 0  # an array waits for the array this many places before it; 0 for none
     id: JobId | None = None  # what the scheduler calls it; ``None`` unless it was accepted
     refused: str = ""  # why the scheduler refused it, if the run goes on without it; else empty
@@ -45,6 +46,7 @@ class Job:
             **({"list": array.listed} if array.listed else {}),
             **({"given": self.given} if self.given else {}),
             **({"walltime_s": self.walltime_s} if self.walltime_s else {}),
+            **({"memory_bytes": self.memory_bytes} if self.memory_bytes else {}),
         }
 
 

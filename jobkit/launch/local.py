@@ -143,7 +143,8 @@ def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalR
     span |= {"round": leg.round} | ({} if leg.points is None else {"only": list(leg.points)})
     span |= ({"given": leg.given} if leg.given else {}) | {"job_id": job_id, "cluster": platform.node()}
     spec = leg.spec or load_spec(run_dir / SPEC_FILE)
-    span |= {"on_path": unused_schedulers(), "walltime_s": spec.resources.walltime}
+    asked = {"walltime_s": spec.resources.walltime, "memory_bytes": spec.resources.memory}
+    span |= {"on_path": unused_schedulers(), **asked}
     journal.note(run_dir, "submitting", scheduler=NAME, argv=driver_argv(run_dir), **span)
     journal.note(run_dir, "submitted", scheduler=NAME, **span)
     try:

@@ -186,7 +186,7 @@ def _change(
 
 SPAN = (
     *("scheduler", "first", "last", "offset", "throttle", "role", "round", "list", "given", "only"),
-    "walltime_s",
+    *("walltime_s", "memory_bytes"),
 )
 
 LOST = "the client died before the scheduler took it: no job of this name is known"

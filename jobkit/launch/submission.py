@@ -128,13 +128,17 @@ def write_round(run_dir: Path, round_: Round) -> list[Path]:
 def round_jobs(round_: Round, arrays: Sequence[Array]) -> list[Job]:
     """Return the jobs of a round, one an array; they share the limit on tasks at a time."""
     most = round_.max_parallel or len(arrays)
+    requests = [
+        [group.resources for group in round_.groups if group.options == array.options] for array in arrays
+    ]
     return [
         Job(
             script=script_name(round_.number),
             array=array,
             round=round_.number,
             given=round_.given,
-            walltime_s=round_.groups[0].resources.walltime,
+            walltime_s=max(one.walltime for one in requests[place]),
+            memory_bytes=max(one.memory for one in requests[place]),
             behind=most if place >= most else 0,
         )
         for place, array in enumerate(arrays)

@@ -286,7 +286,7 @@ def _memory(run: RunStanding, full: Sequence[PointStatus]) -> ResourceNeed:
         return ResourceNeed(MEMORY, "", "SIZE: more than before; the spec of the run cannot be read")
     size, held = max(known), max(_held_bytes(run, point) for point in full)
     if held and size < (wanted := memory_request(held)):
-        because = f"{format_memory(held)} were measured; a fifth more"
+        because = f"{format_memory(held)} were measured; a fifth more, at least 256MiB"
         return ResourceNeed(MEMORY, format_size(wanted), because)
     return ResourceNeed(MEMORY, format_size(size), "as the policy adds after a lack of memory")
 
@@ -297,7 +297,8 @@ def _held_bytes(run: RunStanding, point: PointStatus) -> int:
     def alike(other: PointStatus) -> bool:
         return (other.point.workers, other.point.gpus) == (point.point.workers, point.point.gpus)
 
-    held = [held_in(other.counts) for other in run.points if other.outcome is Outcome.OK and alike(other)]
+    ok = (other for other in run.points if other.outcome is Outcome.OK and alike(other))
+    held = [held_in(one.counts) for one in (point, *ok)]
     return max((size for size in (_foreseen(run, point).peak_bytes, *held) if size), default=0)
 
 

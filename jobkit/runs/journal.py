@@ -76,6 +76,7 @@ class Submission:
     # ``key=value`` of each ``--set`` that a person gave with it, or with an earlier job of its points
     given: tuple[str, ...] = ()
     walltime_s: int | None = None  # that each of its points requested; ``None`` if that is not recorded
+    memory_bytes: int | None = None  # likewise
     # schedulers that could have run points that run without one
     # (`jobkit.schedulers.registry.unused_schedulers`); ``None`` if that is not recorded
     on_path: tuple[str, ...] | None = None
@@ -215,6 +216,7 @@ def _submission(run: Path, event: Mapping[str, Any]) -> Submission:
         lines=read_list(run / listed) if listed else (),
         given=tuple(str(word) for word in event.get("given") or ()),
         walltime_s=int(event["walltime_s"]) if "walltime_s" in event else None,
+        memory_bytes=int(event["memory_bytes"]) if "memory_bytes" in event else None,
         on_path=tuple(str(word) for word in event["on_path"]) if "on_path" in event else None,
     )
 

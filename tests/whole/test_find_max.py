@@ -171,7 +171,7 @@ def test_a_search_that_is_killed_goes_on_where_it_stood(home: Path) -> None:
     ):
         wait_until(lambda: any(len(read_points(run)[0]) > 1 for run in (home / "runs").glob("*")))
         os.killpg(process.pid, signal.SIGKILL)
-    assert "at most 3 settings in 10 points" in (home / "said").read_text()
+    assert "at most 4 settings in 12 points" in (home / "said").read_text()
     (run,) = (home / "runs").iterdir()
     shown = jobkit("tune", run, cwd=home)
     assert (shown.returncode, "The search has not ended" in shown.stdout) == (5, True)

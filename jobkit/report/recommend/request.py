@@ -196,7 +196,7 @@ def _uses(folder: Path, run: Run, meant: Sequence[PointResult]) -> Iterator[Poin
         spec = spec_of(words)
         yield PointUse(
             row=row_of_point(str(folder), result),
-            asked=_asked(spec, result.point, before),
+            asked=_asked(spec, result.point, before, sent.get(tried.task) if tried.task else None),
             pack=1 if runs_here(spec.scheduler) else spec.pack,
             seconds=task_s(tried, shared=tried.task in run.accounts.packed),
             ram_bytes=held_in(tried),
@@ -213,10 +213,12 @@ def _words(
     return given or journal.needs.get(point.index, ())
 
 
-def _asked(spec: SweepSpec, point: Point, before: Sequence[Try]) -> Resources:
-    """Return what a try requested: more, after tries with the same words that had too little."""
-    change = scaled_request(spec.policy, before)
-    return changed_resources(spec.resources.of(point), change)
+def _asked(spec: SweepSpec, point: Point, before: Sequence[Try], sent: Submission | None) -> Resources:
+    """Return what a try requested, by its submission; an earlier jobkit left it to the policy alone."""
+    asked = spec.resources.of(point)
+    if sent and sent.memory_bytes and sent.walltime_s:
+        return asked.model_copy(update={"memory": sent.memory_bytes, "walltime": sent.walltime_s})
+    return changed_resources(asked, scaled_request(spec.policy, before))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
