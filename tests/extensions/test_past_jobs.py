@@ -254,11 +254,14 @@ def test_ids_are_typed_as_schedulers_print_them() -> None:
 
 
 SAID = {
-    "more-memory": ["More was used than requested (memory)", "#SBATCH --mem=59392M"],
-    "more-cpus": ["More was used than requested (CPUs busy)", "#SBATCH --cpus-per-task=12"],
+    "more-memory": ["Jobs used more than requested (memory)", "#SBATCH --mem=59392M"],
+    "more-cpus": ["Jobs used more than requested (CPUs busy)", "#SBATCH --cpus-per-task=12"],
     "extern-only": ["Not known: memory"],
     "typed-gpus": ["0 % busy, 0.0 MiB", "No job used its GPU"],
-    "46-times": ["Cannot be, so it is not used: 111_9734: 46 times the time of 2 CPUs", "--mem=12288M"],
+    "46-times": [
+        "Impossible, so jobkit does not use it: 111_9734: 46 times the time of 2 CPUs",
+        "--mem=12288M",
+    ],
     "requeued": ["requeued: 1 job on", "1 job ran again", "01:30:00   01:55:00"],
     "cafe*": ["job on Slurm"],
 }

@@ -188,7 +188,7 @@ def test_a_look_that_ended_early_says_so_and_no_more() -> None:
         ("environment", {"activation": "1", "activation.said": "no gcc"}, Status.MISSING, "no gcc"),
         ("environment", {"python": ""}, Status.MISSING, "there is no python here"),
         ("jobkit", {"worker": "1", "worker.said": "No module"}, Status.MISSING, "worker: No module"),
-        ("jobkit", {"worker": "124"}, Status.MISSING, "it took too long"),
+        ("jobkit", {"worker": "124"}, Status.MISSING, "the import took too long"),
     ],
 )
 def test_what_a_look_says_is_amiss(name: str, said: dict[str, str], status: Status, words: str) -> None:

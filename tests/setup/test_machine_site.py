@@ -80,7 +80,7 @@ def test_partitions_that_take_some_jobs() -> None:
     some_only = looked(OTHER, asking(queue="long"))["partition"]
     assert some_only.status is Status.WARNING
     none = looked(replace(LAB, queues=()), asking())
-    assert (none["partition"].status, none["GPUs"].said) == (Status.MISSING, "none is requested")
+    assert (none["partition"].status, none["GPUs"].said) == (Status.MISSING, "the spec requests none")
 
 
 def test_what_was_not_reported_is_unknown() -> None:

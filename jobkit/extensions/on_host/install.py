@@ -102,7 +102,7 @@ def _plan(host: str, found: dict[str, str], version: str, folder: str) -> str:
         (
             f"{has} jobkit would",
             f"  make a virtual environment, {folder}/venv, with {found[PYTHON]}",
-            f"  install jobkit {version} into it from a wheel that it sends, and PyTorch and the other",
+            f"  install jobkit {version} into it from a wheel of this machine, and PyTorch and the other",
             "  packages from the package index that pip uses there: several GB",
             f"Nothing else changes. To remove it: rm -r {folder}/venv",
             *(["Jobs that use an older jobkit there now may fail."] if other else []),

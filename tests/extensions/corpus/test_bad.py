@@ -282,7 +282,7 @@ def test_a_file_that_cannot_be_read_or_grows(folder: Path) -> None:
     with pytest.raises(JobkitError) as caught:
         scan(found)
     assert "a.txt: cannot be read: No such file or directory" in caught.value.message
-    assert "b.txt: it changed while it was read: 1 bytes, then 6" in caught.value.message
+    assert "b.txt: the file changed while jobkit read it: 1 bytes, then 6" in caught.value.message
     assert "--skip-bad" in caught.value.hint
 
 

@@ -284,7 +284,7 @@ def test_a_promise_that_is_off_by_more_than_its_interval_is_said(
         end_well(promised, index, took_s=took_s)
     text, data = status(promised)
     assert "100.0 % of the characters, 60 of 60 paragraphs, 3 of 3 shards" in text
-    assert ("off by more than its interval" in text, data["broken"]) == (broken, broken)
+    assert ("outside of the interval of the promise" in text, data["broken"]) == (broken, broken)
     assert f"next: jobkit merge {promised}" in text
 
 
