@@ -238,7 +238,7 @@ def test_a_person_reads_a_line_for_each_name_and_request_and_then_all_about_one(
     assert (arr[1], "45 % of 300.0 MiB   2 % of 00:05:00" in arr[2]) == ("3", True)
     text = "".join(jobkit("waste", "--name", name).stdout for name in ("arr", "steps", "oom"))
     assert "#SBATCH --mem=600M" in text
-    assert "about 1 in 4 of the next uses more" in text
+    assert "about 1 in 4 of the next jobs uses more" in text
     assert "1 job ran out of memory" in text
     assert "does not advise less" in text
 
@@ -292,7 +292,7 @@ def test_ten_thousand_jobs_are_printed_piece_by_piece() -> None:
     [
         (["--name", ""], "--name is empty"),
         (["--mine", "4711"], "name no RUN and no JOBID"),
-        (["4711", "--days", "3"], "however old it is"),
+        (["4711", "--days", "3"], "however old the job is"),
         ([""], "RUN is empty"),
     ],
 )

@@ -98,7 +98,7 @@ def test_a_job_that_vanishes_without_an_answer(
     found = looked(case_of("slurm", 'environment: {setup: ["echo last words; kill -9 $$"]}\n'))
 
     assert found["job"].status is Status.MISSING
-    assert "left the queue, and it wrote no answer" in found["job"].said
+    assert "left the queue and wrote no answer" in found["job"].said
     assert len(folders()) == 1, "what a failure leaves is kept"
 
 

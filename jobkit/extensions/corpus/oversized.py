@@ -99,7 +99,8 @@ def refuse_too_large(heavy: Sequence[OversizedPiece], setting: AppliedSetting) -
     raise JobkitError(
         "\n  ".join([head, *lines[:MOST_NAMED], *more]),
         hint="put blank lines into the paragraph (sed G FILE puts one after each line); "
-        "measure with a text that has such a paragraph; or name the memory of a shard: --set resources.memory=16GiB",
+        "measure with a text that has such a paragraph; "
+        "or name the memory of a shard: --set resources.memory=16GiB",
     )
 
 

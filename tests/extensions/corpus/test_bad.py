@@ -42,8 +42,8 @@ def test_files_and_folders_in_the_order_of_the_paths(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("-", "standard input cannot be read a second time"),
-        ("/dev/stdin", "standard input cannot be read a second time"),
+        ("-", "jobkit cannot read standard input a second time"),
+        ("/dev/stdin", "jobkit cannot read standard input a second time"),
         ("missing.txt", "No such file"),
         ("fifo", "neither a file nor a folder"),
         ("empty", "a folder without a file that is read"),

@@ -292,7 +292,7 @@ def test_a_shard_slower_than_99_in_100_is_named(promised: Path) -> None:
     end_well(promised, 1, took_s=100.0)
     end_well(promised, 2, took_s=116.0)
     text, data = status(promised)
-    assert "to be: shard-00002" in text
+    assert "99 in 100 shards: shard-00002" in text
     assert (data["done"], data["slow"]) == (2, ["shard-00002"])
 
 
