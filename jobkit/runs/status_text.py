@@ -475,7 +475,7 @@ def others(runs: Sequence[Path]) -> str:
     longest = max(len(str(run.folder)) for run in glances)
     lines = [f"  {plain(str(run.folder)).ljust(longest)}  {_begun(run)}" for run in glances]
     older = len(runs) - len(glances)
-    lines += [f"  and {older:,} older"] if older else []
+    lines += [f"  and {older:,} older runs"] if older else []
     return "".join(f"{line}\n" for line in ["", "other runs", *lines])
 
 
