@@ -186,7 +186,7 @@ def _file(error: OSError) -> int:
 def _not_utf_8(error: UnicodeEncodeError) -> int:
     """Report a path that no script and no YAML file can hold, or that the locale lacks."""
     found = re.search("[^\\s'\"]*[\ud800-\udfff][^\\s'\"]*", error.object)
-    hint = "run jobkit in a folder with another path; only names in a corpus may be so"
+    hint = "run jobkit in a folder with another path; only the names in a corpus may have such characters"
     hint = hint if found else "export LC_ALL=C.UTF-8, which has every character"
     named, lacks = found[0] if found else error.object[:120], "UTF-8" if found else error.encoding
     say(f"jobkit: {named}: this path is not {lacks}\n  hint: {hint}", err=True)

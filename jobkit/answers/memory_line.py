@@ -229,7 +229,10 @@ def doubts(fit: Fit, load: float | None = None) -> tuple[str, ...]:
     if fit.r_squared < STRAIGHT:
         notes.append(f"memory does not follow the load in a straight line (R² {fit.r_squared:.3f})")
     if abs(other) > SLOPE_TOLERANCE:
-        notes.append(f"the median slope is {other:+.0%} off the fitted one: single values pull the line")
+        side = "steeper" if other > 0 else "flatter"
+        notes.append(
+            f"the line of the median slope is {abs(other):.0%} {side}: single points pull the fitted line"
+        )
     return tuple(notes)
 
 

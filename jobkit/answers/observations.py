@@ -164,10 +164,12 @@ def remarks(well: Sequence[Record], kind: str) -> tuple[str, ...]:
     notes = []
     if kind != NEED:
         notes.append(
-            "what the batches need was not measured: allocated memory and the worst slack are used instead"
+            "no point measured what its batches need: jobkit takes allocated memory and the worst slack"
         )
     if overhead_bytes(well) is None:
-        notes.append("the size of the CUDA context is unknown, so no memory is kept free for it")
+        notes.append(
+            "the size of the CUDA context is unknown, so jobkit keeps no memory free for the context"
+        )
     points = format_count(len(well), "point")
     if shared := sum(bool(record.gpu and record.gpu.foreign_processes) for record in well):
         notes.append(f"{shared} of {points} ran next to other processes on the GPU")

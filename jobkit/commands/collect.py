@@ -37,7 +37,7 @@ MOST_NAMED = 3
     "--output",
     type=OutputPath(),
     metavar="FILE",
-    help="Write to FILE, all of it or nothing, and print nothing; - is standard output.",
+    help="Write to FILE, whole or not at all, and print nothing; - is standard output.",
 )
 @gpu_memory_option("The GPU memory to estimate the largest batch for. Default: that of the measured GPU.")
 @json_option

@@ -96,7 +96,7 @@ def doctor(
         from jobkit.commands.lint import is_folder
 
         if submit or words[1:]:
-            raise click.UsageError(f"{word} is a {what}: only --all and --json go with it")
+            raise click.UsageError(f"{word} is a {what}: only --all and --json go with a {what}")
         script = what is What.SCRIPT
         found = checks.script(Path(word), is_folder) if script else checks.workload(word, terminal.note)
         checked = checks.under(f"{what.capitalize()} {word}", found)

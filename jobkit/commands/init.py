@@ -15,7 +15,7 @@ from jobkit.core.extras import EXTRAS, NO_EXTRA, missing_extra
 
 @click.command("init", short_help="Write a site file and a first spec.")
 @click.argument("folder", metavar="[DIR]", type=click.Path(file_okay=False, path_type=Path), default=".")
-@partial(scheduler_option, default="the one on this machine")
+@partial(scheduler_option, default="the scheduler on this machine")
 @click.option(
     "--site-file",
     "site",

@@ -72,7 +72,9 @@ def _read(script: str) -> str:
         hint = "name a job script, or - for standard input"
         raise JobkitError(f"{script}: cannot be read: {error.strerror}", hint=hint) from error
     if b"\0" in raw:
-        raise JobkitError(f"{_name(script)}: not a script: it contains a zero byte", hint="name a text file")
+        raise JobkitError(
+            f"{_name(script)}: not a script: the file contains a zero byte", hint="name a text file"
+        )
     return raw.decode("utf-8", "replace")
 
 

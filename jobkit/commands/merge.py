@@ -15,13 +15,13 @@ from jobkit.core.units import format_count, format_list
 @click.command()
 @changed_run
 @format_option(
-    "conll needs a workload that yields tokens; parquet needs jobkit[parquet]. Default: that of jobkit apply."
+    "conll needs a workload with tokens; parquet needs jobkit[parquet]. Default: the format of jobkit apply."
 )
 @click.option(
     "--output",
     type=OutputPath(),
     metavar="FILE",
-    help="Write to FILE, all of it or nothing. Default: merged.jsonl (or .tsv, ...) in RUN.",
+    help="Write to FILE, whole or not at all. Default: merged.jsonl (or .tsv, ...) in RUN.",
 )
 @click.option(
     "--allow-missing", is_flag=True, help="Write the results that there are, and list what is missing."
@@ -67,7 +67,7 @@ def merge(run: Path, fmt: str | None, output: Path | None, allow_missing: bool, 
         raise click.UsageError("--fetch brings files from a cluster: jobkit --on HOST merge RUN --fetch")
     if output == Path("-"):
         raise JobkitError(
-            "--output -: a merge is written whole or not at all, which standard output cannot",
+            "--output -: jobkit writes a merge whole or not at all, and cannot do so on standard output",
             hint="name a file: --output FILE",
         )
     folder = changed_run_named(run, "merge")
@@ -126,4 +126,4 @@ def _hint(folder: Path, resume: str) -> str:
         return resume
     status = f"jobkit status {terminal.shell_path(folder)} --watch"
     wait = f"shards are running or in the queue: wait; {status} follows them"
-    return wait if left <= MOVING else f"{wait}; for the others: {resume}"
+    return wait if left <= MOVING else f"{wait}; for the other shards: {resume}"

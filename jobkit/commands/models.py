@@ -68,7 +68,9 @@ def models() -> None:
     help="Download from this address, such as a mirror, instead of Stanza's or the hub's.",
 )
 @click.option(
-    "--as-job", is_flag=True, help="Download on a node, in a job on the site's CPU queue, and wait for it."
+    "--as-job",
+    is_flag=True,
+    help="Download on a node, in a job on the site's CPU queue, and wait for the job.",
 )
 @scheduler_option
 @site_option
@@ -102,7 +104,7 @@ def _fetch_as_job(name: str, resources_url: str | None, scheduler: str | None, s
     words = [name, *(["--resources-url", resources_url] if resources_url else [])]
     asked = {"scheduler": scheduler or "auto", "site": site or "auto"}
     errand = submit_fetch(name, words, **asked, runs_dir=Path(DEFAULT_RUNS_DIR))
-    then = f"; run folder {errand.run_dir}; waiting for it (Ctrl-C does not cancel it)"
+    then = f"; run folder {errand.run_dir}; waiting for the job (Ctrl-C does not cancel the job)"
     announce(errand.scheduler.NAME, [errand.job], then)
     succeeded, log = wait_for_fetch(errand)
     terminal.say(log.rstrip())

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     default=Path("report.html"),
     show_default=True,
-    help="Write to FILE, all of it or nothing.",
+    help="Write to FILE, whole or not at all.",
 )
 @click.option(
     "--dcgm",

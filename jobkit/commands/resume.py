@@ -90,7 +90,7 @@ def resume(
             f"type its `jobkit {kind.command}` again"
         )
     if replan and (only or points):
-        raise click.UsageError("--replan is about all that is not done: name no points with it")
+        raise click.UsageError("--replan covers every shard that is not done: name no shards with --replan")
     if not replan and (shard_minutes or shards or max_parallel):
         raise click.UsageError("--shard-minutes, --shards and --max-parallel need --replan")
     more = (f"max_parallel={max_parallel}",) if max_parallel else ()

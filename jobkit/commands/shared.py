@@ -19,7 +19,7 @@ class FilledPath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - click's own
         """Return the path; refuse an empty word, which pathlib reads as the working directory."""
         if value == "":
-            self.fail("it is empty; is a variable of your shell not set?", param, ctx)
+            self.fail("the path is empty; is a variable of your shell not set?", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -134,7 +134,7 @@ set_option = click.option(
     help="Override a key of the spec, such as resources.memory=16GiB; may be repeated.",
 )
 site_option = click.option(
-    "--site", metavar="NAME|FILE", help="The site: a name, or a site file. Default: the one in the spec."
+    "--site", metavar="NAME|FILE", help="The site: a name, or a site file. Default: the site in the spec."
 )
 runs_dir_option = click.option(
     "--runs-dir",
@@ -208,7 +208,9 @@ def shard_options(command: F) -> F:
     return command
 
 
-def scheduler_option(command: F, default: str = "the one in the spec, else the one on this machine") -> F:
+def scheduler_option(
+    command: F, default: str = "the scheduler in the spec, else the scheduler on this machine"
+) -> F:
     """Add ``--scheduler``."""
     # Imported here because it takes a third of the time of `jobkit status --help`, which has no such option.
     from jobkit.schedulers.registry import SCHEDULERS

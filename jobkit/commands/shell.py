@@ -99,11 +99,11 @@ def _of_run(run: Path, word: str | None, options: Options) -> tuple[Session, Poi
     fixed = [key for key in ("scheduler", "site", "runs_dir") if getattr(options, key)]
     if fixed:
         key = fixed[0].replace("_", "-")
-        raise JobkitError(f"--{key}: a run has its own", hint=f"leave --{key} out, or name a spec")
+        raise JobkitError(f"--{key}: a run has its own {key}", hint=f"leave --{key} out, or name a spec")
     for override in options.overrides:
         if not override.startswith(RESOURCES):
-            message = f"--set {override}: the job script of a run is written; only {RESOURCES}... can change"
-            raise JobkitError(message, hint="for the rest name a spec")
+            message = f"--set {override}: a run has its job script already; only {RESOURCES}... can change"
+            raise JobkitError(message, hint="to change another key name a spec")
     refuse_moved_run(run)
     spec, (points, _) = spec_of_run(run, options.overrides), read_points(run)
     point = _chosen(points, word, run)
@@ -126,9 +126,7 @@ def _chosen(points: Sequence[Point], word: str | None, source: Path) -> Point:
     from jobkit.runs.logs import point_named
 
     if not points:
-        raise JobkitError(
-            f"{source}: it has no point yet", hint=f"jobkit status {terminal.shell_path(source)}"
-        )
+        raise JobkitError(f"{source}: has no point yet", hint=f"jobkit status {terminal.shell_path(source)}")
     return point_named(points, word) if word is not None else points[0]
 
 

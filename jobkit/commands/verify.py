@@ -13,7 +13,7 @@ from jobkit.core.units import parse_size
 @click.command(short_help="Run the largest batch that a run predicts, and compare.")
 @changed_run
 @gpu_memory_option(
-    "The memory that the batch must fit: a size such as 16GiB, or device. Default: that of the spec.",
+    "The memory that the batch must fit: a size such as 16GiB, or device. Default: the memory in the spec.",
     old=("--memory",),
 )
 @stand_in_option

@@ -17,14 +17,14 @@ DAYS = 7
 @click.command()
 @click.argument("words", nargs=-1, metavar="[RUN | JOBID...]")
 @click.option("--mine", is_flag=True, help="Judge your own jobs of the last days, whoever submitted them.")
-@click.option("--name", metavar="PATTERN", help="Of your own jobs only those with such a name.")
+@click.option("--name", metavar="PATTERN", help="Only your own jobs with such a name.")
 @click.option("--days", type=click.IntRange(1), metavar="N", help=f"How many days back; {DAYS} by default.")
 @click.option(
     "--scheduler",
     default="auto",
     metavar="NAME",
     show_default=True,
-    help="Whose accounting to ask, if two schedulers are here.",
+    help="The scheduler whose accounting jobkit asks, if two schedulers are here.",
 )
 @json_option
 def waste(
@@ -86,7 +86,7 @@ def _refuse_mixture(words: tuple[str, ...], ids: tuple[str, ...], *, own: bool, 
             "--mine and --name choose among your own jobs: name no RUN and no JOBID with them"
         )
     if ids and days is not None:
-        raise click.UsageError("--days is for --mine and --name: a JOBID is found however old it is")
+        raise click.UsageError("--days is for --mine and --name: jobkit finds a JOBID however old the job is")
     if others := [word for word in words if word not in ids]:
         raise click.UsageError(f"{others[0]} is no job id: name one RUN, or only job ids")
     for word in ids if len(ids) == 1 else ():

@@ -24,7 +24,7 @@ def workload() -> None:
     "--model",
     default="",
     metavar="NAME[:SIZE]",
-    help="Its model, if it needs one.  [default: of the spec, else the small stand-in]",
+    help="The model, if the workload needs one.  [default: of the spec, else the small stand-in]",
 )
 @click.option(
     "--device",

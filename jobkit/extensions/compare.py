@@ -239,7 +239,7 @@ def _differing(pair: SideComparison) -> tuple[Column, ...]:
     if not pair.differ:
         return ()
     names, first, other = zip(*([cell or "-" for cell in row] for row in pair.differ), strict=True)
-    heads = ("they differ in", pair.first.letter, pair.other.letter)
+    heads = ("difference", pair.first.letter, pair.other.letter)
     return tuple(
         Column(head, cells, left=True) for head, cells in zip(heads, (names, first, other), strict=True)
     )
@@ -248,11 +248,11 @@ def _differing(pair: SideComparison) -> tuple[Column, ...]:
 def _about(pair: SideComparison) -> Iterator[str]:
     first, other = pair.first, pair.other
     if not pair.differ:
-        yield "They share GPU or machine, text, model, versions and settings."
+        yield "The runs share GPU or machine, text, model, versions and settings."
     if unlike := [
         name.removesuffix("_sha256").removesuffix("_fingerprint") for name, *_ in pair.differ if name in WORK
     ]:
-        yield f"Beware: the work is not the same ({', '.join(unlike)}), so a ratio also shows that."
+        yield f"Beware: the work differs ({', '.join(unlike)}), so a ratio also shows this difference."
     if line := _fastest(first, other):
         yield line
     for side, against in ((first, other), (other, first)):
@@ -275,7 +275,7 @@ def _fastest(first: Side, other: Side) -> str:
         of = f"that of {first.letter}"
     sentence = f"The {which} of {other.letter} ({two}) is {times} as {of} ({one})"
     if ratio.differs is None:
-        return f"{sentence}; single repeats cannot show whether that is more than scatter."
+        return f"{sentence}; single repeats cannot show whether the difference is more than scatter."
     result = "" if ratio.differs else ": no difference is shown"
     return f"{sentence} ({ratio.low:.2f} to {ratio.high:.2f} with 95 % confidence){result}."
 

@@ -239,7 +239,7 @@ def _beginning(paragraph: str, lengths: Sequence[int], item: int) -> str:
 
 SPECS_OWN, WORTH_MEASURING = "*", ">"
 WITHOUT_LENGTHS = (
-    "This workload reports no lengths, so its load is taken to be the batch size. What that costs:",
+    "This workload reports no lengths, so jobkit takes its load to be the batch size. What that costs:",
     "  memory that follows the longest paragraph of a batch shows as scatter about the line;",
     "  the largest batch is right only for texts like this one.",
     "A static method `lengths` of its class fixes it.",
@@ -307,7 +307,7 @@ def _columns(report: Preflight) -> Iterator[Column]:
         ordered = "sorted: the same share, if sentences were sorted by length"
         yield Column("if sorted %", [_percent(size.efficiency_sorted) for size in sizes], notes=(ordered,))
     if any(size.gpu_bytes is not None for size in sizes):
-        rough = "GPU GiB: by a line measured on an H200 with the stand-in; yours may take half or twice that"
+        rough = "GPU GiB: by a line measured on an H200 with the stand-in; yours may need half or twice that"
         gib = [f"{(size.gpu_bytes or 0) / GIB:.1f}" for size in sizes]
         yield Column("GPU GiB, roughly", gib, notes=(rough,))
     marks = f"{SPECS_OWN} in the spec, {WORTH_MEASURING} worth measuring"
@@ -360,4 +360,4 @@ def _answer(report: Preflight) -> Iterator[str]:
     if report.gpu_memory_named and all(size.gpu_bytes is None for size in report.sizes):
         yield "  --gpu-memory changes nothing: what a load takes is unknown for this workload and model."
     elif report.device != "cpu" and not report.gpu_memory_named:
-        yield "  The first point shows how much of your GPU they take."
+        yield "  The first point shows how much memory of your GPU the batches take."

@@ -42,7 +42,7 @@ def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
         if driver and not driver.reachable and any(runs_here(task.scheduler) for task in run.queued):
             who = f"process {driver.pid} on {driver.host}"
             hint = f"run the same command on {driver.host}"
-            message = f"it runs as {who}, which jobkit cannot reach from here"
+            message = f"the run works as {who}, which jobkit cannot reach from here"
             raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
         refuse_silent(run, "nothing was cancelled")
         forgotten = _cancel_strays(run_dir) if whole else False

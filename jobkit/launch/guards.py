@@ -121,8 +121,10 @@ def refuse_moved_run(run_dir: Path) -> None:
     try:
         text = read_text(script)
     except OSError as error:
-        hint = "what is there is read by jobkit collect; to run its points again make a new sweep"
-        raise JobkitError(f"{script}: {error.strerror}: nothing can run without it", hint=hint) from error
+        hint = "jobkit collect reads what is there; to run the points again make a new sweep"
+        raise JobkitError(
+            f"{script}: {error.strerror}: no point can run without this file", hint=hint
+        ) from error
     match = _RUN.search(text)
     words = shlex.split(match[1]) if match else []
     there = Path(words[0]) if words else run_dir

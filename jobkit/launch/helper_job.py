@@ -154,5 +154,5 @@ def wait_for_fetch(errand: Errand) -> tuple[bool, str]:
         if errand.queued is None and errand.gone:
             return False, errand.log or "the job left the queue and printed nothing"
         if errand.blocked:
-            return False, f"it will not begin: {errand.blocked}; {errand.cancel()}"
+            return False, f"the job will not begin: {errand.blocked}; {errand.cancel()}"
     return read_exit(errand.run_dir / EXIT_FILE).status == 0, errand.log

@@ -71,7 +71,7 @@ def submit_commands(prepared: Prepared) -> Iterator[tuple[str, ...]]:
     try:
         limits = submission.ask_limits(scheduler, once=True)
     except JobkitError:
-        note(f"{scheduler.NAME} does not answer here, so its array limit is unknown: one array is shown")
+        note(f"{scheduler.NAME} does not answer here, so its array limit is unknown: jobkit shows one array")
         arrays = submission.plan_arrays(scheduler, round_, "")
     else:
         arrays = submission.plan_arrays(scheduler, round_, limits)
@@ -106,7 +106,11 @@ def headline(prepared: Prepared) -> str:
     line = f"{points} of {spec.workload_name} on {where}{site}; device {spec.device}"
     paths = command_line.paths(spec.command.command) if spec.command else []
     line += f"\n{warning}" if (warning := model_warning(prepared)) else ""
-    return f"{line}\nnot staged, so each node must have it: {', '.join(paths)}" if paths else line
+    return (
+        f"{line}\njobkit does not stage these paths, so each node must have them: {', '.join(paths)}"
+        if paths
+        else line
+    )
 
 
 def model_warning(prepared: Prepared) -> str:

@@ -65,7 +65,7 @@ def prepare_resume(run_dir: Path, overrides: Sequence[str]) -> SweepSpec:
         if key.partition(".")[0] not in CHANGEABLE:
             raise JobkitError(
                 f"--set {override}: the results depend on {key}, which cannot change within a run",
-                hint=f"resume takes {', '.join(CHANGEABLE)}; for the rest begin a new run",
+                hint=f"resume takes {', '.join(CHANGEABLE)}; to change another key begin a new run",
             )
     return spec_of_run(run_dir, overrides)
 

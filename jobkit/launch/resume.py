@@ -58,7 +58,9 @@ class Resumption:
 
     def resume(self, run_dir: Path, asked: Asked) -> int | None:
         if asked.replan:
-            raise JobkitError(f"{run_dir}: --replan is for the folder of jobkit apply, and this is a sweep's")
+            raise JobkitError(
+                f"{run_dir}: --replan is for the folder of jobkit apply, and this folder is a sweep's"
+            )
         return run_again(
             run_dir, asked.only, asked.overrides, machine_gone=asked.machine_gone, wait=asked.wait
         )
@@ -89,7 +91,7 @@ class Resumption:
         for group in again:
             note(f"again: {describe_group(group, spec_of(()).resources, run.noun)}")
         for line in () if strictly else undecided(run):
-            note(f"{line}: not run again now; once that is over, type this again")
+            note(f"{line}: not run again now; once that is over, type this command again")
         return again
 
     def nothing(

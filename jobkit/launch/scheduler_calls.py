@@ -121,7 +121,7 @@ def _answer(scheduler: Scheduler, run_dir: Path, done: shell.Completed) -> JobId
         error.exit_code = ExitCode.REFUSED
         if not unsure:
             raise
-        command = f"jobkit resume {shell_path(run_dir)} finds it by its name, or submits it again"
+        command = f"jobkit resume {shell_path(run_dir)} finds the job by its name, or submits it again"
         raise SubmissionUnconfirmed(
             f"{error.message}\n  so it is not known whether {scheduler.NAME} took the job",
             hint=f"in half a minute, {command}",
@@ -252,7 +252,7 @@ def _read_back(run_dir: Path, job: JobId) -> None:
     """Check that the journal has a job now: otherwise its points would be submitted twice."""
     if all(submission.job.id != job.id for submission in read_journal(run_dir).submissions):
         raise JobkitError(
-            f"{run_dir / JOURNAL_FILE}: job {job} was written there, but cannot be read back",
+            f"{run_dir / JOURNAL_FILE}: jobkit wrote job {job} there, but cannot read it back",
             hint="nothing was submitted; look at the last lines of that file",
             exit_code=ExitCode.REFUSED,
         )

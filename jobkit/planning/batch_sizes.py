@@ -240,7 +240,7 @@ def _why_few(loads: Loads, chosen: tuple[int, ...], largest_load: float | None) 
     smallest = loads.load(1)
     if largest_load is not None and largest_load < loads.load(loads.limit):
         if largest_load <= 0:
-            return "what the model takes alone is more than there is"
+            return "the model alone takes more memory than there is"
         if not chosen:
             return f"not even a batch size of 1, a load of {smallest:,}, fits into {largest_load:,.0f}"
         many = "batch sizes with loads of their own fit" if len(chosen) > 1 else "batch size fits"

@@ -327,7 +327,7 @@ def _of_user(workload: str, folder: Path) -> ModelRef:
 
 def _saves(workload: str) -> str:
     saved = {"spacy-ner": "nlp.to_disk(FOLDER)", "sentence-embedding": "model.save(FOLDER)"}
-    return f"such a folder is what `{saved.get(workload, 'save_pretrained(FOLDER)')}` writes"
+    return f"`{saved.get(workload, 'save_pretrained(FOLDER)')}` writes such a folder"
 
 
 def random_model(workload: str, name: str, size: str, cache: Path) -> ModelRef:

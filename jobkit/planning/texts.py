@@ -59,11 +59,11 @@ def find_text(name: str, *, base: Path, cache: Path, write: bool = True) -> Text
     if match := SAMPLE.fullmatch(name):
         return _sample(texts, name, int(match[1] or PARAGRAPHS), write=write)
     if not name.strip():
-        raise JobkitError("no text is named", hint=f"{KEY_HINT}; without the key it is `sample`")
+        raise JobkitError("no text is named", hint=f"{KEY_HINT}; without the key the text is `sample`")
     if name.startswith("sample:"):
         raise JobkitError(
             f"text {name!r}: the built-in text has 1 to {MOST_PARAGRAPHS:,} paragraphs",
-            hint="name their number, for instance sample:300; or a file as a path with a slash: ./sample:300",
+            hint="name such a number, for instance sample:300; or a file by a path with slash: ./sample:300",
         )
     if name.startswith(("http://", "https://")):
         return _checked(_downloaded(name, texts, write=write), name)
@@ -172,7 +172,7 @@ def _checked(path: Path, name: str) -> TextRef:
     except UnicodeDecodeError as error:
         new = path.with_name(f"{path.stem}.utf8{path.suffix}")
         convert = f"iconv -f latin1 -t utf-8 {shell_quote(path)} > {shell_quote(new)}"
-        hint = f"convert it first, for instance: {convert}"
+        hint = f"convert the text first, for instance: {convert}"
         raise JobkitError(f"text {path}: not UTF-8 at byte {error.start}", hint=hint) from error
     if not split_paragraphs(text):
         raise JobkitError(f"text {path}: holds no paragraph, only white space", hint=KEY_HINT)
@@ -187,7 +187,7 @@ def _downloaded(address: str, texts: Path, *, write: bool) -> Path:
         command = f"curl -L --create-dirs -o {shlex.quote(str(path))} {shlex.quote(address)}"
         raise JobkitError(
             f"text {address}: is not downloaded yet",
-            hint=f"the sweep itself fetches it; for a dry run: {command}",
+            hint=f"the sweep itself fetches the text; for a dry run: {command}",
         )
     from urllib.error import (
         HTTPError,
@@ -206,7 +206,9 @@ def _downloaded(address: str, texts: Path, *, write: bool) -> Path:
             reason = error.reason if type(error) is URLError else str(error)
             if isinstance(error, HTTPError):
                 error.close()  # it holds the connection
-            hint = f"fetch it where there is a network and name the file: curl -LO {shlex.quote(address)}"
+            hint = (
+                f"fetch the text where there is a network and name the file: curl -LO {shlex.quote(address)}"
+            )
             raise JobkitError(f"text {address}: could not be downloaded: {reason}", hint=hint) from error
     share_with_group(part)
     part.replace(path)
@@ -295,7 +297,7 @@ def text_lengths(
             share_with_group(path)
         except OSError as error:
             where = f"{path.parent}: {error.strerror}"
-            say(f"they could not be kept in {where} ({CACHE_VARIABLE} names another place)")
+            say(f"jobkit could not keep the lengths in {where} ({CACHE_VARIABLE} names another place)")
     return lengths
 
 
@@ -314,7 +316,7 @@ def lengths_or_estimate(
     except JobkitError as error:
         if workload not in SHIPPED:
             raise
-        say(f"{error.message}; they are estimated from punctuation")
+        say(f"{error.message}; jobkit estimates the lengths from punctuation")
         return estimated_lengths(paragraphs_of(text), traits(workload, folder))
 
 

@@ -38,7 +38,7 @@ def read_corpus(text: str, records: Sequence[Record]) -> CorpusVolume:
     except JobkitError as error:
         hint = f"a number of paragraphs ({NUMBERS}), a text that is here, or sample"
         if text.startswith(("http://", "https://")):
-            hint = f"fetch it first, and name the file: curl -LO {shlex.quote(text)}"
+            hint = f"fetch the text first, and name the file: curl -LO {shlex.quote(text)}"
         raise JobkitError(f"--corpus {text}: {error.message}", hint=hint) from error
     paragraphs = paragraphs_of(ref)
     point = records[0].point if records else None

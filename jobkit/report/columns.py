@@ -21,7 +21,7 @@ LEGENDS = {
     "size": "n: points that succeeded; figures are means over them",
     "interval": "±: half of the 95 % interval of the mean, if no other job slows some runs",
     "unknown": "± ?: spread unknown, because that half is larger than the mean",
-    "part": "(n=1): the mean is over that many points, because the others lack this figure",
+    "part": "(n=1): the mean is over that many points, because the other points lack this figure",
     "speed": "speed: of the work, no loading, no warm-up; speed-up: over {base}",
     "work": "total: of the work, no loading, no warm-up",
     "single": "one repeat has no interval and cannot show a difference",

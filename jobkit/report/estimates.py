@@ -263,7 +263,7 @@ def _prediction_lines(found: GroupEstimate, batch: Prediction) -> Iterator[str]:
     elif largest.safe_batch:
         yield f"  It needs {expected} by the line, and at most {bound} with 95 % confidence."
     else:
-        yield f"  Not even a batch of 1 fits: with none at all it is {expected} by the line already."
+        yield f"  Not even a batch of 1 fits: with no batch at all the line has {expected} already."
     if found.asked:
         ends = ", which is the whole text" if batch.saturated else ""
         untested = "; not tested" if batch.measured_bytes is None else ""

@@ -99,10 +99,10 @@ def condition_lines(conditions: Conditions | None) -> Iterator[str]:
     yield f"Conditions: {conditions.words}."
     if conditions.unknown:
         unknown = ", ".join(conditions.unknown)
-        yield f"Not recorded: {unknown}. For a script of your own they are not measured."
+        yield f"Not recorded: {unknown}. jobkit does not know these conditions for a script of your own."
     if not conditions.lines:
         return
-    yield "A script of your own needs these lines below its header lines; without them it is not measured:"
+    yield "A script of your own needs these lines below its header lines; the figures hold only with them:"
     yield ""
     yield from (NoWrap(line, "  ") for line in conditions.lines)
 

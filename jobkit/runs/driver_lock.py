@@ -100,7 +100,7 @@ def _refusal(run_dir: Path, other: Driver | None) -> JobkitError:
     who = f"process {other.pid} on {other.host}" if other else "another process"
     return JobkitError(
         f"{who} works on this run, and locks {run_dir / DRIVER_LOCK}",
-        hint=f"it does the work; jobkit status {shell_path(run_dir)} --watch follows it to its end",
+        hint=f"that process does the work; jobkit status {shell_path(run_dir)} --watch follows it to its end",
         exit_code=ExitCode.REFUSED,
     )
 
@@ -210,7 +210,7 @@ def _space() -> str:
 def elsewhere(run_dir: Path, machine: str) -> JobkitError:
     run = shell_path(run_dir)
     return JobkitError(
-        f"this run was started on {machine}; whether it still runs cannot be seen from here",
+        f"this run was started on {machine}; jobkit cannot see from here whether it still runs",
         hint=f"run the same command on {machine}; if that machine or container is gone for good: "
         f"jobkit resume {run} --machine-gone {machine}",
         exit_code=ExitCode.REFUSED,

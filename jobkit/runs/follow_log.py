@@ -112,7 +112,7 @@ def _end(run: Path, log: Log, errors: ErrorFilter, out: BinaryIO, say: Say) -> N
     out.flush()
     empty = log.path is not None and log.path.is_file() and not log.path.stat().st_size
     if not errors.open and not empty:
-        say("nothing in it looks like an error; without --err all of it is printed")
+        say("nothing in the log looks like an error; without --err jobkit prints the whole log")
     if empty or not errors.open:
         say(f"{log.name}{' has printed nothing' if empty else ''}: {_outcome(run, log)}")
         say(f"everything known: {_command('status', run, log)}")
@@ -166,7 +166,7 @@ def _missing(run: Path, log: Log) -> JobkitError:
         return JobkitError(message, hint=f"{_command('logs', run, log)} --try N prints another try")
     if log.exit is not None and log.exit.is_file():
         where = f"{log.path} is not there" if log.path else "its job is not known"
-        hint = f"it may have been moved or removed; {_command('status', run, log)} shows the rest"
+        hint = f"somebody may have moved or removed the log; {_command('status', run, log)} shows the rest"
         return JobkitError(f"{log.name} has ended ({_outcome(run, log)}), but {where}", hint=hint)
     point = _standing(run, log)
     job = f" ({_job(log)})" if log.task else ""
@@ -174,7 +174,7 @@ def _missing(run: Path, log: Log) -> JobkitError:
     if log.task is None:
         hint, exit_code = f"{_command('resume', run)} submits it", ExitCode.TO_COME
     elif point.standing in LIVE:
-        hint, yet, exit_code = "with -f the log is printed as soon as it comes", " yet", ExitCode.TO_COME
+        hint, yet, exit_code = "with -f jobkit prints the log as soon as it comes", " yet", ExitCode.TO_COME
     return JobkitError(f"{log.name} has no log{yet}: {_state(point)}{job}", hint=hint, exit_code=exit_code)
 
 

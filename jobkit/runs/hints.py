@@ -267,7 +267,7 @@ def _unpaced(run: RunStanding, point: PointStatus) -> tuple[int, str] | None:
         return None
     if planned_s is not None and (walltime_s := walltime_request(planned_s)) > resources.walltime:
         return walltime_s, f"{format_about(planned_s)} were planned; {ROOM}"
-    return resources.walltime, "as the policy adds after a timeout"
+    return resources.walltime, "the walltime that the policy requests next"
 
 
 def _foreseen(run: RunStanding, point: PointStatus) -> Foreseen:
@@ -288,7 +288,7 @@ def _memory(run: RunStanding, full: Sequence[PointStatus]) -> ResourceNeed:
     if held and size < (wanted := memory_request(held)):
         because = f"{format_memory(held)} were measured; a fifth more, at least 256MiB"
         return ResourceNeed(MEMORY, format_size(wanted), because)
-    return ResourceNeed(MEMORY, format_size(size), "as the policy adds after a lack of memory")
+    return ResourceNeed(MEMORY, format_size(size), "the memory that the policy requests next")
 
 
 def _held_bytes(run: RunStanding, point: PointStatus) -> int:

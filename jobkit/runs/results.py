@@ -292,7 +292,9 @@ def runs_below(path: Path) -> Iterator[Path]:
 
 
 Rows = frozenset[tuple[str, ...]]  # the entities of a text: the rows of ``entities.tsv``
-NOT_COMPARED = "entities were not compared: that needs a point with precision fp32 that has succeeded"
+NOT_COMPARED = (
+    "jobkit compared no entities: a comparison needs a point with precision fp32 that has succeeded"
+)
 OtherKnobs = tuple[tuple[str, Value], ...]  # the knobs of a point without its precision
 
 

@@ -63,7 +63,7 @@ def _folders(left_out: list[str]) -> Iterator[Path]:
         if is_run(folder):
             yield folder
         else:
-            left_out.append(_why(folder, "is there no more, or cannot be read"))
+            left_out.append(_why(folder, "no longer exists, or cannot be read"))
 
 
 def _name(folder: Path) -> str:
@@ -88,7 +88,7 @@ def as_text(listed: RunList, width: int) -> str:
         Column("state", [count_by_state(run.standing) for run in runs], left=True),
     ]
     lines = [cut(line, width) for line in table(columns, rule=False)] if runs else ["no runs yet"]
-    lines += [f"and {listed.older:,} older: --all lists them"] if listed.older else []
+    lines += [f"and {listed.older:,} older runs: --all lists them"] if listed.older else []
     lines += listed.left_out[:MOST_LEFT_OUT]
     more = len(listed.left_out) - MOST_LEFT_OUT
     lines += [f"left out: {format_count(more, 'more folder')}"] if more > 0 else []

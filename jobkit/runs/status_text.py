@@ -99,7 +99,9 @@ def _about(run: RunStanding) -> Iterator[str]:
         yield ", ".join(map(plain, parts))
     if late := [run.points[place] for place in overdue([point.pace for point in run.points])]:
         names = format_list([point.point.point_id for point in late], MOST_ALIKE)
-        yield plain(f"when it ends is not known; running longer than others, without a report: {names}")
+        yield plain(
+            f"the end of the run is not known; running longer than other points, without a report: {names}"
+        )
     landed = Counter(queue for point in run.points if (queue := point.counts.queue))
     if len(landed) > 1:
         counts = ", ".join(f"{number:,} in {queue}" for queue, number in landed.most_common())
@@ -167,7 +169,7 @@ def _row(run: RunStanding, point: PointStatus) -> Row:
 def _words(point: PointStatus) -> str:
     if point.standing is not PointState.RUNNING:
         return point.why.removeprefix("exit file: ").removeprefix("accounting: ")
-    far = far_words(point.progress) if point.progress else "no batch is copied home yet"
+    far = far_words(point.progress) if point.progress else "no progress is copied home yet"
     return f"{far}; {point.why}" if point.why else far
 
 
@@ -209,7 +211,7 @@ def _notes(run: RunStanding, advised: Advice) -> list[str]:
     jobs = [line for job in run.jobs if (line := job_line(run, job))]
     notes = list(run.notes[:MOST_NOTES])
     more = len(run.notes) - len(notes)
-    notes += [f"and {more} more that could not be read"] if more > 0 else []
+    notes += [f"and {more} more notes"] if more > 0 else []
     # A row cuts the reason why results are not home, and with it the folder that has them.
     failed = [point for point in run.points if point.state == Outcome.STAGE_OUT]
     reasons = dict.fromkeys(point.why.removeprefix("exit file: ") for point in failed)
@@ -473,12 +475,12 @@ def others(runs: Sequence[Path]) -> str:
     longest = max(len(str(run.folder)) for run in glances)
     lines = [f"  {plain(str(run.folder)).ljust(longest)}  {_begun(run)}" for run in glances]
     older = len(runs) - len(glances)
-    lines += [f"  and {older:,} older"] if older else []
+    lines += [f"  and {older:,} older runs"] if older else []
     return "".join(f"{line}\n" for line in ["", "other runs", *lines])
 
 
 def _begun(run: Glance) -> str:
-    begun = "all begun" if run.begun == run.points > 1 else f"{run.begun:,} begun"
+    begun = "all with a try" if run.begun == run.points > 1 else f"{run.begun:,} with a try"
     return f"{format_count(run.points, kind_of(run.folder).noun)}, {begun}"
 
 

@@ -271,7 +271,7 @@ def _verify_refusal(request: JobRequest, answer: Completed) -> str | None:
 # sge_status(5): a state is a string of flags; the first flag of this table that it holds decides. N and P are
 # Univa's and Altair's: qmod(1), -p, which stops a job until the other job has ended.
 _FLAGS: Mapping[str, tuple[State, str]] = {
-    "E": (State.ERROR, "could not be started, or its script ended with 100; qstat -j {job} says why"),
+    "E": (State.ERROR, "could not be started, or its script ended with 100; qstat -j {job} shows why"),
     "d": (State.ENDING, "being deleted"),
     **dict.fromkeys("NP", (State.RUNNING, "preempted: suspended until its resources are free again")),
     "s": (State.RUNNING, "suspended"),

@@ -188,7 +188,7 @@ def _memory(probe: Probe) -> WorkloadAnswer:
     exact = probe.memory == ALLOCATED
     if not all(probe.peaks):
         return WorkloadAnswer(
-            check, AnswerWord.UNKNOWN, "no memory could be read", "on a GPU, import torch in the file"
+            check, AnswerWord.UNKNOWN, "jobkit could read no memory", "on a GPU, import torch in the file"
         )
     if grown < LEAST_BYTES:
         what = f"{probe.memory} memory grows by {_mib(grown)}, too little"
@@ -223,13 +223,16 @@ def _equal(probe: Probe) -> WorkloadAnswer:
     check, sizes = "equal output", f"batch sizes {', '.join(map(str, probe.sizes))}"
     if not (probe.rows or probe.counts):
         return WorkloadAnswer(
-            check, AnswerWord.UNKNOWN, "it returns neither rows nor a count", "return them, to compare"
+            check,
+            AnswerWord.UNKNOWN,
+            "the workload returns neither rows nor a count",
+            "return them, to compare",
         )
     if probe.again.distance > NEAR:
         return WorkloadAnswer(check, AnswerWord.UNKNOWN, "two runs at the same batch size differ already")
     worst = max(probe.by_size, key=lambda one: (one.distance, one.paragraphs))
     if worst.distance == 0:
-        what = "" if probe.rows else "the count is equal, and it returns no rows: "
+        what = "" if probe.rows else "the count is equal, and the workload returns no rows: "
         return WorkloadAnswer(check, AnswerWord.OK, f"{what}at {sizes}")
     if worst.distance <= NEAR:
         return WorkloadAnswer(check, AnswerWord.OK, f"to {worst.distance:.0e} at {sizes}")
@@ -243,7 +246,10 @@ def _deterministic(probe: Probe) -> WorkloadAnswer:
     check = "deterministic"
     if not (probe.rows or probe.counts):
         return WorkloadAnswer(
-            check, AnswerWord.UNKNOWN, "it returns neither rows nor a count", "return them, to compare"
+            check,
+            AnswerWord.UNKNOWN,
+            "the workload returns neither rows nor a count",
+            "return them, to compare",
         )
     if probe.again.distance <= NEAR:
         return WorkloadAnswer(check, AnswerWord.OK, "two runs agree")
@@ -277,7 +283,7 @@ def _commands(
     else:
         do = "write lengths(paragraphs), with the lengths that the framework pads"
         yield WorkloadAnswer(
-            "preflight", AnswerWord.NO, "no lengths: the load is taken to be the batch size", do
+            "preflight", AnswerWord.NO, "no lengths: jobkit takes the load to be the batch size", do
         )
     if memory.found is AnswerWord.NO:
         yield WorkloadAnswer(
@@ -300,7 +306,7 @@ def _commands(
         yield WorkloadAnswer("apply", AnswerWord.OK, f"columns {columns}")
     else:
         yield WorkloadAnswer(
-            "apply", AnswerWord.NO, "it returned no row", "return the rows of each paragraph"
+            "apply", AnswerWord.NO, "the workload returned no row", "return the rows of each paragraph"
         )
 
 

@@ -303,10 +303,10 @@ def _trouble(job: Errand, within_s: float) -> Finding | None:
     """Return why there is no use in waiting on, after the job was cancelled; ``None`` to wait on."""
     queued, home = job.queued, job.run_dir
     asks = job.scheduler.diagnostic_argvs(ids([job.job]), home.name)
-    person = f"what the scheduler says: {' '.join(asks[-1])}"
+    person = f"the scheduler's answer: {' '.join(asks[-1])}"
     if queued is None and job.gone:
         log = next((line.strip() for line in reversed(job.log.splitlines()) if line.strip()), "")
-        message = f"job {job.job} left the queue, and it wrote no answer to {home}"
+        message = f"job {job.job} left the queue and wrote no answer to {home}"
         if log:
             return missing("job", f"{message}; its log ends: {log}", f"less {home}/logs/*")
         hint = "can the nodes write there? Name a folder that they see: --runs-dir FOLDER"
@@ -314,14 +314,14 @@ def _trouble(job: Errand, within_s: float) -> Finding | None:
     if queued and job.blocked:
         way_out = job.job.id and job.scheduler.remedy(job.job.id, (1,), queued)
         change = f"change {way_out.key} in the spec; " if way_out and way_out.key else ""
-        return missing("job", f"it will not begin: {job.blocked}; {job.cancel()}", f"{change}{person}")
+        return missing("job", f"the job will not begin: {job.blocked}; {job.cancel()}", f"{change}{person}")
     if (queued is None or queued.state not in {State.RUNNING, State.ENDING}) and job.waited_s > within_s:
-        why = job.scheduler.explain(queued) if queued else "the queue does not say why"
-        message = f"it did not begin within {format_clock(within_s)} ({why}); {job.cancel()}"
+        why = job.scheduler.explain(queued) if queued else "the queue gives no reason"
+        message = f"the job did not begin within {format_clock(within_s)} ({why}); {job.cancel()}"
         hint = "jobkit doctor --submit --within 2h waits longer; or name a queue that is less busy"
         return missing("job", message, hint)
     if job.waited_s > within_s + 2 * WALLTIME_S:
-        return missing("job", f"it began and did not answer; {job.cancel()}", f"its log: {home}/logs")
+        return missing("job", f"the job began and did not answer; {job.cancel()}", f"its log: {home}/logs")
     return None
 
 
@@ -329,7 +329,7 @@ def _told(case: Case, job: Errand) -> list[Finding]:
     """Return what the job's answer comes to; times in records are the node's, so its clock matters."""
     facts, seen_at = facts_in(job.run_dir), time.time()
     ran = f"{job.scheduler.NAME} job {job.job.id} ran, {job.waited_s:.0f} s after it was submitted"
-    found = [fine("job", ran), fine("home", f"it wrote its answer to {job.run_dir.parent}")]
+    found = [fine("job", ran), fine("home", f"the job wrote its answer to {job.run_dir.parent}")]
     end = facts.number("end")
     if end is not None and abs(seen_at - end) > SKEW_S:
         message = f"the node's clock differs from this machine's by {abs(seen_at - end):.0f} s"
@@ -414,7 +414,9 @@ def _trial(name: str, path: Path) -> Iterator[Finding]:
     scheduler = SCHEDULERS[name]
     check, answer = _ask(scheduler, path)
     if answer.status == shell.NOT_FOUND:
-        yield unknown("job", f"there is no {check.argv[0]} on this machine", "type the same on a submit host")
+        yield unknown(
+            "job", f"there is no {check.argv[0]} on this machine", "type the same command on a submit host"
+        )
     elif not (refused := check.refusal(answer)):
         yield fine("job", f"{check.argv[0]} would take it; {check.outlook(answer)}".rstrip("; "))
     elif lines := _refused_lines(scheduler, _text(path), refused):

@@ -96,7 +96,7 @@ def advice(findings: Iterable[Finding], again: str, then: str, *, nodes: bool) -
     ``nodes``: whether there are nodes that were not checked.
     """
     if exit_code(findings):
-        fix = "fix what is missing from the top down: one thing is often the reason for those below"
+        fix = "fix what is missing from the top down: one missing thing is often the reason for others below"
         return f"It will not work: {fix}.\n{next_line(again, 'once it is fixed')}"
     if nodes:
         return f"It will work on this machine.\n{next_line(f'{again} --submit', 'checks a node too')}"

@@ -287,7 +287,7 @@ def _table(survey: Survey) -> Iterator[str]:
     """Yield the queues of the cluster, as comments."""
     noun = survey.queue_noun
     if survey.queues is None:
-        yield f"# {survey.product} did not say which {noun}s there are: name one here."
+        yield f"# {survey.product} did not list its {noun}s: name one here."
         return
     source = survey.sources.get("queues", survey.product)
     yield f"# {noun.capitalize()}s, as {source} list them (* the default):"
@@ -407,7 +407,10 @@ def spec_text(survey: Survey, choice: InitResources, plan: InitFiles, cpu_torch:
         line(f"site: {scalar(plan.site)}", str(plan.site_file or "")),
         "resources:",
         *_queue(choice, survey),
-        line(f"  gpus: {choice.gpus}", "for one point" if choice.gpus else "none is known: it runs on CPUs"),
+        line(
+            f"  gpus: {choice.gpus}",
+            "for one point" if choice.gpus else "no GPU is known: points run on CPUs",
+        ),
         *_gpu_type(choice),
         line(f"  cpus: {choice.cpus}", _told_cpus(choice, survey)),
         line(f"  memory: {format_size(choice.memory_bytes)}", _told_memory(choice)),
@@ -517,11 +520,9 @@ def _refuse_to_overwrite(plan: InitFiles, folder: Path, given: str) -> None:
         return
     hints = []
     if site in there and plan.spec_file is not None and spec not in there:
-        hints.append(
-            f"to keep it and write the spec alone: jobkit init {shell_quote(folder)} --only spec{given}"
-        )
+        hints.append(f"to write the spec alone: jobkit init {shell_quote(folder)} --only spec{given}")
     if spec in there and site is not None and site not in there:
-        hints.append(f"to keep it and write the site file alone: jobkit init --only site{given}")
+        hints.append(f"to write the site file alone: jobkit init --only site{given}")
     if site in there:
         hints.append("for another site file, use --site-file FILE")
     if spec in there:

@@ -231,7 +231,9 @@ def queue(survey: Survey, asking: SiteRequest) -> Finding:
 def _unanswered(name: str, survey: Survey, *questions: str) -> Finding:
     """Return that the scheduler did not answer a question."""
     message = next((survey.silent[question] for question in questions if question in survey.silent), "")
-    return unknown(name, f"{survey.product} did not say{': ' if message else ''}{' '.join(message.split())}")
+    return unknown(
+        name, f"{survey.product} gave no answer{': ' if message else ''}{' '.join(message.split())}"
+    )
 
 
 def _described(queue: Queue) -> str:
@@ -246,7 +248,7 @@ def gpus(survey: Survey, asking: SiteRequest) -> Finding | None:
     if survey.queues is None or queues.unknown:
         return None
     if not asking.request.gpus:
-        return fine("GPUs", "none is requested")
+        return fine("GPUs", "the spec requests none")
     if survey.resources is not None:
         return _gpus_by_resource(survey, asking, queues)
     if fault := queues.gpu_fault(asking.request):
@@ -423,7 +425,7 @@ def scratch(facts: Facts, wanted: NodeRequest) -> Finding:
     key = "change `scratch` in the site file"
     if folder is None or free is None:
         tried = facts.said.get("scratch.error", "nothing")
-        return missing("scratch", f"no folder could be made in scratch ({tried})", key)
+        return missing("scratch", f"the job could make no folder in scratch ({tried})", key)
     message = f"{folder} has {format_bytes_gib(free)} free"
     if free < wanted.scratch_bytes:
         return missing("scratch", f"{message}; a point needs {format_bytes_gib(wanted.scratch_bytes)}", key)
@@ -450,10 +452,10 @@ def inputs(facts: Facts, wanted: NodeRequest) -> Finding | None:
         return None
     unseen = [path for n, path in enumerate(wanted.seen) if facts.said.get(f"seen.{n}") != "yes"]
     if not unseen:
-        return fine("inputs", f"it can read {', '.join(wanted.seen)}")
+        return fine("inputs", f"the job can read {', '.join(wanted.seen)}")
     return missing(
         "inputs",
-        f"it cannot read {', '.join(unseen)}",
+        f"the job cannot read {', '.join(unseen)}",
         "put it where the nodes see it; for the cache of texts and models set JOBKIT_CACHE to such a folder",
     )
 
@@ -479,7 +481,9 @@ def environment(facts: Facts, wanted: NodeRequest) -> Finding:
     if status is None:
         return unknown(name, "the check ended before this step")
     if status:
-        message = f"it could not be activated: {facts.message('activation') or f'status {status}'}"
+        message = (
+            f"the environment could not be activated: {facts.message('activation') or f'status {status}'}"
+        )
         return missing(name, message, "change `environment` in the spec, or `setup` in the site file")
     if not facts.said.get("python"):
         hint = "put it where the nodes see it, or name another: environment.venv, .conda or .container"
@@ -497,7 +501,7 @@ def packages(facts: Facts, wanted: NodeRequest) -> Finding | None:
         return None  # reported as the environment
     message = facts.message("worker") or f"status {status}"
     if facts.hung("worker"):
-        message = "it took too long: is the file system that holds it slow?"
+        message = "the import took too long: is its file system slow?"
     return missing("jobkit", f"this Python cannot run jobkit's worker: {message}", f"{facts.pip} jobkit")
 
 

@@ -76,7 +76,7 @@ def test_what_was_not_measured_is_allocated_times_the_worst_slack() -> None:
     assert found.slack == pytest.approx(1.25)
     assert fit_of(found).at(10_000) == pytest.approx(1.25 * line(10_000))
     assert found.remarks == (
-        "what the batches need was not measured: allocated memory and the worst slack are used instead",
+        "no point measured what its batches need: jobkit takes allocated memory and the worst slack",
     )
 
 

@@ -113,7 +113,7 @@ def test_a_shard_runs_again_while_the_others_go_on(applied: Applied) -> None:
 def test_a_corpus_is_worked_through_and_merged(applied: Applied) -> None:
     preview = applied.apply("--dry-run")
     assert preview.returncode == 0, preview.stderr
-    assert "4 (loads within" in preview.stdout
+    assert "4 (loads differ" in preview.stdout
     assert not applied.out.exists()
     done = applied.apply("--wait")
     assert done.returncode == 0, done.stdout + done.stderr

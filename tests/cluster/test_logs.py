@@ -34,7 +34,7 @@ def test_each_point_has_its_own_log_and_a_failure_its_reason(faulty: FaultySweep
     assert ill.stdout.startswith("Traceback (most recent call last):\n")
     assert "ValueError" in ill.stdout
     assert f"batch_size-2-r1 try 1: {WORDS[lab.scheduler].format(lab.job())}, " in ill.stderr
-    assert "nothing in it looks like an error" in logs(lab, "1", "--err").stderr
+    assert "nothing in the log looks like an error" in logs(lab, "1", "--err").stderr
 
 
 def test_a_log_that_is_to_come_says_why_and_can_be_waited_for(lab: ClusterLab) -> None:

@@ -86,7 +86,7 @@ def test_while_shards_run_the_hint_is_to_wait_and_to_resume_the_others(run: Path
     points_of(apart, plan(apart, scan(find_sources(["a.txt"])), 2))
     write_submitted(apart, "slurm", "100", first=2, last=2, round=1)
     hint = missing(apart, "2 shards have no result yet")
-    assert hint.endswith("--watch follows them; for the others: jobkit resume apart")
+    assert hint.endswith("--watch follows them; for the other shards: jobkit resume apart")
 
 
 def test_standard_output_is_refused(run: Path) -> None:

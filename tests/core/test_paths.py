@@ -41,5 +41,5 @@ def test_lengths_that_cannot_be_kept_are_found_all_the_same(
     said: list[str] = []
     found = text_lengths("stanza-ner", text, model, cache=in_the_way, say=said.append)
     assert len(found.paragraphs) == 9
-    assert "could not be kept" in said[-1]
+    assert "could not keep the lengths" in said[-1]
     assert "JOBKIT_CACHE" in said[-1]

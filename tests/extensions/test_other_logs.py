@@ -255,7 +255,7 @@ def test_the_numbers_in_its_name_say_of_which_points_it_is(tmp_path: Path) -> No
     assert job_of(tmp_path / "job", measured(), report(), "x.77.gpu-report").points == 2
     nameless = job_of(tmp_path / "none", measured(), report(), "x.gpu-report")
     assert nameless.points == 2
-    assert "taken to be of all points" in "".join(nameless.lines())
+    assert "takes the report to be of all points" in "".join(nameless.lines())
 
 
 def test_it_is_in_every_format(tmp_path: Path) -> None:

@@ -238,7 +238,7 @@ def test_a_person_reads_a_line_for_each_name_and_request_and_then_all_about_one(
     assert (arr[1], "45 % of 300.0 MiB   2 % of 00:05:00" in arr[2]) == ("3", True)
     text = "".join(jobkit("waste", "--name", name).stdout for name in ("arr", "steps", "oom"))
     assert "#SBATCH --mem=600M" in text
-    assert "about 1 in 4 of the next uses more" in text
+    assert "about 1 in 4 of the next jobs uses more" in text
     assert "1 job ran out of memory" in text
     assert "does not advise less" in text
 
@@ -254,11 +254,14 @@ def test_ids_are_typed_as_schedulers_print_them() -> None:
 
 
 SAID = {
-    "more-memory": ["More was used than requested (memory)", "#SBATCH --mem=59392M"],
-    "more-cpus": ["More was used than requested (CPUs busy)", "#SBATCH --cpus-per-task=12"],
+    "more-memory": ["Jobs used more than requested (memory)", "#SBATCH --mem=59392M"],
+    "more-cpus": ["Jobs used more than requested (CPUs busy)", "#SBATCH --cpus-per-task=12"],
     "extern-only": ["Not known: memory"],
     "typed-gpus": ["0 % busy, 0.0 MiB", "No job used its GPU"],
-    "46-times": ["Cannot be, so it is not used: 111_9734: 46 times the time of 2 CPUs", "--mem=12288M"],
+    "46-times": [
+        "Impossible, so jobkit does not use it: 111_9734: 46 times the time of 2 CPUs",
+        "--mem=12288M",
+    ],
     "requeued": ["requeued: 1 job on", "1 job ran again", "01:30:00   01:55:00"],
     "cafe*": ["job on Slurm"],
 }
@@ -289,7 +292,7 @@ def test_ten_thousand_jobs_are_printed_piece_by_piece() -> None:
     [
         (["--name", ""], "--name is empty"),
         (["--mine", "4711"], "name no RUN and no JOBID"),
-        (["4711", "--days", "3"], "however old it is"),
+        (["4711", "--days", "3"], "however old the job is"),
         ([""], "RUN is empty"),
     ],
 )

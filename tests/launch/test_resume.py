@@ -268,7 +268,7 @@ def test_what_was_cancelled_and_is_ending_runs_again_once_it_has_ended(
 
     assert run_again(sweep.run, (), ()) == 5
     assert clock.s <= 100
-    assert "not run again now; once that is over, type this again\nnothing" in capsys.readouterr().err
+    assert "not run again now; once that is over, type this command again\nnothing" in capsys.readouterr().err
     assert sweep.calls() == [], "what is long in ending is left"
 
     def over() -> None:

@@ -309,7 +309,7 @@ def test_what_the_journal_does_not_keep_is_not_adopted(
     """A file server may take a line and lose it."""
     controller.queue("9")
     monkeypatch.setattr("jobkit.runs.journal.append_line", lambda *_: None)
-    with pytest.raises(JobkitError, match="job 9 was written there, but cannot be read back"):
+    with pytest.raises(JobkitError, match="jobkit wrote job 9 there, but cannot read it back"):
         adopted(run)
 
 

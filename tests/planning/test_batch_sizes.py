@@ -80,7 +80,7 @@ def test_a_short_text_goes_beyond_a_quarter_and_few_sizes_say_why() -> None:
     few = chosen(loads=Loads(Lengths(paragraphs=((9,), (9,)))), model=None)
     assert few.line.endswith("the text makes too few distinct loads (2) for a line: a longer text has more")
     none = chosen(GIB // 2)
-    assert none.line == "no batch size is worth measuring: what the model takes alone is more than there is"
+    assert none.line == "no batch size is worth measuring: the model alone takes more memory than there is"
 
 
 def test_auto_is_replaced_and_the_other_knobs_stay() -> None:

@@ -171,7 +171,7 @@ def test_a_sample_of_no_such_length_says_which_there_are(folder: Path, cache: Pa
     with pytest.raises(JobkitError, match=rf"^text 'sample:{number}': the built-in text has 1 to 9,999 par"):
         find_text(f"sample:{number}", base=folder, cache=cache)
     assert find_text(f"./sample:{number}", base=folder, cache=cache).size_bytes == 4
-    with pytest.raises(JobkitError, match=r"^no text is named\n.*without the key it is `sample`"):
+    with pytest.raises(JobkitError, match=r"^no text is named\n.*without the key the text is `sample`"):
         find_text("  ", base=folder, cache=cache)
 
 

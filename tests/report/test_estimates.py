@@ -32,7 +32,7 @@ def test_another_memory_has_another_largest_batch(run: Path) -> None:
     assert "3.33 GiB for the allocator" in report
     report = render(collect([run]), width=200, gpu_memory_bytes=2**20)
     assert "Largest safe batch_size: 0; " in report
-    assert "Not even a batch of 1 fits: with none at all it is " in report
+    assert "Not even a batch of 1 fits: with no batch at all the line has " in report
 
 
 FLAT = [replace(one, needs=tuple(replace(need, passed_bytes=GIB) for need in one.needs)) for one in records()]

@@ -83,7 +83,7 @@ def test_a_log_is_printed_whole_and_it_is_said_whose_it_is(run: Path) -> None:
     title = f"p001 try 1: slurm job 77, task 1, {path}"
     assert printed(run) == (SHOWN, [title])
     path.write_bytes(b"all is well\nbye")
-    nothing = "nothing in it looks like an error; without --err all of it is printed"
+    nothing = "nothing in the log looks like an error; without --err jobkit prints the whole log"
     out, said = printed(run, err=True)
     assert (out, said[:2]) == (b"", [title, nothing])
 

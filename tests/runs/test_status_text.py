@@ -74,7 +74,7 @@ def test_a_run_on_a_page() -> None:
         "p001   ok           1:00  node1",
         "p002   stage_in           node1  no text",
         "p003   running      0:45  node1  2/40 batches, 1 s to go",
-        "p004   running      0:45  node1  no batch is copied home yet",
+        "p004   running      0:45  node1  no progress is copied home yet",
         "p005   waiting                   Priority: other jobs are ahead of it",
         "",
         "next: jobkit status runs/demo 2   # all about p002, and why it failed",
@@ -86,7 +86,9 @@ def test_when_a_run_ends_is_not_known_if_a_point_takes_longer_than_others_and_re
     late = a_point(2, PointState.RUNNING, queued=waits(State.RUNNING, elapsed_s=100))
     shown = lines(a_run([done, late]))
     assert not [line for line in shown if "to go" in line]
-    assert "when it ends is not known; running longer than others, without a report: p002" in shown
+    assert (
+        "the end of the run is not known; running longer than other points, without a report: p002" in shown
+    )
 
 
 @given(st.lists(st.text(max_size=60), min_size=1, max_size=6), st.integers(40, 200))
@@ -111,7 +113,7 @@ def test_many_points_are_a_line_for_each_state_the_most_urgent_first() -> None:
     assert [line.split(maxsplit=3) for line in rows(a_run(many()))[1:]] == [
         ["1", "point", "stuck", "p074: BadConstraints: no node has what it requests"],
         ["40", "points", "bug", "p031 and 39 more: broken"],
-        ["1", "point", "running", "p071: no batch is copied home yet"],
+        ["1", "point", "running", "p071: no progress is copied home yet"],
         ["30", "points", "ok"],
         ["1", "point", "waiting", "p072: Priority: other jobs are ahead of it"],
         ["1", "point", "held", "p073: JobHeldUser: held by its owner"],
@@ -125,7 +127,7 @@ def test_what_could_not_be_read_is_named_and_the_rest_counted() -> None:
     found = lines(run)
     assert found[found.index("line 1") :][:6] == [
         *(f"line {n}" for n in range(1, 6)),
-        "and 2 more that could not be read",
+        "and 2 more notes",
     ]
 
 

@@ -71,7 +71,7 @@ def test_running_and_pending_and_error() -> None:
 
     life = queued(answer, job("terse"))
     assert {number: task.state for number, task in life.items()} == {3: State.ERROR, 4: State.RUNNING}
-    assert f"qstat -j {life[3].job_id} says why" in sge.explain(life[3])
+    assert f"qstat -j {life[3].job_id} shows why" in sge.explain(life[3])
     assert re.fullmatch(r"jobkit-capture-\d+", life[4].name)
     assert (life[4].node, life[4].elapsed_s) == ("localhost", None)
     assert re.fullmatch(r"[-\d]{10}T[:\d]{8}", life[4].start_at)

@@ -183,7 +183,7 @@ def test_a_step_that_hangs_is_ended(here: Path, monkeypatch: pytest.MonkeyPatch)
     (here / "bin" / "activate").write_text(f"PATH={here}/bin:$PATH\n", encoding="utf-8")
     found = python_of("slurm", f"environment: {{venv: {here}}}\n")
 
-    assert "it took too long" in found["jobkit"].said
+    assert "the import took too long" in found["jobkit"].said
 
 
 @pytest.mark.slow

@@ -71,7 +71,7 @@ def test_a_queue_that_does_not_start_it_is_not_waited_for_for_ever(fake_slurm: F
 
     (job,) = fake_slurm.jobs()
     assert found["job"].status is Status.MISSING
-    assert "it did not begin within 0:02" in found["job"].said
+    assert "the job did not begin within 0:02" in found["job"].said
     assert "Resources" in found["job"].said
     assert f"job {job.id} was cancelled" in found["job"].said
     assert "--within" in found["job"].hint
@@ -85,9 +85,9 @@ def test_a_job_that_never_begins_is_cancelled_at_once_and_names_what_to_change(
     monkeypatch.setattr(doctor, "WALLTIME_S", 10**6)
     found = looked(case_of("slurm"))["job"]
     assert found.status is Status.MISSING
-    assert found.said.startswith("it will not begin: PartitionTimeLimit: the walltime is longer")
+    assert found.said.startswith("the job will not begin: PartitionTimeLimit: the walltime is longer")
     assert f"job {fake_slurm.jobs()[0].id} was cancelled" in found.said
-    assert found.hint.startswith("change resources.walltime in the spec; what the scheduler says: ")
+    assert found.hint.startswith("change resources.walltime in the spec; the scheduler's answer: ")
 
 
 def test_a_job_that_vanishes_without_an_answer(
@@ -98,7 +98,7 @@ def test_a_job_that_vanishes_without_an_answer(
     found = looked(case_of("slurm", 'environment: {setup: ["echo last words; kill -9 $$"]}\n'))
 
     assert found["job"].status is Status.MISSING
-    assert "left the queue, and it wrote no answer" in found["job"].said
+    assert "left the queue and wrote no answer" in found["job"].said
     assert len(folders()) == 1, "what a failure leaves is kept"
 
 

@@ -184,11 +184,11 @@ def test_a_look_that_ended_early_says_so_and_no_more() -> None:
         ("scratch", {"scratch.locks": ""}, Status.WARNING, "its own copy of the inputs"),
         ("scratch", {"scratch.free": str(GIB - 1)}, Status.MISSING, "a point needs 1.00 GiB"),
         ("scratch", {"scratch.free": "", "scratch.error": "/disk/ada"}, Status.MISSING, "(/disk/ada)"),
-        ("inputs", {"seen.1": "no"}, Status.MISSING, "it cannot read /home/ada/text.txt"),
+        ("inputs", {"seen.1": "no"}, Status.MISSING, "the job cannot read /home/ada/text.txt"),
         ("environment", {"activation": "1", "activation.said": "no gcc"}, Status.MISSING, "no gcc"),
         ("environment", {"python": ""}, Status.MISSING, "there is no python here"),
         ("jobkit", {"worker": "1", "worker.said": "No module"}, Status.MISSING, "worker: No module"),
-        ("jobkit", {"worker": "124"}, Status.MISSING, "it took too long"),
+        ("jobkit", {"worker": "124"}, Status.MISSING, "the import took too long"),
     ],
 )
 def test_what_a_look_says_is_amiss(name: str, said: dict[str, str], status: Status, words: str) -> None:

@@ -80,7 +80,7 @@ def test_partitions_that_take_some_jobs() -> None:
     some_only = looked(OTHER, asking(queue="long"))["partition"]
     assert some_only.status is Status.WARNING
     none = looked(replace(LAB, queues=()), asking())
-    assert (none["partition"].status, none["GPUs"].said) == (Status.MISSING, "none is requested")
+    assert (none["partition"].status, none["GPUs"].said) == (Status.MISSING, "the spec requests none")
 
 
 def test_what_was_not_reported_is_unknown() -> None:
@@ -88,7 +88,7 @@ def test_what_was_not_reported_is_unknown() -> None:
     found = looked(dumb, asking())
 
     assert found["partition"].status is found["array jobs"].status is Status.UNKNOWN
-    assert found["partition"].said == "Slurm did not say: slurm_load_partitions: error"
+    assert found["partition"].said == "Slurm gave no answer: slurm_load_partitions: error"
     assert {"GPUs", "walltime"}.isdisjoint(found)
     deaf = survey_of("sge", "lab", instances=Completed(("qstat",), 1, "", ""))
     assert "GPUs" not in looked(deaf, grid()), "no host tells what it has"

@@ -85,7 +85,9 @@ def read_corpus_report(folder: Path) -> CorpusReport:
         raise JobkitError(f"{folder}: nothing to report", hint="jobkit status shows what there is")
     planned = {shard.index: shard for shard in read_plan(folder)}
     if lost := [result.point.point_id for result in results if result.point.index not in planned]:
-        notes.append(f"the plan of {format_list(lost, MOST_NAMED)} cannot be read: it is in no sum")
+        notes.append(
+            f"jobkit cannot read the plan of {format_list(lost, MOST_NAMED)}: no sum includes these shards"
+        )
     counts, faults = files.read_tolerantly(counts_path(folder / "merged.jsonl"), _count, growing=False)
     return CorpusReport(
         folder=folder,
@@ -117,7 +119,9 @@ def _of_winners(
     winners = read_winners(folder)
     live = {result.point.index for result in results if result.outcome is Outcome.OK} & planned.keys()
     if late := [one.point.point_id for one in results if one.point.index in live - winners.keys()]:
-        notes.append(f"jobkit status has not claimed {format_list(late, MOST_NAMED)} yet: in no sum")
+        notes.append(
+            f"jobkit status has not claimed {format_list(late, MOST_NAMED)} yet: no sum includes these shards"
+        )
     counted = {index: winner for index, winner in winners.items() if index in live}
     return provenance(folder, results, counted) if counted else {}
 
@@ -165,10 +169,10 @@ def _done(report: CorpusReport) -> Iterator[str]:
     if report.data:
         yield f"{format_count(report.data['rows'], 'row')}."
     if left_out := len(report.corpus.skipped):
-        yield f"{format_count(left_out, 'place')} left out, which could not be read."
+        yield f"jobkit left out {format_count(left_out, 'place')} that it could not read."
     run = shell_path(report.folder)
     if len(report.done) < len(report.results):
-        yield NoWrap(f"jobkit status {run}", "How far it is: ")
+        yield NoWrap(f"jobkit status {run}", "How far the corpus is: ")
     elif not report.counts:
         yield NoWrap(f"jobkit merge {run}", "Join the results: ")
 
@@ -179,14 +183,14 @@ def _promise(data: Mapping[str, Any]) -> Iterator[str]:
     if not time["predicted_s"]:
         return
     took, predicted = time["took_s"], time["predicted_s"]
-    yield f"The shards took {format_compared(took)}; {format_compared(predicted)} were promised."
+    yield f"The shards took {format_compared(took)}; the promise was {format_compared(predicted)}."
     yield f"{took / predicted:.2f} times the promise, over {format_count(data['shards'], 'shard')}."
     low, high = time["predicted_low_s"], time["predicted_high_s"]
     if low is not None and high is not None:
         within = "within" if low <= took <= high else "outside"
-        yield f"That is {within} the 95 % interval of the promise, {low:,.1f} s to {high:,.1f} s."
+        yield f"The time is {within} the 95 % interval of the promise, {low:,.1f} s to {high:,.1f} s."
     if energy["joules"]:
-        yield f"They took {format_energy(energy['joules'])}."
+        yield f"The shards took {format_energy(energy['joules'])}."
 
 
 def _setting(report: CorpusReport) -> Iterator[str]:

@@ -65,15 +65,14 @@ class CorpusRun(RunKind):
         from jobkit.extensions.corpus.merge import counts_path
 
         if set(outcomes) != {Outcome.OK}:
-            yield f"jobkit status {shell_path(folder)}", "how it stands"
+            yield f"jobkit status {shell_path(folder)}", "how far the corpus is"
         elif not counts_path(folder / "merged.jsonl").is_file():
             yield f"jobkit merge {shell_path(folder)}", "joins the results of all shards"
 
     def refusal(self, folder: Path, command: str) -> JobkitError | None:
         typed = shell_path(folder)
         return JobkitError(
-            f"{folder}: the shards of a corpus, of which {command} has nothing to say: "
-            "they measure no setting",
+            f"{folder}: the shards of a corpus, and {command} has nothing to show: shards measure no setting",
             hint=f"jobkit merge {typed} joins the results, jobkit status {typed} shows how far they are",
         )
 

@@ -98,8 +98,9 @@ def refuse_too_large(heavy: Sequence[OversizedPiece], setting: AppliedSetting) -
     head = f"{format_count(len(lines), 'paragraph')} too large for what was measured of the setting:"
     raise JobkitError(
         "\n  ".join([head, *lines[:MOST_NAMED], *more]),
-        hint="put blank lines into it (sed G FILE puts one after each line); measure with a text that has "
-        "such a paragraph; or name the memory of a shard: --set resources.memory=16GiB",
+        hint="put blank lines into the paragraph (sed G FILE puts one after each line); "
+        "measure with a text that has such a paragraph; "
+        "or name the memory of a shard: --set resources.memory=16GiB",
     )
 
 
@@ -110,7 +111,7 @@ def _too_large(heavy: Sequence[OversizedPiece], setting: AppliedSetting) -> Iter
         what = f"{one.where}: {one.characters:,} characters, {one.longest:,} in a sentence"
         if not one.known:
             if not given:
-                yield f"{what}: no measured batch had so many, so the memory that they need is not known"
+                yield f"{what}: no measured batch had so many characters, so its need of memory is not known"
         elif largest and one.load > largest.safe_load:
             yield f"{what}: the bound of the GPU is {format_memory(largest.capacity_bytes)}"
         elif runs_here(setting.spec.scheduler) and (needed := memory_of(one, setting, 0)) > MACHINE_BYTES:

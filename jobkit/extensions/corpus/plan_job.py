@@ -290,7 +290,7 @@ def _is_under_way(run_dir: Path, order: CorpusJobSpec) -> bool:
     if replace(read_order(run_dir), stand_in=order.stand_in, caveat=order.caveat) != order:
         raise JobkitError(
             f"{run_dir}: job {job} plans another corpus there, or with other options",
-            hint=f"jobkit cancel {typed} ends it; then type this again",
+            hint=f"jobkit cancel {typed} ends that job; then type this command again",
         )
     note(f"job {job} reads and plans the corpus: jobkit status {typed} shows it")
     return True

@@ -97,7 +97,7 @@ def _shards(prospect: CorpusSummary) -> str:
     alike = ""
     if plan.even > 1:
         within = max(SMALL_SPREAD, math.ceil(1000 * spread) / 1000)
-        alike = f" (loads within {100 * within:.1f} % of each other)"
+        alike = f" (loads differ by at most {100 * within:.1f} %)"
     if alone := len(plan.shards) - plan.even:
         sizes = {word.partition("=")[2] for words in plan.needs.values() for word in words}
         most = "".join(f" ({size})" for size in sorted(sizes, key=parse_size)[-1:])
@@ -214,7 +214,7 @@ def low_memory(setting: AppliedSetting, measured_bytes: int) -> Iterator[str]:
     if peak is None or asked >= peak or not {*setting.given} & {"resources", "resources.memory"}:
         return
     here = runs_here(setting.spec.scheduler)
-    so = "jobkit sets no limit here, but a scheduler does" if here else "shards may run out of it"
+    so = "jobkit sets no limit here, but a scheduler does" if here else "shards may run out of memory"
     yield (
         f"memory {format_size(asked)} is less than the {format_memory(peak)} that the run measured: {so}; "
         f"better: --set resources.memory={format_size(measured_bytes)}"

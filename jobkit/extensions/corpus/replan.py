@@ -103,7 +103,7 @@ def _end_open(run_dir: Path) -> None:
             hint = f"jobkit status {shell_path(run_dir)} shows them; nothing was planned again"
             raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
         if not announced:
-            note("waiting until what was cancelled has ended")
+            note("waiting until the cancelled jobs have ended")
             announced = True
         time.sleep(pause_s)
 

@@ -337,7 +337,7 @@ class Findings:
             else:
                 self.files.setdefault(part.source, (line and before + line, reason))
         if self._number > MOST_BAD:
-            hint = "is this text, are these the fields? see --text-field and --id-field"
+            hint = "are the files text, with these fields? see --text-field and --id-field"
             raise JobkitError(f"the corpus has more than {MOST_BAD:,} places that cannot be read", hint=hint)
 
     def add_names(self, found: Sequence[Source]) -> None:

@@ -213,7 +213,9 @@ def _whole(part: ScanPart, result: PartResult) -> None:
 
 def _same_size(part: ScanPart, size: int) -> None:
     if size != part.file.size_bytes:
-        raise BadPartError(0, f"it changed while it was read: {part.file.size_bytes} bytes, then {size}")
+        raise BadPartError(
+            0, f"the file changed while jobkit read it: {part.file.size_bytes} bytes, then {size}"
+        )
 
 
 def _read(stream: Stream, part: ScanPart, result: PartResult) -> None:

@@ -117,7 +117,7 @@ def refuse_keys(overrides: Sequence[str]) -> None:
         key = override.partition("=")[0].strip()
         if key.partition(".")[0] not in CHANGEABLE:
             raise JobkitError(
-                f"--set {override}: {key} belongs to the setting, or to what it was measured with",
+                f"--set {override}: {key} belongs to the setting, or to the conditions of its measurement",
                 hint=f"apply takes {', '.join(CHANGEABLE)}; for another setting name another run or spec",
             )
 
@@ -267,7 +267,7 @@ def _placed(spec: SweepSpec, options: Options, before: str) -> tuple[SweepSpec, 
     """Return the spec with its scheduler and site decided, the site, and why this scheduler."""
     asked = asked_scheduler(options)
     name, why = choose_scheduler(asked or spec.scheduler)
-    why = "as requested" if asked else "as the run" if spec.scheduler != "auto" else why
+    why = "as requested" if asked else "as in the run" if spec.scheduler != "auto" else why
     site, path = find_site(options.site or (spec.site if name == before else "auto"), name)
     update = {"scheduler": name, "site": portable_name(path)}
     return spec.model_copy(update=update), site, why

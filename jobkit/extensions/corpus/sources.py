@@ -204,8 +204,8 @@ def find_sources(paths: Sequence[str]) -> CorpusFiles:
 def _below(path: str, unread: list[str]) -> list[Source]:
     if path in _STDIN:
         raise JobkitError(
-            f"--corpus {path}: standard input cannot be read a second time after a failure",
-            hint="write it to a file first: cat > corpus.txt",
+            f"--corpus {path}: jobkit cannot read standard input a second time after a failure",
+            hint="write the corpus to a file first: cat > corpus.txt",
         )
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116 - the path as it was given, also with a slash at its end
@@ -219,7 +219,7 @@ def _below(path: str, unread: list[str]) -> list[Source]:
         raise file_error(error, path, hint="see --corpus") from error
     raise JobkitError(
         f"--corpus {path}: neither a file nor a folder: jobkit reads a corpus more than once",
-        hint="write it to a file first",
+        hint="write the corpus to a file first",
     )
 
 
@@ -229,9 +229,7 @@ def _way(path: Path) -> str:
         return f"unpack it and name the folder: mkdir unpacked && tar -xf {shell_path(path)} -C unpacked"
     stem, ending = (path.stem, path.suffix) if path.suffix.lower() in _COMPRESSED else (path.name, "")
     link = f"ln -s {shell_quote(path.name)} {shell_path(path.with_name(f'{stem}.txt{ending}'))}"
-    return (
-        f"if it is plain text: {link}; else write JSONL, a document a line, with its text in the field `text`"
-    )
+    return f"for plain text: {link}; else write JSONL, a document a line, with its text in the field `text`"
 
 
 def _in_folder(folder: str, unread: list[str]) -> list[Source]:

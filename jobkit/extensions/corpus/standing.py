@@ -231,15 +231,15 @@ def corpus_lines(run: RunStanding) -> Iterator[str]:
     seconds = found.took_s, found.promised_s, found.low_s, found.high_s
     took, promised, low, high = (format_compared(value or 0.0) for value in seconds)
     if found.speed is not None:
-        both = f"the shards took {took}, starts included; {promised} promised"
-        yield f"speed: {found.speed:.2f} times what was promised ({both})"
+        both = f"the shards took {took}, starts included; the promise was {promised}"
+        yield f"speed: {found.speed:.2f} times the promise ({both})"
     if found.broken:
-        yield f"the promise is off by more than its interval: {low} to {high} were promised, {took} it took"
+        yield f"the time is outside of the interval of the promise: {low} to {high}; the shards took {took}"
     if found.left_s is not None and found.done < found.shards:
         yield _end_line(run, found)
     if found.slow:
         names = format_list(list(found.slow), MOST_NAMED)
-        yield f"slower than 99 in 100 shards were to be: {names}"
+        yield f"slower than the promise for 99 in 100 shards: {names}"
     yield from _failed_lines(run, read_parts(run.folder))
 
 
@@ -255,7 +255,7 @@ def _failed_lines(run: RunStanding, parts: Mapping[int, PlannedShard]) -> Iterat
                 place = place_of(corpus, piece, longest)
         yield f"{point.point_id} failed; its longest paragraph, {piece.longest:,} characters: {place}"
     if failed:
-        yield f"the results of the others: jobkit merge {shell_path(run.folder)} --allow-missing"
+        yield f"the results of the other shards: jobkit merge {shell_path(run.folder)} --allow-missing"
 
 
 def _end_line(run: RunStanding, found: CorpusStanding) -> str:

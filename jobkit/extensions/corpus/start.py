@@ -128,7 +128,7 @@ def refuse_other_folder(run_dir: Path) -> None:
     if not empty:
         what = "a folder that jobkit apply did not make" if run_dir.is_dir() else "a file"
         raise JobkitError(
-            f"--out {run_dir}: is there already, {what}", hint="name a folder that does not exist"
+            f"--out {run_dir}: exists already, {what}", hint="name a folder that does not exist"
         )
 
 
@@ -377,7 +377,7 @@ def go_on(
 ) -> int | None:
     """Go on with a folder that is of this corpus and this setting; refuse any other."""
     refuse_differences(request.out, corpus, setting.point)
-    note(f"{relative_path(request.out)}: is planned already: going on with it")
+    note(f"{relative_path(request.out)}: the corpus is planned already: jobkit goes on with that plan")
     if request.fmt not in {DEFAULT_FORMAT, (planned := read_corpus(request.out).format)}:
         other = f"jobkit merge {shell_path(request.out)} --format {request.fmt}"
         note(f"its results were ordered as {planned}; for the other format: {other}")
@@ -397,7 +397,8 @@ def _changes(request: ApplyRequest) -> tuple[str, ...]:
     if asked and asked not in {"auto", before.scheduler}:
         raise JobkitError(
             f"{request.out}: runs with {before.scheduler}",
-            hint=f"to move it: jobkit resume {shell_path(request.out)} --replan --set scheduler={asked}",
+            hint="to move the shards: "
+            f"jobkit resume {shell_path(request.out)} --replan --set scheduler={asked}",
         )
     return tuple(word for word in words if load_spec(path, (word,)) != before)
 

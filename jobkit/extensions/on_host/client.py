@@ -186,7 +186,7 @@ class Cluster:
     def _absent(self) -> JobkitError:
         return JobkitError(
             f"{self.host} has no jobkit",
-            hint=f"jobkit {self.prefix} init says how it would install it, and does so after a yes",
+            hint=f"jobkit {self.prefix} init shows how to install jobkit there, and does so after a yes",
         )
 
     def _other_protocol(self, answer: dict[str, Any]) -> JobkitError:
@@ -321,7 +321,7 @@ class _Conversation:
                 if interrupted or not self.begun:
                     raise
                 interrupted = True
-                terminal.note("interrupting it; Ctrl-C again stops waiting for it")
+                terminal.note("interrupting the command; Ctrl-C again stops waiting for it")
                 self.send(INTERRUPT)
                 continue
             *lines, held = (held + data).split(b"\n")

@@ -169,7 +169,10 @@ def points_of(report: str, rows: Sequence[Row]) -> tuple[list[Row], str]:
     recorded = [row for row in rows if row.record]
     of_job = [row for row in recorded if row.record and row.record.job.job_id in numbers]
     if not of_job:
-        return recorded, "its name has no job of the run: it is taken to be of all points"
+        return (
+            recorded,
+            "the name of the report has no job of the run: jobkit takes the report to be of all points",
+        )
     of_task = [row for row in of_job if row.record and row.record.job.task_id in numbers]
     return of_task or of_job, ""
 
@@ -265,7 +268,11 @@ def _why_memory(reports: Sequence[GpuReport], rows: Sequence[Row], own: str, *, 
     dcgm = _most([report.memory_peak_bytes for report in reports]) or 0
     mine = _most([row.value(GPU_MEMORY) for row in rows]) or 0
     seen = _sum([report.processes for report in reports])
-    whose = f"the {seen:.0f} process{'' if seen == 1 else 'es'} that it saw" if seen else "those it saw"
+    whose = (
+        f"the {seen:.0f} process{'' if seen == 1 else 'es'} that it saw"
+        if seen
+        else "the processes that it saw"
+    )
     counts = f"DCGM has the largest peak of one process, by the driver's own count, among {whose}"
     if log:
         counts += "; the log has the memory of the whole GPU, sampled at every 50th paragraph"

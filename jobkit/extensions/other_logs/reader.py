@@ -65,7 +65,7 @@ def _read_report(path: Path, rows: Sequence[Row]) -> JobFigures:
     except OSError as error:
         raise JobkitError(f"{path}: cannot be read: {error.strerror}") from error
     if not is_gpu_report(text):
-        hint = "it is what `dcgmi stats --verbose --job ID` prints"
+        hint = "such a report is what `dcgmi stats --verbose --job ID` prints"
         raise JobkitError(f"{path}: not a DCGM report of a job", hint=hint)
     points, how = points_of(path.name, rows)
     return side_by_side(str(path), parse_report(text), points, how)
@@ -74,5 +74,5 @@ def _read_report(path: Path, rows: Sequence[Row]) -> JobFigures:
 def _where(report: Path) -> str:
     logs = [path for path in report.parent.iterdir() if path != report and belongs(report.name, path.name)]
     if not logs:
-        return "it names no batch size, and no log of its name is next to it: skipped"
-    return f"it is shown next to {format_list([path.name for path in sorted(logs)], MOST_NAMED)}"
+        return "the report names no batch size, and no log of its name is next to it: skipped"
+    return f"the report is shown next to {format_list([path.name for path in sorted(logs)], MOST_NAMED)}"

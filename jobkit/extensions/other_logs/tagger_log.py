@@ -23,7 +23,7 @@ LOG = "tagger log"
 TAGGER_LOG = FileFormat(
     about="a log of a tagger before jobkit, which names neither its text nor its model",
     remark="old logs: batch s is total / number of batches, where the log itself counts a partial batch as "
-    "whole; their GPU peak is the largest of samples at every 50th paragraph, so the true one may be higher",
+    "whole; their GPU peak is the largest of samples at every 50th paragraph, so the true peak may be higher",
 )
 
 _NUMBER = r"((?:\d{1,3}(?:,\d{3}){1,4}|\d{1,15})(?:\.\d+)?(?:[eE][+-]?\d{1,2})?)"

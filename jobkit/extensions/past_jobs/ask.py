@@ -117,14 +117,17 @@ def _nothing(found: History, past: PastJobs, ids: Sequence[str], days: int, name
     if found.running:
         what = format_list(list(found.running), MOST_NAMED)
         more = f"; not in the accounting: {', '.join(found.unknown)}" if found.unknown else ""
-        return f"{what}: not ended yet, so what it used is not known{more}", "type it again when it has ended"
+        return (
+            f"{what}: not ended yet, so what it used is not known{more}",
+            "type the command again when the job has ended",
+        )
     if ids:
         what, mine = format_list(list(ids), MOST_NAMED), "jobkit waste --mine --days 30 lists yours"
         if whole := [id_ for id_ in found.unknown if not id_.isdecimal()]:
             hint = f"of the whole job: jobkit waste {' '.join(re.split(r'[_.+]', id_)[0] for id_ in whole)}"
             return f"{what}: {past.ACCOUNTING} has no job or task of this name", hint
         if found.unknown:
-            return f"{what}: {past.ACCOUNTING} has no such job", f"was it on this cluster? {mine}"
+            return f"{what}: {past.ACCOUNTING} has no such job", f"was the job on this cluster? {mine}"
         return f"{what}: it never began, so it used nothing", mine
     which = "" if name == "*" else f" called {name!r}"
     message = f"no job of yours{which} ended in the last {format_count(days, 'day')}"

@@ -70,12 +70,13 @@ def blocks(history: History, groups: Sequence[AlikeJobs], *, table: bool = False
         and any(map(_lines, groups)),
         f"Not ended yet, so not counted: {format_list(history.running, MOST_NAMED)}.": history.running,
         f"Not in the accounting: {format_list(history.unknown, MOST_NAMED)}.": history.unknown,
-        f"Cannot be, so it is not used: {format_list(doubted, MOST_NAMED)}.": doubted,
+        f"Impossible, so jobkit does not use it: {format_list(doubted, MOST_NAMED)}.": doubted,
         f"Memory is sampled every {every:g} s: the accounting does not see a peak that is shorter.": every,
         "Memory is sampled: the accounting does not see a short peak.": not every
         and any(job.held_bytes for job in jobs),
-        "Memory of several processes is added up, each at its own peak: together they may have held "
-        "less.": any(job.processes > 1 for job in jobs),
+        "The accounting adds up the peaks of the processes of a job, which together may have held less.": any(
+            job.processes > 1 for job in jobs
+        ),
         "This site does not record the use of GPUs. In a job, this measures it once: "
         "nvidia-smi --query-gpu=memory.used,utilization.gpu --format=csv -l 5": any(
             job.gpus and job.gpu_percent is None for job in jobs
@@ -104,7 +105,9 @@ def _overview(groups: Sequence[AlikeJobs]) -> tuple[Column, ...]:
         )
         for group in groups
     )
-    note = "%: of what was requested, by the job that used most; too little: jobs ended for lack of it"
+    note = (
+        "%: share of the request that the largest job used; too little: jobs ended for lack of the resource"
+    )
     heads = ("name", "jobs", "memory", "walltime", "CPUs busy", "GPUs", "GiB-hours\nto save")
     return tuple(
         Column(head, cells, rank=max(0, number - 3), left=not number, notes=() if number else (note,))
@@ -130,8 +133,8 @@ def _details(group: AlikeJobs) -> Block:
     sentences: dict[str, object] = {
         **{f"{format_count(n, 'job')} {end}: a whole run may use more.": n for end, n in ends.most_common()},
         _confidence(group): True,
-        f"No job used its GPU: leave out its line. They held {idle_s / HOUR_S:,.3g} GPU-hours.": idle_s,
-        f"More was used than requested ({', '.join(more)}): with a limit such jobs end, or are slower.": more,
+        f"No job used its GPU: leave out its line. The jobs held {idle_s / HOUR_S:,.3g} GPU-hours.": idle_s,
+        f"Jobs used more than requested ({', '.join(more)}): with a limit such jobs end or are slower.": more,
         f"Not known: {', '.join(unknown)}.": fits and unknown,
         "The request fits: change nothing.": fits and not unknown,
         f"For the next job like these, in place of its own lines{other}:": lines,
@@ -184,15 +187,15 @@ def _confidence(group: AlikeJobs) -> str:
     if not number:
         return "No job completed, so jobkit does not advise less."
     if group.lacked:
-        return "Some had too little, so how often the next one has enough cannot be said."
+        return "Some jobs had too little, so jobkit cannot know how often the next job has enough."
     if number == 1:
         name = shlex.quote(group.jobs[0].name)
-        return f"One job says little: about 1 in 2 of the next uses more. Try --name {name}."
+        return f"One job is little evidence: about 1 in 2 of the next jobs uses more. Try --name {name}."
     more = PERCENT * (1 - covered_share(number))
     return (
-        f"By the {number:,} jobs that completed, about 1 in {number + 1:,} of the next uses more than any of "
-        f"them; at most {f'{more:.0f}' if more >= 1 else f'{more:.1g}'} %, with {PERCENT * CONFIDENCE:.0f} % "
-        "confidence."
+        f"By the {number:,} jobs that completed, about 1 in {number + 1:,} of the next jobs uses more than "
+        f"all of these; at most {f'{more:.0f}' if more >= 1 else f'{more:.1g}'} %, "
+        f"with {PERCENT * CONFIDENCE:.0f} % confidence."
     )
 
 

@@ -333,7 +333,7 @@ def _help(tuning: Tuning, answer: TuneAnswer) -> str:
     """Return what may make a faster setting possible: the key to change, if it is one."""
     goal = tuning.goal
     if answer.limit == "time":
-        return f"--set tune.budget={format_walltime(2 * goal.budget_s)} would let it go on"
+        return f"--set tune.budget={format_walltime(2 * goal.budget_s)} would let the search go on"
     if answer.limit == "memory":
         return "a GPU with more memory would help" if goal.mps else "more resources.memory would help"
     if answer.limit != "cores" or not answer.why.endswith(goal.limited_by):
@@ -348,7 +348,11 @@ def _best_other(tuning: Tuning) -> Iterator[str]:
     best, finals = tuning.best, tuning.finals
     broken = [finals.broken(speed) for speed in finals.finalists if finals.broken(speed)]
     if best is None:
-        why = f"none keeps the constraints: {broken[0]}" if broken else "none succeeded on the same text"
+        why = (
+            f"no other setting keeps the constraints: {broken[0]}"
+            if broken
+            else "no other setting succeeded on the same text"
+        )
         yield f"  others     {why}"
         return
     if tuning.times:
@@ -451,7 +455,7 @@ def _not_tried(tuning: Tuning) -> str:
         times = goal.padding[max(goal.padding, key=lambda order: goal.padding[order])] / goal.padding[other]
         assumed.append(f"{other} order, which pads {times:.1f} times as much by the text alone, is slower")
     if goal.workers > 1:
-        assumed.append("what is best at one number of workers is best at the others")
+        assumed.append("what is best at one number of workers is best at the other numbers")
         assumed.append("more workers past the limit are not faster")
     why = f", assumed: {'; '.join(assumed)}" if assumed else ""
     return f"{max(0, goal.combinations - tried)} of {goal.combinations} combinations{why}"

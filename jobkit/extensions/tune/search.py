@@ -45,7 +45,7 @@ def setting_text(name: str, tuning: Tuning) -> str:
         why = answer.why if isinstance(answer, TuneAnswer) else "the search goes on"
         return f"# jobkit tune found no setting in {name}: {why}\n"
     if tuning.is_loop:
-        head = f"# The plain loop: in {name} no setting is shown to be {tuning.better_words} than it."
+        head = f"# The plain loop: in {name} no setting is shown to be {tuning.better_words}."
     else:
         times = f": {tuning.gain.mean:.1f} times the plain loop" if tuning.gain else ""
         head = f"# Found by jobkit tune in {name}{times}."

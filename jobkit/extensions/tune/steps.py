@@ -379,7 +379,7 @@ class Search:
             if times < 1 + goal.gain:
                 self._note(*_bottleneck(result, step))
                 return
-            self._note("cores", f"{step}, and there are no more: {goal.limited_by}")
+            self._note("cores", f"{step}, and there are no more workers: {goal.limited_by}")
             last = candidate
         if fitting < goal.workers:
             self._note("memory", f"memory holds {fitting} workers at {goal.size_knob} {size:,}")

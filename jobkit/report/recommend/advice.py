@@ -44,7 +44,7 @@ def cautions(
     if largest.holds(chosen.size, chosen.load) is False:
         safe = f"{largest.knob} {largest.safe_batch:,}" if largest.safe_batch else "not even a batch of 1"
         notes.append(
-            f"{chosen.setting} ran, and yet takes more than is safe ({safe} is), as all measured settings "
+            f"{chosen.setting} ran, but takes more than is safe ({safe} is safe), as all measured settings "
             "do: a later run may end out of memory"
         )
     doubts = list(dict.fromkeys((*largest.doubts, *batch.largest.doubts)))

@@ -107,7 +107,7 @@ def energy_lines(answer: EnergyAnswer, settings: Sequence[Speed], corpus: str) -
     else:
         half = half_width(own.per_1000_j_sd, own.repeats)
         unknown = half is not None and unknown_spread(own.per_1000_j, half)
-        interval = ", spread unknown" if unknown else "" if half is None else f" ± {format_energy(half)}"
+        interval = " (spread unknown)" if unknown else "" if half is None else f" ± {format_energy(half)}"
         net = "" if own.net_per_1000_j is None else f", {format_energy(own.net_per_1000_j)} of it above idle"
         source = f"by the {'energy counter' if own.counted else 'sampled power'} (n={own.repeats}){net}"
         each = f"{format_energy(own.per_1000_j)}{interval} for 1,000 paragraphs {source}"
@@ -124,4 +124,4 @@ def energy_lines(answer: EnergyAnswer, settings: Sequence[Speed], corpus: str) -
     if answer.attribution is Attribution.NOT_ATTRIBUTABLE:
         yield f"  Points whose energy is not attributable are left out: {answer.reason}."
     elif answer.attribution is Attribution.UNKNOWN:
-        yield f"  It may be of other processes too: {answer.reason}."
+        yield f"  The energy may be of other processes too: {answer.reason}."

@@ -155,7 +155,7 @@ def compared_lines(judgement: Judgement, settings: Sequence[Speed], chosen: Spee
         mean, highest = judgement.of(other).mean, judgement.objective.direction == MAX
         apart = best.minus(mean) if highest else mean.minus(best)
         by = f"{format_figure(apart.mean, unit)} {'lower' if highest else 'higher'}"
-        shown = "; single repeats cannot show whether that is more than scatter"
+        shown = "; single repeats cannot show whether the difference is more than scatter"
         if apart.low is not None and apart.high is not None:
             ends = f"{format_figure(apart.low, unit)} to {format_figure(apart.high, unit)}"
             shown = f" ({ends} with 95 % confidence){'' if apart.differs else ': no difference is shown'}"

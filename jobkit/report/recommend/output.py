@@ -36,7 +36,7 @@ LINE_THROUGH = {
 }
 BINDS = {
     types.THROUGHPUT: "throughput: larger batches were measured, and gain less than 5 %",
-    types.SATURATION: "the text: this is the largest batch measured, and all of it in one call would fit",
+    types.SATURATION: "the text: this batch is the largest measured, and the whole text would fit in a call",
     types.MEMORY: "memory: larger batches than this are not safe",
     types.SWEEP: "the sweep: nothing larger was measured, and the smaller settings are slower",
 }
@@ -179,7 +179,7 @@ def details(advice: types.Recommendation) -> list[Block]:
         if request.used_memory_bytes is not None:
             used, room = format_memory(request.used_memory_bytes), format_size(LEAST_ROOM_BYTES)
             more = f"x {MEMORY_FACTOR}, at least {room} more, rounded up"
-            computed.append(f"  RAM: {used} was used at most, {more}.")
+            computed.append(f"  RAM: the points used {used} at most, {more}.")
         upper = "the upper end" if advice.time.high_s is not None else f"{NO_INTERVAL:g} times the mean"
         computed.append(
             f"  walltime: {upper} of the time above, a minute and the site's warning, x {WALLTIME_FACTOR}, "
@@ -265,7 +265,7 @@ def _memory(advice: types.Recommendation) -> list[str]:
     if unknown := [line.largest.reason for line in batch.lines if line.largest.reason]:
         more = [reason for reason in dict.fromkeys(unknown) if reason != largest.reason]
         because = f", because {'; '.join(more)}" if more else ""
-        values = f"{format_count(len(unknown), 'other value')} of the other knobs"
+        values = f"{format_count(len(unknown), 'more combination')} of the other knobs"
         lines.append(f"  With {values}: not known{' either' if largest.reason else ''}{because}.")
     if not largest.reason:
         above = 0 if batch.asked else of.overhead_bytes or 0
@@ -283,7 +283,7 @@ def _memory(advice: types.Recommendation) -> list[str]:
         ]
         if batch.leave_largest_out is not None:
             missed = f"{100 * batch.leave_largest_out:+.1f} %"
-            lines.append(f"  Without its largest point the line would have missed it by {missed}.")
+            lines.append(f"  Without its largest point the line would have missed that point by {missed}.")
     if batch.most_workers is not None:
         workers = format_count(batch.most_workers, "worker")
         lines.append(f"  At most {workers} fit this GPU with batches of this size (95 %).")
@@ -315,7 +315,9 @@ def _gpus(advice: types.Recommendation) -> list[Block]:
         each = gpu.prediction.capacity_bytes
         kept = each * (1 - advice.margin) >= MIB
         if kept and _fits_text(advice, gpu.prediction) and not advice.batch.others:
-            after.append("  Test its largest batch on the GPU that was measured, if that has as much memory:")
+            after.append(
+                "  Test its largest batch on the GPU that was measured, if that GPU has as much memory:"
+            )
             command = f"jobkit verify {shell_quote(advice.measured.run)}{_memory_option(advice, each)}"
             after.append(NoWrap(command, "    "))
     title = f"On other GPUs (does {advice.batch.recommended.setting} fit; the largest batch)"
@@ -331,8 +333,9 @@ def _rate(speed: Speed) -> str:
     digits = 0 if speed.items_per_s >= 100 else 1 if speed.items_per_s >= 1 else 4  # noqa: PLR2004 - three digits
     half = half_width(speed.items_per_s_sd, speed.repeats)
     known = half is not None and not unknown_spread(speed.items_per_s, half)
-    interval = f" ± {half:,.{digits}f}" if known else "" if half is None else ", spread unknown"
-    return f"{speed.items_per_s:,.{digits}f}{interval} paragraphs/s (n={speed.repeats})"
+    interval = f" ± {half:,.{digits}f}" if known else ""
+    unknown = "" if known or half is None else "spread unknown, "
+    return f"{speed.items_per_s:,.{digits}f}{interval} paragraphs/s ({unknown}n={speed.repeats})"
 
 
 def _corpus(corpus: CorpusVolume) -> str:

@@ -171,7 +171,7 @@ def _spec(folder: Path) -> SweepSpec:
     except JobkitError as error:
         first, *_ = error.message.splitlines()
         hint = f"a run folder has its spec as {SPEC_FILE}: copy it back, or fix it"
-        raise JobkitError(f"it is not known what the run requested: {first}", hint=hint) from error
+        raise JobkitError(f"jobkit does not know what the run requested: {first}", hint=hint) from error
 
 
 def _uses(folder: Path, run: Run, meant: Sequence[PointResult]) -> Iterator[PointUse]:

@@ -32,14 +32,12 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
     """
     for override in overrides:
         if re.match(r"(objective|constraints)\b", override) is None:
-            message = (
-                f"--set {override}: a recommendation takes objective and constraints; the run has the rest"
-            )
+            message = f"--set {override}: recommend takes only objective and constraints"
             raise JobkitError(message, hint="--set objective.metric=NAME, --set constraints.NAME.min=NUMBER")
     if not is_run_folder(folder):
         raise JobkitError(
             f"{folder}: not a run folder, and a recommendation rests on records that a log does not have",
-            hint=f"name one folder below runs/; an old log is read by: jobkit collect {shell_quote(folder)}",
+            hint=f"name one folder below runs/; to read an old log: jobkit collect {shell_quote(folder)}",
         )
     run = read_run(folder)
     spec, notes = spec_of(folder, overrides)
@@ -91,7 +89,7 @@ def spec_of(folder: Path, overrides: Sequence[str] = ()) -> tuple[SweepSpec | No
         if overrides:
             raise
         first, *_ = error.message.splitlines()
-        return None, [f"no request can be made without the spec: {first}"]
+        return None, [f"jobkit cannot compute a request without the spec: {first}"]
 
 
 def site_of(spec: SweepSpec | None) -> tuple[Site | None, list[str]]:

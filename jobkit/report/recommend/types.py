@@ -102,7 +102,7 @@ def caution(chosen: Speed, records: Sequence[Record], precisions: Sequence[OfPre
     if precision in {None, FP32} or any(own.setting == chosen.setting for own in precisions):
         return ""
     why = "no point with precision fp32 has succeeded"
-    return f"{why}, so the entities of {precision} were compared with nothing"
+    return f"{why}, so jobkit compared the entities of {precision} with nothing"
 
 
 THROUGHPUT, SATURATION, MEMORY, SWEEP = "throughput", "saturation", "memory", "sweep"

@@ -148,9 +148,9 @@ def _verdict(
 ) -> Mapping[str, object]:
     """Return whether a request of which less is used is waste, and why if it is not."""
     if any(use.row.outcome is lack for use in run.points):
-        return {"wasted": False, "why": f"a {run.noun} ran out of it"}
+        return {"wasted": False, "why": f"a {run.noun} ran out of the resource"}
     little = used < LIMIT * asked
-    why = f"with the room that a request has, it is {words}" if little and enough >= asked else ""
+    why = f"with the room that a request has, the result is {words}" if little and enough >= asked else ""
     return {"wasted": little and enough < asked, "why": why}
 
 

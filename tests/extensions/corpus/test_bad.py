@@ -42,8 +42,8 @@ def test_files_and_folders_in_the_order_of_the_paths(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("-", "standard input cannot be read a second time"),
-        ("/dev/stdin", "standard input cannot be read a second time"),
+        ("-", "jobkit cannot read standard input a second time"),
+        ("/dev/stdin", "jobkit cannot read standard input a second time"),
         ("missing.txt", "No such file"),
         ("fifo", "neither a file nor a folder"),
         ("empty", "a folder without a file that is read"),
@@ -282,7 +282,7 @@ def test_a_file_that_cannot_be_read_or_grows(folder: Path) -> None:
     with pytest.raises(JobkitError) as caught:
         scan(found)
     assert "a.txt: cannot be read: No such file or directory" in caught.value.message
-    assert "b.txt: it changed while it was read: 1 bytes, then 6" in caught.value.message
+    assert "b.txt: the file changed while jobkit read it: 1 bytes, then 6" in caught.value.message
     assert "--skip-bad" in caught.value.hint
 
 

@@ -80,7 +80,7 @@ def test_damaged_lines_are_notes(tagged: Path) -> None:
     (tagged / PLAN_FILE).write_text("\n".join([first[:40], *others, ""]), encoding="utf-8")
     found = read_corpus_report(tagged)
     assert [one.document for one in found.counts] == ["letters.txt"]
-    assert any("the plan of shard-00001 cannot be read" in note for note in found.notes)
+    assert any("cannot read the plan of shard-00001" in note for note in found.notes)
     assert any("merged.documents.jsonl" in note for note in found.notes)
     assert "over 2 shards" in as_text(corpus_report.answer(found))
     (winner,) = (tagged / WINNERS_FOLDER).glob("shard-00002*")

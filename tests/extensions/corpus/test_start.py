@@ -161,7 +161,7 @@ def test_what_differs_is_named_and_nothing_runs(asked: ApplyRequest, home: Path)
 
 def test_a_place_with_something_else_is_refused(asked: ApplyRequest, home: Path) -> None:
     for out in (home / "run", home / "letters.txt"):
-        with pytest.raises(JobkitError, match="is there already"):
+        with pytest.raises(JobkitError, match="exists already"):
             start.apply(replace(asked, out=out))
     asked.out.mkdir()
     write_planned(asked)
@@ -295,7 +295,7 @@ def test_the_job_plans_and_submits_and_is_gone_on_with_by_names_and_sizes(
     assert not plan_job.is_open(out)
     monkeypatch.chdir(place)
     assert plan_job.apply(ordered) == 0
-    assert "is planned already: going on with it" in capsys.readouterr().err
+    assert "the corpus is planned already: jobkit goes on with that plan" in capsys.readouterr().err
     Path("more.txt").write_text("More.\n", encoding="utf-8")
     with pytest.raises(JobkitError, match=r"more\.txt: new"):
         plan_job.apply(replace(ordered, paths=("letters.txt", "more.txt")))

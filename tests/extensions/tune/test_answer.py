@@ -238,4 +238,4 @@ def test_text_json_and_file_agree_that_the_plain_loop_is_the_answer(tmp_path: Pa
 def test_without_a_finalist_that_keeps_the_constraints_the_plain_loop_is_left(tmp_path: Path) -> None:
     text = told(reporting(tmp_path, bounded(NOW, f1=Bound(min=0.98))))  # at the smallest size it is 0.96
     assert "(the plain loop)" in text
-    assert "others none succeeded on the same text" in text
+    assert "others no other setting succeeded on the same text" in text

@@ -145,7 +145,7 @@ def test_every_link_within_the_page_leads_somewhere(both: str) -> None:
 def test_runs_stand_side_by_side(both: str, gpu_page: str) -> None:
     words = Parsed(both).words
     assert "Side by side" in words
-    assert "the work is not the same (text, model)" in words
+    assert "the work differs (text, model)" in words
     assert "Side by side" not in Parsed(gpu_page).words
 
 

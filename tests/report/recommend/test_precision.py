@@ -86,4 +86,4 @@ def test_a_slower_precision_is_not_mentioned() -> None:
 def test_without_fp32_any_is_taken_with_a_warning() -> None:
     answer = found(None, {"bf16": 1.0, "fp16": 1.2})
     assert answer.batch.recommended.params["precision"] == "fp16"
-    assert "so the entities of fp16 were compared with nothing" in said(answer)
+    assert "so jobkit compared the entities of fp16 with nothing" in said(answer)

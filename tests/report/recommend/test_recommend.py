@@ -126,7 +126,7 @@ def test_what_is_recommended_is_safe_or_it_is_said() -> None:
         seen.append((size, found.batch.binds))
         if size > safe:
             assert (size, found.batch.binds) == (40, types.MEMORY)
-            said = f"batch_size 40 ran, and yet takes more than is safe (batch_size {safe} is)"
+            said = f"batch_size 40 ran, but takes more than is safe (batch_size {safe} is safe)"
             assert found.beware[0].startswith(said) or not safe
     assert seen[0] == (220, types.SWEEP)
     assert {(175, types.MEMORY), (130, types.MEMORY), (85, types.MEMORY), (40, types.MEMORY)} <= set(seen)

@@ -70,7 +70,7 @@ def test_a_log_is_refused_with_what_reads_it() -> None:
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        ("nmae: demo\n", "no request can be made without the spec"),
+        ("nmae: demo\n", "jobkit cannot compute a request without the spec"),
         (SPEC.replace("site: slurm-default", "site: gone"), "no site 'gone'"),
     ],
 )

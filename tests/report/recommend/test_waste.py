@@ -302,7 +302,7 @@ def test_a_run_that_has_not_begun_has_used_nothing(tmp_path: Path) -> None:
     with pytest.raises(JobkitError, match="not a run folder"):
         read_use(tmp_path)
     (folder / "sweep.yaml").write_text("name: [")
-    with pytest.raises(JobkitError, match="not known what the run requested"):
+    with pytest.raises(JobkitError, match="jobkit does not know what the run requested"):
         read_use(folder)
 
 
