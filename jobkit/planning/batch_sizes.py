@@ -193,9 +193,7 @@ def sizes(
     leaves too few sizes above the floor, it is doubled until there are enough; if the whole text has too few,
     sizes below the floor are used too.
 
-    ``largest_load``: the largest load that the GPU holds, if it is known; no batch size goes beyond it.
-    ``points``: the number of sizes wanted.
-    ``floor``: the load below which the line bends; 0 if the load is the batch size.
+    No size goes beyond ``largest_load``, which the GPU holds; below ``floor`` the line bends.
     """
     floor = 0 if loads.lengths.source == NONE else floor
     most = min(math.inf if largest_load is None else largest_load, loads.load(loads.limit))

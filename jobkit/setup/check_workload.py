@@ -277,7 +277,6 @@ def _preflight(probe: Probe, predicted: Sequence[int]) -> WorkloadAnswer:
 def _commands(
     probe: Probe, subject: Subject, memory: WorkloadAnswer, predicted: Sequence[int]
 ) -> Iterator[WorkloadAnswer]:
-    """Yield what is missing to use the commands beyond a sweep."""
     if subject.traits.reports_lengths:
         yield _preflight(probe, predicted)
     else:

@@ -119,7 +119,6 @@ def _asking(case: Case, survey: Survey, request: JobRequest) -> machine.SiteRequ
 
 
 def _tried(case: Case, request: JobRequest, findings: Sequence[Finding]) -> Iterator[Finding]:
-    """Yield the scheduler's answer to a trial submission of a point, if it has a command for that."""
     name = "job"
     with tempfile.TemporaryDirectory(prefix="jobkit-doctor-") as folder:
         script = Path(folder) / "job.sh"
@@ -195,7 +194,6 @@ def python_here(case: Case) -> Iterator[Finding]:
 
 
 def _job_environment(case: Case) -> Mapping[str, str]:
-    """Return the variables with which a job starts."""
     if case.scheduler.EXPORTS_ENVIRONMENT:
         return submission_environment()
     names = {"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR"}
@@ -249,7 +247,6 @@ def in_a_job(case: Case, before: Iterable[Finding], within_s: float, say: Say) -
 
     ``before``: the findings about the scheduler: if something is missing, nothing is submitted.
     ``within_s``: how long the job may wait in the queue before it is cancelled.
-    ``say``: prints the progress of the wait.
     """
     if case.local:
         message = "there is no scheduler: points run on this machine, which is checked above"
@@ -276,7 +273,6 @@ def in_a_job(case: Case, before: Iterable[Finding], within_s: float, say: Say) -
 
 
 def _submit(case: Case) -> Errand:
-    """Write the job's folder next to the run folders, and submit it."""
     run_dir = case.runs_dir / run_id(NAME)
     resources = case.spec.resources.model_copy(update={"walltime": WALLTIME_S, "mail": None})
     spec = case.spec.model_copy(update={"name": NAME, "resources": resources})
@@ -284,7 +280,6 @@ def _submit(case: Case) -> Errand:
 
 
 def _waited(case: Case, job: Errand, within_s: float, say: Say) -> list[Finding]:
-    """Return what the job found, or why nothing came of it."""
     before = ""
     for _ in job.wait_for(ANSWER_FILE):
         if trouble := _trouble(job, within_s):

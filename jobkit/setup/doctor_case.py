@@ -124,7 +124,6 @@ def open_case(path: Path | None, options: Options) -> Case:
 
 
 def _spec(path: Path, options: Options, opening: list[Finding]) -> SweepSpec | None:
-    """Return the user's spec, ``None`` if it has errors."""
     try:
         spec = load_spec(path, options.all_overrides)
     except JobkitError as error:
@@ -135,7 +134,6 @@ def _spec(path: Path, options: Options, opening: list[Finding]) -> SweepSpec | N
 
 
 def _site(name: str, scheduler: str, opening: list[Finding]) -> tuple[Site, Path]:
-    """Return the site and its file; if it has errors, the shipped default of the scheduler."""
     default = f"{scheduler}-default"
     try:
         site, file = find_site(name, scheduler)

@@ -91,8 +91,6 @@ def summary(findings: Iterable[Finding], *, whole: bool = False) -> str:
 def advice(findings: Iterable[Finding], again: str, then: str, *, nodes: bool) -> str:
     """Return in lines whether it will work, and what to type next.
 
-    ``again``: the command that checks the same.
-    ``then``: the command to type if nothing is missing.
     ``nodes``: whether there are nodes that were not checked.
     """
     if exit_code(findings):
@@ -151,7 +149,6 @@ class Facts:
 def read_facts(answer: str, examined: str) -> Facts:
     """Return the facts of the two files; a truncated file has fewer.
 
-    ``answer``: lines of ``key=value``.
     ``examined``: A JSON object; empty if there is no such file.
     """
     pairs = (line.partition("=") for line in answer.splitlines())

@@ -144,14 +144,12 @@ def _most_common(queue: Queue) -> str | None:
 
 
 def _environment(one_node: Sequence[str], queue: Queue | None) -> str | None:
-    """Return the parallel environment of the queue whose slots are on one node; the plainest name."""
     fit = [name for name in one_node if queue is None or name in queue.environments]
     plain = re.compile(r"smp|shm|thread|openmp|omp", re.IGNORECASE)
     return min(fit, key=lambda name: (not plain.search(name), len(name), name), default=None)
 
 
 def _memory(queue: Queue | None) -> int:
-    """Return how much memory to ask for: 8 GiB, or the largest power of two that a node has."""
     most = queue.memory_bytes if queue else None
     size = MEMORY_BYTES
     while most is not None and size > max(most, LEAST_MEMORY_BYTES):
@@ -233,7 +231,6 @@ COUNTED = {
 
 
 def _per(*resources: Resource) -> str:
-    """Return what the scheduler counts a resource for: ``slot`` or ``job``."""
     return "slot" if any(resource.counted is Consumable.SLOT for resource in resources) else "job"
 
 
@@ -284,7 +281,6 @@ def cluster_of(survey: Survey) -> str:
 
 
 def _table(survey: Survey) -> Iterator[str]:
-    """Yield the queues of the cluster, as comments."""
     noun = survey.queue_noun
     if survey.queues is None:
         yield f"# {survey.product} did not list its {noun}s: name one here."
@@ -310,7 +306,6 @@ def _described(queue: Queue) -> str:
 
 
 def _why(choice: InitResources, survey: Survey) -> str:
-    """Return why this queue is the one for GPUs."""
     noun, queue = survey.queue_noun, choice.queue
     if queue is None:
         return f"the scheduler's default: no {noun} is known that takes your jobs"
@@ -344,7 +339,6 @@ def _requests(survey: Survey, choice: InitResources, usual: Site) -> Iterator[st
 
 
 def _by_type(survey: Survey, usual: Site) -> _Spelt:
-    """Return the requests for GPUs by their types in the queues; without GPUs they are ``null``."""
     kinds = dict.fromkeys(kind for queue in survey.queues or () for kind in queue.gpus)
     if survey.queues is not None and not kinds:
         return dict.fromkeys(("gpus", "gpu_type"), (None, "no node has GPUs"))
@@ -354,7 +348,6 @@ def _by_type(survey: Survey, usual: Site) -> _Spelt:
 
 
 def _by_name(survey: Survey, choice: InitResources) -> _Spelt:
-    """Return the requests by the names that the site gave its resources and environments."""
     known, option = survey.resources or (), survey.resource_option
     source, gpus, memory = survey.sources.get("resources", ""), survey.gpus, survey.memory[:1]
     spelt: _Spelt = {}
@@ -422,7 +415,6 @@ def spec_text(survey: Survey, choice: InitResources, plan: InitFiles, cpu_torch:
 
 
 def _trial(choice: InitResources, cpu_torch: str) -> Iterator[str]:
-    """Yield the command that tries the spec without the real model."""
     command, small = f"#   jobkit sweep {SPEC_NAME} --stand-in", "with a small model of jobkit's own"
     if choice.gpus and cpu_torch:
         yield f"{command} --set device=cpu --set resources.gpus=0"
@@ -489,8 +481,6 @@ class Written:
 def plan_for(folder: Path, scheduler: str, site: Path | None, only: str | None) -> InitFiles:
     """Return which files to write.
 
-    ``folder``: the folder of the spec.
-    ``scheduler``: A name, or ``auto``.
     ``site``: the path of the site file; ``None`` for the user's own, which ``site: auto`` finds.
     ``only``: ``site`` or ``spec`` to write only one of the two.
     """
@@ -546,7 +536,6 @@ def begin(plan: InitFiles, say: Say) -> tuple[Written, ...]:
 
 
 def _asked(plan: InitFiles) -> Survey:
-    """Return the scheduler's description of its site; of this machine, whether it has a GPU."""
     if not plan.scheduler.COMMANDS:
         number = len(nvml.list_gpus())
         queue = Queue(name="", gpus={"": number} if number else {})
@@ -576,7 +565,6 @@ def _files(plan: InitFiles, survey: Survey, choice: InitResources) -> list[tuple
 
 
 def _write(files: Sequence[tuple[Written, str]]) -> tuple[Written, ...]:
-    """Write new files; if one cannot be written, remove the others."""
     done: list[Path] = []
     try:
         for file, text in files:

@@ -79,7 +79,6 @@ def cache(*, shared: bool) -> Finding:
 
 
 def _folder(name: str, folder: Path, hint: str, *, shared: bool, more: str = "") -> Finding:
-    """Return whether a folder, or its nearest parent that exists, is writable and has room."""
     there = folder
     try:
         there = next(path for path in (folder, *folder.parents) if path.exists())
@@ -111,11 +110,7 @@ def text(spec: SweepSpec, base: Path) -> Finding:
 
 
 def program_here(word: str, staged: Path | None) -> Finding | None:
-    """Return whether the program of a command can be started, if it travels with the run.
-
-    ``word``: the first word of the command.
-    ``staged``: the file, if it travels with the run.
-    """
+    """Return whether the program of a command can be started, if it travels with the run."""
     if placeholders(word):
         return unknown("program", f"{word}: a knob decides it, so it is not looked for")
     if word == SHELL[0]:
@@ -131,7 +126,6 @@ def program_here(word: str, staged: Path | None) -> Finding | None:
 def model(spec: SweepSpec, base: Path, sweep: str) -> Finding:
     """Return whether the model of a spec is on this machine, since a job never downloads.
 
-    ``base``: the folder of the spec.
     ``sweep``: the command that sweeps the spec; empty if none needs the model: then its absence is a warning.
     """
     from jobkit.planning import models  # here, for a workload without a model
@@ -158,7 +152,6 @@ def model(spec: SweepSpec, base: Path, sweep: str) -> Finding:
 
 
 def _folder_model(spec: SweepSpec, base: Path) -> Finding:
-    """Return whether a model that is a whole folder is on this machine."""
     from jobkit.planning import models
 
     if lack := missing_framework(spec.workload_name):
@@ -229,7 +222,6 @@ def queue(survey: Survey, asking: SiteRequest) -> Finding:
 
 
 def _unanswered(name: str, survey: Survey, *questions: str) -> Finding:
-    """Return that the scheduler did not answer a question."""
     message = next((survey.silent[question] for question in questions if question in survey.silent), "")
     return unknown(
         name, f"{survey.product} gave no answer{': ' if message else ''}{' '.join(message.split())}"
@@ -545,7 +537,6 @@ def program(facts: Facts, wanted: NodeRequest) -> Finding | None:
 
 
 def _absent(wanted: NodeRequest, message: str, name: str, hint: str = "") -> Finding:
-    """Return that a program cannot be started; on a machine that runs no points this may be right."""
     if name.endswith("\r"):
         hint = "its lines end as on Windows: sed -i 's/\\r$//' FILE"
     elif not hint and wanted.container:
@@ -576,7 +567,6 @@ def torch(facts: Facts, wanted: NodeRequest) -> Finding | None:
 
 
 def _lacking(wanted: NodeRequest) -> Callable[[str, str, str], Finding]:
-    """Return the status of a missing thing that only some sweeps need."""
     return missing if wanted.given else warning
 
 

@@ -241,11 +241,7 @@ class _Stream:
 
 
 class Suggesting(io.TextIOBase):
-    """A stream on which commands that are suggested are those to type here.
-
-    ``to``: the stream behind it.
-    ``prefix``: as in `Cluster`.
-    """
+    """A stream on which commands that are suggested are those to type here."""
 
     def __init__(self, to: TextIO, prefix: str) -> None:
         self._to, self._prefix = to, prefix

@@ -59,8 +59,6 @@ class Typed:
 def run_on(host: str, typed: Typed, *, named: bool) -> int:
     """Run a command with ``--on``, and return its exit code.
 
-    ``host``: ``HOST`` or ``HOST:FOLDER``.
-    ``typed``: the command.
     ``named``: whether the command line names the host; the site file does otherwise.
     """
     if typed.name.split()[0] in STAY:
@@ -93,7 +91,6 @@ def _refuse_what_needs_this_terminal(host: str, typed: Typed) -> None:
 
 
 def _host_and_folder(host: str) -> tuple[str, str]:
-    """Return the host and the folder that ``--on`` names."""
     name, _, folder = host.partition(":")
     if folder.startswith((":", "//")) or name.startswith("["):
         hint = "an address with colons, or a port, gets a name in ~/.ssh/config: Host, HostName, Port"
@@ -122,7 +119,6 @@ def _laptop() -> str:
 
 
 def _send(cluster: Cluster, inputs: Inputs) -> None:
-    """Bring what a command needs into the folder of the project, and the model if it is missing there."""
     model = _model_here(inputs)
     there = cluster.prepare(model=model[1] if model else None)
     folder = there["folder"]
@@ -139,7 +135,6 @@ MOST_NAMED = 4
 
 
 def _model_here(inputs: Inputs) -> tuple[Path, dict[str, Any]] | None:
-    """Return the folder of the model that a spec needs, and its name there; ``None`` without one."""
     from jobkit.core.paths import cache_dir
     from jobkit.planning.models import find, hub_folder
 
@@ -186,7 +181,6 @@ def _claim(run: Path, cluster: Cluster) -> None:
 
 
 def _merge(cluster: Cluster, typed: Typed) -> int:
-    """Merge there, and bring the files."""
     from jobkit.extensions.corpus.merge import counts_path
 
     words = [word for word in typed.words if word != "--fetch"]
@@ -226,7 +220,6 @@ def _init(cluster: Cluster, typed: Typed) -> int:
 
 
 def _bring_spec(cluster: Cluster, spec: Path) -> int:
-    """Bring the spec that init has written; its comments then name the commands to type here."""
     if spec.exists():
         terminal.note(f"{terminal.shell_path(spec)} is here already")
         return 0

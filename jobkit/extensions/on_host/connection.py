@@ -95,7 +95,6 @@ def connect(host: str) -> Connection:
 
 
 def _opened(ours: Connection) -> Connection:
-    """Return the user's own connection if it is open, else log in."""
     theirs = Connection(ours.host, ())
     configured = _configuration(theirs)
     if configured.get("controlpath", "none") != "none" and _is_open(theirs):
@@ -130,7 +129,6 @@ def _configuration(connection: Connection) -> dict[str, str]:
 
 
 def _socket_folder() -> Path:
-    """Return the folder of the control sockets, which only its owner can read."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     folder = Path(runtime) / "jobkit"
     if not runtime or "%" in runtime or len(str(folder)) > MOST_PATH or not Path(runtime).is_dir():

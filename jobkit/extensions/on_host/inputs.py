@@ -72,10 +72,7 @@ class Inputs:
 
 
 def find_inputs(params: Mapping[str, Any]) -> Inputs:
-    """Return what travels for a command.
-
-    ``params``: the values of its arguments and options, by name.
-    """
+    """Return what travels for a command."""
     inputs = Inputs(Path.cwd())
     for word in _words(params, FILES):
         _file(inputs, word)
@@ -122,7 +119,6 @@ def _is_of_a_run(path: Path) -> bool:
 
 
 def _spec(inputs: Inputs, path: Path, overrides: Sequence[str]) -> None:
-    """Let a spec travel with all that it names."""
     from jobkit.spec.yaml_files import read_document
 
     data = read_document(path, overrides).data
@@ -157,12 +153,10 @@ def _text(inputs: Inputs, name: str, base: Path) -> None:
 
 
 def _is_no_file(text: str) -> bool:
-    """Return whether a text is jobkit's own or an address."""
     return text.partition(":")[0] in {"sample", "http", "https"}
 
 
 def _workload(inputs: Inputs, workload: str, base: Path) -> None:
-    """Let the code of a workload travel: its file, or the Python files of the spec's folder."""
     from jobkit.worker.workloads.function import names_file
 
     if names_file(workload):

@@ -118,7 +118,6 @@ def install_if_missing(cluster: Cluster, extras: Sequence[str]) -> bool:
 
 
 def _mirror(cluster: Cluster, module: str) -> str:
-    """Return the address from which uv shall load Python to a host that has none that fits."""
     if module:
         raise JobkitError(
             f"{cluster.host} has Python 3.11 or later in its module {module}, which works only while loaded",
@@ -132,7 +131,6 @@ def _mirror(cluster: Cluster, module: str) -> str:
 
 
 def _look(done: shell.Completed) -> dict[str, str]:
-    """Return what the host has answered, by the word that begins the line."""
     words, lines = (PYTHON, MODULE, VERSION, HAS, HOME), done.stdout.splitlines()
     return {word: line.partition(word)[2] for word in words for line in lines if word in line}
 

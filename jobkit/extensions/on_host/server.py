@@ -56,10 +56,7 @@ Run = Callable[[list[str]], int]
 
 
 def serve(run: Run) -> int:
-    """Answer the request on standard input.
-
-    ``run``: runs a command line of jobkit, and returns its exit code.
-    """
+    """Answer the request on standard input."""
     answers = Answers(sys.stdout.buffer)
     if not (line := _line_of_input()):  # the laptop has gone
         return 0
@@ -176,7 +173,6 @@ def _run(request: Request, run: Run, answers: Answers) -> None:
 
 
 def _go_on(request: Request, note: Path, answers: Answers) -> Request:
-    """Return a request as it goes on if the same has begun a run before."""
     SERVED.note, begun = note, _begun(note)
     if begun is None:
         return request
@@ -188,7 +184,6 @@ def _go_on(request: Request, note: Path, answers: Answers) -> Request:
 
 
 def _begun(note: Path) -> Path | None:
-    """Return the run folder that a request has begun; ``None`` if none is there."""
     run = Path(last_line(note).strip() or "none")
     return run if run.is_absolute() and run.is_dir() else None
 
@@ -367,7 +362,6 @@ def _prepare(request: Request) -> dict[str, Any]:
 
 
 def _model_place(workload: str, model: Mapping[str, object], folder: str) -> str:
-    """Return the folder into which a model must be copied; empty if it is there."""
     from jobkit.core.paths import cache_dir, make_folder
     from jobkit.planning.models import find
 
@@ -379,7 +373,6 @@ def _model_place(workload: str, model: Mapping[str, object], folder: str) -> str
 
 
 def _runs(request: Request) -> list[list[str | bool]]:
-    """Return the parts of what words name: runs, or files."""
     from jobkit.runs.which_run import resolve_words, runs_in
 
     named: list[Path] = []
@@ -404,7 +397,6 @@ def _parts(path: Path) -> list[str | bool]:
 
 
 def _merged(request: Request) -> list[list[str | bool]]:
-    """Return the parts of the files that `jobkit merge` has written."""
     from jobkit.extensions.corpus.merge import counts_path
     from jobkit.extensions.corpus.plan import read_corpus
     from jobkit.runs.which_run import run_named

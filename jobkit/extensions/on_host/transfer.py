@@ -136,7 +136,6 @@ def _fetch_tar(
 
 
 def _is_part(member: tarfile.TarInfo, names: Sequence[str]) -> bool:
-    """Return whether what a cluster sends is a file or folder that was asked for, not a link or another."""
     path = Path(member.name)
     return (
         (member.isfile() or member.isdir())

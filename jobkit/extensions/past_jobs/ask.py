@@ -113,7 +113,6 @@ def _read(
 
 
 def _nothing(found: History, past: PastJobs, ids: Sequence[str], days: int, name: str) -> tuple[str, str]:
-    """Return why there is no job to judge, and what to type."""
     if found.running:
         what = format_list(list(found.running), MOST_NAMED)
         more = f"; not in the accounting: {', '.join(found.unknown)}" if found.unknown else ""

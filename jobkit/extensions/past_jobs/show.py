@@ -116,7 +116,6 @@ def _overview(groups: Sequence[AlikeJobs]) -> tuple[Column, ...]:
 
 
 def _details(group: AlikeJobs) -> Block:
-    """Return what the jobs of a name and a request used, and the lines for the next one."""
     first, last = group.jobs[0], group.jobs[-1]
     ids = list(dict.fromkeys(job.job_id for job in group.jobs))
     when = " to ".join(dict.fromkeys((first.began[:10], last.began[:10])))
@@ -200,7 +199,6 @@ def _confidence(group: AlikeJobs) -> str:
 
 
 def _lines(group: AlikeJobs) -> list[str]:
-    """Return the header lines of the next job: of what changes."""
     memory, walltime, cpus = (group.need(resource) for resource in (MEMORY, WALLTIME, CPUS))
     first = group.jobs[0]
     fewer = cpus.next if cpus.changes and first.nodes == 1 and first.processes == 1 else None

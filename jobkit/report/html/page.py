@@ -209,11 +209,7 @@ def _collected(run: Path, more_figures: MoreFigures | None) -> Collected:
 
 
 def of_run(run: Path, collected: Collected) -> OfRun:
-    """Return what the page shows of a run.
-
-    ``run``: the run folder, or the file.
-    ``collected``: what was read of it alone.
-    """
+    """Return what the page shows of a run."""
     groups = _groups(collected)
     about = [Block(title="What follows from the table", after=group.block.after) for group in groups]
     shown = OfRun(

@@ -78,7 +78,6 @@ def paragraphs(records: Sequence[Record]) -> int:
 def _of_corpus(
     material: RunData, corpus: CorpusVolume | None, chosen: Speed, largest: Prediction
 ) -> list[str]:
-    """Return what differs between the corpus and the text that was measured."""
     if corpus is None:
         return []
     if not chosen.rates:
@@ -178,7 +177,6 @@ def recommend(material: RunData, wishes: RecommendOptions) -> types.Recommendati
 
 
 def _memory(material: RunData, wishes: RecommendOptions) -> dict[str, Memory]:
-    """Return what was measured of memory, by the values of the other knobs in words."""
     found = memory_by_setting(
         material.records,
         material.batches,
@@ -210,7 +208,6 @@ def _choice(
     material: RunData,
     precisions: tuple[types.OfPrecision, ...],
 ) -> tuple[types.BatchChoice, Memory]:
-    """Return the batch size, and what was measured of memory with its other knobs."""
     records, search = material.records, material.search
     measured = settings_of(records)
 

@@ -97,7 +97,6 @@ def energy_answer(records: Sequence[Record], chosen: Speed, corpus: CorpusVolume
 def energy_lines(answer: EnergyAnswer, settings: Sequence[Speed], corpus: str) -> Iterator[str]:
     """Yield the sentences.
 
-    ``answer``: what they say.
     ``settings``: the speeds of all settings.
     ``corpus``: in words.
     """

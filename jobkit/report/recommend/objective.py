@@ -106,7 +106,6 @@ def judge(run: str, settings: Sequence[Speed], records: Sequence[Record], object
 
 
 def _missing(run: str, objective: Objective, well: Sequence[Record]) -> JobkitError:
-    """Return the error that no point has the metric of the objective."""
     names = list(dict.fromkeys(name for record in well for name in reported(record)))
     if objective.metric in choosable():
         return JobkitError(

@@ -216,7 +216,6 @@ def details(advice: types.Recommendation) -> list[Block]:
 
 
 def _accepted(batch: types.BatchChoice) -> tuple[Speed, ...]:
-    """Return the settings that may be recommended, as far as precision and constraints go."""
     return batch.judged.allowed(types.without_refused(batch.settings, batch.precisions))
 
 
@@ -254,7 +253,6 @@ def _largest(advice: types.Recommendation) -> list[str]:
 
 
 def _memory(advice: types.Recommendation) -> list[str]:
-    """Return the largest safe batch, for each value of the other knobs, and how far to trust it."""
     batch, of, largest = advice.batch, advice.measured, advice.batch.answer
     lines = _largest(advice)
     for line in batch.lines:
@@ -347,5 +345,4 @@ def _corpus(corpus: CorpusVolume) -> str:
 
 
 def _clock(seconds: float) -> str:
-    """Return seconds as they are below two minutes, else as a clock."""
     return f"{seconds:.1f} s" if seconds < 120 else format_walltime(seconds)  # noqa: PLR2004 - two minutes

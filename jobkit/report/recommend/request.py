@@ -208,7 +208,6 @@ def _uses(folder: Path, run: Run, meant: Sequence[PointResult]) -> Iterator[Poin
 def _words(
     journal: Journal, sent: Mapping[JobTask, Submission], point: Point, task: JobTask | None
 ) -> tuple[str, ...]:
-    """Return what a person, or the plan of a corpus, changed in the spec for a point."""
     given = sent[task].given if task and task in sent else ()
     return given or journal.needs.get(point.index, ())
 
@@ -242,11 +241,7 @@ def fix_of(
 ) -> Fix:
     """Return a fix with the header lines that it changes.
 
-    ``run``: the run.
-    ``uses``: the points whose request changes; the largest of them counts.
-    ``does``, ``keys``: as in `Fix`.
-    ``pack``: how many points share a job then; as many as now without it.
-    ``changes``: of the resources of a point.
+    The largest of ``uses`` counts, the points whose request changes; ``pack`` points share a job then.
     """
     before, now_pack = largest(uses), max(use.pack for use in uses)
     before = before if run.own else before.model_copy(update={"gpu_type": None})

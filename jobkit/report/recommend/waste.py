@@ -97,7 +97,6 @@ def idle_gpu(run: RunUse) -> Waste:
 
 
 def _busy(use: PointUse) -> tuple[float, float] | None:
-    """Return the mean utilisation of the GPU in percent, and over how many seconds of work."""
     record = use.record
     percent = record.sampler.utilisation_mean_percent if record and record.sampler else None
     work_s = use.row.value(WORK)
@@ -105,7 +104,6 @@ def _busy(use: PointUse) -> tuple[float, float] | None:
 
 
 def _more_workers(run: RunUse, uses: Sequence[PointUse], share: float) -> Fix:
-    """Return how several workers share the GPU: as many as the idle time and the memory have room for."""
     one = [use for use in uses if use.point.workers == 1]
     capacity, peak = _capacity(uses), max((use.row.value(GPU_MEMORY) or 0 for use in one), default=0)
     room = int(capacity / (CARD_FACTOR * peak)) if capacity and peak else 1
@@ -146,7 +144,6 @@ def unused_memory(run: RunUse) -> Waste:
 def _verdict(
     run: RunUse, lack: Outcome, used: float, asked: int, enough: int, words: str
 ) -> Mapping[str, object]:
-    """Return whether a request of which less is used is waste, and why if it is not."""
     if any(use.row.outcome is lack for use in run.points):
         return {"wasted": False, "why": f"a {run.noun} ran out of the resource"}
     little = used < LIMIT * asked
@@ -184,7 +181,6 @@ def idle_cores(run: RunUse) -> Waste:
 
 
 def _cpu(use: PointUse) -> tuple[float, float] | None:
-    """Return the CPU seconds of a try, and how long it ran."""
     seconds = worker_s(use.record) if use.record else None
     return (use.record.cpu_s, seconds) if use.record and use.record.cpu_s is not None and seconds else None
 
@@ -233,7 +229,6 @@ def large_card(run: RunUse) -> Waste:
 
 
 def _capacity(uses: Sequence[PointUse]) -> int | None:
-    """Return what the smallest GPU of the points has for a program."""
     known = [(use.row.gpu, use.row.gpu_capacity_bytes) for use in uses]
     return min((usable_bytes(name, total) for name, total in known if total), default=None)
 
@@ -310,7 +305,6 @@ def tiny_jobs(run: RunUse) -> Waste:
 
 
 def _larger(run: RunUse, uses: Sequence[PointUse]) -> Fix:
-    """Return how jobs become fewer and longer."""
     kind = kind_for(uses[0].point)
     if kind.fewer_points:
         return Fix(does=f"fewer, larger {kind.noun}s", command=kind.fewer_points)
@@ -416,14 +410,12 @@ def _heading(run: RunUse) -> Iterator[str]:
 
 
 def _of_search(run: RunUse) -> Iterator[str]:
-    """Yield the answer of a search, which the figures are of."""
     if run.search and run.search.setting:
         yield f"The answer of the search, and its points: {format_setting(run.search.setting)}"
         yield from run.search.answer_lines()
 
 
 def _columns(found: Sequence[Waste], noun: str) -> tuple[Column, ...]:
-    """Return the seven as columns."""
     return (
         Column("kind", [waste.name for waste in found], left=True),
         Column("requested", [waste.requested for waste in found], left=True),
@@ -434,7 +426,6 @@ def _columns(found: Sequence[Waste], noun: str) -> tuple[Column, ...]:
 
 
 def _summary(found: Sequence[Waste]) -> Iterator[str]:
-    """Yield how many of the seven are waste, and why the others are not, where that needs a reason."""
     verdicts = [waste.wasted for waste in found]
     unknown = f", and {verdicts.count(None)} not measured" if None in verdicts else ""
     yield f"Of the seven kinds, {verdicts.count(True)} are waste, {verdicts.count(False)} are not{unknown}."
@@ -448,7 +439,6 @@ def _summary(found: Sequence[Waste]) -> Iterator[str]:
 
 
 def _explained(waste: Waste, run: RunUse) -> Iterator[str]:
-    """Yield when it is waste, and what fixes it; of what a search ended at, that it did."""
     yield f"{waste.name}: waste if {waste.limit}."
     if waste.fix:
         yield from _fix(waste.fix)

@@ -190,7 +190,6 @@ def import_file(workload: str, folder: str | None, staged: str | None = None) ->
 
 
 def _imports(data: bytes) -> tuple[str, ...]:
-    """Return the top-level packages that a source imports, the standard library aside."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(data)):
         if isinstance(node, ast.Import):
@@ -411,7 +410,6 @@ class FunctionWorkload:
         return Result(load=load, rows=rows)
 
     def _values(self, row: object) -> Sequence[object]:
-        """Return the values of a row in the order of the columns."""
         if self.COLUMNS == RESULT_COLUMN:
             return (row,)
         if isinstance(row, Mapping):
@@ -460,7 +458,6 @@ class FunctionWorkload:
 
 
 def _rows(one: object) -> Sequence[object]:
-    """Return the rows of one paragraph: a list has several, everything else but ``None`` is one."""
     if one is None:
         return ()
     return one if isinstance(one, list) else (one,)

@@ -105,7 +105,6 @@ class CheckedWorkload:
         self._name, self._workload = name, workload
 
     def __getattr__(self, method: str) -> Any:  # noqa: ANN401 - whatever the user's class has
-        """Return a method of the user's class that checks its answers."""
         call = getattr(self._workload, method)
         if method not in ANSWERS:
             return call
@@ -132,7 +131,6 @@ class BudgetedWorkload:
         self._model: ModelRef | None = None
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the workload has
-        """Return an attribute of the workload."""
         return getattr(self._workload, name)
 
     def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
@@ -308,7 +306,6 @@ def _wrong_answer(name: str, workload: type, method: str, what: str, expected: s
 
 
 def _location(thing: object) -> str:
-    """Return ``file:line`` of a class or a function, if its source is available."""
     try:
         return f"{inspect.getsourcefile(cast('Any', thing))}:{inspect.getsourcelines(cast('Any', thing))[1]}"
     except (OSError, TypeError):

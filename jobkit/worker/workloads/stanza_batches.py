@@ -1,7 +1,5 @@
 """How a call becomes batches of Stanza's tagger: their lengths, their cut, the format of numbers.
 
-Standard library only at import.
-
 Tags are attached to the sentences themselves, so their order inside a call changes nothing of what is
 returned.
 

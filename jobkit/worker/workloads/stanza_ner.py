@@ -111,12 +111,8 @@ class StanzaNer:
     def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
         """Load the pipeline from a folder, without network, on exactly this device.
 
-        ``model``: A folder in Stanza's layout with one language.
-        ``device``: ``cpu`` or ``cuda``.
-        ``params``: values of `KNOBS`; ``batch_size`` stands for ``paragraphs_per_call`` and
-            ``sentences_per_ner_batch`` if these are not given. Without ``precision`` torch keeps its own.
-            ``shortcuts`` may be ``off`` with a reason.
-        ``threads``: for torch on the CPU.
+        In ``params`` ``batch_size`` stands for ``paragraphs_per_call`` and ``sentences_per_ner_batch`` if
+        these are not given. Without ``precision`` torch keeps its own.
         """
         if model is None:
             raise JobkitError("stanza-ner needs a model", hint="see `model` in the spec")
@@ -274,7 +270,6 @@ class StanzaNer:
         return _difference(stock, with_shortcuts)
 
     def _everything(self, paragraphs: Sequence[str]) -> list[tuple[list[Any], list[Any]]]:
-        """Return the tokens of each paragraph, by sentence, and its entities."""
         self._cap_tokenizer(paragraphs)
         return [
             (
@@ -292,7 +287,6 @@ class StanzaNer:
         return self._pipeline.processors["ner"]
 
     def _set_up(self, wanted: str) -> None:
-        """Put jobkit's tagger, and the shortcuts if they are wanted, in the place of Stanza's processors."""
         from jobkit.worker.workloads import stanza_shortcuts
         from jobkit.worker.workloads.stanza_tagging import Tagger
 
@@ -354,7 +348,6 @@ class StanzaNer:
 
 
 def _watch(trainer: Any, note: Callable[[Any], None]) -> None:  # noqa: ANN401 - Stanza is untyped
-    """Pass every batch of a trainer's ``predict`` to ``note`` first."""
     predict = trainer.predict
 
     def predict_watched(batch: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401

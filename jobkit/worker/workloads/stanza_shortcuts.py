@@ -272,7 +272,6 @@ class BatchTrainer(stock.Trainer):  # type: ignore[misc]  # Stanza is untyped
         return stock.utils.unsort(named, order) if unsort else named
 
     def _named(self, columns: Sequence[Sequence[int]]) -> list[str]:
-        """Return the names of the tags of a sentence, as Stanza's ``predict`` does from there on."""
         rows = zip(*([max(tag, VOCAB_PREFIX_SIZE) for tag in column] for column in columns), strict=True)
         names = self.vocab["tag"].unmap(list(rows))
         chosen = self.args["predict_tagset"]
@@ -303,7 +302,6 @@ def _tagger(processor: Any, cut: SentenceCut) -> BatchTagger:  # noqa: ANN401 - 
 
 
 def _trainer(trainer: Any) -> Any:  # noqa: ANN401 - as above
-    """Return a trainer whose model has the same weights, and others of its parts."""
     model = trainer.model
     directions = {
         name: _with(seen_as(Characters, getattr(model, name)), decoder=nn.Identity())

@@ -116,7 +116,6 @@ class Aggregation:
         return (starts > 0) & ~spaces[places - 1] & ~after & (ids != self._unknown)
 
     def _of_words(self, found: Any, starts: Any, counts: Any) -> tuple[Any, Any]:  # noqa: ANN401
-        """Return label and score of each word."""
         import numpy as np
 
         if self._strategy == AVERAGE:

@@ -1,8 +1,5 @@
 """Sentence embeddings with sentence-transformers: one vector a paragraph.
 
-Standard library only at import; torch and sentence-transformers are imported by
-`SentenceEmbedding.preload` and ``load``.
-
 With ``shortcuts: off`` the work is done by ``encode`` (``sentence_transformer/model.py``, read in 6.2.0). It
 sorts the texts that it gets by their characters, the longest first, takes ``batch_size`` at a time and pads
 each batch to its longest text, in tokens. It drops, without a message, all tokens of a text after the model's

@@ -1,8 +1,5 @@
 """Token classification with transformers: named entities by a fine-tuned encoder such as BERT.
 
-Standard library only at import; torch and transformers are imported by `TokenClassification.preload` and
-``load``.
-
 With ``shortcuts: off`` the work is done by the library's own pipeline
 (``transformers/pipelines/token_classification.py``, read in 5.23.0). It takes texts in their order,
 ``batch_size`` at a time, and pads each batch to its longest text. With ``exact`` an `Encoder` does it, and

@@ -1,7 +1,5 @@
 """Named entities with spaCy.
 
-Standard library only at import; spaCy is imported by `SpacyNer.preload` and ``load``.
-
 ``batch_size`` is that of ``Language.pipe``: so many documents go through each component together. The
 tagger then takes a quarter of them at a time (at least 2), by length, the shortest first
 (``spacy/pipeline/transition_parser.pyx``, ``Parser.pipe``, read in 3.8). spaCy's own networks do not pad to
@@ -58,11 +56,6 @@ class SpacyNer:
         """Load the pipeline from a folder, without network, on exactly this device.
 
         On a GPU spaCy takes its memory from torch's allocator, where jobkit measures it.
-
-        ``model``: A folder that ``spacy.load`` loads.
-        ``device``: ``cpu`` or ``cuda``.
-        ``params``: values of `KNOBS`.
-        ``threads``: for torch on the CPU.
         """
         folder = model_folder(model)
         import spacy
@@ -148,6 +141,5 @@ class SpacyNer:
 
 
 def _listened_to(nlp: Any) -> Iterator[str]:  # noqa: ANN401 - spaCy is untyped here
-    """Yield the components without which ``ner`` cannot work."""
     listens = any("listener" in node.name for node in nlp.get_pipe(NER).model.walk())
     yield from (name for name in LISTENED_TO if listens and name in nlp.pipe_names)

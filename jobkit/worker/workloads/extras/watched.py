@@ -115,7 +115,6 @@ class WatchedModel:
             self._heaviest = rows * columns, kept
 
     def _again(self, inputs: Mapping[str, Any], count: int) -> None:
-        """Run the first texts of a batch again, and discard what comes out."""
         import torch
 
         device = next(self._model.parameters()).device
