@@ -74,7 +74,9 @@ def corpus_words(corpus: Corpus, read_s: float | None = None) -> str:
         format_bytes(size),
         format_count(corpus.paragraphs, "paragraph"),
     ]
-    words += [f"{format_count(len(corpus.skipped), 'place')} left out"] if corpus.skipped else []
+    if corpus.skipped:
+        names = format_list([*dict.fromkeys(bad.source for bad in corpus.skipped)], MOST_NAMED)
+        words.append(f"{format_count(len(corpus.skipped), 'place')} left out (in {names})")
     return ", ".join(words) + ("" if read_s is None else f" (read in {read_s:,.1f} s)")
 
 

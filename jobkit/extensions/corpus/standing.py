@@ -245,7 +245,8 @@ def corpus_lines(run: RunStanding) -> Iterator[str]:
 
 def _failed_lines(run: RunStanding, parts: Mapping[int, PlannedShard]) -> Iterator[str]:
     """Yield the longest paragraph of shards that failed, which mostly holds a corpus back."""
-    failed = [point.point for point in run.points if point.standing is PointState.FAILED]
+    ended = [point for point in run.points if point.standing is PointState.FAILED]
+    failed = [point.point for point in ended if not point.cancelled]
     for point in failed[:MOST_NAMED]:
         corpus, piece = read_corpus(run.folder), parts[point.index].longest
         place = corpus.sources[piece.source].name
@@ -254,7 +255,7 @@ def _failed_lines(run: RunStanding, parts: Mapping[int, PlannedShard]) -> Iterat
                 longest = max(read_pieces(corpus, (piece,)), key=lambda one: len(one.text))
                 place = place_of(corpus, piece, longest)
         yield f"{point.point_id} failed; its longest paragraph, {piece.longest:,} characters: {place}"
-    if failed:
+    if ended and any(point.standing is PointState.DONE for point in run.points):
         yield f"the results of the other shards: jobkit merge {shell_path(run.folder)} --allow-missing"
 
 
