@@ -119,7 +119,7 @@ def test_steps_a_requeued_job_and_one_that_never_began(tmp_path: Path) -> None:
     plain.ended(steps)
     memory, *_ = plain.groups(steps)["steps"]["needs"]
     assert memory["used"][0] > 2 * 80 * 2**20
-    assert "added up" in plain.waste(steps).stdout
+    assert "adds up" in plain.waste(steps).stdout
     until(lambda: "not ended yet" in plain.waste(again).stderr, "the requeued run in the accounting", 60)
     never = plain.waste(held)
     assert never.returncode == 2

@@ -492,7 +492,9 @@ def test_a_run_that_was_killed_on_a_machine_that_is_gone(
     assert read_standings([local])[0].silent == ("local",)
     commands: list[Callable[[], object]] = [lambda: run_again(local, (), ()), lambda: cancel(local, [], [])]
     for command in commands:
-        with pytest.raises(JobkitError, match="was started on node07; whether it still runs") as refused:
+        with pytest.raises(
+            JobkitError, match="was started on node07; jobkit cannot see from here whether it still runs"
+        ) as refused:
             command()
         assert f"jobkit resume {local} --machine-gone node07" in refused.value.hint
     with pytest.raises(JobkitError, match="this run was not started there") as wrong:

@@ -89,7 +89,7 @@ def test_an_interrupted_local_run_keeps_what_it_has_and_ends_its_job(
     ("arguments", "said"),
     [
         (["sweeep"], "No such command 'sweeep'. Did you mean 'sweep'?"),
-        (["sweep", ""], "'SPEC': it is empty"),
+        (["sweep", ""], "'SPEC': the path is empty"),
         (["sweep", "spec.yaml", "--shceduler", "sge"], "--scheduler"),
         (["collect", "nowhere"], "nowhere: no such file or folder"),
         (["collect", ".", "--plot", "same.svg", "--output", "./same.svg"], "both name same.svg"),

@@ -21,6 +21,7 @@ from benchmarks.archives import RECORDS, runs
 from jobkit.answers.search import foreseen
 from jobkit.commands.listing import LISTED
 from jobkit.core.files import read_lines
+from jobkit.core.knobs import renamed
 from jobkit.core.layout import POINTS_FILE, RECORD_FILE, SETTING_FILE, SPEC_FILE, TUNE_GOAL_FILE
 from jobkit.core.student import half_width
 from jobkit.core.units import format_setting
@@ -50,10 +51,10 @@ SOME = list({run.parent.name: run for run in RUNS}.values())
 
 
 def said(*words: str | Path) -> Any:
-    """Return what a command says, as data."""
+    """Return what a command prints as data, without the earlier names of knobs."""
     done = jobkit(*words, "--json", cwd=ROOT)
     assert done.returncode in {0, 4}, done.stderr
-    return json.loads(done.stdout)
+    return renamed(json.loads(done.stdout))
 
 
 class Answers:
@@ -121,7 +122,7 @@ def of_search(answers: Answers) -> Iterator[tuple[str, object, object]]:
     search, setting = answers.search, answers.search["setting"]
     written = yaml.safe_load((answers.run / SETTING_FILE).read_text())
     cpus = written.pop("resources")["cpus"]
-    knobs = {name: value[0] for name, value in written.pop("sweep").items()}
+    knobs = renamed({name: value[0] for name, value in written.pop("sweep").items()})
     written.pop("work_unit", None)
     written = {name: {True: "on", False: "off"}.get(value, value) for name, value in written.items()}
     yield "setting.yaml, recommend", {**written, **knobs}, setting
