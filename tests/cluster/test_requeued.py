@@ -125,6 +125,7 @@ def test_a_task_is_preempted(slurm_alone: SlurmDaemons, halted: HaltedSweep) -> 
     run = halted.sweep()
     halted.waits(1)
     begin = begun(run)
+    halted.wait_until(lambda: (seen(run)[0].elapsed_s or 0) >= 2, 30)
     taker = ("sbatch", "--parsable", "-p", "high", "-w", begin.host, "-c", "8", "-o", "/dev/null", "--wrap")
     job = said(*taker, "sleep 60")
     now(halted, f"{begin.job}_1")
