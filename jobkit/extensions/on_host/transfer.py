@@ -39,7 +39,9 @@ LEAVE = ("rows.jsonl", "entities.tsv", "merged.*", "trace.json.gz", "profile.pst
 AGAIN = "type the same command again: what has come is not sent again"
 LARGE_BYTES = 20 * 2**20
 """From so much on the progress of a transfer is shown, and no content is compared."""
-TOLD = "without rsync 3.1 or later here, every file travels each time (macOS: brew install rsync)"
+WITHOUT_RSYNC = (
+    "this machine has no rsync 3.1 or later: each copy sends every file (macOS: brew install rsync)"
+)
 INSTALL = "install it there (ask who runs the cluster), or load its module in your login shell's start file"
 
 
@@ -102,7 +104,8 @@ def _has_rsync() -> bool:
     answer = shell.run(["rsync", "--version"]).stdout
     version = re.match(r"rsync\s+version v?(\d+)\.(\d+)", answer)
     has = version is not None and (int(version[1]), int(version[2])) >= (3, 1)
-    None if has else note(TOLD)
+    if not has:
+        note(WITHOUT_RSYNC)
     return has
 
 
