@@ -107,7 +107,7 @@ def groups(
     excluded, because the site file names no option for it. ``needs``, by index, is what points were planned
     with; it holds until a person gives them something else.
     """
-    indices_by_change: dict[tuple[Overrides, Change], list[int]] = {}
+    alike: dict[tuple[Overrides, Change], list[tuple[PointStatus, list[Try]]]] = {}
     for point in points:
         planned = (needs or {}).get(point.point.index, ())
         given = merge_overrides(given_to.get(point.task, planned) if point.task else planned, now)
@@ -116,33 +116,29 @@ def groups(
         change = policy_change(policy, tries) if strictly else scaled_request(policy, tries)
         if change is not None:
             change = replace(change, exclude=()) if anywhere else change
-            indices_by_change.setdefault((given, change), []).append(point.point.index)
+            alike.setdefault((given, change), []).append((point, tries))
     keep = [_key(word) for word in now]
-    found = []
-    for (given, change), indices in indices_by_change.items():
-        spec = changed(spec_of(given), change, keep=keep)
-        ended = [point for point in points if point.point.index in indices]
-        least = {"resources.memory": _least_memory(ended), "resources.walltime": _least_walltime(ended)}
-        more = {key.partition(".")[2]: size for key, size in least.items() if key not in keep}
-        resources = spec.resources.model_copy(
-            update={name: max(size, getattr(spec.resources, name)) for name, size in more.items()}
+    return [
+        RetryGroup(
+            given,
+            change,
+            tuple(point.point.index for point, _ in members),
+            changed(spec_of(given), change, keep=keep, least=_least(members)),
         )
-        spec = spec.model_copy(update={"resources": resources})
-        found.append(RetryGroup(given, change, tuple(indices), spec))
-    return found
+        for (given, change), members in alike.items()
+    ]
 
 
-def _least_memory(points: Sequence[PointStatus]) -> int:
-    """Return what points that ran out of memory need by what they held, whatever the policy adds."""
-    held = [held_in(point.counts) for point in points if point.outcome is Outcome.RAM_OOM]
-    return max((memory_request(size) for size in held if size), default=0)
-
-
-def _least_walltime(points: Sequence[PointStatus]) -> int:
-    """Return what points that ran out of time need by their pace, whatever the policy adds."""
-    late = [point for point in points if point.outcome is Outcome.TIMEOUT and not point.counts.verdict.hung]
-    paces = [whole_s(point.counts, shared=point.counts.task in point.shared_tasks) for point in late]
-    return max((walltime_request(longest_s) for longest_s in paces if longest_s), default=0)
+def _least(members: Sequence[tuple[PointStatus, Sequence[Try]]]) -> dict[str, int]:
+    """Return the memory and the walltime that points need, by what their tries held and by their pace."""
+    tries = [(tried, tried.task in point.shared_tasks) for point, all_ in members for tried in all_]
+    held = [held_in(tried) for tried, _ in tries if tried.verdict.outcome is Outcome.RAM_OOM]
+    late = [pair for pair in tries if pair[0].verdict.outcome is Outcome.TIMEOUT and not pair[0].verdict.hung]
+    paces = [whole_s(tried, shared=shared) for tried, shared in late]
+    return {
+        "memory": max((memory_request(size) for size in held if size), default=0),
+        "walltime": max((walltime_request(longest_s) for longest_s in paces if longest_s), default=0),
+    }
 
 
 def allow_nodes(group: RetryGroup, spec: SweepSpec) -> RetryGroup:
@@ -199,8 +195,15 @@ def _key(word: str) -> str:
     return word.partition("=")[0].strip()
 
 
-def changed(spec: SweepSpec, change: Change, *, keep: Sequence[str] = ()) -> SweepSpec:
-    """Return the spec with the resources of a group; ``keep`` are keys that a person sets now."""
+def changed(
+    spec: SweepSpec, change: Change, *, keep: Sequence[str] = (), least: Mapping[str, int] | None = None
+) -> SweepSpec:
+    """Return the spec with the resources of a group.
+
+    A person sets the keys ``keep`` now; of the others the group gets at least ``least``.
+    """
     resources = changed_resources(spec.resources, change, keep=keep)
-    exclude = [*dict.fromkeys([*resources.exclude, *change.exclude])]
-    return spec.model_copy(update={"resources": resources.model_copy(update={"exclude": exclude})})
+    floors = {name: size for name, size in (least or {}).items() if f"resources.{name}" not in keep}
+    update: dict[str, object] = {name: max(size, getattr(resources, name)) for name, size in floors.items()}
+    update["exclude"] = [*dict.fromkeys([*resources.exclude, *change.exclude])]
+    return spec.model_copy(update={"resources": resources.model_copy(update=update)})

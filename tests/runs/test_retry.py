@@ -287,12 +287,16 @@ def test_points_of_a_group_get_no_less_than_their_tries_need(tmp_path: Path) -> 
     account = Accounted(job_id="77", task=2, ended=True, outcome=Outcome.RAM_OOM, max_rss_bytes=2**30)
     full = one_look(2, PointState.FAILED, Outcome.RAM_OOM)
     full = replace(full, all_tries=(replace(full.all_tries[0], account=account),))
-    looks = [late, full, one_look(3, PointState.FAILED, Outcome.PREEMPTED)]
+    gone = replace(
+        one_look(4, PointState.FAILED, Outcome.PREEMPTED),
+        all_tries=(tried(Outcome.PREEMPTED, number=2), *full.all_tries),
+    )
+    looks = [late, full, one_look(3, PointState.FAILED, Outcome.PREEMPTED), gone]
     needs = {group.points: group.spec.resources for group in again(looks, strictly=True)}
     pace_s = whole_s(late.counts, shared=False)
     assert pace_s
     assert needs[1,].walltime == walltime_request(pace_s) > 240
-    assert needs[2,].memory == memory_request(2**30) == 2 * 2**30
+    assert needs[2, 4].memory == memory_request(2**30) == 2 * 2**30, "whatever came after"
     assert (needs[3,].memory, needs[3,].walltime) == (200 * 2**20, 120)
     (kept,) = again([late], ("resources.walltime=1h",), strictly=False)
     assert kept.spec.resources.walltime == 120, "what a person gives now is the last word"
