@@ -22,7 +22,7 @@ from jobkit.core.knobs import CPU, Knob
 from jobkit.core.records import ModelRef
 from jobkit.worker.workloads.base import Result, Row
 from jobkit.worker.workloads.extras.encoder import Encoder
-from jobkit.worker.workloads.extras.hf_tokens import unknown_input
+from jobkit.worker.workloads.extras.hf_tokens import NO_LIMIT, unknown_input
 from jobkit.worker.workloads.extras.watched import (
     ENCODER_KNOBS,
     SILENT_TOKENIZERS,
@@ -87,6 +87,8 @@ class SentenceEmbedding(WatchedWorkload):
                 return f"the model has a module {type(module).__name__}"
         if model.default_prompt_name is not None or model.truncate_dim is not None:
             return "the model has a prompt, or shortens its vectors"
+        if not 0 < (model.max_seq_length or 0) < NO_LIMIT:
+            return "the model names no largest number of tokens"
         if refused := unknown_input(model.tokenizer):
             return refused
 

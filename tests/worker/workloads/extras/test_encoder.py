@@ -95,6 +95,9 @@ def test_another_precision_is_compared_with_fp32(tagger: dict[str, Path]) -> Non
     opened = loaded(TAGGER, tagger["unbiased"], precision="bf16")
     assert opened.check_shortcuts(TEXT) == ""
     assert "; the framework in bf16: " in opened.checked
+    damaged = loaded(TAGGER, tagger["unbiased"], precision="bf16")
+    damaged.encoded = lambda *_: ([], 0)
+    assert "entities differ" in damaged.check_shortcuts(TEXT)
 
 
 def test_the_vectors_are_those_of_encode_and_calls_are_prepared(kept_cache: Path) -> None:
@@ -105,6 +108,7 @@ def test_the_vectors_are_those_of_encode_and_calls_are_prepared(kept_cache: Path
     first, second = tuple(TEXT), tuple(reversed(TEXT))
     opened.prepare(first)
     opened.prepare(second)
+    assert len(opened._encoder._ahead) == 2
     results = [opened.process(texts) for texts in (first, second)]
     off = loaded(EMBEDDER, folder, shortcuts="off", batch_size=7).process(first)
     for rows, wanted in ((results[0].rows, off.rows), (list(reversed(results[1].rows)), off.rows)):
