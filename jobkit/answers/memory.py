@@ -43,8 +43,8 @@ class Prediction:
     expected_bytes: float = 0.0  # by the line, at the load of ``safe_batch``
     bound_bytes: float = 0.0  # by the bound, at the load of ``safe_batch``
     knob: str = BATCH_SIZE  # the knob of ``largest_batch`` and ``safe_batch``
-    # what a batch of ``safe_batch``, or a larger one, needed when it was tested; ``None`` without a test
-    measured_bytes: int | None = None
+    tested_batch: int = 0  # ``safe_batch``, or a larger batch, if a test held; else 0
+    measured_bytes: int | None = None  # what the tested batch needed; ``None`` without a test
     doubts: tuple[str, ...] = ()  # sentences without a full stop, the weightiest first
     reason: str = ""  # why there is no prediction; empty if there is one
 
@@ -205,7 +205,7 @@ class Memory:
                     doubts=(why, *largest.doubts),
                 )
         if proof and not largest.reason and proof.size >= largest.safe_batch:
-            largest = replace(largest, measured_bytes=proof.measured_bytes)
+            largest = replace(largest, tested_batch=proof.size, measured_bytes=proof.measured_bytes)
         return largest
 
     def _of_curve(self, line: Fit, safe_load: float) -> tuple[str, ...]:

@@ -103,13 +103,13 @@ def group_memory(
     rows = [row for row in collected.rows if not row.trial and (alone or row.group == group)]
     folders = dict.fromkeys(row.folder for row in rows)
     searched = [Path(folder) for folder in folders if (Path(folder) / SEARCH_GOAL_FILE).is_file()]
-    asked = (spec.asked_bytes for folder in searched if (spec := spec_of(folder)[0]))
+    asked = {spec.asked_bytes for folder in searched if (spec := spec_of(folder)[0])}
     return memory_by_setting(
         [row.record for row in rows if row.record],
         batches_of(row.result for row in rows if row.result),
         collected.lengths(rows),
         tuple(chain.from_iterable(collected.trials.get(folder, ()) for folder in folders)),
-        asked_bytes=next(filter(None, asked), None) if gpu_memory_bytes is None else None,
+        asked_bytes=asked.pop() if len(asked) == 1 and gpu_memory_bytes is None else None,
         gpu_bytes=gpu_memory_bytes,
     )
 
@@ -259,7 +259,10 @@ def _prediction_lines(found: GroupEstimate, batch: Prediction) -> Iterator[str]:
     yield f"Largest safe {knob}: {largest.safe_batch:,}{ends}; {there} for the allocator{found.allocator}"
     expected, bound = format_memory(largest.expected_bytes), format_memory(largest.bound_bytes)
     if largest.measured_bytes is not None:
-        yield f"  Tested: it needed {format_memory(largest.measured_bytes)}; the line has {expected}."
+        needed = format_memory(largest.measured_bytes)
+        same = largest.tested_batch == largest.safe_batch
+        line = f"; the line has {expected}" if same else ""
+        yield f"  Tested: {'it' if same else f'{largest.tested_batch:,}'} needed {needed}{line}."
     elif largest.safe_batch:
         yield f"  It needs {expected} by the line, and at most {bound} with 95 % confidence."
     else:
@@ -268,7 +271,7 @@ def _prediction_lines(found: GroupEstimate, batch: Prediction) -> Iterator[str]:
         ends = ", which is the whole text" if batch.saturated else ""
         untested = "; not tested" if batch.measured_bytes is None else ""
         there = f"{format_memory(batch.capacity_bytes)} for the allocator{untested}"
-        yield f"  In all memory of the GPU: {batch.reason or f'{batch.safe_batch:,}{ends}; {there}'}."
+        yield f"  In all memory of the GPU: {batch.safe_batch:,}{ends}; {there}."
     if largest.doubts:
         first, *rest = largest.doubts
         yield f"  Caution: {first}{f' (and {len(rest)} more)' if rest else ''}."

@@ -198,8 +198,13 @@ def _of_knob(panel: KnobPanel) -> Picture:
         "Each setting ran once: there is no interval." if repeats == [1] else bars,
         f"The knee is the smallest {knob} {NEAR}." if panel.knee and panel.knee[0] < sizes[-1] else "",
     ]
+    at_size = not panel.names  # else the size is only a place in the picture
     rows = [
-        (panel.names.get(size, line.name), f"{size:,}", f"{mean.value:,.4g}", _half(mean), f"{mean.n}")
+        (
+            panel.names.get(size, line.name),
+            *([f"{size:,}"] if at_size else []),
+            *(f"{mean.value:,.4g}", _half(mean), f"{mean.n}"),
+        )
         for line in panel.series
         for size, mean in zip(line.sizes, line.means, strict=True)
     ]
@@ -207,7 +212,7 @@ def _of_knob(panel: KnobPanel) -> Picture:
         title=knob_finding(panel),
         canvas=(_by_name if panel.names else _over_knob)(panel).canvas(),
         caption=" ".join(filter(None, sentences)),
-        data=_data(("setting", knob, _unit(panel), "± (95 %)", "repeats"), rows),
+        data=_data(("setting", *([knob] if at_size else []), _unit(panel), "± (95 %)", "repeats"), rows),
     )
 
 

@@ -47,7 +47,11 @@ NO_BREAK, NARROW = "\xa0", 58
 
 def as_json(advice: types.Recommendation) -> str:
     """Return all of it, in bytes and seconds, as JSON that ends with a newline."""
-    data = {"schema": 1, **asdict(replace(advice, search=None)), "cautions": cautions(advice)}
+    data = {
+        "schema": 1,
+        **asdict(replace(advice, search=None)),
+        "cautions": [line.strip() for line in cautions(advice)],
+    }
     data["corpus"].pop("loads")
     data["search"] = advice.search.as_data() if advice.search else None
     return terminal.as_json(data, indent=2) + "\n"
@@ -241,8 +245,10 @@ def _largest(advice: types.Recommendation) -> list[str]:
     if largest.reason:
         return [f"Largest safe batch{with_}: not known, because {largest.reason}."]
     ram, whole, ends = of.kind == RAM, batch.largest, ["where memory ends", "which is the whole text"]
-    proof = f": tested, needed {format_memory(largest.measured_bytes or 0)}"
-    proven = proof if largest.measured_bytes is not None else f", {ends[largest.saturated]}"
+    proven = f", {ends[largest.saturated]}"
+    if largest.measured_bytes is not None:
+        larger = f"{largest.tested_batch:,} " if largest.tested_batch != largest.safe_batch else ""
+        proven = f": tested, {larger}needed {format_memory(largest.measured_bytes)}"
     everywhere = "the requested RAM" if ram else "the memory of this GPU"
     size = format_memory(largest.capacity_bytes * of.workers)
     where = f"{size} of {'process' if ram else 'allocator'} memory" if batch.asked else everywhere

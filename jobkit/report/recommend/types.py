@@ -66,7 +66,7 @@ def of_precisions(
             if record.outcome is Outcome.OK and record.params == speed.params
         ]
         compared = [agreement for agreement in known if agreement]
-        least = min(compared, key=lambda one: one.f1) if len(compared) == len(known) else None
+        least = min(compared, key=lambda one: one.f1) if compared and len(compared) == len(known) else None
         accepted = least is not None and least.f1 >= min_f1
         found.append(OfPrecision(setting=speed.setting, agreement=least, accepted=accepted))
     return tuple(found)
