@@ -59,7 +59,7 @@ def init(
     width = max(len(terminal.relative_path(file.path)) for file in written)
     for file in written:
         terminal.say(f"wrote {terminal.relative_path(file.path):<{width}}  {file.what}")
-    for extra in {*(extras or ("stanza",))} - {NO_EXTRA} if only != "site" else ():
+    for extra in sorted({*(extras or ("stanza",))} - {NO_EXTRA}) if only != "site" else ():
         if lack := missing_extra("first.yaml", extra):
             terminal.note(f"{lack.message}: {lack.hint}")
     given = [*(("--scheduler", scheduler) if scheduler else ()), *(("--site", str(site)) if site else ())]

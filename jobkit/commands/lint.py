@@ -67,10 +67,12 @@ def _read(script: str) -> str:
     """Return the text of a script; bytes that are not UTF-8 become question marks."""
     try:
         piped, path = script == STDIN, Path(script)
-        raw = sys.stdin.buffer.read(MOST_BYTES) if piped else read_bytes(path, MOST_BYTES, typed=True)
+        raw = sys.stdin.buffer.read(MOST_BYTES + 1) if piped else read_bytes(path, MOST_BYTES, typed=True)
     except OSError as error:
         hint = "name a job script, or - for standard input"
         raise JobkitError(f"{script}: cannot be read: {error.strerror}", hint=hint) from error
+    if len(raw) > MOST_BYTES:
+        raise JobkitError(f"{_name(script)}: more than {MOST_BYTES // 2**20} MiB", hint="name a job script")
     if b"\0" in raw:
         raise JobkitError(
             f"{_name(script)}: not a script: the file contains a zero byte", hint="name a text file"

@@ -113,6 +113,7 @@ def _of_jobs(ids: tuple[str, ...], name: str, days: int, scheduler: str, *, as_j
     terminal.say(text, nl=False)
     if table:
         words = ["jobkit", "waste", "--name", worst, *(["--days", str(days)] if days != DAYS else [])]
+        words += ["--scheduler", scheduler] if scheduler != "auto" else []
         terminal.note_next(shlex.join(words), "the lines for the next job of a name")
     return 0
 

@@ -126,7 +126,8 @@ def planned(
     )
     if idle := resolve.idle_gpus(spec, named.site.scheduler, spec.device):
         say(f"warning: {idle} ({resolve.needed_gpus(spec.device)})")
-    if not spec.command and (alone := one_paragraph(named.text)):
+    few = lengths is None or len(lengths.paragraphs) == 1  # else the text need not be read once more
+    if not spec.command and few and (alone := one_paragraph(named.text)):
         say(f"warning: {alone}")
     points = points_of(spec, inputs)
     spec = shared_by(spec, len(points))

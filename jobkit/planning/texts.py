@@ -63,7 +63,7 @@ def find_text(name: str, *, base: Path, cache: Path, write: bool = True) -> Text
     if name.startswith("sample:"):
         raise JobkitError(
             f"text {name!r}: the built-in text has 1 to {MOST_PARAGRAPHS:,} paragraphs",
-            hint="name such a number, for instance sample:300; or a file by a path with slash: ./sample:300",
+            hint="for instance sample:300; to name a file, type a path with a slash: ./sample:300",
         )
     if name.startswith(("http://", "https://")):
         return _checked(_downloaded(name, texts, write=write), name)

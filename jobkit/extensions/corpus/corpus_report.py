@@ -172,7 +172,7 @@ def _done(report: CorpusReport) -> Iterator[str]:
         yield f"jobkit left out {format_count(left_out, 'place')} that it could not read."
     run = shell_path(report.folder)
     if len(report.done) < len(report.results):
-        yield NoWrap(f"jobkit status {run}", "How far the corpus is: ")
+        yield NoWrap(f"jobkit status {run}", "How much of the corpus is done: ")
     elif not report.counts:
         yield NoWrap(f"jobkit merge {run}", "Join the results: ")
 

@@ -65,7 +65,7 @@ class CorpusRun(RunKind):
         from jobkit.extensions.corpus.merge import counts_path
 
         if set(outcomes) != {Outcome.OK}:
-            yield f"jobkit status {shell_path(folder)}", "how far the corpus is"
+            yield f"jobkit status {shell_path(folder)}", "how much of the corpus is done"
         elif not counts_path(folder / "merged.jsonl").is_file():
             yield f"jobkit merge {shell_path(folder)}", "joins the results of all shards"
 

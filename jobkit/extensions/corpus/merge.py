@@ -69,7 +69,8 @@ def coverage(corpus: Corpus, shards: Iterable[Shard], winners: Mapping[int, Winn
     index.
     """
     won: dict[tuple[int, int, int], Extent] = {}
-    files = [source.name if has_files(corpus) else "" for source in corpus.sources]
+    named = has_files(corpus)
+    files = [source.name if named else "" for source in corpus.sources]
     planned: dict[tuple[int, int, int], tuple[int, Piece]] = {}
     for shard in shards:
         winner = winners.get(shard.index)
@@ -89,7 +90,7 @@ def _key(piece: Piece) -> tuple[int, int, int]:
 
 def has_files(corpus: Corpus) -> bool:
     """Return whether a file has several documents, so that the document does not name the file."""
-    return any(source.kind == "jsonl" for source in corpus.sources)
+    return any(source.kind == JSONL for source in corpus.sources)
 
 
 def _add(won: dict[tuple[int, int, int], Extent], shard: Shard, winner: Winner, files: Sequence[str]) -> None:

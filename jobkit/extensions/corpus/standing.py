@@ -246,11 +246,12 @@ def corpus_lines(run: RunStanding) -> Iterator[str]:
 def _failed_lines(run: RunStanding, parts: Mapping[int, PlannedShard]) -> Iterator[str]:
     """Yield the longest paragraph of shards that failed, which mostly holds a corpus back."""
     ended = [point for point in run.points if point.standing is PointState.FAILED]
-    failed = [point.point for point in ended if not point.cancelled]
+    failed = [point.point for point in ended if not point.cancelled and point.point.index in parts]
     for point in failed[:MOST_NAMED]:
-        corpus, piece = read_corpus(run.folder), parts[point.index].longest
-        place = corpus.sources[piece.source].name
+        piece, place = parts[point.index].longest, "its file is not known"
         with suppress(JobkitError):  # the corpus may be gone; an archive would be read from its beginning
+            corpus = read_corpus(run.folder)
+            place = corpus.sources[piece.source].name
             if not corpus.sources[piece.source].compression:
                 longest = max(read_pieces(corpus, (piece,)), key=lambda one: len(one.text))
                 place = place_of(corpus, piece, longest)

@@ -380,7 +380,7 @@ def go_on(
     note(f"{relative_path(request.out)}: the corpus is planned already: jobkit goes on with that plan")
     if request.fmt not in {DEFAULT_FORMAT, (planned := read_corpus(request.out).format)}:
         other = f"jobkit merge {shell_path(request.out)} --format {request.fmt}"
-        note(f"its results were ordered as {planned}; for the other format: {other}")
+        note(f"the format of this run is {planned}; for {request.fmt}: {other}")
     if dry_run:
         script = shell_path(request.out / JOB_SCRIPT)
         note(f"dry run: nothing was submitted; {script} is the job script")

@@ -54,8 +54,9 @@ class Inputs:
         named = (*self.inside, *self.outside)
         copies = [marker.parent for path in named for marker in path.rglob(COPY_FILE)]
         return {
-            self._there(file): mark(file, by_time=is_large(path))
+            self._there(file): mark(file, by_time=large)
             for path in named
+            for large in [is_large(path)]
             for file in (sorted(path.rglob("*")) if path.is_dir() else [path])
             if file.is_file() and not any(map(file.is_relative_to, copies))
         }

@@ -33,8 +33,8 @@ class Served:
             if not file.is_file() or mark(file, by_time=" " in what) != what:
                 raise JobkitError(
                     f"{file}: another machine, or another terminal, has just sent another file of this name",
-                    hint="type the same command again; two who work at a time take a folder each: "
-                    "--on HOST:FOLDER",
+                    hint="type the same command again; if two people work at the same time, "
+                    "each needs a folder: --on HOST:FOLDER",
                 )
 
 
