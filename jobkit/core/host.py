@@ -24,7 +24,7 @@ def own_site() -> tuple[Path, list[str]]:
     path = config_folder() / "site.yaml"
     try:
         return path, read_text(path, MOST_BYTES).splitlines()
-    except (OSError, JobkitError):  # another user's, or none: what is wrong in it, reading it as YAML reports
+    except (OSError, JobkitError):  # missing or not readable: `load_site` reports what is wrong
         return path, []
 
 

@@ -199,8 +199,8 @@ def _cancel_parts(
         ids = {point.task: point.point.point_id for point in points}
         names = sorted({ids.get(task, f"job {task.job_id}") for task in alive})
         note(
-            f"not cancelled within {SEEN_WITHIN_S:.0f} s, although the scheduler accepted it: "
-            f"{format_list(names, MOST_NAMES)}; jobkit status {run} shows how they stand"
+            f"the scheduler accepted it, but within {SEEN_WITHIN_S:.0f} s jobkit has not seen the end of "
+            f"{format_list(names, MOST_NAMES)}: jobkit status {run}"
         )
     if any(point.standing is PointState.RUNNING for point in ended):
         note(f"running {noun}s copy their results to the run folder")

@@ -90,10 +90,11 @@ class Errand:
 
     def cancel(self) -> str:
         """Cancel the job; return a line that reports it, or why that was not possible."""
-        try:
-            scheduler_calls.cancel(self.scheduler, self.run_dir, ids([self.job]))
-        except JobkitError as error:
-            return f"job {self.job.id} could not be cancelled: {error}"
+        for job in ids([self.job]):
+            tasks = (self.job.array.first,)
+            refused = scheduler_calls.cancel_tasks(self.scheduler, self.run_dir, job, tasks, whole=True)
+            if refused:
+                return f"job {job} could not be cancelled: {refused}"
         return f"job {self.job.id} was cancelled"
 
 

@@ -225,7 +225,10 @@ def _submit(
         say(f"max_parallel is {most}: {number} will begin when job {after[0]} has ended")
     elif most and others:
         names = ", ".join(map(str, others))
-        say(f"max_parallel is {most}: {number} may begin next to job {names}, at most {own} at a time")
+        say(
+            f"max_parallel is {most}: {number} may begin next to job {names}, at most {own} at a time; "
+            "until running tasks end, more may run in all"
+        )
         for line in scheduler_calls.throttle(scheduler, run_dir, most, arrays):
             say(line)
     return submitted

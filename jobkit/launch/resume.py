@@ -176,6 +176,7 @@ def run_follow_up(run_dir: Path) -> int:
         try:
             run = read_settled(run_dir, by_name(spec.scheduler), note, patience_s=JOB_PATIENCE_S)
             note(f"{run.title}: {count_by_state(run)}")
+            spec = prepare_resume(run_dir, ())  # again: `jobkit throttle` may have held the lock
             resubmit.fill_slots(by_name(spec.scheduler), run_dir, run, spec, note)
             again = goes_on.decide(run, spec, ("failed",), strictly=True)
             if not again:

@@ -28,7 +28,14 @@ from jobkit.runs import standing
 from jobkit.runs.journal import PLANNERS, PURPOSES, STILL_AT_IT, Role
 from jobkit.runs.kinds import Foreseen, kind_for
 from jobkit.runs.progress import progress_of_try, whole_s
-from jobkit.runs.request import held_in, memory_request, walltime_request
+from jobkit.runs.request import (
+    LEAST_ROOM_BYTES,
+    MEMORY_FACTOR,
+    WALLTIME_FACTOR,
+    held_in,
+    memory_request,
+    walltime_request,
+)
 from jobkit.runs.results import task_s
 from jobkit.runs.standing import HELD, JobStanding, PointState, PointStatus, RunStanding, given_to
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
@@ -210,7 +217,7 @@ def _plain(command: str) -> str:
 
 
 WALLTIME, MEMORY = "resources.walltime", "resources.memory"
-ROOM = "a quarter more, and time to copy"
+ROOM = f"{100 * (WALLTIME_FACTOR - 1):.0f} % more, and time to copy"
 MOST_NAMES = 3
 
 
@@ -286,7 +293,8 @@ def _memory(run: RunStanding, full: Sequence[PointStatus]) -> ResourceNeed:
         return ResourceNeed(MEMORY, "", "SIZE: more than before; the spec of the run cannot be read")
     size, held = max(known), max(_held_bytes(run, point) for point in full)
     if held and size < (wanted := memory_request(held)):
-        because = f"{format_memory(held)} were measured; a fifth more, at least 256MiB"
+        room = f"{100 * (MEMORY_FACTOR - 1):.0f} % more, at least {format_size(LEAST_ROOM_BYTES)}"
+        because = f"{format_memory(held)} were measured; {room}"
         return ResourceNeed(MEMORY, format_size(wanted), because)
     return ResourceNeed(MEMORY, format_size(size), "the memory that the policy requests next")
 

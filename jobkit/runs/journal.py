@@ -141,7 +141,7 @@ def read_journal(run: Path) -> Journal:
             journal.buried |= set(map(str, jobs))
         if kind in {"needs", "superseded"}:
             _take_plan(journal, event)
-        if kind == "throttled" and isinstance(most := event.get("most"), int):
+        if kind == "throttled" and not event.get("refused") and isinstance(most := event.get("most"), int):
             journal.given += (f"max_parallel={most or 'null'}",)
         if kind == "left" or (submission is not None and submission.role in {Role.POINTS, *PLANNERS}):
             journal.left = event if kind == "left" else None

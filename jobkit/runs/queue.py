@@ -385,7 +385,7 @@ def _take_alive(run: OpenRun, scheduler: str, accounts: Iterable[Accounted]) -> 
         # qacct's record of a run that is over and to be followed by another has a status
         if account and not account.ended and account.outcome is None and account.exit_status is None:
             state = State.RUNNING if account.node else State.PENDING
-            why = f"the queue does not list it; {account.evidence}"
+            why = f"the queue does not list it; {account.evidence}; if it no longer runs: jobkit cancel"
             run.queued[task] = Queued(
                 job_id=task.job_id, task=task.task, state=state, node=account.node, reason=why, name=run.name
             )

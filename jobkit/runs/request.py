@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from jobkit.core.measurements import largest
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import GIB, MIB
 from jobkit.runs.tries import Try
@@ -26,7 +27,7 @@ WARNING_S = 60  # the default of ``warning_s`` in a site file
 
 
 def memory_request(held_bytes: float, text_bytes: float = 0) -> int:
-    """Return what to request for a job like one that held so much, and such a text besides."""
+    """Return the memory to request for a job that held this much, and has a text of this size."""
     room_bytes = max(LEAST_ROOM_BYTES, (MEMORY_FACTOR - 1) * held_bytes)
     return round_up_memory(held_bytes + room_bytes + max(0, text_bytes - TEXT_BYTES))
 
@@ -70,14 +71,14 @@ def used_ram(record: Record) -> int | None:
     cgroup = memory.cgroup_peak_bytes if scheduler and scheduler.CHARGES_PAGE_CACHE else None
     checked = record.check.rss_peak_bytes if record.check else None
     known = (memory.ram_peak_bytes, cgroup, checked, record.accounted_rss_bytes)
-    return max((peak for peak in known if peak is not None), default=None)
+    return largest(known)
 
 
 def held_in(tried: Try) -> int | None:
     """Return the most RAM of a try, by its record or by the accounting of a job that ran it alone."""
     own = used_ram(tried.record) if tried.record else None
     accounted = tried.account.max_rss_bytes if tried.account and tried.alone else None
-    return max(own or 0, accounted or 0) or None
+    return largest((own, accounted)) or None
 
 
 def held_by(records: Iterable[Record], like: Record) -> int | None:

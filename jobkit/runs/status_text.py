@@ -148,7 +148,7 @@ def _rows(run: RunStanding, most: int) -> Iterator[Row]:
     for point in sorted(run.points, key=lambda point: (point.cancelled, ORDER.index(point.standing))):
         alike.setdefault(point.state, []).append(point)
     for state, points in alike.items():
-        names = format_list([point.point.point_id for point in points], 1)
+        names = f"{'for instance ' if len(points) > 1 else ''}{points[0].point.point_id}"
         why = "" if points[0].standing is PointState.DONE else _words(points[0])
         yield format_count(len(points), run.noun), state, "", "", "", "", f"{names}: {why}" if why else ""
 

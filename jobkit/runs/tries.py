@@ -305,7 +305,7 @@ def _by_accounting(accounted: Accounted | None, known: TaskFacts, left: str, sil
         evidence = f"it ended ({words}) and {left}"
         since = datetime.now(UTC) - accounted.ended_at if accounted.ended_at else VISIBLE_AFTER
         if timedelta() <= since < VISIBLE_AFTER and not known.cancelled:
-            return TryOutcome(outcome=None, evidence=f"{evidence}, which a node's files may still do")
+            return TryOutcome(outcome=None, evidence=f"{evidence}, but files of its node may still arrive")
         return TryOutcome(outcome=Outcome.LOST, evidence=evidence)
     return TryOutcome(outcome=accounted.outcome, evidence=f"accounting: {words}")
 

@@ -333,7 +333,7 @@ _REASONS: Mapping[str, _Reason] = {
     "qosnotallowed|jobsqosnot": _refused("the partition does not allow the QOS", "qos"),
     "uid.*notingroup": _refused("the partition does not allow any group of its owner", "queue"),
     "partitiontimelimit": _refused("the walltime is longer than the partition allows", "walltime"),
-    "partitionnodelimit": _refused("the partition does not allow or have this number of nodes", "queue"),
+    "partitionnodelimit": _waits("the partition has fewer nodes than requested, or some of them are down"),
     "partitionconfig": _refused("the partition does not allow it", "queue"),
     "maxmemperlimit": _refused("requests more memory than is allowed", "memory"),
     "reservation(.*is)?invalid": _never("its reservation is not valid", "reservation"),

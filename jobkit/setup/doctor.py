@@ -107,7 +107,7 @@ def _asking(case: Case, survey: Survey, request: JobRequest) -> machine.SiteRequ
     axes, resources, site = case.spec.sweep, case.spec.resources, case.site
     chosen = case.given and not any(isinstance(values, Auto) for values in axes.product.values())
     planned = settings(axes.product, axes.zip, axes.include, axes.exclude) if chosen else ()
-    key = "cpu_queue" if site.cpu_queue and not resources.gpus else "queue"
+    key = "cpu_queue" if site.cpu_queue and site.requests.queue and not resources.gpus else "queue"
     where = f"`{key}` in {case.site_file if queue_of(resources, site) else 'the site file'}"
     return machine.SiteRequest(
         request=request,
@@ -412,6 +412,8 @@ def _trial(name: str, path: Path) -> Iterator[Finding]:
         yield unknown(
             "job", f"there is no {check.argv[0]} on this machine", "type the same command on a submit host"
         )
+    elif answer.status == shell.NO_ANSWER:
+        yield unknown("job", f"{check.argv[0]} does not answer", "type the same command again later")
     elif not (refused := check.refusal(answer)):
         yield fine("job", f"{check.argv[0]} would take it; {check.outlook(answer)}".rstrip("; "))
     elif lines := _refused_lines(scheduler, _text(path), refused):

@@ -90,7 +90,7 @@ def test_what_is_being_cancelled_is_not_cancelled_twice(
     queue.squeue(*ALL)
     cancel(run, ["2", "3"], [])
     said = capsys.readouterr().err
-    assert "not cancelled within 0 s, although the scheduler accepted it: p002, p003;" in said
+    assert "the scheduler accepted it, but within 0 s jobkit has not seen the end of p002, p003:" in said
     queue.squeue("77_2 COMPLETING", *ALL[1:])  # task 3 waits yet: the controller took no notice
     assert cancel(run, ["2"], []) == 0
     said = capsys.readouterr().err
