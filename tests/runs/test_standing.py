@@ -452,7 +452,8 @@ def test_what_the_accounting_alone_lists_as_alive_is_not_lost(tmp_path: Path, pr
         programs.at(seconds)
         alive, ended = seen(run).points
         assert (alive.standing, ended.outcome) == (PointState.RUNNING, Outcome.LOST)
-    assert alive.why == "the queue does not list it; sacct: RUNNING, ExitCode 0:0"
+    evidence = "the queue does not list it; sacct: RUNNING, ExitCode 0:0"
+    assert alive.why == f"{evidence}; if it no longer runs: jobkit cancel"
     programs.says("sacct", status=1, error="sacct: error: Problem talking to the database")
     for seconds in (180, 300):
         programs.at(seconds)
