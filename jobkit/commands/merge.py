@@ -117,11 +117,11 @@ def _refuse_without_shards(folder: Path) -> None:
 
 def _hint(folder: Path, resume: str) -> str:
     """Return what to do if shards have no result: wait for those that go on, run the others again."""
-    from jobkit.runs.reader import read_standings
-    from jobkit.runs.standing import MOVING, PointState
+    from jobkit.runs.reader import read_status
+    from jobkit.runs.status import MOVING, PointState
 
-    (run,) = read_standings([folder])
-    left = {point.standing for point in run.points} - {PointState.DONE}
+    (run,) = read_status([folder])
+    left = {point.state for point in run.points} - {PointState.DONE}
     if not left & MOVING:
         return resume
     status = f"jobkit status {terminal.shell_path(folder)} --watch"
