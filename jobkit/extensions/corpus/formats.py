@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from itertools import chain, islice
 from typing import Any, BinaryIO
 
@@ -112,33 +113,31 @@ def _word(value: object) -> str:
 
 
 def write_parquet(
-    file: BinaryIO, groups: Iterable[Array], keys: Iterator[Key], columns: Sequence[str]
+    file: BinaryIO, groups: Iterable[Sequence[Array]], keys: Iterator[Key], columns: Sequence[str]
 ) -> None:
     """Write each group of vectors as a row group; ``columns``: that of the vectors, and perhaps the file."""
     import pyarrow as pa
     from pyarrow import parquet
 
-    writer: Any = None
-    try:
-        for vectors in groups:
-            documents, numbers, files = zip(*islice(keys, len(vectors)), strict=True)
-            named = {"document": documents, "paragraph": numbers, columns[0]: vectors}
-            batch = arrow_batch(named | ({FILE: files} if FILE in columns[1:] else {}))
-            if (
-                writer is None
-            ):  # numbers of a vector are hardly ever equal: neither a dictionary nor zstd helps
-                texts = [name for name in ("document", FILE) if name in batch.schema.names]
+    with ExitStack() as stack:
+        writer: Any = None
+        for group in groups:
+            batches = []
+            for vectors in group:
+                documents, numbers, files = zip(*islice(keys, len(vectors)), strict=True)
+                named = {"document": documents, "paragraph": numbers, columns[0]: vectors}
+                batches.append(arrow_batch(named | ({FILE: files} if FILE in columns[1:] else {})))
+            table = pa.Table.from_batches(batches)
+            if writer is None:  # numbers of vectors are hardly ever equal: no dictionary, no compression
+                texts = [name for name in ("document", FILE) if name in table.schema.names]
                 options = {"compression": "none", "use_dictionary": texts, "write_statistics": texts}
-                writer = parquet.ParquetWriter(file, batch.schema, **options)
-            writer.write_table(pa.Table.from_batches([batch]), row_group_size=len(batch))
-    finally:
-        if writer:
-            writer.close()
+                writer = stack.enter_context(parquet.ParquetWriter(file, table.schema, **options))
+            writer.write_table(table, row_group_size=len(table))
 
 
-def write_npy(file: BinaryIO, groups: Iterable[Array], rows: int, vectors: str) -> None:
+def write_npy(file: BinaryIO, groups: Iterable[Sequence[Array]], rows: int, vectors: str) -> None:
     file.write(npy_header(rows, vectors))
-    file.writelines(group.data for group in groups)
+    file.writelines(view.data for group in groups for view in group)
 
 
 def write_places(file: BinaryIO, keys: Iterator[Key], *, named: bool) -> None:

@@ -414,10 +414,14 @@ def _lines(
             raise JobkitError(f"{path}: changed while it was merged")
 
 
-def _vectors(run_dir: Path, winners: Mapping[int, Winner], extents: Iterable[Extent]) -> Iterator[Array]:
+def _vectors(
+    run_dir: Path, winners: Mapping[int, Winner], extents: Iterable[Extent]
+) -> Iterator[Sequence[Array]]:
     """Yield the vectors of extents in groups, of which none has vectors of two shards."""
     for index, start, end, _ in extents:
-        yield from read_vectors(_rows_of(run_dir, winners[index]), start, end, GROUP_ROWS)
+        path = _rows_of(run_dir, winners[index])
+        for at in range(start, end, GROUP_ROWS):
+            yield [*read_vectors(path, at, min(at + GROUP_ROWS, end))]
 
 
 def _keys(corpus: Corpus, pieces: Iterable[Piece]) -> Iterator[Key]:

@@ -6,7 +6,6 @@ Row N is the vector of paragraph N of the shard: a part holds numbers only. docs
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -84,8 +83,7 @@ class VectorsWriter:
         self._part = folder / f"{self._path.name}.part"
         self._columns, self._type, self._rows = tuple(columns), "", 0
         self._open = ExitStack()
-        self._file = self._open.enter_context(self._part.open("wb"))
-        self._batches: Any = None  # the writer of Arrow's batches
+        self._file: Any = None  # or the writer of Arrow's batches
 
     def write(self, vectors: Array) -> None:
         if not self._rows:
@@ -94,25 +92,27 @@ class VectorsWriter:
             raise TryFailed(Outcome.BUG, f"a call returned {self._type}, another {type_of(vectors)}")
         self._rows += len(vectors)
         with name_file_in_errors(self._path):
-            if self._batches:
-                self._batches.write_batch(arrow_batch({self._columns[0]: vectors}))
-            else:
+            if self._path.suffix == ".npy":
                 self._file.write(vectors.data)
+            else:
+                self._file.write_batch(arrow_batch({self._columns[0]: vectors}))
 
     def _begin(self, vectors: Array) -> None:
         self._type = type_of(vectors)
         if self._path.suffix == ".npy":
+            self._file = self._open.enter_context(self._part.open("wb"))
             self._file.write(bytes(_HEADER_BYTES))
             return
         import pyarrow as pa
 
         schema = arrow_batch({self._columns[0]: vectors[:0]}).schema
-        self._batches = self._open.enter_context(pa.ipc.new_file(self._file, schema))
+        file = self._open.enter_context(pa.OSFile(str(self._part), "wb"))
+        self._file = self._open.enter_context(pa.ipc.new_file(file, schema))
 
     def close(self, paragraphs: int) -> Rows:
         """End the part, sync it, give it its name, and write the manifest."""
         with name_file_in_errors(self._path):
-            if not self._batches:
+            if self._path.suffix == ".npy":
                 self._file.seek(0)
                 self._file.write(npy_header(self._rows, self._type))
             self._open.close()
@@ -152,36 +152,15 @@ def arrow_batch(columns: Mapping[str, Any]) -> Any:  # noqa: ANN401 - pyarrow is
     return pa.record_batch(arrays)
 
 
-def read_vectors(path: Path, start: int, end: int, most: int) -> Iterator[Array]:
-    """Yield the vectors from row ``start`` to ``end`` of a part, about ``most`` at a time."""
-    batches = _npy(path, start, end, most) if path.suffix == ".npy" else _arrow(path, start, end, most)
-    yield from batches
-
-
-def _npy(path: Path, start: int, end: int, most: int) -> Iterator[Array]:
+def read_vectors(path: Path, start: int, end: int) -> Iterator[Array]:
+    """Yield the vectors from row ``start`` to ``end`` of a part, as views of its file."""
     import numpy as np
 
-    with path.open("rb", buffering=0) as file:
-        np.lib.format.read_magic(file)
-        (_, width), _, dtype = np.lib.format.read_array_header_1_0(file)
-        file.seek(start * width * dtype.itemsize, os.SEEK_CUR)
-        for first in range(start, end, most):
-            count = min(most, end - first)
-            yield np.fromfile(file, dtype, count * width).reshape(count, width)
-
-
-def _arrow(path: Path, start: int, end: int, most: int) -> Iterator[Array]:
-    import numpy as np
+    if path.suffix == ".npy":
+        yield np.asarray(np.load(path, mmap_mode="r")[start:end])
+        return
     import pyarrow as pa
 
-    held: list[Array] = []
-    with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as batches:
-        place = number = 0
-        while place < end:
-            column = batches.get_batch(number).column(0)
-            first, place, number = place, place + len(column), number + 1
-            column = column.slice(max(0, start - first), max(0, min(end, place) - max(first, start)))
-            held.append(column.flatten().to_numpy().reshape(len(column), column.type.list_size))
-            if place >= end or sum(map(len, held)) >= most:
-                yield np.concatenate(held)
-                held = []
+    column = pa.ipc.open_file(pa.memory_map(str(path))).read_all().column(0)
+    for chunk in column.slice(start, end - start).chunks:
+        yield chunk.flatten().to_numpy().reshape(len(chunk), -1)
