@@ -35,7 +35,7 @@ from jobkit.planning.batch_sizes import share, sizes
 from jobkit.planning.models import find_model
 from jobkit.planning.sample import sample_text
 from jobkit.worker.failure import outcome_of
-from jobkit.worker.measure import min_memory_probe
+from jobkit.worker.measure import memory
 from jobkit.worker.measure.device import Device, open_device
 from jobkit.worker.workloads.base import Heavy
 from jobkit.worker.workloads.stanza_batches import columns
@@ -245,9 +245,9 @@ def needs(bench: Bench, batch: int) -> Sequence[Need]:
     if bench.order == "load":
         worst = bench.worst(batch)
         heavy = bench.tagger.again([one.parsed for one in worst], _longest(worst))
-        return min_memory_probe.measure_needs(bench.device, heavy, point)
+        return memory.measure_needs(bench.device, heavy, point)
     whole = Heavy(bench.loads.load(batch), bench.work(batch))
-    return min_memory_probe.measure_needs(bench.device, [whole], replace(point, allocator=None))
+    return memory.measure_needs(bench.device, [whole], replace(point, allocator=None))
 
 
 def cell(bench: Bench, cap_gib: float) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from types import FrameType
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
+from jobkit.worker import process
 
 _GPU_OOM = re.compile(
     # cuDNN and cuBLAS report a lack of memory as failures of their own (pytorch#17774).
@@ -148,6 +149,19 @@ def outcome_of_output(text: str) -> Outcome:
         return Outcome.RAM_OOM
     by_text = (outcome for pattern, outcome in (*_BY_TEXT, *_PROGRAM) if pattern.search(text))
     return next(by_text, Outcome.BUG)
+
+
+def killed(who: str, number: int, oom_kills: int | None, output: str = "") -> TryFailed:
+    """Return the failure of a process that a signal killed.
+
+    ``oom_kills``: `process.oom_kills` when it began. ``output``: the end of what a command wrote.
+    """
+    message = f"{who} was killed by {signal.Signals(number).name}"
+    if number != signal.SIGKILL:
+        return TryFailed(outcome_of_output(output), message)
+    if (process.oom_kills() or 0) > (oom_kills or 0):
+        return TryFailed(Outcome.RAM_OOM, f"{message}: the job's memory limit was reached")
+    return TryFailed(Outcome.LOST, message)
 
 
 def _by_type(error: BaseException, text: str) -> Outcome:

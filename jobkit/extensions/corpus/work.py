@@ -14,9 +14,8 @@ from jobkit.extensions.corpus.plan import ROWS_FILE, read_corpus, read_planned
 from jobkit.extensions.corpus.reading import Paragraph, read_pieces
 from jobkit.extensions.corpus.rows import RowsWriter
 from jobkit.worker.failure import TryFailed, describe_error
-from jobkit.worker.kinds import PointWork
-from jobkit.worker.record import TryState
-from jobkit.worker.windows import Todo, Window
+from jobkit.worker.paragraphs import Todo, Window
+from jobkit.worker.record import PointWork, TryState
 from jobkit.worker.workloads.base import Result, Row
 from jobkit.worker.workloads.entities import text_order
 

@@ -10,6 +10,7 @@ so that a signal between two lines leaves no half of a batch in them.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -191,10 +192,9 @@ class GrowingFile:
 
     def end_here(self) -> None:
         if self._end is None:
-            try:
+            self._end = 0
+            with contextlib.suppress(OSError):
                 self._end = self._path.stat().st_size
-            except OSError:
-                self._end = 0
 
     def last(self) -> None:
         if self._rest:
@@ -204,30 +204,23 @@ class GrowingFile:
     def unread_lines(self) -> int:
         """Count the lines that have not been read, without reading them as lines."""
         number = 0
-        try:
-            with self._path.open("rb") as stream:
-                stream.seek(self._place)
-                while (left := (self._end or 0) - stream.tell()) > 0 and (
-                    piece := stream.read(min(left, PIECE_BYTES))
-                ):
-                    number += piece.count(b"\n")
-        except OSError:
-            return number
+        with contextlib.suppress(OSError), self._path.open("rb") as stream:
+            stream.seek(self._place)
+            while (left := (self._end or 0) - stream.tell()) > 0 and (
+                piece := stream.read(min(left, PIECE_BYTES))
+            ):
+                number += piece.count(b"\n")
         return number
 
 
 # -- figures
 
 
-def _nothing() -> None:
-    """Do nothing."""
-
-
 @dataclass(slots=True)
 class OwnFigures:
     # gets each batch; ``None`` if jobkit times the batches of the workload itself
     keep: Callable[[OwnBatch], None] | None = None
-    flush: Callable[[], None] = _nothing  # lets others read the batches so far
+    flush: Callable[[], object] = lambda: None  # lets others read the batches so far
     # by name the pattern that finds a metric in a line of the output
     patterns: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
     metrics: dict[str, Metric] = field(default_factory=dict)  # the last value of each metric
@@ -245,20 +238,19 @@ class OwnFigures:
             self.refuse(f"it is longer than {MOST_LINE_BYTES} bytes", line)
             return
         try:
-            self._take(parse(line))
+            figure = parse(line)
         except JobkitError as error:
             self.refuse(error.message, line)
-
-    def _take(self, figure: Figure) -> None:
-        if isinstance(figure, OwnBatch):
-            if self.keep is None:
-                raise JobkitError("jobkit itself times the batches of this workload")
-            self.keep(figure)
             return
-        name, metric = figure
-        if name not in self.metrics and len(self.metrics) >= MOST_METRICS:
-            raise JobkitError(f"there are more than {MOST_METRICS} metrics")
-        self.metrics[name] = metric
+        if isinstance(figure, OwnBatch):
+            if self.keep:
+                self.keep(figure)
+            else:
+                self.refuse("jobkit itself times the batches of this workload", line)
+        elif figure[0] not in self.metrics and len(self.metrics) >= MOST_METRICS:
+            self.refuse(f"there are more than {MOST_METRICS} metrics", line)
+        else:
+            self.metrics.update([figure])
 
     def refuse(self, why: str, line: bytes) -> None:
         """Count a line that is no figure, and show the first of them in the log."""
@@ -279,10 +271,8 @@ class OwnFigures:
 
 
 def _report(what: str) -> None:
-    try:
+    with contextlib.suppress(OSError):  # the log may be on a full disk
         sys.stderr.write(f"jobkit: {what}\n")
-    except OSError:  # the log may be on a full disk
-        return
 
 
 def finish(file: GrowingFile, figures: OwnFigures, limits_s: Iterable[float]) -> None:
@@ -341,42 +331,32 @@ class Totals:
             end_s=largest((self.end_s, other.end_s)),
         )
 
-    @property
-    def padding_efficiency(self) -> float | None:
-        """Characters over padded characters; ``None`` if either is not known."""
-        return min(1.0, self.characters / self.padded_chars) if self.padded_chars else None
-
-
-def totals_of(batch: Batch, end_s: float | None = None) -> Totals:
-    return Totals(
-        batches=1,
-        items=batch.items,
-        characters=batch.characters,
-        sentences=batch.sentences,
-        padded_chars=batch.padded_chars,
-        load_max=batch.load,
-        retries=batch.alloc_retries,
-        seconds=batch.seconds,
-        end_s=end_s,
-    )
-
 
 class Tally:
     def __init__(self) -> None:
         self._by_worker: dict[int, Totals] = {}
         self._seconds = array("d")
 
-    def add(self, batch: Batch, end_s: float | None = None) -> None:
-        """Count a batch.
+    def add(self, batch: Batch, end_s: float | None = None, *, listed: bool = True) -> None:
+        """Count a batch; the percentiles are of listed batches.
 
         ``end_s``: when it ended, in seconds since the work began, if other things than batches count as work:
         several workers at a time, or reading.
         """
-        self._by_worker[batch.worker] = self.of(batch.worker).plus(totals_of(batch, end_s))
-        self._seconds.append(batch.seconds)
-
-    def add_totals(self, worker: int, totals: Totals) -> None:
-        self._by_worker[worker] = self.of(worker).plus(totals)
+        totals = Totals(
+            batches=1,
+            items=batch.items,
+            characters=batch.characters,
+            sentences=batch.sentences,
+            padded_chars=batch.padded_chars,
+            load_max=batch.load,
+            retries=batch.alloc_retries,
+            seconds=batch.seconds,
+            end_s=end_s,
+        )
+        self._by_worker[batch.worker] = self.of(batch.worker).plus(totals)
+        if listed:
+            self._seconds.append(batch.seconds)
 
     def of(self, worker: int) -> Totals:
         return self._by_worker.get(worker, Totals())
@@ -393,6 +373,7 @@ class Tally:
         """Summarise a try. A command worked no longer than ``wall_s``, nor than its busiest worker."""
         total, seconds = self.total, sorted(self._seconds)
         work_s = total.seconds if total.end_s is None else total.end_s
+        padded = total.padded_chars
         if wall_s is not None:
             own_s = [own.seconds for own in self._by_worker.values()]
             work_s = min(wall_s, max(own_s, default=wall_s))
@@ -408,7 +389,7 @@ class Tally:
             batch_mean_s=total.seconds / total.batches if total.batches else None,
             batch_p50_s=percentile(seconds, 0.50),
             batch_p95_s=percentile(seconds, 0.95),
-            padding_efficiency=total.padding_efficiency,
+            padding_efficiency=min(1.0, total.characters / padded) if padded else None,
             load_max=total.load_max,
         )
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jobkit.worker.failure import Stopped
 from jobkit.worker.measure.device import Device
-from jobkit.worker.measure.min_memory_probe import (
+from jobkit.worker.measure.memory import (
     FINEST_SHARE,
     GRAIN_SHOWS_BYTES,
     SEARCHED,
