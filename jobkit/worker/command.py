@@ -20,15 +20,14 @@ import socket
 import subprocess
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import TextIO
 
 from jobkit.core import json_codec
 from jobkit.core.files import copy_files
@@ -40,7 +39,7 @@ from jobkit.worker import process, steps
 from jobkit.worker.command_line import COUNTS, MODEL, OUTPUT, POINT, SCRATCH, TEXT, argv, variable
 from jobkit.worker.failure import Stopped, TryFailed, killed, outcome_of_output
 from jobkit.worker.measure import nvml
-from jobkit.worker.measure.figures import GrowingFile, LinePart, OwnBatch, OwnFigures
+from jobkit.worker.measure.figures import GrowingFile, LinePart, OwnFigures
 from jobkit.worker.measure.sampler import sampling
 from jobkit.worker.record import Task, TryState, check_text
 
@@ -65,14 +64,21 @@ class CommandEnd:
 class Keeper:
     def __init__(self, start: Callable[[], subprocess.Popen[bytes]]) -> None:
         """Fork a keeper, which calls ``start`` once it is asked to."""
-        ours, theirs = Pipe()
-        sys.stdout.flush()
+        here, (ours, theirs) = os.getpid(), Pipe()
+
+        def keep() -> None:
+            ours.close()
+            process.adopt_orphans()
+            try:
+                with contextlib.suppress(EOFError, OSError), process.ends_of_children() as ended:
+                    theirs.recv()
+                    if os.getppid() == here:
+                        theirs.send(_run(theirs, ended, start))
+            finally:
+                process.end_descendants(KILL_S)
+
         with theirs, process.signals_blocked():
-            here = os.getpid()
-            if (pid := os.fork()) == 0:
-                ours.close()
-                _keep(theirs, here, start)
-        self._connection, self._process = ours, process.Forked(pid)
+            self._connection, self._process = ours, process.fork(keep)
 
     @property
     def pid(self) -> int:
@@ -96,22 +102,6 @@ class Keeper:
         self._connection.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(KILL_S + REST_S)
-
-
-def _keep(
-    worker: Connection[CommandEnd, int], parent: int, start: Callable[[], subprocess.Popen[bytes]]
-) -> NoReturn:
-    try:
-        process.adopt_orphans()
-        with contextlib.suppress(EOFError, OSError), process.ends_of_children() as ended:
-            worker.recv()
-            if os.getppid() == parent:
-                worker.send(_run(worker, ended, start))
-    except BaseException:  # noqa: BLE001 - as the interpreter does at its end
-        traceback.print_exc()
-    finally:
-        process.end_descendants(KILL_S)
-        os._exit(0)
 
 
 def _run(
@@ -207,13 +197,16 @@ def run_command(state: TryState, command: Command, stack: ExitStack) -> None:
     state.ask_sampler("mark")
     oom_kills = process.oom_kills()
     ended = _follow(state, keeper, output)
-    _end_output(output)
+    if not output.read_rest([LOOK_S] * LAST_LOOKS):
+        process.report("the command wrote more than can be searched for metrics in time")
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
     measured.readings.maxrss_bytes = ended.maxrss_bytes
     with contextlib.suppress(OSError):  # it has results
         Path(values[OUTPUT]).rmdir()
     if ended.left:
         left = format_count(ended.left, "process", "processes")
-        sys.stderr.write(f"jobkit: the command left {left} behind, which jobkit ended\n")
+        process.report(f"the command left {left} behind, which jobkit ended")
     state.items_total = state.items_total or paragraphs  # of a command that reports no items
     _refuse_failure(ended, words[0], log, oom_kills, shell=command.shell)
 
@@ -262,22 +255,14 @@ def _folders(task: Task, text: Path) -> tuple[Path, dict[str, str]]:
 # -- meanwhile
 
 
-def keep_batch(state: TryState, stream: TextIO, own: OwnBatch) -> None:
+def keep_batch(state: TryState, stream: TextIO, batch: Batch) -> None:
     """Count a batch that the command reports; write it to ``batches.jsonl`` if that has room."""
-    batch = Batch(
-        index=state.batches_total,
-        first_item=state.items_total,
-        items=own.items,
-        worker=own.worker,
-        characters=0,
-        load=own.items if own.load is None else own.load,
-        seconds=own.seconds,
-    )
-    listed = batch.index < MOST_BATCHES
+    listed = state.batches_total < MOST_BATCHES
     state.tally.add(batch, listed=listed)
     if listed:
-        stream.write(json_codec.to_json(batch) + "\n")
-    state.items_total += own.items
+        placed = replace(batch, index=state.batches_total, first_item=state.items_total)
+        stream.write(json_codec.to_json(placed) + "\n")
+    state.items_total += batch.items
     state.batches_total += 1
 
 
@@ -346,19 +331,6 @@ def _look(state: TryState, output: GrowingFile) -> None:
 
 
 # -- after
-
-
-def _end_output(output: GrowingFile) -> None:
-    output.end_here()
-    for _ in range(LAST_LOOKS):
-        with process.signals_blocked():
-            if not output.read(LOOK_S):
-                output.last()
-                break
-    else:
-        sys.stderr.write("jobkit: the command wrote more than can be searched for metrics in time\n")
-    with contextlib.suppress(OSError):
-        sys.stdout.flush()
 
 
 def _refuse_failure(

@@ -18,6 +18,7 @@ a fresh process.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import select
@@ -182,8 +183,7 @@ def run_in_child(owner: str, words: Sequence[str]) -> int | None:
                 signal.signal(number, handler)
     except (OSError, ValueError) as error:
         reason = str(error)
-    with contextlib.suppress(OSError):  # the log may be on a full disk
-        sys.stderr.write(f"jobkit: this try runs in a fresh process: {reason or 'its parent has ended'}\n")
+    process.report(f"this try runs in a fresh process: {reason or 'its parent has ended'}")
     return None
 
 
@@ -285,10 +285,9 @@ def main() -> int:
     from jobkit.worker import record, steps, work  # a client does without
     from jobkit.worker.measure.sampler import idle_readings
 
-    task = work.task_of(sys.argv[3:])
+    task, _ = work.parse(sys.argv[3:])
     record.work_of(task.point)  # so that no child imports its module again
-    if task.point.command:
-        import jobkit.worker.command  # noqa: F401 - the same
+    importlib.import_module(f"jobkit.worker.{'command' if task.point.command else 'pool'}")  # the same
     read_idle = idle_readings if task.point.device == "cuda" else dict
     idle, refusal, opening = read_idle(), steps.preload(task), read_idle()
     parent = Parent(listener, owner, environment, refusal, process.age_s() or 0.0)

@@ -2,7 +2,7 @@
 
 A worker has a connection of its own, on which it gets steps and sends a `Report` after each. It ends when
 the connection closes, or when the supervisor ends, however that happens. It is forked from a supervisor that
-has imported the framework and opens no device (`work_forked`). Else it is a fresh process, ``python -m
+has imported the framework and opens no device. Else it is a fresh process, ``python -m
 jobkit.worker.pool FD PARENT``: FD is its end of the connection, PARENT the supervisor's process id. The
 signals of a scheduler are blocked for it, so only the supervisor ends it.
 """
@@ -14,14 +14,13 @@ import os
 import subprocess
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
-from typing import Any, NoReturn
+from typing import Any
 
 from jobkit.core.knobs import EXACT, SHORTCUTS
 from jobkit.core.measurements import ShortcutCheck, total
@@ -67,24 +66,6 @@ Order = tuple[Any, ...]
 # -- a worker
 
 
-def work_forked(supervisor: Connection[Any, Any], parent: int, environment: Mapping[str, str]) -> NoReturn:
-    """Work in a new child of the supervisor, of whose files it keeps only its end of the connection."""
-    status = 1
-    try:
-        if process.end_with(parent):
-            process.close_files(supervisor.fileno())
-            process.replace_environment(environment)
-            _serve(supervisor)
-            status = 0
-    except SystemExit as error:
-        status = error.code if isinstance(error.code, int) else int(error.code is not None)
-    except BaseException:  # noqa: BLE001 - as the interpreter does at its end
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        os._exit(status)  # nothing of the supervisor may go on here
-
-
 def _serve(connection: Connection[Any, Any]) -> None:
     with connection as supervisor, contextlib.suppress(EOFError, OSError):
         worker, spare = Worker(supervisor.recv()), SpareMemory()
@@ -104,8 +85,7 @@ def _report(worker: Worker, spare: SpareMemory, step: str, arguments: Sequence[o
     error, code = worker.ask_workload(error), worker.measured.code
     worker.read_maxrss()
     if error and not isinstance(error, TryFailed):
-        with contextlib.suppress(OSError):  # the log may be on a full disk
-            print_error(error, code)
+        print_error(error, code)
     return worker.measured, done, outcome_of(error, code) if error else None
 
 
@@ -131,9 +111,16 @@ class Pool:
         launcher, mps_variables = work_of(task.point).launcher(task), self._daemon and self._daemon.variables
         environment = {**os.environ, **_one_gpu(number, task.point, renumbered=mps_variables is not None)}
         environment |= {**(mps_variables or {}), **launcher.variables}
-        ours, theirs = Pipe()
+        here, (ours, theirs) = os.getpid(), Pipe()
+
+        def work() -> None:  # of the files of the supervisor it keeps only its end of the connection
+            if process.end_with(here):
+                process.close_files(theirs.fileno())
+                process.replace_environment(environment)
+                _serve(theirs)
+
         with theirs, process.signals_blocked():  # so no process is lost by a signal
-            self._connections[number], here = ours, os.getpid()
+            self._connections[number] = ours
             if not self._forked:
                 words = ["jobkit.worker.pool", str(theirs.fileno()), str(here)]
                 self._processes[number] = subprocess.Popen(  # noqa: S603 - our own module, an argv list
@@ -143,22 +130,16 @@ class Pool:
                     env=environment,
                 )
             else:
-                sys.stdout.flush()  # else the worker would write it too
-                if (pid := os.fork()) == 0:
-                    work_forked(theirs, here, environment)
-                self._processes[number] = process.Forked(pid)
-        self._send(number, task)
+                self._processes[number] = process.fork(work)
+        self.send(number, task)
 
     @property
     def pids(self) -> dict[int, int]:
         return {number: self._processes[number].pid for number in self}
 
-    def order(self, number: int, *order: object) -> None:
-        self._send(number, order)
-
     def ask(self, orders: Mapping[int, Order]) -> None:
         for number, order in orders.items():
-            self._send(number, order)
+            self.send(number, order)
         waiting = set(orders)
         while waiting:
             waiting -= {number for number, _ in self.reports()}
@@ -203,7 +184,7 @@ class Pool:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 worker.wait(max(0.0, deadline_s - time.monotonic()))
 
-    def _send(self, number: int, message: Order | Task) -> None:
+    def send(self, number: int, message: Order | Task) -> None:
         with contextlib.suppress(OSError):  # it has died: the next look at its connection shows it
             self._connections[number].send(message)
 
@@ -316,8 +297,7 @@ def _preload(state: TryState) -> None:
     if state.forked:
         state.waited_s += process.age_s() or 0.0
     elif state.task.point.fork:
-        with contextlib.suppress(OSError):  # the log may be on a full disk
-            sys.stderr.write(f"jobkit: the workers of this try are fresh processes: {reason}\n")
+        process.report(f"the workers of this try are fresh processes: {reason}")
 
 
 def _contexts(
@@ -339,7 +319,7 @@ def _work(state: TryState, workers: Pool, todo: Todo) -> None:
     def hand_out() -> None:
         for worker in workers:
             if worker not in queue.running and (call := queue.next_call(worker, time.monotonic())):
-                workers.order(worker, "work", call)
+                workers.send(worker, ("work", call))
 
     with steps.open_batches(state) as stream:
         todo.read_ahead()

@@ -9,8 +9,9 @@ import resource
 import signal
 import socket
 import subprocess
+import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,6 +118,25 @@ class Forked:
         return status
 
 
+def fork(work: Callable[[], object]) -> Forked:
+    """Start a child that does its work and ends, whatever happens: nothing else goes on in it."""
+    sys.stdout.flush()  # else the child would write it too
+    if pid := os.fork():
+        return Forked(pid)
+    status = 1
+    try:
+        work()
+        status = 0
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException:  # noqa: BLE001 - as the interpreter does at its end
+        sys.excepthook(*sys.exc_info())
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+        os._exit(status)
+
+
 def _stat(pid: int) -> list[str]:
     """Return the fields of a process from its state on (proc(5), stat); no field if it has ended."""
     try:
@@ -202,6 +222,12 @@ def close_files(*kept: int) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
+
+
+def report(what: str) -> None:
+    """Write a line to the log, which may be on a full disk."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"jobkit: {what}\n")
 
 
 def replace_environment(environment: Mapping[str, str]) -> None:

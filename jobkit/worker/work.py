@@ -7,7 +7,6 @@ import contextlib
 import gc
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -44,42 +43,20 @@ EXIT_STOPPED = 143
 
 def main(words: Sequence[str], **inherited: Any) -> int:  # noqa: ANN401 - fields of several types
     """Run one try and return the worker's exit status; the parent of a forked try sets ``inherited``."""
-    arguments = _parser().parse_args(words)
     try:
-        task = replace(_task(arguments), **inherited)
+        task, signal_file = parse(words)
     except JobkitError as error:
-        sys.stderr.write(f"jobkit: {error}\n")
+        process.report(str(error))
         return EXIT_FAILED
-    point, outcome = task.point, run(task, Signals(arguments.signal_file))
-    with contextlib.suppress(OSError):  # the log may be on a full disk
-        sys.stderr.write(f"jobkit: point {point.index} {point.point_id}: {outcome}\n")
+    point, outcome = task.point, run(replace(task, **inherited), Signals(signal_file))
+    process.report(f"point {point.index} {point.point_id}: {outcome}")
     if outcome in RESULTS:
         return EXIT_OK
     return EXIT_STOPPED if outcome in {Outcome.TIMEOUT, Outcome.CANCELLED} else EXIT_FAILED
 
 
-def task_of(words: Sequence[str]) -> Task:
-    return _task(_parser().parse_args(words))
-
-
-def _task(arguments: argparse.Namespace) -> Task:
-    return Task(
-        point=read_point(arguments.points, arguments.point),
-        try_number=arguments.try_number,
-        inputs=arguments.inputs,
-        out=arguments.out,
-        job=JobFacts(
-            scheduler=arguments.scheduler,
-            job_id=arguments.job,
-            task_id=arguments.task,
-            restart=arguments.restart,
-        ),
-        run_dir=arguments.points.parent,
-        copier=arguments.copier,
-    )
-
-
-def _parser() -> argparse.ArgumentParser:
+def parse(words: Sequence[str]) -> tuple[Task, Path | None]:
+    """Return the try, and the file in which the job script names its signal."""
     parser = argparse.ArgumentParser(prog="python -m jobkit.worker", description="Run one try of a point.")
     parser.add_argument("--points", type=Path, required=True, help="the run's points.jsonl")
     parser.add_argument("--point", type=int, required=True, help="line of the point, from 1")
@@ -94,7 +71,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--task", default="")
     parser.add_argument("--restart", type=int, default=0)
     parser.add_argument("--copier", default="", help="program that copies inputs and results")
-    return parser
+    given = parser.parse_args(words)
+    task = Task(
+        point=read_point(given.points, given.point),
+        try_number=given.try_number,
+        inputs=given.inputs,
+        out=given.out,
+        job=JobFacts(scheduler=given.scheduler, job_id=given.job, task_id=given.task, restart=given.restart),
+        run_dir=given.points.parent,
+        copier=given.copier,
+    )
+    return task, given.signal_file
 
 
 # -- one try
@@ -122,8 +109,7 @@ def run(task: Task, signals: Signals) -> Outcome:
         state.peaks = state.ask_sampler("peaks")
         state.cgroup_peak_bytes = process.cgroup_peak()
     if error and not isinstance(error, TryFailed | Stopped):
-        with contextlib.suppress(OSError):  # the log may be on a full disk
-            print_error(error, state.workers[0].code)
+        print_error(error, state.workers[0].code)
     return _write_results(state, worker.ask_workload(error))
 
 

@@ -21,11 +21,10 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import NamedTuple, Protocol
 
 from jobkit.core import files
 from jobkit.core.measurements import BASELINE_SLACK_BYTES, MemoryReadings, Need, largest, total
-from jobkit.core.records import Batch, Outcome, PointKind
+from jobkit.core.records import Batch, Outcome, Point
 from jobkit.core.units import MIB
 from jobkit.worker.failure import Stopped, outcome_of
 from jobkit.worker.measure import nvml
@@ -64,7 +63,9 @@ def split_memory(
     process_peak_bytes = process_peak(peaks, device_idle_bytes)
     return MemoryReadings(
         **asdict(most),
-        activations_bytes=largest([_activations(readings) for readings in processes]),
+        activations_bytes=largest(
+            subtract(readings.allocated_peak_bytes, readings.weights_bytes) for readings in processes
+        ),
         other_bytes=subtract(process_peak_bytes, sums.context_bytes, sums.allocated_peak_bytes),
         process_peak_bytes=process_peak_bytes,
         device_peak_bytes=peaks.device_bytes if peaks else None,
@@ -79,10 +80,6 @@ def split_memory(
 def _over(processes: Sequence[Readings], one: Callable[[Sequence[int | None]], int | None]) -> Readings:
     names = [field.name for field in fields(Readings)]
     return Readings(**{name: one([getattr(readings, name) for readings in processes]) for name in names})
-
-
-def _activations(readings: Readings) -> int | None:
-    return subtract(readings.allocated_peak_bytes, readings.weights_bytes)
 
 
 def process_peak(peaks: Peaks | None, device_idle_bytes: int | None) -> int | None:
@@ -120,9 +117,6 @@ STEADY_S = 2.0
 """Memory that does not change for so long belongs to another process: nothing is being freed."""
 POLL_S = 0.05
 
-Sizes = Mapping[str, int | None]
-"""Bytes by the UUID of a GPU; ``None`` if they are not known."""
-
 
 @dataclass(frozen=True, slots=True)
 class Wait:
@@ -139,51 +133,35 @@ def wait(folder: Path, uuids: Sequence[str]) -> Wait:
     if not uuids:
         return Wait()
     lowest = {uuid: _read(folder / uuid) for uuid in uuids}
-    with nvml.nvml():  # open throughout: without another user of the driver, each start of it takes long
-        seconds, used = _wait(uuids, lowest)
-    now = {uuid: _least(lowest[uuid], used[uuid]) for uuid in uuids}
-    for uuid, size_bytes in now.items():
-        if size_bytes is not None and size_bytes != lowest[uuid]:
-            _write(folder / uuid, size_bytes)
-    return Wait(seconds, total(now.values()))
-
-
-def _wait(uuids: Sequence[str], lowest: Sizes) -> tuple[float, Sizes]:
+    before: Mapping[str, int | None] | None = None
     began_s = changed_s = time.monotonic()
-    before: Sizes | None = None
-    while True:
-        used, now_s = nvml.used_bytes(uuids), time.monotonic()
-        if used != before:
-            changed_s = now_s
-        if not _is_high(used, lowest) and (used == before or None not in lowest.values()):
-            break
-        if now_s - changed_s > STEADY_S or now_s - began_s > DEADLINE_S:
-            break
-        before = used
-        time.sleep(POLL_S)
-    return now_s - began_s, used
-
-
-def _is_high(used: Sizes, lowest: Sizes) -> bool:
-    over = [subtract(used[uuid], lowest[uuid]) for uuid in lowest]
-    return any(excess is not None and excess > BASELINE_SLACK_BYTES for excess in over)
-
-
-def _least(*sizes: int | None) -> int | None:
-    return min((size for size in sizes if size is not None), default=None)
+    with nvml.nvml():  # open throughout: without another user of the driver, each start of it takes long
+        while True:
+            used, now_s = nvml.used_bytes(uuids), time.monotonic()
+            if used != before:
+                changed_s = now_s
+            over = [subtract(used[uuid], lowest[uuid]) for uuid in lowest]
+            high = any(excess is not None and excess > BASELINE_SLACK_BYTES for excess in over)
+            if not high and (used == before or None not in lowest.values()):
+                break
+            if now_s - changed_s > STEADY_S or now_s - began_s > DEADLINE_S:
+                break
+            before = used
+            time.sleep(POLL_S)
+    for uuid in uuids:
+        known = [size for size in (lowest[uuid], used[uuid]) if size is not None]
+        if known and min(known) != lowest[uuid]:
+            lowest[uuid] = min(known)
+            with contextlib.suppress(OSError):  # without a baseline the next try has none to wait for
+                folder.mkdir(exist_ok=True)
+                files.write_atomically(folder / uuid, f"{min(known)}\n")
+    return Wait(now_s - began_s, total(lowest.values()))
 
 
 def _read(path: Path) -> int | None:
     with contextlib.suppress(OSError, ValueError):
         return int(files.read_text(path))
     return None
-
-
-def _write(path: Path, size_bytes: int) -> None:
-    """Write a baseline; without room or permission the next try has no baseline to wait for."""
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(exist_ok=True)
-        files.write_atomically(path, f"{size_bytes}\n")
 
 
 # -- the need of a batch
@@ -199,29 +177,10 @@ SEARCHED = "expandable_segments:True"
 """The allocator setting with which the need follows the load."""
 
 
-class MeasuredPoint(Protocol):
-    """The fields of a point on which the measurement depends; see `jobkit.core.records.Point`."""
-
-    @property
-    def order(self) -> str: ...
-    @property
-    def allocator(self) -> str | None: ...
-    @property
-    def cap_bytes(self) -> int | None: ...
-    @property
-    def kind(self) -> PointKind: ...
-
-
-class Bracket(NamedTuple):
-    """The need is above ``failed_bytes`` and at most ``passed_bytes``."""
-
-    passed_bytes: int
-    failed_bytes: int
-    tries: int
-
-
-def bracket(passes: Callable[[int], bool], low_bytes: int, high_bytes: int) -> Bracket:
+def bracket(passes: Callable[[int], bool], low_bytes: int, high_bytes: int) -> tuple[int, int, int]:
     """Search the edge between the caps that fail (``low_bytes``) and those that pass (``high_bytes``).
+
+    Return the smallest cap that passed, the largest that failed, and the number of tries.
 
     It starts just below the upper end, because small batches need all that was reserved.
     """
@@ -234,7 +193,7 @@ def bracket(passes: Callable[[int], bool], low_bytes: int, high_bytes: int) -> B
         else:
             low_bytes = cap_bytes
         cap_bytes = (low_bytes + high_bytes) // 2
-    return Bracket(high_bytes, low_bytes, tries)
+    return high_bytes, low_bytes, tries
 
 
 def run_heaviest_first(device: Device, workload: Workload, call: Call) -> float:
@@ -265,7 +224,7 @@ def heaviest(workload: Workload, batch: Batch, call: Call) -> Iterator[Heavy]:
         yield Heavy(batch.load, lambda: workload.process(call.paragraphs))
 
 
-def measure_needs(device: Device, heavy_batches: Iterable[Heavy], point: MeasuredPoint) -> tuple[Need, ...]:
+def measure_needs(device: Device, heavy_batches: Iterable[Heavy], point: Point) -> tuple[Need, ...]:
     """Return the need of each batch; fewer if a measurement fails. It restores the cap of ``point``.
 
     A signal ends the measurement and not the try, whose batches are done. In text order nothing is measured,
@@ -287,35 +246,35 @@ def measure_needs(device: Device, heavy_batches: Iterable[Heavy], point: Measure
     return tuple(needs)
 
 
-def _need(device: Device, heavy: Heavy, point: MeasuredPoint) -> Need:
+def _need(device: Device, heavy: Heavy, point: Point) -> Need:
     start = time.perf_counter()
     device.cap(point.cap_bytes)
     device.empty_cache()
     device.reset_peaks()
     heavy.again()
-    allocated, reserved = device.known_peaks()
-    edge = Bracket(reserved, allocated - 1, tries=0)
+    allocated, reserved = (size or 0 for size in device.peaks())
+
+    def passes(cap_bytes: int) -> bool:
+        device.empty_cache()
+        device.cap(cap_bytes)
+        try:
+            heavy.again()
+            device.synchronise()
+        except Exception as error:
+            if outcome_of(error)[0] is not Outcome.GPU_OOM:
+                raise
+            return False
+        return True
+
+    passed, failed, tries = reserved, allocated - 1, 0
     if SEARCHED in (point.allocator or ""):
-        edge = bracket(lambda cap: _passes(device, heavy, cap), allocated - 1, reserved)
+        passed, failed, tries = bracket(passes, failed, passed)
     return Need(
         load=heavy.load,
         allocated_bytes=allocated,
         reserved_bytes=reserved,
-        passed_bytes=edge.passed_bytes,
-        failed_bytes=edge.failed_bytes,
-        tries=edge.tries + 1,
+        passed_bytes=passed,
+        failed_bytes=failed,
+        tries=tries + 1,
         seconds=time.perf_counter() - start,
     )
-
-
-def _passes(device: Device, heavy: Heavy, cap_bytes: int) -> bool:
-    device.empty_cache()
-    device.cap(cap_bytes)
-    try:
-        heavy.again()
-        device.synchronise()
-    except Exception as error:
-        if outcome_of(error)[0] is not Outcome.GPU_OOM:
-            raise
-        return False
-    return True

@@ -20,11 +20,11 @@ import signal
 import subprocess
 import sys
 import time
-import traceback
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import IO, NamedTuple, NoReturn
+from typing import IO, NamedTuple
 
 from jobkit.core import json_codec
 from jobkit.core.errors import JobkitError
@@ -34,6 +34,7 @@ from jobkit.worker.process import (
     PAGE_BYTES,
     Forked,
     close_files,
+    fork,
     process_tree,
     pss_bytes,
     rss_bytes,
@@ -434,11 +435,10 @@ def sampling(
     words = [*(f"--uuid={uuid}" for uuid in uuids), *(f"--other={other}" for other in others)]
     if parent and not words:
         (theirs, requests), (answers, their_answers) = os.pipe(), os.pipe()
-        if (pid := os.fork()) == 0:
-            _be_sampler(parent, theirs, their_answers)
+        forked = fork(partial(_sample_forked, parent, theirs, their_answers))
         os.close(theirs)
         os.close(their_answers)
-        sampler = Sampling(Forked(pid), os.fdopen(requests, "w"), os.fdopen(answers))
+        sampler = Sampling(forked, os.fdopen(requests, "w"), os.fdopen(answers))
     else:
         words += [f"--pid={parent or os.getpid()}", *(["--below"] if parent else [])]
         argv = [sys.executable, "-m", "jobkit.worker.measure.sampler", *words]
@@ -449,17 +449,12 @@ def sampling(
         yield sampler
 
 
-def _be_sampler(parent: int, requests: int, answers: int) -> NoReturn:
-    try:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.SIG_DFL)
-        close_files(requests, answers)
-        sys.stdin, sys.stdout = os.fdopen(requests), os.fdopen(answers, "w")
-        sample_until_closed(parent, (), (), below=True)
-    except BaseException:  # noqa: BLE001 - as the interpreter does at its end
-        traceback.print_exc()
-    finally:
-        os._exit(0)
+def _sample_forked(parent: int, requests: int, answers: int) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+    close_files(requests, answers)
+    sys.stdin, sys.stdout = os.fdopen(requests), os.fdopen(answers, "w")
+    sample_until_closed(parent, (), (), below=True)
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,9 @@ from jobkit.core.paragraphs import split_paragraphs
 from jobkit.core.records import JobFacts
 from jobkit.worker import command
 from jobkit.worker.command import _with_line_feeds, keep_batch
-from jobkit.worker.measure.figures import GrowingFile, OwnBatch, OwnFigures
+from jobkit.worker.measure.figures import GrowingFile, OwnFigures
 from jobkit.worker.record import Task, TryState
-from tests.support.builders import point
+from tests.support.builders import batch, point
 
 
 def test_of_very_many_batches_only_the_totals_are_kept(
@@ -25,7 +26,7 @@ def test_of_very_many_batches_only_the_totals_are_kept(
     task = Task(point=point(), try_number=1, inputs=tmp_path, out=tmp_path, job=JobFacts(scheduler="hand"))
     state, stream = TryState(task, ""), io.StringIO()
     for number in range(5):
-        keep_batch(state, stream, OwnBatch(items=10, seconds=0.5, load=number * 100, worker=number % 2))
+        keep_batch(state, stream, replace(batch(0, 10), load=number * 100, worker=number % 2))
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert [(line["index"], line["first_item"], line["load"]) for line in lines] == [(0, 0, 0), (1, 10, 100)]
     summary = state.tally.summary(
@@ -39,7 +40,7 @@ def test_of_very_many_batches_only_the_totals_are_kept(
 def test_the_work_takes_no_longer_than_the_command(wall_s: float, work_s: float, tmp_path: Path) -> None:
     task = Task(point=point(), try_number=1, inputs=tmp_path, out=tmp_path, job=JobFacts(scheduler="hand"))
     state = TryState(task, "")
-    keep_batch(state, io.StringIO(), OwnBatch(items=10, seconds=0.5))
+    keep_batch(state, io.StringIO(), batch(0, 10))
     assert state.tally.summary(items_total=10, batches_total=1, wall_s=wall_s).work_s == work_s
 
 
