@@ -37,7 +37,7 @@ from jobkit.core.records import Batch, Command, Outcome
 from jobkit.core.units import format_count
 from jobkit.worker import process, steps
 from jobkit.worker.command_line import COUNTS, MODEL, OUTPUT, POINT, SCRATCH, TEXT, argv, variable
-from jobkit.worker.failure import Stopped, TryFailed, killed, outcome_of_output
+from jobkit.worker.failure import Stopped, TryFailed, outcome_of_output
 from jobkit.worker.measure import nvml
 from jobkit.worker.measure.figures import GrowingFile, LinePart, OwnFigures
 from jobkit.worker.measure.sampler import sampling
@@ -350,7 +350,7 @@ def _refuse_failure(
         tail = stream.read().decode("utf-8", "replace")
     last = next((line.strip() for line in reversed(tail.splitlines()) if line.strip()), "")
     if status < 0:
-        raise killed("the command", -status, oom_kills, tail)
+        raise steps.killed("the command", -status, oom_kills, tail)
     outcome = outcome_of_output(tail)
     if status in NOT_FOUND and outcome is Outcome.BUG:
         outcome = Outcome.ENVIRONMENT

@@ -7,6 +7,7 @@ import errno
 import gc
 import re
 import signal
+import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,6 @@ from types import FrameType
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
-from jobkit.worker import process
 
 _GPU_OOM = re.compile(
     # cuDNN and cuBLAS report a lack of memory as failures of their own (pytorch#17774).
@@ -114,14 +114,14 @@ class SpareMemory:
 
 def print_error(error: BaseException, folder: str | None = None) -> None:
     """Print a jobkit error in a line, any other with its traceback from the code below ``folder`` on."""
-    if isinstance(error, JobkitError):
-        process.report(error.message)
-        return
     frame = error.__traceback__
     while folder and frame and not frame.tb_frame.f_code.co_filename.startswith(f"{folder}/"):
         frame = frame.tb_next
     with contextlib.suppress(OSError):  # the log may be on a full disk
-        traceback.print_exception(type(error), error, frame or error.__traceback__)
+        if isinstance(error, JobkitError):
+            sys.stderr.write(f"jobkit: {error.message}\n")
+        else:
+            traceback.print_exception(type(error), error, frame or error.__traceback__)
 
 
 def outcome_of(error: BaseException, folder: str | None = None) -> tuple[Outcome, str]:
@@ -141,19 +141,6 @@ def outcome_of_output(text: str) -> Outcome:
         return Outcome.RAM_OOM
     by_text = (outcome for pattern, outcome in (*_BY_TEXT, *_PROGRAM) if pattern.search(text))
     return next(by_text, Outcome.BUG)
-
-
-def killed(who: str, number: int, oom_kills: int | None, output: str = "") -> TryFailed:
-    """Return the failure of a process that a signal killed.
-
-    ``oom_kills``: `process.oom_kills` when it began. ``output``: the end of what a command wrote.
-    """
-    message = f"{who} was killed by {signal.Signals(number).name}"
-    if number != signal.SIGKILL:
-        return TryFailed(outcome_of_output(output), message)
-    if (process.oom_kills() or 0) > (oom_kills or 0):
-        return TryFailed(Outcome.RAM_OOM, f"{message}: the job's memory limit was reached")
-    return TryFailed(Outcome.LOST, message)
 
 
 def _by_type(error: BaseException, text: str) -> Outcome:

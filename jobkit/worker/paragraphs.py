@@ -20,7 +20,6 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import BATCH_SIZE, SORTED
 from jobkit.core.paragraphs import JSONL_ENDINGS, BadLineError, Fields, parse_line, split_paragraphs
 from jobkit.core.records import Point
-from jobkit.worker import process
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -209,6 +208,8 @@ class Todo:
         """Begin to read the windows to come; from now on this process cannot be forked."""
         if self._more:
             from concurrent.futures import ThreadPoolExecutor  # what only a shard needs
+
+            from jobkit.worker import process
 
             self._reader = ThreadPoolExecutor(1)
             with process.signals_blocked():  # the thread inherits this: signals are for the main thread

@@ -33,7 +33,6 @@ from jobkit.worker.failure import (
     SpareMemory,
     Stopped,
     TryFailed,
-    killed,
     outcome_of,
     print_error,
 )
@@ -200,7 +199,7 @@ class Pool:
         status = self._processes[number].wait()
         if status >= 0:
             return TryFailed(Outcome.BUG, f"worker {number} ended with status {status}")
-        return killed(f"worker {number}", -status, self._oom_kills)
+        return steps.killed(f"worker {number}", -status, self._oom_kills)
 
 
 @contextlib.contextmanager

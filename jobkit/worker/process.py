@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import resource
 import signal
@@ -51,13 +50,19 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 def end_with(parent: int) -> bool:
     """Have the kernel kill this process when its parent ends (prctl(2)); return whether the parent lives."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     return os.getppid() == parent
 
 
 def adopt_orphans() -> None:
     """Have processes whose parent ends, below this one, become its children (prctl(2))."""
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1))
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    import ctypes  # what a client of a parent does without
+
+    ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value))
 
 
 def kill(pids: Iterable[int], number: int = signal.SIGKILL) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import resource
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +23,7 @@ from jobkit.core.layout import BASELINES_FOLDER, BATCHES_FILE, FILES_FOLDER
 from jobkit.core.measurements import Gpu, largest
 from jobkit.core.records import Batch, Outcome
 from jobkit.worker import process
-from jobkit.worker.failure import TryFailed, describe_error
+from jobkit.worker.failure import TryFailed, describe_error, outcome_of_output
 from jobkit.worker.measure import memory, nvml
 from jobkit.worker.measure.device import (
     Device,
@@ -225,7 +226,7 @@ def run_call(call: Call, workload: Workload, device: Device) -> tuple[Batch, Res
     return batch, result
 
 
-# -- what a process is given
+# -- what a process is given, and how it ends
 
 
 def settings_of(task: Task) -> dict[str, Value]:
@@ -261,6 +262,19 @@ def read_gpu(uuid: str | None) -> Gpu:
         unknown = f"NVML knows no GPU for {nvml.VISIBLE_VARIABLE}={visible!r}"
         raise TryFailed(Outcome.NO_GPU, nvml.missing_gpu_reason() or unknown)
     return gpu
+
+
+def killed(who: str, number: int, oom_kills: int | None, output: str = "") -> TryFailed:
+    """Return the failure of a process that a signal killed.
+
+    ``oom_kills``: `process.oom_kills` when it began. ``output``: the end of what a command wrote.
+    """
+    message = f"{who} was killed by {signal.Signals(number).name}"
+    if number != signal.SIGKILL:
+        return TryFailed(outcome_of_output(output), message)
+    if (process.oom_kills() or 0) > (oom_kills or 0):
+        return TryFailed(Outcome.RAM_OOM, f"{message}: the job's memory limit was reached")
+    return TryFailed(Outcome.LOST, message)
 
 
 def preload(task: Task) -> str:
