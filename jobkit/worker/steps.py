@@ -156,9 +156,9 @@ class Worker:
         kept = self.measured.readings
         kept.allocated_peak_bytes = largest((kept.allocated_peak_bytes, batch.allocated_peak_bytes))
         kept.reserved_peak_bytes = largest((kept.reserved_peak_bytes, batch.reserved_peak_bytes))
-        rows = work_of(self.task.point).rows(result, self.measured.columns)
+        rows = work_of(self.task.point).rows(result, self.measured.columns, call.items)
         self._worked = True
-        return batch, [(call.items[number], *values) for number, *values in rows]
+        return batch, rows
 
     def prepare(self, call: Call) -> None:
         """Have a workload that can do so prepare a call that comes next."""
