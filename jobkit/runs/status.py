@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -18,7 +18,7 @@ from typing import Any
 
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.extensions import extension_of, load
-from jobkit.core.layout import POINTS_FILE, repeat_id
+from jobkit.core.layout import POINTS_FILE, SPEC_FILE, repeat_id
 from jobkit.core.records import Batch, Outcome, Point, PointKind, Record
 from jobkit.core.terminal import did_you_mean, shell_path
 from jobkit.core.units import format_count, format_list, moment
@@ -465,7 +465,6 @@ class RunStatus:
     unanswered: Mapping[str, Any] | None = None  # submission without an answer, from the journal
     left: Mapping[str, Any] | None = None  # what the job that follows could not do, from the journal
     notes: tuple[str, ...] = ()  # lines that could not be read
-    request: Callable[[], Requested] = Requested  # returns what its spec requests
     mine: bool = True  # whether the run folder can be written: else only its owner can change the run
     now: datetime = field(default_factory=lambda: datetime.now(UTC))  # when the schedulers were asked
 
@@ -483,7 +482,15 @@ class RunStatus:
 
     @cached_property
     def requested(self) -> Requested:
-        return self.request()
+        """What its spec requests; nothing if that cannot be read."""
+        from jobkit.spec.yaml_files import read_document  # here: of most runs the records name the GPU
+
+        try:
+            resources = read_document(self.folder / SPEC_FILE).data["resources"]
+            gpus, gpu_type = int(resources["gpus"]), str(resources["gpu_type"] or "")
+            return Requested(gpus, gpu_type, str(resources.get("queue") or ""))
+        except (JobkitError, KeyError, TypeError, ValueError):
+            return Requested()
 
     @property
     def noun(self) -> str:
