@@ -245,6 +245,12 @@ class Pace:
             return False
         return self.elapsed_s > LATE * whole_s
 
+    def left(self, whole_s: float | None) -> float | None:
+        """Return what it has to go by its own batches, else by such points; ``None`` if that is not known."""
+        if self.left_s is not None or whole_s is None or self.elapsed_s is None or self.is_late(whole_s):
+            return self.left_s
+        return max(0.0, whole_s - self.elapsed_s)
+
 
 LATE = 1.5
 """Times the expected time of a point, until it is not known any more when it ends."""
@@ -257,16 +263,9 @@ def to_go(points: Sequence[Pace], *, at_a_time: int = 0) -> float | None:
     is how many run at a time if that is known, as 1 on this machine, because between two points none runs.
     Points that wait while none runs on a cluster make it unknown.
     """
-    left: list[float | None] = []
-    to_come: list[float | None] = []
-    for point, whole_s in zip(points, _expected(points), strict=True):
-        if point.state == PointState.WAITING:
-            to_come.append(whole_s)
-        elif point.state == PointState.RUNNING and point.left_s is None:
-            unknown = whole_s is None or point.elapsed_s is None or point.is_late(whole_s)
-            left.append(None if unknown else max(0.0, (whole_s or 0.0) - (point.elapsed_s or 0.0)))
-        elif point.state == PointState.RUNNING:
-            left.append(point.left_s)
+    expected = [*zip(points, _expected(points), strict=True)]
+    left = [point.left(whole_s) for point, whole_s in expected if point.state == PointState.RUNNING]
+    to_come = [whole_s for point, whole_s in expected if point.state == PointState.WAITING]
     slots = [seconds for seconds in left if seconds is not None]
     if to_come:
         slots += [0.0] * (at_a_time - len(left))
@@ -306,8 +305,8 @@ def skipped_time(points: Sequence[PointResult]) -> tuple[int, float] | None:
     by_id = {point.point.point_id: point for point in points}
     spans = []
     for point in points:
-        pruned = point.outcome is Outcome.PRUNED and point.counts.exit is not None
-        cause = by_id.get(point.counts.exit.because) if pruned and point.counts.exit else None
+        exit_ = point.counts.exit if point.outcome is Outcome.PRUNED else None
+        cause = by_id.get(exit_.because) if exit_ else None
         if cause is None:
             continue
         repeat = repeat_id(cause.point.point_id, point.point.repeat) == point.point.point_id
