@@ -8,8 +8,8 @@ dcgmlib/src/DcgmHostEngineHandler.cpp) and in the reference of ``dcgmi stats``
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import fsum
 from pathlib import PurePath
 from typing import ClassVar
@@ -127,9 +127,6 @@ class JobFigures:
     figures: tuple[DcgmFigure, ...]  # the figures that DCGM has
     remarks: tuple[str, ...]  # remarks on the report, in sentences without a full stop
 
-    def data(self) -> Mapping[str, object]:
-        return asdict(self)
-
     def block(self) -> Block:
         columns = (
             Column("figure", [figure.name for figure in self.figures], left=True),
@@ -163,7 +160,7 @@ def points_of(report: str, rows: Sequence[Row]) -> tuple[list[Row], str]:
     In a run they are found by the numbers in its name; a report without a job number is taken to be about all
     points. In a log they are all points.
     """
-    if all(row.workload == LOG for row in rows):
+    if all(row.point.workload == LOG for row in rows):
         return list(rows), ""
     numbers = set(re.findall(r"\d+", PurePath(report).name.removesuffix(SUFFIX)))
     recorded = [row for row in rows if row.record]
@@ -179,7 +176,7 @@ def points_of(report: str, rows: Sequence[Row]) -> tuple[list[Row], str]:
 
 def side_by_side(file: str, reports: Sequence[GpuReport], rows: Sequence[Row], how: str = "") -> JobFigures:
     """Return the reports on the GPUs next to the figures of the points; ``how`` says how they were found."""
-    log = all(row.workload == LOG for row in rows)
+    log = all(row.point.workload == LOG for row in rows)
     own = f"the {LOG_NAME}" if log else "jobkit"
     figures = (
         _time(reports, rows, own, log=log),
@@ -276,11 +273,11 @@ def _why_memory(reports: Sequence[GpuReport], rows: Sequence[Row], own: str, *, 
     counts = f"DCGM has the largest peak of one process, by the driver's own count, among {whose}"
     if log:
         counts += "; the log has the memory of the whole GPU, sampled at every 50th paragraph"
-    elif any((row.workers or 1) > 1 for row in rows):
+    elif any((row.cell("workers") or 1) > 1 for row in rows):
         counts += "; jobkit has the sum over the workers of a point"
     else:
         counts += "; jobkit has the process's memory, sampled a hundred times a second"
-    if dcgm < mine and not any((row.workers or 1) > 1 for row in rows):
+    if dcgm < mine and not any((row.cell("workers") or 1) > 1 for row in rows):
         more = f"{own[0].upper()}{own[1:]} has more"
         return f"{counts}. {more}: DCGM did not see every process, or several used the GPU at once"
     if dcgm > mine:
@@ -293,7 +290,7 @@ def _processes(reports: Sequence[GpuReport], rows: Sequence[Row], *, log: bool) 
         "DCGM lists the processes that were on the GPU when it took a sample; jobkit counts one for each "
         "worker of each point"
     )
-    own = None if log else _sum([(row.workers or 1) * (row.gpus or 1) for row in rows])
+    own = None if log else _sum([(row.cell("workers") or 1) * (row.cell("gpus") or 1) for row in rows])
     return _figure("processes", _sum([report.processes for report in reports]), own, "", why)
 
 

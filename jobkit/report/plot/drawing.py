@@ -1,6 +1,6 @@
 """A picture as strokes, marks and words: two axes, a legend, labels that cover nothing. Pure.
 
-`jobkit.report.html.svg` writes a canvas for the page, `jobkit.report.plot.figure` paints it into a file, so
+`jobkit.report.page` writes a canvas for the page, `jobkit.report.plot.pictures` paints it into a file:
 both show the same. Lengths are in pixels, from the top left. Shapes and dashes carry the meaning; colour
 only helps.
 """

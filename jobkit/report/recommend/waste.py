@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import fsum
 from statistics import median
 
@@ -24,16 +24,10 @@ from jobkit.core.units import (
     format_memory,
     format_setting,
     format_size,
+    format_took,
     format_walltime,
 )
-from jobkit.report.recommend.request import (
-    Fix,
-    PointUse,
-    RunUse,
-    fix_of,
-    header,
-    largest,
-)
+from jobkit.report.recommend.material import Lines, PointUse, RunUse, header, largest
 from jobkit.runs.kinds import kind_for
 from jobkit.runs.request import WARNING_S, memory_request, walltime_request
 from jobkit.runs.results import worker_s
@@ -53,6 +47,17 @@ HALF = f"less than {100 * LIMIT:.0f} %"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fix:
+    """What to change."""
+
+    does: str  # in words
+    keys: Mapping[str, str | int] = field(default_factory=dict)  # of the spec, with their new values
+    lines: tuple[Lines, ...] = ()  # by scheduler, the header lines that are new or have changed
+    leave_out: tuple[Lines, ...] = ()  # by scheduler, header lines that go
+    command: str = ""  # to type, if no key of a spec does it; else empty
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Waste:
     """One of the seven."""
 
@@ -65,6 +70,38 @@ class Waste:
     wasted: bool | None = None  # ``None`` if it was not measured
     why: str = ""  # why it was not measured, or is no waste whatever the share; else empty
     fix: Fix | None = None  # only of waste
+
+
+def fix_of(
+    run: RunUse,
+    uses: Sequence[PointUse],
+    does: str,
+    keys: Mapping[str, str | int],
+    pack: int | None = None,
+    **changes: object,
+) -> Fix:
+    """Return a fix with the header lines that it changes.
+
+    The largest of ``uses`` counts, the points whose request changes; ``pack`` points share a job then.
+    """
+    before, now_pack = largest(uses), max(use.pack for use in uses)
+    before = before if run.own else before.model_copy(update={"gpu_type": None})
+    after = before.model_copy(update=changes)
+    new, gone = [], []
+    for site in run.sites:
+        old = header(before, site, own=run.own, pack=now_pack)
+        after_lines = header(after, site, own=run.own, pack=pack or now_pack)
+        changed = tuple(line for line in after_lines.lines if line not in old.lines)
+        new.append(replace(after_lines, lines=changed))
+        if not changed and not after_lines.reason:
+            left = tuple(line for line in old.lines if line not in after_lines.lines)
+            gone.append(replace(after_lines, lines=left))
+    return Fix(
+        does=does,
+        keys=keys,
+        lines=tuple(line for line in new if line.lines or line.reason),
+        leave_out=tuple(line for line in gone if line.lines),
+    )
 
 
 def wastes(run: RunUse) -> tuple[Waste, ...]:
@@ -84,23 +121,20 @@ def idle_gpu(run: RunUse) -> Waste:
         none = fix_of(run, asking, "request no GPU", {"resources.gpus": 0}, gpus=0, gpu_type=None)
         used = f"none: the {run.noun}s ran on the CPU"
         return named(requested=requested, used=used, points=len(asking), share=0.0, wasted=True, fix=none)
-    busy = [(use, *found) for use in asking if (found := _busy(use))]
-    if not busy:
-        return named(
-            requested=requested, why=_no_record(run, "no record has samples of the GPU's utilisation")
-        )
-    share = fsum(percent * work_s for _, percent, work_s in busy) / fsum(s for *_, s in busy) / 100
+    busy = [
+        (use, use.record.sampler.utilisation_mean_percent, work_s)
+        for use in asking
+        if use.record and use.record.sampler and (work_s := use.row.value(WORK))
+    ]
+    known = [(use, percent, work_s) for use, percent, work_s in busy if percent is not None]
+    if not known:
+        why = _no_record(run, "no record has samples of the GPU's utilisation")
+        return named(requested=requested, why=why)
+    share = fsum(percent * work_s for _, percent, work_s in known) / fsum(s for *_, s in known) / 100
     used = f"busy {_percent(share)} of the work"
     wasted = share < LIMIT
-    fix = _more_workers(run, [use for use, *_ in busy], share) if wasted and run.search is None else None
-    return named(requested=requested, used=used, points=len(busy), share=share, wasted=wasted, fix=fix)
-
-
-def _busy(use: PointUse) -> tuple[float, float] | None:
-    record = use.record
-    percent = record.sampler.utilisation_mean_percent if record and record.sampler else None
-    work_s = use.row.value(WORK)
-    return (percent, work_s) if percent is not None and work_s else None
+    fix = _more_workers(run, [use for use, *_ in known], share) if wasted and run.search is None else None
+    return named(requested=requested, used=used, points=len(known), share=share, wasted=wasted, fix=fix)
 
 
 def _more_workers(run: RunUse, uses: Sequence[PointUse], share: float) -> Fix:
@@ -155,16 +189,19 @@ def idle_cores(run: RunUse) -> Waste:
     """Judge the CPUs by the CPU time of the tries."""
     named = _named("cores", f"{HALF} busy, and fewer suffice")
     requested = _range([use.asked.cpus for use in run.points], lambda n: format_count(n, "CPU"))
-    known = [(use, *found) for use in run.points if (found := _cpu(use))]
+    known = [
+        (use, use.record.cpu_s, seconds, use.point.workers * use.point.gpus)
+        for use in run.points
+        if use.record and use.record.cpu_s is not None and (seconds := worker_s(use.record))
+    ]
     if not known:
-        return named(
-            requested=requested,
-            why=_no_record(run, "no record has the CPU time (a run of an earlier jobkit)"),
-        )
-    share = fsum(cpu_s for _, cpu_s, _ in known) / fsum(s * use.asked.cpus for use, _, s in known)
-    cores = fsum(cpu_s for _, cpu_s, _ in known) / fsum(s for *_, s in known)
-    each = max(math.ceil(cpu_s / seconds / _processes(use)) for use, cpu_s, seconds in known)
-    fewer = max(each * _processes(use) for use, *_ in known)
+        why = _no_record(run, "no record has the CPU time (a run of an earlier jobkit)")
+        return named(requested=requested, why=why)
+    busy_s = fsum(cpu_s for _, cpu_s, *_ in known)
+    share = busy_s / fsum(seconds * use.asked.cpus for use, _, seconds, _ in known)
+    cores = busy_s / fsum(seconds for _, _, seconds, _ in known)
+    each = max(math.ceil(cpu_s / seconds / processes) for _, cpu_s, seconds, processes in known)
+    fewer = max(each * processes for *_, processes in known)
     wasted = share < LIMIT and fewer < max(use.asked.cpus for use, *_ in known)
     keys: dict[str, str | int] = {"resources.cpus": each}
     if run.threads is not None and run.threads > each:
@@ -180,26 +217,17 @@ def idle_cores(run: RunUse) -> Waste:
     )
 
 
-def _cpu(use: PointUse) -> tuple[float, float] | None:
-    seconds = worker_s(use.record) if use.record else None
-    return (use.record.cpu_s, seconds) if use.record and use.record.cpu_s is not None and seconds else None
-
-
-def _processes(use: PointUse) -> int:
-    return use.point.workers * use.point.gpus
-
-
 def large_card(run: RunUse) -> Waste:
     """Judge the GPU's memory: whether a much smaller GPU would hold the peak."""
     named = _named("too large a GPU", f"a GPU with {HALF} of its memory holds the peak and 10 % more")
-    used = [use for use in run.points if use.asked.gpus and use.row.gpu]
+    asking = [use for use in run.points if use.asked.gpus]
+    used = [use for use in asking if use.row.cell("gpu")]
+    if not asking:
+        return named(requested="no GPU", wasted=False, why=f"no {run.noun} requested a GPU")
     if not used:
-        asking = any(use.asked.gpus for use in run.points)
-        if not asking:
-            return named(requested="no GPU", wasted=False, why=f"no {run.noun} requested a GPU")
         return named(requested="a GPU", why=_no_record(run, "no record names the GPU"))
     capacity = _capacity(used)
-    cards = format_list(list(dict.fromkeys(str(use.row.gpu) for use in used)), 3)
+    cards = format_list(list(dict.fromkeys(str(use.row.cell("gpu")) for use in used)), 3)
     requested = f"{cards}, {format_memory(capacity)}" if capacity else cards
     if any(use.row.outcome is Outcome.GPU_OOM for use in used):
         why = f"a {run.noun} ran out of the memory of the GPU"
@@ -208,16 +236,10 @@ def large_card(run: RunUse) -> Waste:
     if not peaks or not capacity:
         return named(requested=requested, why=_no_record(run, "no record has the peak of the GPU's memory"))
     smaller = smallest_card(max(peaks), capacity)
-    does = (
-        f"request a GPU with {format_memory(smaller.usable_bytes)}, by your cluster's name for it"
-        if smaller
-        else ""
-    )
-    fix = (
-        fix_of(run, used, does, {"resources.gpu_type": smaller.name}, gpu_type=smaller.name)
-        if smaller
-        else None
-    )
+    fix = None
+    if smaller:
+        does = f"request a GPU with {format_memory(smaller.usable_bytes)}, by your cluster's name for it"
+        fix = fix_of(run, used, does, {"resources.gpu_type": smaller.name}, gpu_type=smaller.name)
     return named(
         requested=requested,
         used=f"{format_memory(max(peaks))} at most",
@@ -229,8 +251,8 @@ def large_card(run: RunUse) -> Waste:
 
 
 def _capacity(uses: Sequence[PointUse]) -> int | None:
-    known = [(use.row.gpu, use.row.gpu_capacity_bytes) for use in uses]
-    return min((usable_bytes(name, total) for name, total in known if total), default=None)
+    gpus = [use.record.gpu for use in uses if use.record and use.record.gpu]
+    return min((usable_bytes(gpu.name, gpu.total_bytes) for gpu in gpus if gpu.total_bytes), default=None)
 
 
 def smallest_card(peak: float, capacity: int) -> GpuKind | None:
@@ -252,7 +274,7 @@ def unused_walltime(run: RunUse) -> Waste:
     key = {"resources.walltime": format_walltime(enough)}
     return named(
         requested=requested,
-        used=f"{_clock(seconds)} at most",
+        used=f"{format_took(seconds)} at most",
         points=len(known),
         share=seconds / use.asked.walltime,
         **_verdict(run, Outcome.TIMEOUT, seconds, use.asked.walltime, enough, format_walltime(enough)),
@@ -296,7 +318,7 @@ def tiny_jobs(run: RunUse) -> Waste:
         requested=format_count(len(jobs), "job")
         if not run.here
         else f"{format_count(len(jobs), run.noun)}, no job",
-        used=f"{_clock(median(jobs.values()))} each (median), {_percent(share)} of it work",
+        used=f"{format_took(median(jobs.values()))} each (median), {_percent(share)} of it work",
         points=len(known),
         share=share,
         wasted=wasted,
@@ -320,7 +342,7 @@ def login_node(run: RunUse) -> Waste:
     """Judge whether the points ran on a machine that submits jobs, in no job."""
     named = _named("work on the login node", f"more than {LOGIN_S} s, outside of a job")
     if not run.here:
-        nodes = list(dict.fromkeys(use.row.host for use in run.points if use.row.host))
+        nodes = list(dict.fromkeys(filter(None, (use.row.cell("host") for use in run.points))))
         used = f"in jobs, on {format_list(nodes, 3)}" if nodes else "in jobs"
         return named(requested="a job", used=used, points=len(run.points), wasted=False)
     known = [use for use in run.points if use.on_path is not None]
@@ -334,7 +356,7 @@ def login_node(run: RunUse) -> Waste:
         return named(requested="no job", used="none", points=len(known), wasted=False, why=why)
     if not seconds:
         return named(requested="no job", why=_no_record(run, "no try has left its times"))
-    used = f"{_clock(seconds)}, with {' and '.join(by_name(name).TITLE for name in on_path)} there"
+    used = f"{format_took(seconds)}, with {' and '.join(by_name(name).TITLE for name in on_path)} there"
     wasted = seconds > LOGIN_S
     name = next(iter(on_path))
     sites = [site for site in run.sites if site.scheduler == name]
@@ -367,10 +389,6 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def _clock(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 120 else format_walltime(seconds)  # noqa: PLR2004 - two minutes
-
-
 VERDICTS = {True: "WASTE", False: "no", None: "not measured"}
 
 
@@ -381,7 +399,7 @@ def as_json(run: RunUse, found: Sequence[Waste]) -> str:
         "scheduler": run.scheduler,
         "points": len(run.points),
         "to_come": run.to_come,
-        "wastes": [asdict(waste) for waste in found],
+        "wastes": found,
         "notes": run.notes,
         "search": run.search.as_data() if run.search else None,
     }
@@ -390,7 +408,14 @@ def as_json(run: RunUse, found: Sequence[Waste]) -> str:
 
 def blocks(run: RunUse, found: Sequence[Waste]) -> Iterator[Block]:
     """Yield the wastes for a person: all seven, then what fixes each."""
-    yield Block.of(_heading(run), _columns(found, run.noun), _summary(found))
+    columns = (
+        Column("kind", [waste.name for waste in found], left=True),
+        Column("requested", [waste.requested for waste in found], left=True),
+        Column("used", [waste.used for waste in found], left=True),
+        Column(f"{run.noun}s", [str(waste.points or "") for waste in found]),
+        Column("waste", [VERDICTS[waste.wasted] for waste in found], left=True),
+    )
+    yield Block.of(_heading(run), columns, _summary(found))
     wasted = [waste for waste in found if waste.wasted]
     yield from (Block.of(_explained(waste, run)) for waste in wasted)
     if any(waste.fix and waste.fix.lines for waste in wasted) and not run.own:
@@ -404,25 +429,11 @@ def _heading(run: RunUse) -> Iterator[str]:
     yield f"{run.run}: {format_count(len(run.points), run.noun)} {where}{to_come}"
     if run.unended:
         yield f"{format_count(run.unended, run.noun)} {'has' if run.unended == 1 else 'have'} not ended yet."
-    yield from _of_search(run)
-    if run.here:
-        yield "No scheduler reserved anything for it: the lines are for a job with the same request."
-
-
-def _of_search(run: RunUse) -> Iterator[str]:
     if run.search and run.search.setting:
         yield f"The answer of the search, and its points: {format_setting(run.search.setting)}"
         yield from run.search.answer_lines()
-
-
-def _columns(found: Sequence[Waste], noun: str) -> tuple[Column, ...]:
-    return (
-        Column("kind", [waste.name for waste in found], left=True),
-        Column("requested", [waste.requested for waste in found], left=True),
-        Column("used", [waste.used for waste in found], left=True),
-        Column(f"{noun}s", [str(waste.points or "") for waste in found]),
-        Column("waste", [VERDICTS[waste.wasted] for waste in found], left=True),
-    )
+    if run.here:
+        yield "No scheduler reserved anything for it: the lines are for a job with the same request."
 
 
 def _summary(found: Sequence[Waste]) -> Iterator[str]:
@@ -440,22 +451,18 @@ def _summary(found: Sequence[Waste]) -> Iterator[str]:
 
 def _explained(waste: Waste, run: RunUse) -> Iterator[str]:
     yield f"{waste.name}: waste if {waste.limit}."
-    if waste.fix:
-        yield from _fix(waste.fix)
+    if fix := waste.fix:
+        yield f"  Fix: {fix.does}."
+        if fix.command:
+            yield NoWrap(fix.command, "  command  ")
+        if fix.keys:
+            words = " ".join(f"--set {key}={value}" for key, value in fix.keys.items())
+            yield NoWrap(words, "  spec     ")
+        for lines in fix.lines:
+            if lines.reason:
+                yield f"  {lines.scheduler:7}  no line: {lines.reason}."
+            yield from (NoWrap(line, f"  {lines.scheduler:7}  ") for line in lines.lines)
+        for lines in fix.leave_out:
+            yield from (NoWrap(line, f"  {lines.scheduler:7}  leave out: ") for line in lines.lines)
     elif run.search and run.search.why:
         yield f"  No fix: the search found no setting that uses more. Its limit: {run.search.why}."
-
-
-def _fix(fix: Fix) -> Iterator[str]:
-    yield f"  Fix: {fix.does}."
-    if fix.command:
-        yield NoWrap(fix.command, "  command  ")
-    if fix.keys:
-        words = " ".join(f"--set {key}={value}" for key, value in fix.keys.items())
-        yield NoWrap(words, "  spec     ")
-    for lines in fix.lines:
-        if lines.reason:
-            yield f"  {lines.scheduler:7}  no line: {lines.reason}."
-        yield from (NoWrap(line, f"  {lines.scheduler:7}  ") for line in lines.lines)
-    for lines in fix.leave_out:
-        yield from (NoWrap(line, f"  {lines.scheduler:7}  leave out: ") for line in lines.lines)

@@ -1,31 +1,176 @@
-"""What points requested and used, and what to request: in the header lines that jobkit itself would write."""
+"""What a run folder holds for a recommendation and for the wastes: measured, requested, used."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
+from jobkit.answers import ledger
+from jobkit.answers.loads import Lengths, read_lengths
+from jobkit.answers.objective import Objective
 from jobkit.answers.search_answer import SearchAnswer, read_search
 from jobkit.answers.speed import Duration
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import CPU
 from jobkit.core.layout import SPEC_FILE, is_run_folder
-from jobkit.core.records import Point, Record
-from jobkit.core.terminal import shell_path
-from jobkit.report.recommend.run_data import site_of
-from jobkit.report.recommend.types import Lines, RequestAdvice, RunData
-from jobkit.report.rows import Row, row_of_point
+from jobkit.core.paths import ledger_path
+from jobkit.core.records import RESULTS, Batch, Outcome, Point, Record
+from jobkit.core.terminal import shell_path, shell_quote
+from jobkit.report.rows import Row, never_began, row_of_point
 from jobkit.runs.journal import JobTask, Journal, Submission
 from jobkit.runs.request import WARNING_S, enough, held_by, held_in
-from jobkit.runs.results import PointResult, Run, read_run, task_s
+from jobkit.runs.results import Agreement, PointResult, Run, agreements, batches_of, read_run, task_s, timed
 from jobkit.runs.retry_rule import changed_resources, scaled_request
+from jobkit.runs.trials import Trial, describe_trials, settled_trials, trials
 from jobkit.runs.tries import Try
 from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
 from jobkit.spec.directives import directives
 from jobkit.spec.site import Site, load_site
 from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunData:
+    """The data of a run folder."""
+
+    run: str  # the folder, as named
+    records: Sequence[Record]  # of the try that counts, of every point that has one
+    batches: Mapping[str, Sequence[Batch]]  # by point id
+    lengths: Lengths | None  # of the text; ``None`` if they are not known
+    # of every try of every point: how long it ran; ``None`` if that is not known
+    seconds: Sequence[float | None]
+    resources: Resources | None  # what the spec asked for; ``None`` if sweep.yaml could not be read
+    site: Site | None  # the site of the run; ``None`` if it is not to be had, or runs no scheduler
+    plain_sites: Sequence[Site]  # the plain site of each scheduler
+    to_come: int = 0  # `to_come`, `failed`: how many points have no result yet, or will have none
+    failed: int = 0
+    notes: tuple[str, ...] = ()  # what could not be read
+    # the results of the predictions that this run has tested, in sentences without a full stop
+    trials: tuple[str, ...] = ()
+    tried: tuple[Trial, ...] = ()  # the same as data: the largest safe batch is below those that did not fit
+    # the results of the user's predictions in other runs with this workload, model, GPU and versions
+    ledger: str | None = None
+    # by the point's index, if the run sweeps the precision: how its entities agree with those of fp32
+    agreements: Mapping[int, Agreement] = field(default_factory=dict)
+    # what a setting is chosen by, and what it must keep
+    objective: Objective = field(default_factory=Objective)
+    asked_bytes: int | None = None  # as in `jobkit.answers.memory.Memory`
+    search: SearchAnswer | None = None  # if it is a search: what was found
+
+    @property
+    def measured(self) -> Sequence[Record]:
+        """The records by which a setting is planned: of a search only those of its answer."""
+        return self.search.winner_records if self.search else self.records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """Header lines for one scheduler's site, with their prefix, or the ``reason`` why there are none.
+
+    ``own`` is whether it is the site of the run; else it is the scheduler's plain one, and the
+    names of queues, accounts and GPU types are left out.
+    """
+
+    scheduler: str
+    site: str
+    own: bool
+    lines: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestAdvice:
+    """What to ask the scheduler for, next to what was used."""
+
+    gpus: int  # `gpus`, `gpu_type`, `cpus`, `memory_bytes`, `walltime_s`: to ask for
+    gpu_type: str | None
+    cpus: int
+    memory_bytes: int
+    walltime_s: int
+    used_memory_bytes: int | None  # as in `jobkit.runs.request.held_by`
+    lines: tuple[Lines, ...]  # for each scheduler
+
+
+def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
+    """Return the data of a run folder.
+
+    ``folder``: of one run.
+    ``overrides``: ``key=value`` that replace keys of ``objective`` and ``constraints`` in its spec.
+    """
+    for override in overrides:
+        if re.match(r"(objective|constraints)\b", override) is None:
+            message = f"--set {override}: recommend takes only objective and constraints"
+            raise JobkitError(message, hint="--set objective.metric=NAME, --set constraints.NAME.min=NUMBER")
+    if not is_run_folder(folder):
+        raise JobkitError(
+            f"{folder}: not a run folder, and a recommendation rests on records that a log does not have",
+            hint=f"name one folder below runs/; to read an old log: jobkit collect {shell_quote(folder)}",
+        )
+    run = read_run(folder)
+    spec, notes = spec_of(folder, overrides)
+    site, more = site_of(spec)
+    objective = Objective()
+    if spec:
+        direction = spec.objective.chosen_direction
+        objective = Objective.of(spec.objective.metric, direction, spec.constraints.bounds)
+    sweep = [point for point in run.points if point.point.kind.swept]
+    records = [record for point in sweep if (record := timed(point.counts))]
+    first = next((record for record in records if record.outcome is Outcome.OK), None)
+    tried = settled_trials(
+        trials(folder),
+        {point.point.index: point.verdict.outcome for point in run.points},
+        never_began(folder, [point.point for point in run.points if point.point.trial and not point.tries]),
+    )
+    return RunData(
+        run=str(folder),
+        records=records,
+        batches=batches_of(sweep),
+        lengths=read_lengths(folder),
+        seconds=tuple(
+            task_s(tried) if tried.record else None
+            for result in sweep
+            for tried in reversed(result.tries)
+            if tried.verdict.outcome is not Outcome.PRUNED
+        ),
+        resources=spec.resources if spec else None,
+        site=site,
+        plain_sites=[load_site(f"{name}-default", name) for name in SCHEDULERS if not runs_here(name)],
+        to_come=sum(point.verdict.outcome is None for point in sweep),
+        failed=sum(bool(point.verdict.outcome) and point.verdict.outcome not in RESULTS for point in sweep),
+        notes=(*run.notes, *notes, *more),
+        trials=describe_trials(tried),
+        tried=tuple(tried),
+        asked_bytes=spec.asked_bytes if spec else None,
+        ledger=ledger.summary(ledger.entries(ledger_path()), first) if first else None,
+        agreements=agreements(sweep),
+        objective=objective,
+        search=read_search(folder, objective if overrides else None),
+    )
+
+
+def spec_of(folder: Path, overrides: Sequence[str] = ()) -> tuple[SweepSpec | None, list[str]]:
+    """Return the spec of a run, or why it cannot be read; with ``overrides`` that is an error."""
+    try:
+        return load_spec(folder / SPEC_FILE, overrides), []
+    except JobkitError as error:
+        if overrides:
+            raise
+        first, *_ = error.message.splitlines()
+        return None, [f"jobkit cannot compute a request without the spec: {first}"]
+
+
+def site_of(spec: SweepSpec | None) -> tuple[Site | None, list[str]]:
+    """Return the site of a run, and why it is not its own; ``None`` if it ran without a scheduler."""
+    if spec is None or spec.scheduler == "auto" or runs_here(spec.scheduler):
+        return None, []
+    try:
+        return load_site(spec.site, spec.scheduler), []
+    except JobkitError as error:
+        return None, [f"{error.message}: the lines are a plain {spec.scheduler}'s"]
+
 
 PORTABLE = ("gpus", "cpus", "memory", "walltime")
 """What of a spec means the same at every site."""
@@ -218,49 +363,6 @@ def _asked(spec: SweepSpec, point: Point, before: Sequence[Try], sent: Submissio
     if sent and sent.memory_bytes and sent.walltime_s:
         return asked.model_copy(update={"memory": sent.memory_bytes, "walltime": sent.walltime_s})
     return changed_resources(asked, scaled_request(spec.policy, before))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fix:
-    """What to change."""
-
-    does: str  # in words
-    keys: Mapping[str, str | int] = field(default_factory=dict)  # of the spec, with their new values
-    lines: tuple[Lines, ...] = ()  # by scheduler, the header lines that are new or have changed
-    leave_out: tuple[Lines, ...] = ()  # by scheduler, header lines that go
-    command: str = ""  # to type, if no key of a spec does it; else empty
-
-
-def fix_of(
-    run: RunUse,
-    uses: Sequence[PointUse],
-    does: str,
-    keys: Mapping[str, str | int],
-    pack: int | None = None,
-    **changes: object,
-) -> Fix:
-    """Return a fix with the header lines that it changes.
-
-    The largest of ``uses`` counts, the points whose request changes; ``pack`` points share a job then.
-    """
-    before, now_pack = largest(uses), max(use.pack for use in uses)
-    before = before if run.own else before.model_copy(update={"gpu_type": None})
-    after = before.model_copy(update=changes)
-    new, gone = [], []
-    for site in run.sites:
-        old = header(before, site, own=run.own, pack=now_pack)
-        after_lines = header(after, site, own=run.own, pack=pack or now_pack)
-        changed = tuple(line for line in after_lines.lines if line not in old.lines)
-        new.append(replace(after_lines, lines=changed))
-        if not changed and not after_lines.reason:
-            left = tuple(line for line in old.lines if line not in after_lines.lines)
-            gone.append(replace(after_lines, lines=left))
-    return Fix(
-        does=does,
-        keys=keys,
-        lines=tuple(line for line in new if line.lines or line.reason),
-        leave_out=tuple(line for line in gone if line.lines),
-    )
 
 
 def header(resources: Resources, site: Site, *, own: bool, pack: int = 1) -> Lines:
