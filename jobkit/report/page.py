@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from html import escape
 from importlib import metadata, resources
 from itertools import groupby
 from pathlib import Path
@@ -23,11 +22,11 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import extension_of, load, load_all
 from jobkit.core.layout import JOB_SCRIPT, SPEC_FILE, is_run_folder
 from jobkit.core.records import Outcome
-from jobkit.core.terminal import NoWrap, for_terminal, printable
+from jobkit.core.terminal import NoWrap, for_terminal
 from jobkit.core.units import format_count
 from jobkit.report import output
 from jobkit.report.estimates import estimates
-from jobkit.report.plot.drawing import COLOURS, FONT_PX, HOLLOW, WIDTH, Mark, Part, Stroke
+from jobkit.report.plot.drawing import svg
 from jobkit.report.plot.pictures import Picture, pictures
 from jobkit.report.recommend import output as recommendation
 from jobkit.report.recommend import waste
@@ -40,52 +39,6 @@ from jobkit.spec.yaml_files import as_yaml, read_document
 
 if TYPE_CHECKING:
     import jinja2
-
-SHAPES = {
-    "dot": "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z",
-    "ring": "M-8,0a8,8 0 1,0 16,0a8,8 0 1,0 -16,0z",
-    "diamond": "M0,-7L7,0L0,7L-7,0z",
-    "square": "M-4,-4H4V4H-4z",
-    "cross": "M-5,-5L5,5M-5,5L5,-5",
-}
-
-
-def svg(picture: Picture) -> str:
-    """Return a picture as markup that is safe to insert."""
-    height = f"{picture.canvas.height:.0f}"
-    head = (
-        f'<svg role="img" aria-label="{escape(printable(picture.title))}" viewBox="0 0 {WIDTH} {height}" '
-        f'width="{WIDTH}" height="{height}" font-family="sans-serif" font-size="{FONT_PX}" '
-        'fill="currentColor">'
-    )
-    return "\n".join([head, *map(_element, picture.canvas.parts), "</svg>"])
-
-
-def _element(part: Part) -> str:
-    colour = COLOURS[part.css]
-    if isinstance(part, Stroke):
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in part.spots)
-        dash = {"stroke-dasharray": " ".join(f"{length:g}" for length in part.dash)} if part.dash else {}
-        of_line = {"points": path, "fill": "none", "stroke": colour, "stroke-width": part.width, **dash}
-        return _tag("polyline", of_line, part.css, _title(part.title))
-    x, y = (f"{length:.1f}" for length in part.spot)
-    if isinstance(part, Mark):
-        fill = "none" if part.shape in HOLLOW else colour
-        of_mark = {"d": SHAPES[part.shape], "fill": fill, "stroke": colour, "stroke-width": 1.8}
-        return _tag("path", {**of_mark, "transform": f"translate({x} {y})"}, part.css, _title(part.title))
-    of_words = {"x": x, "y": y, "text-anchor": part.anchor} | ({"fill": colour} if part.css else {})
-    return _tag("text", of_words, f"t-{part.css} halo" if part.css else "halo", escape(printable(part.text)))
-
-
-def _tag(name: str, attributes: Mapping[str, object], css: str, inside: str) -> str:
-    pairs = {**attributes, "class": css} if css else attributes
-    words = "".join(f' {key}="{value}"' for key, value in pairs.items())
-    return f"<{name}{words}>{inside}</{name}>"
-
-
-def _title(words: str) -> str:
-    return f"<title>{escape(printable(words))}</title>" if words else ""
-
 
 PARTS = resources.files("jobkit.report") / "html"
 MOST_CHARACTERS = 40_000
@@ -185,7 +138,8 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"paragraphs": paragraphs, "notes": notes_of, "svg": svg}
+    environment.filters |= {"paragraphs": paragraphs, "notes": notes_of}
+    environment.globals["svg"] = svg
     environment.tests["code"] = lambda line: isinstance(line, NoWrap)
     return environment
 

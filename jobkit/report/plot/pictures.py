@@ -47,11 +47,9 @@ from jobkit.report.plot.data import (
 from jobkit.report.plot.drawing import (
     BOTTOM,
     CHARACTER_PX,
-    COLOURS,
     DASHED,
     DOTTED,
     FONT_PX,
-    HOLLOW,
     LEFT,
     MANY_TIMES,
     SOLID,
@@ -61,17 +59,16 @@ from jobkit.report.plot.drawing import (
     Drawing,
     Part,
     Spot,
-    Stroke,
     Words,
     around,
     from_zero,
     moved,
+    paint,
 )
 from jobkit.report.rows import Row
 from jobkit.report.tables import NET, Collected, Size, energy_per_1000
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 FAR = 6.0
@@ -418,9 +415,6 @@ COLUMN_PX = WIDTH + GAP_PX
 DPI = {"screen": 120, "paper": 300}
 """Dots per inch, by the word of ``--plot-size``; the default first."""
 SCREEN, PAPER = DPI
-MARKERS = {"dot": ("o", 8), "ring": ("o", 16), "diamond": ("D", 10), "square": ("s", 8), "cross": ("x", 10)}
-"""What matplotlib calls the shapes, and how wide they are in pixels."""
-
 STYLE: Mapping[str, Any] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, so it is the same everywhere
     "lines.scale_dashes": False,
@@ -509,7 +503,7 @@ def figure(collected: Collected, *, gpu_memory_bytes: int | None = None, size: s
     axes = whole.add_axes((0, 0, 1, 1), xlim=(0, columns * COLUMN_PX), ylim=(height, 0))
     axes.set_axis_off()
     for part in parts:
-        _paint(axes, part, 72 * inch)
+        paint(axes, part, 72 * inch)
     return whole
 
 
@@ -551,35 +545,3 @@ def _lines(texts: Sequence[str], left: float, top: float, width: float, *, bold:
     )  # 140.4 stays next to its unit
     wrapped = [line for text in kept for line in textwrap.wrap(text, characters)]
     return [Words((left, top + LINE_PX * number), line, bold=bold) for number, line in enumerate(wrapped, 1)]
-
-
-def _paint(axes: Axes, part: Part, point: float) -> None:
-    """Paint a part; a pixel is so many points."""
-    colour = COLOURS[part.css].replace("currentColor", "black")
-    if isinstance(part, Words):
-        axes.text(
-            *part.spot,
-            part.text,
-            ha={"start": "left", "middle": "center", "end": "right"}[part.anchor],
-            va="baseline",
-            color=colour,
-            fontsize=FONT_PX * point,
-            fontweight="bold" if part.bold else "normal",
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
-        )
-        return
-    if isinstance(part, Stroke):
-        across, up = [x for x, _ in part.spots], [y for _, y in part.spots]
-        dash = (0, tuple(length * point for length in part.dash)) if part.dash else "solid"
-        axes.plot(across, up, color=colour, linestyle=dash, linewidth=part.width * point)
-        return
-    marker, size = MARKERS[part.shape]
-    inside = "none" if part.shape in HOLLOW else colour
-    axes.plot(
-        *([length] for length in part.spot),
-        color=colour,
-        marker=marker,
-        markersize=size * point,
-        markerfacecolor=inside,
-        markeredgewidth=1.8 * point,
-    )

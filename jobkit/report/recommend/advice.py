@@ -55,7 +55,7 @@ class RecommendOptions:
 MOST_LISTED = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Judged:
     """A setting as the objective and the constraints judge it."""
 
@@ -74,7 +74,7 @@ class Judged:
         return bool(self.values) and not self.broken
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Judgement:
     """All settings of a run under an objective."""
 
@@ -121,7 +121,16 @@ def judge(run: str, settings: Sequence[Speed], records: Sequence[Record], object
     figure, well = objective.figure, run_as_one.well
     values = run_as_one.values(figure)
     if not values:
-        raise _missing(run, objective, well)
+        names = list(dict.fromkeys(name for record in well for name in reported(record)))
+        why = f"no point reports the metric {objective.metric!r}"
+        hint = "jobkit help workloads: how a workload reports its own figures"
+        if objective.metric in choosable():
+            why = f"no point has measured {objective.metric}"
+            hint = f"choose by another figure: {', '.join([*choosable(), *map(printable, names)])}"
+        elif names:
+            known = did_you_mean(objective.metric, names)
+            hint = printable(known or f"reported are {format_list(names, MOST_LISTED)}")
+        raise JobkitError(f"{run}: {why}, by which objective chooses", hint=hint)
     units = units_of(well, figure)
     if len(units) > 1:
         raise JobkitError(
@@ -130,30 +139,9 @@ def judge(run: str, settings: Sequence[Speed], records: Sequence[Record], object
         )
     measured = settings_of(well)
     judged = [(one.setting, setting_with(measured, one.params)) for one in settings]
-    return Judgement(
-        objective=objective,
-        unit=units[0],
-        settings=tuple(
-            Judged(setting=words, values=one.values(figure), broken=objective.broken(one))
-            for words, one in judged
-        ),
-        points=len(well),
-        missing=len(well) - len(values),
-    )
-
-
-def _missing(run: str, objective: Objective, well: Sequence[Record]) -> JobkitError:
-    names = list(dict.fromkeys(name for record in well for name in reported(record)))
-    if objective.metric in choosable():
-        return JobkitError(
-            f"{run}: no point has measured {objective.metric}, by which objective chooses",
-            hint=f"choose by another figure: {', '.join([*choosable(), *map(printable, names)])}",
-        )
-    known = did_you_mean(objective.metric, names) or f"reported are {format_list(names, MOST_LISTED)}"
-    return JobkitError(
-        f"{run}: no point reports the metric {objective.metric!r}, by which objective chooses",
-        hint=printable(known) if names else "jobkit help workloads: how a workload reports its own figures",
-    )
+    settled = (Judged(words, one.values(figure), objective.broken(one)) for words, one in judged)
+    missing = len(well) - len(values)
+    return Judgement(objective, units[0], tuple(settled), len(well), missing)
 
 
 def refuse_none(run: str, judgement: Judgement, settings: Sequence[Speed]) -> None:
@@ -169,7 +157,7 @@ def refuse_none(run: str, judgement: Judgement, settings: Sequence[Speed]) -> No
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class OfPrecision:
     """A setting of another precision than fp32, in a run that has fp32 too."""
 
@@ -196,22 +184,16 @@ def of_precisions(
 
     ``agreements`` are by the point's index; ``min_f1`` is the least agreement that is accepted.
     """
-    speeds, found = list(speeds), []
-    if all(one.params.get(PRECISION) != FP32 for one in speeds):
+    named, found = [(one, one.params.get(PRECISION)) for one in speeds], []
+    if FP32 not in {precision for _, precision in named}:
         return ()
-    for one in speeds:
-        if one.params.get(PRECISION) == FP32:
-            continue
-        known = [
-            agreements.get(record.point.index)
-            for record in records
-            if record.outcome is Outcome.OK and record.params == one.params
-        ]
+    for setting in (one for one, precision in named if precision != FP32):
+        well = [one for one in records if one.outcome is Outcome.OK and one.params == setting.params]
+        known = [agreements.get(record.point.index) for record in well]
         compared = [agreement for agreement in known if agreement]
         all_known = len(compared) == len(known)
         least = min(compared, key=lambda own: own.f1, default=None) if all_known else None
-        accepted = least is not None and least.f1 >= min_f1
-        found.append(OfPrecision(setting=one.setting, agreement=least, accepted=accepted))
+        found.append(OfPrecision(setting.setting, least, least is not None and least.f1 >= min_f1))
     return tuple(found)
 
 
@@ -243,7 +225,7 @@ class EnergyUse:
         return items * self.per_1000_j / 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class EnergyAnswer:
     """The energy of the GPUs over the work."""
 
@@ -288,13 +270,9 @@ def energy_answer(records: Sequence[Record], chosen: Speed, corpus: CorpusVolume
     own = next((use for use in settings if use.params == chosen.params), None)
     order = list(Attribution)
     attribution, reason = max(whose, key=lambda found: order.index(found[0]))
-    return EnergyAnswer(
-        recommended=own,
-        least=min(settings, key=lambda use: use.per_1000_j, default=None),
-        corpus_j=own.of(corpus.paragraphs, corpus.characters) if own else None,
-        attribution=attribution,
-        reason=reason,
-    )
+    corpus_j = own.of(corpus.paragraphs, corpus.characters) if own else None
+    least = min(settings, key=lambda use: use.per_1000_j, default=None)
+    return EnergyAnswer(own, least, corpus_j, attribution, reason)
 
 
 THROUGHPUT, SATURATION, MEMORY, SWEEP = "throughput", "saturation", "memory", "sweep"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -20,12 +20,11 @@ from jobkit.core.paths import ledger_path
 from jobkit.core.records import RESULTS, Batch, Outcome, Point, Record
 from jobkit.core.terminal import shell_path, shell_quote
 from jobkit.report.rows import Row, never_began, row_of_point
-from jobkit.runs.journal import JobTask, Journal, Submission
+from jobkit.runs.journal import JobTask
 from jobkit.runs.request import WARNING_S, enough, held_by, held_in
 from jobkit.runs.results import Agreement, PointResult, Run, agreements, batches_of, read_run, task_s, timed
 from jobkit.runs.retry_rule import changed_resources, scaled_request
 from jobkit.runs.trials import Trial, describe_trials, settled_trials, trials
-from jobkit.runs.tries import Try
 from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
 from jobkit.spec.directives import directives
 from jobkit.spec.site import Site, load_site
@@ -176,21 +175,22 @@ PORTABLE = ("gpus", "cpus", "memory", "walltime")
 """What of a spec means the same at every site."""
 
 
-def lines(resources: Resources, site: Site, *, own: bool) -> Lines:
+def lines(resources: Resources, site: Site, *, own: bool, kept: Sequence[str] = PORTABLE) -> Lines:
     """Return the header lines by which a site is asked for resources.
 
     ``resources``: what is wanted.
     ``site``: of a scheduler that reads header lines.
-    ``own``: whether it is the site of the run.
+    ``own``: whether it is the site of the run; else it gets what is ``kept`` of the resources.
     """
-    portable = {name: getattr(resources, name) for name in PORTABLE}
+    portable = {name: getattr(resources, name) for name in kept}
     wanted = resources if own else Resources().model_copy(update=portable)
-    prefix = by_name(site.scheduler).DIRECTIVE
+    header, reason = list[str](), ""
     try:
-        header = tuple(f"{prefix} {line}" for line in directives(wanted, site))
+        header = directives(wanted, site)
     except JobkitError as error:
-        return Lines(scheduler=site.scheduler, site=site.name, own=own, reason=error.message)
-    return Lines(scheduler=site.scheduler, site=site.name, own=own, lines=header)
+        reason = error.message
+    prefixed = tuple(f"{by_name(site.scheduler).DIRECTIVE} {line}" for line in header)
+    return Lines(scheduler=site.scheduler, site=site.name, own=own, lines=prefixed, reason=reason)
 
 
 def request(material: RunData, chosen: Record, time: Duration) -> RequestAdvice | None:
@@ -238,8 +238,7 @@ class PointUse:
     @property
     def point(self) -> Point:
         """The point as planned."""
-        assert self.row.result is not None  # noqa: S101 - a row of a run folder has it
-        return self.row.result.point
+        return self.row.point
 
     @property
     def record(self) -> Record | None:
@@ -282,7 +281,12 @@ def read_use(folder: Path) -> RunUse:
     """Return what the points of a run folder requested and used."""
     if not is_run_folder(folder):
         raise JobkitError(f"{folder}: not a run folder", hint="jobkit status without RUN lists the runs")
-    spec = _spec(folder)
+    try:
+        spec = load_spec(folder / SPEC_FILE)
+    except JobkitError as error:
+        first, *_ = error.message.splitlines()
+        hint = f"a run folder has its spec as {SPEC_FILE}: copy it back, or fix it"
+        raise JobkitError(f"jobkit does not know what the run requested: {first}", hint=hint) from error
     site, notes = site_of(spec)
     run = read_run(folder)
     meant = [point for point in run.points if point.point.kind.main]
@@ -310,15 +314,6 @@ def read_use(folder: Path) -> RunUse:
     )
 
 
-def _spec(folder: Path) -> SweepSpec:
-    try:
-        return load_spec(folder / SPEC_FILE)
-    except JobkitError as error:
-        first, *_ = error.message.splitlines()
-        hint = f"a run folder has its spec as {SPEC_FILE}: copy it back, or fix it"
-        raise JobkitError(f"jobkit does not know what the run requested: {first}", hint=hint) from error
-
-
 def _uses(folder: Path, run: Run, meant: Sequence[PointResult]) -> Iterator[PointUse]:
     """Yield what the points used whose try that counts was run by a scheduler, or by the driver here."""
     journal = run.accounts.journal
@@ -328,55 +323,41 @@ def _uses(folder: Path, run: Run, meant: Sequence[PointResult]) -> Iterator[Poin
     def spec_of(words: tuple[str, ...]) -> SweepSpec:
         return load_spec(folder / SPEC_FILE, words)
 
+    def words_of(point: Point, task: JobTask | None) -> tuple[str, ...]:
+        given = sent[task].given if task and task in sent else ()
+        return given or journal.needs.get(point.index, ())
+
     for result in meant:
-        tried = result.counts
+        tried, point = result.counts, result.point
         if not tried.number or tried.by_hand:
             continue
-        words = _words(journal, sent, result.point, tried.task)
-        before = [
-            other
-            for other in reversed(result.tries)
-            if other.number < tried.number and _words(journal, sent, result.point, other.task) == words
-        ]
+        words, own = words_of(point, tried.task), sent.get(tried.task) if tried.task else None
         spec = spec_of(words)
+        asked = spec.resources.of(point)
+        if own and own.memory_bytes and own.walltime_s:
+            asked = asked.model_copy(update={"memory": own.memory_bytes, "walltime": own.walltime_s})
+        else:  # an earlier jobkit left what a submission requests to the policy alone
+            before = [one for one in reversed(result.tries) if one.number < tried.number]
+            alike = [one for one in before if words_of(point, one.task) == words]
+            asked = changed_resources(asked, scaled_request(spec.policy, alike))
         yield PointUse(
             row=row_of_point(str(folder), result),
-            asked=_asked(spec, result.point, before, sent.get(tried.task) if tried.task else None),
+            asked=asked,
             pack=1 if runs_here(spec.scheduler) else spec.pack,
             seconds=task_s(tried, shared=tried.task in run.accounts.packed),
             ram_bytes=held_in(tried),
             task=tried.task,
-            on_path=sent[tried.task].on_path if tried.task in sent else None,
+            on_path=own.on_path if own else None,
         )
-
-
-def _words(
-    journal: Journal, sent: Mapping[JobTask, Submission], point: Point, task: JobTask | None
-) -> tuple[str, ...]:
-    given = sent[task].given if task and task in sent else ()
-    return given or journal.needs.get(point.index, ())
-
-
-def _asked(spec: SweepSpec, point: Point, before: Sequence[Try], sent: Submission | None) -> Resources:
-    """Return what a try requested, by its submission; an earlier jobkit left it to the policy alone."""
-    asked = spec.resources.of(point)
-    if sent and sent.memory_bytes and sent.walltime_s:
-        return asked.model_copy(update={"memory": sent.memory_bytes, "walltime": sent.walltime_s})
-    return changed_resources(asked, scaled_request(spec.policy, before))
 
 
 def header(resources: Resources, site: Site, *, own: bool, pack: int = 1) -> Lines:
     """Return the header lines of a job; on a plain site with the type of the GPU, if that is set."""
     job = resources.model_copy(update={"walltime": resources.walltime * pack})
-    if own or job.gpu_type is None:
-        return lines(job, site, own=own)
-    portable = {name: getattr(job, name) for name in (*PORTABLE, "gpu_type")}
-    return replace(lines(Resources().model_copy(update=portable), site, own=True), own=False)
+    return lines(job, site, own=own, kept=(*PORTABLE, "gpu_type"))
 
 
 def largest(uses: Sequence[PointUse]) -> Resources:
     """Return the largest request of points: the most of each resource."""
-    most = {
-        name: max(getattr(use.asked, name) for use in uses) for name in ("gpus", "cpus", "memory", "walltime")
-    }
+    most = {name: max(getattr(use.asked, name) for use in uses) for name in PORTABLE}
     return uses[0].asked.model_copy(update=most)

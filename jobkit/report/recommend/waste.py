@@ -57,19 +57,19 @@ class Fix:
     command: str = ""  # to type, if no key of a spec does it; else empty
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Waste:
     """One of the seven."""
 
     name: str  # in a few words
     requested: str  # `requested`, `used`: in words; ``used`` is empty if it was not measured
-    used: str = ""
-    points: int = 0  # on how many points it is based
-    share: float | None = None  # used of what was requested; ``None`` if it is no share, or not known
+    used: str
+    points: int  # on how many points it is based
+    share: float | None  # used of what was requested; ``None`` if it is no share, or not known
     limit: str  # when it is waste
-    wasted: bool | None = None  # ``None`` if it was not measured
-    why: str = ""  # why it was not measured, or is no waste whatever the share; else empty
-    fix: Fix | None = None  # only of waste
+    wasted: bool | None  # ``None`` if it was not measured
+    why: str  # why it was not measured, or is no waste whatever the share; else empty
+    fix: Fix | None  # only of waste
 
 
 def fix_of(
@@ -115,26 +115,24 @@ def idle_gpu(run: RunUse) -> Waste:
     asking = [use for use in run.points if use.asked.gpus]
     named = _named("idle GPU", f"{HALF} busy")
     if not asking:
-        return named(requested="no GPU", wasted=False, why=f"no {run.noun} requested a GPU")
+        return named("no GPU", wasted=False, why=f"no {run.noun} requested a GPU")
     requested = _range([use.asked.gpus for use in asking], lambda n: format_count(n, "GPU"))
     if all(use.point.device == CPU for use in asking):
         none = fix_of(run, asking, "request no GPU", {"resources.gpus": 0}, gpus=0, gpu_type=None)
-        used = f"none: the {run.noun}s ran on the CPU"
-        return named(requested=requested, used=used, points=len(asking), share=0.0, wasted=True, fix=none)
-    busy = [
-        (use, use.record.sampler.utilisation_mean_percent, work_s)
-        for use in asking
-        if use.record and use.record.sampler and (work_s := use.row.value(WORK))
-    ]
-    known = [(use, percent, work_s) for use, percent, work_s in busy if percent is not None]
+        return named(requested, f"none: the {run.noun}s ran on the CPU", asking, 0.0, wasted=True, fix=none)
+    known, busy, work = [], [], []
+    for use in asking:
+        sampler, work_s = use.record.sampler if use.record else None, use.row.value(WORK)
+        if sampler and sampler.utilisation_mean_percent is not None and work_s:
+            known.append(use)
+            busy.append(sampler.utilisation_mean_percent * work_s)
+            work.append(work_s)
     if not known:
-        why = _no_record(run, "no record has samples of the GPU's utilisation")
-        return named(requested=requested, why=why)
-    share = fsum(percent * work_s for _, percent, work_s in known) / fsum(s for *_, s in known) / 100
-    used = f"busy {_percent(share)} of the work"
+        return named(requested, why=_no_record(run, "no record has samples of the GPU's utilisation"))
+    share = fsum(busy) / fsum(work) / 100
     wasted = share < LIMIT
-    fix = _more_workers(run, [use for use, *_ in known], share) if wasted and run.search is None else None
-    return named(requested=requested, used=used, points=len(known), share=share, wasted=wasted, fix=fix)
+    fix = _more_workers(run, known, share) if wasted and run.search is None else None
+    return named(requested, f"busy {100 * share:.0f} % of the work", known, share, wasted=wasted, fix=fix)
 
 
 def _more_workers(run: RunUse, uses: Sequence[PointUse], share: float) -> Fix:
@@ -144,13 +142,10 @@ def _more_workers(run: RunUse, uses: Sequence[PointUse], share: float) -> Fix:
     workers = min(MOST_WORKERS, room, int(1 / max(share, 1 / MOST_WORKERS)))
     if workers == 1 or len(one) < len(uses):
         return Fix(does="find the setting that keeps it busy", command="jobkit tune SPEC")
-    cpus = workers * max(use.asked.cpus for use in one)
-    ram = max((use.ram_bytes or 0 for use in one), default=0)
-    asked = max(use.asked.memory for use in one)
-    memory = max(asked, memory_request(workers * ram))
+    cpus, asked = workers * max(use.asked.cpus for use in one), max(use.asked.memory for use in one)
+    memory = max(asked, memory_request(workers * max(use.ram_bytes or 0 for use in one)))
     keys: dict[str, str | int] = {"workers": workers, "mps": "auto"}
-    if memory > asked:
-        keys["resources.memory"] = format_size(memory)
+    keys |= {"resources.memory": format_size(memory)} if memory > asked else {}
     return fix_of(run, one, f"let {workers} workers share the GPU", keys, cpus=cpus, memory=memory)
 
 
@@ -158,31 +153,50 @@ def unused_memory(run: RunUse) -> Waste:
     """Judge the memory of the host by the point that came closest to its request."""
     named = _named("memory", f"{HALF} used by the {run.noun} that used most")
     requested = _range([use.asked.memory for use in run.points], format_memory)
-    known = [(use, use.ram_bytes) for use in run.points if use.ram_bytes]
+    known = [(use, use.ram_bytes, use.asked.memory) for use in run.points if use.ram_bytes]
     if not known:
-        why = _no_record(run, "neither a record nor the accounting has a peak of the memory")
-        return named(requested=requested, why=why)
-    use, used = max(known, key=lambda pair: pair[1] / pair[0].asked.memory)
-    enough = memory_request(max(size for _, size in known))
+        why = "neither a record nor the accounting has a peak of the memory"
+        return named(requested, why=_no_record(run, why))
+    enough = memory_request(max(size for _, size, _ in known))
     does, key = "request what was used, and a fifth more", {"resources.memory": format_size(enough)}
-    return named(
-        requested=requested,
-        used=f"{format_memory(used)} at most",
-        points=len(known),
-        share=used / use.asked.memory,
-        **_verdict(run, Outcome.RAM_OOM, used, use.asked.memory, enough, format_memory(enough)),
-        fix=fix_of(run, run.points, does, key, memory=enough),
-    )
+    fix = fix_of(run, run.points, does, key, memory=enough)
+    return _closest(run, named, requested, known, Outcome.RAM_OOM, enough, format_memory, fix)
 
 
-def _verdict(
-    run: RunUse, lack: Outcome, used: float, asked: int, enough: int, words: str
-) -> Mapping[str, object]:
-    if any(use.row.outcome is lack for use in run.points):
-        return {"wasted": False, "why": f"a {run.noun} ran out of the resource"}
-    little = used < LIMIT * asked
-    why = f"with the room that a request has, the result is {words}" if little and enough >= asked else ""
-    return {"wasted": little and enough < asked, "why": why}
+def unused_walltime(run: RunUse) -> Waste:
+    """Judge the walltime by the point that came closest to it."""
+    named = _named("walltime", f"{HALF} used by the {run.noun} that took longest")
+    requested = f"{_range([use.asked.walltime for use in run.points], format_walltime)} a {run.noun}"
+    own = [use for use in run.points if use.point.kind.own_task]
+    known = [(use, use.seconds, use.asked.walltime) for use in own if use.seconds]
+    if not known:
+        return named(requested, why=_no_times(run))
+    enough = walltime_request(max(seconds for _, seconds, _ in known), _warning_s(run))
+    does = "request what was used, two minutes, and a quarter more"
+    fix = fix_of(run, run.points, does, {"resources.walltime": format_walltime(enough)}, walltime=enough)
+    return _closest(run, named, requested, known, Outcome.TIMEOUT, enough, format_took, fix)
+
+
+def _closest(
+    run: RunUse,
+    named: Callable[..., Waste],
+    requested: str,
+    known: Sequence[tuple[PointUse, float, int]],
+    lack: Outcome,
+    enough: int,
+    words: Callable[[float], str],
+    fix: Fix,
+) -> Waste:
+    """Judge a resource by the point that came closest to its request, of those whose use is known."""
+    _, used, asked = max(known, key=lambda found: found[1] / found[2])
+    little, why = used < LIMIT * asked, ""
+    if lacked := any(use.row.outcome is lack for use in run.points):
+        why = f"a {run.noun} ran out of the resource"
+    elif little and enough >= asked:
+        result = format_walltime(enough) if lack is Outcome.TIMEOUT else words(enough)
+        why = f"with the room that a request has, the result is {result}"
+    wasted = little and enough < asked and not lacked
+    return named(requested, f"{words(used)} at most", known, used / asked, wasted=wasted, why=why, fix=fix)
 
 
 def idle_cores(run: RunUse) -> Waste:
@@ -195,8 +209,8 @@ def idle_cores(run: RunUse) -> Waste:
         if use.record and use.record.cpu_s is not None and (seconds := worker_s(use.record))
     ]
     if not known:
-        why = _no_record(run, "no record has the CPU time (a run of an earlier jobkit)")
-        return named(requested=requested, why=why)
+        why = "no record has the CPU time (a run of an earlier jobkit)"
+        return named(requested, why=_no_record(run, why))
     busy_s = fsum(cpu_s for _, cpu_s, *_ in known)
     share = busy_s / fsum(seconds * use.asked.cpus for use, _, seconds, _ in known)
     cores = busy_s / fsum(seconds for _, _, seconds, _ in known)
@@ -204,17 +218,9 @@ def idle_cores(run: RunUse) -> Waste:
     fewer = max(each * processes for *_, processes in known)
     wasted = share < LIMIT and fewer < max(use.asked.cpus for use, *_ in known)
     keys: dict[str, str | int] = {"resources.cpus": each}
-    if run.threads is not None and run.threads > each:
-        keys["threads"] = each
+    keys |= {"threads": each} if run.threads is not None and run.threads > each else {}
     fix = fix_of(run, run.points, "request the CPUs that were busy", keys, cpus=fewer)
-    return named(
-        requested=requested,
-        used=f"{cores:.1f} busy on average",
-        points=len(known),
-        share=share,
-        wasted=wasted,
-        fix=fix,
-    )
+    return named(requested, f"{cores:.1f} busy on average", known, share, wasted=wasted, fix=fix)
 
 
 def large_card(run: RunUse) -> Waste:
@@ -223,30 +229,24 @@ def large_card(run: RunUse) -> Waste:
     asking = [use for use in run.points if use.asked.gpus]
     used = [use for use in asking if use.row.cell("gpu")]
     if not asking:
-        return named(requested="no GPU", wasted=False, why=f"no {run.noun} requested a GPU")
+        return named("no GPU", wasted=False, why=f"no {run.noun} requested a GPU")
     if not used:
-        return named(requested="a GPU", why=_no_record(run, "no record names the GPU"))
+        return named("a GPU", why=_no_record(run, "no record names the GPU"))
     capacity = _capacity(used)
     cards = format_list(list(dict.fromkeys(str(use.row.cell("gpu")) for use in used)), 3)
     requested = f"{cards}, {format_memory(capacity)}" if capacity else cards
     if any(use.row.outcome is Outcome.GPU_OOM for use in used):
         why = f"a {run.noun} ran out of the memory of the GPU"
-        return named(requested=requested, used="all of it", points=len(used), wasted=False, why=why)
+        return named(requested, "all of it", used, wasted=False, why=why)
     peaks = [peak / use.point.gpus for use in used if (peak := use.row.value(GPU_MEMORY))]
     if not peaks or not capacity:
-        return named(requested=requested, why=_no_record(run, "no record has the peak of the GPU's memory"))
-    smaller = smallest_card(max(peaks), capacity)
-    fix = None
-    if smaller:
+        return named(requested, why=_no_record(run, "no record has the peak of the GPU's memory"))
+    most, fix = max(peaks), None
+    if smaller := smallest_card(most, capacity):
         does = f"request a GPU with {format_memory(smaller.usable_bytes)}, by your cluster's name for it"
         fix = fix_of(run, used, does, {"resources.gpu_type": smaller.name}, gpu_type=smaller.name)
     return named(
-        requested=requested,
-        used=f"{format_memory(max(peaks))} at most",
-        points=len(peaks),
-        share=max(peaks) / capacity,
-        wasted=smaller is not None,
-        fix=fix,
+        requested, f"{format_memory(most)} at most", peaks, most / capacity, wasted=bool(fix), fix=fix
     )
 
 
@@ -259,27 +259,6 @@ def smallest_card(peak: float, capacity: int) -> GpuKind | None:
     """Return the smallest common GPU that holds a peak, if it is much smaller than this capacity."""
     fitting = (kind for kind in common_gpus() if kind.usable_bytes >= CARD_FACTOR * peak)
     return next((kind for kind in fitting if kind.usable_bytes < LIMIT * capacity), None)
-
-
-def unused_walltime(run: RunUse) -> Waste:
-    """Judge the walltime by the point that came closest to it."""
-    named = _named("walltime", f"{HALF} used by the {run.noun} that took longest")
-    requested = f"{_range([use.asked.walltime for use in run.points], format_walltime)} a {run.noun}"
-    known = [(use, use.seconds) for use in run.points if use.seconds and use.point.kind.own_task]
-    if not known:
-        return named(requested=requested, why=_no_times(run))
-    use, seconds = max(known, key=lambda pair: pair[1] / pair[0].asked.walltime)
-    enough = walltime_request(max(s for _, s in known), _warning_s(run))
-    does = "request what was used, two minutes, and a quarter more"
-    key = {"resources.walltime": format_walltime(enough)}
-    return named(
-        requested=requested,
-        used=f"{format_took(seconds)} at most",
-        points=len(known),
-        share=seconds / use.asked.walltime,
-        **_verdict(run, Outcome.TIMEOUT, seconds, use.asked.walltime, enough, format_walltime(enough)),
-        fix=fix_of(run, run.points, does, key, walltime=enough),
-    )
 
 
 def _warning_s(run: RunUse) -> int:
@@ -301,29 +280,21 @@ def _no_times(run: RunUse) -> str:
 
 def tiny_jobs(run: RunUse) -> Waste:
     """Judge whether the jobs are short and spend their time on starting."""
-    limit = (
-        f"several jobs, half of them shorter than {TINY_S // 60} minutes, and {HALF} of their time is work"
-    )
-    named = _named("tiny jobs", limit)
+    half = f"half of them shorter than {TINY_S // 60} minutes"
+    named = _named("tiny jobs", f"several jobs, {half}, and {HALF} of their time is work")
     known = [use for use in run.points if use.seconds and use.row.value(WORK) and use.point.kind.own_task]
     if not known:
-        return named(requested=format_count(len(run.points), run.noun), why=_no_times(run))
+        return named(format_count(len(run.points), run.noun), why=_no_times(run))
     jobs: dict[object, float] = {}
     for use in known:
         key = use.point.index if run.here else use.task
         jobs[key] = jobs.get(key, 0.0) + (use.seconds or 0.0)
     share = fsum(use.row.value(WORK) or 0.0 for use in known) / fsum(use.seconds or 0.0 for use in known)
-    wasted = len(jobs) > 1 and median(jobs.values()) < TINY_S and share < LIMIT
-    return named(
-        requested=format_count(len(jobs), "job")
-        if not run.here
-        else f"{format_count(len(jobs), run.noun)}, no job",
-        used=f"{format_took(median(jobs.values()))} each (median), {_percent(share)} of it work",
-        points=len(known),
-        share=share,
-        wasted=wasted,
-        fix=_larger(run, known) if wasted else None,
-    )
+    usual_s = median(jobs.values())
+    wasted = len(jobs) > 1 and usual_s < TINY_S and share < LIMIT
+    requested = f"{format_count(len(jobs), run.noun)}, no job" if run.here else format_count(len(jobs), "job")
+    used = f"{format_took(usual_s)} each (median), {100 * share:.0f} % of it work"
+    return named(requested, used, known, share, wasted=wasted, fix=_larger(run, known) if wasted else None)
 
 
 def _larger(run: RunUse, uses: Sequence[PointUse]) -> Fix:
@@ -344,38 +315,38 @@ def login_node(run: RunUse) -> Waste:
     if not run.here:
         nodes = list(dict.fromkeys(filter(None, (use.row.cell("host") for use in run.points))))
         used = f"in jobs, on {format_list(nodes, 3)}" if nodes else "in jobs"
-        return named(requested="a job", used=used, points=len(run.points), wasted=False)
+        return named("a job", used, run.points, wasted=False)
     known = [use for use in run.points if use.on_path is not None]
     if not known:
         why = "the run does not record whether a scheduler was there (a run of an earlier jobkit)"
-        return named(requested="no job", why=why)
+        return named("no job", why=why)
     on_path = dict.fromkeys(name for use in known for name in use.on_path or ())
     seconds = fsum(use.seconds or 0.0 for use in known if use.on_path)
     if not on_path:
         why = f"no scheduler was there, or the {run.noun}s ran inside a job"
-        return named(requested="no job", used="none", points=len(known), wasted=False, why=why)
+        return named("no job", "none", known, wasted=False, why=why)
     if not seconds:
-        return named(requested="no job", why=_no_record(run, "no try has left its times"))
+        return named("no job", why=_no_record(run, "no try has left its times"))
     used = f"{format_took(seconds)}, with {' and '.join(by_name(name).TITLE for name in on_path)} there"
-    wasted = seconds > LOGIN_S
-    name = next(iter(on_path))
-    sites = [site for site in run.sites if site.scheduler == name]
-    asked = largest(run.points)
-    fix = Fix(
-        does="submit it as a job",
-        keys={"scheduler": name},
-        lines=tuple(header(asked, site, own=run.own) for site in sites),
-    )
-    return named(requested="no job", used=used, points=len(known), wasted=wasted, fix=fix)
-
-
-# -- words
+    name, asked = next(iter(on_path)), largest(run.points)
+    lines = tuple(header(asked, site, own=run.own) for site in run.sites if site.scheduler == name)
+    fix = Fix(does="submit it as a job", keys={"scheduler": name}, lines=lines)
+    return named("no job", used, known, wasted=seconds > LOGIN_S, fix=fix)
 
 
 def _named(name: str, limit: str) -> Callable[..., Waste]:
-    def waste(**fields: object) -> Waste:
-        found = Waste(name=name, limit=limit, **fields)  # type: ignore[arg-type]  # as Waste has them
-        return found if found.wasted else replace(found, fix=None)
+    def waste(
+        requested: str,
+        used: str = "",
+        known: Sequence[object] = (),
+        share: float | None = None,
+        *,
+        wasted: bool | None = None,
+        why: str = "",
+        fix: Fix | None = None,
+    ) -> Waste:
+        fix = fix if wasted else None
+        return Waste(name, requested, used, len(known), share, limit, wasted, why, fix)
 
     return waste
 
@@ -383,10 +354,6 @@ def _named(name: str, limit: str) -> Callable[..., Waste]:
 def _range(values: Sequence[int], words: Callable[[int], str]) -> str:
     low, high = min(values), max(values)
     return words(low) if low == high else f"{words(low)} to {words(high)}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
 
 
 VERDICTS = {True: "WASTE", False: "no", None: "not measured"}
