@@ -286,12 +286,12 @@ def missing_lines(collected: Collected) -> tuple[str, ...]:
     kinds: dict[tuple[object, ...], list[Row]] = {}
     for row in points:
         if row.outcome is not None:
-            verdict = row.result.verdict
+            verdict = row.verdict
             kind = row.folder, row.outcome, verdict.provisional, MEASURED.sub("", verdict.evidence)
             kinds.setdefault(kind, []).append(row)
     lines: list[str] = []
     for alike in [*kinds.values()][:MOST_FAILURES]:
-        first, point, verdict, number = alike[0], alike[0].point, alike[0].result.verdict, len(alike)
+        first, point, verdict, number = alike[0], alike[0].point, alike[0].verdict, len(alike)
         ended = f"{verdict.outcome}{' (provisional)' if verdict.provisional else ''}: {verdict.evidence}"
         if number == 1:
             lines.append(f"{point.point_id} ({format_setting(first.params)}, repeat {point.repeat}): {ended}")

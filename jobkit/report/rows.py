@@ -50,6 +50,7 @@ from jobkit.runs.results import (
     sweeps_precision,
 )
 from jobkit.runs.trials import Trial, describe_trials, settled_trials, trials
+from jobkit.runs.tries import TryOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +85,14 @@ class Row:
     def point(self) -> Point:
         return self.result.point
 
-    @property
+    @cached_property
+    def verdict(self) -> TryOutcome:
+        """Of the try that counts: its outcome and the evidence."""
+        return self.result.verdict
+
+    @cached_property
     def outcome(self) -> Outcome | None:
-        return self.result.outcome
+        return self.verdict.outcome
 
     @property
     def answered(self) -> bool:
@@ -188,8 +194,8 @@ _BEFORE: Mapping[str, Callable[[Row], Any]] = {
     "trial": _at("point.trial"),
     "tries": lambda row: len(row.result.tries),
     "outcome": _at("outcome"),
-    "provisional": _at("result.verdict.provisional"),
-    "evidence": _at("result.verdict.evidence"),
+    "provisional": _at("verdict.provisional"),
+    "evidence": _at("verdict.evidence"),
     "workload": _at("point.workload"),
     "text": _at("point.text.name"),
     "text_sha256": _at("point.text.sha256"),

@@ -48,7 +48,7 @@ from jobkit.core.student import LEAST, TWO_SIDED
 from jobkit.core.units import format_count, format_memory
 from jobkit.report.rows import COLUMNS, SETTING, MoreFigures, Row, Sources, fixed_columns, read_sources
 from jobkit.runs.journal import read_journal
-from jobkit.runs.overlaps import Span, attributed, overlap_words, overlaps, span
+from jobkit.runs.overlaps import Span, attributed, overlap_words, overlaps, span_of
 from jobkit.runs.results import exit_code
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import JobId
@@ -397,7 +397,7 @@ def _number(rows: Sequence[Row]) -> list[Row]:
 
 
 def _span(row: Row) -> Span:
-    return span(*map(row.cell, ("gpu_uuid", "host", "started_at", "ended_at")))
+    return span_of(row.record) if row.record else Span("", None, None)  # of no place and no time
 
 
 def _remarks(rows: Iterable[Row], groups: Sequence[Row]) -> Iterator[str]:
