@@ -22,8 +22,8 @@ from jobkit.core.units import GIB, format_bytes_gib, format_count, format_list, 
 from jobkit.report.recommend.material import spec_of
 from jobkit.report.rows import Row
 from jobkit.report.tables import Collected, Size, no_search_for_cycles
-from jobkit.runs.conditions import ORDERS, memory_condition
 from jobkit.runs.hints import FixKind, Step, remedy
+from jobkit.runs.request import ORDERS, memory_condition
 from jobkit.runs.results import batches_of
 from jobkit.worker.workloads.base import CHARACTERS, load_unit
 
@@ -286,25 +286,25 @@ def missing_lines(collected: Collected) -> tuple[str, ...]:
     kinds: dict[tuple[object, ...], list[Row]] = {}
     for row in points:
         if row.outcome is not None:
-            verdict = row.verdict
-            kind = row.folder, row.outcome, verdict.provisional, MEASURED.sub("", verdict.evidence)
+            tried = row.tried
+            kind = row.folder, row.outcome, tried.provisional, MEASURED.sub("", tried.evidence)
             kinds.setdefault(kind, []).append(row)
     lines: list[str] = []
     for alike in [*kinds.values()][:MOST_FAILURES]:
-        first, point, verdict, number = alike[0], alike[0].point, alike[0].verdict, len(alike)
-        ended = f"{verdict.outcome}{' (provisional)' if verdict.provisional else ''}: {verdict.evidence}"
+        first, point, tried, number = alike[0], alike[0].point, alike[0].tried, len(alike)
+        ended = f"{tried.outcome}{' (provisional)' if tried.provisional else ''}: {tried.evidence}"
         if number == 1:
             lines.append(f"{point.point_id} ({format_setting(first.params)}, repeat {point.repeat}): {ended}")
         else:
             names = format_list([row.point.point_id for row in alike], MOST_NAMES)
             lines += [f"{number:,} points: {ended}", f"  They are {names}."]
         steps = tuple[Step, ...]()
-        if verdict.outcome and not first.answered:
+        if tried.outcome and not first.answered:
             run = shell_quote(first.folder)
-            steps = remedy(verdict.outcome, verdict.evidence, run=run, point=point.index)
+            steps = remedy(tried.outcome, tried.evidence, run=run, point=point.index)
         for step in steps:
             own = f" {point.index}" if number > 1 and step.kind is FixKind.CHANGE else ""
-            every = f" --only {verdict.outcome}" if own and step.command.endswith(own) else ""
+            every = f" --only {tried.outcome}" if own and step.command.endswith(own) else ""
             command = f"{step.command.removesuffix(own)}{every}" if every else step.command
             lines.append(NoWrap(command, f"  {step.does}: "))
     if left := sum(map(len, [*kinds.values()][MOST_FAILURES:])):

@@ -36,21 +36,12 @@ from jobkit.core.layout import (
 from jobkit.core.records import SWEPT, TRIAL, Outcome, Point, Record
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_count, format_f1, format_list
-from jobkit.runs.accounting import read_accounts
 from jobkit.runs.driver_lock import is_held, last_driver
-from jobkit.runs.journal import SEARCHES
-from jobkit.runs.kinds import kind_of
-from jobkit.runs.results import (
-    NOT_COMPARED,
-    Agreement,
-    PointResult,
-    agreements,
-    each_point,
-    runs_below,
-    sweeps_precision,
-)
+from jobkit.runs.journal import SEARCHES, read_accounts
+from jobkit.runs.results import NOT_COMPARED, Agreement, agreements, each_point, runs_below, sweeps_precision
+from jobkit.runs.status import PointResult, kind_of
 from jobkit.runs.trials import Trial, describe_trials, settled_trials, trials
-from jobkit.runs.tries import TryOutcome
+from jobkit.runs.tries import Try
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +77,13 @@ class Row:
         return self.result.point
 
     @cached_property
-    def verdict(self) -> TryOutcome:
-        """Of the try that counts: its outcome and the evidence."""
-        return self.result.verdict
+    def tried(self) -> Try:
+        """The try that counts, begun or not."""
+        return self.result.counts
 
-    @cached_property
+    @property
     def outcome(self) -> Outcome | None:
-        return self.verdict.outcome
+        return self.tried.outcome
 
     @property
     def answered(self) -> bool:
@@ -130,7 +121,7 @@ class Row:
     @property
     def unneeded(self) -> bool:
         """Whether it was skipped because other repeats of its setting were enough (`repeats: auto`)."""
-        exit_ = self.result.counts.exit if self.outcome is Outcome.PRUNED else None
+        exit_ = self.tried.exit if self.outcome is Outcome.PRUNED else None
         return repeat_id(exit_.because if exit_ else "", self.point.repeat) == self.point.point_id
 
     @property
@@ -180,7 +171,7 @@ def _items(row: Row) -> int | None:
 
 
 def _host(row: Row) -> str | None:
-    tried = row.result.counts
+    tried = row.tried
     return row.record.host if row.record else (tried.exit.host if tried.exit else "") or tried.node or None
 
 
@@ -193,9 +184,9 @@ _BEFORE: Mapping[str, Callable[[Row], Any]] = {
     "phase": lambda row: row.point.phase or None,  # of a search (`jobkit.answers.search_answer`)
     "trial": _at("point.trial"),
     "tries": lambda row: len(row.result.tries),
-    "outcome": _at("outcome"),
-    "provisional": _at("verdict.provisional"),
-    "evidence": _at("verdict.evidence"),
+    "outcome": _at("tried.outcome"),
+    "provisional": _at("tried.provisional"),
+    "evidence": _at("tried.evidence"),
     "workload": _at("point.workload"),
     "text": _at("point.text.name"),
     "text_sha256": _at("point.text.sha256"),

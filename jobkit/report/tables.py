@@ -48,8 +48,8 @@ from jobkit.core.student import LEAST, TWO_SIDED
 from jobkit.core.units import format_count, format_memory
 from jobkit.report.rows import COLUMNS, SETTING, MoreFigures, Row, Sources, fixed_columns, read_sources
 from jobkit.runs.journal import read_journal
-from jobkit.runs.overlaps import Span, attributed, overlap_words, overlaps, span_of
-from jobkit.runs.results import exit_code
+from jobkit.runs.results import Span, attributed, overlap_words, overlaps, span_of
+from jobkit.runs.status import exit_code
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import JobId
 
@@ -167,7 +167,7 @@ def sizes(
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    # A row is of one point (of several tries the one that `jobkit.runs.tries.counting` names). A trial
+    # A row is of one point (of several tries the one that `jobkit.runs.tries.try_that_counts` names). A trial
     # (`jobkit verify`, ``find_max``) has no size: no figure of the sweep is taken from it.
     sources: Sources
     by_size: Sequence[Size]  # the repeats of each setting of the knobs, group by group

@@ -17,8 +17,8 @@ from jobkit.core.knobs import BATCH_SIZE, CPU, CUDA
 from jobkit.core.records import Outcome, Point, TextRef
 from jobkit.core.units import GIB
 from jobkit.report.rows import FileFormat, Row
-from jobkit.runs.results import PointResult
-from jobkit.runs.tries import Try, TryOutcome
+from jobkit.runs.status import PointResult
+from jobkit.runs.tries import Try
 
 LOG = "tagger log"
 """The workload of a row that comes from a log."""
@@ -158,7 +158,7 @@ def rows_of_log(file: str, runs: Iterable[LogRun]) -> list[Row]:
             GPU_MEMORY.name: run.gpu_peak_bytes,
             RAM.name: run.ram_peak_bytes,
         }
-        tried = Try(number=1, verdict=TryOutcome(Outcome.OK, "log of a run that ended"))
+        tried = Try(number=1, outcome=Outcome.OK, evidence="log of a run that ended")
         row = Row(
             folder=file,
             result=PointResult(point=point, all_tries=(tried,)),

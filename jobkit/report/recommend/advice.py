@@ -34,9 +34,8 @@ from jobkit.core.records import Outcome, Point, Record, described
 from jobkit.core.terminal import did_you_mean, printable, shell_quote
 from jobkit.core.units import format_count, format_f1, format_list
 from jobkit.report.recommend.material import RequestAdvice, RunData, request
-from jobkit.runs import overlaps
-from jobkit.runs.conditions import Conditions, conditions_of, memory_condition
-from jobkit.runs.results import Agreement
+from jobkit.runs.request import Conditions, conditions_of, memory_condition
+from jobkit.runs.results import Agreement, overlap_words, overlaps, span_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -434,8 +433,8 @@ class Advice:
         elsewhere = material.site is not None
         shared = elsewhere and material.resources is not None and not material.resources.exclusive
         notes += speed.not_sampled(chosen, elsewhere=elsewhere, shared=shared)
-        spans = [overlaps.span_of(record) for record in self.records]
-        if words := overlaps.overlap_words(spans, overlaps.overlaps(spans)):
+        spans = [span_of(record) for record in self.records]
+        if words := overlap_words(spans, overlaps(spans)):
             notes.append(words)
         if material.to_come:
             notes.append(f"{format_count(material.to_come, 'point')} still to come")

@@ -21,10 +21,11 @@ from jobkit.core.records import RESULTS, Batch, Outcome, Point, Record
 from jobkit.core.terminal import shell_path, shell_quote
 from jobkit.report.rows import Row, never_began, row_of_point
 from jobkit.runs.journal import JobTask
-from jobkit.runs.request import WARNING_S, enough, held_by, held_in
-from jobkit.runs.results import Agreement, PointResult, Run, agreements, batches_of, read_run, task_s, timed
-from jobkit.runs.retry_rule import changed_resources, scaled_request
+from jobkit.runs.request import WARNING_S, changed_resources, enough, held_by, held_in, scaled_request
+from jobkit.runs.results import Agreement, Run, agreements, batches_of, read_run
+from jobkit.runs.status import PointResult
 from jobkit.runs.trials import Trial, describe_trials, settled_trials, trials
+from jobkit.runs.tries import task_s, timed
 from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
 from jobkit.spec.directives import directives
 from jobkit.spec.site import Site, load_site
@@ -120,7 +121,7 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
     first = next((record for record in records if record.outcome is Outcome.OK), None)
     tried = settled_trials(
         trials(folder),
-        {point.point.index: point.verdict.outcome for point in run.points},
+        {point.point.index: point.outcome for point in run.points},
         never_began(folder, [point.point for point in run.points if point.point.trial and not point.tries]),
     )
     return RunData(
@@ -132,13 +133,13 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
             task_s(tried) if tried.record else None
             for result in sweep
             for tried in reversed(result.tries)
-            if tried.verdict.outcome is not Outcome.PRUNED
+            if tried.outcome is not Outcome.PRUNED
         ),
         resources=spec.resources if spec else None,
         site=site,
         plain_sites=[load_site(f"{name}-default", name) for name in SCHEDULERS if not runs_here(name)],
-        to_come=sum(point.verdict.outcome is None for point in sweep),
-        failed=sum(bool(point.verdict.outcome) and point.verdict.outcome not in RESULTS for point in sweep),
+        to_come=sum(point.outcome is None for point in sweep),
+        failed=sum(bool(point.outcome) and point.outcome not in RESULTS for point in sweep),
         notes=(*run.notes, *notes, *more),
         trials=describe_trials(tried),
         tried=tuple(tried),

@@ -37,8 +37,7 @@ from jobkit.report.recommend.advice import (
     EnergyAnswer,
     Judgement,
 )
-from jobkit.runs.conditions import condition_lines
-from jobkit.runs.request import LEAST_ROOM_BYTES, MEMORY_FACTOR, WALLTIME_FACTOR
+from jobkit.runs.request import LEAST_ROOM_BYTES, MEMORY_FACTOR, WALLTIME_FACTOR, condition_lines
 from jobkit.schedulers.registry import by_name
 
 LINE_THROUGH = {

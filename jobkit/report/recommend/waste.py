@@ -28,9 +28,9 @@ from jobkit.core.units import (
     format_walltime,
 )
 from jobkit.report.recommend.material import Lines, PointUse, RunUse, header, largest
-from jobkit.runs.kinds import kind_for
 from jobkit.runs.request import WARNING_S, memory_request, walltime_request
-from jobkit.runs.results import worker_s
+from jobkit.runs.status import kind_for
+from jobkit.runs.tries import worker_s
 from jobkit.schedulers.registry import by_name
 
 LIMIT = 0.5
