@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import fsum
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -72,7 +73,7 @@ class Row:
     group: int | None = None
     size: int | None = None
 
-    @property
+    @cached_property
     def point(self) -> Point:
         return self.result.point
 
@@ -81,7 +82,7 @@ class Row:
         """The try that counts, begun or not."""
         return self.result.counts
 
-    @property
+    @cached_property
     def outcome(self) -> Outcome | None:
         return self.tried.outcome
 
@@ -132,16 +133,17 @@ class Row:
 
 def _at(path: str) -> Callable[[Row], Any]:
     """Return what reads attributes of a row one after the other; the first that is ``None`` ends it."""
-    names = path.split(".")
+    first, *rest = path.split(".")
 
     def read(row: Row) -> object:
-        found: object = row
-        for name in names:
-            if (found := getattr(found, name)) is None:
+        found = getattr(row, first)
+        for name in rest:
+            if found is None:
                 break
+            found = getattr(found, name)
         return found
 
-    return read
+    return read if rest else attrgetter(first)
 
 
 def _ran(name: str) -> Callable[[Row], Any]:
@@ -176,29 +178,29 @@ def _host(row: Row) -> str | None:
 
 
 _BEFORE: Mapping[str, Callable[[Row], Any]] = {
-    "run": _at("point.run_id"),
+    "run": attrgetter("point.run_id"),
     "folder": _at("folder"),
-    "point": _at("point.point_id"),
-    "index": _at("point.index"),
-    "repeat": _at("point.repeat"),
+    "point": attrgetter("point.point_id"),
+    "index": attrgetter("point.index"),
+    "repeat": attrgetter("point.repeat"),
     "phase": lambda row: row.point.phase or None,  # of a search (`jobkit.answers.search_answer`)
-    "trial": _at("point.trial"),
+    "trial": attrgetter("point.trial"),
     "tries": lambda row: len(row.result.tries),
-    "outcome": _at("tried.outcome"),
-    "provisional": _at("tried.provisional"),
-    "evidence": _at("tried.evidence"),
-    "workload": _at("point.workload"),
-    "text": _at("point.text.name"),
-    "text_sha256": _at("point.text.sha256"),
+    "outcome": _at("outcome"),
+    "provisional": attrgetter("tried.provisional"),
+    "evidence": attrgetter("tried.evidence"),
+    "workload": attrgetter("point.workload"),
+    "text": attrgetter("point.text.name"),
+    "text_sha256": attrgetter("point.text.sha256"),
     "model": lambda row: (model := row.point.model) and f"{model.title}{' (stand-in)' * model.stand_in}",
     "model_fingerprint": _at("point.model.fingerprint"),
     "stand_in": lambda row: row.point.model is not None and row.point.model.stand_in,
     "architecture": lambda row: row.point.model.architecture if row.point.model else "",
-    "device": _at("point.device"),
+    "device": attrgetter("point.device"),
     "order": lambda row: None if row.point.command else row.point.order,
-    "allocator": _at("point.allocator"),
-    "threads": _at("point.threads"),
-    "workers": _at("point.workers"),
+    "allocator": attrgetter("point.allocator"),
+    "threads": attrgetter("point.threads"),
+    "workers": attrgetter("point.workers"),
     "gpus": lambda row: row.point.gpus if row.point.device == CUDA else None,
     "mps": lambda row: row.record.mps if row.record and row.point.device == CUDA else None,
     "precision": _ran("precision"),

@@ -228,15 +228,11 @@ class Collected:
     def point_records(self) -> Iterator[dict[str, object]]:
         columns, figures = self.point_columns, {figure.name: figure for figure in (*self._figures, SPEEDUP)}
         for row in self.rows:
-            others = {**with_old_names(row.params), "group": row.group, "size": row.size}
-            yield {
-                name: row.cell(name)
-                if name in COLUMNS
-                else row.value(figures[name])
-                if name in figures
-                else others.get(name)
-                for name in columns
-            }
+            values: dict[str, object] = {name: row.value(figure) for name, figure in figures.items()}
+            values |= {**with_old_names(row.params), "group": row.group, "size": row.size}
+            values |= {name: read(row) for name, read in COLUMNS.items()}
+            values |= row.given
+            yield {name: values.get(name) for name in columns}
 
     def size_records(self) -> Iterator[dict[str, object]]:
         """Yield the sizes by column: ``*_sd`` and ``*_n`` follow the means, ends of intervals follow all."""
