@@ -128,7 +128,8 @@ class Worker:
         """Keep the size of the CUDA context, which only the supervisor can tell."""
         self._measured.readings.context_bytes = size_bytes
 
-    def work(self, call: Call) -> Done:
+    def work(self, call: Call, following: Call | None = None) -> Done:
+        steps.tokenize_ahead(self._workload, call, following)
         done = steps.do_call(call, self._measured, self._workload, self._device, self._work, self._recording)
         self._worked = True
         return done

@@ -75,6 +75,7 @@ class WorkerState:
     load_s: float | None = None
     warm_up_s: float | None = None
     items_per_call: int = 0
+    tokenizes_ahead: bool = False  # whether it tokenizes the next call while it does one
     reserved_bytes: int | None = None  # what torch's allocator held after the warm-up
     needs: tuple[measurements.Need, ...] = ()
     # as the workload reports them; see `Record`

@@ -206,6 +206,7 @@ def load(task: Task, measured: WorkerState, workload: Workload, device: Device) 
     readings.rss_model_bytes = rss_bytes(os.getpid())
     readings.weights_bytes = device.allocated_bytes()
     measured.items_per_call = workload.items_per_call()
+    measured.tokenizes_ahead = getattr(workload, "tokenize_ahead", None) is not None
     only_between_calls(workload)
 
 
@@ -255,6 +256,12 @@ def warm_up_call(point: Point, measured: WorkerState, workload: Workload, device
 
 def open_batches(state: TryState) -> TextIO:
     return (state.task.out / BATCHES_FILE).open("a", encoding="utf-8")
+
+
+def tokenize_ahead(workload: object, *calls: Call | None) -> None:
+    """Have a workload tokenize calls in a thread while it does the first; without calls the thread ends."""
+    if tokenize := getattr(workload, "tokenize_ahead", None):
+        tokenize(*(call.paragraphs for call in calls if call))
 
 
 def do_call(

@@ -180,16 +180,17 @@ def _work(state: TryState, todo: Todo, workload: Workload, device: Device, recor
     began_s = time.monotonic()
     with steps.open_batches(state) as stream:
         todo.read_ahead()
-        prepare = getattr(workload, "prepare", lambda _: None)
-        if call := todo.next_call():
-            prepare(call.paragraphs)
-        while call:
-            if following := todo.next_call():
-                prepare(following.paragraphs)
-            done = steps.do_call(call, measured, workload, device, work, recording)
-            end_s = time.monotonic() - began_s if todo.reads else None
-            steps.keep_batch(state, stream, call, done, end_s=end_s)
-            call = following or todo.next_call()
+        call = todo.next_call()
+        try:
+            while call:
+                following = todo.next_call()
+                steps.tokenize_ahead(workload, call, following)
+                done = steps.do_call(call, measured, workload, device, work, recording)
+                end_s = time.monotonic() - began_s if todo.reads else None
+                steps.keep_batch(state, stream, call, done, end_s=end_s)
+                call = following or todo.next_call()
+        finally:
+            steps.tokenize_ahead(workload)
 
 
 def _prepare(state: TryState, stack: ExitStack, workload: Workload) -> Device:

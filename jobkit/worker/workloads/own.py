@@ -143,7 +143,7 @@ class BudgetedWorkload:
                 rest = {"name": "", "size": "", "fingerprint": ""}
                 self._model = ModelRef(path=str(model), stand_in=False, size_bytes=0, **rest)
         self._workload.load(model, device, values, threads)
-        if getattr(self._workload, "cuts_calls", False):
+        if getattr(self._workload, "tokenize_ahead", None):
             self._cap = 0
 
     def process(self, paragraphs: Sequence[str]) -> Result:

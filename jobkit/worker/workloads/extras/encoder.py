@@ -99,28 +99,35 @@ class Encoder:
         self._whole = stride is None
         self._pad = tokenizer.pad_token_id or 0
         self._run, self._device, self._budget, self._size = run, device, budget, size
-        self._thread: ThreadPoolExecutor | None = None
-        self._ahead: dict[
-            int, deque[Future[Pieces]]
-        ] = {}  # by the identity of the texts, which the caller keeps
+        self._thread = ThreadPoolExecutor(1)
+        self._ahead: dict[tuple[str, ...], deque[Future[Pieces]]] = {}
         self._copies: Any = torch.cuda.Stream() if device == CUDA else None
 
-    def prepare(self, texts: Sequence[str]) -> None:
-        """Tokenize the texts of the next call in a thread, one part after the other."""
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1)
+    def tokenize_ahead(self, *calls: Sequence[str]) -> None:
+        """Tokenize the texts of calls in a thread, one part after the other, and forget all other calls.
+
+        Without calls the thread ends.
+        """
+        wanted = [*map(tuple, calls)]
+        for texts in self._ahead.keys() - {*wanted}:
+            for part in self._ahead.pop(texts):
+                part.cancel()
+        if not calls:
+            self._thread.shutdown()
+            self._thread = ThreadPoolExecutor(1)  # has no thread before it has work
         with process.signals_blocked():
-            self._ahead[id(texts)] = deque(
-                self._thread.submit(self._pieces, texts[first:end], first) for first, end in _parts(texts)
-            )
+            for texts in wanted:
+                if texts not in self._ahead:
+                    parts = [(texts[first:end], first) for first, end in _parts(texts)]
+                    self._ahead[texts] = deque(self._thread.submit(self._pieces, *part) for part in parts)
 
     def batches(self, texts: Sequence[str]) -> Iterator[Batch]:
         """Yield the batches of a call; each is read while the model runs the next one."""
         import torch
 
-        if id(texts) not in self._ahead:
-            self.prepare(texts)
-        parts, last = self._ahead.pop(id(texts)), None
+        if (call := tuple(texts)) not in self._ahead:
+            self.tokenize_ahead(call)
+        parts, last = self._ahead.pop(call), None
         with torch.inference_mode():
             while parts:
                 for launched in self._launch(parts.popleft().result(), torch):

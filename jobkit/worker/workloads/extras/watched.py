@@ -133,7 +133,8 @@ class WatchedWorkload:
     methods of both: `encoder`, `encoded`, and `stock`.
     """
 
-    cuts_calls = False  # whether it cuts its calls into batches of ``padded`` itself
+    # tokenizes the texts of calls; ``None`` if the framework works, which does not cut calls by ``padded``
+    tokenize_ahead: Callable[..., None] | None = None
     checked = ""  # what the check of the shortcuts found
 
     def __init__(self) -> None:
@@ -187,7 +188,8 @@ class WatchedWorkload:
             made = self._make_encoder() if wanted == EXACT else wanted
             refused = made if isinstance(made, str) else ""
             self._encoder = None if isinstance(made, str) else made
-            self.cuts_calls = self._encoder is not None
+            if self._encoder:
+                self.tokenize_ahead = self._encoder.tokenize_ahead
             self._effective[SHORTCUTS] = f"{OFF}: {refused}" if refused and wanted == EXACT else wanted
 
     def _make_encoder(self) -> Encoder | str:
@@ -201,11 +203,6 @@ class WatchedWorkload:
         if self._encoder and (PADDED in sizes or BATCH_SIZE not in sizes):
             return sizes.get("paragraphs_per_call", WINDOW[self._device])
         return sizes.get(BATCH_SIZE, DEFAULT_BATCH_SIZE)
-
-    def prepare(self, paragraphs: Sequence[str]) -> None:
-        """Tokenize the paragraphs of the next call while this one runs."""
-        if self._encoder:
-            self._encoder.prepare(paragraphs)
 
     def find(self, paragraphs: Sequence[str]) -> tuple[Any, int | None]:
         """Return what the encoder or the framework finds in the paragraphs of a call, and their tokens."""
