@@ -38,8 +38,7 @@ from jobkit.worker.failure import outcome_of
 from jobkit.worker.measure import min_memory_probe
 from jobkit.worker.measure.device import Device, open_device
 from jobkit.worker.workloads.base import Heavy
-from jobkit.worker.workloads.stanza_batches import columns
-from jobkit.worker.workloads.stanza_ner import StanzaNer
+from jobkit.worker.workloads.stanza_ner import StanzaNer, columns
 
 GIB = 2**30
 CAPS_GIB = (4.0, 8.0, 16.0, 40.0)
@@ -113,7 +112,7 @@ class Bench:
 
     def tag(self, sentences: Sequence[Sentence]) -> Callable[[], object]:
         """Return a function that tags these sentences as one NER batch."""
-        return self.tagger.tag_again([sentence.parsed for sentence in sentences])
+        return self.tagger.again([one.parsed for one in sentences], _longest(sentences))[0].again
 
     def chunks(self, batch: int) -> list[list[Sentence]]:
         """Return the NER batches of a batch size, in text order."""

@@ -17,7 +17,7 @@ from jobkit.core.records import Outcome, Record
 from jobkit.core.terminal import NoWrap
 from jobkit.core.units import format_count
 from jobkit.worker.process import ALLOCATOR_VARIABLES
-from jobkit.worker.workloads.stanza_batches import OVERRIDE
+from jobkit.worker.workloads.model import OVERRIDE
 
 DEFAULT = "default"  # the allocator setting of a try for which none was set
 DEFAULT_WORDS = "PyTorch's default allocator"

@@ -14,8 +14,7 @@ from jobkit.worker.failure import TryFailed
 from jobkit.worker.paragraphs import read_paragraphs
 from jobkit.worker.record import Task, TryState
 from jobkit.worker.windows import Todo, Window
-from jobkit.worker.workloads.base import Result, Row
-from jobkit.worker.workloads.entities import EntitiesFile, Output
+from jobkit.worker.workloads.base import EntitiesFile, Output, Result, Row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

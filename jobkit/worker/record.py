@@ -25,8 +25,7 @@ from jobkit.worker.measure.memory import Wait
 from jobkit.worker.measure.sampler import Peaks, Sampling
 from jobkit.worker.paragraphs import Call
 from jobkit.worker.windows import Todo
-from jobkit.worker.workloads.base import Row, Workload
-from jobkit.worker.workloads.entities import Output
+from jobkit.worker.workloads.base import Output, Row, Workload
 
 Done = tuple[Batch, list[Row]]
 """A batch, and its rows with the numbers of their paragraphs in the work of the try."""

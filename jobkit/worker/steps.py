@@ -45,7 +45,7 @@ from jobkit.worker.record import Done, Task, TryState, WorkerState
 from jobkit.worker.windows import Todo, cut_window
 from jobkit.worker.workloads import own
 from jobkit.worker.workloads.base import BY_LENGTHS, Result, Workload, columns_of
-from jobkit.worker.workloads.model_files import check_model
+from jobkit.worker.workloads.model import check_model
 
 DUE = 50_000
 """The number of new objects from which a collection is worth its time."""

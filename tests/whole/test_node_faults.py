@@ -22,7 +22,7 @@ from jobkit.report.tables import collect
 from jobkit.runs.reader import read_standings
 from jobkit.runs.results import worker_s
 from jobkit.runs.standing import PointState
-from jobkit.worker.workloads.model_files import fingerprint
+from jobkit.worker.workloads.model import fingerprint
 from tests.support.builders import MODEL, MODEL_FILES, write_model
 from tests.support.copiers import path_without, stand_in
 from tests.support.halted import Halted, ended, outcome

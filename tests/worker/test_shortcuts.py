@@ -20,7 +20,7 @@ from jobkit.worker.kinds import Launcher, PointWork
 from jobkit.worker.paragraphs import read_paragraphs, split_sentences
 from jobkit.worker.record import Task
 from jobkit.worker.shortcuts import ITEMS, part
-from jobkit.worker.workloads.entities import as_tsv
+from jobkit.worker.workloads.base import as_tsv
 from jobkit.worker.workloads.stanza_ner import StanzaNer
 from tests.extensions.corpus import test_work as shards
 from tests.support.builders import write_points

@@ -14,8 +14,8 @@ from jobkit.core.knobs import CUT_BY
 from jobkit.core.records import ModelRef
 from jobkit.planning.sample import SEED, generate
 from jobkit.worker.workloads.base import Entity, Heavy, Result
-from jobkit.worker.workloads.stanza_batches import columns
-from jobkit.worker.workloads.stanza_ner import DEFAULT_BATCH_SIZE, StanzaNer, _entity, language_of
+from jobkit.worker.workloads.model import language_of
+from jobkit.worker.workloads.stanza_ner import DEFAULT_BATCH_SIZE, StanzaNer, _entity, columns
 
 pytestmark = pytest.mark.xdist_group("torch")  # one worker imports it, for all tests of this group
 
