@@ -288,7 +288,11 @@ def workload_class(name: str, folder: str | None = None) -> type[Workload]:
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # a user's module may raise anything
-        raise _not_imported(name, module_name, folder, error) from error
+        absent = error.name if isinstance(error, ModuleNotFoundError) else None
+        if absent and f"{module_name}.".startswith(f"{absent}."):
+            where = f"neither installed nor in {folder}" if folder else "not installed"
+            raise JobkitError(f"workload {name!r}: the module {absent!r} is {where}", hint=FORM) from error
+        raise not_imported(name, folder, error, FORM) from error
     workload: type[Workload] | None = getattr(module, member, None)
     if workload is None:
         close = suggest(member, [name for name in vars(module) if not name.startswith("_")])
@@ -305,10 +309,8 @@ def missing_framework(name: str) -> JobkitError | None:
 FORM = f"name one of {', '.join(SHIPPED)}, ./FILE.py:FUNCTION, or package.module:Class"
 
 
-def _not_imported(name: str, module: str, folder: str | None, error: BaseException) -> JobkitError:
-    absent = error.name if isinstance(error, ModuleNotFoundError) else None
-    if absent and f"{module}.".startswith(f"{absent}."):
-        where = f"neither installed nor in {folder}" if folder else "not installed"
-        return JobkitError(f"workload {name!r}: the module {absent!r} is {where}", hint=FORM)
+def not_imported(name: str, folder: str | None, error: BaseException, hint: str) -> JobkitError:
+    """Return the error of a workload whose import failed; without an absent module it has ``hint``."""
     message = f"workload {name!r} cannot be imported: {describe_error(error, folder)}"
-    return JobkitError(message, hint=f"{sys.executable} -m pip install {absent}" if absent else FORM)
+    absent = error.name if isinstance(error, ModuleNotFoundError) else None
+    return JobkitError(message, hint=f"{sys.executable} -m pip install {absent}" if absent else hint)
