@@ -50,10 +50,11 @@ def _is_count(value: object) -> bool:
 def _is_result(value: object) -> bool:
     if not isinstance(value, Result) or not _is_count(value.load):
         return False
-    entities, rows = value.entities, () if value.rows is None else value.rows
+    entities: object = value.entities
+    rows: object = () if value.rows is None else value.rows
     if not isinstance(entities, tuple) or not isinstance(rows, tuple):
         return False
-    first = [isinstance(row, tuple) and row and _is_count(row[0]) for row in rows[:1]]
+    first = [isinstance(row, tuple) and bool(row) and _is_count(row[0]) for row in rows[:1]]
     return all(first) and all(isinstance(row, Entity) for row in entities[:1])  # to check all would take time
 
 
@@ -199,9 +200,12 @@ def checked_class(name: str, folder: str | None, staged: str | None = None) -> t
         lacks.append("no KNOBS, a tuple of the names that a sweep may vary")
     if not isinstance(getattr(workload, "NEEDS_MODEL", None), bool):
         lacks.append("no NEEDS_MODEL, True or False")
-    columns = columns_of(workload)
-    named = isinstance(columns, tuple) and all(isinstance(name, str) and name for name in columns)
-    if not (named and 0 < len(columns) == len({*columns} - {*GIVEN})):
+    columns: object = columns_of(workload)
+    if not (
+        isinstance(columns, tuple)
+        and all(isinstance(name, str) and name for name in columns)
+        and 0 < len(columns) == len({*columns} - {*GIVEN})
+    ):
         lacks.append("COLUMNS that are not a tuple of different names besides document and paragraph")
     if lacks:
         raise JobkitError(f"workload {name!r} ({_location(workload)}) has {'; '.join(lacks)}", hint=HINT)
