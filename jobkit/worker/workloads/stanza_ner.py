@@ -42,6 +42,7 @@ from typing import Any, ClassVar
 
 from jobkit.core.knobs import (
     BATCH_SIZE,
+    CPU,
     CUDA,
     EXACT,
     OFF,
@@ -175,7 +176,6 @@ class StanzaNer:
         """
         folder = model_folder(model)
         os.environ.setdefault(*SLEEP_WHILE_WAITING)  # also in a child, whose environment is another
-        import stanza
         import torch
 
         torch.set_num_threads(threads)
@@ -188,15 +188,8 @@ class StanzaNer:
             padded=self._params.get(PADDED),
             by_length=params.get(ORDER) == SORTED,
         )
-        self._pipeline = stanza.Pipeline(
-            lang=language_of(folder),
-            dir=str(folder),
-            processors=PROCESSORS,
-            download_method=None,
-            device=device,
-            verbose=False,
-            ner_batch_size=self._knob("sentences_per_ner_batch"),
-        )
+        size = self._knob("sentences_per_ner_batch")
+        self._pipeline = _pipeline(folder, language_of(folder), PROCESSORS, device, ner_batch_size=size)
         _convert(self._pipeline.processors["ner"], precision)
         self._set_up(str(params.get(SHORTCUTS, "")))
 
@@ -291,20 +284,12 @@ class StanzaNer:
         """
         folder = model_folder(model.path if model else None)
         os.environ.setdefault(*SLEEP_WHILE_WAITING)
-        import stanza
         import torch
 
         threads = torch.get_num_threads()
         torch.set_num_threads(min(threads, THREADS))
         try:
-            pipeline = stanza.Pipeline(
-                lang=model.name if model else "",
-                dir=str(folder),
-                processors="tokenize",
-                download_method=None,
-                device="cpu",
-                verbose=False,
-            )
+            pipeline = _pipeline(folder, model.name if model else "", "tokenize", CPU)
             once = list(dict.fromkeys(paragraphs))
             firsts = range(0, len(once), PARAGRAPHS_PER_CALL)
             calls = (once[first : first + PARAGRAPHS_PER_CALL] for first in firsts)
@@ -339,8 +324,8 @@ class StanzaNer:
         for place, name in enumerate(("sentences, tokens or tags", "entities")):
             pairs = zip(stock, with_shortcuts, strict=True)
             if differ := sum(one[place] != other[place] for one, other in pairs):
-                paragraphs = f"in {differ} of {len(stock)} paragraphs"
-                return f"{paragraphs} their {name} differ from those of stock Stanza"
+                where = f"in {differ} of {len(stock)} paragraphs"
+                return f"{where} their {name} differ from those of stock Stanza"
         return ""
 
     def _everything(self, paragraphs: Sequence[str]) -> list[tuple[list[Any], list[Any]]]:
@@ -404,6 +389,20 @@ class StanzaNer:
         _directions, sentences, characters = batch[3].shape
         self._shapes.append((sentences, characters))
         self._note("sentences_per_ner_batch", sentences)
+
+
+def _pipeline(folder: Path, language: str, processors: str, device: str, **more: int) -> Any:  # noqa: ANN401
+    import stanza
+
+    return stanza.Pipeline(
+        lang=language,
+        dir=str(folder),
+        processors=processors,
+        download_method=None,
+        device=device,
+        verbose=False,
+        **more,
+    )
 
 
 def _watch(trainer: Any, note: Callable[[Any], None]) -> None:  # noqa: ANN401 - Stanza is untyped
