@@ -38,7 +38,7 @@ from jobkit.worker.failure import outcome_of
 from jobkit.worker.measure import min_memory_probe
 from jobkit.worker.measure.device import Device, open_device
 from jobkit.worker.workloads.base import Heavy
-from jobkit.worker.workloads.stanza_ner import StanzaNer, columns
+from jobkit.worker.workloads.stanza_ner import StanzaNer, columns_of
 
 GIB = 2**30
 CAPS_GIB = (4.0, 8.0, 16.0, 40.0)
@@ -307,7 +307,7 @@ def tokenised(tagger: StanzaNer, paragraphs: Sequence[str]) -> tuple[list[list[S
     sentences: list[list[Sentence]] = []
     for first in range(0, len(paragraphs), 1000):
         sentences += [
-            [Sentence(one, columns(token.text for token in one.tokens)) for one in parsed]
+            [Sentence(one, columns_of(one)) for one in parsed]
             for parsed in tagger.tokenised(paragraphs[first : first + 1000])
         ]
     return sentences, Loads(

@@ -90,14 +90,9 @@ TOKENIZER_CHARS = 2**18
 """Padded characters of a batch of the tokenizer, if it takes whole calls and the setting has no limit."""
 
 
-def columns(tokens: Iterable[str]) -> int:
-    """Return the columns that a sentence of these tokens takes in the tagger's padded characters."""
-    return 1 + sum(len(token) + 1 for token in tokens)
-
-
 def columns_of(sentence: Any) -> int:  # noqa: ANN401 - Stanza is untyped
     """Return the columns that a tokenised sentence takes in a batch."""
-    return columns(token.text for token in sentence.tokens)
+    return 1 + sum(len(token.text) + 1 for token in sentence.tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
