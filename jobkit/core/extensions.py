@@ -54,7 +54,7 @@ EXTENSIONS: dict[str, Extension] = {
     "on_host": Extension(parts={"request": "jobkit.extensions.on_host.served:SERVED"}),
     "compare": Extension(parts={"side_by_side": "jobkit.extensions.compare:side_by_side"}),
 }
-"""A kind of run has the hooks ``run`` (`jobkit.runs.kinds`), ``resume`` (`jobkit.launch.resume`) and
+"""A kind of run has the hooks ``run`` (`jobkit.runs.status`), ``resume`` (`jobkit.launch.resume`) and
 ``search`` (`jobkit.answers.search_answer`); a kind of point has ``work`` (`jobkit.worker.kinds`) and
 ``script`` (`jobkit.planning.job_script`). All extensions are asked for ``packages``, which refuses a spec
 (`jobkit.planning.resolve`), for ``volume``, the size of a corpus (`jobkit.planning.volume`), and for

@@ -27,8 +27,9 @@ from jobkit.extensions.corpus.plan import Corpus, Shard, is_unplanned, read_corp
 from jobkit.extensions.corpus.provenance import provenance, read_promise
 from jobkit.extensions.corpus.winners import read_winners
 from jobkit.runs.hints import remedy
-from jobkit.runs.results import PointResult, each_point, task_s
-from jobkit.runs.tries import Try
+from jobkit.runs.results import each_point
+from jobkit.runs.status import PointResult
+from jobkit.runs.tries import Try, task_s
 
 MOST_NAMED = 5
 MOST_DOCUMENTS = 500  # more documents are not listed: their file has them
@@ -133,14 +134,14 @@ def tries(report: CorpusReport) -> list[ShardTry]:
     first = min((began for began, _, _ in begun), default=None)
     in_order = []
     for began, result, tried in sorted(begun, key=itemgetter(0)):
-        held_s = task_s(tried) if tried.verdict.outcome else None
+        held_s = task_s(tried) if tried.outcome else None
         began_s = (began - (first or began)) / timedelta(seconds=1)
         in_order.append(
             ShardTry(
                 name=f"{result.point.point_id}, try {tried.number}",
                 began_s=began_s,
                 ended_s=None if held_s is None else began_s + held_s,
-                outcome=str(tried.verdict.outcome or "to come"),
+                outcome=str(tried.outcome or "to come"),
             )
         )
     return in_order
@@ -214,10 +215,10 @@ def failed(report: CorpusReport) -> list[Block]:
 def _failed(report: CorpusReport, outcome: Outcome, results: Sequence[PointResult]) -> Iterator[str]:
     names = format_list([result.point.point_id for result in results], MOST_NAMED)
     yield f"{format_count(len(results), 'shard')} {outcome}: {names}"
-    yield from dict.fromkeys(f"  {result.verdict.evidence}" for result in results[:MOST_NAMED])
+    yield from dict.fromkeys(f"  {result.counts.evidence}" for result in results[:MOST_NAMED])
     first = results[0]
     steps = remedy(
-        outcome, first.verdict.evidence, run=shell_quote(str(report.folder)), point=first.point.index
+        outcome, first.counts.evidence, run=shell_quote(str(report.folder)), point=first.point.index
     )
     yield from (NoWrap(step.command, f"  {step.does}: ") for step in steps)
 

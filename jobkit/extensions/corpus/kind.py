@@ -17,9 +17,8 @@ from jobkit.extensions.corpus.plan import read_corpus
 from jobkit.extensions.corpus.standing import corpus_json, corpus_lines, read_parts
 from jobkit.extensions.corpus.winners import has_rows, read_claim, winner_path
 from jobkit.runs.journal import Role
-from jobkit.runs.kinds import Foreseen, NextStep, Order, RunKind
-from jobkit.runs.standing import PointState, RunStanding
-from jobkit.runs.tries import Try, TryOutcome
+from jobkit.runs.status import Foreseen, NextStep, Order, PointState, RunKind, RunStatus
+from jobkit.runs.tries import Try
 
 
 class CorpusRun(RunKind):
@@ -45,19 +44,19 @@ class CorpusRun(RunKind):
 
         return finish(folder)
 
-    def title(self, run: RunStanding) -> str:
+    def title(self, run: RunStatus) -> str:
         """Return the name of the folder, which a person has chosen."""
         return run.folder.name if run.points else run.name
 
-    def status_lines(self, run: RunStanding) -> Iterator[str]:
+    def status_lines(self, run: RunStatus) -> Iterator[str]:
         return corpus_lines(run)
 
-    def status_data(self, run: RunStanding) -> Mapping[str, object]:
+    def status_data(self, run: RunStatus) -> Mapping[str, object]:
         return {"corpus": corpus_json(run)}
 
-    def looks(self, run: RunStanding, typed: str) -> Iterator[NextStep]:
+    def looks(self, run: RunStatus, typed: str) -> Iterator[NextStep]:
         """Yield what joins the results, once all are there."""
-        if {point.standing for point in run.points} == {PointState.DONE}:
+        if {point.state for point in run.points} == {PointState.DONE}:
             yield f"jobkit merge {typed}", "joins the results of all shards"
 
     def steps_after(self, folder: Path, outcomes: Collection[Outcome | None]) -> Iterator[NextStep]:
@@ -101,12 +100,11 @@ class CorpusRun(RunKind):
         tries = tuple(tries)
         won = None
         with suppress(JobkitError):  # then it is as if none had won
-            if all(tried.verdict.outcome is not Outcome.OK for tried in tries):
+            if all(tried.outcome is not Outcome.OK for tried in tries):
                 won = read_claim(winner_path(Path(home).parents[1], Path(home).name))
         for tried in tries:
             if won and tried.number and tried.number == won.try_number:
-                verdict = TryOutcome(outcome=Outcome.OK, evidence="its rows are those that count")
-                yield replace(tried, verdict=verdict)
+                yield replace(tried.ended(Outcome.OK, "its rows are those that count"), hung=False)
             else:
                 yield tried
 

@@ -46,9 +46,8 @@ from jobkit.planning.prepare import run_id
 from jobkit.planning.resolve import Options
 from jobkit.runs import journal
 from jobkit.runs.journal import STILL_AT_IT, Role, read_journal
-from jobkit.runs.kinds import run_id_of
 from jobkit.runs.request import enough
-from jobkit.runs.standing import first_task
+from jobkit.runs.status import first_task, run_id_of
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import ONE_TASK
 from jobkit.spec.directives import queue_of

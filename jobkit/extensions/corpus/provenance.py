@@ -31,8 +31,9 @@ from jobkit.extensions.corpus.plan import (
 )
 from jobkit.extensions.corpus.standing import settle
 from jobkit.report.recommend.energy import EnergyUse
-from jobkit.runs.results import PointResult, each_point, task_s
-from jobkit.runs.tries import Try
+from jobkit.runs.results import each_point
+from jobkit.runs.status import PointResult
+from jobkit.runs.tries import Try, task_s
 
 SCHEMA = 1
 HOUR_S = 3600.0
@@ -174,8 +175,8 @@ def _add(totals: _Totals, tried: Try, *, won: bool) -> None:
     held_s = task_s(tried)
     totals.held_s += held_s or 0.0
     totals.unknown += held_s is None
-    if tried.verdict.outcome is not Outcome.OK:
-        totals.failed[str(tried.verdict.outcome)] += 1
+    if tried.outcome is not Outcome.OK:
+        totals.failed[str(tried.outcome)] += 1
     if won and tried.record:
         _add_winner(totals, tried.record)
         totals.won_s += held_s or 0.0

@@ -36,10 +36,11 @@ from jobkit.planning.points import Inputs
 from jobkit.planning.resolve import Options
 from jobkit.runs import journal
 from jobkit.runs.journal import read_journal
-from jobkit.runs.reader import read_standings
-from jobkit.runs.results import each_point, timed
-from jobkit.runs.retry import merge_overrides
-from jobkit.runs.standing import LIVE, RunStanding
+from jobkit.runs.reader import read_status
+from jobkit.runs.request import merge_overrides
+from jobkit.runs.results import each_point
+from jobkit.runs.status import LIVE, RunStatus
+from jobkit.runs.tries import timed
 from jobkit.schedulers.registry import runs_here
 from jobkit.spec.site import find_site, portable_name
 
@@ -86,12 +87,12 @@ def _placed(overrides: tuple[str, ...]) -> tuple[str, ...]:
 
 def _end_open(run_dir: Path) -> None:
     deadline = time.monotonic() + PATIENCE_S
-    (run,) = read_standings([run_dir])
+    (run,) = read_status([run_dir])
     if _open(run):
         cancel.cancel(run_dir, (), ())
     announced = False
     for pause_s in pauses(FIRST_PAUSE_S, SLOWEST_PAUSE_S):
-        (run,) = read_standings([run_dir])
+        (run,) = read_status([run_dir])
         refuse_silent(run, "what still runs is unknown")
         number = _open(run)
         if not number:
@@ -108,8 +109,8 @@ def _end_open(run_dir: Path) -> None:
         time.sleep(pause_s)
 
 
-def _open(run: RunStanding) -> int:
-    return max(sum(point.standing in LIVE for point in run.points), len(run.queued))
+def _open(run: RunStatus) -> int:
+    return max(sum(point.state in LIVE for point in run.points), len(run.queued))
 
 
 def _rest(run_dir: Path) -> _Rest:

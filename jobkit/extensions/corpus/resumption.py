@@ -11,7 +11,7 @@ from jobkit.extensions.corpus.shards import MINUTES, ShardOptions
 from jobkit.extensions.corpus.start import report_end
 from jobkit.launch.launch import wait_for_points
 from jobkit.launch.resume import Asked, Resumption
-from jobkit.runs.standing import ENDINGS, RunStanding
+from jobkit.runs.status import ENDINGS, RunStatus
 from jobkit.spec.sweep_spec import SweepSpec
 
 
@@ -32,13 +32,13 @@ class CorpusResumption(Resumption):
         return plan_job.run(run_dir) if plan_job.is_open(run_dir) else super().follow_up(run_dir)
 
     def nothing(
-        self, run: RunStanding, spec: SweepSpec, *, by_itself: bool = False, wait: bool = False
+        self, run: RunStatus, spec: SweepSpec, *, by_itself: bool = False, wait: bool = False
     ) -> int | None:
         """Return ``None`` if all shards have ended: the exit code is that of their state."""
         code = super().nothing(run, spec, by_itself=by_itself, wait=wait)
         if code or by_itself:
             return code
-        if all(point.standing in ENDINGS for point in run.points):
+        if all(point.state in ENDINGS for point in run.points):
             return None
         points = [point.point for point in run.points]
         return wait_for_points(run.folder, points, spec.policy, run) if wait else 0

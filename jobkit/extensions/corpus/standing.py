@@ -29,7 +29,7 @@ from jobkit.extensions.corpus.plan import Piece, Winner, read_corpus, read_plan
 from jobkit.extensions.corpus.reading import place_of, read_pieces
 from jobkit.extensions.corpus.winners import claim, claim_all, has_rows
 from jobkit.runs.journal import read_journal
-from jobkit.runs.standing import PointState, PointStatus, RunStanding
+from jobkit.runs.status import PointState, PointStatus, RunStatus
 
 
 def live_points(run_dir: Path) -> list[Point]:
@@ -125,13 +125,13 @@ class CorpusStanding:
         return not self.low_s <= self.took_s <= self.high_s
 
 
-def corpus_standing(run: RunStanding) -> CorpusStanding | None:
+def corpus_standing(run: RunStatus) -> CorpusStanding | None:
     """Return how far the corpus of a run is; ``None`` if the plan cannot be read."""
     parts = read_parts(run.folder)
     if not parts:
         return None
     points = [point for point in run.points if point.point.index in parts]
-    done = [point for point in points if point.standing is PointState.DONE]
+    done = [point for point in points if point.state is PointState.DONE]
     took = [(parts[point.point.index], _took_s(point)) for point in done]
     pairs = [(part, seconds) for part, seconds in took if seconds is not None and part.expected_s]
     planned = [parts[point.point.index] for point in points]
@@ -173,7 +173,7 @@ def _took_s(point: PointStatus) -> float | None:
 
 
 def _far(point: PointStatus, part: PlannedShard) -> tuple[int, int]:
-    if point.standing is PointState.DONE:
+    if point.state is PointState.DONE:
         return part.paragraphs, part.characters
     if point.progress is None:
         return 0, 0
@@ -182,9 +182,9 @@ def _far(point: PointStatus, part: PlannedShard) -> tuple[int, int]:
 
 
 def _is_slow(point: PointStatus, part: PlannedShard) -> bool:
-    if part.slow_s is None or point.standing not in {PointState.DONE, PointState.RUNNING}:
+    if part.slow_s is None or point.state not in {PointState.DONE, PointState.RUNNING}:
         return False
-    took = _took_s(point) if point.standing is PointState.DONE else point.elapsed_s
+    took = _took_s(point) if point.state is PointState.DONE else point.elapsed_s
     return took is not None and took > part.slow_s
 
 
@@ -200,7 +200,7 @@ def _promise(pairs: Sequence[tuple[PlannedShard, float]]) -> dict[str, float]:
     return sums
 
 
-def _left(run: RunStanding, took: Sequence[float], planned: Sequence[PlannedShard]) -> dict[str, float]:
+def _left(run: RunStatus, took: Sequence[float], planned: Sequence[PlannedShard]) -> dict[str, float]:
     """Return how long the rest takes, with an interval: by what is done, else by the promise."""
     if run.to_go_s is None:
         return {}
@@ -219,7 +219,7 @@ def _left(run: RunStanding, took: Sequence[float], planned: Sequence[PlannedShar
     return found
 
 
-def corpus_lines(run: RunStanding) -> Iterator[str]:
+def corpus_lines(run: RunStatus) -> Iterator[str]:
     found = corpus_standing(run)
     if found is None:
         return
@@ -243,9 +243,9 @@ def corpus_lines(run: RunStanding) -> Iterator[str]:
     yield from _failed_lines(run, read_parts(run.folder))
 
 
-def _failed_lines(run: RunStanding, parts: Mapping[int, PlannedShard]) -> Iterator[str]:
+def _failed_lines(run: RunStatus, parts: Mapping[int, PlannedShard]) -> Iterator[str]:
     """Yield the longest paragraph of shards that failed, which mostly holds a corpus back."""
-    ended = [point for point in run.points if point.standing is PointState.FAILED]
+    ended = [point for point in run.points if point.state is PointState.FAILED]
     failed = [point.point for point in ended if not point.cancelled and point.point.index in parts]
     for point in failed[:MOST_NAMED]:
         piece, place = parts[point.index].longest, "its file is not known"
@@ -256,11 +256,11 @@ def _failed_lines(run: RunStanding, parts: Mapping[int, PlannedShard]) -> Iterat
                 longest = max(read_pieces(corpus, (piece,)), key=lambda one: len(one.text))
                 place = place_of(corpus, piece, longest)
         yield f"{point.point_id} failed; its longest paragraph, {piece.longest:,} characters: {place}"
-    if ended and any(point.standing is PointState.DONE for point in run.points):
+    if ended and any(point.state is PointState.DONE for point in run.points):
         yield f"the results of the other shards: jobkit merge {shell_path(run.folder)} --allow-missing"
 
 
-def _end_line(run: RunStanding, found: CorpusStanding) -> str:
+def _end_line(run: RunStatus, found: CorpusStanding) -> str:
     now = run.now.astimezone()
 
     def at(seconds: float | None) -> str:
@@ -273,7 +273,7 @@ def _end_line(run: RunStanding, found: CorpusStanding) -> str:
     return f"ends about {at(found.left_s)}{between}, if as many shards run at a time as now"
 
 
-def corpus_json(run: RunStanding) -> dict[str, object] | None:
+def corpus_json(run: RunStatus) -> dict[str, object] | None:
     found = corpus_standing(run)
     if found is None:
         return None

@@ -55,8 +55,8 @@ from jobkit.planning.resolve import Options, warn_again
 from jobkit.planning.texts import is_sample_file
 from jobkit.planning.workload_traits import traits
 from jobkit.runs import journal
-from jobkit.runs.kinds import run_id_of
-from jobkit.runs.reader import read_standings
+from jobkit.runs.reader import read_status
+from jobkit.runs.status import run_id_of
 from jobkit.runs.status_text import render as render_status
 from jobkit.schedulers.registry import runs_here
 from jobkit.spec.sweep_spec import load_spec
@@ -108,7 +108,7 @@ def _move_into(part: Path, run_dir: Path) -> None:
 
 
 def refuse_planning_job(run_dir: Path) -> None:
-    (run,) = read_standings([run_dir])
+    (run,) = read_status([run_dir])
     if run.planner:
         typed = shell_path(run_dir)
         raise JobkitError(
@@ -407,7 +407,7 @@ def report_end(run_dir: Path) -> int:
     """Print how an ended corpus stands, and what to type next; return the exit code."""
     run_dir = run_dir.absolute()
     closing = finish(run_dir)
-    (run,) = read_standings([run_dir])
+    (run,) = read_status([run_dir])
     terminal.say(
         render_status(run, relative_path(run_dir), width=terminal.page_width(), most=MOST_LISTED), nl=False
     )

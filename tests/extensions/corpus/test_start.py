@@ -24,7 +24,7 @@ from jobkit.launch import resume
 from jobkit.launch.cancel import cancel
 from jobkit.planning.resolve import Options
 from jobkit.runs.journal import read_journal
-from jobkit.runs.reader import read_standings
+from jobkit.runs.reader import read_status
 from jobkit.runs.status_text import render
 from tests.support.applied import (
     CHARACTERS,
@@ -228,7 +228,7 @@ def roles(run: Path) -> list[str]:
 
 
 def shown(run: Path) -> tuple[int, str]:
-    (standing,) = read_standings([run])
+    (standing,) = read_status([run])
     return standing.exit_code, render(standing, "tagged", width=200, most=10)
 
 

@@ -15,14 +15,14 @@ their characters, the longest first, takes ``batch_size`` at a time and pads eac
 in tokens. It drops, without a message, all tokens of a text after the model's ``max_seq_length``. With
 ``exact`` the model's own modules pool the batches, as its configuration says; a module that is not one of
 `KNOWN` is refused. (``encode`` has a ``precision`` of its own: how its results are rounded. It saves no
-memory of the GPU, and is not this knob.)
+memory of the GPU, and is not this knob.) ``vectors`` is the type of the numbers that are written.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -33,6 +33,7 @@ from jobkit.core.knobs import (
     CPU,
     CUDA,
     EXACT,
+    FP16,
     FP32,
     OFF,
     PADDED,
@@ -43,7 +44,7 @@ from jobkit.core.knobs import (
     numbers,
 )
 from jobkit.core.records import ModelRef
-from jobkit.worker.workloads.base import Entity, Heavy, Result, Row
+from jobkit.worker.workloads.base import Entity, Heavy, Result
 from jobkit.worker.workloads.model import (
     DTYPES,
     PRECISIONS,
@@ -389,34 +390,18 @@ def tokenizer_of(folder: Path) -> Any:  # noqa: ANN401 - transformers is untyped
 
 # -- embeddings
 
-DIGITS = 6
-"""Decimal places of the numbers in the rows: about what a 32-bit float of a vector of length 1 holds."""
+STORED = Knob(name="vectors", words=(FP32, FP16))
+"""The type of the numbers that are written."""
 KNOWN = ("Transformer", "Pooling", "Dense", "Normalize")
 """The modules of sentence-transformers that take what the one before gave, and nothing of the text."""
 ROUNDING, NEAR_VECTORS = 1e-5, 1e-2
 """The largest difference of two numbers that is rounding in fp32, and in another precision."""
 
 
-class Vectors(Sequence[Row]):
-    """The rows of vectors, which are made when they are read: of a sweep nothing reads them."""
-
-    def __init__(self, vectors: Any) -> None:  # noqa: ANN401 - numpy is untyped here
-        self._vectors = vectors
-
-    def __len__(self) -> int:
-        return len(self._vectors)
-
-    def __getitem__(self, place: Any) -> Any:  # noqa: ANN401 - a number or a slice
-        return [*self][place]
-
-    def __iter__(self) -> Iterator[Row]:
-        rounded = self._vectors.astype("float64").round(DIGITS)
-        return ((number, row.tolist()) for number, row in enumerate(rounded))
-
-
 class SentenceEmbedding(EncoderWorkload):
     """Embed each paragraph; the module's docstring explains the knobs."""
 
+    KNOBS: ClassVar[tuple[Knob | str, ...]] = (*EncoderWorkload.KNOBS, STORED)
     COLUMNS: ClassVar[tuple[str, ...]] = ("embedding",)
 
     @staticmethod
@@ -428,6 +413,8 @@ class SentenceEmbedding(EncoderWorkload):
 
     def open(self, folder: Path, dtype: str) -> Any:  # noqa: ANN401 - the framework is untyped
         """Load the model, and return it."""
+        if stored := self._params.get(STORED.name):
+            self._effective[STORED.name] = stored
         self._model = open_model(folder, self._device, dtype)
         return self._model
 
@@ -483,7 +470,9 @@ class SentenceEmbedding(EncoderWorkload):
     def process(self, paragraphs: Sequence[str]) -> Result:
         """Embed these paragraphs."""
         vectors, more = self.find(paragraphs)
-        return Result(rows=Vectors(vectors), **more)
+        if self._params.get(STORED.name) == FP16:
+            vectors = vectors.astype("float16")
+        return Result(vectors=vectors, **more)
 
     @staticmethod
     def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
