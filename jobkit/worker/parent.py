@@ -8,7 +8,8 @@ GPU, and ends with its owner.
 
 ``python -m jobkit.worker`` is then only the client of its try (`run_in_child`): it passes its arguments,
 environment and open files to the parent, forwards TERM and INT, and ends as the child ends. If the client is
-killed, so is the child. If a child would differ from a fresh process, the try runs in a fresh process.
+killed, so is the child. If a child would differ from a fresh process, the try runs in a fresh process: also
+if another jobkit has been installed since, in which the modules may be gone that a child would still import.
 
 The socket is in Linux's abstract namespace (unix(7)): it needs no folder, and ends with the parent. Both
 sides check that the other belongs to the same user. If another user has taken the address, the try runs in
@@ -45,6 +46,9 @@ END: tuple[str, ...] = ()
 LOCK_FD = 9
 """The file by which the job script holds the lock of the try's folder on scratch; the worker holds it too."""
 STANDARD_FILES = 3
+INSTALLED = "the installed jobkit"
+"""Sent with the client's variables, but none of them. Every version compares all that are sent, so also a
+parent of an earlier version, which does not know this one, refuses to fork."""
 _SIZE = struct.Struct("Q")
 _CREDENTIALS = struct.Struct("3i")
 """``struct ucred`` of unix(7): pid, uid, gid."""
@@ -94,13 +98,18 @@ def user_of(connection: socket.socket) -> int:
 
 def send(parent: socket.socket, words: Sequence[str]) -> None:
     """Send what makes the child equal to this process: words, environment, folder, open files."""
-    data = json.dumps([list(words), dict(os.environ), str(Path.cwd())]).encode()
+    data = json.dumps([list(words), {**os.environ, INSTALLED: installed()}, str(Path.cwd())]).encode()
     files = [0, 1, 2]
     with contextlib.suppress(OSError):
         os.fstat(LOCK_FD)
         files.append(LOCK_FD)
     socket.send_fds(parent, [_SIZE.pack(len(data))], files)
     parent.sendall(data)
+
+
+def installed() -> str:
+    here = Path(__file__).stat()
+    return f"{here.st_ino}-{here.st_mtime_ns}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +140,7 @@ class ForkRequest:
         for descriptor in {*self.files} - taken:
             os.close(descriptor)
         process.replace_environment(self.environment)
+        del os.environ[INSTALLED]
 
 
 def receive(client: socket.socket) -> ForkRequest | None:
@@ -281,7 +291,7 @@ def _answer(client: socket.socket, line: str) -> None:
 
 def main() -> int:
     listener, owner = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2].partition("-")[0])
-    environment = dict(os.environ)
+    environment = {**os.environ, INSTALLED: installed()}
     from jobkit.worker import record, steps, work  # a client does without
     from jobkit.worker.measure.sampler import idle_readings
 

@@ -56,7 +56,7 @@ def framework(folder: Path, name: str = "Framework") -> ScriptRun:
 
 
 def test_tries_that_follow_each_other_import_the_framework_once(
-    tmp_path: Path, owned: Owned, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, owned: Owned, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("BROKEN_AT", "")
     run = framework(tmp_path)
@@ -69,6 +69,9 @@ def test_tries_that_follow_each_other_import_the_framework_once(
     entities = {(run.home(point) / "entities.tsv").read_bytes() for point in (1, 2, 3)}
     assert len(entities) == 1
     assert run.left_on_scratch() == []
+    monkeypatch.setattr(parent, "installed", lambda: "another")
+    assert parent.run_in_child(str(owned.process.pid), ["--points", "of another version"]) is None
+    assert "the installed jobkit" in capsys.readouterr().err
 
 
 @pytest.mark.fault
