@@ -31,7 +31,7 @@ from jobkit.worker import steps
 from jobkit.worker.measure import nvml
 from jobkit.worker.measure.device import Device, open_device
 from jobkit.worker.measure.sampler import Sampling, sampling
-from jobkit.worker.paragraphs import Call, calls
+from jobkit.worker.paragraphs import Call
 from jobkit.worker.workloads.stanza_ner import StanzaNer
 
 TITLE = "Overhead of measuring"
@@ -133,7 +133,8 @@ def compare(setting: Setting, folder: Path) -> list[Row]:
     workload.load(Path(model.path), setting.device, {"batch_size": setting.batch_size}, 1)
     text = split_paragraphs(sample_text(setting.paragraphs))
     size = setting.batch_size
-    todo = calls(text, size, largest_first=True, cap=size, places=range(len(text)))
+    cuts = (range(len(text))[start : start + size] for start in range(0, len(text), size))
+    todo = [Call(tuple(cut), tuple(text[place] for place in cut)) for cut in cuts]
     seen = Seen()
     uuid = nvml.visible_uuid(device.cuda_uuid) if setting.device == "cuda" else None
     with (

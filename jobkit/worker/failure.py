@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import gc
 import re
 import signal
@@ -22,26 +21,31 @@ _GPU_OOM = re.compile(
     r"|CU(BLAS|DNN|SOLVER)_STATUS_(ALLOC_FAILED|INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)"
     r"|(?i:cudnn error: CUDNN_STATUS_(EXECUTION_FAILED|NOT_SUPPORTED).*(memory|workspace))",
 )
-_RAM_OOM = re.compile(r"DefaultCPUAllocator: (can't allocate|not enough) memory|Cannot allocate memory")
+_RAM_OOM = re.compile(
+    r"DefaultCPUAllocator: (can't allocate|not enough) memory|Cannot allocate memory"
+    r"|^MemoryError\b|std::bad_alloc|java\.lang\.OutOfMemoryError",
+    re.MULTILINE,
+)
 _BUSY = re.compile(r"CUDA-capable device\(s\) is/are busy or unavailable")
 _MPS = re.compile(r"CUDA error: .*\bMPS (client|server)\b")
 """Texts of cudaGetErrorString(3) for the errors 805 to 810 (CUDA runtime API, cudaError)."""
 _NO_GPU = re.compile(
     r"No CUDA GPUs are available|no CUDA-capable device|Found no NVIDIA driver|not compiled with CUDA"
 )
-_BY_TEXT = ((_BUSY, Outcome.GPU_BUSY), (_NO_GPU, Outcome.NO_GPU), (_MPS, Outcome.ENVIRONMENT))
-
-_PROGRAM_RAM_OOM = re.compile(r"^MemoryError\b|std::bad_alloc|java\.lang\.OutOfMemoryError", re.MULTILINE)
-_PROGRAM = (
-    (re.compile(r"No space left on device|Disk quota exceeded"), Outcome.SCRATCH_FULL),
-    (
-        re.compile(
-            r"^(ModuleNotFoundError|ImportError): |error while loading shared libraries", re.MULTILINE
-        ),
-        Outcome.ENVIRONMENT,
-    ),
+_LOADING = re.compile(
+    r"^(ModuleNotFoundError|ImportError): |error while loading shared libraries", re.MULTILINE
 )
-"""Messages of any program that fails: strerror(3), Python, ld.so(8)."""
+_BY_TEXT = (
+    (_GPU_OOM, Outcome.GPU_OOM),
+    (_RAM_OOM, Outcome.RAM_OOM),
+    (_BUSY, Outcome.GPU_BUSY),
+    (_NO_GPU, Outcome.NO_GPU),
+    (_MPS, Outcome.ENVIRONMENT),
+    (re.compile(r"No space left on device|Disk quota exceeded"), Outcome.SCRATCH_FULL),
+    (_LOADING, Outcome.ENVIRONMENT),
+)
+"""Messages of torch and CUDA, then of any program that fails: strerror(3), Python, ld.so(8)."""
+_BY_TYPE = ((MemoryError, Outcome.RAM_OOM), (ImportError, Outcome.ENVIRONMENT))
 
 CPU_BUILD = re.compile(r"torch \S+ in (?P<python>.+) is a CPU build")
 NO_GPU_REQUESTED = "the job asks for no GPU"
@@ -125,67 +129,50 @@ def print_error(error: BaseException, folder: str | None = None) -> None:
 
 
 def outcome_of(error: BaseException, folder: str | None = None) -> tuple[Outcome, str]:
-    text = f"{type(error).__name__}: {error}"
     if isinstance(error, TryFailed):
         return error.outcome, " ".join(error.message.split())
     if isinstance(error, Stopped):
         killed = "the job script was killed" if error.signal == "KILL" else f"stopped by SIG{error.signal}"
         return _STOPPED.get(error.signal, Outcome.CANCELLED), killed
-    return _by_type(error, text), describe_error(error, folder)
+    by_type = Outcome.GPU_OOM if type(error).__name__ == "OutOfMemoryError" else Outcome.BUG
+    by_type = next((outcome for kind, outcome in _BY_TYPE if isinstance(error, kind)), by_type)
+    outcome = outcome_of_output(f"{type(error).__name__}: {error}")
+    return by_type if outcome is Outcome.BUG else outcome, describe_error(error, folder)
 
 
 def outcome_of_output(text: str) -> Outcome:
-    if _GPU_OOM.search(text):
-        return Outcome.GPU_OOM
-    if _RAM_OOM.search(text) or _PROGRAM_RAM_OOM.search(text):
-        return Outcome.RAM_OOM
-    by_text = (outcome for pattern, outcome in (*_BY_TEXT, *_PROGRAM) if pattern.search(text))
-    return next(by_text, Outcome.BUG)
-
-
-def _by_type(error: BaseException, text: str) -> Outcome:
-    if _GPU_OOM.search(text) or type(error).__name__ == "OutOfMemoryError":
-        return Outcome.GPU_OOM
-    if isinstance(error, MemoryError) or _RAM_OOM.search(text):
-        return Outcome.RAM_OOM
-    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return Outcome.SCRATCH_FULL
-    by_text = (outcome for pattern, outcome in _BY_TEXT if pattern.search(text))
-    return next(by_text, Outcome.ENVIRONMENT if isinstance(error, ImportError) else Outcome.BUG)
+    return next((outcome for pattern, outcome in _BY_TEXT if pattern.search(text)), Outcome.BUG)
 
 
 CAUGHT_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-class Signals:
-    """The worker's signals.
+@contextlib.contextmanager
+def may_stop(named: Path | None) -> Iterator[None]:
+    """Let the first signal raise `Stopped` inside the block, and none after it.
 
     The job script catches the scheduler's signal, writes its name into the file ``named``, and sends TERM. So
     the worker needs no shield, and a signal that comes before Python has started is not lost.
     """
 
-    def __init__(self, named: Path | None) -> None:
-        self._named = named
-
-    @contextlib.contextmanager
-    def may_stop(self) -> Iterator[None]:
-        """Let the first signal raise `Stopped` inside the block, and none before or after it."""
-        before = {number: signal.signal(number, self._stop) for number in CAUGHT_SIGNALS}
-        try:
-            if name := self._name():
-                raise Stopped(name)
-            yield
-        finally:
-            for number in before:
-                signal.signal(number, signal.SIG_IGN)
-
-    def _name(self) -> str | None:
+    def name() -> str:
         with contextlib.suppress(OSError):
-            if self._named:
-                return self._named.read_text(encoding="ascii").strip() or None
-        return None
+            return named.read_text(encoding="ascii").strip() if named else ""
+        return ""
 
-    def _stop(self, number: int, _frame: FrameType | None) -> None:
-        for caught in CAUGHT_SIGNALS:
-            signal.signal(caught, signal.SIG_IGN)
-        raise Stopped(self._name() or signal.Signals(number).name.removeprefix("SIG"))
+    def ignore() -> None:
+        for number in CAUGHT_SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        ignore()
+        raise Stopped(name() or signal.Signals(number).name.removeprefix("SIG"))
+
+    for number in CAUGHT_SIGNALS:
+        signal.signal(number, stop)
+    try:
+        if earlier := name():
+            raise Stopped(earlier)
+        yield
+    finally:
+        ignore()

@@ -45,30 +45,6 @@ class Call:
         return self.items[0]
 
 
-def calls(
-    paragraphs: Sequence[str],
-    items_per_call: int,
-    *,
-    cap: int | None,
-    largest_first: bool,
-    places: Sequence[int],
-    first: int = 0,
-) -> list[Call]:
-    """Return the calls in the order of work; ``first`` is the number of the window's first paragraph.
-
-    ``cap``: the largest number of sentences that the framework pads together; ``None`` for a whole call.
-    ``largest_first``: so that a lack of memory shows in seconds and the allocator does not grow step by step.
-    ``places``: the numbers of the paragraphs, in the order in which they are cut.
-    """
-    cuts = [places[start : start + items_per_call] for start in range(0, len(places), items_per_call)]
-    made = [
-        Call(tuple(first + place for place in cut), tuple(paragraphs[place] for place in cut)) for cut in cuts
-    ]
-    if largest_first:
-        made.sort(key=lambda call: (-estimated_load(call.paragraphs, cap), call.first))
-    return made
-
-
 def sorted_places(longest: Sequence[int], window: int | None) -> list[int]:
     """Return the numbers of paragraphs, longest sentence first; within windows, if ``window`` is given."""
     size = window or max(len(longest), 1)
@@ -109,15 +85,6 @@ def cut_by_budget(lengths: Iterable[int], budget: int, *, pads: bool = True) -> 
 def split_sentences(paragraph: str) -> list[str]:
     """Return the sentences of a paragraph, judged by punctuation."""
     return [sentence for sentence in _SENTENCE_END.split(paragraph) if sentence]
-
-
-def estimated_load(paragraphs: Sequence[str], cap: int | None) -> int:
-    """Return sentences x longest sentence in characters, by punctuation; only the order of work needs it."""
-    lengths = [len(sentence) for text in paragraphs for sentence in split_sentences(text)]
-    size = min(cap, len(lengths)) if cap else len(lengths)
-    step = size or 1
-    chunks = (lengths[start : start + step] for start in range(0, len(lengths), step))
-    return max((len(chunk) * max(chunk) for chunk in chunks), default=0)
 
 
 def read_paragraphs(path: Path, name: str = "") -> list[str]:
@@ -249,17 +216,26 @@ class Todo:
 
 
 def cut_window(window: Window, point: Point, items_per_call: int, lengths: Path | None) -> None:
-    """Cut a window into the calls of a workload; for ``lengths`` see `longest_sentences`."""
-    knobs = (point.numbers.get(name) for name in ("sentences_per_ner_batch", BATCH_SIZE))
+    """Cut a window into the calls of a workload; for ``lengths`` see `longest_sentences`.
+
+    The call with the largest load comes first, unless the order is that of the text: then a lack of memory
+    shows in seconds, and the allocator does not grow step by step.
+    """
     places: Sequence[int] = range(len(window.texts))
     if point.order == SORTED:
         places = sorted_places(longest_sentences(window.texts, lengths), point.sort_window)
-    todo = calls(
-        window.texts,
-        items_per_call,
-        cap=next((value for value in knobs if value), None),
-        largest_first=point.order != "text",
-        places=[place for place in places if place % point.every == 0],
-        first=window.first,
-    )
+    places = [place for place in places if place % point.every == 0]
+    todo = []
+    for start in range(0, len(places), items_per_call):
+        cut = places[start : start + items_per_call]
+        todo.append(Call(tuple(window.first + at for at in cut), tuple(window.texts[at] for at in cut)))
+    sizes = [point.numbers.get(name) for name in ("sentences_per_ner_batch", BATCH_SIZE)]
+
+    def load(call: Call) -> int:  # estimated by punctuation, in characters
+        sentences = [len(sentence) for text in call.paragraphs for sentence in split_sentences(text)]
+        step = next(filter(None, sizes), len(sentences)) or 1
+        return max((load_of(sentences[at : at + step]) for at in range(0, len(sentences), step)), default=0)
+
+    if point.order != "text":
+        todo.sort(key=lambda call: (-load(call), call.first))
     window.waiting, window.left = deque(todo), len(todo)

@@ -41,12 +41,9 @@ class FailedTry:
     record: Record | None  # ``None`` if the job script ended the try
 
 
-@dataclass(frozen=True, slots=True)
-class EarlyExit:
-    outcome: Outcome
-    # the id of the point that ran out of memory or was measured, or the outcome of the points that failed
-    because: str
-    message: str
+EarlyExit = tuple[Outcome, str, str]
+"""The outcome; the id of the point that ran out of memory or was measured, or the outcome of the points that
+failed; and a message."""
 
 
 def check_still_needed(
@@ -58,26 +55,27 @@ def check_still_needed(
     never.
     """
     others = [other for other in failed if other.point.index != point.index]
-    same_way: dict[tuple[Outcome, str], set[int]] = defaultdict(set)
+    same_way: dict[tuple[Outcome, str], dict[int, str]] = defaultdict(dict)
     for other in others:
         if other.outcome in SETUP_OUTCOMES:
-            same_way[other.outcome, normalise_message(other.message)].add(other.point.index)
-    for (outcome, _), indices in same_way.items():
-        if 0 < stop_after <= len(indices):
-            first = next(other for other in others if other.point.index in indices)
-            return EarlyExit(
-                Outcome.STOPPED,
-                str(outcome),
-                f"{format_count(len(indices), 'point')} failed the same way: {outcome}: {first.message}",
-            )
-    if not prune or gpu is None:
-        return None
-    smaller = (other for other in others if _ran_out(other, gpu) and _needs_more(point, other.point))
-    cause = next(smaller, None)
-    if cause is None:
-        return None
-    name = cause.point.point_id
-    return EarlyExit(Outcome.PRUNED, name, f"{name} ran out of memory on {gpu.name}, with a smaller load")
+            # Without numbers, addresses and GPU UUIDs the messages of one fault are equal.
+            alike = re.sub(r"0x[0-9a-f]+|(GPU|MIG)-[0-9a-f-]+|\d+", "#", other.message)
+            same_way[other.outcome, alike].setdefault(other.point.index, other.message)
+    for (outcome, _), messages in same_way.items():
+        if 0 < stop_after <= len(messages):
+            number, [first, *_] = format_count(len(messages), "point"), messages.values()
+            return Outcome.STOPPED, str(outcome), f"{number} failed the same way: {outcome}: {first}"
+    for other in others if prune and gpu else ():
+        used = other.record.gpu if other.record and other.outcome is Outcome.GPU_OOM else None
+        alone = used and not used.foreign_processes
+        if gpu and used and alone and _kind(used) == _kind(gpu) and _needs_more(point, other.point):
+            name = other.point.point_id
+            return Outcome.PRUNED, name, f"{name} ran out of memory on {gpu.name}, with a smaller load"
+    return None
+
+
+def _kind(gpu: Gpu) -> tuple[str, int | None]:
+    return gpu.name, gpu.total_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +93,14 @@ def check_repeats(repeats: Iterable[Record], until: Until) -> EarlyExit | None:
     """
     alike: dict[object, list[Record]] = defaultdict(list)
     for record in repeats:
-        alike[(record.gpu.name, record.gpu.total_bytes) if record.gpu else record.host].append(record)
+        alike[_kind(record.gpu) if record.gpu else record.host].append(record)
     for records in alike.values():
         rates = [record.summary.items_per_s or 0.0 for record in records if record.summary]
         half, mean = half_width(deviation(rates), len(rates)), fmean(rates or (0.0,))
         if len(rates) >= until.least and half is not None and half < until.share * mean:
             interval = f"half the 95 % interval of {len(rates)} repeats"
             message = f"{interval} is {100 * half / mean:.1f} % of their mean, under {100 * until.share:g} %"
-            return EarlyExit(Outcome.PRUNED, records[-1].point.point_id, message)
+            return Outcome.PRUNED, records[-1].point.point_id, message
     return None
 
 
@@ -135,19 +133,6 @@ def _tries(run: Path, point_id: str) -> list[Path]:
 def _record(home: Path) -> Record:
     path = home / layout.RECORD_FILE
     return json_codec.from_json(Record, files.read_text(path), where=str(path))
-
-
-def normalise_message(message: str) -> str:
-    """Return a message without numbers, addresses and GPU UUIDs, so that messages of one fault are equal."""
-    return re.sub(r"0x[0-9a-f]+|(GPU|MIG)-[0-9a-f-]+|\d+", "#", message)
-
-
-def _ran_out(failed: FailedTry, gpu: Gpu) -> bool:
-    """Return whether a try ran out of memory, alone on a GPU of this kind."""
-    if failed.outcome is not Outcome.GPU_OOM or failed.record is None or failed.record.gpu is None:
-        return False
-    used = failed.record.gpu
-    return (used.name, used.total_bytes) == (gpu.name, gpu.total_bytes) and not used.foreign_processes
 
 
 def _needs_more(point: Point, than: Point) -> bool:
@@ -210,7 +195,8 @@ def main() -> int:
         until = Until(arguments.share, *arguments.repeats)
         early = check_repeats(other_repeats(arguments.run, point, until.most), until)
     if early:
-        sys.stdout.write(f"{early.outcome} {early.because} {' '.join(early.message.split())[:400]}\n")
+        outcome, because, message = early
+        sys.stdout.write(f"{outcome} {because} {' '.join(message.split())[:400]}\n")
     return 0
 
 

@@ -129,7 +129,7 @@ class Worker:
         if compare := getattr(self._workload, "check_shortcuts", None):
             self.measured.refused = compare(paragraphs)
             self.measured.checked = getattr(self._workload, "checked", "")
-        self.measured.readings.reserved_peak_bytes = self.device.peaks()[1]
+        self.measured.readings.reserved_peak_bytes = self.device.counters()[1]
 
     def warm_up(self, paragraphs: Sequence[str], call: Call | None = None) -> None:
         start = time.perf_counter()
@@ -204,13 +204,13 @@ class Worker:
 def run_call(call: Call, workload: Workload, device: Device) -> tuple[Batch, Result]:
     """Process one call; return what was measured, as the first batch of a try, and the result."""
     device.reset_peaks()
-    retries_before = device.retries()
+    *_, retries_before = device.counters()
     device.synchronise()
     start = time.perf_counter()
     result = workload.process(call.paragraphs)
     device.synchronise()
     seconds = time.perf_counter() - start
-    allocated, reserved = device.peaks()
+    allocated, reserved, retries = device.counters()
     able: Any = workload  # it may have more than a Workload must
     load = int(able.load_of(call.paragraphs)) if result.load == BY_LENGTHS else result.load
     batch = Batch(
@@ -226,7 +226,7 @@ def run_call(call: Call, workload: Workload, device: Device) -> tuple[Batch, Res
         seconds=seconds,
         allocated_peak_bytes=allocated,
         reserved_peak_bytes=reserved,
-        alloc_retries=memory.subtract(device.retries(), retries_before),
+        alloc_retries=memory.subtract(retries, retries_before),
     )
     return batch, result
 

@@ -21,7 +21,7 @@ from jobkit.core.knobs import AUTO, EXACT, OFF, ON, SHORTCUTS
 from jobkit.core.layout import RECORD_FILE, read_point
 from jobkit.core.records import RESULTS, JobFacts, Outcome
 from jobkit.worker import process, steps
-from jobkit.worker.failure import Signals, SpareMemory, Stopped, TryFailed, print_error
+from jobkit.worker.failure import SpareMemory, Stopped, TryFailed, may_stop, print_error
 from jobkit.worker.measure import figures, memory, nvml
 from jobkit.worker.measure.sampler import sampling
 from jobkit.worker.paragraphs import Todo
@@ -48,7 +48,7 @@ def main(words: Sequence[str], **inherited: Any) -> int:  # noqa: ANN401 - field
     except JobkitError as error:
         process.report(str(error))
         return EXIT_FAILED
-    point, outcome = task.point, run(replace(task, **inherited), Signals(signal_file))
+    point, outcome = task.point, run(replace(task, **inherited), signal_file)
     process.report(f"point {point.index} {point.point_id}: {outcome}")
     if outcome in RESULTS:
         return EXIT_OK
@@ -87,7 +87,7 @@ def parse(words: Sequence[str]) -> tuple[Task, Path | None]:
 # -- one try
 
 
-def run(task: Task, signals: Signals) -> Outcome:
+def run(task: Task, signal_file: Path | None = None) -> Outcome:
     state = TryState(task, now(), forked=task.forked, waited_s=task.waited_s)
     worker = Worker(task, state.workers[0])
     state.output = None if task.point.command else work_of(task.point).output(task.out)
@@ -95,7 +95,7 @@ def run(task: Task, signals: Signals) -> Outcome:
     spare = SpareMemory()
     with ExitStack() as stack:
         try:
-            with signals.may_stop():
+            with may_stop(signal_file):
                 # As large as a record, so that a record always fits; a network file system may report only
                 # when it is synced that it is full.
                 files.write_atomically(task.out / RESERVE_FILE, b" " * RESERVED_BYTES)
@@ -188,7 +188,7 @@ def _work_here(state: TryState, stack: ExitStack, worker: Worker) -> None:
     # The CUDA context: what NVML sees of the process beyond what torch has reserved. It is read after the
     # warm-up because kernels are loaded when they are first used (74 MiB on an H200).
     seen_bytes = memory.process_peak(state.ask_sampler("peaks"), state.device_idle_bytes)
-    worker.keep_context(memory.subtract(seen_bytes, worker.device.peaks()[1]))
+    worker.keep_context(memory.subtract(seen_bytes, worker.device.counters()[1]))
     worker.warm_up_call(todo.calls[0])
     state.ask_sampler("mark")
     _work(state, todo, worker)

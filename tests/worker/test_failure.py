@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.records import Outcome
-from jobkit.worker.failure import Signals, Stopped, TryFailed, outcome_of
+from jobkit.worker.failure import Stopped, TryFailed, may_stop, outcome_of
 from tests.support.fake_torch import OutOfMemoryError
 from tests.worker.test_supervisor import restored
 
@@ -56,11 +56,11 @@ def _told(named: Path) -> None:
 
 
 def test_a_signal_becomes_stopped_and_has_the_name_that_the_job_script_wrote(tmp_path: Path) -> None:
-    with pytest.raises(Stopped) as caught, Signals(None).may_stop():
+    with pytest.raises(Stopped) as caught, may_stop(None):
         os.kill(os.getpid(), signal.SIGTERM)
     assert caught.value.signal == "TERM"
     named = tmp_path / "signal"
-    with pytest.raises(Stopped) as caught, Signals(named).may_stop():
+    with pytest.raises(Stopped) as caught, may_stop(named):
         _told(named)
     assert caught.value.signal == "USR1"
 
@@ -68,12 +68,12 @@ def test_a_signal_becomes_stopped_and_has_the_name_that_the_job_script_wrote(tmp
 def test_a_signal_before_python_was_up_is_not_lost(tmp_path: Path) -> None:
     named = tmp_path / "signal"
     named.write_text("USR2\n", encoding="ascii")
-    with pytest.raises(Stopped) as caught, Signals(named).may_stop():
+    with pytest.raises(Stopped) as caught, may_stop(named):
         raise AssertionError("the block must not begin")
     assert caught.value.signal == "USR2"
 
 
 def test_a_signal_afterwards_does_not_disturb_the_record() -> None:
-    with Signals(None).may_stop():
+    with may_stop(None):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

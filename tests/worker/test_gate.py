@@ -22,7 +22,6 @@ from jobkit.core.units import GIB
 from jobkit.worker import skip_check
 from jobkit.worker.measure import nvml
 from jobkit.worker.skip_check import (
-    EarlyExit,
     FailedTry,
     Until,
     check_repeats,
@@ -58,7 +57,7 @@ def failed(
 
 def pruned(about: Point, by: FailedTry, card: Gpu | None = GPU) -> bool:
     told = check_still_needed(about, [by], card, prune=True, stop_after=2)
-    return told is not None and told.outcome is Outcome.PRUNED
+    return told is not None and told[0] is Outcome.PRUNED
 
 
 SIZES = st.integers(1, 6)
@@ -119,7 +118,7 @@ def test_a_task_stops_where_enough_other_points_failed_the_same_way(
             alike.setdefault((outcome, message.split(":")[0]), set()).add(index)
     stopped = stop_after > 0 and any(len(points) >= stop_after for points in alike.values())
     verdict = check_still_needed(about, failures, None, prune=True, stop_after=stop_after)
-    assert (verdict is not None and verdict.outcome is Outcome.STOPPED) is stopped
+    assert (verdict is not None and verdict[0] is Outcome.STOPPED) is stopped
 
 
 def flag(run: Path, name: str) -> None:
@@ -226,7 +225,7 @@ def test_a_repeat_is_skipped_if_the_interval_of_the_others_is_short() -> None:
     """Half the interval of 99, 100 and 101 is t of two degrees, 4.303, over the root of 3: 2.48 % of 100."""
     repeats = [measured(n, 98.0 + n) for n in (1, 2, 3)]
     message = "half the 95 % interval of 3 repeats is 2.5 % of their mean, under 3 %"
-    assert check_repeats(repeats, UNTIL) == EarlyExit(Outcome.PRUNED, "batch_size-10-r3", message)
+    assert check_repeats(repeats, UNTIL) == (Outcome.PRUNED, "batch_size-10-r3", message)
     assert check_repeats(repeats, replace(UNTIL, share=0.0248)) is None
     assert check_repeats(repeats, replace(UNTIL, least=4)) is None
     assert check_repeats(repeats[:1], Until(share=0.03, least=1, most=5)) is None, "it has no interval"

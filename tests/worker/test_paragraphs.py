@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from random import Random
 
 import pytest
 from hypothesis import given
@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 from jobkit.answers.loads import Lengths
 from jobkit.core.errors import JobkitError
 from jobkit.worker.paragraphs import (
-    calls,
+    Window,
     cut_by_budget,
-    estimated_load,
+    cut_window,
     longest_sentences,
     read_paragraphs,
     sorted_places,
     split_sentences,
 )
+from tests.support.builders import point
 
 
 def test_byte_order_mark_and_windows_line_ends(tmp_path: Path) -> None:
@@ -36,25 +37,6 @@ def test_not_utf8_says_where(tmp_path: Path) -> None:
     path.write_bytes(b"caf\xe9")
     with pytest.raises(JobkitError, match="not UTF-8 at byte 3"):
         read_paragraphs(path)
-
-
-texts = st.lists(st.text(min_size=1), max_size=40)
-
-
-@given(texts, st.integers(1, 50), st.sampled_from([True, False]), st.none() | st.integers(1, 9), st.randoms())
-def test_every_paragraph_is_called_once(
-    paragraphs: list[str],
-    size: int,
-    largest_first: bool,  # noqa: FBT001 - given by hypothesis
-    cap: int | None,
-    random: Random,
-) -> None:
-    places = random.sample(range(len(paragraphs)), len(paragraphs))
-    made = calls(paragraphs, size, cap=cap, largest_first=largest_first, places=places)
-    back = {place: text for call in made for place, text in zip(call.items, call.paragraphs, strict=True)}
-    assert back == dict(enumerate(paragraphs))
-    assert sum(len(call.paragraphs) for call in made) == len(paragraphs)
-    assert all(len(call.paragraphs) <= size for call in made)
 
 
 @given(st.lists(st.integers(0, 50), max_size=40), st.none() | st.integers(1, 9))
@@ -93,16 +75,12 @@ def test_lengths_are_those_of_the_plan_if_they_can_be_read(tmp_path: Path) -> No
     assert longest_sentences(paragraphs, path) == [9, 0]
 
 
-def test_a_sentence_cap_bounds_the_estimate() -> None:
-    paragraph = "One two. " * 10 + "A much longer sentence than the others."
-    assert estimated_load([paragraph], 1) == len("A much longer sentence than the others.")
-    assert estimated_load([paragraph], None) == 11 * len("A much longer sentence than the others.")
-
-
-def test_the_calls_go_by_load_or_as_the_text_stands() -> None:
-    for largest_first, firsts in ((True, [1, 2, 0]), (False, [0, 1, 2])):
-        made = calls(["one", "twelve", "seven"], 1, largest_first=largest_first, cap=None, places=range(3))
-        assert [call.first for call in made] == firsts
+def test_the_calls_go_by_load_with_so_many_sentences_as_are_padded_or_as_the_text_stands() -> None:
+    texts = ["One. " * 5, "Twelve or more.", "A much longer one."]
+    for order, size, firsts in (("load", 1, [2, 1, 0]), ("load", 5, [0, 2, 1]), ("text", 1, [0, 1, 2])):
+        window = Window(0, texts)
+        cut_window(window, replace(point(params={"batch_size": size}), order=order), 1, None)
+        assert [call.first for call in window.waiting] == firsts
 
 
 def test_sentences_end_where_punctuation_says() -> None:

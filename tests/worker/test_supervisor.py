@@ -21,7 +21,7 @@ from jobkit.core.layout import BASELINES_FOLDER, BATCHES_FILE, ENTITIES_FILE, RE
 from jobkit.core.measurements import Attribution
 from jobkit.core.records import Batch, JobFacts, Outcome, Point, Record
 from jobkit.worker import process, work
-from jobkit.worker.failure import CAUGHT_SIGNALS, Signals, TryFailed
+from jobkit.worker.failure import CAUGHT_SIGNALS, TryFailed
 from jobkit.worker.measure.memory import SEARCHED
 from jobkit.worker.measure.sampler import in_initial_namespace
 from jobkit.worker.paragraphs import Call
@@ -71,7 +71,7 @@ def tried(folder: Path, of: Point, text: str = COUNTED, *, out: Path | None = No
         job=JobFacts(scheduler="hand"),
         run_dir=folder,
     )
-    outcome = work.run(task, Signals(None))
+    outcome = work.run(task)
     found = json_codec.from_json(Record, (task.out / RECORD_FILE).read_text(), where="record")
     assert found.outcome is outcome
     return found

@@ -66,18 +66,16 @@ class Device:
     def reserved_bytes(self) -> int | None:
         return int(self.torch.cuda.memory_reserved()) if self.torch else None
 
-    def peaks(self) -> tuple[int | None, int | None]:
+    def counters(self) -> tuple[int | None, int | None, int | None]:
+        """Return the peaks of allocated and of reserved bytes, and the retries of the allocator.
+
+        ``memory_stats`` would flatten and sort torch's counters, in 55 instead of 10 µs.
+        """
         if not self.torch:
-            return None, None
-        stats = self._stats()
-        return int(stats["allocated_bytes"]["all"]["peak"]), int(stats["reserved_bytes"]["all"]["peak"])
-
-    def retries(self) -> int | None:
-        return int(self._stats()["num_alloc_retries"]) if self.torch else None
-
-    def _stats(self) -> Any:  # noqa: ANN401 - torch is untyped here
-        """Return torch's counters; ``memory_stats`` would flatten and sort them, 55 instead of 10 µs."""
-        return self.torch.cuda.memory_stats_as_nested_dict()
+            return None, None, None
+        stats = self.torch.cuda.memory_stats_as_nested_dict()
+        allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
+        return int(allocated["peak"]), int(reserved["peak"]), int(stats["num_alloc_retries"])
 
 
 NVML_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
@@ -125,10 +123,14 @@ def open_device(name: str) -> Device:
     if name != "cuda":
         return Device(name)
     torch = import_torch()
-    if not torch.cuda.is_available():
-        raise TryFailed(Outcome.NO_GPU, f"the point requests CUDA, but {_unavailable_reason(torch)}")
-    torch.zeros(1, device="cuda")
-    return Device(name, torch)
+    if torch.cuda.is_available():
+        torch.zeros(1, device="cuda")
+        return Device(name, torch)
+    why = f"torch {torch.__version__} in {sys.executable} is a CPU build"
+    if built := getattr(torch.version, "cuda", None) or getattr(torch.version, "hip", None):
+        old = f"torch {torch.__version__} for CUDA {built} {OLD_DRIVER}"
+        why = nvml.missing_gpu_reason() or f"{old} {nvml.driver_version()}"
+    raise TryFailed(Outcome.NO_GPU, f"the point requests CUDA, but {why}")
 
 
 def import_torch() -> Any:  # noqa: ANN401 - torch is untyped here
@@ -137,13 +139,3 @@ def import_torch() -> Any:  # noqa: ANN401 - torch is untyped here
         return importlib.import_module("torch")
     except ImportError as error:
         raise TryFailed(Outcome.ENVIRONMENT, f"device cuda needs torch: {error}") from error
-
-
-def _unavailable_reason(torch: Any) -> str:  # noqa: ANN401 - torch is untyped here
-    built = getattr(torch.version, "cuda", None) or getattr(torch.version, "hip", None)
-    if not built:
-        return f"torch {torch.__version__} in {sys.executable} is a CPU build"
-    return (
-        nvml.missing_gpu_reason()
-        or f"torch {torch.__version__} for CUDA {built} {OLD_DRIVER} {nvml.driver_version()}"
-    )

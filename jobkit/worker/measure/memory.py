@@ -252,7 +252,7 @@ def _need(device: Device, heavy: Heavy, point: Point) -> Need:
     device.empty_cache()
     device.reset_peaks()
     heavy.again()
-    allocated, reserved = (size or 0 for size in device.peaks())
+    allocated, reserved = (size or 0 for size in device.counters()[:2])
 
     def passes(cap_bytes: int) -> bool:
         device.empty_cache()

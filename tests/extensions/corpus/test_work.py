@@ -24,7 +24,7 @@ from jobkit.core.records import Batch, JobFacts, ModelRef, Outcome, Point, Recor
 from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Rows
 from jobkit.planning.sample import sample_text
 from jobkit.worker import work
-from jobkit.worker.failure import CAUGHT_SIGNALS, Signals
+from jobkit.worker.failure import CAUGHT_SIGNALS
 from jobkit.worker.process import process_tree
 from jobkit.worker.record import Task
 from jobkit.worker.workloads.base import Entity, Result
@@ -66,7 +66,7 @@ def tried(folder: Path, of: Point, *, out: Path | None = None) -> Record:
     out.mkdir(exist_ok=True)
     job = JobFacts(scheduler="hand")
     task = Task(point=of, try_number=1, inputs=folder, out=out, job=job, run_dir=run)
-    outcome = work.run(task, Signals(None))
+    outcome = work.run(task)
     found = json_codec.from_json(Record, (out / RECORD_FILE).read_text(), where="record")
     assert found.outcome is outcome
     return found
