@@ -32,13 +32,8 @@ from jobkit.worker.workloads.base import SHIPPED, load_unit
 Spot = tuple[float, float]
 """A load (in a file without records a batch size) and bytes."""
 
-MEASURED, ALLOCATED, PREDICTED, VERIFIED, EXCEEDED = (
-    "measured",
-    "allocated_peak",
-    "predicted",
-    "verified",
-    "exceeded",
-)
+MEASURED, ALLOCATED, PREDICTED = "measured", "allocated_peak", "predicted"
+VERIFIED, EXCEEDED = "verified", "exceeded"
 """The kinds of marks."""
 WORDS = {BATCH_SIZE: "batch", PADDED: "budget"}
 """What the legend calls a value of a knob."""
@@ -118,11 +113,8 @@ def memory_of_records(
     ``gpu_memory_bytes``: of the GPU to draw, the context included; by default what the tries had to stay
         within, else the GPU measured on.
     """
-    workload, line, notes = (
-        next((one.point.workload for one in memory.records), ""),
-        memory.line,
-        tuple[str, ...](),
-    )
+    workload = next((one.point.workload for one in memory.records), "")
+    line, notes = memory.line, tuple[str, ...]()
     ram, limit = memory.kind == observations.RAM, None  # unknown on a CPU without trials
     if trials and (gpu_memory_bytes is None or ram):
         size_bytes = min(trial.capacity_bytes for trial in trials)
@@ -322,10 +314,8 @@ def _memory(
     collected: Collected, group: int, rows: Sequence[Row], gpu_memory_bytes: int | None
 ) -> MemoryPanel:
     tries = [row for row in rows if row.point.trial]
-    tested, indices = (
-        [row.record for row in tries if row.record],
-        {(row.folder, row.point.index) for row in tries},
-    )
+    tested = [row.record for row in tries if row.record]
+    indices = {(row.folder, row.point.index) for row in tries}
     tried = [
         trial
         for folder, trials in sorted(collected.sources.trials.items())
