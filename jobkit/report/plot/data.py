@@ -234,8 +234,8 @@ class KnobPanel:
 
     figure: Figure = SPEED  # what is shown
     knob: str  # the name of the knob
-    # by the other knobs in words, empty if none varies by itself: values of the knob, ascending, each with the
-    # mean over its repeats, as a person sees the figure; empty if the figure is not known
+    # by the other knobs in words, empty if none varies by itself: values of the knob, ascending, each with
+    # the mean over its repeats, as a person sees the figure; empty if the figure is not known
     series: Mapping[str, Sequence[tuple[float, Mean]]] = field(default_factory=dict)
     # if no knob has numbers: the settings in words, by their places across
     names: Mapping[float, str] = field(default_factory=dict)
@@ -405,4 +405,5 @@ def knob_finding(panel: KnobPanel) -> str:
         return f"Speed: no knee up to {knob} {size:,}, the largest measured and the fastest"
     smallest, slowest = next(iter(panel.series.values()))[0]
     gain = f"{mean / slowest.value:.2g} times as fast as {smallest:,}"
-    return f"Speed: the knee is at {knob} {size:,}, {NEAR if len(panel.series) > 1 or slowest.value == mean else gain}"
+    shown = NEAR if len(panel.series) > 1 or slowest.value == mean else gain
+    return f"Speed: the knee is at {knob} {size:,}, {shown}"
