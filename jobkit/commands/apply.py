@@ -87,8 +87,8 @@ def apply(
     """
     from jobkit.core.paths import cache_dir
     from jobkit.extensions.corpus import plan_job, start
+    from jobkit.extensions.corpus.scan import corpus_path
     from jobkit.extensions.corpus.shards import MINUTES, ShardOptions
-    from jobkit.extensions.corpus.texts import corpus_path
     from jobkit.planning.resolve import Options
 
     run, corpus = shared.run_and_corpus(run, corpus)

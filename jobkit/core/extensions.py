@@ -31,7 +31,7 @@ EXTENSIONS: dict[str, Extension] = {
             "resume": "jobkit.extensions.corpus.resumption:CORPUS",
             "work": "jobkit.extensions.corpus.work:WORK",
             "script": "jobkit.extensions.corpus.script:SCRIPT",
-            "volume": "jobkit.extensions.corpus.texts:volume",
+            "volume": "jobkit.extensions.corpus.scan:volume",
             "page": "jobkit.extensions.corpus.corpus_page:of_corpus",
         },
     ),

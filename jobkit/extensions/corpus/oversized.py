@@ -11,7 +11,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED, numbers
 from jobkit.core.units import format_count, format_memory
 from jobkit.extensions.corpus.plan import Corpus, Piece
-from jobkit.extensions.corpus.reading import place_of, read_pieces
+from jobkit.extensions.corpus.readers import place_of, read_pieces
 from jobkit.extensions.corpus.setting import AppliedSetting
 from jobkit.planning.texts import estimated_lengths
 from jobkit.runs.request import MEMORY_FACTOR, memory_request

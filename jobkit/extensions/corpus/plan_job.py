@@ -34,9 +34,9 @@ from jobkit.extensions.corpus import start
 from jobkit.extensions.corpus.formats import check_format
 from jobkit.extensions.corpus.plan import Corpus, Source, is_corpus_folder, is_unplanned, read_corpus
 from jobkit.extensions.corpus.plan_text import LABEL, format_bytes, low_memory, unread_words
+from jobkit.extensions.corpus.scan import CorpusFiles, find_sources
 from jobkit.extensions.corpus.setting import AppliedSetting
 from jobkit.extensions.corpus.shards import ShardOptions
-from jobkit.extensions.corpus.sources import CorpusFiles, find_sources
 from jobkit.launch import job, launch, resume, scheduler_calls, submission
 from jobkit.launch.guards import refuse_moved_run
 from jobkit.launch.resubmit import read_settled, run_lock

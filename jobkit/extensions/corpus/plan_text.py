@@ -22,9 +22,9 @@ from jobkit.core.units import (
     parse_size,
 )
 from jobkit.extensions.corpus.plan import Corpus
+from jobkit.extensions.corpus.scan import MOST_NAMED
 from jobkit.extensions.corpus.setting import AppliedSetting
 from jobkit.extensions.corpus.shards import UNKNOWN_BYTES, CorpusPlan
-from jobkit.extensions.corpus.sources import MOST_NAMED
 from jobkit.launch.launch import request_words
 from jobkit.schedulers.registry import runs_here
 

@@ -26,7 +26,7 @@ from jobkit.core.student import deviation, half_width
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_compared, format_count, format_list
 from jobkit.extensions.corpus.plan import Piece, Winner, read_corpus, read_plan
-from jobkit.extensions.corpus.reading import place_of, read_pieces
+from jobkit.extensions.corpus.readers import place_of, read_pieces
 from jobkit.extensions.corpus.winners import claim, claim_all, has_rows
 from jobkit.runs.journal import read_journal
 from jobkit.runs.standing import PointState, PointStatus, RunStanding

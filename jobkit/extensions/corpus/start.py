@@ -43,10 +43,9 @@ from jobkit.extensions.corpus.plan import (
 )
 from jobkit.extensions.corpus.plan_text import CorpusSummary, plan_lines
 from jobkit.extensions.corpus.provenance import Promise, finish, write_promise
-from jobkit.extensions.corpus.scan import scan
+from jobkit.extensions.corpus.scan import find_sources, scan
 from jobkit.extensions.corpus.setting import AppliedSetting, asked_scheduler, find_setting
 from jobkit.extensions.corpus.shards import ShardOptions, plan_shards, points_of
-from jobkit.extensions.corpus.sources import find_sources
 from jobkit.launch import launch, local, resume, sweep
 from jobkit.launch.job import announce
 from jobkit.planning.job_script import render, render_follow

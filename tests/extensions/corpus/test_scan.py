@@ -25,12 +25,11 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.layout import CORPUS_FILE, PLAN_FILE
 from jobkit.core.paragraphs import split_paragraphs
 from jobkit.core.units import parse_size
+from jobkit.extensions.corpus import readers, scan_text
 from jobkit.extensions.corpus import scan as scanning
-from jobkit.extensions.corpus import scan_part, scan_text
 from jobkit.extensions.corpus.plan import read_corpus, read_planned
-from jobkit.extensions.corpus.reading import Paragraph, given_offset
-from jobkit.extensions.corpus.scan import Scan, in_order, scan
-from jobkit.extensions.corpus.sources import find_sources
+from jobkit.extensions.corpus.readers import Paragraph, given_offset
+from jobkit.extensions.corpus.scan import Scan, find_sources, in_order, scan
 from tests.support.corpora import HARD, jsonl, plan, read_all, read_as_text, read_shard, reference
 
 
@@ -38,10 +37,10 @@ from tests.support.corpora import HARD, jsonl, plan, read_all, read_as_text, rea
 def borders(block: int, piece: int) -> Iterator[None]:
     """Read in blocks, ranges and pieces of a few bytes, so that small files have all the borders."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scan_text, "TEXT_BLOCK_BYTES", block)
-        patch.setattr(scan_part, "LINE_BLOCK_BYTES", block)
+        patch.setattr(readers, "TEXT_BLOCK_BYTES", block)
+        patch.setattr(readers, "LINE_BLOCK_BYTES", block)
         patch.setattr(scanning, "RANGE_BYTES", block)
-        patch.setattr(scan_part, "_WINDOW_BYTES", block)
+        patch.setattr(readers, "WINDOW_BYTES", block)
         patch.setattr(scanning, "piece_bytes", lambda _: piece)
         yield
 
