@@ -28,7 +28,7 @@ EXTENSIONS: dict[str, Extension] = {
         marks=("corpus.json", "apply.json"),
         parts={
             "run": "jobkit.extensions.corpus.kind:CORPUS",
-            "resume": "jobkit.extensions.corpus.resumption:CORPUS",
+            "resume": "jobkit.extensions.corpus.replan:CORPUS",
             "work": "jobkit.extensions.corpus.work:WORK",
             "script": "jobkit.extensions.corpus.script:SCRIPT",
             "volume": "jobkit.extensions.corpus.scan:volume",

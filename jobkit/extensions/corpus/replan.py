@@ -1,5 +1,6 @@
-"""Plan again what has no winner: other shards, another request, the other scheduler, or this machine.
+"""How `jobkit resume` goes on with a corpus: a job plans it, its shards run again, or are planned again.
 
+A new plan is of all that has no winner: other shards, another request, the other scheduler, or this machine.
 Nothing of the old plan changes. The new shards are appended to ``plan.jsonl``, then to ``points.jsonl``; they
 hold once the journal has named them. A kill before that leaves lines that do not count.
 """
@@ -21,16 +22,20 @@ from jobkit.core.layout import FOLLOW_SCRIPT, PLAN_FILE, POINTS_FILE
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import note, shell_path
 from jobkit.core.units import format_count, format_size, format_walltime, pauses
+from jobkit.extensions.corpus import apply
+from jobkit.extensions.corpus.kind import CORPUS as KIND
 from jobkit.extensions.corpus.plan import Piece, Shard, read_corpus, read_plan
 from jobkit.extensions.corpus.plan_text import CorpusSummary, plan_lines
 from jobkit.extensions.corpus.provenance import Promise, read_promise
 from jobkit.extensions.corpus.setting import AppliedSetting, asked_scheduler, keys_of, refuse_keys
-from jobkit.extensions.corpus.shards import CorpusPlan, ShardOptions, plan_shards, points_of
+from jobkit.extensions.corpus.shards import MINUTES, CorpusPlan, ShardOptions, plan_shards, points_of
 from jobkit.extensions.corpus.standing import live_points, settle
 from jobkit.extensions.corpus.winners import withdraw
 from jobkit.launch import cancel, resume
 from jobkit.launch.guards import refuse_moved_run
+from jobkit.launch.launch import wait_for_points
 from jobkit.launch.resubmit import refuse_silent, run_lock, spec_of_run
+from jobkit.launch.resume import Asked, Resumption
 from jobkit.planning.job_script import render_follow
 from jobkit.planning.points import Inputs
 from jobkit.planning.resolve import Options
@@ -39,9 +44,10 @@ from jobkit.runs.journal import read_journal
 from jobkit.runs.reader import read_standings
 from jobkit.runs.results import each_point, timed
 from jobkit.runs.retry import merge_overrides
-from jobkit.runs.standing import LIVE, RunStanding
+from jobkit.runs.standing import ENDINGS, LIVE, RunStanding
 from jobkit.schedulers.registry import runs_here
 from jobkit.spec.site import find_site, portable_name
+from jobkit.spec.sweep_spec import SweepSpec
 
 PATIENCE_S = 600.0
 """How long cancelled jobs may take to end: a job brings its results home first."""
@@ -221,3 +227,35 @@ def _write_follow(run_dir: Path, setting: AppliedSetting, point: Point) -> None:
     if runs_here(spec.scheduler) or not spec.policy.follow_up:
         return
     files.write_atomically(run_dir / FOLLOW_SCRIPT, render_follow(spec, setting.site, point, run_dir))
+
+
+class CorpusResumption(Resumption):
+    def resume(self, run_dir: Path, asked: Asked) -> int | None:
+        """Go on, and print how the corpus stands once its shards have ended."""
+        if KIND.unplanned(run_dir):
+            code = apply.order_again(run_dir, wait=asked.wait)
+        elif asked.replan:
+            wishes = ShardOptions(minutes=asked.shard_minutes or MINUTES, number=asked.shards)
+            code = replan(run_dir, wishes, asked.overrides, wait=asked.wait)
+        else:
+            code = super().resume(run_dir, asked)
+        return apply.report_end(run_dir) if code is None else code
+
+    def follow_up(self, run_dir: Path) -> int:
+        """Plan the corpus and submit its shards, if that is still to be done."""
+        return apply.plan_in_job(run_dir) if apply.is_open(run_dir) else super().follow_up(run_dir)
+
+    def nothing(
+        self, run: RunStanding, spec: SweepSpec, *, by_itself: bool = False, wait: bool = False
+    ) -> int | None:
+        """Return ``None`` if all shards have ended: the exit code is that of their state."""
+        code = super().nothing(run, spec, by_itself=by_itself, wait=wait)
+        if code or by_itself:
+            return code
+        if all(point.standing in ENDINGS for point in run.points):
+            return None
+        points = [point.point for point in run.points]
+        return wait_for_points(run.folder, points, spec.policy, run) if wait else 0
+
+
+CORPUS = CorpusResumption()

@@ -315,7 +315,7 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(resume, "run_again", lambda *_, **__: 0)
     write_corpus(tmp_path / "letters.txt")
-    write_planned(request(measured_run(tmp_path / "run"), ["letters.txt"], tmp_path / "tagged", shards=4))
+    write_planned(request(measured_run(tmp_path / "run"), ["letters.txt"], shards=4))
     win(tmp_path / "tagged", 2)
     return tmp_path / "tagged"
 
