@@ -27,12 +27,12 @@ EXTENSIONS: dict[str, Extension] = {
     "corpus": Extension(
         marks=("corpus.json", "apply.json"),
         parts={
-            "run": "jobkit.extensions.corpus.kind:CORPUS",
+            "run": "jobkit.extensions.corpus.standing:CORPUS",
             "resume": "jobkit.extensions.corpus.replan:CORPUS",
             "work": "jobkit.extensions.corpus.work:WORK",
             "script": "jobkit.extensions.corpus.script:SCRIPT",
             "volume": "jobkit.extensions.corpus.scan:volume",
-            "page": "jobkit.extensions.corpus.corpus_page:of_corpus",
+            "page": "jobkit.extensions.corpus.page:of_corpus",
         },
     ),
     "tune": Extension(

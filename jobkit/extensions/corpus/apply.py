@@ -36,7 +36,6 @@ from jobkit.core.records import ModelRef, Point
 from jobkit.core.terminal import note, relative_path, shell_path
 from jobkit.core.units import GIB, MIB, format_count, format_setting
 from jobkit.extensions.corpus.formats import DEFAULT_FORMAT, check_format
-from jobkit.extensions.corpus.oversized import find_heavy, refuse_too_large
 from jobkit.extensions.corpus.plan import (
     Corpus,
     Piece,
@@ -46,18 +45,24 @@ from jobkit.extensions.corpus.plan import (
     read_corpus,
     write_plan,
 )
-from jobkit.extensions.corpus.plan_text import (
+from jobkit.extensions.corpus.provenance import Promise, write_promise
+from jobkit.extensions.corpus.scan import CorpusFiles, find_sources, scan
+from jobkit.extensions.corpus.setting import AppliedSetting, asked_scheduler, find_setting
+from jobkit.extensions.corpus.shards import (
     LABEL,
+    MINUTES,
     CorpusSummary,
+    ShardOptions,
+    find_heavy,
     format_bytes,
     low_memory,
     plan_lines,
+    plan_shards,
+    points_of,
+    refuse_too_large,
     unread_words,
 )
-from jobkit.extensions.corpus.provenance import Promise, finish, write_promise
-from jobkit.extensions.corpus.scan import CorpusFiles, find_sources, scan
-from jobkit.extensions.corpus.setting import AppliedSetting, asked_scheduler, find_setting
-from jobkit.extensions.corpus.shards import MINUTES, ShardOptions, plan_shards, points_of
+from jobkit.extensions.corpus.standing import finish
 from jobkit.launch import begin, job, launch, local, resume, scheduler_calls, submission, sweep
 from jobkit.launch.begin import RunFolder
 from jobkit.launch.guards import refuse_moved_run

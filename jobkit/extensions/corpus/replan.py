@@ -23,12 +23,19 @@ from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import note, shell_path
 from jobkit.core.units import format_count, format_size, format_walltime, pauses
 from jobkit.extensions.corpus import apply
-from jobkit.extensions.corpus.kind import CORPUS as KIND
 from jobkit.extensions.corpus.plan import Piece, Shard, read_corpus, read_plan
-from jobkit.extensions.corpus.plan_text import CorpusSummary, plan_lines
 from jobkit.extensions.corpus.provenance import Promise, read_promise
 from jobkit.extensions.corpus.setting import AppliedSetting, asked_scheduler, keys_of, refuse_keys
-from jobkit.extensions.corpus.shards import MINUTES, CorpusPlan, ShardOptions, plan_shards, points_of
+from jobkit.extensions.corpus.shards import (
+    MINUTES,
+    CorpusPlan,
+    CorpusSummary,
+    ShardOptions,
+    plan_lines,
+    plan_shards,
+    points_of,
+)
+from jobkit.extensions.corpus.standing import CORPUS as KIND
 from jobkit.extensions.corpus.standing import live_points, settle
 from jobkit.extensions.corpus.winners import withdraw
 from jobkit.launch import cancel, resume

@@ -1,35 +1,49 @@
-"""The shards of a corpus: which are done, which try of each counts, and how far the corpus is."""
+"""Where a corpus stands: which shards are done, which try of each counts, and what commands say of it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.files import read_text
+from jobkit.core.json_codec import from_json
 from jobkit.core.layout import (
     BAD_ROWS,
     EXIT_FILE,
+    ORDER_FILE,
     PLAN_FILE,
+    PROMISE_FILE,
     point_folder,
     read_points,
     try_folder,
     try_numbers,
 )
-from jobkit.core.records import Point
+from jobkit.core.records import Outcome, Point
 from jobkit.core.student import deviation, half_width
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_compared, format_count, format_list
-from jobkit.extensions.corpus.plan import Piece, Winner, read_corpus, read_plan
+from jobkit.extensions.corpus.plan import (
+    Piece,
+    Winner,
+    is_corpus_folder,
+    is_unplanned,
+    read_corpus,
+    read_plan,
+)
 from jobkit.extensions.corpus.readers import place_of, read_pieces
-from jobkit.extensions.corpus.winners import claim, claim_all, has_rows
-from jobkit.runs.journal import read_journal
+from jobkit.extensions.corpus.winners import claim, claim_all, has_rows, read_claim, winner_path
+from jobkit.runs.journal import Role, read_journal
+from jobkit.runs.kinds import Foreseen, NextStep, Order, RunKind
+from jobkit.runs.results import each_point
 from jobkit.runs.standing import PointState, PointStatus, RunStanding
+from jobkit.runs.tries import Try, TryOutcome
 
 
 def live_points(run_dir: Path) -> list[Point]:
@@ -57,6 +71,18 @@ def settle(run_dir: Path) -> dict[int, Winner]:
             winners[point.index] = winner
     indices = {point.index for point in points}
     return {index: winner for index, winner in winners.items() if index in indices}
+
+
+def finish(run_dir: Path) -> str:
+    """Write ``provenance.json`` if every shard has a winner; return the closing line, empty until then."""
+    if not is_corpus_folder(run_dir) or is_unplanned(run_dir):
+        return ""
+    winners = settle(run_dir)
+    if not winners or any(result.point.index not in winners for result in each_point(run_dir, [])):
+        return ""
+    from jobkit.extensions.corpus.provenance import write_provenance  # most looks come before the end
+
+    return write_provenance(run_dir, winners)
 
 
 def _claim_ended(run_dir: Path, point: Point) -> Winner | None:
@@ -279,3 +305,96 @@ def corpus_json(run: RunStanding) -> dict[str, object] | None:
         return None
     names = (*CorpusStanding.__dataclass_fields__, "share", "speed", "broken")
     return {name: getattr(found, name) for name in names}
+
+
+# -- the hooks
+
+
+class CorpusRun(RunKind):
+    command = "apply"
+    look = "status"
+    noun = "shard"
+    subject = "the corpus"
+    untabled = "the shards of a corpus, which measure no setting"
+    again = "jobkit apply with another --out"
+    fewer_points = "jobkit apply RUN --corpus PATH --out FOLDER --shard-minutes 30"
+
+    def order(self, folder: Path) -> Order | None:
+        path = folder / ORDER_FILE
+        if not path.is_file():
+            return None
+        try:
+            return from_json(Order, read_text(path), where=str(path))
+        except (OSError, JobkitError):
+            return Order()
+
+    def settle(self, folder: Path) -> str:
+        return finish(folder)
+
+    def title(self, run: RunStanding) -> str:
+        """Return the name of the folder, which a person has chosen."""
+        return run.folder.name if run.points else run.name
+
+    def status_lines(self, run: RunStanding) -> Iterator[str]:
+        return corpus_lines(run)
+
+    def status_data(self, run: RunStanding) -> Mapping[str, object]:
+        return {"corpus": corpus_json(run)}
+
+    def looks(self, run: RunStanding, typed: str) -> Iterator[NextStep]:
+        """Yield what joins the results, once all are there."""
+        if {point.standing for point in run.points} == {PointState.DONE}:
+            yield f"jobkit merge {typed}", "joins the results of all shards"
+
+    def steps_after(self, folder: Path, outcomes: Collection[Outcome | None]) -> Iterator[NextStep]:
+        """Yield what joins the results, unless they are joined; while a shard is missing, its status."""
+        from jobkit.extensions.corpus.merge import counts_path
+
+        if set(outcomes) != {Outcome.OK}:
+            yield f"jobkit status {shell_path(folder)}", "how much of the corpus is done"
+        elif not counts_path(folder / "merged.jsonl").is_file():
+            yield f"jobkit merge {shell_path(folder)}", "joins the results of all shards"
+
+    def refusal(self, folder: Path, command: str) -> JobkitError | None:
+        typed = shell_path(folder)
+        return JobkitError(
+            f"{folder}: the shards of a corpus, and {command} has nothing to show: shards measure no setting",
+            hint=f"jobkit merge {typed} joins the results, jobkit status {typed} shows how far they are",
+        )
+
+    def foreseen(self, folder: Path, point: Point) -> Foreseen:
+        """Return the time by the plan, and the memory of the run that measured the setting."""
+        part, path = read_parts(folder).get(point.index), folder / PROMISE_FILE
+        try:
+            promised = from_json(Foreseen, read_text(path), where=str(path))
+        except (OSError, JobkitError):
+            promised = Foreseen()
+        return replace(promised, seconds=part.expected_s if part else None)
+
+    def awaited(self, folder: Path) -> Role | None:
+        """Return the job that plans, until the corpus is planned."""
+        return Role.PLAN if self.unplanned(folder) else None
+
+    def places(self, folder: Path) -> tuple[str, ...]:
+        return tuple(read_corpus(folder).folders())
+
+    def is_home(self, home: str, folder: str) -> bool:
+        """Return whether the rows of a try are home, or those of another try have won."""
+        return has_rows(home, folder)
+
+    def judged(self, home: str, tries: Iterable[Try]) -> Iterable[Try]:
+        """Yield the tries; the one whose rows won has succeeded, also if its record is lost."""
+        tries = tuple(tries)
+        won = None
+        with suppress(JobkitError):  # then it is as if none had won
+            if all(tried.verdict.outcome is not Outcome.OK for tried in tries):
+                won = read_claim(winner_path(Path(home).parents[1], Path(home).name))
+        for tried in tries:
+            if won and tried.number and tried.number == won.try_number:
+                verdict = TryOutcome(outcome=Outcome.OK, evidence="its rows are those that count")
+                yield replace(tried, verdict=verdict)
+            else:
+                yield tried
+
+
+CORPUS = CorpusRun()

@@ -17,15 +17,17 @@ from jobkit.answers.stats import Observation
 from jobkit.core.errors import JobkitError
 from jobkit.core.units import GIB, MIB
 from jobkit.extensions.corpus import apply
-from jobkit.extensions.corpus.oversized import (
+from jobkit.extensions.corpus.plan import Piece, cut_loads
+from jobkit.extensions.corpus.setting import MOST_WINDOW, AppliedSetting, find_setting
+from jobkit.extensions.corpus.shards import (
+    UNKNOWN_BYTES,
+    ShardOptions,
     find_heavy,
     longest_item,
     memory_of,
+    plan_shards,
     refuse_too_large,
 )
-from jobkit.extensions.corpus.plan import Piece, cut_loads
-from jobkit.extensions.corpus.setting import MOST_WINDOW, AppliedSetting, find_setting
-from jobkit.extensions.corpus.shards import UNKNOWN_BYTES, ShardOptions, plan_shards
 from jobkit.planning.resolve import Options
 from jobkit.runs.journal import read_journal
 from jobkit.runs.results import read_run

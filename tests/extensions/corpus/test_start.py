@@ -17,9 +17,8 @@ from jobkit.core.units import GIB, MIB
 from jobkit.extensions.corpus import apply
 from jobkit.extensions.corpus.apply import ApplyRequest, Preview
 from jobkit.extensions.corpus.plan import is_corpus_folder, is_unplanned, read_corpus, read_plan
-from jobkit.extensions.corpus.plan_text import plan_lines
-from jobkit.extensions.corpus.provenance import finish
-from jobkit.extensions.corpus.shards import ShardOptions, plan_shards
+from jobkit.extensions.corpus.shards import ShardOptions, plan_lines, plan_shards
+from jobkit.extensions.corpus.standing import finish
 from jobkit.launch import resume
 from jobkit.launch.cancel import cancel
 from jobkit.runs.journal import read_journal
