@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -127,6 +128,14 @@ class Winner:
     columns: tuple[str, ...] = field(default=())
     types: tuple[str, ...] = field(default=())
     pieces: tuple[int, ...] = field(default=())
+
+
+def promised(shards: Sequence[Shard]) -> tuple[float | None, float | None, float | None]:
+    """Return the time of shards together, and its interval; ``None`` if that of a shard is not known."""
+    columns = zip(*((shard.expected_s, shard.low_s, shard.high_s) for shard in shards), strict=True)
+    sums = [None if None in column else math.fsum(filter(None, column)) for column in columns]
+    expected_s, low_s, high_s = sums or (0.0, 0.0, 0.0)
+    return expected_s, low_s, high_s
 
 
 def write_plan(run: Path, corpus: Corpus, shards: Iterable[Shard]) -> None:

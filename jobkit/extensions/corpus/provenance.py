@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -26,8 +25,8 @@ from jobkit.core.units import (
     format_energy,
 )
 from jobkit.extensions.corpus.plan import (
-    Shard,
     Winner,
+    promised,
     read_corpus,
     read_plan,
 )
@@ -36,6 +35,7 @@ from jobkit.runs.results import PointResult, each_point, task_s
 
 SCHEMA = 1
 HOUR_S = 3600.0
+PREDICTED = ("predicted_s", "predicted_low_s", "predicted_high_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ def write_provenance(run_dir: Path, winners: Mapping[int, Winner]) -> str:
 def _entry(data: Mapping[str, Any]) -> ledger.CorpusEntry | None:
     """Return the line of the ledger for a corpus that is done; ``None`` if no time was predicted."""
     time, model = data["time"], data["model"]
-    if None in (time["predicted_s"], time["predicted_low_s"], time["predicted_high_s"]):
+    if None in (time[name] for name in PREDICTED):
         return None
     return ledger.CorpusEntry(
         at=data["last_ended"],
@@ -113,6 +113,7 @@ def provenance(
         if (winner := winners.get(result.point.index)) and winner.try_number == tried.number and tried.record
     ]
     records = [tried.record for tried in won if tried.record]
+    shards = [shard for shard in read_plan(run_dir) if shard.index in winners]
     versions: dict[str, set[str]] = {}
     for name, version in (pair for record in records for pair in record.versions.items()):
         versions.setdefault(name, set()).add(version)
@@ -142,7 +143,7 @@ def provenance(
         "tries_without_result": dict(sorted(Counter(map(str, failed)).items())),
         "rows": sum(winner.rows for winner in winners.values()),
         "time": {
-            **_predicted([shard for shard in read_plan(run_dir) if shard.index in winners]),
+            **dict(zip(PREDICTED, promised(shards), strict=True)),
             "took_s": sum((task_s(tried) or 0.0 for tried in won), 0.0),
             "whole_jobs": promise.whole,
             "work_s": sum((record.summary.work_s for record in records if record.summary), 0.0),
@@ -170,15 +171,6 @@ def provenance(
         "first_began": min((record.started_at for record in records if record.started_at), default=""),
         "last_ended": max((record.ended_at for record in records), default=""),
     }
-
-
-def _predicted(shards: Sequence[Shard]) -> dict[str, float | None]:
-    """Return the sums of the predicted times and of their intervals; ``None`` if one is not known."""
-    sums: dict[str, float | None] = {}
-    for name, field in (("", "expected_s"), ("low_", "low_s"), ("high_", "high_s")):
-        values = [getattr(shard, field) for shard in shards]
-        sums[f"predicted_{name}s"] = None if None in values else math.fsum(values)
-    return sums
 
 
 def _model(point: Point) -> dict[str, object] | None:

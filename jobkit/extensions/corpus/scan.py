@@ -67,7 +67,11 @@ def find_sources(paths: Sequence[str]) -> CorpusFiles:
     unread: list[str] = []
     for path in paths:
         found += _below(path, unread)
-    _refuse_twice(found)
+    seen: dict[str, str] = {}
+    for one in found:
+        if one.path in seen:
+            raise JobkitError(f"--corpus: {one.path} is given twice, as {seen[one.path]} and {one.name}")
+        seen[one.path] = one.name
     return CorpusFiles(found, tuple(sorted(map(_printable, unread), key=lambda name: "/." in name)))
 
 
@@ -145,14 +149,6 @@ def _found(path: str, name: str) -> Source:
         size_bytes=status.st_size,
         mtime_ns=status.st_mtime_ns,
     )
-
-
-def _refuse_twice(found: list[Source]) -> None:
-    seen: dict[str, str] = {}
-    for one in found:
-        if one.path in seen:
-            raise JobkitError(f"--corpus: {one.path} is given twice, as {seen[one.path]} and {one.name}")
-        seen[one.path] = one.name
 
 
 # -- reading

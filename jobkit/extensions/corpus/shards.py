@@ -252,12 +252,14 @@ def _number(pieces: Sequence[Piece], setting: AppliedSetting, wishes: ShardOptio
 
 
 def _shard(index: int, pieces: Sequence[Piece], time: Duration | None) -> Shard:
-    load = sum(piece.characters for piece in pieces)
-    shard = Shard(index=index, pieces=tuple(pieces), load=load)
-    if time is None:
-        return shard
-    return replace(
-        shard, expected_s=time.expected_s, low_s=time.low_s, high_s=time.high_s, slow_s=upper(time, SLOW)
+    return Shard(
+        index=index,
+        pieces=tuple(pieces),
+        load=sum(piece.characters for piece in pieces),
+        expected_s=time.expected_s if time else None,
+        low_s=time.low_s if time else None,
+        high_s=time.high_s if time else None,
+        slow_s=upper(time, SLOW) if time else None,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -30,10 +30,11 @@ from jobkit.core.student import deviation, half_width
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_compared, format_count, format_list
 from jobkit.extensions.corpus.plan import (
-    Piece,
+    Shard,
     Winner,
     is_corpus_folder,
     is_unplanned,
+    promised,
     read_corpus,
     read_plan,
 )
@@ -103,19 +104,6 @@ PERCENT = 100
 ENOUGH = 3  # done shards: with this many, their own times say when the rest ends
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedShard:
-    """The plan of a shard: its size, its time if known, and the piece with its longest paragraph."""
-
-    paragraphs: int
-    characters: int
-    expected_s: float | None
-    low_s: float | None
-    high_s: float | None
-    slow_s: float | None
-    longest: Piece
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusStanding:
     shards: int  # number of all shards
@@ -156,26 +144,36 @@ def corpus_standing(run: RunStanding) -> CorpusStanding | None:
     parts = read_parts(run.folder)
     if not parts:
         return None
-    points = [point for point in run.points if point.point.index in parts]
-    done = [point for point in points if point.standing is PointState.DONE]
-    took = [(parts[point.point.index], _took_s(point)) for point in done]
-    pairs = [(part, seconds) for part, seconds in took if seconds is not None and part.expected_s]
-    planned = [parts[point.point.index] for point in points]
+    pairs = [(point, parts[point.point.index]) for point in run.points if point.point.index in parts]
+    far = [_far(point, part) for point, part in pairs]
+    timed = [
+        (part, took)
+        for point, part in pairs
+        if point.standing is PointState.DONE and (took := _took_s(point)) is not None and part.expected_s
+    ]
+    promise = promised([part for part, _ in timed]) if timed else (None, None, None)
+    planned = [part for _, part in pairs]
     return CorpusStanding(
-        shards=len(points),
-        done=len(done),
+        shards=len(pairs),
+        done=sum(point.standing is PointState.DONE for point, _ in pairs),
         paragraphs=sum(part.paragraphs for part in planned),
-        paragraphs_done=sum(_far(point, parts[point.point.index])[0] for point in points),
+        paragraphs_done=sum(paragraphs for paragraphs, _ in far),
         characters=sum(part.characters for part in planned),
-        characters_done=sum(_far(point, parts[point.point.index])[1] for point in points),
-        slow=tuple(point.point.point_id for point in points if _is_slow(point, parts[point.point.index])),
-        **_promise(pairs),
-        **_left(run, [seconds for _, seconds in pairs], planned),
+        characters_done=sum(characters for _, characters in far),
+        slow=tuple(point.point.point_id for point, part in pairs if _is_slow(point, part)),
+        took_s=math.fsum(took for _, took in timed) if timed else None,
+        promised_s=promise[0],
+        low_s=promise[1],
+        high_s=promise[2],
+        **_left(run, [took for _, took in timed], planned),
     )
 
 
-def read_parts(folder: Path) -> Mapping[int, PlannedShard]:
-    """Return what was planned of each shard, by index; nothing if the plan cannot be read."""
+def read_parts(folder: Path) -> Mapping[int, Shard]:
+    """Return what was planned of each shard, by index; nothing if the plan cannot be read.
+
+    Of its pieces there is the one with the longest paragraph, and a second that stands for all others.
+    """
     try:
         status = (folder / PLAN_FILE).stat()
         return _read_parts(folder, status.st_mtime_ns, status.st_size)
@@ -184,13 +182,15 @@ def read_parts(folder: Path) -> Mapping[int, PlannedShard]:
 
 
 @lru_cache(maxsize=4)
-def _read_parts(folder: Path, _changed_ns: int, _size: int) -> Mapping[int, PlannedShard]:
-    """Return what was planned of each shard, by index: read again only if the file has changed."""
-    names = [one.name for one in fields(PlannedShard)]
-    return {
-        shard.index: PlannedShard(**{name: getattr(shard, name) for name in names})
-        for shard in read_plan(folder)
-    }
+def _read_parts(folder: Path, _changed_ns: int, _size: int) -> Mapping[int, Shard]:
+    """Read the plan again only if the file has changed."""
+    parts: dict[int, Shard] = {}
+    for shard in read_plan(folder):
+        first = shard.longest
+        numbers = shard.paragraphs - first.paragraphs, shard.characters - first.characters
+        others = replace(first, paragraphs=numbers[0], characters=numbers[1], longest=0)
+        parts[shard.index] = replace(shard, pieces=(first, others))
+    return parts
 
 
 def _took_s(point: PointStatus) -> float | None:
@@ -198,7 +198,7 @@ def _took_s(point: PointStatus) -> float | None:
     return point.pace.elapsed_s if point.record else None
 
 
-def _far(point: PointStatus, part: PlannedShard) -> tuple[int, int]:
+def _far(point: PointStatus, part: Shard) -> tuple[int, int]:
     if point.standing is PointState.DONE:
         return part.paragraphs, part.characters
     if point.progress is None:
@@ -207,42 +207,30 @@ def _far(point: PointStatus, part: PlannedShard) -> tuple[int, int]:
     return min(items, part.paragraphs), min(point.progress.characters, part.characters)
 
 
-def _is_slow(point: PointStatus, part: PlannedShard) -> bool:
+def _is_slow(point: PointStatus, part: Shard) -> bool:
     if part.slow_s is None or point.standing not in {PointState.DONE, PointState.RUNNING}:
         return False
     took = _took_s(point) if point.standing is PointState.DONE else point.elapsed_s
     return took is not None and took > part.slow_s
 
 
-def _promise(pairs: Sequence[tuple[PlannedShard, float]]) -> dict[str, float]:
-    """Return the real and the promised time of the shards that are done."""
-    if not pairs:
-        return {}
-    sums = {"took_s": math.fsum(took for _, took in pairs)}
-    sums["promised_s"] = math.fsum(part.expected_s or 0.0 for part, _ in pairs)
-    if all(part.low_s is not None and part.high_s is not None for part, _ in pairs):
-        sums["low_s"] = math.fsum(part.low_s or 0.0 for part, _ in pairs)
-        sums["high_s"] = math.fsum(part.high_s or 0.0 for part, _ in pairs)
-    return sums
-
-
-def _left(run: RunStanding, took: Sequence[float], planned: Sequence[PlannedShard]) -> dict[str, float]:
+def _left(run: RunStanding, took: Sequence[float], planned: Sequence[Shard]) -> dict[str, float]:
     """Return how long the rest takes, with an interval: by what is done, else by the promise."""
     if run.to_go_s is None:
         return {}
+    known = [part for part in planned if part.expected_s and part.low_s is not None and part.high_s]
     low = high = None
     if len(took) >= ENOUGH and (half := half_width(deviation(took), len(took))) is not None:
         share = half * math.sqrt(len(took) + 1) / fmean(took)
         low, high = max(0.0, 1 - share), 1 + share
-    else:
-        known = [part for part in planned if part.expected_s and part.low_s is not None and part.high_s]
-        if known:
-            low = fmean((part.low_s or 0.0) / (part.expected_s or 1.0) for part in known)
-            high = fmean((part.high_s or 0.0) / (part.expected_s or 1.0) for part in known)
-    found = {"left_s": run.to_go_s}
-    if low is not None and high is not None:
-        found |= {"left_low_s": low * run.to_go_s, "left_high_s": high * run.to_go_s}
-    return found
+    elif known:
+        low, high = (
+            fmean((getattr(part, name) or 0.0) / (part.expected_s or 1.0) for part in known)
+            for name in ("low_s", "high_s")
+        )
+    if low is None or high is None:
+        return {"left_s": run.to_go_s}
+    return {"left_s": run.to_go_s, "left_low_s": low * run.to_go_s, "left_high_s": high * run.to_go_s}
 
 
 def corpus_lines(run: RunStanding) -> Iterator[str]:
@@ -269,7 +257,7 @@ def corpus_lines(run: RunStanding) -> Iterator[str]:
     yield from _failed_lines(run, read_parts(run.folder))
 
 
-def _failed_lines(run: RunStanding, parts: Mapping[int, PlannedShard]) -> Iterator[str]:
+def _failed_lines(run: RunStanding, parts: Mapping[int, Shard]) -> Iterator[str]:
     """Yield the longest paragraph of shards that failed, which mostly holds a corpus back."""
     ended = [point for point in run.points if point.standing is PointState.FAILED]
     failed = [point.point for point in ended if not point.cancelled and point.point.index in parts]
