@@ -45,7 +45,7 @@ from jobkit.extensions.corpus.plan import (
     read_corpus,
     write_plan,
 )
-from jobkit.extensions.corpus.provenance import Promise, write_promise
+from jobkit.extensions.corpus.provenance import write_promise
 from jobkit.extensions.corpus.scan import CorpusFiles, find_sources, scan
 from jobkit.extensions.corpus.setting import AppliedSetting, asked_scheduler, find_setting
 from jobkit.extensions.corpus.shards import (
@@ -316,18 +316,12 @@ def write_planned(planned: Planned) -> None:
     def fill(part: Path) -> None:
         sweep.write_files(prepared, part)
         (part / WINNERS_FOLDER).mkdir()
-        write_promise(part, promise_of(prospect.setting))
+        write_promise(part, prospect.setting.promise)
         write_plan(part, prospect.corpus, prospect.plan.shards)
         for index, words in prepared.needs.items():
             journal.note(part, "needs", points=[index], given=list(words))
 
     _create(prepared.run_dir, fill)
-
-
-def promise_of(setting: AppliedSetting) -> Promise:
-    """Return what was measured of a setting, as the run folder keeps it."""
-    names = ("source", "speed", "energy", "peak_bytes", "measured", "given", "past")
-    return Promise(whole=True, **{name: getattr(setting, name) for name in names})
 
 
 # -- start and go on

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from jobkit.answers import ledger
@@ -21,13 +21,14 @@ from jobkit.core.paths import ledger_path
 from jobkit.core.records import FULL, ModelRef, Point, TextRef
 from jobkit.core.terminal import Say, relative_path
 from jobkit.core.units import format_count, format_setting
+from jobkit.extensions.corpus.provenance import Promise
 from jobkit.launch.guards import measure_again
 from jobkit.planning import resolve
 from jobkit.planning.points import Inputs, plan
 from jobkit.planning.resolve import Options, ResolvedSpec, refuse_missing_packages
 from jobkit.planning.workload_traits import Traits
 from jobkit.report.recommend.advice import memory_of_setting, paragraphs, recommend
-from jobkit.report.recommend.energy import EnergyUse, energy_answer
+from jobkit.report.recommend.energy import energy_answer
 from jobkit.report.recommend.run_data import read_material
 from jobkit.report.recommend.types import RecommendOptions, RunData
 from jobkit.runs.request import held_by
@@ -46,7 +47,7 @@ NO_TEXT = TextRef(path="", sha256="", size_bytes=0, name="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AppliedSetting:
+class AppliedSetting(Promise):
     """A setting, ready to be applied, and what is known of it."""
 
     # with this setting alone, everything ``auto`` decided: ``sweep.yaml`` of the folder to come
@@ -55,17 +56,15 @@ class AppliedSetting:
     why: str
     inputs: Inputs  # what the shards share, without the run id and the corpus
     point: Point  # A shard with neither run id nor corpus
-    source: str  # where the setting is from, in words
-    given: tuple[str, ...] = ()  # the keys that a person set
-    speed: Speed | None = None  # ``None`` if not measured, as is ``energy``
-    energy: EnergyUse | None = None
     memory: Memory | None = None  # with its largest load; ``None`` if that is not known
-    peak_bytes: int | None = None  # as in `jobkit.runs.request.held_by`
     call_characters: int = 0  # of a mean call; 0 if not measured
     call_load: int = 0  # the largest that was measured; 0 if none was
-    measured: int = 0  # paragraphs of the text that was measured; 0 if none was
-    # shares by which predicted times of earlier corpora with this workload, model and GPU were off
-    past: tuple[float, ...] = ()
+
+    @property
+    def promise(self) -> Promise:
+        """What was measured, as the run folder keeps it; the times are of whole jobs."""
+        known = {one.name: getattr(self, one.name) for one in fields(Promise)}
+        return Promise(**{**known, "whole": True})
 
     @property
     def doubts(self) -> tuple[str, ...]:
