@@ -24,7 +24,6 @@ from hypothesis import strategies as st
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import CORPUS_FILE, PLAN_FILE
 from jobkit.core.paragraphs import split_paragraphs
-from jobkit.core.units import parse_size
 from jobkit.extensions.corpus import readers, scan_text
 from jobkit.extensions.corpus import scan as scanning
 from jobkit.extensions.corpus.plan import read_corpus, read_planned
@@ -190,9 +189,7 @@ def test_a_plan_of_another_version_is_an_error_with_its_line(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_an_error_and_a_killed_process_are_reported() -> None:
-    with pytest.raises(JobkitError, match="five"):
-        list(in_order(parse_size, ["4MiB", "five", "6MiB"], 2))
+def test_a_killed_process_is_reported() -> None:
     with pytest.raises(JobkitError, match="was killed"):
         list(in_order(signal.raise_signal, [0, 0, signal.SIGKILL, 0], 2))
 
