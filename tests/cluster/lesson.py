@@ -155,11 +155,12 @@ class Learner:
         """Run a block; return whether a learner sees what the page shows, and what it printed."""
         deadline = time.monotonic() + (LOOK_TIMEOUT_S if block.shown else 0)
         while True:
+            began = time.monotonic()
             status, output = self.types(block)
             seen = status == 0 if block.shown is None else agree(block.shown, output, tabbed=tabbed)
             if seen or not block.commands[0].startswith(LOOKS) or time.monotonic() > deadline:
                 return seen, output
-            time.sleep(LOOK_AGAIN_S)
+            time.sleep(max(LOOK_AGAIN_S, 3 * (time.monotonic() - began)))
 
     def as_on_a_page(self, text: str) -> str:
         """Return an output with the names of the pages in place of this machine's."""

@@ -331,10 +331,14 @@ def test_a_check_of_a_node_that_was_killed_waits_for_its_job(ada: Ada) -> None:
     ada.host.cut_after("sbatch", killed=True)
     assert ada.types("doctor first.yaml --submit")[0] in {3, 137}, "the child may be killed first"
     (job,) = ada.runs()
-    said = ["under way"]
-    while "under way" in said[-1]:
+    said = [""]
+
+    def over() -> bool:
         said.append("".join(map(str, ada.types("doctor first.yaml --submit"))))
         assert f"has begun runs/{job.name} before" in said[-1]
+        return "under way" not in said[-1]
+
+    until(over, "the job of the check ends", 90)
     assert not job.exists(), said[-1]
 
 
