@@ -49,12 +49,12 @@ from jobkit.extensions.corpus.provenance import write_promise
 from jobkit.extensions.corpus.scan import CorpusFiles, find_sources, scan
 from jobkit.extensions.corpus.setting import AppliedSetting, asked_scheduler, find_setting
 from jobkit.extensions.corpus.shards import (
-    LABEL,
     MINUTES,
     CorpusSummary,
     ShardOptions,
     find_heavy,
     format_bytes,
+    labelled,
     low_memory,
     plan_lines,
     plan_shards,
@@ -509,11 +509,11 @@ def _submit(
         folder=str(Path.cwd()),
         caveat=point.model.label if point.model else "",
     )
-    resources = _resources(setting, found.files, _unfinished(run_dir))
+    resources = _resources(run_dir, setting, found.files)
     purpose = f"Runs before the shards of {spec.name}: {PURPOSE}"
     named = replace(point, run_id=order.run_id)
     script = render_resume(spec, setting.site, named, run_dir, resources, purpose)
-    plan = list(_lines(setting, found, resources))
+    plan = _plan_of_job(setting, found, resources)
     planner = job.plan_job()
     if preview is not None:
         shown, path = _shown(script, setting, request, preview), run_dir / PLAN_SCRIPT
@@ -549,18 +549,13 @@ def _submit(
     return begin.follow(run_dir, (), spec.policy, wait=wait)
 
 
-def _unfinished(run_dir: Path) -> int:
-    """Return how many jobs were to plan a corpus, and were not cancelled."""
-    if not is_unplanned(run_dir):
-        return 0
-    before = read_journal(run_dir)
-    jobs = [job for job in before.submissions if job.role is Role.PLAN]
-    return sum(first_task(job) not in before.cancelled for job in jobs)
-
-
-def _resources(setting: AppliedSetting, found: Sequence[Source], unfinished: int) -> Resources:
-    """Return what the job requests, with twice the walltime for each job that did not finish."""
-    size = sum(one.size_bytes for one in found)
+def _resources(run_dir: Path, setting: AppliedSetting, found: Sequence[Source]) -> Resources:
+    """Return what the job requests; each job that ended unplanned and uncancelled doubles its walltime."""
+    size, unfinished = sum(one.size_bytes for one in found), 0
+    if is_unplanned(run_dir):
+        before = read_journal(run_dir)
+        jobs = [job for job in before.submissions if job.role is Role.PLAN]
+        unfinished = sum(first_task(job) not in before.cancelled for job in jobs)
     return little(
         setting.spec,
         setting.site,
@@ -570,7 +565,7 @@ def _resources(setting: AppliedSetting, found: Sequence[Source], unfinished: int
     )
 
 
-def _lines(setting: AppliedSetting, found: CorpusFiles, resources: Resources) -> Iterator[str]:
+def _plan_of_job(setting: AppliedSetting, found: CorpusFiles, resources: Resources) -> list[str]:
     size = format_bytes(sum(one.size_bytes for one in found.files))
     by_measure = enough(setting.spec.resources, held_bytes=setting.peak_bytes)
     queue = queue_of(resources, setting.site)
@@ -582,7 +577,7 @@ def _lines(setting: AppliedSetting, found: CorpusFiles, resources: Resources) ->
         "request": f"for this job: {launch.request_words([resources])}{f', queue {queue}' if queue else ''}",
         "warning": "\n".join(low_memory(setting, by_measure.memory)),
     }
-    yield from (f"{label.ljust(LABEL)}{words}" for label, words in rows.items() if words)
+    return labelled(rows)
 
 
 def _is_under_way(run_dir: Path, order: ApplyRequest) -> bool:

@@ -340,10 +340,10 @@ class CorpusSummary:
         return 1 if runs_here(spec.scheduler) else min(number, (spec.max_parallel or number) * spec.pack)
 
 
-def plan_lines(prospect: CorpusSummary) -> Iterator[str]:
-    """Yield the plan, a line for each thing that a person decides by."""
+def plan_lines(prospect: CorpusSummary) -> list[str]:
+    """Return the plan, a line for each thing that a person decides by."""
     rows = {
-        "corpus": corpus_words(prospect.corpus, prospect.read_s),
+        "corpus": _corpus_words(prospect.corpus, prospect.read_s),
         "not read": unread_words(prospect.corpus.unread),
         "setting": f"{prospect.setting.words} ({prospect.setting.source})",
         "model": prospect.setting.point.model.label if prospect.setting.point.model else "",
@@ -353,10 +353,15 @@ def plan_lines(prospect: CorpusSummary) -> Iterator[str]:
         "request": _request(prospect),
         "warning": f"\n{' ' * LABEL}".join(_warnings(prospect)),
     }
-    yield from (f"{label.ljust(LABEL)}{words}" for label, words in rows.items() if words)
+    return labelled(rows)
 
 
-def corpus_words(corpus: Corpus, read_s: float | None = None) -> str:
+def labelled(rows: Mapping[str, str]) -> list[str]:
+    """Return rows that are not empty as lines, their words below each other."""
+    return [f"{label.ljust(LABEL)}{words}" for label, words in rows.items() if words]
+
+
+def _corpus_words(corpus: Corpus, read_s: float | None) -> str:
     """Return a corpus in words: ``3 files, 88.1 MiB, 412,330 paragraphs``."""
     size = sum(source.size_bytes for source in corpus.sources)
     words = [
