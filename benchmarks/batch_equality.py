@@ -48,7 +48,7 @@ def outputs(workload: str, model: ModelRef, paragraphs: Sequence[str], batch: in
     if workload == "sentence-embedding":
         import torch
 
-        return torch.tensor([row[1] for _, result in results for row in result.rows or ()])
+        return torch.cat([torch.from_numpy(result.vectors) for _, result in results])
     return {(at + entity[0], *entity[1:]) for at, result in results for entity in result.entities}
 
 

@@ -24,8 +24,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from jobkit.core.records import RESULTS, Outcome
-from jobkit.runs.reader import read_standings
-from jobkit.runs.standing import PointState, RunStanding
+from jobkit.runs.reader import read_status
+from jobkit.runs.status import PointState, RunStatus
 from tests.cluster.daemons import Daemons, SgeDaemons, SlurmDaemons
 
 JOBKIT = [sys.executable, "-m", "jobkit"]
@@ -163,27 +163,27 @@ def client(home: Path, words: Sequence[str], kill_after_s: float | None = None) 
     return False
 
 
-def settled(run: Path, report: Report) -> RunStanding:
+def settled(run: Path, report: Report) -> RunStatus:
     """Wait until nothing of a run moves; time `jobkit status`-like looks meanwhile."""
     while True:
         start = time.monotonic()
-        (seen,) = read_standings([run])
+        (seen,) = read_status([run])
         report.status_s.append(round(time.monotonic() - start, 3))
-        if not any(point.standing in MOVING for point in seen.points) and not seen.silent:
+        if not any(point.state in MOVING for point in seen.points) and not seen.silent:
             return seen
         time.sleep(2)
 
 
-def emptied(run: Path) -> RunStanding:
+def emptied(run: Path) -> RunStatus:
     """Return a look at a run of which the queue holds nothing any more."""
     while True:
-        (seen,) = read_standings([run])
+        (seen,) = read_status([run])
         if not seen.queued and not seen.silent:
             return seen
         time.sleep(2)
 
 
-def count(seen: RunStanding) -> dict[str, int]:
+def count(seen: RunStatus) -> dict[str, int]:
     """Return how many points have which outcome."""
     return dict(Counter(str(point.outcome) for point in seen.points))
 
@@ -221,15 +221,13 @@ def soak(report: Report, home: Path, *, nodes: bool) -> None:
     finish(report, emptied(run), seconds)
 
 
-def finish(report: Report, seen: RunStanding, seconds: float) -> None:
+def finish(report: Report, seen: RunStatus, seconds: float) -> None:
     """Check what the soak promises, point by point."""
     report.seconds = round(seconds, 1)
     report.tries = sum(len(point.tries) for point in seen.points)
     report.lost_points = report.points - len({point.point.point_id for point in seen.points})
     report.without_outcome = sum(point.outcome is None for point in seen.points)
-    report.twice = sum(
-        sum(tried.verdict.outcome is Outcome.OK for tried in point.tries) > 1 for point in seen.points
-    )
+    report.twice = sum(sum(tried.outcome is Outcome.OK for tried in point.tries) > 1 for point in seen.points)
 
 
 def main() -> int:

@@ -21,7 +21,7 @@ def submit(folder: Path, spec: Path) -> int:
 
 def states(folder: Path, run: Path) -> int:
     """Ask the accounting about every point, and count those that have ended."""
-    from jobkit.runs import queue as asking
+    from jobkit.runs import reader as asking
     from jobkit.schedulers import slurm
     from jobkit.schedulers.types import JobId
 

@@ -34,10 +34,10 @@ from jobkit.core.layout import (
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import format_memory
 from jobkit.runs import trials
-from jobkit.runs.accounting import read_accounts
-from jobkit.runs.conditions import memory_condition
-from jobkit.runs.journal import Role
-from jobkit.runs.results import PointResult, batches_of, read_run
+from jobkit.runs.journal import Role, read_accounts
+from jobkit.runs.request import memory_condition
+from jobkit.runs.results import batches_of, read_run
+from jobkit.runs.status import PointResult
 from jobkit.runs.trials import SearchGoal, Trial
 from jobkit.runs.tries import KILLED
 from jobkit.worker.measure import nvml
@@ -85,19 +85,19 @@ def _seen(results: Sequence[PointResult], trial: Trial) -> bool:
         result.point.index < trial.index
         and result.point.params.get(trial.knob) == trial.size
         and result.point.kind.tabled
-        and result.verdict.outcome is Outcome.OK
+        and result.outcome is Outcome.OK
         for result in results
     )
 
 
 def _settle(run_dir: Path, wanted: SearchGoal, trial: Trial, result: PointResult, *, seen: bool) -> Trial:
-    if result.verdict.outcome is None:
+    if result.outcome is None:
         return trial
     tried, record = result.chosen, result.record
     killed = not record and bool(
         tried and tried.exit and tried.exit.status == KILLED and not tried.exit.signal
     )
-    size_bytes, outcome = measured_bytes(record), result.verdict.outcome
+    size_bytes, outcome = measured_bytes(record), result.outcome
     settled = replace(trial, outcome=outcome, measured_bytes=size_bytes, killed=killed)
     append_line(run_dir / TRIALS_FILE, to_json(settled))
     tells = settled.measured_bytes is not None or settled.outcome is not Outcome.OK
@@ -112,7 +112,7 @@ def foreseen(run_dir: Path, wanted: SearchGoal) -> tuple[Trial, bool]:
     The second value says whether that is final: no point of the sweep is still to come.
     """
     results = read_run(run_dir).points
-    final = all(result.verdict.outcome is not None for result in results if result.point.kind.swept)
+    final = all(result.outcome is not None for result in results if result.point.kind.swept)
     return _predicted(run_dir, wanted, results, ()), final
 
 
@@ -129,7 +129,7 @@ def under_way(run_dir: Path, asked: SearchGoal) -> Trial | None:
     before = trials.read_goal(run_dir)
     if (before.memory_bytes, before.ram_bytes) != (asked.memory_bytes, asked.ram_bytes):
         return None
-    outcomes = {result.point.index: result.verdict.outcome for result in read_run(run_dir).points}
+    outcomes = {result.point.index: result.outcome for result in read_run(run_dir).points}
     done = trials.settled_trials(trials.trials(run_dir), outcomes)[before.after :]
     last = done[-1] if done else Trial()
     if done and not (last.under_way or trials.goes_on(done)):

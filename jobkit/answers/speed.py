@@ -114,7 +114,7 @@ def speeds(records: Iterable[Record]) -> tuple[Speed, ...]:
 def speeds_of(records: Iterable[Record], run: Iterable[Record] = ()) -> tuple[Speed, ...]:
     """Return every setting that succeeded, with its speed if it has one, the smallest first.
 
-    ``records`` have the times of their jobs (`jobkit.runs.results.timed`). ``run``, if given, is all records
+    ``records`` have the times of their jobs (`jobkit.runs.tries.timed`). ``run``, if given, is all records
     of the run: the longest import of all counts as that of a new run, because forked tries import nothing.
     """
     records = list(records)

@@ -51,8 +51,7 @@ def logs(words: tuple[str, ...], following: bool, err: bool, number: int | None)
       5    no log yet: the point waits, or was not submitted
       130  Ctrl-C during -f; the job goes on
     """
-    from jobkit.runs.follow_log import ErrorFilter, print_log, show
-    from jobkit.runs.logs import find_log
+    from jobkit.runs.logs import ErrorFilter, find_log, print_log, show
     from jobkit.runs.which_run import refuse_runs, run_and_point
 
     run, point = run_and_point(words)

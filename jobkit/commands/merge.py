@@ -56,8 +56,8 @@ def merge(run: Path, fmt: str | None, output: Path | None, allow_missing: bool, 
     """
     from jobkit.core.errors import ExitCode
     from jobkit.core.layout import read_points
+    from jobkit.extensions.corpus.merge import default_format
     from jobkit.extensions.corpus.merge import merge as join
-    from jobkit.extensions.corpus.plan import read_corpus
     from jobkit.extensions.corpus.standing import MOST_NAMED, finish, void_shards
     from jobkit.launch.guards import warn_stand_in
     from jobkit.runs.which_run import changed_run_named
@@ -71,7 +71,7 @@ def merge(run: Path, fmt: str | None, output: Path | None, allow_missing: bool, 
         )
     folder = changed_run_named(run, "merge")
     _refuse_without_shards(folder)
-    void, form = void_shards(folder.absolute()), fmt or read_corpus(folder).format
+    void, form = void_shards(folder.absolute()), fmt or default_format(folder)
     try:
         merged = join(folder.absolute(), output or folder / f"merged.{form}", form, void=void)
     except JobkitError as error:
@@ -83,10 +83,13 @@ def merge(run: Path, fmt: str | None, output: Path | None, allow_missing: bool, 
         partial = output or folder / f"merged.partial.{form}"
         merged = join(folder.absolute(), partial, form, void=void, allow_missing=True)
         terminal.note(str(error))
+    rows = format_count(merged.rows, f"{merged.vectors} vector" if merged.vectors else "row")
     terminal.say(
-        f"merged {format_count(merged.rows, 'row')} of {format_count(merged.paragraphs, 'paragraph')} "
+        f"merged {rows} of {format_count(merged.paragraphs, 'paragraph')} "
         f"and {format_count(merged.shards, 'shard')}: {terminal.relative_path(merged.output)}"
     )
+    if merged.places:
+        terminal.note(f"document and paragraph of each row: {terminal.relative_path(merged.places)}")
     silent = f", {merged.silent:,} of them without a row" if merged.silent else ""
     documents = f"{format_count(merged.documents, 'document')}{silent}"
     terminal.note(f"paragraphs and rows of {documents}: {terminal.relative_path(merged.counts)}")
@@ -116,11 +119,11 @@ def _refuse_without_shards(folder: Path) -> None:
 
 def _hint(folder: Path, resume: str) -> str:
     """Return what to do if shards have no result: wait for those that go on, run the others again."""
-    from jobkit.runs.reader import read_standings
-    from jobkit.runs.standing import MOVING, PointState
+    from jobkit.runs.reader import read_status
+    from jobkit.runs.status import MOVING, PointState
 
-    (run,) = read_standings([folder])
-    left = {point.standing for point in run.points} - {PointState.DONE}
+    (run,) = read_status([folder])
+    left = {point.state for point in run.points} - {PointState.DONE}
     if not left & MOVING:
         return resume
     status = f"jobkit status {terminal.shell_path(folder)} --watch"

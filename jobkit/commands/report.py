@@ -79,7 +79,7 @@ def _more_figures(dcgm: tuple[Path, ...]) -> MoreFigures | None:
 def _note_next(run: Path, outcomes: frozenset[Outcome | None]) -> None:
     """Print what to type next of the one run that was read; nothing of an old log, or if all is done."""
     from jobkit.core.layout import is_run_folder
-    from jobkit.runs.kinds import kind_of
+    from jobkit.runs.status import kind_of
 
     if not is_run_folder(run):
         return

@@ -75,7 +75,7 @@ def resume(
     If the points run here, or with --wait, the exit status is that of `jobkit collect`.
     """
     from jobkit.launch.resume import Asked, resumption_of
-    from jobkit.runs.kinds import kind_of
+    from jobkit.runs.status import kind_of
     from jobkit.runs.which_run import changed_run_named, refuse_runs
 
     run = changed_run_named(run, "resume")

@@ -123,7 +123,7 @@ def _of_spec(path: Path, word: str | None, options: Options) -> tuple[Session, P
 
 
 def _chosen(points: Sequence[Point], word: str | None, source: Path) -> Point:
-    from jobkit.runs.logs import point_named
+    from jobkit.runs.status import point_named
 
     if not points:
         raise JobkitError(f"{source}: has no point yet", hint=f"jobkit status {terminal.shell_path(source)}")

@@ -14,7 +14,7 @@ from jobkit.commands.shared import json_option
 from jobkit.core import terminal
 
 if TYPE_CHECKING:
-    from jobkit.runs.standing import RunStanding
+    from jobkit.runs.status import RunStatus
 
 MAX_LISTED = 30
 """Points of a run that are listed without --all."""
@@ -61,7 +61,7 @@ def status(words: tuple[str, ...], watch: bool, listed: bool, whole: bool, as_js
     if listed:
         return _list(words, most=sys.maxsize if whole else MAX_LISTED, watch=watch, as_json=as_json)
     from jobkit.runs import status_text
-    from jobkit.runs.reader import read_standings
+    from jobkit.runs.reader import read_status
     from jobkit.runs.which_run import refuse_copy, resolve_words, runs_in
 
     what = resolve_words(words)
@@ -73,7 +73,7 @@ def status(words: tuple[str, ...], watch: bool, listed: bool, whole: bool, as_js
     closings = [_settled(folder) for folder in folders]
     in_place = watch and sys.stdout.isatty() and not as_json
 
-    def shown(standings: Sequence[RunStanding], others: Sequence[Path] = ()) -> str:
+    def shown(standings: Sequence[RunStatus], others: Sequence[Path] = ()) -> str:
         if as_json:
             return f"{status_text.as_json(standings, runs, what.points, others)}\n"
         free = max(1, shutil.get_terminal_size().lines - OTHER_LINES) if in_place else MAX_LISTED
@@ -90,7 +90,7 @@ def status(words: tuple[str, ...], watch: bool, listed: bool, whole: bool, as_js
         )
         closings = [_settled(folder) for folder in folders]
     else:
-        standings = read_standings(folders)
+        standings = read_status(folders)
         terminal.say(shown(standings, here[1:]), nl=False)
     if not as_json:
         for closing in filter(None, closings):
@@ -102,14 +102,10 @@ def _list(words: tuple[str, ...], *, most: int, watch: bool, as_json: bool) -> i
     """Print all runs of the user."""
     if words or watch:
         raise click.UsageError("--list lists all runs: name no RUN with it, and no --watch")
-    from jobkit.runs import run_list
+    from jobkit.runs import status_text
 
-    runs = run_list.read_list(most)
-    text = (
-        terminal.as_json(run_list.as_json(runs)) + "\n"
-        if as_json
-        else run_list.as_text(runs, terminal.page_width())
-    )
+    runs = status_text.read_list(most)
+    text = terminal.as_json(runs) + "\n" if as_json else status_text.list_text(runs, terminal.page_width())
     terminal.say(text, nl=False)
     return 0
 
@@ -117,7 +113,7 @@ def _list(words: tuple[str, ...], *, most: int, watch: bool, as_json: bool) -> i
 def _settled(folder: Path) -> str:
     """Return the closing line of a run that is done, once what its jobs could not do is done for them."""
     from jobkit.core.errors import JobkitError, file_error
-    from jobkit.runs.kinds import kind_of
+    from jobkit.runs.status import kind_of
 
     try:
         return kind_of(folder).settle(folder)

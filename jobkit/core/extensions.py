@@ -30,7 +30,7 @@ EXTENSIONS: dict[str, Extension] = {
             "run": "jobkit.extensions.corpus.standing:CORPUS",
             "resume": "jobkit.extensions.corpus.replan:CORPUS",
             "work": "jobkit.extensions.corpus.work:WORK",
-            "script": "jobkit.extensions.corpus.script:SCRIPT",
+            "script": "jobkit.extensions.corpus.shards:SCRIPT",
             "volume": "jobkit.extensions.corpus.scan:volume",
             "page": "jobkit.extensions.corpus.page:of_corpus",
         },
@@ -55,7 +55,7 @@ EXTENSIONS: dict[str, Extension] = {
     "on_host": Extension(parts={"request": "jobkit.extensions.on_host.served:SERVED"}),
     "compare": Extension(parts={"side_by_side": "jobkit.extensions.compare:side_by_side"}),
 }
-"""A kind of run has the hooks ``run`` (`jobkit.runs.kinds`), ``resume`` (`jobkit.launch.resume`) and
+"""A kind of run has the hooks ``run`` (`jobkit.runs.status`), ``resume`` (`jobkit.launch.resume`) and
 ``search`` (`jobkit.answers.search_answer`); a kind of point has ``work`` (`jobkit.worker.kinds`) and
 ``script`` (`jobkit.planning.job_script`). All extensions are asked for ``packages``, which refuses a spec
 (`jobkit.planning.resolve`), for ``volume``, the size of a corpus (`jobkit.planning.volume`), and for

@@ -524,7 +524,7 @@ class Record:
         is in no other figure.
     task_s
         Seconds from the begin of the job script to its end. The worker cannot know them: whoever reads the
-        try adds them (`jobkit.runs.results.timed`).
+        try adds them (`jobkit.runs.tries.timed`).
     accounted_rss_bytes
         The most RAM by the accounting of a job that ran this try alone; added alike.
     started_at, ended_at

@@ -14,11 +14,11 @@ from jobkit.core.units import format_count, format_list, pauses
 from jobkit.launch import scheduler_calls
 from jobkit.launch.resubmit import refuse_silent, run_lock
 from jobkit.launch.scheduler_calls import StrayJobs, cancel_tasks, reconcile_submission, stray_jobs
-from jobkit.runs import standing
+from jobkit.runs import status
 from jobkit.runs.driver_lock import last_driver
 from jobkit.runs.journal import ADDERS, PURPOSES, JobTask, Role, Submission, read_journal
-from jobkit.runs.reader import read_standings
-from jobkit.runs.standing import LIVE, PointState, PointStatus, RunStanding
+from jobkit.runs.reader import read_status
+from jobkit.runs.status import LIVE, PointState, PointStatus, RunStatus
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import State
 from jobkit.spec.sweep_spec import load_spec
@@ -37,7 +37,7 @@ def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
     """
     whole = not named and not kept
     with _settled(run_dir, whole=whole):
-        (run,) = read_standings([run_dir])
+        (run,) = read_status([run_dir])
         driver = last_driver(run_dir)
         if driver and not driver.reachable and any(runs_here(task.scheduler) for task in run.queued):
             who = f"process {driver.pid} on {driver.host}"
@@ -47,11 +47,11 @@ def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
         refuse_silent(run, "nothing was cancelled")
         forgotten = _cancel_strays(run_dir) if whole else False
         points = points_to_cancel(run, named, kept)
-        note(f"{run.title} was: {standing.count_by_state(run)}")
+        note(f"{run.title} was: {status.count_by_state(run)}")
         chosen = _indices(run, named)
         for point in run.points:
-            if point.point.index in chosen and point.standing not in LIVE:
-                missing = point.standing is PointState.MISSING
+            if point.point.index in chosen and point.state not in LIVE:
+                missing = point.state is PointState.MISSING
                 why = "was never submitted" if missing else f"has ended ({point.outcome}): left alone"
                 note(f"{point.point.point_id} {why}")
         before = read_journal(run_dir).cancelled.keys()
@@ -118,8 +118,8 @@ def _cancel_strays(run_dir: Path) -> bool:
     return bool(jobs)
 
 
-def points_to_cancel(run: RunStanding, named: Sequence[str], kept: Sequence[str]) -> list[PointStatus]:
-    live = [point for point in run.points if point.standing in LIVE]
+def points_to_cancel(run: RunStatus, named: Sequence[str], kept: Sequence[str]) -> list[PointStatus]:
+    live = [point for point in run.points if point.state in LIVE]
     stay = _indices(run, kept)
     chosen = (_indices(run, named) if named else {point.point.index for point in live}) - stay
     points = [point for point in live if point.point.index in chosen]
@@ -129,8 +129,8 @@ def points_to_cancel(run: RunStanding, named: Sequence[str], kept: Sequence[str]
     return points
 
 
-def _indices(run: RunStanding, words: Sequence[str]) -> set[int]:
-    return {standing.find_point(run.points, word).point.index for word in words}
+def _indices(run: RunStatus, words: Sequence[str]) -> set[int]:
+    return {status.find_point(run.points, word).point.index for word in words}
 
 
 def _refuse_parts_of_jobs(
@@ -153,7 +153,7 @@ def _refuse_parts_of_jobs(
             raise JobkitError(message, hint="they end together: name them all, or none of them")
 
 
-def _parts(run: RunStanding, points: Sequence[PointStatus], *, whole: bool) -> list[Part]:
+def _parts(run: RunStatus, points: Sequence[PointStatus], *, whole: bool) -> list[Part]:
     """Return the tasks of points, job by job; if all is cancelled, first the jobs that follow.
 
     Otherwise those could submit points that have just been cancelled.
@@ -165,8 +165,8 @@ def _parts(run: RunStanding, points: Sequence[PointStatus], *, whole: bool) -> l
     for task in chosen:
         tasks.setdefault((task.scheduler, task.job_id), set()).add(task.task)
     first: list[Part] = []
-    for job, queued in (*standing.followers(run, Role.FOLLOW), *standing.followers(run, *ADDERS)[-1:]):
-        ended = standing.first_task(job) in run.ended
+    for job, queued in (*status.followers(run, Role.FOLLOW), *status.followers(run, *ADDERS)[-1:]):
+        ended = status.first_task(job) in run.ended
         ended |= job.role in ADDERS and run.kind.finished(run.folder)
         if whole and (queued is not None or not ended):
             first.append((job, (job.first,)))
@@ -202,7 +202,7 @@ def _cancel_parts(
             f"the scheduler accepted it, but within {SEEN_WITHIN_S:.0f} s jobkit has not seen the end of "
             f"{format_list(names, MOST_NAMES)}: jobkit status {run}"
         )
-    if any(point.standing is PointState.RUNNING for point in ended):
+    if any(point.state is PointState.RUNNING for point in ended):
         note(f"running {noun}s copy their results to the run folder")
     note_next(f"jobkit resume {run}")
     if refusals:
@@ -214,7 +214,7 @@ def _alive_after(run_dir: Path, cancelled: set[JobTask]) -> set[JobTask]:
     """Return the tasks that still wait or run after a while; all if the queue does not answer."""
     end, pause_s = time.monotonic() + SEEN_WITHIN_S, pauses(0.3, 5.0)
     while cancelled:
-        (run,) = read_standings([run_dir])
+        (run,) = read_status([run_dir])
         alive = {task for task, queued in run.queued.items() if queued.state is not State.ENDING}
         alive |= {task for task in cancelled if task.scheduler in run.silent}
         if not alive & cancelled or time.monotonic() > end:
@@ -227,7 +227,7 @@ def throttle(run_dir: Path, most: int) -> int:
     """Limit how many tasks of a run work at a time, 0 for any number; return the exit code."""
     run = shell_path(run_dir)
     with run_lock(run_dir, note):
-        (standing,) = read_standings([run_dir])
+        (standing,) = read_status([run_dir])
         refuse_silent(standing, "nothing was changed")
         arrays = standing.arrays_in_queue()
         if not arrays:

@@ -18,9 +18,8 @@ from jobkit.core.terminal import note, relative_path, shell_path
 from jobkit.core.units import format_count
 from jobkit.planning.job_script import script_name
 from jobkit.planning.prepare import Prepared
-from jobkit.runs.kinds import kind_of
-from jobkit.runs.reader import read_standings
-from jobkit.runs.standing import CANCELLED, PointState, RunStanding, why_failed
+from jobkit.runs.reader import read_status
+from jobkit.runs.status import CANCELLED, PointState, RunStatus, kind_of, why_failed
 from jobkit.runs.which_run import start_time
 
 
@@ -41,7 +40,7 @@ def warn_stand_in(point: Point) -> None:
 def refuse_duplicate_sweep(prepared: Prepared, *, dry_run: bool = False) -> None:
     """Refuse a sweep that has a run already; if nothing is submitted anyway, only print that it has."""
     if folder := find_duplicate(prepared):
-        (run,) = read_standings([folder], ask=False)
+        (run,) = read_status([folder], ask=False)
         if dry_run:
             note(f"{_description(run)}; --new submits it again")
             return
@@ -88,7 +87,7 @@ def _bare(points: Sequence[Point]) -> list[Point]:
     ]
 
 
-def _description(run: RunStanding) -> str:
+def _description(run: RunStatus) -> str:
     """Return the run and its progress: ``15 points: 9 done, 2 failed (2 timeout), 4 to come``."""
     numbers = {word: run.counts[word] for word in (CANCELLED, PointState.DONE, PointState.FAILED)}
     numbers["to come"] = len(run.points) - sum(numbers.values())
@@ -101,8 +100,8 @@ def _description(run: RunStanding) -> str:
     return f"this sweep has a run already: {relative_path(run.folder)}, {points}"
 
 
-def _next(run: RunStanding) -> str:
-    standings = {point.standing for point in run.points}
+def _next(run: RunStatus) -> str:
+    standings = {point.state for point in run.points}
     path = shell_path(run.folder)
     ways = [f"jobkit collect {path} prints its table"]
     if standings & {PointState.FAILED, PointState.MISSING}:

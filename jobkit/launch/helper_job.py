@@ -23,9 +23,9 @@ from jobkit.launch.job import Job, ids
 from jobkit.planning.job_script import FETCH_BODY, render_errand
 from jobkit.planning.prepare import run_id
 from jobkit.planning.resolve import asked_by_shell
-from jobkit.runs import queue
+from jobkit.runs import reader
 from jobkit.runs.journal import read_journal
-from jobkit.runs.standing import first_task
+from jobkit.runs.status import first_task
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
 from jobkit.schedulers.types import ONE_TASK, Queued, State
@@ -81,7 +81,7 @@ class Errand:
                 if answer in {path.name for path in self.run_dir.iterdir()}:
                     return
                 time.sleep(LOOK_S)
-            queued = queue.ask_queue(self.scheduler, ids([self.job]), [self.run_dir])
+            queued = reader.ask_queue(self.scheduler, ids([self.job]), [self.run_dir])
             if queued is None or queued:
                 self.in_queue_at = time.monotonic()
             if queued is not None:

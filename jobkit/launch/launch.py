@@ -33,7 +33,7 @@ from jobkit.worker import command_line
 
 if TYPE_CHECKING:
     from jobkit.core.records import Point
-    from jobkit.runs.standing import RunStanding
+    from jobkit.runs.status import RunStatus
     from jobkit.spec.policy import Policy
     from jobkit.spec.site import Site
 
@@ -202,7 +202,7 @@ def on_cluster(prepared: Prepared, check: sweep.Check = lambda: None, *, wait: b
 
 
 def wait_for_points(
-    run_dir: Path, points: Sequence[Point], policy: Policy, before: RunStanding | None = None
+    run_dir: Path, points: Sequence[Point], policy: Policy, before: RunStatus | None = None
 ) -> int | None:
     """Wait for points of a run, submitted again since ``before``; Ctrl-C leaves the job alone."""
     from jobkit.runs import watch  # as above

@@ -36,9 +36,9 @@ from jobkit.core.shell import Completed
 from jobkit.core.terminal import relative_path, shell_path
 from jobkit.planning.job_script import check_programs, script_name
 from jobkit.runs import journal
-from jobkit.runs.accounting import SchedulerAnswer
 from jobkit.runs.driver_lock import driving
-from jobkit.runs.kinds import kind_of
+from jobkit.runs.journal import SchedulerAnswer
+from jobkit.runs.status import kind_of
 from jobkit.runs.which_run import remember
 from jobkit.schedulers.local import NAME, log_name
 from jobkit.schedulers.registry import unused_schedulers

@@ -28,12 +28,11 @@ from jobkit.planning.job_script import render
 from jobkit.planning.points import group_points
 from jobkit.planning.prepare import shared_by
 from jobkit.runs import journal
-from jobkit.runs.accounting import GONE_AFTER
 from jobkit.runs.driver_lock import elsewhere
-from jobkit.runs.journal import PURPOSES, Role, read_journal
-from jobkit.runs.reader import read_standings
-from jobkit.runs.retry import RetryGroup, allow_nodes, merge_overrides
-from jobkit.runs.standing import IN_QUEUE, PointState, RunStanding, first_task, followers
+from jobkit.runs.journal import GONE_AFTER, PURPOSES, Role, read_journal
+from jobkit.runs.reader import read_status
+from jobkit.runs.request import RetryGroup, allow_nodes, merge_overrides
+from jobkit.runs.status import IN_QUEUE, PointState, RunStatus, first_task, followers
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import Array, JobId
@@ -92,7 +91,7 @@ def run_lock(run_dir: Path, say: Say) -> Iterator[None]:
         raise file_error(error, run_dir, hint="only its owner can change a run" if owned else "") from error
 
 
-def read_settled(run_dir: Path, scheduler: Scheduler, say: Say, *, patience_s: float = 0) -> RunStanding:
+def read_settled(run_dir: Path, scheduler: Scheduler, say: Say, *, patience_s: float = 0) -> RunStatus:
     """Return a look at a run in which no point is between two states.
 
     A task that left the queue without a trace may still turn up, and one that was cancelled takes a while to
@@ -103,7 +102,7 @@ def read_settled(run_dir: Path, scheduler: Scheduler, say: Say, *, patience_s: f
     begin, announced = time.monotonic(), False
     deadline = begin + PATIENCE_S
     while True:
-        (run,) = read_standings([run_dir])
+        (run,) = read_status([run_dir])
         if run.silent:
             if time.monotonic() - begin < patience_s:
                 time.sleep(POLL_S)
@@ -120,7 +119,7 @@ def read_settled(run_dir: Path, scheduler: Scheduler, say: Say, *, patience_s: f
         time.sleep(POLL_S)
 
 
-def refuse_silent(run: RunStanding, so: str) -> None:
+def refuse_silent(run: RunStatus, so: str) -> None:
     """Refuse if a scheduler, or the machine of the points, does not answer; ``so`` is what that means."""
     if any(map(runs_here, run.silent)):
         machines = [job.job.cluster for job in run.submissions if runs_here(job.scheduler)]
@@ -130,8 +129,8 @@ def refuse_silent(run: RunStanding, so: str) -> None:
         raise JobkitError(message, hint="try again when it answers", exit_code=ExitCode.REFUSED)
 
 
-def undecided(run: RunStanding) -> list[str]:
-    ending = sum(point.standing in IN_QUEUE and point.task in run.ending for point in run.points)
+def undecided(run: RunStatus) -> list[str]:
+    ending = sum(point.state in IN_QUEUE and point.task in run.ending for point in run.points)
     numbers = {
         "left the queue without a trace": run.counts[PointState.UNSETTLED],
         "cancelled, and not over yet": ending,
@@ -146,14 +145,12 @@ def undecided(run: RunStanding) -> list[str]:
     return lines
 
 
-def has_ended(run: RunStanding, role: Role) -> bool:
+def has_ended(run: RunStatus, role: Role) -> bool:
     """Return whether the last job of a role is known to have ended."""
     return all(first_task(submission) in run.ended for submission, _ in followers(run, role)[-1:])
 
 
-def resume(
-    run_dir: Path, spec: SweepSpec, run: RunStanding, again: Sequence[RetryGroup], say: Say
-) -> Resumed:
+def resume(run_dir: Path, spec: SweepSpec, run: RunStatus, again: Sequence[RetryGroup], say: Say) -> Resumed:
     """Submit groups of points, one round each, and a job that follows them."""
     scheduler = by_name(spec.scheduler)
     taken: list[Job] = []
@@ -177,7 +174,7 @@ def resume(
     return Resumed(groups=tuple(done), taken=tuple(taken), left=tuple(left))
 
 
-def fill_slots(scheduler: Scheduler, run_dir: Path, run: RunStanding, spec: SweepSpec, say: Say) -> None:
+def fill_slots(scheduler: Scheduler, run_dir: Path, run: RunStatus, spec: SweepSpec, say: Say) -> None:
     """Let the queued arrays use the part of ``max_parallel`` that ended ones have left."""
     arrays, most = run.arrays_in_queue(held=False), spec.max_parallel
     if most and 0 < len(arrays) <= most:
@@ -188,7 +185,7 @@ def fill_slots(scheduler: Scheduler, run_dir: Path, run: RunStanding, spec: Swee
 def _submit(
     scheduler: Scheduler,
     run_dir: Path,
-    run: RunStanding,
+    run: RunStatus,
     group: RetryGroup,
     arrays: dict[JobId, int],
     say: Say,
@@ -246,7 +243,7 @@ def _write(scheduler: Scheduler, run_dir: Path, round_: Round, arrays: Sequence[
         raise
 
 
-def make_round(run_dir: Path, run: RunStanding, group: RetryGroup) -> Round:
+def make_round(run_dir: Path, run: RunStatus, group: RetryGroup) -> Round:
     spec = shared_by(group.spec, len(group.points))
     number = max(1, read_journal(run_dir).rounds) + 1  # job.sh is never written again
     site = load_site(spec.site, spec.scheduler)

@@ -27,10 +27,9 @@ from jobkit.launch.submission import write_round
 from jobkit.planning.resolve import warn_again
 from jobkit.runs.hints import HARMLESS, advice
 from jobkit.runs.journal import read_journal
-from jobkit.runs.kinds import kind_of
-from jobkit.runs.reader import read_standings
-from jobkit.runs.retry import Overrides, RetryGroup, groups, select_points
-from jobkit.runs.standing import RunStanding, count_by_state, given_to
+from jobkit.runs.reader import read_status
+from jobkit.runs.request import Overrides, RetryGroup, groups, select_points
+from jobkit.runs.status import RunStatus, count_by_state, given_to, kind_of
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import Resources, SweepSpec
@@ -71,7 +70,7 @@ class Resumption:
 
     def decide(
         self,
-        run: RunStanding,
+        run: RunStatus,
         spec: SweepSpec,
         only: Sequence[str],
         given: Overrides = (),
@@ -80,7 +79,7 @@ class Resumption:
     ) -> list[RetryGroup]:
         """Print which points run again, and return them by how; ``strictly``: the policy alone decides.
 
-        ``only`` as in `jobkit.runs.retry.select_points`; ``given`` is what a person gives them now, as in
+        ``only`` as in `jobkit.runs.request.select_points`; ``given`` is what a person gives them now, as in
         `prepare_resume`.
         """
         anywhere = load_site(spec.site, spec.scheduler).requests.exclude is None
@@ -95,7 +94,7 @@ class Resumption:
         return again
 
     def nothing(
-        self, run: RunStanding, spec: SweepSpec, *, by_itself: bool = False, wait: bool = False
+        self, run: RunStatus, spec: SweepSpec, *, by_itself: bool = False, wait: bool = False
     ) -> int | None:
         """Return the exit code, as `run_again`, if no point runs again; ``by_itself`` if no person asked."""
         del spec, wait
@@ -125,7 +124,7 @@ def run_again(
     """Submit, or run here, the points that failed or are missing; return the exit code.
 
     ``None`` if they have ended: they ran here, or were waited for. ``only`` and ``overrides`` as in
-    `jobkit.runs.retry.select_points` and `jobkit.launch.resubmit.prepare_resume`; ``machine_gone`` is a
+    `jobkit.runs.request.select_points` and `jobkit.launch.resubmit.prepare_resume`; ``machine_gone`` is a
     machine with started points that a person declared gone.
     """
     refuse_moved_run(run_dir)
@@ -166,7 +165,7 @@ def run_follow_up(run_dir: Path) -> int:
     spec, goes_on = prepare_resume(run_dir, ()), resumption_of(run_dir)
     if runs_here(spec.scheduler):
         while spec.policy.follow_up:
-            (run,) = read_standings([run_dir])
+            (run,) = read_status([run_dir])
             if not (again := goes_on.decide(run, spec, ("failed",), strictly=True)):
                 break
             _here(run, again)
@@ -193,7 +192,7 @@ def run_follow_up(run_dir: Path) -> int:
     return 0
 
 
-def _points(run: RunStanding, again: Sequence[RetryGroup]) -> list[Point]:
+def _points(run: RunStatus, again: Sequence[RetryGroup]) -> list[Point]:
     indices = {index for group in again for index in group.points}
     return [point.point for point in run.points if point.point.index in indices]
 
@@ -213,7 +212,7 @@ def describe_group(group: RetryGroup, base: Resources, noun: str) -> str:
     return f"{format_count(len(group.points), noun)}{', ' if what else ''}{' and '.join(what)}"
 
 
-def _here(run: RunStanding, again: Sequence[RetryGroup]) -> None:
+def _here(run: RunStatus, again: Sequence[RetryGroup]) -> None:
     from jobkit.runs import watch  # brings rich: a submission returns at once without it
 
     run_dir = run.folder

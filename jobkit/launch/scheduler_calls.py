@@ -21,8 +21,8 @@ from jobkit.launch.job import Job
 from jobkit.runs import journal
 from jobkit.runs.driver_lock import Life, elsewhere, is_held, last_driver, life
 from jobkit.runs.journal import STILL_AT_IT, read_journal
-from jobkit.runs.kinds import run_id_of
-from jobkit.runs.queue import TIMEOUT_S
+from jobkit.runs.reader import TIMEOUT_S
+from jobkit.runs.status import run_id_of
 from jobkit.schedulers.parsing import find_job_id, refusal
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, query_environment, runs_here, submission_environment

@@ -23,8 +23,8 @@ from jobkit.core.units import GIB, format_bytes_gib, format_count, format_list, 
 from jobkit.report.recommend.run_data import spec_of
 from jobkit.report.rows import Row
 from jobkit.report.tables import Collected, Size, no_search_for_cycles
-from jobkit.runs.conditions import ORDERS, memory_condition
 from jobkit.runs.hints import FixKind, Step, remedy
+from jobkit.runs.request import ORDERS, memory_condition
 from jobkit.runs.results import batches_of
 from jobkit.worker.workloads.base import CHARACTERS, load_unit
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import is_run_folder
-from jobkit.runs.results import PointResult, read_run
+from jobkit.runs.results import read_run
+from jobkit.runs.status import PointResult
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +27,7 @@ class Loaded:
     folder
         The run folder.
     points
-        One `jobkit.runs.results.PointResult` a point, in order: ``point`` as planned, ``verdict``
+        One `jobkit.runs.status.PointResult` a point, in order: ``point`` as planned, ``verdict``
         (outcome and evidence), ``chosen.record`` with everything that was measured.
     notes
         What in the folder could not be read, and why.

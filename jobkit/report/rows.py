@@ -18,8 +18,8 @@ from jobkit.core.figures import (
 from jobkit.core.knobs import CUDA, MPS, ON, Value, numbers
 from jobkit.core.layout import repeat_id
 from jobkit.core.records import SWEPT, TRIAL, Batch, Outcome, Record
-from jobkit.runs.overlaps import attributed
-from jobkit.runs.results import PointResult
+from jobkit.runs.results import attributed
+from jobkit.runs.status import PointResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +176,9 @@ def row_of_point(folder: str, result: PointResult) -> Row:
         phase=point.phase or None,
         trial=point.trial,
         tries=len(result.tries),
-        outcome=result.verdict.outcome,
-        provisional=result.verdict.provisional,
-        evidence=result.verdict.evidence,
+        outcome=result.outcome,
+        provisional=result.counts.provisional,
+        evidence=result.counts.evidence,
         workload=point.workload,
         text=point.text.name,
         text_sha256=point.text.sha256,

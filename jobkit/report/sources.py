@@ -25,19 +25,10 @@ from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_count, format_f1, format_list
 from jobkit.report.rows import Row, row_of_point
-from jobkit.runs.accounting import Accounts, read_accounts
 from jobkit.runs.driver_lock import is_held, last_driver
-from jobkit.runs.journal import SEARCHES
-from jobkit.runs.kinds import kind_of
-from jobkit.runs.results import (
-    NOT_COMPARED,
-    Agreement,
-    PointResult,
-    agreements,
-    each_point,
-    runs_below,
-    sweeps_precision,
-)
+from jobkit.runs.journal import SEARCHES, Accounts, read_accounts
+from jobkit.runs.results import NOT_COMPARED, Agreement, agreements, each_point, runs_below, sweeps_precision
+from jobkit.runs.status import PointResult, kind_of
 from jobkit.runs.trials import Trial, describe_trials, settled_trials, trials
 
 MOST_NAMED = 5

@@ -35,8 +35,8 @@ from jobkit.report import energy
 from jobkit.report.rows import SETTING, Row, add_energy, cells, fixed_columns
 from jobkit.report.sources import MoreFigures, OtherFigures, read_sources
 from jobkit.runs.journal import read_journal
-from jobkit.runs.overlaps import Span, overlap_words, overlaps, span
-from jobkit.runs.results import exit_code
+from jobkit.runs.results import Span, overlap_words, overlaps, span
+from jobkit.runs.status import exit_code
 from jobkit.runs.trials import Trial
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import JobId
@@ -108,7 +108,7 @@ _TEXTS = {column.name for column in fields(Row) if str(column.type).startswith((
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    # one a point (of several tries the one that `jobkit.runs.tries.counting` names). A trial (`jobkit
+    # one a point (of several tries the one that `jobkit.runs.tries.try_that_counts` names). A trial (`jobkit
     # verify`, ``find_max``) has no size: no figure of the sweep is taken from it.
     rows: Sequence[Row]
     by_size: Sequence[Size]  # the repeats of each setting of the knobs, group by group

@@ -65,7 +65,9 @@ def driving(run_dir: Path) -> Iterator[str]:
     handle = open_regular(path, os.O_RDWR | os.O_CREAT)
     try:
         with name_file_in_errors(path):
-            locked = _taken(handle)
+            deadline = time.monotonic() + PATIENCE_S
+            while (locked := try_lock(handle)) is False and time.monotonic() < deadline:
+                time.sleep(POLL_S)
         before = last_driver(run_dir)
         alive = before is not None and before.job_id != "" and _by_process(before) is Life.ALIVE
         if locked is False or (locked is None and alive):
@@ -87,13 +89,6 @@ def driving(run_dir: Path) -> Iterator[str]:
         yield me.job_id
     finally:
         os.close(handle)
-
-
-def _taken(handle: int) -> bool | None:
-    deadline = time.monotonic() + PATIENCE_S
-    while (locked := try_lock(handle)) is False and time.monotonic() < deadline:
-        time.sleep(POLL_S)
-    return locked
 
 
 def _refusal(run_dir: Path, other: Driver | None) -> JobkitError:
@@ -175,17 +170,14 @@ _HIDDEN = "hidden"
 
 
 def _start_of(pid: int) -> str | None:
-    """Return when a process started; ``None`` if there is none, or it is a zombie."""
-    try:
+    """Return when a process started; ``None`` if there is none, or it is a zombie.
+
+    Without ``/proc``, ps(1) reports it; `_HIDDEN` if this user may not see it.
+    """
+    with suppress(OSError):
         text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return _start_by_ps(pid)
-    words = text.rpartition(")")[2].split()
-    return None if words[0] == "Z" else words[_START]
-
-
-def _start_by_ps(pid: int) -> str | None:
-    """Return when a process started by ps(1), or `_HIDDEN` if this user may not see it."""
+        words = text.rpartition(")")[2].split()
+        return None if words[0] == "Z" else words[_START]
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

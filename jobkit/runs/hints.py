@@ -24,33 +24,32 @@ from jobkit.core.units import (
     format_walltime,
     moment,
 )
-from jobkit.runs import standing
+from jobkit.runs import status
 from jobkit.runs.journal import PLANNERS, PURPOSES, STILL_AT_IT, Role
-from jobkit.runs.kinds import Foreseen, kind_for
-from jobkit.runs.progress import progress_of_try, whole_s
 from jobkit.runs.request import (
     LEAST_ROOM_BYTES,
     MEMORY_FACTOR,
     WALLTIME_FACTOR,
+    changed,
+    comparable_tries,
     held_in,
     memory_request,
+    scaled_request,
     walltime_request,
 )
-from jobkit.runs.results import task_s
-from jobkit.runs.standing import HELD, JobStanding, PointState, PointStatus, RunStanding, given_to
+from jobkit.runs.status import (
+    Foreseen,
+    JobStatus,
+    PointState,
+    PointStatus,
+    RunStatus,
+    given_to,
+    kind_for,
+)
+from jobkit.runs.tries import progress_of_try, task_s, whole_s
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import Queued, Remedy, State
-from jobkit.worker.failure import (
-    CPU_BUILD,
-    HANG,
-    NO_DRIVER,
-    NO_GPU_ASSIGNED,
-    NO_GPU_REQUESTED,
-    NO_MPS,
-    NO_PROFILER,
-    NO_SHORTCUTS,
-    OLD_DRIVER,
-)
+from jobkit.worker import failure
 
 if TYPE_CHECKING:
     from jobkit.spec.sweep_spec import Resources
@@ -73,11 +72,21 @@ class Step:
 
 RESUME = "jobkit resume {run}"
 STATUS = "jobkit status {run} {point}"
-AGAIN = (Step(RESUME, "run it again"),)
+
+
+def _again(does: str) -> Step:
+    return Step(RESUME, does)
+
+
+def _with(change: str, does: str) -> Step:
+    return Step(f"{RESUME} --set {change}", does, FixKind.FIX)
+
+
+AGAIN = (_again("run it again"),)
 LOG = Step("jobkit logs {run} {point}", "read its log", FixKind.LOG)
-FIXED = Step(f"{RESUME} {{point}}", "once it is fixed")
 LOOK = Step("jobkit doctor --submit", "check from inside a job what is missing", FixKind.LOOK)
 CUDA = Step("nvidia-smi", "check there that the driver answers, and which CUDA it supports", FixKind.LOOK)
+THEN = _again("then run it again")
 
 REMEDIES: Mapping[Outcome, tuple[Step, ...]] = {
     Outcome.OK: (),
@@ -86,134 +95,93 @@ REMEDIES: Mapping[Outcome, tuple[Step, ...]] = {
     Outcome.RAM_OOM: (Step(STATUS, "how much memory it needs", FixKind.LOOK),),
     Outcome.TIMEOUT: (Step(STATUS, "how much walltime it needs", FixKind.LOOK),),
     **dict.fromkeys((Outcome.CANCELLED, Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.LOST), AGAIN),
-    Outcome.GPU_BUSY: (Step(RESUME, "once no other process uses the GPU, run it again"),),
+    Outcome.GPU_BUSY: (_again("once no other process uses the GPU, run it again"),),
     Outcome.QUEUE_ERROR: (
         Step("jobkit cancel {run} {point}", "cancel its job, which cannot begin"),
-        Step(RESUME, "once it is fixed"),
+        _again("once it is fixed"),
     ),
-    Outcome.NO_GPU: (LOOK, Step(RESUME, "once a job gets a GPU")),
+    Outcome.NO_GPU: (LOOK, _again("once a job gets a GPU")),
     Outcome.ENVIRONMENT: (
         LOG,
-        Step(f"{RESUME} --set environment.venv=FOLDER", "in another environment", FixKind.FIX),
-        Step(RESUME, "or once this one is fixed"),
+        _with("environment.venv=FOLDER", "in another environment"),
+        _again("or once this one is fixed"),
     ),
-    Outcome.MODEL_MISSING: (LOG, Step(RESUME, "once the model is complete")),
+    Outcome.MODEL_MISSING: (LOG, _again("once the model is complete")),
     Outcome.SCRATCH_FULL: (
-        Step(RESUME, "once there is room on the node, or `scratch` in the site file names another place"),
+        _again("once there is room on the node, or `scratch` in the site file names another place"),
     ),
-    Outcome.STAGE_IN: (LOG, Step(RESUME, "once text and model are restored")),
-    Outcome.STAGE_OUT: (Step(RESUME, "once there is room in the run folder, run it again"),),
-    Outcome.STOPPED: (Step(RESUME, "once what stopped the sweep is fixed"),),
-    Outcome.BUG: (LOG, FIXED),
+    Outcome.STAGE_IN: (LOG, _again("once text and model are restored")),
+    Outcome.STAGE_OUT: (_again("once there is room in the run folder, run it again"),),
+    Outcome.STOPPED: (_again("once what stopped the sweep is fixed"),),
+    Outcome.BUG: (LOG, Step(f"{RESUME} {{point}}", "once it is fixed")),
 }
 """By outcome; ``{run}`` and ``{point}`` stand for the run folder and the point's number."""
 
-NO_GPU = {
-    NO_GPU_REQUESTED: (Step(f"{RESUME} --set resources.gpus=1", "again with a GPU", FixKind.FIX),),
-    NO_DRIVER: (
-        CUDA,
-        Step(f"{RESUME} --set resources.queue=NAME", "on nodes with an NVIDIA driver", FixKind.FIX),
-    ),
-    NO_GPU_ASSIGNED: (LOOK, Step(RESUME, "once `requests.gpus` in the site file asks for one")),
-}  # the remedies of `Outcome.NO_GPU` by what its message holds
-IN_CONTAINER, NO_IMAGE, NO_ENGINE = (
-    "in the container",
-    "there is no image",
-    "neither apptainer nor singularity",
-)
-"""The job script writes it in the message of `Outcome.ENVIRONMENT` if the point has a container."""
+IS_CPU_BUILD = "is a CPU build"  # as in `CPU_BUILD`
 KEPT = "kept in "  # in the message of `Outcome.STAGE_OUT` if the node's scratch still holds the results
-BY_MESSAGE = {
-    (Outcome.STAGE_OUT, KEPT): (
-        Step(
-            STATUS,
-            "copy out/ from the folder that keeps them into the folder of the try, before the node cleans it",
-            FixKind.LOOK,
-        ),
+SAVE = "copy out/ from the folder that keeps them into the folder of the try, before the node cleans it"
+HUNG = "if its node was at fault; if a batch takes so long, start a new run with a larger `hang_s`"
+# The job script writes it in the message of `Outcome.ENVIRONMENT` if the point has a container.
+IN_CONTAINER = "in the container"
+NO_IMAGE, NO_ENGINE = "there is no image", "neither apptainer nor singularity"
+BY_MESSAGE: Mapping[tuple[Outcome, str], tuple[Step, ...]] = {
+    (Outcome.NO_GPU, IS_CPU_BUILD): (Step("{torch}", "install a torch for CUDA", FixKind.FIX), THEN),
+    (Outcome.NO_GPU, failure.OLD_DRIVER): (CUDA, Step("{torch}", "a torch for that CUDA", FixKind.FIX), THEN),
+    (Outcome.NO_GPU, failure.NO_GPU_REQUESTED): (_with("resources.gpus=1", "again with a GPU"),),
+    (Outcome.NO_GPU, failure.NO_DRIVER): (
+        CUDA,
+        _with("resources.queue=NAME", "on nodes with an NVIDIA driver"),
     ),
+    (Outcome.NO_GPU, failure.NO_GPU_ASSIGNED): (
+        LOOK,
+        _again("once `requests.gpus` in the site file asks for one"),
+    ),
+    (Outcome.STAGE_OUT, KEPT): (Step(STATUS, SAVE, FixKind.LOOK),),
     (Outcome.ENVIRONMENT, IN_CONTAINER): (
         LOG,
         LOOK,
-        Step(
-            f"{RESUME} --set environment.container=IMAGE",
-            "in another image, by its absolute path",
-            FixKind.FIX,
-        ),
-        Step(RESUME, "or once this image has what it lacks"),
+        _with("environment.container=IMAGE", "in another image, by its absolute path"),
+        _again("or once this image has what it lacks"),
     ),
     (Outcome.ENVIRONMENT, NO_IMAGE): (
         LOOK,
-        Step(f"{RESUME} --set environment.container=IMAGE", "in an image that the nodes see", FixKind.FIX),
-        Step(RESUME, "or once this one is there"),
+        _with("environment.container=IMAGE", "in an image that the nodes see"),
+        _again("or once this one is there"),
     ),
     (Outcome.ENVIRONMENT, NO_ENGINE): (
         LOOK,
-        Step(
-            f"{RESUME} --set 'environment.modules=[apptainer]'",
-            "with the module that has apptainer",
-            FixKind.FIX,
-        ),
-        Step(f"{RESUME} --set resources.queue=NAME", "or on nodes that have it", FixKind.FIX),
+        _with("'environment.modules=[apptainer]'", "with the module that has apptainer"),
+        _with("resources.queue=NAME", "or on nodes that have it"),
     ),
-    (Outcome.ENVIRONMENT, NO_MPS): (
-        Step(
-            f"{RESUME} --set resources.queue=NAME",
-            "on nodes that can; or `mps: auto` in a new run",
-            FixKind.FIX,
-        ),
+    (Outcome.ENVIRONMENT, failure.NO_MPS): (
+        _with("resources.queue=NAME", "on nodes that can; or `mps: auto` in a new run"),
     ),
-    (Outcome.ENVIRONMENT, NO_SHORTCUTS): (
-        Step(
-            f"{RESUME} --set environment.venv=FOLDER",
+    (Outcome.ENVIRONMENT, failure.NO_SHORTCUTS): (
+        _with(
+            "environment.venv=FOLDER",
             "with another Stanza; or measure with `shortcuts: off`, and apply that run",
-            FixKind.FIX,
         ),
     ),
-    (Outcome.ENVIRONMENT, NO_PROFILER): (
+    (Outcome.ENVIRONMENT, failure.NO_PROFILER): (
         Step("pip install 'jobkit[profile]'", "in the environment of the job", FixKind.FIX),
-        Step(RESUME, "then run it again"),
+        THEN,
     ),
-    (Outcome.TIMEOUT, HANG): (
-        LOG,
-        Step(
-            f"{RESUME} {{point}}",
-            "if its node was at fault; if a batch takes so long, start a new run with a larger `hang_s`",
-        ),
-    ),
-}  # the remedies of an outcome if its message holds these words
+    (Outcome.TIMEOUT, failure.HANG): (LOG, Step(f"{RESUME} {{point}}", HUNG)),
+}
+"""By outcome and words that its message holds: the first that apply."""
 
 
 def remedy(outcome: Outcome, message: str, *, run: str, point: int, alone: bool = False) -> tuple[Step, ...]:
     """Return what to type about an outcome, in order; ``alone`` runs this point only."""
+    found = (steps for (of, words), steps in BY_MESSAGE.items() if of is outcome and words in message)
+    build = failure.CPU_BUILD.search(message)
+    torch = cuda_install_command(build["python"] if build else "python")
     steps = []
-    for step in _steps(outcome, message):
+    for step in next(found, REMEDIES[outcome]):
         one = alone and "{point}" not in step.command
         command = step.command.replace(RESUME, f"{RESUME} {{point}}") if one else step.command
-        steps.append(replace(step, command=command.format(run=run, point=point)))
+        steps.append(replace(step, command=command.format(run=run, point=point, torch=torch)))
     return tuple(steps)
-
-
-def _steps(outcome: Outcome, message: str) -> tuple[Step, ...]:
-    if outcome is not Outcome.NO_GPU:
-        found = (steps for (of, words), steps in BY_MESSAGE.items() if of is outcome and words in message)
-        return next(found, REMEDIES[outcome])
-    if build := CPU_BUILD.search(message):
-        new_torch = Step(
-            _plain(cuda_install_command(build["python"])), "install a torch for CUDA", FixKind.FIX
-        )
-        return (new_torch, Step(RESUME, "then run it again"))
-    if OLD_DRIVER in message:
-        return (
-            CUDA,
-            Step(_plain(cuda_install_command("python")), "a torch for that CUDA", FixKind.FIX),
-            Step(RESUME, "then run it again"),
-        )
-    return next((steps for words, steps in NO_GPU.items() if words in message), REMEDIES[outcome])
-
-
-def _plain(command: str) -> str:
-    """Return a command that `str.format` leaves as it is."""
-    return command.replace("{", "{{").replace("}", "}}")
 
 
 WALLTIME, MEMORY = "resources.walltime", "resources.memory"
@@ -238,10 +206,10 @@ class ResourceNeed:
 
 def is_limited(point: PointStatus) -> bool:
     """Return whether a point ran out of walltime or memory; a batch that hung did not."""
-    return point.outcome is Outcome.RAM_OOM or (point.outcome is Outcome.TIMEOUT and not point.verdict.hung)
+    return point.outcome is Outcome.RAM_OOM or (point.outcome is Outcome.TIMEOUT and not point.counts.hung)
 
 
-def needed_by(run: RunStanding, points: Sequence[PointStatus]) -> list[ResourceNeed]:
+def needed_by(run: RunStatus, points: Sequence[PointStatus]) -> list[ResourceNeed]:
     """Return what points need that ran out of walltime or memory, each key once.
 
     The walltime follows from the measured pace; without one, and for the memory, it is what the policy of the
@@ -252,42 +220,37 @@ def needed_by(run: RunStanding, points: Sequence[PointStatus]) -> list[ResourceN
     return [*([_walltime(run, late)] if late else []), *([_memory(run, full)] if full else [])]
 
 
-def _walltime(run: RunStanding, late: Sequence[PointStatus]) -> ResourceNeed:
-    paces = [(point, whole_s(point.counts, shared=point.counts.task in point.shared_tasks)) for point in late]
-    found = [
-        _unpaced(run, point) if longest_s is None else (walltime_request(longest_s), _far(point))
-        for point, longest_s in paces
-    ]
-    known = [one for one in found if one is not None]
-    if len(known) < len(found):
-        return ResourceNeed(WALLTIME, "", "HH:MM:SS: more than before; the spec of the run cannot be read")
-    seconds, because = max(known, key=itemgetter(0))
-    names = [point.point.point_id for point, longest_s in paces if longest_s is None]
-    more = f"; the time of {format_list(names, MOST_NAMES)} was not measured yet" if names else ""
+def _walltime(run: RunStatus, late: Sequence[PointStatus]) -> ResourceNeed:
+    found, unmeasured = [], []
+    for point in late:
+        tried = point.counts
+        longest_s = whole_s(tried, shared=tried.task in point.shared_tasks)
+        if longest_s is not None:
+            progress, spent_s = progress_of_try(tried), task_s(tried)
+            of = f" of {progress.batches_total:,}" if progress and progress.batches_total else ""
+            far = f"{progress.batches if progress else 0:,}{of} batches took {spent_s or 0:,.0f} s"
+            found.append((walltime_request(longest_s), f"{far}; {ROOM}"))
+            continue
+        unmeasured.append(point.point.point_id)
+        resources, planned_s = _by_policy(run, point), _foreseen(run, point).seconds
+        if resources is None:
+            return ResourceNeed(
+                WALLTIME, "", "HH:MM:SS: more than before; the spec of the run cannot be read"
+            )
+        if planned_s is not None and walltime_request(planned_s) > resources.walltime:
+            found.append((walltime_request(planned_s), f"{format_about(planned_s)} were planned; {ROOM}"))
+        else:
+            found.append((resources.walltime, "the walltime that the policy requests next"))
+    seconds, because = max(found, key=itemgetter(0))
+    more = f"; the time of {format_list(unmeasured, MOST_NAMES)} was not measured yet" if unmeasured else ""
     return ResourceNeed(WALLTIME, format_walltime(seconds), because + more)
 
 
-def _unpaced(run: RunStanding, point: PointStatus) -> tuple[int, str] | None:
-    """Return the walltime of a point without a pace, and why; ``None`` if the spec cannot be read."""
-    resources, planned_s = _by_policy(run, point), _foreseen(run, point).seconds
-    if resources is None:
-        return None
-    if planned_s is not None and (walltime_s := walltime_request(planned_s)) > resources.walltime:
-        return walltime_s, f"{format_about(planned_s)} were planned; {ROOM}"
-    return resources.walltime, "the walltime that the policy requests next"
-
-
-def _foreseen(run: RunStanding, point: PointStatus) -> Foreseen:
+def _foreseen(run: RunStatus, point: PointStatus) -> Foreseen:
     return kind_for(point.point).foreseen(run.folder, point.point)
 
 
-def _far(point: PointStatus) -> str:
-    progress, spent_s = progress_of_try(point.counts), task_s(point.counts)
-    of = f" of {progress.batches_total:,}" if progress and progress.batches_total else ""
-    return f"{progress.batches if progress else 0:,}{of} batches took {spent_s or 0:,.0f} s; {ROOM}"
-
-
-def _memory(run: RunStanding, full: Sequence[PointStatus]) -> ResourceNeed:
+def _memory(run: RunStatus, full: Sequence[PointStatus]) -> ResourceNeed:
     known = [found.memory for point in full if (found := _by_policy(run, point))]
     if len(known) < len(full):
         return ResourceNeed(MEMORY, "", "SIZE: more than before; the spec of the run cannot be read")
@@ -299,7 +262,7 @@ def _memory(run: RunStanding, full: Sequence[PointStatus]) -> ResourceNeed:
     return ResourceNeed(MEMORY, format_size(size), "the memory that the policy requests next")
 
 
-def _held_bytes(run: RunStanding, point: PointStatus) -> int:
+def _held_bytes(run: RunStatus, point: PointStatus) -> int:
     """Return the most RAM of a try with this number of processes, also before the run; 0 if unknown."""
 
     def alike(other: PointStatus) -> bool:
@@ -310,15 +273,12 @@ def _held_bytes(run: RunStanding, point: PointStatus) -> int:
     return max((size for size in (_foreseen(run, point).peak_bytes, *held) if size), default=0)
 
 
-def _by_policy(run: RunStanding, point: PointStatus) -> Resources | None:
+def _by_policy(run: RunStatus, point: PointStatus) -> Resources | None:
     """Return what the policy gives a point now; ``None`` if the spec cannot be read."""
-    # here: only a point that lacked something needs the spec
-    from jobkit.runs.retry import changed, comparable_tries
-    from jobkit.runs.retry_rule import scaled_request
-    from jobkit.spec.sweep_spec import load_spec
+    from jobkit.spec.sweep_spec import load_spec  # here: only a point that lacked something needs the spec
 
     every = given_to(run)
-    given = every.get(point.task, ()) if point.task else ()
+    given = every.get(point.task, ())
     try:
         spec = load_spec(run.folder / SPEC_FILE, given)
     except JobkitError:
@@ -338,61 +298,57 @@ _Blocked = tuple[Sequence[PointStatus], Queued, Remedy]
 """Points that wait for a person, all of one job and for one reason."""
 
 
-def advice(run: RunStanding, folder: str) -> Advice:
+def advice(run: RunStatus, folder: str) -> Advice:
     """Return what blocks a run, and what to type next, the most urgent first; ``folder`` is unquoted."""
     typed = shell_quote(folder)
-    notices = list(_notices(run))
-    steps = [*releases(run, run.points, typed), *_run_again(run, typed), *_look(run, typed)]
-    steps = [step for step in steps if step is next(each for each in steps if each.command == step.command)]
+    notices = [
+        f"{name} does not answer: the states of its jobs are from the run folder alone" for name in run.silent
+    ]
+    if run.unanswered is not None:
+        at = format_moment(str(run.unanswered.get("at", "an unknown time")))
+        no_answer = f"a submission at {at} got no answer: its job may be in the queue"
+        notices.append(f"a submission is under way, since {at}" if _submitting(run) else no_answer)
+    if run.left is not None:
+        notices += _left(run, run.left)
+    for points, _, way_out in _blocked(run, run.points):
+        names = format_list([point.point.point_id for point in points], MOST_NAMES)
+        command = f"; an administrator types: {shlex.join(way_out.admin_argv)}" if way_out.admin_argv else ""
+        notices.append(f"waiting for a person: {names} ({points[0].evidence or points[0].word}){command}")
+    steps = (*releases(run, run.points, typed), *_run_again(run, typed), *_look(run, typed))
+    first: dict[str, Step] = {}
+    for step in steps:
+        first.setdefault(step.command, step)
     if not run.mine:
         notices.append("the run folder cannot be written from here: only its owner can change the run")
-        steps = [step for step in steps if step.kind in HARMLESS]
-    return Advice(tuple(notices), tuple(steps))
+    listed = tuple(step for step in first.values() if run.mine or step.kind in HARMLESS)
+    return Advice(tuple(notices), listed)
 
 
 HARMLESS = frozenset({FixKind.LOOK, FixKind.LOG, FixKind.WATCH})
 
 
-def _notices(run: RunStanding) -> Iterator[str]:
-    for name in run.silent:
-        yield f"{name} does not answer: the states of its jobs are from the run folder alone"
-    if run.unanswered is not None:
-        at = format_moment(str(run.unanswered.get("at", "an unknown time")))
-        under_way = f"a submission is under way, since {at}"
-        no_answer = f"a submission at {at} got no answer: its job may be in the queue"
-        yield under_way if _submitting(run) else no_answer
-    if run.left is not None:
-        yield from _left(run, run.left)
-    for points, _, way_out in _blocked(run, run.points):
-        names = format_list([point.point.point_id for point in points], MOST_NAMES)
-        typed = f"; an administrator types: {shlex.join(way_out.admin_argv)}" if way_out.admin_argv else ""
-        yield f"waiting for a person: {names} ({points[0].why or points[0].state}){typed}"
-
-
-def _submitting(run: RunStanding) -> bool:
+def _submitting(run: RunStatus) -> bool:
     """Return whether another process, or a job of the run, waits for the answer to a submission."""
     at = moment(str(run.unanswered.get("at", ""))) if run.unanswered else None
     return at is not None and abs(run.now - at) < STILL_AT_IT
 
 
-def _left(run: RunStanding, left: Mapping[str, Any]) -> Iterator[str]:
-    why = str(left.get("why", ""))
+def _left(run: RunStatus, left: Mapping[str, Any]) -> list[str]:
+    reason = str(left.get("why", ""))
     if not run.points:
-        yield from f"{run.kind.subject} could not be planned: {why}".splitlines()
-        return
-    points, why = left.get("points"), " ".join(why.split())
+        return f"{run.kind.subject} could not be planned: {reason}".splitlines()
+    points, reason = left.get("points"), " ".join(reason.split())
     what = f" {format_count(len(points), run.noun)}" if isinstance(points, list) and points else ""
     if left.get("role") in PLANNERS:
-        yield f"the job that planned {run.kind.subject} could not submit{what}: {why}"
-    else:
-        yield f"the job that follows the sweep could not submit{what} again: {why}"
+        return [f"the job that planned {run.kind.subject} could not submit{what}: {reason}"]
+    return [f"the job that follows the sweep could not submit{what} again: {reason}"]
 
 
-def _blocked(run: RunStanding, points: Sequence[PointStatus]) -> Iterator[_Blocked]:
+def _blocked(run: RunStatus, points: Sequence[PointStatus]) -> Iterator[_Blocked]:
     """Yield those of the points that wait for a person, by job and reason."""
     groups: dict[tuple[str, str, str], list[PointStatus]] = {}
     for point in points:
-        if point.state in {HELD, PointState.STUCK} and point.task and point.queued:
+        if point.blocked and point.task and point.queued:
             key = (point.task.scheduler, point.task.job_id, point.queued.reason)
             groups.setdefault(key, []).append(point)
     jobs = {(submission.scheduler, submission.job.id): submission.job for submission in run.submissions}
@@ -402,13 +358,13 @@ def _blocked(run: RunStanding, points: Sequence[PointStatus]) -> Iterator[_Block
         yield group, queued, SCHEDULERS[scheduler].remedy(jobs[scheduler, job], tasks, queued) or Remedy()
 
 
-def _idle(run: RunStanding, job: JobStanding) -> bool:
+def _idle(run: RunStatus, job: JobStatus) -> bool:
     """Return whether a job is held although it no longer waits for another job."""
     held = job.queued is not None and job.queued.state is State.HELD
-    return held and not any(point.standing in standing.LIVE for point in run.points)
+    return held and not any(point.state in status.LIVE for point in run.points)
 
 
-def releases(run: RunStanding, points: Sequence[PointStatus], typed: str) -> Iterator[Step]:
+def releases(run: RunStatus, points: Sequence[PointStatus], typed: str) -> Iterator[Step]:
     """Yield what releases those of the points that wait for a person, or submits them again."""
     for group, queued, way_out in _blocked(run, points):
         number = format_count(len(group), run.noun)
@@ -422,27 +378,29 @@ def releases(run: RunStanding, points: Sequence[PointStatus], typed: str) -> Ite
             yield Step(f"jobkit resume {typed}{change}", "then submits them again")
 
 
-def _run_again(run: RunStanding, typed: str) -> Iterator[Step]:
+def _run_again(run: RunStatus, typed: str) -> Iterator[Step]:
     """Yield what runs points again, and what releases a job that waits for them."""
     yield from release_jobs(run)
-    failed = [point for point in run.points if point.standing is PointState.FAILED and not point.cancelled]
+    failed = [point for point in run.points if point.failed]
     does = _resumes(run)
+    reason = [
+        Step(
+            f"jobkit status {typed} {point.point.index}",
+            f"all about {point.point.point_id}, and why it failed",
+            FixKind.LOOK,
+        )
+        for point in failed[:1]
+    ]
     if _submitting(run):
         yield Step(f"jobkit status {typed}", "in half a minute, whether it has an answer", FixKind.LOOK)
     elif run.unanswered is not None:
         yield Step(f"jobkit resume {typed}", "finds the job by the run's name, and submits what is missing")
     elif does and not run.silent:
-        yield from _resume(run, failed, typed, does)
-    yield from _reason(failed, typed)
+        yield from _resume(run, failed, typed, does, reason)
+    yield from reason
 
 
-def _reason(failed: Sequence[PointStatus], typed: str) -> Iterator[Step]:
-    for point in failed[:1]:
-        does = f"all about {point.point.point_id}, and why it failed"
-        yield Step(f"jobkit status {typed} {point.point.index}", does, FixKind.LOOK)
-
-
-def release_jobs(run: RunStanding) -> Iterator[Step]:
+def release_jobs(run: RunStatus) -> Iterator[Step]:
     """Yield what releases the jobs that wait for the points, or that plan them."""
     for job in run.jobs:
         if job.queued is not None and (job.state == PointState.STUCK or _idle(run, job)):
@@ -452,36 +410,31 @@ def release_jobs(run: RunStanding) -> Iterator[Step]:
                 yield Step(shlex.join(way_out.argv), f"releases job {sent.job}")
 
 
-def _resume(run: RunStanding, failed: Sequence[PointStatus], typed: str, does: str) -> Iterator[Step]:
+def _resume(
+    run: RunStatus, failed: Sequence[PointStatus], typed: str, does: str, reason: Sequence[Step]
+) -> Iterator[Step]:
     """Yield what fixes the cause, and what runs the points again."""
     limited = [point for point in failed if is_limited(point)]
     others, needs = len(failed) > len(limited), needed_by(run, limited)
     if not all(need.value for need in needs) or not limited:
-        yield from _reason(failed, typed)
-    yield from _with_more(needs, limited, typed, only=others)
+        yield from reason
+    if needs:
+        only = sorted({f"--only {point.outcome}" for point in limited}) if others else []
+        words = " ".join([*only, *(need.option for need in needs)])
+        yield Step(f"jobkit resume {typed} {words}", "; ".join(need.because for need in needs), FixKind.FIX)
     if not limited and len({point.outcome for point in failed}) == 1 and (outcome := failed[0].outcome):
-        steps = remedy(outcome, failed[0].verdict.evidence, run=typed, point=failed[0].point.index)
+        steps = remedy(outcome, failed[0].counts.evidence, run=typed, point=failed[0].point.index)
         yield from (step for step in steps if step.kind in {FixKind.FIX, FixKind.LOOK})
     if others or not limited:
         yield Step(f"jobkit resume {typed}", does)
 
 
-def _with_more(
-    needs: Sequence[ResourceNeed], limited: Sequence[PointStatus], typed: str, *, only: bool
-) -> Iterator[Step]:
-    """Yield what runs points again with more of what they ran out of; ``only`` leaves all others out."""
-    outcomes = sorted({f"--only {point.outcome}" for point in limited}) if only else []
-    if needs:
-        words = " ".join([*outcomes, *(need.option for need in needs)])
-        yield Step(f"jobkit resume {typed} {words}", "; ".join(need.because for need in needs), FixKind.FIX)
-
-
-def _resumes(run: RunStanding) -> str:
+def _resumes(run: RunStatus) -> str:
     """Return what `jobkit resume` does; empty if it would do nothing."""
     if run.planner or not run.points:
         return "" if run.planner else f"submits the job that plans {run.kind.subject} again"
     failed, cancelled, missing = (
-        run.counts[word] for word in (PointState.FAILED, standing.CANCELLED, PointState.MISSING)
+        run.counts[word] for word in (PointState.FAILED, status.CANCELLED, PointState.MISSING)
     )
     again = [f"{_the(failed, run.noun)} that failed"] if failed else []
     if cancelled:
@@ -494,19 +447,16 @@ def _resumes(run: RunStanding) -> str:
     return (", and " if len(again) > 1 else " and ").join(what)
 
 
-def _look(run: RunStanding, typed: str) -> Iterator[Step]:
+def _look(run: RunStatus, typed: str) -> Iterator[Step]:
     """Yield what shows more: how the run goes on, or its results."""
-    standings = {point.standing for point in run.points}
-    moving = {PointState.RUNNING, PointState.WAITING}
-    follows = PointState.FAILED in standings  # else the job that runs failed points again adds nothing
-    jobs = {job.state for job in run.jobs if follows or job.submission.role is not Role.FOLLOW}
-    if moving & (standings | jobs):
+    states = {str(point.state) for point in run.points}
+    follows = PointState.FAILED in states  # else the job that runs failed points again adds nothing
+    states |= {job.state for job in run.jobs if follows or job.submission.role is not Role.FOLLOW}
+    if states & {PointState.RUNNING, PointState.WAITING}:
         yield Step(f"jobkit status {typed} --watch", "follows it to its end", FixKind.WATCH)
-    running = next((point.point for point in run.points if point.standing is PointState.RUNNING), None)
-    if running is not None:
-        yield Step(
-            f"jobkit logs {typed} {running.index} -f", f"prints the log of {running.point_id}", FixKind.LOG
-        )
+    for point in [point.point for point in run.points if point.state is PointState.RUNNING][:1]:
+        does = f"prints the log of {point.point_id}"
+        yield Step(f"jobkit logs {typed} {point.index} -f", does, FixKind.LOG)
     for command, does in run.kind.looks(run, typed):
         yield Step(command, does, FixKind.LOOK)
 
@@ -515,45 +465,35 @@ def _the(number: int, noun: str) -> str:
     return f"the {noun}" if number == 1 else f"the {number:,} {noun}s"
 
 
-def job_line(run: RunStanding, job: JobStanding) -> str:
+def job_line(run: RunStatus, job: JobStatus) -> str:
     """Return how a job that waits for the points stands; empty if its scheduler does not answer.
 
     Of several ended jobs of a role, only the last has a line.
     """
-    sent = job.submission
-    name = f"job {sent.job}, which {PURPOSES[sent.role]},"
-    if sent.role in PLANNERS and run.points and job.state != PointState.STUCK:
+    sent, plans, blocked = job.submission, job.submission.role in PLANNERS, any(p.blocked for p in run.points)
+    begins, idle = f"begins when the {run.noun}s have ended", _idle(run, job)
+    ended, failed = job.state == status.ENDED, any(point.failed for point in run.points)
+    if plans and run.points and job.state != PointState.STUCK:
         return ""
-    if sent.role is Role.FOLLOW and _goes_on(run, job):
-        return ""
-    if job.state == standing.ENDED:
+    if sent.role is Role.FOLLOW:  # it needs no person if it waits, runs, or is over
+        waits = job.state == PointState.WAITING and not blocked and not idle
+        if waits or job.state == PointState.RUNNING or (ended and not failed):
+            return ""
+    if ended:
         last = [other for other in run.jobs if other.submission.role is sent.role][-1]
-        return f"{name} has ended ({job.why})" if job is last else ""
-    if sent.scheduler in run.silent:
-        return ""
-    states = {
-        PointState.RUNNING: "is running",
-        PointState.STUCK: f"is stuck: {job.why}",
-        PointState.WAITING: _waiting(run, job),
-        PointState.UNSETTLED: "has left the queue; how it ended is not known yet",
-    }
-    return f"{name} {states[PointState(job.state)]}"
-
-
-def _goes_on(run: RunStanding, job: JobStanding) -> bool:
-    """Return whether a job that runs failed points again needs no person: it waits, runs, or is over."""
-    if job.state == PointState.WAITING:
-        waits = any(point.state in {HELD, PointState.STUCK} for point in run.points)
-        return not waits and not _idle(run, job)
-    failed = any(point.standing is PointState.FAILED and not point.cancelled for point in run.points)
-    return job.state == PointState.RUNNING or (job.state == standing.ENDED and not failed)
-
-
-def _waiting(run: RunStanding, job: JobStanding) -> str:
-    if job.submission.role in PLANNERS:
-        return f"waits: {job.why}" if job.why else "waits"
-    if any(point.state in {HELD, PointState.STUCK} for point in run.points):
-        return f"begins when the {run.noun}s have ended, so a person must release them first"
-    if _idle(run, job):
-        return f"waits though the {run.noun}s have ended: {job.why}"
-    return f"begins when the {run.noun}s have ended"
+        words = f"has ended ({job.evidence})" if job is last else ""
+    elif sent.scheduler in run.silent:
+        words = ""
+    elif job.state == PointState.RUNNING:
+        words = "is running"
+    elif job.state == PointState.STUCK:
+        words = f"is stuck: {job.evidence}"
+    elif job.state == PointState.UNSETTLED:
+        words = "has left the queue; how it ended is not known yet"
+    elif plans:
+        words = f"waits: {job.evidence}" if job.evidence else "waits"
+    elif blocked:
+        words = f"{begins}, so a person must release them first"
+    else:
+        words = f"waits though the {run.noun}s have ended: {job.evidence}" if idle else begins
+    return words and f"job {sent.job}, which {PURPOSES[sent.role]}, {words}"

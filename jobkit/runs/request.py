@@ -1,19 +1,37 @@
-"""The memory and the walltime that a job requests by what was measured, for all who advise. Pure."""
+"""What points request, by what was measured and when they run again; and the conditions of the figures.
+
+jobkit's job script sets the conditions of its own tries; a user's script has PyTorch's defaults. On an H200,
+with bert-base under a cap of 4 GiB, the batch that jobkit names holds with the run's allocator setting, and
+two thirds of it already fail with PyTorch's default.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import CUDA, EXACT, FP32, ON, TF32
 from jobkit.core.measurements import largest
 from jobkit.core.records import Outcome, Record
-from jobkit.core.units import GIB, MIB
-from jobkit.runs.tries import Try
+from jobkit.core.terminal import NoWrap
+from jobkit.core.units import GIB, MIB, format_count
+from jobkit.runs import status
+from jobkit.runs.journal import JobTask
+from jobkit.runs.status import SWEEP, PointState, PointStatus, RunStatus, kind_for
+from jobkit.runs.tries import Try, whole_s
 from jobkit.schedulers.registry import SCHEDULERS
+from jobkit.worker.process import ALLOCATOR_VARIABLES
+from jobkit.worker.workloads.stanza_batches import OVERRIDE
 
 if TYPE_CHECKING:
-    from jobkit.spec.sweep_spec import Resources
+    from jobkit.spec.policy import Policy
+    from jobkit.spec.sweep_spec import Resources, SweepSpec
+
 
 MEMORY_FACTOR = 1.2
 LEAST_ROOM_BYTES = 256 * MIB
@@ -104,3 +122,377 @@ def held_by(records: Iterable[Record], like: Record) -> int | None:
 def _load(record: Record) -> int:
     """Return the largest load of a try; 0 if it is not known."""
     return record.summary.load_max or 0 if record.summary else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    memory: float = 1.0  # factor on the spec's request
+    walltime: float = 1.0  # factor on the spec's request
+    exclude: tuple[str, ...] = ()  # nodes to stay away from
+
+
+def policy_change(policy: Policy, tries: Sequence[Try]) -> Change | None:
+    """Return how a point runs again after its tries, the oldest first; ``None`` if it does not."""
+    if not tries or tries[-1].outcome is None:
+        return None
+    most: int = getattr(getattr(policy, str(tries[-1].outcome), None), "tries", 0)
+    times = sum(_reason(tried) == _reason(tries[-1]) for tried in tries)
+    return scaled_request(policy, tries) if times <= most else None
+
+
+def _reason(tried: Try) -> tuple[Outcome | None, bool]:
+    return tried.outcome, tried.hung
+
+
+def scaled_request(policy: Policy, tries: Sequence[Try]) -> Change:
+    """Return what a point gets by its tries so far, the oldest first, however often it may run again.
+
+    A request that was too small once is too small, whatever came after it. A try in which a batch hung did
+    not have too small a walltime.
+    """
+    reasons = [_reason(tried) for tried in tries]
+    failed = [tried.node for tried in tries if tried.outcome is Outcome.NODE_FAIL and tried.node]
+    return Change(
+        memory=policy.ram_oom.memory ** reasons.count((Outcome.RAM_OOM, False)),
+        walltime=policy.timeout.walltime ** reasons.count((Outcome.TIMEOUT, False)),
+        exclude=tuple(dict.fromkeys(failed)),
+    )
+
+
+def scaled(value: int, factor: float, *, step: int) -> int:
+    """Return a value times a factor, rounded up to a whole step."""
+    return math.ceil(value * factor / step) * step
+
+
+def changed_resources(before: Resources, change: Change, *, keep: Sequence[str] = ()) -> Resources:
+    """Return resources with the memory and the walltime of a change, except for the keys to keep."""
+    update = {}
+    if "resources.memory" not in keep:
+        update["memory"] = scaled(before.memory, change.memory, step=MIB)
+    if "resources.walltime" not in keep:
+        update["walltime"] = scaled(before.walltime, change.walltime, step=1)
+    return before.model_copy(update=update)
+
+
+Overrides = tuple[str, ...]  # ``key=value`` of each ``--set``
+
+
+@dataclass(frozen=True, slots=True)
+class RetryGroup:
+    """Points that run again with the same resources."""
+
+    given: Overrides  # what a person gave for them, now or before: ``key=value``
+    change: Change  # what the policy adds to it
+    points: tuple[int, ...]  # their indices, in order
+    spec: SweepSpec  # with both
+
+
+WORDS = ("failed", "cancelled", "missing")
+"""What ``--only`` takes, besides outcomes and names of points; all three are the default."""
+
+
+def select_points(points: Sequence[PointStatus], only: Sequence[str]) -> list[PointStatus]:
+    """Return the points that a person wants to run again.
+
+    ``only`` has words of `WORDS`, outcomes, indices and ids of points; nothing for all of `WORDS`. With both,
+    of the named points those that a word or an outcome selects.
+    """
+    kinds = [word for word in only or WORDS if word in {*WORDS, *Outcome}]
+    for word in kinds:  # a result never runs again, unless it is the failure of a trial
+        if word in {Outcome.OK, Outcome.GPU_OOM} and not any(_is_selected(point, word) for point in points):
+            kind = kind_for(points[0].point) if points else SWEEP
+            raise JobkitError(
+                f"--only {word}: a {kind.noun} with this outcome is done, and never runs again",
+                hint=f"{kind.again} runs all {kind.noun}s again",
+            )
+    named = {_named(points, word).point.index for word in only if word not in kinds}
+    return [
+        point
+        for point in points
+        if (not named or point.point.index in named)
+        and (not kinds or any(_is_selected(point, word) for word in kinds))
+    ]
+
+
+def _is_selected(point: PointStatus, word: str) -> bool:
+    if word == PointState.FAILED:
+        return point.failed
+    if word == PointState.MISSING:
+        return point.state is PointState.MISSING
+    return point.outcome == word and (point.state is PointState.FAILED or point.outcome is Outcome.PRUNED)
+
+
+def _named(points: Sequence[PointStatus], word: str) -> PointStatus:
+    try:
+        point = status.find_point(points, word)
+    except JobkitError as error:
+        words = ", ".join(WORDS)
+        hint = f"{error.hint}; or --only takes {words}, or an outcome such as timeout"
+        raise JobkitError(error.message, hint=hint) from error
+    name = point.point.point_id
+    if point.state is PointState.DONE and point.outcome is not Outcome.PRUNED:
+        raise JobkitError(
+            f"{name} is done ({point.outcome}): a finished {point.point.kind.noun} is never run again"
+        )
+    if point.state in status.LIVE:
+        message = f"{name} is {point.state}: it is not run twice at a time"
+        raise JobkitError(message, hint="jobkit cancel RUN POINT first")
+    return point
+
+
+def groups(
+    points: Sequence[PointStatus],
+    spec_of: Callable[[Overrides], SweepSpec],
+    given_to: Mapping[JobTask | None, Overrides],
+    now: Overrides,
+    *,
+    strictly: bool,
+    anywhere: bool = False,
+    needs: Mapping[int, Overrides] | None = None,
+) -> list[RetryGroup]:
+    """Group points by how they are to run again.
+
+    ``given_to`` is what each task was given so far, ``now`` what a person gives these points from now on, and
+    ``spec_of`` makes the spec of both. ``strictly``: the policy decides that a point runs again at all;
+    otherwise a person has decided, and the policy only sets its resources. ``anywhere``: nodes cannot be
+    excluded, because the site file names no option for it. ``needs``, by index, is what points were planned
+    with; it holds until a person gives them something else.
+    """
+    alike: dict[tuple[Overrides, Change], list[tuple[PointStatus, list[Try]]]] = {}
+    for point in points:
+        planned = (needs or {}).get(point.point.index, ())
+        given = merge_overrides(given_to.get(point.task, planned), now)
+        tries = comparable_tries(point, given_to, given)
+        policy = spec_of(given).policy
+        change = policy_change(policy, tries) if strictly else scaled_request(policy, tries)
+        if change is not None:
+            change = replace(change, exclude=()) if anywhere else change
+            alike.setdefault((given, change), []).append((point, tries))
+    keep = [_key(word) for word in now]
+    return [
+        RetryGroup(
+            given,
+            change,
+            tuple(point.point.index for point, _ in members),
+            changed(spec_of(given), change, keep=keep, least=_least(members)),
+        )
+        for (given, change), members in alike.items()
+    ]
+
+
+def _least(members: Sequence[tuple[PointStatus, Sequence[Try]]]) -> dict[str, int]:
+    """Return the memory and the walltime that points need, by what their tries held and by their pace."""
+    tries = [(tried, tried.task in point.shared_tasks) for point, all_ in members for tried in all_]
+    held = [held_in(tried) for tried, _ in tries if tried.outcome is Outcome.RAM_OOM]
+    late = [pair for pair in tries if pair[0].outcome is Outcome.TIMEOUT and not pair[0].hung]
+    paces = [whole_s(tried, shared=shared) for tried, shared in late]
+    return {
+        "memory": max((memory_request(size) for size in held if size), default=0),
+        "walltime": max((walltime_request(longest_s) for longest_s in paces if longest_s), default=0),
+    }
+
+
+def allow_nodes(group: RetryGroup, spec: SweepSpec) -> RetryGroup:
+    """Return a group that may run on the nodes that the policy avoids; a person's exclusions stay."""
+    resources = group.spec.resources.model_copy(update={"exclude": spec.resources.exclude})
+    return replace(
+        group,
+        change=replace(group.change, exclude=()),
+        spec=group.spec.model_copy(update={"resources": resources}),
+    )
+
+
+def any_retry_due(run: RunStatus, policy: Policy) -> bool:
+    given = status.given_to(run)
+    return any(
+        policy_change(policy, comparable_tries(point, given, given.get(point.task, ())))
+        for point in run.points
+        if point.state is PointState.FAILED
+    )
+
+
+def merge_overrides(before: Overrides, now: Overrides) -> Overrides:
+    """Return what a point was given and is given now: the last value of a key, and of its parts, counts."""
+    keys = [_key(word) for word in now]
+    kept = (word for word in before if not any(f"{_key(word)}.".startswith(f"{key}.") for key in keys))
+    return (*kept, *now)
+
+
+def comparable_tries(
+    point: PointStatus, given_to: Mapping[JobTask | None, Overrides], given: Overrides
+) -> list[Try]:
+    """Return a point's tries, the oldest first, without those that no longer apply.
+
+    A try that ran out of memory applies if it had the memory that a person gave; so with its walltime.
+    """
+    return [
+        tried
+        for tried in status.history(point)
+        if _relevant_overrides(given_to.get(tried.task, ()), tried) == _relevant_overrides(given, tried)
+    ]
+
+
+_LIMITED_BY = {Outcome.RAM_OOM: "resources.memory", Outcome.TIMEOUT: "resources.walltime"}
+
+
+def _relevant_overrides(given: Overrides, tried: Try) -> list[str]:
+    """Return the given words on which an outcome depends."""
+    key = _LIMITED_BY.get(tried.outcome) if tried.outcome and not tried.hung else None
+    return [word for word in given if key and f"{key}.".startswith(f"{_key(word)}.")]
+
+
+def _key(word: str) -> str:
+    return word.partition("=")[0].strip()
+
+
+def changed(
+    spec: SweepSpec, change: Change, *, keep: Sequence[str] = (), least: Mapping[str, int] | None = None
+) -> SweepSpec:
+    """Return the spec with the resources of a group.
+
+    A person sets the keys ``keep`` now; of the others the group gets at least ``least``.
+    """
+    resources = changed_resources(spec.resources, change, keep=keep)
+    floors = {name: size for name, size in (least or {}).items() if f"resources.{name}" not in keep}
+    update: dict[str, object] = {name: max(size, getattr(resources, name)) for name, size in floors.items()}
+    update["exclude"] = [*dict.fromkeys([*resources.exclude, *change.exclude])]
+    return spec.model_copy(update={"resources": resources.model_copy(update=update)})
+
+
+DEFAULT = "default"  # the allocator setting of a try for which none was set
+DEFAULT_WORDS = "PyTorch's default allocator"
+TORCH_OF_SHORT_NAME = (2, 9)
+"""The first torch that reads ``PYTORCH_ALLOC_CONF``, for which the other name is an alias
+(https://docs.pytorch.org/docs/stable/cuda_environment_variables.html)."""
+ORDERS = {
+    "load": "largest batch first",
+    "text": "batches as the text stands",
+    "sorted": "sorted by length",
+}  # in words
+WITH_TF32 = "# in Python: torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True"
+WITH_MPS = (
+    'export CUDA_MPS_PIPE_DIRECTORY="$(mktemp -d)" CUDA_MPS_LOG_DIRECTORY="$(mktemp -d)"',
+    "nvidia-cuda-mps-control -d && trap 'echo quit | nvidia-cuda-mps-control' EXIT",
+)
+"""Start a daemon of the user's own in a job, and end it with the job
+(https://docs.nvidia.com/deploy/mps/)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    # PyTorch's setting, or `DEFAULT`; ``None`` on a CPU, and if it was not recorded
+    allocator: str | None
+    order: str  # from here on as in the point
+    threads: int
+    workers: int
+    gpus: int
+    precision: str | None  # the format of numbers in which it computed; ``None`` if it is the framework's own
+    # whether the workload left out work that changes no result, which a script of the user's does not
+    shortcuts: bool
+    mps: bool  # whether the workers shared a GPU through NVIDIA's MPS
+    lines: tuple[str, ...]  # for a job script, below the header: they set these conditions
+    unknown: tuple[str, ...]  # the conditions of a try on a GPU that its record does not have
+    device: str  # ``cpu`` or ``cuda``
+
+    @property
+    def words(self) -> str:
+        return "; ".join(_stated(self))
+
+
+def conditions_of(record: Record) -> Conditions | None:
+    """Return the conditions of a try; ``None`` for a command, whose program sets its own."""
+    point = record.point
+    if point.command:
+        return None
+    on_gpu = point.device == CUDA
+    allocator = _allocator(record) if on_gpu else None
+    return Conditions(
+        allocator=allocator,
+        order=point.order,
+        threads=point.threads,
+        workers=point.workers,
+        gpus=point.gpus,
+        precision=record.precision,
+        shortcuts=record.shortcuts == EXACT,
+        mps=record.mps == ON,
+        lines=tuple(_lines(record, allocator)) if on_gpu else (),
+        unknown=("PyTorch's allocator setting",) if on_gpu and allocator is None else (),
+        device=point.device,
+    )
+
+
+def memory_condition(records: Iterable[Record]) -> str:
+    """Return the condition of a largest batch in a few words after a comma; empty on a CPU."""
+    record = next((one for one in records if one.outcome is Outcome.OK and one.point.device == CUDA), None)
+    if record is None or record.point.command:
+        return ""
+    setting = _allocator(record)
+    if setting is None:
+        return ", with an allocator setting that was not recorded"
+    return f", with {DEFAULT_WORDS if setting == DEFAULT else setting}"
+
+
+def condition_lines(conditions: Conditions | None) -> Iterator[str]:
+    """Yield the conditions for a person, first in a sentence; nothing for a command."""
+    if conditions is None:
+        return
+    yield f"Conditions: {conditions.words}."
+    if conditions.unknown:
+        unknown = ", ".join(conditions.unknown)
+        yield f"Not recorded: {unknown}. jobkit does not know these conditions for a script of your own."
+    if not conditions.lines:
+        return
+    yield "A script of your own needs these lines below its header lines; the figures hold only with them:"
+    yield ""
+    yield from (NoWrap(line, "  ") for line in conditions.lines)
+
+
+def _stated(conditions: Conditions) -> Iterator[str]:
+    on_gpu = conditions.device == CUDA
+    if conditions.allocator:
+        yield DEFAULT_WORDS if conditions.allocator == DEFAULT else f"allocator {conditions.allocator}"
+    yield ORDERS.get(conditions.order, conditions.order)
+    if conditions.precision:
+        plain = on_gpu and conditions.precision == FP32
+        yield f"{conditions.precision} without TF32" if plain else conditions.precision
+    elif on_gpu:
+        yield "precision and TF32 as the framework sets them"
+    if conditions.shortcuts:
+        yield "shortcuts exact, which only jobkit has"
+    workers = format_count(conditions.workers, "worker")
+    if not on_gpu:
+        yield f"{workers} with {format_count(conditions.threads, 'CPU thread')}"
+        return
+    each = "a GPU" if conditions.gpus == 1 else f"each of {conditions.gpus} GPUs"
+    sharing = f", {'with' if conditions.mps else 'without'} MPS" if conditions.workers > 1 else ""
+    yield f"{workers} on {each}{sharing}"
+
+
+def _names(record: Record) -> tuple[str, ...]:
+    """Return the variables from which the try's torch reads the setting; both if its version is unknown."""
+    version = re.match(r"(\d+)\.(\d+)", record.versions.get("torch", ""))
+    if version is None:
+        return ALLOCATOR_VARIABLES
+    short, long = ALLOCATOR_VARIABLES
+    return (short,) if (int(version[1]), int(version[2])) >= TORCH_OF_SHORT_NAME else (long,)
+
+
+def _allocator(record: Record) -> str | None:
+    """Return what the environment of the try had; ``None`` if the record has no environment."""
+    if not record.environment:
+        return None
+    found = (record.environment.get(name) for name in (*_names(record), *ALLOCATOR_VARIABLES))
+    return next(filter(None, found), DEFAULT)
+
+
+def _lines(record: Record, allocator: str | None) -> Iterator[str]:
+    if allocator not in {None, DEFAULT}:
+        yield from (f"export {name}={shlex.quote(str(allocator))}" for name in _names(record))
+    override = record.environment.get(OVERRIDE)
+    if record.precision == TF32:
+        yield WITH_TF32
+    elif record.precision or override:
+        # Read by cuBLAS and cuDNN themselves, whatever torch asks of them.
+        yield f"export {OVERRIDE}={shlex.quote(override or '0')}"
+    if record.mps == ON:
+        yield from WITH_MPS

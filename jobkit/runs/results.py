@@ -6,142 +6,221 @@ import csv
 import io
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
+from typing import TypeVar
 
-from jobkit.core.errors import ExitCode, JobkitError
-from jobkit.core.files import read_text
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import open_regular, parse_object, read_text
+from jobkit.core.json_codec import from_dict
 from jobkit.core.knobs import CPU, FP32, PRECISION, Value
 from jobkit.core.layout import (
     BEGIN_FILE,
     ENTITIES_FILE,
     EXIT_FILE,
     POINTS_FILE,
+    RECORD_FILE,
     RESULTS_FOLDER,
     SHELL_FOLDER,
+    TRY_PREFIX,
     is_run_folder,
     point_folder,
     read_batches,
     read_begin,
+    read_exit,
     read_points,
     try_numbers,
 )
+from jobkit.core.measurements import Attribution, Energy
 from jobkit.core.records import Batch, Outcome, Point, Record
-from jobkit.core.units import moment
-from jobkit.runs.accounting import Accounts, read_accounts
-from jobkit.runs.journal import read_journal
-from jobkit.runs.kinds import kind_for, kind_of, run_id_of
-from jobkit.runs.overlaps import attributed, overlaps, span_of
-from jobkit.runs.tries import Try, TryOutcome, not_started, read_tries, try_that_counts
+from jobkit.core.units import format_count, format_walltime
+from jobkit.runs.journal import Accounts, JobTask, read_accounts, read_journal
+from jobkit.runs.status import PointResult, kind_for, kind_of, run_id_of
+from jobkit.runs.tries import (
+    TaskFacts,
+    Try,
+    decide_outcome,
+    last_words,
+    log_path,
+    reported_outcome,
+    try_that_counts,
+)
+from jobkit.schedulers.registry import runs_here
+from jobkit.schedulers.types import Accounted
+
+T = TypeVar("T")
 
 
-def elapsed_s(tried: Try, *, shared: bool = False) -> float | None:
-    """Return how long an ended try took: by its record, else by the accounting of a task of its own."""
-    if tried.record is None:
-        return _account_s(tried, shared=shared)
-    return worker_s(tried.record)
+def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) -> Iterator[Try]:
+    """Yield a point's tries, the latest first, and then those by hand.
 
+    If the point was submitted again and has not begun, a placeholder with number 0 comes first.
+    `try_that_counts` decides which try counts.
 
-def task_s(tried: Try, *, shared: bool = False) -> float | None:
-    """Return how long an ended try took in all, staging and environment included.
-
-    It is the longest time that any source reports. The files ``begin`` and ``exit`` report it by when they
-    were written, by the clock of the file system; in a copied run folder, what ``begin`` holds reports when
-    the job began, to a second.
+    The scheduler may run a task again by itself: then one task has several tries and several accounts, both
+    in order. Its last try goes with the last account, and so on backwards; an account of a start that failed
+    (``queue_error``), or of none, goes with no try. If there are fewer accounts than times that the scheduler
+    began it, the latest are still to come.
     """
-    spans = [_files_s(tried.folder), _account_s(tried, shared=shared)]
-    worked_s = worker_s(tried.record) if tried.record else None
-    if worked_s is not None:
-        copied = all(seconds is None or seconds < worked_s for seconds in spans)
-        spans += [worked_s, _until_s(tried) if copied else None]
-    return max((seconds for seconds in spans if seconds is not None), default=None)
+    every = [read_try(home, number, point) for number in numbers]
+    read = [tried for tried in every if not tried.by_hand]
+    tasks = [_task_of(tried, accounts, point, latest=place == 0) for place, tried in enumerate(read)]
+    superseded = bool(every) and accounts.submitted.get(point.index) not in {None, *tasks}
+    if superseded:
+        yield not_started(point, accounts)
+    later: Counter[JobTask] = Counter()
+    for tried, task in zip(read, tasks, strict=True):
+        known, account = _task_facts(accounts, task, superseded=superseded), None
+        if task:
+            own = [one for one, its in zip(read, tasks, strict=True) if its == task]
+            account = _account(accounts.runs.get(task, ()), own, later[task])
+            again = later[task] > 0 and own[later[task] - 1].restart > tried.restart
+            known = replace(known, requeued=again)
+            later[task] += 1
+        # The job of a search runs many points, but on this machine none does.
+        alone = known.here or (not known.packed and point.kind.own_task)
+        tried = replace(tried, task=task, node=_node(tried, account), account=account, alone=alone)  # noqa: PLW2901
+        decided = _with_log(decide_outcome(tried, known), log_path(Path(home).parents[1], point, task))
+        yield _with_walltime(decided, accounts)
+        superseded = True
+    for tried in every:
+        if tried.by_hand:
+            yield decide_outcome(replace(tried, node=_node(tried, None)))
 
 
-def timed(tried: Try) -> Record | None:
-    """Return the record of a try with the time and the memory of its job, by which the next is planned."""
-    record, rss = tried.record, tried.account.max_rss_bytes if tried.account and tried.alone else None
-    return replace(record, task_s=task_s(tried), accounted_rss_bytes=rss) if record else None
+def _account(runs: Sequence[Accounted], own: Sequence[Try], later: int) -> Accounted | None:
+    """Return the account of one of a task's own tries, given the number of later tries."""
+    begun = [run for run in runs if run.outcome is not Outcome.QUEUE_ERROR and not run.never_began]
+    late = max(0, len(own) - len(begun)) if any(tried.restart for tried in own) else 0
+    return begun[late - 1 - later] if 0 <= later - late < len(begun) else None
 
 
-def _account_s(tried: Try, *, shared: bool) -> float | None:
-    return None if shared or tried.account is None or not tried.alone else tried.account.elapsed_s
+def _task_facts(accounts: Accounts, task: JobTask | None, *, superseded: bool) -> TaskFacts:
+    if task is None:
+        return TaskFacts(superseded=superseded)
+    return TaskFacts(
+        gone=accounts.gone.get(task, ""),
+        cancelled=accounts.journal.cancelled.get(task, ""),
+        packed=task in accounts.packed,
+        superseded=superseded,
+        here=runs_here(task.scheduler),
+    )
 
 
-def worker_s(record: Record) -> float | None:
-    """Return how long the worker ran; ``None`` if its record does not report it."""
-    began, ended = moment(record.started_at), moment(record.ended_at)
-    return max(0.0, (ended - began).total_seconds()) if began and ended else None
+def not_started(point: Point, accounts: Accounts, earlier: JobTask | None = None) -> Try:
+    """Return what is known of a point that has no try folder of its last task, or of an earlier one."""
+    task = earlier or accounts.submitted.get(point.index)
+    if task is None:
+        return Try(number=0, evidence="not submitted")
+    account = accounts.runs.get(task, (None,))[-1]
+    tried = Try(number=0, task=task, node=account.node if account else "", account=account)
+    tried = decide_outcome(tried, _task_facts(accounts, task, superseded=False))
+    if account is None and tried.outcome is not Outcome.CANCELLED:
+        evidence = f"{task.scheduler} job {task.job_id}, task {task.task}: {tried.evidence}"
+        return tried.ended(tried.outcome, evidence)
+    return _with_walltime(tried, accounts)
 
 
-def _until_s(tried: Try) -> float | None:
-    """Return the time from the begin of the job to the end of the worker, by the node's clock."""
-    with suppress(JobkitError, OSError):
-        began = moment(read_begin(Path(tried.folder, BEGIN_FILE)).at)
-        ended = moment(tried.record.ended_at) if tried.record else None
-        return (ended - began).total_seconds() if began and ended else None
+def read_try(home: str, number: int, point: Point) -> Try:
+    """Return what one try folder holds; a file that cannot be read is a `problem`, never an error."""
+    folder = f"{home}/{TRY_PREFIX}{number}"
+    problems: list[str] = []
+    # First the file that is written last: a try may end meanwhile, and one with an exit file has its record.
+    exit_ = _read_file(f"{folder}/{EXIT_FILE}", read_exit, problems)
+    record = _read_file(f"{folder}/{RECORD_FILE}", lambda path: _read_record(path, point), problems)
+    if record and record.outcome is Outcome.OK and not kind_for(point).is_home(home, folder):
+        record = None  # it came home before the results, and these never did
+    return Try(
+        number=number,
+        record=record,
+        exit=exit_,
+        begin=_read_file(f"{folder}/{BEGIN_FILE}", read_begin, []) if record is None else None,  # optional
+        problem="; ".join(problems),
+        folder=folder,
+    )
+
+
+def _read_file(path: str, read: Callable[[str], T], problems: list[str]) -> T | None:
+    """Return what a file holds; ``None`` if it is not home, or cannot be read: then add the problem."""
+    try:
+        return read(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        problems.append(f"{path}: cannot be read: {error.strerror}")
+    except JobkitError as error:
+        problems.append(error.message)
     return None
 
 
-def _files_s(folder: str) -> float | None:
-    if not folder:
-        return None
+def _read_record(path: str, point: Point) -> Record:
+    data = parse_object(read_text(path), path)
+    # In old runs two trials of one batch share an id.
+    identity, own = (point.run_id, point.index, point.point_id), data.get("point")
+    if isinstance(own, dict) and (own.get("run_id"), own.get("index"), own.get("point_id")) == identity:
+        data["point"] = point  # as already read: a third less to read
+    record = from_dict(Record, data, where=path)
+    of = record.point
+    if (of.run_id, of.index, of.point_id) != identity:
+        raise JobkitError(f"{path}: of another point ({of.run_id} {of.point_id}), number {of.index}")
+    return record
+
+
+def _task_of(tried: Try, accounts: Accounts, point: Point, *, latest: bool) -> JobTask | None:
+    """Return the task that ran a try: by its own files, else, for the latest try, by the journal."""
+    if tried.record is not None and tried.record.job.job_id:
+        job = tried.record.job
+        return JobTask(job.scheduler, job.job_id, int(job.task_id)) if job.task_id.isdecimal() else None
+    if tried.begin is not None:
+        begin = tried.begin
+        return JobTask(begin.scheduler, begin.job, begin.task) if begin.task is not None else None
+    return accounts.submitted.get(point.index) if latest else None
+
+
+def _node(tried: Try, accounted: Accounted | None) -> str:
+    record = tried.record
+    names = (
+        accounted.node if accounted else "",  # the scheduler's name for it, which --exclude accepts
+        record.environment.get("HOSTNAME", "") if record else "",  # as in the begin file
+        record.host if record else "",
+        tried.begin.host if tried.begin else "",
+        tried.exit.host if tried.exit else "",
+    )
+    return next(filter(None, names), "")
+
+
+def _with_walltime(tried: Try, accounts: Accounts) -> Try:
+    """Return a try that ran out of walltime with the walltime; a batch that hung did not."""
+    walltime_s = accounts.walltimes_s.get(tried.task) if tried.task else None
+    if tried.outcome is not Outcome.TIMEOUT or tried.hung or walltime_s is None:
+        return tried
+    killed = tried.account is not None and tried.account.outcome is Outcome.TIMEOUT
+    words = "reached" if killed else "was warned before the end of"
+    evidence = f"{words} its walltime of {format_walltime(walltime_s)}: {tried.evidence}"
+    return replace(tried, evidence=evidence)
+
+
+LOG_TAIL_BYTES = 16 * 2**10  # how much of a log is read: its end shows how the try ended
+
+
+def _with_log(tried: Try, path: Path | None) -> Try:
+    """Return a try that left no record with what its log reports: the last source."""
+    if tried.record is not None or path is None or tried.outcome not in {Outcome.LOST, Outcome.BUG}:
+        return tried
     try:
-        return Path(folder, EXIT_FILE).stat().st_mtime - Path(folder, BEGIN_FILE).stat().st_mtime
+        with os.fdopen(open_regular(path), "rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - LOG_TAIL_BYTES))
+            text = stream.read().decode("utf-8", "replace")
     except OSError:
-        return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PointResult:
-    point: Point
-    # as `jobkit.runs.tries.read_tries` yields them; one of number 0 if none has begun
-    all_tries: tuple[Try, ...]
-    batches: Sequence[Batch] = ()  # of the try that counts, read only if it has no record: how far it came
-
-    @property
-    def tries(self) -> tuple[Try, ...]:
-        """The tries that the scheduler or the local driver ran, the latest first."""
-        return tuple(tried for tried in self.all_tries if tried.number and not tried.by_hand)
-
-    @property
-    def by_hand(self) -> tuple[Try, ...]:
-        """The tries that a person ran with ``bash job.sh K``, the latest first."""
-        return tuple(tried for tried in self.all_tries if tried.by_hand)
-
-    @property
-    def latest(self) -> Try:
-        """The latest try; number 0 if the point was submitted again and has not begun."""
-        return self.all_tries[0]
-
-    @property
-    def counts(self) -> Try:
-        """The try that counts (`jobkit.runs.tries.try_that_counts`), begun or not."""
-        return try_that_counts(self.all_tries)
-
-    @property
-    def chosen(self) -> Try | None:
-        """The try that counts; ``None`` if it has not begun."""
-        return self.counts if self.counts.number else None
-
-    @property
-    def record(self) -> Record | None:
-        """The record of the try that counts; ``None`` if it left none."""
-        return self.counts.record
-
-    @property
-    def verdict(self) -> TryOutcome:
-        return self.counts.verdict
-
-    @property
-    def outcome(self) -> Outcome | None:
-        return self.counts.verdict.outcome
-
-    @property
-    def node(self) -> str:
-        """Where the try that counts ran, as far as is known, else empty."""
-        return self.counts.node
+        return tried
+    if tried.outcome is Outcome.LOST and (reported := reported_outcome(text)):
+        return replace(tried, outcome=reported[0], evidence=f"{tried.evidence}; log: {reported[1]}")
+    words = last_words(text)
+    return replace(tried, evidence=f"{tried.evidence}; end of the log: {words}") if words else tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,30 +236,25 @@ class Run:
 def read_run(folder: Path) -> Run:
     """Read all results that are home so far."""
     notes: list[str] = []
-    every, accounts = _read_plan(folder, notes)
-    points = _live(every, accounts)
-    results = [*_read_results(folder, points, accounts, notes, every)]
-    return Run(folder, _with_own_energy(results), accounts, tuple(notes))
+    accounts, results = _read(folder, notes)
+    return Run(folder, _with_own_energy([*results]), accounts, tuple(notes))
 
 
 def _with_own_energy(results: Sequence[PointResult]) -> tuple[PointResult, ...]:
     """Return points whose energy is not attributable if others ran on the GPU at the same time."""
-    if not any(result.record and result.record.energy for result in results):
-        return tuple(results)
     measured = [result.record for result in results if result.record]
-    others = iter(overlaps([span_of(record) for record in measured]))
-    return tuple(_attributed(result, next(others)) if result.record else result for result in results)
-
-
-def _attributed(result: PointResult, others: int | None) -> PointResult:
-    counts = result.counts
-    record = counts.record
-    if not others or record is None or record.energy is None:
-        return result
-    own = replace(record, energy=attributed(record.energy, others))
-    counted = replace(counts, record=own)
-    tries = (counted if tried is counts else tried for tried in result.all_tries)
-    return replace(result, all_tries=tuple(tries))
+    if not any(record.energy for record in measured):
+        return tuple(results)
+    numbers = iter(overlaps([span_of(record) for record in measured]))
+    points = []
+    for result in results:
+        counts, record, tries = result.counts, result.record, result.all_tries
+        others = next(numbers) if record else None
+        if others and record and record.energy:
+            counted = replace(counts, record=replace(record, energy=attributed(record.energy, others)))
+            tries = tuple(counted if tried is counts else tried for tried in tries)
+        points.append(replace(result, all_tries=tries))
+    return tuple(points)
 
 
 def each_point(folder: Path, notes: list[str], *, void: bool = False) -> Iterator[PointResult]:
@@ -189,40 +263,28 @@ def each_point(folder: Path, notes: list[str], *, void: bool = False) -> Iterato
     ``notes`` gets what could not be read. ``void`` includes points whose work others do
     (`jobkit.runs.journal.Journal.is_void`).
     """
-    every, accounts = _read_plan(folder, notes)
-    return _read_results(folder, every if void else _live(every, accounts), accounts, notes, every)
+    return _read(folder, notes, void=void)[1]
 
 
-def _read_plan(folder: Path, notes: list[str]) -> tuple[list[Point], Accounts]:
+def _read(folder: Path, notes: list[str], *, void: bool = False) -> tuple[Accounts, Iterator[PointResult]]:
     # First what is written last: whoever adds points meanwhile writes them, and then the journal.
     unplanned, journal = kind_of(folder).unplanned(folder), read_journal(folder)
-    points, unreadable = read_points(folder)
-    accounts = read_accounts(folder, journal=journal, name=run_id_of(folder, points))
+    every, unreadable = read_points(folder)
+    accounts = read_accounts(folder, journal=journal, name=run_id_of(folder, every))
     notes += unreadable + accounts.notes
-    if not points and not unplanned:
+    if not every and not unplanned:
         notes.append(f"{folder}: {POINTS_FILE} holds no point")
-    return points, accounts
-
-
-def _live(points: Sequence[Point], accounts: Accounts) -> list[Point]:
-    """Return the points without those whose work others do: the one place that leaves them out."""
-    return [point for point in points if not accounts.journal.is_void(point)]
-
-
-def _read_results(
-    folder: Path, points: Sequence[Point], accounts: Accounts, notes: list[str], every: Sequence[Point]
-) -> Iterator[PointResult]:
-    if not points:
-        return
-    present = _listed(f"{folder}/{RESULTS_FOLDER}", notes)
+    points = [point for point in every if void or not journal.is_void(point)]
+    present = _listed(f"{folder}/{RESULTS_FOLDER}", notes) if points else set()
     foreign = present - {point.point_id for point in every}
     if foreign:  # a search may have added their points meanwhile
         foreign -= {point.point_id for point in read_points(folder)[0]}
     notes += [
         f"{folder / RESULTS_FOLDER / name}: of no point of this run: skipped" for name in sorted(foreign)
     ]
-    for point in points:
-        yield read_result(folder, point, accounts, notes, begun=point.point_id in present)
+    return accounts, (
+        read_result(folder, point, accounts, notes, begun=point.point_id in present) for point in points
+    )
 
 
 def _listed(folder: str, notes: list[str]) -> set[str]:
@@ -262,13 +324,6 @@ def batches_of(results: Iterable[PointResult]) -> dict[str, list[Batch]]:
         if result.chosen and result.record and result.point.device != CPU:
             found.setdefault(result.point.point_id, []).extend(read_batches(result.chosen.folder)[0])
     return found
-
-
-def exit_code(*, failed: bool, to_come: bool) -> ExitCode:
-    """Return the exit code for the points of a run: still to come goes before failed."""
-    if to_come:
-        return ExitCode.TO_COME
-    return ExitCode.FAILED if failed else ExitCode.DONE
 
 
 _HELPER = re.compile(r"(doctor|fetch-.+)-\d{8}-\d{6}-[0-9a-f]{4}")
@@ -357,3 +412,76 @@ def _entities(point: PointResult) -> Rows | None:
     except (OSError, ValueError, csv.Error):
         return None
     return frozenset(map(tuple, rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where and when a point ran: ``place`` is its GPU, or on a CPU its host; times are ISO 8601."""
+
+    place: str
+    started_at: object
+    ended_at: object
+
+    @property
+    def seconds(self) -> tuple[float, float] | None:
+        """Begin and end; ``None`` if one is not known."""
+        try:
+            began, ended = (
+                datetime.fromisoformat(str(at)).timestamp() for at in (self.started_at, self.ended_at)
+            )
+        except (ValueError, OverflowError):
+            return None
+        return (began, ended) if began < ended else None
+
+
+def span(uuid: str | None, host: object, started_at: object, ended_at: object) -> Span:
+    return Span(f"GPU {uuid}" if uuid else f"host {host}", started_at, ended_at)
+
+
+def span_of(record: Record) -> Span:
+    uuid = record.gpu.uuid if record.gpu else None
+    return span(uuid, record.host, record.started_at, record.ended_at)
+
+
+def overlaps(spans: Sequence[Span]) -> list[int | None]:
+    """Return for each point how many others ran at the same time at the same place; ``None`` if unknown.
+
+    Points that follow each other, such as those that are packed in one job, do not overlap.
+    """
+    times = [span.seconds for span in spans]
+    began: dict[str, list[float]] = defaultdict(list)
+    ended: dict[str, list[float]] = defaultdict(list)
+    for span, known in zip(spans, times, strict=True):
+        if known:
+            began[span.place].append(known[0])
+            ended[span.place].append(known[1])
+    for moments in (*began.values(), *ended.values()):
+        moments.sort()
+    return [
+        bisect_left(began[span.place], known[1]) - bisect_right(ended[span.place], known[0]) - 1
+        if known
+        else None
+        for span, known in zip(spans, times, strict=True)
+    ]
+
+
+def attributed(energy: Energy, others: int | None) -> Energy:
+    """Return the energy of a point, not attributable if others ran on its GPU at that time, or may have."""
+    if not others or energy.attribution is Attribution.NOT_ATTRIBUTABLE:
+        return energy
+    reason = f"{format_count(others, 'other point')} ran at the same time on the GPU"
+    return replace(energy, attribution=Attribution.NOT_ATTRIBUTABLE, reason=reason)
+
+
+def overlap_words(spans: Sequence[Span], others: Sequence[float | None]) -> str:
+    """Return a warning if points slowed each other down, without a full stop; empty if none did."""
+    places = [span.place for span, number in zip(spans, others, strict=True) if number]
+    if not places:
+        return ""
+    there = sorted(set(places))
+    where = there[0] if len(there) == 1 else f"one of {len(there)} hosts or GPUs"
+    return (
+        f"{len(places)} of {format_count(len(spans), 'point')} ran at the same time as another point on "
+        f"{where}: their speeds may not be comparable; `max_parallel: 1` in the spec keeps points apart "
+        "(`resources.exclusive: true` keeps other jobs away, too, and is charged as whole nodes)"
+    )

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from jobkit.core import terminal
+from jobkit.core import blocks, terminal
 from jobkit.core.blocks import GAP, Column, fit_columns
-from jobkit.core.blocks import table as terminal_table
-from jobkit.core.layout import Exit, names
+from jobkit.core.errors import JobkitError
+from jobkit.core.layout import names
 from jobkit.core.records import Outcome, described
-from jobkit.core.terminal import printable, shell_quote
+from jobkit.core.terminal import printable, relative_path, shell_quote
 from jobkit.core.units import format_about, format_bytes_gib, format_clock, format_count, format_list, moment
 from jobkit.runs.hints import (
     HARMLESS,
@@ -30,36 +31,32 @@ from jobkit.runs.hints import (
     remedy,
 )
 from jobkit.runs.journal import JobTask
-from jobkit.runs.kinds import kind_of
-from jobkit.runs.progress import Progress, overdue, progress_of_try
-from jobkit.runs.standing import (
+from jobkit.runs.reader import OpenRun, open_run, status_of
+from jobkit.runs.status import (
     ENDINGS,
-    JobStanding,
+    JobStatus,
     PointState,
     PointStatus,
-    RunStanding,
+    RunStatus,
     count_by_state,
     find_point,
+    kind_of,
+    overdue,
 )
-from jobkit.runs.tries import Try, log_path
-from jobkit.runs.which_run import Glance, glance
-from jobkit.schedulers.types import Accounted
+from jobkit.runs.tries import Progress, Try, log_path, progress_of_try
+from jobkit.runs.which_run import find_run, glance, is_run, remembered, runs_in, start, usual
 
 MOST_ALIKE = 3  # points that run longer than others, in one line
 MOST_NOTES = 5
 LONG_WORD = 16
 LEAST_WORDS = 32
 """The least width of the last column; other columns are left out before it is narrower."""
-
 ORDER = (
     *(PointState.STUCK, PointState.FAILED, PointState.RUNNING, PointState.UNSETTLED),
     *(PointState.DONE, PointState.WAITING, PointState.MISSING),
 )
 """How urgent the states of points are: first those that wait for a person."""
-
-
 Row = tuple[str, ...]  # a cell for each of `COLUMNS`
-
 COLUMNS = (
     Column("point", (), left=True),
     Column("state", (), left=True),
@@ -71,7 +68,7 @@ COLUMNS = (
 )
 
 
-def render(run: RunStanding, folder: str, *, width: int, most: int) -> str:
+def render(run: RunStatus, folder: str, *, width: int, most: int) -> str:
     """Return how a run stands, in lines that end with a newline.
 
     ``folder`` is as a person types it; of more than ``most`` points a line for each state is printed.
@@ -84,11 +81,11 @@ def render(run: RunStanding, folder: str, *, width: int, most: int) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def headline(run: RunStanding) -> str:
+def headline(run: RunStatus) -> str:
     return f"{run.title}: {count_by_state(run)}"
 
 
-def _about(run: RunStanding) -> Iterator[str]:
+def _about(run: RunStatus) -> Iterator[str]:
     """Yield what all points share: where they run, on which GPU, the time to go, what pruning saved."""
     parts = [*run.schedulers, *filter(None, [_gpu(run)])]
     if run.to_go_s is not None:
@@ -110,8 +107,8 @@ def _about(run: RunStanding) -> Iterator[str]:
         yield plain(warning)
     yield from run.kind.status_lines(run)
     if run.saved is not None:
-        gpus, points = run.requested.gpus, run.saved.points
-        time = f"{format_about(run.saved.seconds * (gpus or 1))} of {'GPU' if gpus else 'job'} time"
+        gpus, (points, seconds) = run.requested.gpus, run.saved
+        time = f"{format_about(seconds * (gpus or 1))} of {'GPU' if gpus else 'job'} time"
         skipped = f"{format_count(points, 'point')} {'was' if points == 1 else 'were'} skipped"
         yield (
             f"pruning saved about {time}: {skipped}, each counted with the time of the smaller load that ran "
@@ -119,7 +116,7 @@ def _about(run: RunStanding) -> Iterator[str]:
         )
 
 
-def stand_in_warning(run: RunStanding) -> str:
+def stand_in_warning(run: RunStatus) -> str:
     """Return in a line that the model of a run is a stand-in; empty if it is not."""
     if not run.points:
         order = run.kind.order(run.folder)
@@ -128,7 +125,7 @@ def stand_in_warning(run: RunStanding) -> str:
     return model.warning if model else ""
 
 
-def _gpu(run: RunStanding) -> str:
+def _gpu(run: RunStatus) -> str:
     """Return the GPU that all points with a GPU share; else nothing.
 
     The requested type counts as the GPU of a record if the record's name contains it.
@@ -139,38 +136,36 @@ def _gpu(run: RunStanding) -> str:
     return gpus.pop() if len(gpus) == 1 else ""
 
 
-def _rows(run: RunStanding, most: int) -> Iterator[Row]:
+def _rows(run: RunStatus, most: int) -> Iterator[Row]:
     """Yield a row a point; of many points a row for each state, with the first point as an example."""
-    if len(run.points) <= most:
-        yield from (_row(run, point) for point in run.points)
+    if len(run.points) > most:
+        alike: dict[str, list[PointStatus]] = {}
+        for point in sorted(run.points, key=lambda point: (point.cancelled, ORDER.index(point.state))):
+            alike.setdefault(point.word, []).append(point)
+        for word, points in alike.items():
+            names = f"{'for instance ' if len(points) > 1 else ''}{points[0].point.point_id}"
+            words = "" if points[0].state is PointState.DONE else _words(points[0])
+            example = f"{names}: {words}" if words else ""
+            yield format_count(len(points), run.noun), word, "", "", "", "", example
         return
-    alike: dict[str, list[PointStatus]] = {}
-    for point in sorted(run.points, key=lambda point: (point.cancelled, ORDER.index(point.standing))):
-        alike.setdefault(point.state, []).append(point)
-    for state, points in alike.items():
-        names = f"{'for instance ' if len(points) > 1 else ''}{points[0].point.point_id}"
-        why = "" if points[0].standing is PointState.DONE else _words(points[0])
-        yield format_count(len(points), run.noun), state, "", "", "", "", f"{names}: {why}" if why else ""
-
-
-def _row(run: RunStanding, point: PointStatus) -> Row:
-    tries, elapsed_s = len(point.tries), point.elapsed_s
-    return (
-        point.point.point_id,
-        point.state,
-        "" if elapsed_s is None else format_clock(elapsed_s),
-        str(tries) if tries > 1 else "",
-        point.node or (point.queued.node if point.queued else ""),
-        run.gpu_of(point).removeprefix("NVIDIA "),
-        _words(point),
-    )
+    for point in run.points:
+        tries, elapsed_s = len(point.tries), point.elapsed_s
+        yield (
+            point.point.point_id,
+            point.word,
+            "" if elapsed_s is None else format_clock(elapsed_s),
+            str(tries) if tries > 1 else "",
+            point.node or (point.queued.node if point.queued else ""),
+            run.gpu_of(point).removeprefix("NVIDIA "),
+            _words(point),
+        )
 
 
 def _words(point: PointStatus) -> str:
-    if point.standing is not PointState.RUNNING:
-        return point.why.removeprefix("exit file: ").removeprefix("accounting: ")
+    if point.state is not PointState.RUNNING:
+        return point.evidence.removeprefix("exit file: ").removeprefix("accounting: ")
     far = far_words(point.progress) if point.progress else "no progress is copied home yet"
-    return f"{far}; {point.why}" if point.why else far
+    return f"{far}; {point.evidence}" if point.evidence else far
 
 
 def far_words(progress: Progress, *, over: bool = False) -> str:
@@ -187,7 +182,7 @@ def table(rows: Iterable[Row], alike: str, width: int, noun: str) -> list[str]:
     columns[0] = replace(columns[0], head=noun)
     columns = [column for column in columns if any(column.cells) and not (alike and column.head == "GPU")]
     room = width - min(LEAST_WORDS, max(map(len, words.cells), default=0)) - GAP
-    return [cut(line, width) for line in terminal_table([*fit_columns(columns, room), words], rule=False)]
+    return [cut(line, width) for line in blocks.table([*fit_columns(columns, room), words], rule=False)]
 
 
 def cut(text: str, width: int) -> str:
@@ -207,14 +202,14 @@ def plain(text: str) -> str:
     return printable(" ".join(text.split()))
 
 
-def _notes(run: RunStanding, advised: Advice) -> list[str]:
+def _notes(run: RunStatus, advised: Advice) -> list[str]:
     jobs = [line for job in run.jobs if (line := job_line(run, job))]
     notes = list(run.notes[:MOST_NOTES])
     more = len(run.notes) - len(notes)
     notes += [f"and {more} more notes"] if more > 0 else []
     # A row cuts the reason why results are not home, and with it the folder that has them.
-    failed = [point for point in run.points if point.state == Outcome.STAGE_OUT]
-    reasons = dict.fromkeys(point.why.removeprefix("exit file: ") for point in failed)
+    failed = [point for point in run.points if point.word == Outcome.STAGE_OUT]
+    reasons = dict.fromkeys(point.evidence.removeprefix("exit file: ") for point in failed)
     kept = [f"{Outcome.STAGE_OUT}: {reason}" for reason in list(reasons)[:MOST_NOTES]]
     lines = [plain(line) for line in (*advised.notices, *jobs, *kept, *notes)]
     return ["", *lines] if lines else []
@@ -233,7 +228,7 @@ def next_line(listed: Sequence[Step]) -> list[str]:
 MARGIN = 12
 
 
-def render_point(run: RunStanding, point: PointStatus, folder: str) -> str:
+def render_point(run: RunStatus, point: PointStatus, folder: str) -> str:
     """Return all about a point, in lines that end with a newline; ``folder`` is as a person types it."""
     of, noun = point.point, point.point.kind.noun
     knobs = [f"{name} {value}" for name, value in of.params.items()]
@@ -241,7 +236,7 @@ def render_point(run: RunStanding, point: PointStatus, folder: str) -> str:
     lines = [
         f"{plain(of.point_id)}: {noun} {of.index} of {len(run.points)} of {plain(run.title)}",
         ", ".join(knobs),
-        plain(f"{point.state}: {point.why}" if point.why else point.state),
+        plain(f"{point.word}: {point.evidence}" if point.evidence else point.word),
     ]
     for tried in listed_tries(point):
         lines += ["", *_describe_try(run, point, tried)]
@@ -256,31 +251,28 @@ def listed_tries(point: PointStatus) -> tuple[Try, ...]:
     return (*waits, *begun, *reversed(point.vanished))
 
 
-def log_of(run: RunStanding, point: PointStatus, tried: Try) -> str:
+def log_of(run: RunStatus, point: PointStatus, tried: Try) -> str:
     path = log_path(run.folder, point.point, tried.task)
     return str(path) if path is not None and path.is_file() else ""
 
 
-def _describe_try(run: RunStanding, point: PointStatus, tried: Try) -> Iterator[str]:
+def _describe_try(run: RunStatus, point: PointStatus, tried: Try) -> Iterator[str]:
     """Yield what is known of a try, source by source, the most trusted first."""
-    verdict = tried.verdict
     title = f"try {tried.number}" if tried.number else "no try"
     if tried.by_hand:
         title += ", by hand (it counts only while no other try has begun)"
-    provisional = " (provisional)" if verdict.provisional else ""
-    decided = point.standing in ENDINGS and verdict.outcome is None  # by another try
-    yield f"{title}: {verdict.outcome or ('no outcome' if decided else point.state)}{provisional}"
-    over = point.standing is not PointState.RUNNING or verdict.outcome is not None
+    provisional = " (provisional)" if tried.provisional else ""
+    decided = point.state in ENDINGS and tried.outcome is None  # by another try
+    yield f"{title}: {tried.outcome or ('no outcome' if decided else point.word)}{provisional}"
+    over = point.state is not PointState.RUNNING or tried.outcome is not None
     progress = progress_of_try(tried)
     below = tried.folder.removeprefix(f"{run.folder}/")
     fields = {
-        "because": f"another try decided the {point.point.kind.noun}" if decided else verdict.evidence,
+        "because": f"another try decided the {point.point.kind.noun}" if decided else tried.evidence,
         "ran": _ran(tried, point.elapsed_of(tried)),
         "queue": tried.queue if "," in run.requested.queue else "",
         "batches": far_words(progress, over=over) if progress else "",
-        "record": _record(tried),
-        "exit file": _exit(tried.exit) if tried.exit else "",
-        "accounting": _account(tried.account) if tried.account else "",
+        **_source(tried),
         "kept in": f"{tried.exit.kept} on that node's scratch" if tried.exit and tried.exit.scratch else "",
         "log": log_of(run, point, tried).removeprefix(f"{run.folder}/"),
         "files": f"{below}/ {' '.join(sorted(names(tried.folder)))}" if below else "",
@@ -302,47 +294,44 @@ def _ran(tried: Try, elapsed_s: float | None) -> str:
     return ", ".join(parts)
 
 
-def _record(tried: Try) -> str:
-    record = tried.record
-    if record is None:
-        return tried.problem or ("not in the run folder" if tried.number else "")
-    words = [str(record.outcome), record.message, f"signal {record.signal}" if record.signal else ""]
-    words += [f"on {record.gpu.name}"] if record.gpu else []
-    return "; ".join(filter(None, words))
+def _source(tried: Try) -> dict[str, str]:
+    """Return what record, exit file and accounting of a try report."""
+    record, exit_, account = tried.record, tried.exit, tried.account
+    words: dict[str, list[str]] = {"record": [tried.problem or "not in the run folder" * bool(tried.number)]}
+    if record is not None:
+        words["record"] = [str(record.outcome), record.message]
+        words["record"] += [f"signal {record.signal}"] if record.signal else []
+        words["record"] += [f"on {record.gpu.name}"] if record.gpu else []
+    if exit_ is not None:
+        where = f"status {exit_.status} in step {exit_.stage or 'unknown'}"
+        words["exit file"] = [where, str(exit_.outcome or ""), exit_.message]
+        words["exit file"] += [f"signal {exit_.signal}"] if exit_.signal else []
+    if account is not None:
+        words["accounting"] = [account.evidence or "no words"]
+        words["accounting"] += [] if account.exit_status is None else [f"exit status {account.exit_status}"]
+        if account.max_rss_bytes:
+            words["accounting"].append(f"at most {format_bytes_gib(account.max_rss_bytes)} resident")
+    return {name: "; ".join(filter(None, parts)) for name, parts in words.items()}
 
 
-def _exit(exit_: Exit) -> str:
-    where = f"status {exit_.status} in step {exit_.stage or 'unknown'}"
-    signal = f"signal {exit_.signal}" if exit_.signal else ""
-    return "; ".join(filter(None, [where, str(exit_.outcome or ""), exit_.message, signal]))
-
-
-def _account(account: Accounted) -> str:
-    words = [account.evidence or "no words"]
-    words += [] if account.exit_status is None else [f"exit status {account.exit_status}"]
-    if account.max_rss_bytes:
-        words.append(f"at most {format_bytes_gib(account.max_rss_bytes)} resident")
-    return "; ".join(words)
-
-
-def next_steps(run: RunStanding, point: PointStatus, folder: str) -> Sequence[Step]:
+def next_steps(run: RunStatus, point: PointStatus, folder: str) -> Sequence[Step]:
     """Return what to type next for a point: what releases it or runs it again, and its log."""
     typed, index = shell_quote(folder), point.point.index
-    follow = " -f" * (point.standing is PointState.RUNNING)
+    follow = " -f" * (point.state is PointState.RUNNING)
     log = Step(f"jobkit logs {typed} {index}{follow}", "prints its log", FixKind.LOG)
     found: list[Step] = []
-    if point.standing is PointState.MISSING:
+    if point.state is PointState.MISSING:
         found.append(Step(f"jobkit resume {typed} {index}", "runs it"))
-    elif point.standing in {PointState.STUCK, PointState.WAITING}:
+    elif point.state in {PointState.STUCK, PointState.WAITING}:
         found += releases(run, [point], typed)
-    elif point.standing is PointState.FAILED and is_limited(point):
-        does = needed_by(run, [point])
-        words = " ".join(need.option for need in does)
-        because = "; ".join(need.because for need in does)
+    elif point.failed and is_limited(point):
+        needs = needed_by(run, [point])
+        words = " ".join(need.option for need in needs)
+        because = "; ".join(need.because for need in needs)
         found.append(Step(f"jobkit resume {typed} {index} {words}", because, FixKind.FIX))
-    elif point.standing in {PointState.FAILED, PointState.DONE}:
+    elif point.state in ENDINGS:
         outcome = point.outcome or Outcome.LOST
-        found += remedy(outcome, point.verdict.evidence, run=typed, point=index, alone=True)
+        found += remedy(outcome, point.counts.evidence, run=typed, point=index, alone=True)
     listed = [step for step in found if point.tries or step.kind is not FixKind.LOG]
     if point.tries and log.command not in {step.command for step in listed}:
         listed.append(log)
@@ -352,9 +341,9 @@ def next_steps(run: RunStanding, point: PointStatus, folder: str) -> Sequence[St
 Json = dict[str, object]
 
 
-def run_json(run: RunStanding, folder: str) -> Json:
+def run_json(run: RunStatus, folder: str) -> Json:
     advised = advice(run, folder)
-    standings = Counter(point.standing for point in run.points)
+    states = Counter(point.state for point in run.points)
     return {
         "run": run.name,
         "folder": str(run.folder),
@@ -362,9 +351,9 @@ def run_json(run: RunStanding, folder: str) -> Json:
         "schedulers": run.schedulers,
         "silent": list(run.silent),
         "exit_code": run.exit_code,
-        "standings": {str(standing): standings[standing] for standing in PointState},
+        "standings": {str(state): states[state] for state in PointState},
         "to_go_s": _finite(run.to_go_s),
-        "saved_s": _finite(run.saved.seconds if run.saved else None),
+        "saved_s": _finite(run.saved[1] if run.saved else None),
         "gpus": run.requested.gpus,
         **run.kind.status_data(run),
         "points": [point_json(run, point) for point in run.points],
@@ -375,18 +364,18 @@ def run_json(run: RunStanding, folder: str) -> Json:
     }
 
 
-def point_json(run: RunStanding, point: PointStatus, *, with_tries: bool = False) -> Json:
+def point_json(run: RunStatus, point: PointStatus, *, with_tries: bool = False) -> Json:
     fields: Json = {
         "index": point.point.index,
         "point": point.point.point_id,
         "params": dict(point.point.params),
         "repeat": point.point.repeat,
-        "state": point.state,
-        "standing": str(point.standing),
+        "state": point.word,
+        "standing": str(point.state),
         "outcome": point.outcome,
-        "provisional": point.verdict.provisional,
-        "evidence": point.verdict.evidence,
-        "why": point.why,
+        "provisional": point.counts.provisional,
+        "evidence": point.counts.evidence,
+        "why": point.evidence,
         **_task(point.task),
         "start_at": point.queued.start_at or None if point.queued else None,
         "node": point.node or (point.queued.node if point.queued else "") or None,
@@ -410,13 +399,13 @@ def _progress(progress: Progress | None) -> Json:
     return {**far, "left_s": _finite(progress.left_s) if progress else None}
 
 
-def _try(run: RunStanding, point: PointStatus, tried: Try) -> Json:
+def _try(run: RunStatus, point: PointStatus, tried: Try) -> Json:
     account = tried.account
     return {
         "try": tried.number,
-        "outcome": tried.verdict.outcome,
-        "provisional": tried.verdict.provisional,
-        "evidence": tried.verdict.evidence,
+        "outcome": tried.outcome,
+        "provisional": tried.provisional,
+        "evidence": tried.evidence,
         **_task(tried.task),
         "node": tried.node or None,
         "elapsed_s": _finite(point.elapsed_of(tried)),
@@ -432,14 +421,14 @@ def _try(run: RunStanding, point: PointStatus, tried: Try) -> Json:
     }
 
 
-def _job(job: JobStanding) -> Json:
+def _job(job: JobStatus) -> Json:
     return {
         "role": str(job.submission.role),
         "round": job.submission.round,
         "scheduler": job.submission.scheduler,
         "job": job.submission.job.id,
         "state": job.state,
-        "why": job.why,
+        "why": job.evidence,
     }
 
 
@@ -452,7 +441,7 @@ MOST_OTHERS = 10
 
 
 def text(
-    standings: Sequence[RunStanding], runs: Sequence[Path], points: Sequence[str], *, width: int, most: int
+    standings: Sequence[RunStatus], runs: Sequence[Path], points: Sequence[str], *, width: int, most: int
 ) -> str:
     """Return runs, or points of one by number or id, as printed.
 
@@ -471,21 +460,20 @@ def others(runs: Sequence[Path]) -> str:
     """Return the other runs of a folder, a line each, the latest first; empty if there are none."""
     if not runs:
         return ""
-    glances = [glance(run) for run in runs[:MOST_OTHERS]]
-    longest = max(len(str(run.folder)) for run in glances)
-    lines = [f"  {plain(str(run.folder)).ljust(longest)}  {_begun(run)}" for run in glances]
-    older = len(runs) - len(glances)
+    longest = max(len(str(run)) for run in runs[:MOST_OTHERS])
+    lines = []
+    for run in runs[:MOST_OTHERS]:
+        points, begun = glance(run)
+        words = "all with a try" if begun == points > 1 else f"{begun:,} with a try"
+        counted = format_count(points, kind_of(run).noun)
+        lines.append(f"  {plain(str(run)).ljust(longest)}  {counted}, {words}")
+    older = len(runs) - len(lines)
     lines += [f"  and {older:,} older runs"] if older else []
     return "".join(f"{line}\n" for line in ["", "other runs", *lines])
 
 
-def _begun(run: Glance) -> str:
-    begun = "all with a try" if run.begun == run.points > 1 else f"{run.begun:,} with a try"
-    return f"{format_count(run.points, kind_of(run.folder).noun)}, {begun}"
-
-
 def as_json(
-    standings: Sequence[RunStanding],
+    standings: Sequence[RunStatus],
     runs: Sequence[Path],
     points: Sequence[str],
     others: Sequence[Path] = (),
@@ -499,7 +487,72 @@ def as_json(
     else:
         data["runs"] = [run_json(run, str(folder)) for run, folder in zip(standings, runs, strict=True)]
         data["others"] = [
-            {"run": run.folder.name, "folder": str(run.folder), "points": run.points, "begun": run.begun}
-            for run in map(glance, others)
+            {"run": run.name, "folder": str(run), "points": points, "begun": begun}
+            for run, (points, begun) in zip(others, map(glance, others), strict=True)
         ]
     return terminal.as_json(data)
+
+
+MOST_LEFT_OUT = 3  # folders without a run that are named one by one
+
+
+def read_list(most: int) -> dict[str, Any]:
+    """Return the latest runs, as JSON: those that jobkit remembers, and those in the folder for runs."""
+    opened: list[OpenRun] = []
+    try:
+        here = [run.absolute() for run in runs_in(usual())]
+    except JobkitError:
+        here = []
+    found = {folder: is_run(folder) for folder in dict.fromkeys([*remembered(), *here])}
+    notes = [_left_out(run, "no longer exists, or cannot be read") for run in found if not found[run]]
+    latest = sorted((folder for folder in found if found[folder]), key=start, reverse=True)
+    for folder in latest[:most]:
+        try:
+            opened.append(open_run(folder))
+        except (OSError, JobkitError) as error:
+            notes.append(_left_out(folder, getattr(error, "message", str(error))))
+    return {
+        "schema": SCHEMA,
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "runs": [
+            {
+                "run": _listed_name(run.folder),
+                "folder": str(run.folder),
+                "state": count_by_state(run),
+                "exit_code": run.exit_code,
+                "age_s": max(0.0, (run.now - start(run.folder)).total_seconds()),
+            }
+            for run in status_of(opened)
+        ],
+        "older": max(0, len(latest) - most),
+        "notes": notes,
+    }
+
+
+def _listed_name(folder: Path) -> str:
+    """Return the name of a run as every command takes it, else its path."""
+    try:
+        found = find_run(folder.name)
+    except JobkitError:  # several runs have this name
+        found = None
+    return folder.name if found and found.absolute() == folder else str(folder)
+
+
+def _left_out(folder: Path, reason: str) -> str:
+    return f"left out: {relative_path(folder)}: {reason.removeprefix(f'{folder}: ')}"
+
+
+def list_text(listed: Mapping[str, Any], width: int) -> str:
+    """Return the list as printed: a line for each run, then what is not in it."""
+    runs, notes = listed["runs"], listed["notes"]
+    columns = [
+        Column("run", [run["run"] for run in runs], left=True),
+        Column("age", [format_about(run["age_s"]) for run in runs]),
+        Column("state", [run["state"] for run in runs], left=True),
+    ]
+    lines = [cut(line, width) for line in blocks.table(columns, rule=False)] if runs else ["no runs yet"]
+    lines += [f"and {listed['older']:,} older runs: --all lists them"] if listed["older"] else []
+    lines += notes[:MOST_LEFT_OUT]
+    more = len(notes) - MOST_LEFT_OUT
+    lines += [f"left out: {format_count(more, 'more folder')}"] if more > 0 else []
+    return "".join(f"{line}\n" for line in lines)

@@ -22,12 +22,11 @@ from jobkit.core.terminal import for_terminal, note, printable, shell_quote
 from jobkit.core.units import format_about, format_count, pauses
 from jobkit.runs.hints import job_line, release_jobs, releases
 from jobkit.runs.journal import PLANNERS, SEARCHES, Role
-from jobkit.runs.progress import progress_of_try
-from jobkit.runs.queue import record_accounting
-from jobkit.runs.reader import read_standings
-from jobkit.runs.retry import any_retry_due
-from jobkit.runs.standing import ENDINGS, MOVING, PointState, PointStatus, RunStanding, first_task, followers
+from jobkit.runs.reader import read_status, record_accounting
+from jobkit.runs.request import any_retry_due
+from jobkit.runs.status import ENDINGS, MOVING, PointState, PointStatus, RunStatus, first_task, followers
 from jobkit.runs.status_text import cut, plain
+from jobkit.runs.tries import progress_of_try
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import State
 from jobkit.spec.policy import Policy
@@ -58,39 +57,40 @@ class Screen:
 
     def show(self, text: str, key: Hashable, pause_s: float | None) -> None:
         """Show a text: in place always, else if its ``key`` is new; ``pause_s`` is ``None`` for the last."""
-        text = for_terminal(text)
-        if self.in_place:
-            self._draw(text, pause_s)
-        elif key != self._last:
-            at = "" if self.plain else f"{datetime.now().astimezone():%H:%M:%S}\n"
-            self.write(f"{at}{text}" if self.plain else f"{at}{text}\n")
-        self._last = key
-
-    def _draw(self, text: str, pause_s: float | None) -> None:
-        size = shutil.get_terminal_size()
-        lines = text.splitlines()
+        text, at = for_terminal(text), f"{datetime.now().astimezone():%H:%M:%S}"
+        if not self.in_place:
+            if key != self._last:
+                self.write(text if self.plain else f"{at}\n{text}\n")
+            self._last = key
+            return
+        size, lines = shutil.get_terminal_size(), text.splitlines()
         if pause_s is not None:
-            foot = f"{datetime.now().astimezone():%H:%M:%S}; again in {pause_s:.0f} s; {STOP}"
             room = max(1, size.lines - 3)
             hidden = len(lines) - room
             lines = lines[:room] + ([f"... {format_count(hidden, 'more line')}"] if hidden > 0 else [])
+            foot = f"{at}; again in {pause_s:.0f} s; {STOP}"
             lines = [cut(line, size.columns) for line in (*lines, foot)]
         self.write(self._up() + "".join(f"{line}\n" for line in lines))
         self._drawn = len(lines)
 
 
 def watch(
-    folders: Sequence[Path], shown: Callable[[Sequence[RunStanding]], str], screen: Screen
-) -> Sequence[RunStanding]:
+    folders: Sequence[Path], shown: Callable[[Sequence[RunStatus]], str], screen: Screen
+) -> Sequence[RunStatus]:
     """Show runs at growing intervals until nothing is to come without a person; return their states then.
 
     Two people who watch the same run share the scheduler's answers: one asks, and the other takes an answer
     that is younger than its own pause.
     """
-    policies = {folder: _policy(folder) for folder in folders}
+    policies: dict[Path, Policy] = {}
+    for folder in folders:
+        try:
+            policies[folder] = load_spec(folder / SPEC_FILE).policy
+        except (JobkitError, OSError):
+            policies[folder] = Policy()
     failures: dict[Path, Failures] = {}
     for pause_s in pauses(FIRST_POLL_S, SLOWEST_POLL_S):
-        runs = read_standings(folders, max_age_s=pause_s)
+        runs = read_status(folders, max_age_s=pause_s)
         done = all(is_over(run, policies[run.folder]) for run in runs)
         for run in runs:
             screen.report(failures.setdefault(run.folder, Failures(run)).lines(run))
@@ -101,11 +101,11 @@ def watch(
     return runs
 
 
-def changes(runs: Sequence[RunStanding]) -> Hashable:
-    """Return a key that changes with the standings, not with the clock or each batch."""
+def changes(runs: Sequence[RunStatus]) -> Hashable:
+    """Return a key that changes with the states, not with the clock or each batch."""
     return tuple(
         (
-            tuple(map(_change, run.points)),
+            tuple((p.word, p.queued.reason if p.queued else "", len(p.tries)) for p in run.points),
             tuple((job.submission.job.id, job.state) for job in run.jobs),
             (run.silent, run.unanswered is None, run.left is None),
         )
@@ -113,37 +113,26 @@ def changes(runs: Sequence[RunStanding]) -> Hashable:
     )
 
 
-def _change(point: PointStatus) -> Hashable:
-    return point.state, point.queued.reason if point.queued else "", len(point.tries)
-
-
-def _policy(folder: Path) -> Policy:
-    try:
-        return load_spec(folder / SPEC_FILE).policy
-    except (JobkitError, OSError):
-        return Policy()
-
-
 class Failures:
     """A line for each failed try, without those of the run ``before``."""
 
-    def __init__(self, before: RunStanding | None = None) -> None:
+    def __init__(self, before: RunStatus | None = None) -> None:
         self._known: set[Hashable] = set()
         if before is not None:
             list(self.lines(before))
 
-    def lines(self, run: RunStanding) -> Iterator[str]:
+    def lines(self, run: RunStatus) -> Iterator[str]:
         """Yield a line for each point that has failed since: its outcome, and what led to it."""
         for point in run.points:
             key = (point.point.index, point.counts.number, point.task)
-            if point.standing is PointState.FAILED and not point.cancelled and key not in self._known:
+            if point.failed and key not in self._known:
                 self._known.add(key)
-                why = point.why.removeprefix("exit file: ")
-                yield f"{point.point.point_id:<20} {plain(f'{point.state}: {why}')}"
+                evidence = point.evidence.removeprefix("exit file: ")
+                yield f"{point.point.point_id:<20} {plain(f'{point.word}: {evidence}')}"
 
 
-def is_over(run: RunStanding, policy: Policy) -> bool:
-    if any(point.standing in MOVING for point in run.points):
+def is_over(run: RunStatus, policy: Policy) -> bool:
+    if any(point.state in MOVING for point in run.points):
         return False
     if _is_pending(run, *PLANNERS):
         return False
@@ -153,7 +142,7 @@ def is_over(run: RunStanding, policy: Policy) -> bool:
     return not (again and _is_pending(run, Role.FOLLOW))
 
 
-def _is_pending(run: RunStanding, *roles: Role) -> bool:
+def _is_pending(run: RunStatus, *roles: Role) -> bool:
     """Return whether the last job of some roles has not ended, and will begin without a person."""
     jobs = followers(run, *roles)
     if not jobs:
@@ -174,7 +163,7 @@ class ProgressBars:
     ``points`` are awaited; ``before`` is the run before they were submitted again: its tries are old.
     """
 
-    def __init__(self, run_dir: Path, points: Sequence[Point], before: RunStanding | None = None) -> None:
+    def __init__(self, run_dir: Path, points: Sequence[Point], before: RunStatus | None = None) -> None:
         self._run_dir = run_dir
         self._left = {point.index for point in points}
         self._total = len(points)
@@ -216,10 +205,10 @@ class ProgressBars:
             self._next = time.monotonic() + PAUSES * (time.monotonic() - began)
 
     def _read(self, *, ask: bool) -> None:
-        (run,) = read_standings([self._run_dir], ask=ask)
+        (run,) = read_status([self._run_dir], ask=ask)
         self.refresh(run)
 
-    def refresh(self, run: RunStanding) -> set[int]:
+    def refresh(self, run: RunStatus) -> set[int]:
         """Show the state of a run; return the points that have not ended yet."""
         for point in run.points:
             if point.point.index in self._left:
@@ -242,7 +231,7 @@ class ProgressBars:
             self._print([line])
         self._said.add(line)
 
-    def _show(self, point: PointStatus, run: RunStanding) -> None:
+    def _show(self, point: PointStatus, run: RunStatus) -> None:
         index, tries = point.point.index, point.tries
         if tries and tries[0].number > self._old.get(index, 0):
             if index not in self._tasks:
@@ -253,12 +242,10 @@ class ProgressBars:
                 self._bars.update(self._tasks[index], completed=done, total=total)
         elif tries:
             return  # the try is from before
-        if point.standing in ENDINGS:
-            self._end(point, run)
-
-    def _end(self, point: PointStatus, run: RunStanding) -> None:
-        self._left.discard(point.point.index)
-        if (task := self._tasks.get(point.point.index)) is not None:
+        if point.state not in ENDINGS:
+            return
+        self._left.discard(index)
+        if (task := self._tasks.get(index)) is not None:
             self._bars.stop_task(task)
             self._bars.update(task, visible=self._total <= MOST_BARS)
         if not self._console.is_terminal:
@@ -269,7 +256,7 @@ class ProgressBars:
         for line in lines:
             self._console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
 
-    def _to_go(self, run: RunStanding) -> str:
+    def _to_go(self, run: RunStatus) -> str:
         left_s = run.to_go_s
         return f", about {format_about(left_s)} to go" if left_s is not None and self._left else ""
 
@@ -278,7 +265,7 @@ def until_planned(run_dir: Path) -> None:
     """Return when no job plans a run any more, or is to submit its points, or can begin to."""
     said = ""
     for pause_s in pauses(FIRST_POLL_S, SLOWEST_POLL_S):
-        (run,) = read_standings([run_dir])
+        (run,) = read_status([run_dir])
         if run.planner is None or run.planner.state == PointState.STUCK:
             break
         reason = run.planner.queued.reason if run.planner.queued else ""
@@ -290,7 +277,7 @@ def until_planned(run_dir: Path) -> None:
 
 
 def until_done(
-    run_dir: Path, points: Sequence[Point], policy: Policy, before: RunStanding | None = None
+    run_dir: Path, points: Sequence[Point], policy: Policy, before: RunStatus | None = None
 ) -> None:
     """Return when nothing of a run is to come: no point, no trial of the largest batch, no retry.
 
@@ -299,7 +286,7 @@ def until_done(
     """
     with ProgressBars(run_dir, points, before) as progress:
         for pause_s in pauses(FIRST_POLL_S, SLOWEST_POLL_S):
-            (run,) = read_standings([run_dir])
+            (run,) = read_status([run_dir])
             progress.refresh(run)
             if is_over(run, policy):
                 break

@@ -18,8 +18,8 @@ from jobkit.core.paths import config_folder, runs_path, shipped_folder
 from jobkit.core.terminal import did_you_mean, relative_path, shell_path
 from jobkit.core.terminal import shell_quote as quoted
 from jobkit.core.units import format_list
-from jobkit.runs.kinds import kind_of
 from jobkit.runs.results import runs_below
+from jobkit.runs.status import kind_of
 
 RUNS = Path("runs")
 MOST_NAMED = 3
@@ -31,15 +31,6 @@ class RunAndPoints:
     runs: tuple[Path, ...] = ()  # run folders; nothing for the latest of ``folder``
     points: tuple[str, ...] = ()  # numbers or ids, of a single run
     folder: Path = RUNS  # A folder of runs
-
-
-@dataclass(frozen=True, slots=True)
-class Glance:
-    """A run at a glance, without its records and without its scheduler."""
-
-    folder: Path
-    points: int  # how many it has
-    begun: int  # how many have begun, ever
 
 
 def resolve_words(words: Sequence[str]) -> RunAndPoints:
@@ -240,9 +231,10 @@ def start(run: Path) -> datetime:
     return datetime.fromtimestamp((run / POINTS_FILE).stat().st_mtime).astimezone()
 
 
-def glance(run: Path) -> Glance:
+def glance(run: Path) -> tuple[int, int]:
+    """Return how many points a run has, and how many have begun, ever, without its records and scheduler."""
     points = (run / POINTS_FILE).read_bytes().count(b"\n")
     begun = 0
     with suppress(OSError):
         begun = len(os.listdir(run / RESULTS_FOLDER))  # noqa: PTH208 - names only
-    return Glance(run, points, min(begun, points))
+    return points, min(begun, points)

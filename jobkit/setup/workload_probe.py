@@ -179,13 +179,17 @@ class _Subject:
             allocated = batch.allocated_peak_bytes
             heaviest = max(heaviest, (batch.load, allocated if allocated is not None else peak[0]))
             found = result.entities if result.rows is None else result.rows
+            if result.vectors is not None:
+                found = [(number, [*map(float, one)]) for number, one in enumerate(result.vectors)]
             if any(len(row) != 1 + columns for row in found[:1]):
                 raise JobkitError(f"process() returned the row {found[0]!r}, and its columns are {columns}")
             for number, *values in found:
                 rows[items[number]].append(values)
             tokens.append(result.tokens)
             results.append(result)
-        has_rows = any(result.rows is not None or result.entities for result in results)
+        has_rows = any(
+            result.rows is not None or result.vectors is not None or result.entities for result in results
+        )
         effective = dict(workload.effective())
         del workload
         gc.collect()

@@ -55,10 +55,13 @@ class PointWork:
         """Return the file for the rows of a try, in the folder that is copied home."""
         return EntitiesFile(folder)
 
-    def rows(self, result: Result, columns: Sequence[str]) -> Sequence[Row]:
-        """Return the rows of a call for the output; ``columns`` are those of the workload's rows."""
+    def rows(self, result: Result, columns: Sequence[str], items: Sequence[int]) -> list[Row]:
+        """Return the rows of a call for the output, with the numbers of its paragraphs, ``items``.
+
+        ``columns`` are those of the workload's rows.
+        """
         del columns
-        return result.entities
+        return [(items[number], *values) for number, *values in result.entities]
 
     def recording(self, task: Task) -> Recording:
         del task

@@ -270,8 +270,7 @@ def do_call(
         batch, result = run_call(call, workload, device)
     collect()
     _keep_peaks(measured.readings, batch)
-    rows = work.rows(result, measured.columns)
-    return batch, [(call.items[number], *values) for number, *values in rows]
+    return batch, work.rows(result, measured.columns, call.items)
 
 
 def load_of(workload: Any, result: Result, paragraphs: Sequence[str]) -> int:  # noqa: ANN401 - it may have more than a Workload must

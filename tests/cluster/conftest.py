@@ -26,7 +26,7 @@ from jobkit.practice.cluster import Cluster
 from jobkit.practice.daemons import end_started
 from jobkit.practice.packages import search_path
 from jobkit.practice.place import SCHEDULERS
-from jobkit.runs import follow_log, queue, watch
+from jobkit.runs import logs, reader, watch
 from tests.cluster.daemons import SgeDaemons, SlurmDaemons, Wait, until
 from tests.cluster.halted import halted
 from tests.cluster.lab import faulty, lab
@@ -81,9 +81,9 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name in (
         (watch, "FIRST_POLL_S"),
         (watch, "SLOWEST_POLL_S"),
-        (follow_log, "ASK_EVERY_S"),
+        (logs, "ASK_EVERY_S"),
         (resubmit, "POLL_S"),
-        (queue, "SHUT_AGE_S"),
+        (reader, "SHUT_AGE_S"),
     ):
         monkeypatch.setattr(module, name, LOOK_S)
 

@@ -11,8 +11,8 @@ from jobkit.core.files import read_text
 from jobkit.core.json_codec import from_json
 from jobkit.core.layout import Begin, read_begin
 from jobkit.core.records import Outcome, Record
-from jobkit.runs.reader import read_standings
-from jobkit.runs.standing import IN_QUEUE, PointState, PointStatus
+from jobkit.runs.reader import read_status
+from jobkit.runs.status import IN_QUEUE, PointState, PointStatus
 from tests.cluster.daemons import Wait
 from tests.cluster.lab import WORKLOADS, ClusterLab
 
@@ -72,7 +72,7 @@ class HaltedSweep:
 
     def stands(self, run: Path, index: int = 1) -> tuple[PointState, Outcome | None]:
         one = seen(run)[index - 1]
-        return one.standing, one.outcome
+        return one.state, one.outcome
 
 
 @pytest.fixture
@@ -83,12 +83,12 @@ def halted(lab: ClusterLab, wait_until: Wait, monkeypatch: pytest.MonkeyPatch) -
     yield starter
     starter.go(*range(1, 10))
     for run in lab.home.glob("runs*/broken*"):
-        if any(one.standing in IN_QUEUE for one in seen(run)):
+        if any(one.state in IN_QUEUE for one in seen(run)):
             lab.jobkit("cancel", run)
 
 
 def seen(run: Path, *, ask: bool = True) -> tuple[PointStatus, ...]:
-    return read_standings([run], ask=ask)[0].points
+    return read_status([run], ask=ask)[0].points
 
 
 def home(run: Path, size: int = 1, number: int = 1) -> Path:

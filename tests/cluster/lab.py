@@ -12,8 +12,8 @@ import pytest
 
 from jobkit.core.files import write_atomically
 from jobkit.core.records import Outcome
-from jobkit.runs.reader import read_standings
-from jobkit.runs.standing import PointStatus
+from jobkit.runs.reader import read_status
+from jobkit.runs.status import PointStatus
 from tests.cluster.daemons import until, wait_for
 from tests.support import commands
 from tests.support.sites import REQUESTS
@@ -167,7 +167,7 @@ class FaultySweep:
         return done.stderr
 
     def points(self) -> tuple[PointStatus, ...]:
-        (seen,) = read_standings([self.lab.run_dir()], ask=False)
+        (seen,) = read_status([self.lab.run_dir()], ask=False)
         return seen.points
 
     def outcomes(self) -> list[Outcome | None]:
@@ -183,7 +183,7 @@ class FaultySweep:
     def not_ok(self) -> list[str]:
         """Say of each point that is not ok what its last try was, and where it is."""
         others = (point for point in self.points() if point.outcome is not Outcome.OK)
-        return [f"{one.outcome}: {one.latest.verdict.evidence} ({one.latest.folder})" for one in others]
+        return [f"{one.outcome}: {one.latest.evidence} ({one.latest.folder})" for one in others]
 
 
 @pytest.fixture

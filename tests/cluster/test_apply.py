@@ -18,8 +18,8 @@ from benchmarks import soak_apply
 from jobkit.core.layout import read_begin
 from jobkit.extensions.corpus.standing import live_points
 from jobkit.extensions.corpus.winners import read_winners
-from jobkit.runs.reader import read_standings
-from jobkit.runs.standing import PointState
+from jobkit.runs.reader import read_status
+from jobkit.runs.status import PointState
 from tests.cluster.daemons import BUSY, until, wait_for
 from tests.cluster.lab import SGE, SLURM, ClusterLab, on
 from tests.cluster.test_client import dies
@@ -98,7 +98,7 @@ def test_a_shard_runs_again_while_the_others_go_on(applied: Applied) -> None:
     (fault := applied.lab.home / "fault").touch()
     applied.takes(f"1 / (not Path({str(fault)!r}).exists() or 'word 0.' not in map(str.strip, paragraphs))")
     assert applied.apply(shards=8).returncode == 0
-    until(lambda: read_standings([applied.out])[0].points[0].standing is PointState.FAILED, "a shard fails")
+    until(lambda: read_status([applied.out])[0].points[0].state is PointState.FAILED, "a shard fails")
     fault.unlink()
     assert "1 shard may begin next to job" in applied.lab.jobkit("resume", applied.out).stderr
     wait_for(lambda: applied.done() == 8, 180)
@@ -215,8 +215,8 @@ def test_what_is_left_is_planned_again_and_then_moved_to_this_machine(applied: A
     here = applied.lab.jobkit("resume", applied.out, "--replan", "--shards", "3", "--set", "scheduler=local")
     assert here.returncode == 0, here.stdout + here.stderr
     assert applied.merged() == applied.rows
-    (run,) = read_standings([applied.out], ask=False)
-    assert {str(point.standing) for point in run.points} == {"done"}
+    (run,) = read_status([applied.out], ask=False)
+    assert {str(point.state) for point in run.points} == {"done"}
     assert run.schedulers == sorted({"local", applied.lab.scheduler})
 
 

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from jobkit.core.records import Outcome
-from jobkit.runs.reader import read_standings
-from jobkit.runs.standing import PointState, RunStanding
+from jobkit.runs.reader import read_status
+from jobkit.runs.status import PointState, RunStatus
 from tests.cluster.daemons import Wait
 from tests.cluster.lab import FaultySweep
 
@@ -16,14 +16,14 @@ HANG = dict.fromkeys(ALL, "hangs")
 CANCELLED = Outcome.CANCELLED
 
 
-def seen(run: Path) -> RunStanding:
-    (found,) = read_standings([run])
+def seen(run: Path) -> RunStatus:
+    (found,) = read_status([run])
     return found
 
 
 def running(run: Path) -> set[int]:
     """Return the points that run and have a batch home."""
-    running = {point.point.index for point in seen(run).points if point.standing is PointState.RUNNING}
+    running = {point.point.index for point in seen(run).points if point.state is PointState.RUNNING}
     return {
         index for index in running if list(run.glob(f"results/batch_size-{index}-r1/try-*/batches.jsonl"))
     }

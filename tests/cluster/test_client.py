@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.records import Outcome
-from jobkit.runs.reader import read_standings
+from jobkit.runs.reader import read_status
 from tests.cluster.daemons import Wait
 from tests.cluster.lab import COUNT, ClusterLab
 from tests.support.commands import jobkit_process
@@ -52,7 +52,7 @@ def later(run: Path) -> None:
 
 
 def all_ok(run: Path) -> bool:
-    (seen,) = read_standings([run], ask=False)
+    (seen,) = read_status([run], ask=False)
     return all(point.outcome is Outcome.OK for point in seen.points)
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.runs.reader import read_standings
-from jobkit.runs.standing import PointState
+from jobkit.runs.reader import read_status
+from jobkit.runs.status import PointState
 from tests.cluster.daemons import Wait
 from tests.cluster.lab import ClusterLab, FaultySweep
 from tests.cluster.test_apply import Applied
@@ -56,8 +56,8 @@ def test_defaults_of_the_user_change_no_answer_of_a_scheduler(faulty: FaultySwee
     run = lab.run_dir()
 
     def stand() -> list[str]:
-        (seen,) = read_standings([run])
-        return [str(point.standing) for point in seen.points]
+        (seen,) = read_status([run])
+        return [str(point.state) for point in seen.points]
 
     wait_until(lambda: stand() == [PointState.RUNNING] * 2 + [PointState.WAITING], 60)
     done = lab.jobkit("cancel", run)

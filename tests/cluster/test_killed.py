@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.records import Outcome
-from jobkit.runs.standing import PointState
+from jobkit.runs.status import PointState
 from tests.cluster.daemons import said
 from tests.cluster.halted import HaltedSweep, batches, begun, home, record, seen
 from tests.cluster.lab import JOB_VARIABLE, RELEASE, SGE, ClusterLab, held_by, on
@@ -62,7 +62,7 @@ def test_kill_9_of_the_job_script(halted: HaltedSweep, monkeypatch: pytest.Monke
 
 
 def why(run: Path) -> str:
-    return seen(run, ask=False)[0].counts.verdict.evidence
+    return seen(run, ask=False)[0].counts.evidence
 
 
 def with_none(lab: ClusterLab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +156,7 @@ def test_home_cannot_be_written_when_the_job_begins(halted: HaltedSweep) -> None
         filler = fill(full)
         release(halted.lab)
         halted.is_(run, PointState.FAILED, Outcome.STAGE_OUT)
-        assert "the job could not write in the run folder" in seen(run)[0].counts.verdict.evidence
+        assert "the job could not write in the run folder" in seen(run)[0].counts.evidence
         assert not home(run).exists()
         filler.unlink()
     run = halted.sweep("1", "--set", asked, runs="runs2")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.runs.reader import read_standings
-from jobkit.runs.standing import PointState
+from jobkit.runs.reader import read_status
+from jobkit.runs.status import PointState
 from tests.cluster.daemons import Wait
 from tests.cluster.lab import COUNT, HOLD, RELEASE, SGE, SLURM, ClusterLab, FaultySweep
 from tests.support.commands import JOBKIT
@@ -61,7 +61,7 @@ def test_what_runs_is_followed_until_it_has_ended(faulty: FaultySweep, wait_unti
     faulty.fail({1: "slow"})
     faulty.sweep()
     run = lab.run_dir()
-    wait_until(lambda: read_standings([run])[0].points[0].standing is PointState.RUNNING, 60)
+    wait_until(lambda: read_status([run])[0].points[0].state is PointState.RUNNING, 60)
     wait_until(lambda: any(run.glob("logs/*")), 30)
     argv: list[str | Path] = [JOBKIT, "logs", run, "1", "-f"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as left:
@@ -69,7 +69,7 @@ def test_what_runs_is_followed_until_it_has_ended(faulty: FaultySweep, wait_unti
         assert "batch_size-1-r1" in left.stderr.readline()
         left.send_signal(signal.SIGINT)
         assert left.wait(20) == 130
-    assert read_standings([run])[0].points[0].standing is PointState.RUNNING, "Ctrl-C leaves the job alone"
+    assert read_status([run])[0].points[0].state is PointState.RUNNING, "Ctrl-C leaves the job alone"
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert "batch_size-1-r1" in process.stderr.readline()

@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from jobkit.core.records import Outcome
-from jobkit.runs.standing import PointState, PointStatus
+from jobkit.runs.status import PointState, PointStatus
 from tests.cluster.daemons import SlurmDaemons, said
 from tests.cluster.halted import HaltedSweep, batches, begun, home, record, seen
 from tests.cluster.lab import SLURM
@@ -61,10 +61,10 @@ def test_a_task_is_requeued_half_way(halted: HaltedSweep) -> None:
     scontrol("requeue", task)
     states = set()
     while not (state := in_queue(task)).startswith("PENDING"):
-        states.add(seen(run)[0].standing)
+        states.add(seen(run)[0].state)
         assert state, "the scheduler has lost the task"
     assert states <= {PointState.RUNNING, PointState.WAITING}
-    assert seen(run)[0].standing is PointState.WAITING
+    assert seen(run)[0].state is PointState.WAITING
     done = halted.lab.jobkit("resume", run)
     assert "nothing to run again" in done.stderr, done.stderr
     now(halted, task)
@@ -72,7 +72,7 @@ def test_a_task_is_requeued_half_way(halted: HaltedSweep) -> None:
     assert begun(run, 1, 2).restart == 1
     halted.go(1)
     halted.is_(run, PointState.DONE, Outcome.OK)
-    first = seen(run)[0].tries[1].verdict
+    first = seen(run)[0].tries[1]
     assert first.outcome is Outcome.CANCELLED
     assert first.evidence == "stopped by SIGTERM; signal TERM; the scheduler began the task again"
     assert (record(run).job.restart, record(run, 1, 2).job.restart) == (0, 1)
@@ -108,7 +108,7 @@ def test_a_task_is_held_and_so_is_its_dependency(halted: HaltedSweep) -> None:
         assert told in status
         assert "to begin about" not in status
     said("scancel", before)
-    halted.wait_until(lambda: seen(run)[0].standing is PointState.STUCK, 15)
+    halted.wait_until(lambda: seen(run)[0].state is PointState.STUCK, 15)
 
 
 @SLURM
@@ -133,8 +133,8 @@ def test_a_task_is_preempted(slurm_alone: SlurmDaemons, halted: HaltedSweep) -> 
     halted.waits(1)
     halted.go(1)
     halted.is_(run, PointState.DONE, Outcome.OK)
-    halted.wait_until(lambda: seen(run)[0].tries[1].verdict.outcome is Outcome.PREEMPTED, 30)
-    assert "sacct: PREEMPTED" in seen(run)[0].tries[1].verdict.evidence
+    halted.wait_until(lambda: seen(run)[0].tries[1].outcome is Outcome.PREEMPTED, 30)
+    assert "sacct: PREEMPTED" in seen(run)[0].tries[1].evidence
     assert (batches(run), batches(run, 1, 2)) == (1, 30)
 
 
@@ -224,7 +224,7 @@ def test_the_accounting_dies_before_a_task_and_comes_back_after_it(
     begin = begun(run)
     os.killpg(os.getpgid(begin.pid or 0), signal.SIGKILL)
     halted.wait_until(lambda: not in_queue(begin.job), 30)
-    assert (seen(run)[0].standing, seen(run)[0].outcome) == (PointState.UNSETTLED, None)
+    assert (seen(run)[0].state, seen(run)[0].outcome) == (PointState.UNSETTLED, None)
     away = halted.lab.jobkit("waste", "--scheduler", "slurm", "--mine")
     assert (away.returncode, away.stdout) == (3, "")
     assert "does not answer" in away.stderr
@@ -236,6 +236,6 @@ def test_the_accounting_dies_before_a_task_and_comes_back_after_it(
         return looks[-1].outcome is not None
 
     halted.wait_until(settled, 60)
-    assert {look.standing for look in looks[:-1]} <= {PointState.UNSETTLED, PointState.RUNNING}
-    assert (looks[-1].standing, looks[-1].outcome) == (PointState.FAILED, Outcome.LOST)
-    assert "sacct: FAILED, ExitCode 0:9" in looks[-1].counts.verdict.evidence
+    assert {look.state for look in looks[:-1]} <= {PointState.UNSETTLED, PointState.RUNNING}
+    assert (looks[-1].state, looks[-1].outcome) == (PointState.FAILED, Outcome.LOST)
+    assert "sacct: FAILED, ExitCode 0:9" in looks[-1].counts.evidence

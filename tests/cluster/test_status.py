@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from jobkit.core.records import Outcome
-from jobkit.runs.queue import ask_queue
+from jobkit.runs.reader import ask_queue
 from jobkit.schedulers import sge
 from jobkit.schedulers.types import JobId, Queued, Remedy, State
 from tests.cluster.daemons import SgeDaemons, Wait, said

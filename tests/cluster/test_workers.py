@@ -13,7 +13,7 @@ import pytest
 from jobkit.core.json_codec import from_json
 from jobkit.core.records import ModelRef, Outcome, Record
 from jobkit.planning.texts import find_text
-from jobkit.runs.standing import PointState
+from jobkit.runs.status import PointState
 from jobkit.worker.paragraphs import read_paragraphs
 from jobkit.worker.workloads.entities import write_entities
 from jobkit.worker.workloads.stanza_ner import StanzaNer
@@ -100,7 +100,7 @@ def test_kill_9_on_a_node(
 
 def stands(run: Path) -> tuple[PointState, Outcome | None]:
     (one,) = seen(run)
-    return one.standing, one.outcome
+    return one.state, one.outcome
 
 
 TEXT = "sample:60"

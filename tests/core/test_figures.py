@@ -11,7 +11,7 @@ from jobkit.core.figures import ENERGY, NET_ENERGY, by_key, choosable, format_fi
 from jobkit.core.measurements import Attribution, Energy, MemoryReadings, Metric
 from jobkit.core.records import Record
 from jobkit.core.units import GIB
-from jobkit.runs.overlaps import attributed
+from jobkit.runs.results import attributed
 from tests.support.builders import point, record
 
 OF_ONE = Energy(span_s=100, counter_j=9_000, power_j=9_100, idle_w=70, attribution=Attribution.OWN)

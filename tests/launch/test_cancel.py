@@ -16,7 +16,7 @@ from jobkit.core.layout import RUN_LOCK
 from jobkit.core.records import Outcome
 from jobkit.launch.cancel import cancel, throttle
 from jobkit.runs.journal import Role, read_journal
-from jobkit.runs.reader import read_standings
+from jobkit.runs.reader import read_status
 from tests.support.builders import events, grid, record, write_points, write_record, write_submitted
 from tests.support.commands import jobkit, jobkit_process
 from tests.support.programs import Programs
@@ -39,7 +39,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def outcomes(run: Path) -> list[Outcome | None]:
-    (seen,) = read_standings([run], ask=False)
+    (seen,) = read_status([run], ask=False)
     return [one.outcome for one in seen.points]
 
 
@@ -212,7 +212,7 @@ def test_a_run_here_is_cancelled_as_a_whole_and_brings_its_results_home(
     assert done.returncode == 0, done.stderr
     assert "cancelled: 2 points\nrunning points copy their results to the run folder" in done.stderr
     assert done.stderr.endswith(f"next: jobkit resume {name}\n"), "relative to here"
-    wait_until(lambda: any(run.glob("results/*/try-1/exit")) and not read_standings([run])[0].queued)
+    wait_until(lambda: any(run.glob("results/*/try-1/exit")) and not read_status([run])[0].queued)
     assert outcomes(run) == [Outcome.CANCELLED, Outcome.CANCELLED]
     kept = json.loads((run / "results" / "batch_size-1-r1" / "try-1" / "record.json").read_text())
     assert kept["summary"]["batches"] == 1

@@ -23,9 +23,9 @@ from jobkit.launch.resume import run_again, run_follow_up
 from jobkit.planning.prepare import Options, prepare
 from jobkit.runs.driver_lock import driving, last_driver
 from jobkit.runs.journal import JobTask, Role, note, read_journal
-from jobkit.runs.reader import read_standings
+from jobkit.runs.reader import read_status
 from jobkit.runs.results import read_run
-from jobkit.runs.standing import PointState
+from jobkit.runs.status import PointState
 from jobkit.schedulers.types import State
 from tests.support.builders import events, write_begin, write_event, write_exit
 from tests.support.statuses import a_point, a_run, with_job
@@ -402,8 +402,8 @@ def local(tmp_path: Path) -> Path:
 @pytest.mark.slow
 def test_here_the_points_run_at_once(local: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_again(local, ("1", "3"), ()) is None
-    (seen,) = read_standings([local])
-    assert [point.standing for point in seen.points] == [PointState.DONE, PointState.MISSING, PointState.DONE]
+    (seen,) = read_status([local])
+    assert [point.state for point in seen.points] == [PointState.DONE, PointState.MISSING, PointState.DONE]
     told = [(event["event"], event.get("only")) for event in events(local)]
     assert told == [("submitting", [1, 3]), ("submitted", [1, 3])]
     assert "again: 2 points" in capsys.readouterr().err
@@ -417,7 +417,7 @@ def test_here_the_points_run_at_once(local: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.slow
 def test_here_the_policy_is_followed_as_often_as_it_says(local: Path) -> None:
     def outcomes() -> list[tuple[Outcome | None, int]]:
-        (seen,) = read_standings([local])
+        (seen,) = read_status([local])
         return [(point.outcome, len(point.tries)) for point in seen.points]
 
     failed_here(local, OOM, BUG, BUG)
@@ -438,7 +438,7 @@ def failed_here(run: Path, *outcomes: Outcome) -> None:
     span: dict[str, object] = {"scheduler": "local", "first": 1, "last": 3, "round": 1}
     write_event(run, "submitting", **span)
     write_event(run, "submitted", job_id="1", cluster="", **span)
-    points = read_standings([run], ask=False)[0].points
+    points = read_status([run], ask=False)[0].points
     for point, outcome in zip(points, outcomes, strict=True):
         write_begin(run, point.point, scheduler="local", job=1)
         write_exit(run, point.point, Exit(status=1, stage="run", outcome=outcome))
@@ -484,12 +484,12 @@ def test_a_run_that_was_killed_on_a_machine_that_is_gone(
     note(local, "submitted", job_id=job, cluster="node07", **span)
     for result in read_run(local).points:
         write_begin(local, result.point, scheduler="local", job=job, task=str(result.point.index), round=1)
-    assert [point.outcome for point in read_standings([local])[0].points] == [Outcome.LOST] * 3, (
+    assert [point.outcome for point in read_status([local])[0].points] == [Outcome.LOST] * 3, (
         "this disk is this machine's own"
     )
     (local / "accounting.jsonl").write_text("")
     monkeypatch.setattr("jobkit.runs.driver_lock._own_disk", lambda _: False)
-    assert read_standings([local])[0].silent == ("local",)
+    assert read_status([local])[0].silent == ("local",)
     commands: list[Callable[[], object]] = [lambda: run_again(local, (), ()), lambda: cancel(local, [], [])]
     for command in commands:
         with pytest.raises(
@@ -501,4 +501,4 @@ def test_a_run_that_was_killed_on_a_machine_that_is_gone(
         run_again(local, (), (), machine_gone="node08")
     assert wrong.value.hint == "it was started on node07"
     assert run_again(local, ("1",), (), machine_gone="node07") is None
-    assert [point.outcome for point in read_standings([local])[0].points] == [OK, Outcome.LOST, Outcome.LOST]
+    assert [point.outcome for point in read_status([local])[0].points] == [OK, Outcome.LOST, Outcome.LOST]

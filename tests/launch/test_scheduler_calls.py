@@ -23,7 +23,7 @@ from jobkit.launch.scheduler_calls import (
     throttle,
 )
 from jobkit.runs.journal import Role, read_journal
-from jobkit.runs.reader import read_standings
+from jobkit.runs.reader import read_status
 from jobkit.schedulers import sge, slurm
 from jobkit.schedulers.registry import query_environment, submission_environment
 from jobkit.schedulers.types import Array, JobId, JobRequest
@@ -275,7 +275,7 @@ def test_an_array_that_was_taken_is_found_in_the_queue(run: Path, controller: Co
     assert (event["event"], event["found"], event["job_id"]) == ("submitted", "by its name", "12")
     assert [submission.points_of(2) for submission in read_journal(run).submissions] == [(2,), (5,)]
     assert adopted(run) == [], "once"
-    (seen,) = read_standings([run], ask=False)
+    (seen,) = read_status([run], ask=False)
     assert [one.task.job_id for one in seen.points if one.task] == ["7"] * 3 + ["12"] * 3
 
 
@@ -327,8 +327,8 @@ def test_one_that_was_not_taken_is_reported_as_refused(
     event = last(run)
     assert (event["event"], event["status"], event["first"], event["round"]) == ("refused", None, 1, 1)
     assert read_journal(run).unanswered is None
-    (seen,) = read_standings([run], ask=False)
-    assert [one.standing for one in seen.points[3:]] == ["missing"] * 3
+    (seen,) = read_status([run], ask=False)
+    assert [one.state for one in seen.points[3:]] == ["missing"] * 3
 
 
 @pytest.mark.slow

@@ -15,13 +15,13 @@ PAGE = (ROOT / "docs" / "walk-away.md").read_text(encoding="utf-8")
 
 def test_what_became_of_each_point_stands_on_the_page() -> None:
     for point in read_run(RUN).points:
-        said = point.verdict.evidence.removeprefix("exit file: ") if point.verdict.outcome == "pruned" else ""
-        line = f"{point.point.point_id:<20} {point.verdict.outcome!s:<8} {said}".rstrip()
+        said = point.counts.evidence.removeprefix("exit file: ") if point.outcome == "pruned" else ""
+        line = f"{point.point.point_id:<20} {point.outcome!s:<8} {said}".rstrip()
         assert f"\n{line}\n" in PAGE
 
 
 def test_those_that_were_pruned_ended_at_once_and_loaded_nothing() -> None:
-    pruned = [point for point in read_run(RUN).points if point.verdict.outcome == "pruned"]
+    pruned = [point for point in read_run(RUN).points if point.outcome == "pruned"]
     assert len(pruned) == 2
     for one in pruned:
         folder = RUN / "results" / one.point.point_id / "try-1"

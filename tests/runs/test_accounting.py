@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from jobkit.core.layout import ACCOUNTING_FILE
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
-from jobkit.runs.accounting import CHANGES, GONE, SchedulerAnswer, join_answers, read_accounts
-from jobkit.runs.journal import JobTask, Journal
+from jobkit.runs.journal import CHANGES, GONE, JobTask, Journal, SchedulerAnswer, join_answers, read_accounts
 from tests.support.builders import grid, write_answer, write_points, write_submitted
 
 ROW = "77_1|{}|0:0|60||50M|1|node1|None|{}\n"

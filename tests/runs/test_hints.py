@@ -14,8 +14,7 @@ from jobkit.core.units import MIB
 from jobkit.extensions.corpus.plan import Piece, Shard
 from jobkit.runs.hints import FixKind, advice, is_limited, job_line, needed_by
 from jobkit.runs.journal import JobTask, Role
-from jobkit.runs.standing import PointState, PointStatus, RunStanding
-from jobkit.runs.tries import TryOutcome
+from jobkit.runs.status import PointState, PointStatus, RunStatus
 from jobkit.schedulers.types import Accounted, State
 from tests.support.builders import batch, record
 from tests.support.statuses import AT, a_point, a_run, submission, tried, waits, with_job
@@ -25,7 +24,7 @@ RESUME, COLLECT = "jobkit resume runs/demo", "jobkit collect runs/demo"
 WHY, WATCH = "jobkit status runs/demo 2", "jobkit status runs/demo --watch"
 
 
-def commands(run: RunStanding, folder: str = "runs/demo") -> list[str]:
+def commands(run: RunStatus, folder: str = "runs/demo") -> list[str]:
     found = [step.command for step in advice(run, folder).steps]
     assert len(found) == len(set(found)), "each once"
     return found
@@ -264,7 +263,7 @@ def test_the_walltime_of_a_shard_without_a_pace_is_no_less_than_was_planned(
     assert need.value == walltime
 
 
-def ran_out(*given: str, folder: Path) -> tuple[RunStanding, PointStatus]:
+def ran_out(*given: str, folder: Path) -> tuple[RunStatus, PointStatus]:
     point = a_point(1, PointState.FAILED, Outcome.RAM_OOM)
     return a_run([point], folder=folder, submissions=(replace(submission(), given=given),)), point
 
@@ -301,7 +300,7 @@ def test_the_memory_is_no_less_than_was_measured(tmp_path: Path, measured: str) 
 
 
 def test_a_batch_that_hung_and_a_bug_lack_neither() -> None:
-    hung = replace(tried(1), verdict=TryOutcome(Outcome.TIMEOUT, "", hung=True))
+    hung = replace(tried(1), outcome=Outcome.TIMEOUT, hung=True)
     others = [a_point(1, PointState.FAILED, Outcome.TIMEOUT, tries=[hung]), failed(2)]
     assert not any(map(is_limited, others))
     assert needed_by(a_run(others), others) == []

@@ -4,7 +4,7 @@ import time
 from dataclasses import replace
 
 from jobkit.core.measurements import Attribution, Energy
-from jobkit.runs.overlaps import Span, attributed, overlap_words, overlaps
+from jobkit.runs.results import Span, attributed, overlap_words, overlaps
 
 OF_ONE = Energy(span_s=100, counter_j=9_000, power_j=9_100, idle_w=70, attribution=Attribution.OWN)
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from jobkit.core.layout import Exit
 from jobkit.core.records import Outcome
-from jobkit.runs.progress import Pace, SkippedTime, progress_of, skipped_time, to_go
-from jobkit.runs.standing import PointState, PointStatus
+from jobkit.runs.status import Pace, PointState, PointStatus, skipped_time, to_go
+from jobkit.runs.tries import progress_of
 from tests.support.builders import batch, point, record
 from tests.support.statuses import a_point, tried
 
@@ -38,11 +38,11 @@ def test_what_is_left_takes_as_long_as_its_characters_did(
     assert progress_of([]) is None
 
 
-DONE_A, DONE_B = (Pace(setting=name, standing="done", elapsed_s=s) for name, s in (("a", 10.0), ("b", 20.0)))
-WAITING_A, WAITING_C = (Pace(setting=name, standing="waiting") for name in "ac")
-RUNNING_A = Pace(setting="a", standing="running", elapsed_s=4.0)
-RUNNING_B = Pace(setting="b", standing="running", elapsed_s=5.0, left_s=15.0)
-ENDING_A = Pace(setting="a", standing="running", elapsed_s=5.0, left_s=5.0)
+DONE_A, DONE_B = (Pace(setting=name, state="done", elapsed_s=s) for name, s in (("a", 10.0), ("b", 20.0)))
+WAITING_A, WAITING_C = (Pace(setting=name, state="waiting") for name in "ac")
+RUNNING_A = Pace(setting="a", state="running", elapsed_s=4.0)
+RUNNING_B = Pace(setting="b", state="running", elapsed_s=5.0, left_s=15.0)
+ENDING_A = Pace(setting="a", state="running", elapsed_s=5.0, left_s=5.0)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ ENDING_A = Pace(setting="a", standing="running", elapsed_s=5.0, left_s=5.0)
     [
         # b is free at 15; a's like took 10 s, so a is free at 6, and after both that wait at 26 or 25.
         (
-            [DONE_A, RUNNING_B, RUNNING_A, WAITING_A, WAITING_A, replace(WAITING_C, standing="missing")],
+            [DONE_A, RUNNING_B, RUNNING_A, WAITING_A, WAITING_A, replace(WAITING_C, state="missing")],
             0,
             25.0,
         ),
@@ -79,11 +79,11 @@ def test_points_wait_for_the_slot_that_is_free_first(
 def test_it_takes_no_less_than_the_longest_and_no_more_than_one_after_another(
     running: list[float], waiting: list[float]
 ) -> None:
-    points = [Pace(setting=f"r{n}", standing="running", left_s=left) for n, left in enumerate(running)]
+    points = [Pace(setting=f"r{n}", state="running", left_s=left) for n, left in enumerate(running)]
     for n, long in enumerate(waiting):
         points += [
-            Pace(setting=f"w{n}", standing="done", elapsed_s=long),
-            Pace(setting=f"w{n}", standing="waiting"),
+            Pace(setting=f"w{n}", state="done", elapsed_s=long),
+            Pace(setting=f"w{n}", state="waiting"),
         ]
     took = to_go(points)
     assert took is not None
@@ -105,11 +105,11 @@ def test_a_pruned_point_saves_the_time_of_the_point_that_ran_out_of_memory() -> 
     ]
     assert skipped_time(points) is None
     pruned = [left_out(n, Outcome.PRUNED, "p002") for n in (3, 4)]
-    assert skipped_time([*points, *pruned]) == SkippedTime(2, 120.0)
+    assert skipped_time([*points, *pruned]) == (2, 120.0)
     first, repeat = (replace(points[0].point, repeat=n, point_id=f"batch_size-50-r{n}") for n in (1, 2))
     done = replace(points[0], point=first, all_tries=(tried(1, Outcome.TIMEOUT), small))
     skipped = replace(left_out(5, Outcome.PRUNED, first.point_id), point=repeat)
-    assert skipped_time([done, skipped]) == SkippedTime(1, 60.0), "a repeat that was not needed"
+    assert skipped_time([done, skipped]) == (1, 60.0), "a repeat that was not needed"
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from jobkit import cli
 from jobkit.core.records import Outcome
 from jobkit.core.torch_build import INDEX
 from jobkit.runs.hints import REMEDIES, FixKind, Step, remedy
-from jobkit.runs.reader import read_standings
-from jobkit.runs.standing import PointStatus
+from jobkit.runs.reader import read_status
+from jobkit.runs.status import PointStatus
 from jobkit.runs.status_text import next_steps
 from jobkit.worker import failure
 from tests.support.copiers import stand_in
@@ -64,11 +64,11 @@ class Own(Count):
 
 
 def point(run: Path, size: int) -> PointStatus:
-    return read_standings([run])[0].points[size - 1]
+    return read_status([run])[0].points[size - 1]
 
 
 def steps_of(one: PointStatus, run: Path) -> list[Step]:
-    steps = next_steps(read_standings([run])[0], one, str(run))
+    steps = next_steps(read_status([run])[0], one, str(run))
     return [step for step in steps if step.kind is not FixKind.LOG]
 
 
@@ -100,7 +100,7 @@ def test_what_failed_here(tmp_path: Path, kept_cache: Path, monkeypatch: pytest.
         path.unlink()
     for outcome, (size, _) in HERE.items():
         one = point(run, size)
-        told = one.counts.verdict.evidence
+        told = one.counts.evidence
         assert one.outcome is outcome, told
         assert ("own.py:9: ValueError: on purpose" in told) == (outcome in {Outcome.BUG, Outcome.STOPPED})
         steps = steps_of(one, run)
@@ -142,11 +142,11 @@ def test_inputs_and_results_that_could_not_be_copied(tmp_path: Path, monkeypatch
         assert cli._exit_code(["sweep", "spec.yaml", "--runs-dir", outcome]) == 4
         (run,) = (tmp_path / outcome).iterdir()
         one = point(run, 1)
-        assert one.outcome is outcome, one.counts.verdict.evidence
+        assert one.outcome is outcome, one.counts.evidence
         program.unlink()
         typed(steps_of(one, run))
         if outcome is Outcome.STAGE_OUT:
-            kept = one.counts.verdict.evidence.partition("kept in ")[2].partition(":")[2].partition(";")[0]
+            kept = one.counts.evidence.partition("kept in ")[2].partition(":")[2].partition(";")[0]
             home = run / "results" / one.point.point_id / "try-1"
             shutil.copytree(Path(kept) / "out", home, dirs_exist_ok=True)
         assert point(run, 1).outcome is Outcome.OK

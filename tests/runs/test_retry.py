@@ -15,19 +15,21 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
 from jobkit.core.units import parse_size
 from jobkit.runs.journal import JobTask
-from jobkit.runs.progress import whole_s
-from jobkit.runs.request import memory_request, walltime_request
-from jobkit.runs.retry import (
+from jobkit.runs.request import (
+    Change,
     Overrides,
     RetryGroup,
     changed,
     groups,
+    memory_request,
     merge_overrides,
+    policy_change,
+    scaled,
     select_points,
+    walltime_request,
 )
-from jobkit.runs.retry_rule import Change, policy_change, scaled
-from jobkit.runs.standing import PointState, PointStatus
-from jobkit.runs.tries import Try, TryOutcome
+from jobkit.runs.status import PointState, PointStatus
+from jobkit.runs.tries import Try, whole_s
 from jobkit.schedulers.types import Accounted
 from jobkit.spec.policy import Policy
 from jobkit.spec.sweep_spec import SweepSpec
@@ -38,8 +40,7 @@ TASK = JobTask("slurm", "77", 1)
 
 
 def tried(outcome: Outcome | None, node: str = "n1", number: int = 1, *, hung: bool = False) -> Try:
-    verdict = TryOutcome(outcome=outcome, evidence="", hung=hung)
-    return Try(number=number, verdict=verdict, task=TASK, node=node)
+    return Try(number=number, outcome=outcome, hung=hung, task=TASK, node=node)
 
 
 COUNTED = [Outcome.RAM_OOM, Outcome.TIMEOUT, Outcome.PREEMPTED, Outcome.NODE_FAIL]
@@ -69,10 +70,8 @@ def allowed(policy: Policy, outcome: Outcome | None) -> int:
 @given(POLICIES, TRIES)
 def test_a_point_runs_again_as_often_as_its_last_outcome_may(policy: Policy, ended: list[Try]) -> None:
     last = ended[-1] if ended else tried(None)
-    times = [(tried.verdict.outcome, tried.verdict.hung) for tried in ended].count(
-        (last.verdict.outcome, last.verdict.hung)
-    )
-    assert (policy_change(policy, ended) is not None) is (0 < times <= allowed(policy, last.verdict.outcome))
+    times = [(tried.outcome, tried.hung) for tried in ended].count((last.outcome, last.hung))
+    assert (policy_change(policy, ended) is not None) is (0 < times <= allowed(policy, last.outcome))
 
 
 @given(POLICIES, st.lists(st.one_of(HANGS, st.builds(tried, st.sampled_from(Outcome), NODES)), max_size=60))
@@ -92,10 +91,10 @@ def test_factors_compound_and_bad_nodes_are_stayed_away_from(policy: Policy, end
     change = policy_change(policy, ended)
     if change is None:
         return
-    outcomes = [tried.verdict.outcome for tried in ended if not tried.verdict.hung]
+    outcomes = [tried.outcome for tried in ended if not tried.hung]
     assert change.memory == policy.ram_oom.memory ** outcomes.count(Outcome.RAM_OOM)
     assert change.walltime == policy.timeout.walltime ** outcomes.count(Outcome.TIMEOUT)
-    bad = [tried.node for tried in ended if tried.verdict.outcome is Outcome.NODE_FAIL and tried.node]
+    bad = [tried.node for tried in ended if tried.outcome is Outcome.NODE_FAIL and tried.node]
     assert set(change.exclude) == set(bad)
     assert len(change.exclude) == len(set(bad))
 
@@ -163,7 +162,7 @@ def one_look(index: int, standing: PointState, *ended: Outcome | None) -> PointS
     """Return a look at a point; its outcomes the oldest first."""
     tries = tuple(tried(outcome, number=number) for number, outcome in enumerate(ended, 1))[::-1]
     return PointStatus(
-        point=point(index), standing=standing, all_tries=tries or (tried(None, number=0),), task=TASK
+        point=point(index), state=standing, all_tries=tries or (tried(None, number=0),), task=TASK
     )
 
 
@@ -183,7 +182,7 @@ def indices(looks: Sequence[PointStatus]) -> list[int]:
 def test_what_is_done_or_in_the_queue_is_never_chosen(looks: list[PointStatus], only: list[str]) -> None:
     taken = select_points(looks, only)
     wanted = {PointState(word) for word in only} or {PointState.FAILED, PointState.MISSING}
-    assert indices(taken) == [look.point.index for look in looks if look.standing in wanted]
+    assert indices(taken) == [look.point.index for look in looks if look.state in wanted]
 
 
 @given(LOOKS, st.data())
@@ -192,12 +191,12 @@ def test_a_point_by_name_is_taken_or_refused_but_never_run_twice(
 ) -> None:
     one = data.draw(st.sampled_from(looks))
     word = data.draw(st.sampled_from([one.point.point_id, str(one.point.index)]))
-    if one.standing in {PointState.FAILED, PointState.MISSING}:
+    if one.state in {PointState.FAILED, PointState.MISSING}:
         assert select_points(looks, [word]) == [one]
         return
     with pytest.raises(JobkitError) as caught:
         select_points(looks, ["failed", word])
-    told = "a finished point is never run again" if one.standing is PointState.DONE else "twice at a time"
+    told = "a finished point is never run again" if one.state is PointState.DONE else "twice at a time"
     assert told in caught.value.message
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from jobkit.core.layout import Begin, Exit
 from jobkit.core.records import JobFacts, Outcome
 from jobkit.runs.journal import Role
-from jobkit.runs.reader import read_standings
-from jobkit.runs.standing import PointState, PointStatus, RunStanding
+from jobkit.runs.reader import read_status
+from jobkit.runs.status import PointState, PointStatus, RunStatus
 from jobkit.runs.status_text import (
     cut,
     listed_tries,
@@ -44,11 +44,11 @@ from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture i
 from tests.support.statuses import HALF, a_point, a_run, tried, waits, with_job
 
 
-def lines(run: RunStanding, *, width: int = 120, most: int = 40) -> list[str]:
+def lines(run: RunStatus, *, width: int = 120, most: int = 40) -> list[str]:
     return render(run, "runs/demo", width=width, most=most).splitlines()
 
 
-def rows(run: RunStanding, *, width: int = 120, most: int = 40) -> list[str]:
+def rows(run: RunStatus, *, width: int = 120, most: int = 40) -> list[str]:
     """Return the table alone."""
     found = lines(run, width=width, most=most)
     start = next(n for n, line in enumerate(found) if line.startswith("point "))
@@ -148,7 +148,7 @@ def shown(of: PointStatus, *, mine: bool = True) -> list[str]:
 
 
 def failed(of: Try) -> PointStatus:
-    return a_point(1, PointState.FAILED, of.verdict.outcome, tries=(of,))
+    return a_point(1, PointState.FAILED, of.outcome, tries=(of,))
 
 
 def test_a_try_that_was_killed_shows_every_source() -> None:
@@ -200,8 +200,8 @@ def test_tries_by_hand_stand_among_the_others_and_are_marked() -> None:
     assert "try 2, by hand (it counts only while no other try has begun): ok" in shown(of)
 
 
-def read(run: Path) -> tuple[RunStanding, PointStatus]:
-    (standing,) = read_standings([run])
+def read(run: Path) -> tuple[RunStatus, PointStatus]:
+    (standing,) = read_status([run])
     return standing, standing.points[0]
 
 

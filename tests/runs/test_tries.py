@@ -21,21 +21,20 @@ from jobkit.core.layout import (
 )
 from jobkit.core.records import JobFacts, Outcome, Point
 from jobkit.core.units import format_moment, moment
-from jobkit.runs.accounting import Accounts, join_answers
-from jobkit.runs.journal import JobTask, Journal
-from jobkit.runs.results import elapsed_s, task_s, timed
+from jobkit.runs.journal import Accounts, JobTask, Journal, join_answers
+from jobkit.runs.results import not_started, read_tries
 from jobkit.runs.tries import (
     NO_HOME,
     OVERRULING,
     TaskFacts,
     Try,
-    TryOutcome,
     decide_outcome,
+    elapsed_s,
     is_fault,
     last_words,
-    not_started,
-    read_tries,
     reported_outcome,
+    task_s,
+    timed,
     try_that_counts,
 )
 from jobkit.schedulers.types import Accounted
@@ -86,7 +85,7 @@ def read(run: Path, known: Accounts, of: Point | None = None) -> list[Try]:
 
 
 def outcomes(tries: list[Try]) -> list[Outcome | None]:
-    return [tried.verdict.outcome for tried in tries]
+    return [tried.outcome for tried in tries]
 
 
 @settings(deadline=None, max_examples=50)  # it writes files
@@ -111,16 +110,16 @@ def test_a_start_that_failed_left_no_try(tmp_path: Path) -> None:
     write_begin(tmp_path, point())
     assert outcomes(read(tmp_path, accounts(Outcome.QUEUE_ERROR))) == [None]
     assert outcomes(read(tmp_path, accounts(Outcome.QUEUE_ERROR, Outcome.TIMEOUT))) == [Outcome.TIMEOUT]
-    assert not_started(point(), accounts(Outcome.QUEUE_ERROR)).verdict.outcome is Outcome.QUEUE_ERROR
+    assert not_started(point(), accounts(Outcome.QUEUE_ERROR)).outcome is Outcome.QUEUE_ERROR
 
 
 def test_a_submission_that_left_no_try_comes_first(tmp_path: Path) -> None:
     write_begin(tmp_path, point())
     known = accounts(submitted=TWO)
     first, before = read(tmp_path, known)
-    assert (first.number, first.task, first.verdict.outcome) == (0, TWO, None)
-    assert (before.task, before.verdict.outcome) == (ONE, Outcome.LOST)
-    assert "it was run again" in before.verdict.evidence
+    assert (first.number, first.task, first.outcome) == (0, TWO, None)
+    assert (before.task, before.outcome) == (ONE, Outcome.LOST)
+    assert "it was run again" in before.evidence
     write_begin(tmp_path, point(), 2, job=78)
     write_begin(tmp_path, point(), 3, scheduler="hand", job=1, task="")
     assert [one.number for one in read(tmp_path, known)] == [2, 1, 3], "by hand comes last"
@@ -146,17 +145,17 @@ def test_a_try_by_hand_counts_only_while_no_other_has_begun_and_has_no_account(t
     assert (waits.number, try_that_counts([waits, by_hand])) == (0, by_hand)
     write_begin(tmp_path, point(), 2)
     own, by_hand = read(tmp_path, accounts(Outcome.TIMEOUT))
-    assert (by_hand.task, by_hand.account, by_hand.verdict.outcome) == (None, None, Outcome.OK)
-    assert (try_that_counts([own, by_hand]), own.verdict.outcome) == (own, Outcome.TIMEOUT)
+    assert (by_hand.task, by_hand.account, by_hand.outcome) == (None, None, Outcome.OK)
+    assert (try_that_counts([own, by_hand]), own.outcome) == (own, Outcome.TIMEOUT)
 
 
 def test_a_point_that_was_never_submitted() -> None:
     one = not_started(point(), accounts(submitted=None))
-    assert (one.verdict.outcome, one.verdict.evidence, one.task) == (None, "not submitted", None)
-    waiting = not_started(point(), accounts()).verdict
+    assert (one.outcome, one.evidence, one.task) == (None, "not submitted", None)
+    waiting = not_started(point(), accounts())
     assert waiting.evidence == "slurm job 77, task 1: not started, or its folder is not copied home yet"
     earlier = not_started(point(), accounts(Outcome.TIMEOUT, submitted=TWO), ONE)
-    assert (earlier.verdict.outcome, earlier.task) == (Outcome.TIMEOUT, ONE)
+    assert (earlier.outcome, earlier.task) == (Outcome.TIMEOUT, ONE)
 
 
 def test_try_10_is_later_than_try_9(tmp_path: Path) -> None:
@@ -194,15 +193,15 @@ def test_a_try_whose_task_the_scheduler_began_again_says_so(tmp_path: Path) -> N
     write_record(tmp_path, replace(cut, job=job))
     write_begin(tmp_path, point(), 2, restart=1)
     latest, first = read(tmp_path, accounts())
-    assert first.verdict.outcome is Outcome.CANCELLED
-    assert first.verdict.evidence == "signal TERM; the scheduler began the task again"
-    assert latest.verdict.outcome is None
+    assert first.outcome is Outcome.CANCELLED
+    assert first.evidence == "signal TERM; the scheduler began the task again"
+    assert latest.outcome is None
     for runs in ((Outcome.PREEMPTED, None), (Outcome.PREEMPTED,)):
         latest, first = read(tmp_path, accounts(*runs))
-        assert (first.verdict.outcome, first.verdict.provisional) == (Outcome.PREEMPTED, False)
-        assert latest.verdict.outcome in {None, Outcome.LOST}, "the first account is the first try's"
+        assert (first.outcome, first.provisional) == (Outcome.PREEMPTED, False)
+        assert latest.outcome in {None, Outcome.LOST}, "the first account is the first try's"
     write_record(tmp_path, replace(record(point()), try_number=3, job=replace(job, restart=1)))
-    assert "began" not in read(tmp_path, accounts())[1].verdict.evidence, "one restart, two tries: by hand?"
+    assert "began" not in read(tmp_path, accounts())[1].evidence, "one restart, two tries: by hand?"
 
 
 def test_the_node_is_named_by_the_scheduler_or_else_by_the_files(tmp_path: Path) -> None:
@@ -228,8 +227,8 @@ def test_the_log_is_asked_last(tmp_path: Path) -> None:
     log(tmp_path, f"hello\n{LIMIT_LINE}\n")
     assert outcomes(read(tmp_path, accounts())) == [None], "it may still run"
     (lost,) = read(tmp_path, accounts(gone=True))
-    assert lost.verdict.outcome is Outcome.TIMEOUT
-    assert lost.verdict.evidence.endswith(f"; log: {LIMIT_LINE}")
+    assert lost.outcome is Outcome.TIMEOUT
+    assert lost.evidence.endswith(f"; log: {LIMIT_LINE}")
     assert outcomes(read(tmp_path, accounts(Outcome.NODE_FAIL, gone=True))) == [Outcome.NODE_FAIL]
     write_exit(tmp_path, point(), Exit(status=1, stage="run"))
     for text, words in (
@@ -238,11 +237,11 @@ def test_the_log_is_asked_last(tmp_path: Path) -> None:
     ):
         log(tmp_path, text)
         (bug,) = read(tmp_path, accounts())
-        assert (bug.verdict.outcome, bug.verdict.evidence.endswith(words)) == (Outcome.BUG, True)
+        assert (bug.outcome, bug.evidence.endswith(words)) == (Outcome.BUG, True)
     write_begin(tmp_path, point(), scheduler="pbs")
     log(tmp_path, LIMIT_LINE)
     (bug,) = read(tmp_path, accounts(submitted=None))
-    assert "log" not in bug.verdict.evidence, "where it is is not known"
+    assert "log" not in bug.evidence, "where it is is not known"
 
 
 @pytest.mark.parametrize(
@@ -264,7 +263,7 @@ def test_what_cannot_be_read_is_reported(tmp_path: Path, name: str, text: str | 
     else:
         path.write_text(text, encoding="utf-8")
     (one,) = read(tmp_path, accounts())
-    assert one.verdict.outcome is Outcome.LOST
+    assert one.outcome is Outcome.LOST
     assert f"{path}:" in one.problem
     assert problem in one.problem
 
@@ -279,7 +278,7 @@ FULL = Try(number=1, record=record(point()))
 CUT = Try(
     number=1, record=replace(record(point()), outcome=Outcome.CANCELLED, provisional=True, signal="TERM")
 )
-EMPTY = Try(number=1)
+EMPTY, NONE = Try(number=1), Try(number=0)
 NOT_HOME = with_exit(stage="stage_out", scratch="/scratch/77.1", host="node1")
 KILLED = with_exit(status=137, signal="KILL", message="the job script was killed")
 UNKNOWN, LAGS = accounted(None), accounted(None, ended=False)
@@ -296,14 +295,14 @@ def test_a_record_that_is_not_provisional_is_the_truth(
     tried = Try(
         number=1, record=replace(record(point()), outcome=outcome), exit=Exit(status=137, stage="run")
     )
-    verdict = decide_outcome(tried, accounted(told, ended=ended))
+    verdict = decide_outcome(replace(tried, account=accounted(told, ended=ended)))
     assert (verdict.outcome, verdict.provisional) == (outcome, False)
 
 
 @pytest.mark.parametrize("told", sorted(OVERRULING))
 @pytest.mark.parametrize("tried", [CUT, KILLED, with_exit(status=137), with_exit(signal="USR1")])
 def test_the_accounting_overrules_a_provisional_outcome(tried: Try, told: Outcome) -> None:
-    verdict = decide_outcome(tried, accounted(told))
+    verdict = decide_outcome(replace(tried, account=accounted(told)))
     assert (verdict.outcome, verdict.provisional) == (told, False)
     assert verdict.evidence.endswith("; accounting: State WORDS")
 
@@ -364,7 +363,7 @@ def test_the_best_source_decides(
     tried: Try | None, told: Accounted | None, known: TaskFacts | None, outcome: str, words: str
 ) -> None:
     """A question mark stands behind an outcome that the accounting may still overrule."""
-    verdict = decide_outcome(tried, told, known)
+    verdict = decide_outcome(replace(tried or NONE, account=told), known)
     assert f"{verdict.outcome}{'?' if verdict.provisional else ''}" == outcome
     assert words in verdict.evidence
 
@@ -386,14 +385,15 @@ LEFT = st.sampled_from([FULL, with_exit(stage="stage_in"), with_exit(status=7)])
 def test_what_is_home_is_not_unsaid_by_what_is_known_besides(
     tried: Try, told: Accounted | None, besides: TaskFacts
 ) -> None:
-    assert decide_outcome(tried, told, besides) == decide_outcome(tried, told)
+    tried = replace(tried, account=told)
+    assert decide_outcome(tried, besides) == decide_outcome(tried)
 
 
 @given(st.sampled_from([None, EMPTY]), TOLD, known())
 def test_nothing_is_called_over_without_a_reason(
     tried: Try | None, told: Accounted | None, besides: TaskFacts
 ) -> None:
-    verdict = decide_outcome(tried, told, besides)
+    verdict = decide_outcome(replace(tried or NONE, account=told), besides)
     heard = told is not None and (told.ended or told.outcome is not None)
     reasons = heard or besides.gone or besides.superseded or (tried is None and besides.cancelled)
     assert (verdict.outcome is not None) == bool(reasons)
@@ -462,14 +462,13 @@ def test_other_text_tells_nothing_and_is_cut(text: str) -> None:
     assert len(last_words(text)) <= 300
 
 
-OK = TryOutcome(outcome=Outcome.OK, evidence="")
 ACCOUNT = Accounted(job_id="77", task=1, ended=True, outcome=None, elapsed_s=42.0)
 RECORD = record(point())
 
 
 def test_a_try_took_as_long_as_the_longest_that_any_source_reports(tmp_path: Path) -> None:
-    tried = Try(number=1, record=RECORD, folder=str(tmp_path), verdict=OK)  # its worker took 60 s
-    bare = Try(number=1, folder=str(tmp_path), verdict=OK)
+    tried = Try(number=1, record=RECORD, folder=str(tmp_path), outcome=Outcome.OK)  # its worker took 60 s
+    bare = Try(number=1, folder=str(tmp_path), outcome=Outcome.OK)
     assert (task_s(tried), task_s(bare)) == (60, None)
     for name, at in (("begin", 1000), ("exit", 1090)):
         (tmp_path / name).touch()
@@ -479,7 +478,7 @@ def test_a_try_took_as_long_as_the_longest_that_any_source_reports(tmp_path: Pat
 
 def test_a_folder_that_was_copied_has_the_time_in_the_file_begin(tmp_path: Path) -> None:
     """Its job had begun ten seconds before the worker, which took a minute."""
-    tried = Try(number=1, record=RECORD, folder=str(tmp_path), verdict=OK)
+    tried = Try(number=1, record=RECORD, folder=str(tmp_path), outcome=Outcome.OK)
     began = moment(RECORD.started_at)
     assert began
     at = (began - timedelta(seconds=10)).isoformat()
@@ -491,15 +490,15 @@ def test_a_folder_that_was_copied_has_the_time_in_the_file_begin(tmp_path: Path)
     assert told.task_s == 70
     (tmp_path / "begin").write_text("\n".join(lines[:-1]))
     assert task_s(tried) == 60
-    assert timed(Try(number=1, verdict=OK)) is None
+    assert timed(Try(number=1, outcome=Outcome.OK)) is None
 
 
 def test_a_try_takes_as_long_as_its_record_or_else_the_account_of_its_own_task_reports() -> None:
     """A clock that was set back makes no time below zero."""
-    home = Try(number=1, record=RECORD, verdict=OK, account=ACCOUNT)
+    home = Try(number=1, record=RECORD, outcome=Outcome.OK, account=ACCOUNT)
     spans = {RECORD.ended_at: 60, "2026-01-02T10:00:00+00:00": 0, "soon": None}
     assert {at: elapsed_s(replace(home, record=replace(RECORD, ended_at=at))) for at in spans} == spans
-    lost = Try(number=1, verdict=TryOutcome(outcome=Outcome.NODE_FAIL, evidence=""), account=ACCOUNT)
+    lost = Try(number=1, outcome=Outcome.NODE_FAIL, account=ACCOUNT)
     assert elapsed_s(lost) == task_s(lost) == 42
     assert elapsed_s(lost, shared=True) is None
     assert elapsed_s(replace(lost, account=None)) is None

@@ -13,13 +13,12 @@ from jobkit.core.records import JobFacts, Outcome, Point
 from jobkit.runs import watch as status_watch
 from jobkit.runs.driver_lock import driving, last_driver
 from jobkit.runs.journal import JobTask, Role
-from jobkit.runs.kinds import RunKind
-from jobkit.runs.reader import read_standings
-from jobkit.runs.standing import PointState, RunStanding
+from jobkit.runs.reader import read_status
+from jobkit.runs.status import PointState, RunKind, RunStatus
 from jobkit.runs.watch import ProgressBars, Screen, is_over, watch
 from jobkit.schedulers.types import State
 from jobkit.spec.policy import Policy
-from tests.runs.test_standing import run_of
+from tests.runs.test_status import run_of
 from tests.support.builders import (
     batch,
     grid,
@@ -64,8 +63,8 @@ def clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Clock:
     return made
 
 
-def words(found: Sequence[RunStanding]) -> str:
-    return "".join(f"{one.points[0].state}\n" for one in found)
+def words(found: Sequence[RunStatus]) -> str:
+    return "".join(f"{one.points[0].word}\n" for one in found)
 
 
 @pytest.mark.slow
@@ -187,12 +186,12 @@ def test_a_finished_point_has_a_line_with_the_time_to_go_and_a_failure_its_reaso
         progress.tick(points[0])
         begin(driven, points[0])
         write_batches(driven, points[0], [batch(0)])
-        progress.refresh(*read_standings([driven]))
+        progress.refresh(*read_status([driven]))
         end(driven, points[0])
-        assert progress.refresh(*read_standings([driven])) == {2}
+        assert progress.refresh(*read_status([driven])) == {2}
         end(driven, points[1], Outcome.BUG)
         for _ in range(2):  # it has one line
-            assert progress.refresh(*read_standings([driven])) == set()
+            assert progress.refresh(*read_status([driven])) == set()
     assert [" ".join(line.split()) for line in capsys.readouterr().err.splitlines()] == [
         "p001 1/2 points, about 7 s to go",
         "p002 2/2 points",
@@ -229,14 +228,14 @@ def test_a_job_that_plans_is_not_waited_for_if_it_can_never_begin(
 
 def test_a_try_from_before_a_point_was_submitted_again_is_old(driven: Path, points: list[Point]) -> None:
     end(driven, points[0], Outcome.BUG)
-    (before,) = read_standings([driven])
+    (before,) = read_status([driven])
     with ProgressBars(driven, points[:1], before) as progress:
         assert progress.refresh(before) == {1}
         end(driven, points[0], number=2)
-        assert progress.refresh(*read_standings([driven])) == set()
+        assert progress.refresh(*read_status([driven])) == set()
 
 
-def follows(outcome: Outcome, state: State) -> RunStanding:
+def follows(outcome: Outcome, state: State) -> RunStatus:
     return with_job(a_run([a_point(1, PointState.FAILED, outcome)]), Role.FOLLOW, state)
 
 
@@ -253,7 +252,7 @@ MOVING = {PointState.RUNNING, PointState.WAITING, PointState.UNSETTLED}
     ],
 )
 def test_a_run_is_over_once_no_point_moves_and_no_job_that_can_begin_runs_one_again(
-    run: RunStanding,
+    run: RunStatus,
     over: bool,  # noqa: FBT001 - pytest passes by name
 ) -> None:
     assert is_over(run, Policy()) is over

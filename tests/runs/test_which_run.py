@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from jobkit import cli
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import RUNS_VARIABLE
-from jobkit.runs.run_list import read_list
+from jobkit.runs.status_text import read_list
 from jobkit.runs.which_run import (
     RunAndPoints,
     find_run,
@@ -174,8 +174,8 @@ def test_all_runs_are_listed_from_anywhere_the_latest_first(project: Path) -> No
 def test_every_name_in_the_list_names_its_run(project: Path) -> None:
     twin = write_points(project.parent / "other" / OLD, grid([50]))
     remember(twin)
-    names = [run.name for run in read_list(9).runs]
-    assert [find_run(name) for name in names] == [run.standing.folder for run in read_list(9).runs]
+    names = [run["run"] for run in read_list(9)["runs"]]
+    assert [find_run(name) for name in names] == [Path(run["folder"]) for run in read_list(9)["runs"]]
     assert names[0] == NEW
     assert sorted(names[1:]) == sorted(map(str, (project / OLD, twin)))
     with pytest.raises(JobkitError, match="2 runs have this name") as caught:
@@ -196,7 +196,7 @@ def test_a_folder_without_a_run_is_left_out_and_the_others_stay(project: Path) -
 
 def test_older_runs_are_counted(project: Path) -> None:
     listed = read_list(1)
-    assert ([run.name for run in listed.runs], listed.older) == ([NEW], 1)
+    assert ([run["run"] for run in listed["runs"]], listed["older"]) == ([NEW], 1)
     assert "and 1 older" not in printed("--list", "--all")
     assert project.is_dir()
 

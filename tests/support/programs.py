@@ -12,9 +12,9 @@ import pytest
 
 from jobkit.core.layout import Exit
 from jobkit.core.records import Outcome, Point
-from jobkit.runs import queue as states
-from jobkit.runs.reader import read_standings
-from jobkit.runs.standing import PointState, RunStanding
+from jobkit.runs import reader as states
+from jobkit.runs.reader import read_status
+from jobkit.runs.status import PointState, RunStatus
 from tests.support.builders import grid, point, write_points, write_submitted
 
 RUN_ID = point().run_id
@@ -97,8 +97,8 @@ def programs(queue: Programs) -> Programs:
     return queue
 
 
-def seen(run: Path) -> RunStanding:
-    (found,) = read_standings([run])
+def seen(run: Path) -> RunStatus:
+    (found,) = read_status([run])
     return found
 
 
@@ -111,7 +111,7 @@ def sweep(run: Path, count: int, scheduler: str = "slurm") -> list[Point]:
 
 
 def standings(run: Path) -> list[PointState]:
-    return [point.standing for point in seen(run).points]
+    return [point.state for point in seen(run).points]
 
 
 def outcomes(run: Path) -> list[Outcome | None]:

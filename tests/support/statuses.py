@@ -9,8 +9,8 @@ from typing import Any
 
 from jobkit.core.records import Outcome, Record
 from jobkit.runs.journal import JobTask, Role, Submission
-from jobkit.runs.standing import PointState, PointStatus, Requested, RunStanding
-from jobkit.runs.tries import Try, TryOutcome
+from jobkit.runs.status import PointState, PointStatus, Requested, RunStatus
+from jobkit.runs.tries import Try
 from jobkit.schedulers.types import JobId, Queued, State
 from tests.support.builders import batch, point
 
@@ -39,9 +39,8 @@ def tried(
     record: Record | None = None,
 ) -> Try:
     """Return a try on node1; number 0 has not begun."""
-    verdict = TryOutcome(outcome=outcome, evidence=evidence)
     node = "node1" if number else ""
-    return Try(number=number, record=record, verdict=verdict, task=task, node=node)
+    return Try(number=number, record=record, outcome=outcome, evidence=evidence, task=task, node=node)
 
 
 def a_point(
@@ -61,7 +60,7 @@ def a_point(
     number = 1 if outcome is not None or standing is PointState.RUNNING else 0
     return PointStatus(
         point=point(index),
-        standing=standing,
+        state=standing,
         all_tries=tuple(tries) or (tried(number, outcome, evidence=why, task=task),),
         task=task,
         queued=replace(queued, task=index) if queued else None,
@@ -73,8 +72,8 @@ def _scheduler(queued: Queued | None) -> str:
     return "sge" if queued and queued.reason.endswith("qw") else "slurm"
 
 
-def a_run(points: Sequence[PointStatus], **fields: object) -> RunStanding:
-    """Return a run of job 77; ``fields`` are fields of RunStanding."""
+def a_run(points: Sequence[PointStatus], **fields: object) -> RunStatus:
+    """Return a run of job 77; ``fields`` are fields of RunStatus."""
     schedulers = sorted({point.task.scheduler for point in points if point.task}) or ["slurm"]
     known: dict[str, object] = {
         "folder": Path("runs/demo"),
@@ -82,18 +81,18 @@ def a_run(points: Sequence[PointStatus], **fields: object) -> RunStanding:
         "submissions": tuple(submission(scheduler=scheduler) for scheduler in schedulers),
         "request": lambda: Requested(1, "h200"),
     }
-    return RunStanding(**known | fields)  # type: ignore[arg-type]  # as the test says
+    return RunStatus(**known | fields)  # type: ignore[arg-type]  # as the test says
 
 
 def with_job(
-    run: RunStanding,
+    run: RunStatus,
     role: Role,
     state: State | None = None,
     reason: str = "",
     *,
     job: str = "79",
     end: str = "",
-) -> RunStanding:
+) -> RunStatus:
     """Return a run with a job that waits for its points: what the queue holds of it, or how it ended."""
     sent = submission(job, role, "sge" if reason.endswith("qw") else "slurm", last=1)
     task = JobTask(sent.scheduler, job, 1)

@@ -15,9 +15,9 @@ from jobkit.core.records import Outcome, Point
 from jobkit.launch import resubmit as stage
 from jobkit.launch import sweep as submit
 from jobkit.planning.prepare import Options, prepare
-from jobkit.runs import queue as states
-from jobkit.runs.reader import read_standings
-from jobkit.runs.standing import PointState
+from jobkit.runs import reader as states
+from jobkit.runs.reader import read_status
+from jobkit.runs.status import PointState
 from tests.support.builders import events, record, write_begin, write_exit, write_record, write_submitted
 
 SPEC = """\
@@ -117,8 +117,8 @@ class Sweep:
         return [(str(event["event"]), event.get("round")) for event in events(self.run)][1:]
 
     def standings(self) -> list[PointState]:
-        (seen,) = read_standings([self.run])
-        return [point.standing for point in seen.points]
+        (seen,) = read_status([self.run])
+        return [point.state for point in seen.points]
 
 
 OK, OOM, LATE, BUG = Outcome.OK, Outcome.RAM_OOM, Outcome.TIMEOUT, Outcome.BUG

@@ -121,7 +121,7 @@ def test_a_signal_reaches_the_point_and_is_the_last(tmp_path: Path) -> None:
     said, _ = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 143, said
     *_, tried = read_run(run.dir).points
-    assert (tried.point.point_id, tried.verdict.outcome) == ("batch_size-2-verify", "timeout")
+    assert (tried.point.point_id, tried.outcome) == ("batch_size-2-verify", "timeout")
     assert tried.chosen is not None
     assert tried.chosen.record is not None
     assert tried.chosen.record.summary is not None

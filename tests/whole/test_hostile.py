@@ -29,7 +29,7 @@ from jobkit.extensions.corpus.scan import find_sources, scan
 from jobkit.launch.cancel import cancel
 from jobkit.launch.resume import run_again
 from jobkit.report.tables import collect
-from jobkit.runs.reader import read_standings
+from jobkit.runs.reader import read_status
 from jobkit.spec.sweep_spec import load_spec
 from jobkit.spec.yaml_files import MOST_SHOWN
 from tests.support.builders import (
@@ -167,7 +167,7 @@ def test_a_fifo_in_place_of_a_file(tmp_path: Path) -> None:
         os.mkfifo(path)
         for command in (
             lambda: collect([run]),
-            lambda: read_standings([run]),
+            lambda: read_status([run]),
             lambda: run_again(run, (), ()),
             lambda: cancel(run, [], []),
         ):

@@ -19,9 +19,9 @@ import pytest
 from jobkit.core.layout import read_begin
 from jobkit.core.records import Outcome
 from jobkit.report.tables import collect
-from jobkit.runs.reader import read_standings
-from jobkit.runs.results import worker_s
-from jobkit.runs.standing import PointState
+from jobkit.runs.reader import read_status
+from jobkit.runs.status import PointState
+from jobkit.runs.tries import worker_s
 from jobkit.worker.workloads.model_files import fingerprint
 from tests.support.builders import MODEL, MODEL_FILES, write_model
 from tests.support.copiers import path_without, stand_in
@@ -505,5 +505,5 @@ def test_a_node_whose_clock_is_wrong(tmp_path: Path) -> None:
     found = collect([run.dir]).points
     assert found["outcome"].tolist() == ["ok", "ok"]
     assert (found.select_dtypes("number").fillna(0) >= 0).all(axis=None)
-    (seen,) = read_standings([run.dir], ask=False)
-    assert [point.standing for point in seen.points] == [PointState.DONE] * 2
+    (seen,) = read_status([run.dir], ask=False)
+    assert [point.state for point in seen.points] == [PointState.DONE] * 2

@@ -203,7 +203,7 @@ def test_every_committed_run_is_read() -> None:
         results = read_run(run)
         numbers = [number for number, _ in read_lines(run / POINTS_FILE)]
         assert [result.point.index for result in results.points] == numbers, run
-        assert all(result.verdict.outcome for result in results.points), "each has ended"
+        assert all(result.outcome for result in results.points), "each has ended"
         assert not results.notes
 
 

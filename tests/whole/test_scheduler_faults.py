@@ -16,9 +16,9 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
 from jobkit.launch import resubmit
 from jobkit.launch.resume import run_again
-from jobkit.runs import accounting, tries
-from jobkit.runs.reader import read_standings
-from jobkit.runs.standing import PointState, PointStatus, RunStanding
+from jobkit.runs import journal, tries
+from jobkit.runs.reader import read_status
+from jobkit.runs.status import PointState, PointStatus, RunStatus
 from tests.fakes.cluster import FakeCluster
 from tests.support.commands import jobkit
 from tests.support.sites import EXCLUDE, REQUESTS
@@ -60,7 +60,7 @@ class Lab:
         """Sweep two points of which the second never ends; return when that runs."""
         self.fail(b2="slow")
         assert self.sweep().returncode == 0
-        self.until(lambda: self.point(2).standing is PointState.RUNNING and bool(self.point(2).tries))
+        self.until(lambda: self.point(2).state is PointState.RUNNING and bool(self.point(2).tries))
 
     @property
     def run(self) -> Path:
@@ -71,8 +71,8 @@ class Lab:
     def job(self) -> str:
         return str(self.cluster.jobs()[0].id)
 
-    def look(self) -> RunStanding:
-        return read_standings([self.run])[0]
+    def look(self) -> RunStatus:
+        return read_status([self.run])[0]
 
     def point(self, index: int) -> PointStatus:
         return self.look().points[index - 1]
@@ -97,7 +97,7 @@ class Lab:
 @pytest.fixture(params=["slurm", "sge"])
 def lab(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     """Return a folder on a fake Slurm and on a fake Grid Engine; a minute passes at once."""
-    monkeypatch.setattr(accounting, "GONE_AFTER", timedelta(seconds=1))
+    monkeypatch.setattr(journal, "GONE_AFTER", timedelta(seconds=1))
     monkeypatch.setattr(tries, "VISIBLE_AFTER", timedelta(seconds=1))
     monkeypatch.setattr(resubmit, "POLL_S", 0.3)
     monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
@@ -125,7 +125,7 @@ def test_without_the_accounting_the_files_tell(lab: Lab) -> None:
     lab.fail(b2="killed")
     assert lab.sweep().returncode == 0
     lab.until(lambda: lab.outcomes() == [OK, Outcome.LOST])
-    assert "killed (walltime, memory, or a person)" in lab.point(2).counts.verdict.evidence
+    assert "killed (walltime, memory, or a person)" in lab.point(2).counts.evidence
 
 
 def test_a_queue_that_is_empty_or_away_or_shows_another_job_of_the_number(lab: Lab) -> None:
@@ -140,8 +140,8 @@ def test_a_queue_that_is_empty_or_away_or_shows_another_job_of_the_number(lab: L
     """
     lab.begin_slow()
     lab.cluster.fault("queue_empty", 1)
-    assert lab.point(2).standing in {PointState.UNSETTLED, PointState.RUNNING}
-    assert lab.point(2).standing is PointState.RUNNING
+    assert lab.point(2).state in {PointState.UNSETTLED, PointState.RUNNING}
+    assert lab.point(2).state is PointState.RUNNING
     with pytest.raises(JobkitError, match="is running: it is not run twice at a time"):
         run_again(lab.run, ["2"], [])
     lab.cluster.fault("controller_away")
@@ -150,7 +150,7 @@ def test_a_queue_that_is_empty_or_away_or_shows_another_job_of_the_number(lab: L
         run_again(lab.run, [], [])
     assert caught.value.exit_code == 3
     lab.cluster.fix()
-    assert lab.point(2).standing is PointState.RUNNING
+    assert lab.point(2).state is PointState.RUNNING
     job = lab.job
     lab.cluster.fault("accounting_off")
     lab.cluster.kill(job, 2)
@@ -170,7 +170,7 @@ def test_a_controller_that_refuses_every_third_call_and_a_partition_that_is_full
     lab.cluster.fault("refuses_every", 3)
     done = lab.sweep()
     assert done.returncode == 0, done.stderr
-    lab.until(lambda: [point.standing for point in lab.look().points] == [PointState.WAITING] * 2)
+    lab.until(lambda: [point.state for point in lab.look().points] == [PointState.WAITING] * 2)
     lab.cluster.fix("full")
     lab.until(lambda: lab.outcomes() == [OK] * 2)
     assert len(lab.cluster.jobs()) == 1
@@ -187,12 +187,12 @@ def test_an_accounting_that_lags_is_waited_for(lab: Lab) -> None:
     lab.cluster.fault("accounting_lags", 3)
     lab.fail(b1="slow")
     assert lab.sweep().returncode == 0
-    lab.until(lambda: lab.point(1).standing is PointState.RUNNING and bool(lab.point(1).tries))
+    lab.until(lambda: lab.point(1).state is PointState.RUNNING and bool(lab.point(1).tries))
     lab.cluster.kill(lab.job, 1, whole=True)  # nobody is left to write a file
-    lab.until(lambda: lab.point(1).standing is not PointState.RUNNING)
+    lab.until(lambda: lab.point(1).state is not PointState.RUNNING)
     lab.until(lambda: lab.point(1).outcome is not None)
-    assert lab.point(1).standing is PointState.FAILED
-    assert "it ended" in lab.point(1).counts.verdict.evidence
+    assert lab.point(1).state is PointState.FAILED
+    assert "it ended" in lab.point(1).counts.evidence
 
 
 @on_slurm
@@ -208,7 +208,7 @@ def test_a_queue_that_forgets_at_once(lab: Lab) -> None:
     lab.begin_slow()
     lab.cluster.kill(lab.job, 2)
     lab.until(lambda: lab.outcomes() == [OK, Outcome.LOST])
-    evidence = lab.point(2).counts.verdict.evidence
+    evidence = lab.point(2).counts.evidence
     assert "not in the queue since" in evidence or "was killed" in evidence
 
 
@@ -242,6 +242,6 @@ def test_the_scheduler_runs_a_point_again_by_itself(lab: Lab) -> None:
     lab.fail()
     lab.cluster.node_fails(lab.job, 2)
     lab.until(lambda: lab.outcomes() == [OK] * 2)
-    lab.until(lambda: [tried.verdict.outcome for tried in lab.point(2).tries] == [OK, Outcome.NODE_FAIL])
-    assert "NODE_FAIL" in lab.point(2).tries[1].verdict.evidence
+    lab.until(lambda: [tried.outcome for tried in lab.point(2).tries] == [OK, Outcome.NODE_FAIL])
+    assert "NODE_FAIL" in lab.point(2).tries[1].evidence
     assert len(lab.cluster.jobs()) == 1

@@ -25,10 +25,9 @@ from jobkit.launch.cancel import cancel
 from jobkit.launch.resume import run_again
 from jobkit.planning.prepare import Options, prepare
 from jobkit.report.tables import collect
-from jobkit.runs import retry
 from jobkit.runs.journal import Role, note, read_journal
-from jobkit.runs.reader import read_standings
-from jobkit.runs.standing import RunStanding
+from jobkit.runs.reader import read_status
+from jobkit.runs.status import RunStatus
 from jobkit.runs.trials import Trial
 from jobkit.schedulers.parsing import expand_tasks
 from jobkit.spec.sweep_spec import load_spec
@@ -190,7 +189,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheduler: str) -> Path
     sweep.write_run(prepared)
     monkeypatch.setattr(resubmit, "PATIENCE_S", 0.0)
     cached = functools.cache(load_spec)  # the spec is not what is cut
-    for module in (resubmit, retries, retry):
+    for module in (resubmit, retries):
         if hasattr(module, "load_spec"):
             monkeypatch.setattr(module, "load_spec", lambda path, given=(): cached(path, tuple(given)))
     for point in prepared.points[: len(DONE)]:
@@ -237,10 +236,10 @@ def each_cut(path: Path) -> Iterator[int]:
         yield position
 
 
-def seen(run: Path) -> RunStanding:
+def seen(run: Path) -> RunStatus:
     """Look at a run, and collect it: neither may fail."""
     collect([run])
-    return read_standings([run])[0]
+    return read_status([run])[0]
 
 
 def tried(what: Callable[[], object]) -> str:
@@ -413,7 +412,7 @@ def test_what_a_lost_line_is_called(
     assert run_again(run, (), ()) == 0
     assert "its job 101 was found by its name" in capsys.readouterr().err
     assert read_journal(run).submissions[0].job.id == "101"
-    assert "journal.jsonl:2: not JSON" in read_standings([run])[0].notes[0]
+    assert "journal.jsonl:2: not JSON" in read_status([run])[0].notes[0]
     run_again(run, (), ())
     assert "found by its name" not in capsys.readouterr().err
     assert controller.at_work() == list(AT_WORK)

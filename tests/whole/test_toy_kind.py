@@ -13,8 +13,7 @@ from jobkit.commands.resume import resume
 from jobkit.commands.status import status
 from jobkit.core.extensions import EXTENSIONS, Extension
 from jobkit.launch.resume import Asked, Resumption
-from jobkit.runs.kinds import NextStep, RunKind
-from jobkit.runs.standing import RunStanding
+from jobkit.runs.status import NextStep, RunKind, RunStatus
 from tests.support.builders import grid, record, write_points, write_record
 
 MARK, PRIZE = "tombola.json", "prize.txt"
@@ -25,20 +24,20 @@ class Tombola(RunKind):
 
     noun = "ticket"
 
-    def title(self, run: RunStanding) -> str:
+    def title(self, run: RunStatus) -> str:
         return f"tombola {run.name}"
 
     def settle(self, folder: Path) -> str:
         (folder / PRIZE).write_text("a cake", encoding="utf-8")
         return "the prize is a cake"
 
-    def status_lines(self, run: RunStanding) -> Iterator[str]:
+    def status_lines(self, run: RunStatus) -> Iterator[str]:
         yield f"{len(run.points)} tickets are sold"
 
-    def status_data(self, run: RunStanding) -> Mapping[str, object]:
+    def status_data(self, run: RunStatus) -> Mapping[str, object]:
         return {"tombola": {"sold": len(run.points)}}
 
-    def looks(self, run: RunStanding, typed: str) -> Iterator[NextStep]:
+    def looks(self, run: RunStatus, typed: str) -> Iterator[NextStep]:
         yield f"cat {typed}/{PRIZE}", "what there is to win"
         yield from super().looks(run, typed)
 

@@ -75,10 +75,9 @@ from jobkit.planning.texts import is_sample_file
 from jobkit.planning.workload_traits import traits
 from jobkit.runs import journal
 from jobkit.runs.journal import STILL_AT_IT, Role, read_journal
-from jobkit.runs.kinds import run_id_of
-from jobkit.runs.reader import read_standings
+from jobkit.runs.reader import read_status
 from jobkit.runs.request import enough
-from jobkit.runs.standing import first_task
+from jobkit.runs.status import first_task, run_id_of
 from jobkit.runs.status_text import render as render_status
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import ONE_TASK
@@ -270,7 +269,7 @@ def report_end(run_dir: Path) -> int:
     """Print how an ended corpus stands, and what to type next; return the exit code."""
     run_dir = run_dir.absolute()
     closing = finish(run_dir)
-    (run,) = read_standings([run_dir])
+    (run,) = read_status([run_dir])
     terminal.say(
         render_status(run, relative_path(run_dir), width=terminal.page_width(), most=MOST_LISTED), nl=False
     )
@@ -462,7 +461,7 @@ def read_order(run_dir: Path) -> ApplyRequest:
 
 
 def _refuse_planning_job(run_dir: Path) -> None:
-    (run,) = read_standings([run_dir])
+    (run,) = read_status([run_dir])
     if run.planner:
         typed = shell_path(run_dir)
         raise JobkitError(

@@ -1,4 +1,4 @@
-"""Join the rows of all shards in corpus order, each once. Standard library, and pyarrow for Parquet."""
+"""Join the rows of all shards in corpus order, each once; Parquet needs pyarrow, vectors need numpy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, groupby, repeat
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 from uuid import uuid4
@@ -19,7 +19,17 @@ from jobkit.core.files import open_regular
 from jobkit.core.layout import read_points, try_folder
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_list
-from jobkit.extensions.corpus.formats import check_format, write_rows
+from jobkit.extensions.corpus.formats import (
+    DEFAULT_FORMAT,
+    FILE,
+    GROUP_ROWS,
+    Key,
+    check_format,
+    write_npy,
+    write_parquet,
+    write_places,
+    write_rows,
+)
 from jobkit.extensions.corpus.plan import (
     ROWS_FILE,
     Corpus,
@@ -39,13 +49,15 @@ from jobkit.extensions.corpus.readers import (
     open_stream,
     read_pieces,
 )
+from jobkit.extensions.corpus.vectors import Array, parse_type, read_vectors
 from jobkit.extensions.corpus.winners import claim_all, digest, read_winners, winner_path
 
 
 class Extent(NamedTuple):
     """The rows of one piece: bytes of the ``rows.jsonl`` of the winner of a shard, by its index.
 
-    ``file`` is that of its documents; empty if no file of the corpus has several documents.
+    Of vectors, rows of its part. ``file`` is that of the documents; empty if no file of the corpus has
+    several documents, and of vectors.
     """
 
     shard: int
@@ -60,6 +72,7 @@ class Coverage:
     # pieces without a winner, each with the index of the shard that was last planned for it
     missing: tuple[tuple[int, Piece], ...]
     pieces: tuple[Piece, ...]  # all pieces of the corpus, in its order
+    held: tuple[Piece, ...]  # those with a winner, in corpus order
 
     @property
     def open_shards(self) -> tuple[int, ...]:
@@ -86,7 +99,8 @@ def coverage(corpus: Corpus, shards: Iterable[Shard], winners: Mapping[int, Winn
     _check_whole(corpus, (piece for _, piece in planned.values()))
     missing = tuple(planned[key] for key in sorted(planned.keys() - won.keys()))
     pieces = tuple(planned[key][1] for key in sorted(planned))
-    return Coverage(_joined(won[key] for key in sorted(won)), missing, pieces)
+    held = tuple(planned[key][1] for key in sorted(won))
+    return Coverage(_joined(won[key] for key in sorted(won)), missing, pieces, held)
 
 
 def _key(piece: Piece) -> tuple[int, int, int]:
@@ -102,16 +116,18 @@ def _add(won: dict[tuple[int, int, int], Extent], shard: Shard, winner: Winner, 
     if winner.paragraphs != shard.paragraphs:
         numbers = f"{winner.paragraphs:,} paragraphs where the plan has {shard.paragraphs:,}"
         raise JobkitError(f"the result of shard {shard.index} has {numbers}")
-    ends = list(accumulate(winner.pieces))
-    ends += [winner.size_bytes] * (len(shard.pieces) - len(ends))
-    if ends[-1:] != [winner.size_bytes]:
+    vectors = has_vectors(winner)
+    ends = list(accumulate([piece.paragraphs for piece in shard.pieces] if vectors else winner.pieces))
+    whole = winner.rows if vectors else winner.size_bytes
+    ends += [whole] * (len(shard.pieces) - len(ends))
+    if ends[-1:] != [whole]:
         raise JobkitError(f"the result of shard {shard.index} has rows of no piece of its plan")
     for piece, start, end in zip(shard.pieces, [0, *ends], ends, strict=False):
         key = _key(piece)
         if key in won:
             shards = f"shards {won[key].shard} and {shard.index}"
             raise JobkitError(f"{shards} both have results of the same part of the corpus")
-        won[key] = Extent(shard.index, start, end, files[piece.source])
+        won[key] = Extent(shard.index, start, end, "" if vectors else files[piece.source])
 
 
 def _check_whole(corpus: Corpus, pieces: Iterable[Piece]) -> None:
@@ -134,13 +150,14 @@ def _joined(extents: Iterable[Extent]) -> tuple[Extent, ...]:
 
 
 _NAMED = 10
-FILE = "file"  # column of merged rows, if files have several documents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
     output: Path
     counts: Path  # the file with the counts of each document
+    places: Path | None = None  # the file with document and paragraph of each row of an npy file
+    vectors: str = ""  # their type, ``fp32[384]``, if the rows are vectors
     # numbers; paragraphs and documents also without a row
     shards: int
     rows: int
@@ -168,28 +185,44 @@ def merge(
     corpus = read_corpus(run_dir)
     winners, covered = _covered(run_dir, corpus, void, allow_missing=allow_missing)
     columns, types = _columns(winners.values())
-    check_format(form, columns)
+    vectors = next((word for word in set[str]().union(*types) if parse_type(word)), "")
+    check_format(form, columns, vectors=bool(vectors))
     if named := has_files(corpus) and FILE not in columns:
         columns, types = (*columns, FILE), (*types, {"str"})
-    counts = counts_path(output)
-    for path in (output, counts):
+    counts, places = counts_path(output), places_path(output, form)
+    for path in filter(None, (output, counts, places)):
         _refuse_input(path, corpus)
     _check_inputs(corpus.sources)
     _check_rows(run_dir, list(winners.values()))
     missing = read_pieces(corpus, tuple(piece for _, piece in covered.missing))
     tally = _Tally(Counter(paragraph.document for paragraph in missing))
     listed = _documents(corpus, covered.pieces)
-    lines = _lines(run_dir, winners, covered.extents, named=named)
-    again = _lines(run_dir, winners, covered.extents)
-    _publish(
-        {
+    writers: dict[Path, Callable[[BinaryIO], None]]
+    if vectors:
+        groups = _vectors(run_dir, winners, covered.extents)
+        keys = _keys(corpus, covered.held)
+        held = sum(piece.paragraphs for piece in covered.held)
+        if places:
+            writers = {
+                output: lambda part: write_npy(part, groups, held, vectors),
+                places: lambda part: write_places(part, keys, named=named),
+            }
+        else:
+            writers = {output: lambda part: write_parquet(part, groups, keys, columns)}
+        writers[counts] = lambda part: tally.write(part, listed, None)
+    else:
+        lines = _lines(run_dir, winners, covered.extents, named=named)
+        again = _lines(run_dir, winners, covered.extents)
+        writers = {
             output: lambda part: write_rows(form, part, lines, columns, types),
             counts: lambda part: tally.write(part, listed, again),
         }
-    )
+    _publish(writers)
     return Merged(
         output=output,
         counts=counts,
+        places=places,
+        vectors=vectors,
         shards=len(winners),
         rows=sum(winner.rows for winner in winners.values()),
         paragraphs=corpus.paragraphs - tally.missing.total(),
@@ -202,6 +235,18 @@ def merge(
 def counts_path(output: Path) -> Path:
     """Return the file with the counts of each document: ``merged.documents.jsonl``."""
     return output.with_name(f"{output.stem}.documents.jsonl")
+
+
+def places_path(output: Path, form: str) -> Path | None:
+    """Return the file with document and paragraph of each row, ``merged.rows.tsv``; only npy has one."""
+    return output.with_name(f"{output.stem}.rows.tsv") if form == "npy" else None
+
+
+def default_format(run_dir: Path) -> str:
+    """Return the format of `jobkit apply`; if nobody named one, vectors become Parquet."""
+    form = read_corpus(run_dir).format
+    vectors = form == DEFAULT_FORMAT and any(map(has_vectors, read_winners(run_dir).values()))
+    return "parquet" if vectors else form
 
 
 def _documents(corpus: Corpus, pieces: Iterable[Piece]) -> Iterator[tuple[str, int]]:
@@ -226,12 +271,17 @@ class _Tally:
         self.missing = missing
         self.documents = self.silent = 0
 
-    def write(self, file: BinaryIO, documents: Iterable[tuple[str, int]], rows: Iterable[bytes]) -> None:
-        """Write a line for each document; documents and rows are both in corpus order."""
-        owners = (json.loads(row)["document"] for row in rows)
+    def write(
+        self, file: BinaryIO, documents: Iterable[tuple[str, int]], rows: Iterable[bytes] | None
+    ) -> None:
+        """Write a line for each document; documents and rows are both in corpus order.
+
+        Without ``rows`` each paragraph that is not missing has one.
+        """
+        owners = (json.loads(row)["document"] for row in rows or ())
         owner = next(owners, None)
         for document, paragraphs in documents:
-            own = 0
+            own = 0 if rows is not None else paragraphs - self.missing[document]
             while owner == document:
                 own, owner = own + 1, next(owners, None)
             self.documents, self.silent = self.documents + 1, self.silent + (not own)
@@ -281,6 +331,8 @@ def _columns(winners: Iterable[Winner]) -> tuple[tuple[str, ...], tuple[set[str]
             raise JobkitError(f"shards have different columns: {both}")
         for all_types, words in zip(types, winner.types, strict=True):
             all_types.update(words.split())
+    if len(kinds := {word for words in types for word in words if parse_type(word)}) > 1:
+        raise JobkitError(f"shards have vectors of different types: {format_list(sorted(kinds), _NAMED)}")
     return columns or (), tuple(types)
 
 
@@ -316,7 +368,12 @@ def _changed(source: Source) -> str:
 
 
 def _rows_of(run_dir: Path, winner: Winner) -> Path:
-    return Path(try_folder(run_dir, winner.point_id, winner.try_number), ROWS_FILE)
+    file = winner.parts[0].file if winner.parts else ROWS_FILE
+    return Path(try_folder(run_dir, winner.point_id, winner.try_number), file)
+
+
+def has_vectors(winner: Winner) -> bool:
+    return any(parse_type(words) for words in winner.types)
 
 
 def _check_rows(run_dir: Path, winners: Sequence[Winner]) -> None:
@@ -357,6 +414,29 @@ def _lines(
                 yield line.removesuffix(b"}\n") + tail if named else line
         if left:
             raise JobkitError(f"{path}: changed while it was merged")
+
+
+def _vectors(
+    run_dir: Path, winners: Mapping[int, Winner], extents: Iterable[Extent]
+) -> Iterator[Sequence[Array]]:
+    """Yield the vectors of extents in groups, of which none has vectors of two shards."""
+    for index, start, end, _ in extents:
+        path = _rows_of(run_dir, winners[index])
+        for at in range(start, end, GROUP_ROWS):
+            yield [*read_vectors(path, at, min(at + GROUP_ROWS, end))]
+
+
+def _keys(corpus: Corpus, pieces: Iterable[Piece]) -> Iterator[Key]:
+    """Yield document, paragraph and file of each paragraph of pieces, which are in corpus order."""
+    for number, group in groupby(pieces, key=lambda piece: piece.source):
+        source = corpus.sources[number]
+        if source.kind == JSONL:
+            for one in read_pieces(corpus, tuple(group)):
+                yield one.document, one.number, source.name
+        else:
+            for piece in group:
+                numbers = range(piece.first_paragraph, piece.first_paragraph + piece.paragraphs)
+                yield from zip(repeat(source.name), numbers, repeat(source.name))
 
 
 def _publish(writers: Mapping[Path, Callable[[BinaryIO], None]]) -> None:

@@ -40,8 +40,9 @@ from jobkit.report.html.page import OfRun, PictureGroup, folded, source
 from jobkit.report.plot.drawing import from_zero
 from jobkit.report.plot.pictures import Picture, row_drawing
 from jobkit.runs.hints import remedy
-from jobkit.runs.results import PointResult, each_point, task_s
-from jobkit.runs.tries import Try
+from jobkit.runs.results import each_point
+from jobkit.runs.status import PointResult
+from jobkit.runs.tries import Try, task_s
 
 MOST_DOCUMENTS = 500  # more documents are not listed: their file has them
 MOST_TRIES = 400  # of more tries only some are drawn
@@ -157,13 +158,13 @@ def tries(report: CorpusReport) -> list[ShardTry]:
     begun.sort(key=lambda one: one[0])
     in_order = []
     for began, result, tried in begun:
-        held_s = task_s(tried) if tried.verdict.outcome else None
+        held_s = task_s(tried) if tried.outcome else None
         began_s = (began - begun[0][0]) / timedelta(seconds=1)
         name, ended_s = (
             f"{result.point.point_id}, try {tried.number}",
             None if held_s is None else began_s + held_s,
         )
-        in_order.append(ShardTry(name, began_s, ended_s, str(tried.verdict.outcome or "to come")))
+        in_order.append(ShardTry(name, began_s, ended_s, str(tried.outcome or "to come")))
     return in_order
 
 
@@ -234,10 +235,10 @@ def failed(report: CorpusReport) -> list[Block]:
 def _failed(report: CorpusReport, outcome: Outcome, results: Sequence[PointResult]) -> Iterator[str]:
     names = format_list([result.point.point_id for result in results], MOST_NAMED)
     yield f"{format_count(len(results), 'shard')} {outcome}: {names}"
-    yield from dict.fromkeys(f"  {result.verdict.evidence}" for result in results[:MOST_NAMED])
+    yield from dict.fromkeys(f"  {result.counts.evidence}" for result in results[:MOST_NAMED])
     first = results[0]
     run = shell_quote(str(report.folder))
-    steps = remedy(outcome, first.verdict.evidence, run=run, point=first.point.index)
+    steps = remedy(outcome, first.counts.evidence, run=run, point=first.point.index)
     yield from (NoWrap(step.command, f"  {step.does}: ") for step in steps)
 
 

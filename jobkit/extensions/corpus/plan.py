@@ -101,17 +101,31 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
-    """What a try wrote: ``rows.json``, next to its ``rows.jsonl``."""
+class Part:
+    """Rows of consecutive paragraphs of a shard, in a file of its own; one try writes each part once."""
 
-    rows: int  # lines of ``rows.jsonl``
+    number: int  # from 1, in corpus order
+    file: str  # its name in the folder of the try: ``rows.jsonl``, ``part-00001.arrow``
+    paragraphs: int  # that it covers, also those without a row
+    rows: int
+    columns: tuple[str, ...]  # names after ``document`` and ``paragraph``
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """What a try wrote: ``rows.json``, next to its ``rows.jsonl``, which may be a link to its part."""
+
+    rows: int  # of all parts
     paragraphs: int  # of the shard that it worked through, also those without a row
     size_bytes: int  # of ``rows.jsonl``
     sha256: str  # of ``rows.jsonl``
     columns: tuple[str, ...] = field(default=())  # names after ``document`` and ``paragraph``
-    types: tuple[str, ...] = field(default=())  # of each column: ``int``, ``int null``
-    # bytes of the rows of each piece of the shard, without the zeros at the end
+    types: tuple[str, ...] = field(default=())  # of each column: ``int``, ``int null``, ``fp32[384]``
+    # bytes of the rows of each piece of the shard, without the zeros at the end; none of vectors
     pieces: tuple[int, ...] = field(default=())
+    parts: tuple[Part, ...] = field(default=())  # none of an earlier version: ``rows.jsonl`` is the only part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +142,7 @@ class Winner:
     columns: tuple[str, ...] = field(default=())
     types: tuple[str, ...] = field(default=())
     pieces: tuple[int, ...] = field(default=())
+    parts: tuple[Part, ...] = field(default=())
 
 
 def promised(shards: Sequence[Shard]) -> tuple[float | None, float | None, float | None]:

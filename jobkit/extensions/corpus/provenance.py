@@ -31,7 +31,9 @@ from jobkit.extensions.corpus.plan import (
     read_plan,
 )
 from jobkit.report.recommend.energy import EnergyUse
-from jobkit.runs.results import PointResult, each_point, task_s
+from jobkit.runs.results import each_point
+from jobkit.runs.status import PointResult
+from jobkit.runs.tries import task_s
 
 SCHEMA = 1
 HOUR_S = 3600.0
@@ -117,7 +119,7 @@ def provenance(
     versions: dict[str, set[str]] = {}
     for name, version in (pair for record in records for pair in record.versions.items()):
         versions.setdefault(name, set()).add(version)
-    failed = (tried.verdict.outcome for _, tried in pairs if tried.verdict.outcome is not Outcome.OK)
+    failed = (tried.outcome for _, tried in pairs if tried.outcome is not Outcome.OK)
     held = [task_s(tried) for _, tried in pairs]
     used = [
         record.energy.joules

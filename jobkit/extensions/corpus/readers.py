@@ -242,7 +242,7 @@ def refuse_long(size: int, what: str) -> None:
 
 
 @dataclass(slots=True, kw_only=True)
-class Part:
+class ScanPart:
     """A file, or a range of one, that a process reads, and what it has found there."""
 
     source: int  # its number among the files that were found
@@ -286,7 +286,7 @@ def source_of(name: str) -> str:
     return source if line.isdecimal() and kind_of(source)[0] == JSONL else ""
 
 
-def scan_parts(parts: list[Part]) -> list[Part]:
+def scan_parts(parts: list[ScanPart]) -> list[ScanPart]:
     for part in parts:
         try:
             _scan_part(part)
@@ -299,7 +299,7 @@ def scan_parts(parts: list[Part]) -> list[Part]:
     return parts
 
 
-def _scan_part(part: Part) -> None:
+def _scan_part(part: ScanPart) -> None:
     reader, path = READERS[part.file.kind], part.file.path
     digest, size = hashlib.sha256(), 0
 
@@ -325,7 +325,7 @@ def _scan_part(part: Part) -> None:
     part.sha256 = digest.hexdigest()
 
 
-def _border(file: BinaryIO, place: int, part: Part, reader: Reader) -> int:
+def _border(file: BinaryIO, place: int, part: ScanPart, reader: Reader) -> int:
     """Return where the first item after a place begins."""
     if place in {0, part.file.size_bytes}:
         return place
@@ -368,11 +368,11 @@ class Reader(Protocol):
         """Return where the next item begins; 0 if it does not begin in these bytes."""
         ...
 
-    def scan(self, stream: Stream, part: Part) -> None:
+    def scan(self, stream: Stream, part: ScanPart) -> None:
         """Add what a stream has to a part, which begins at ``part.begin``, and what is wrong with it."""
         ...
 
-    def names(self, part: Part) -> Iterator[tuple[int, str]]:
+    def names(self, part: ScanPart) -> Iterator[tuple[int, str]]:
         """Yield the line in the part, 0 for the file, and the id of each document that begins there."""
         ...
 
@@ -389,7 +389,7 @@ class _Text(Reader):
     def next_item(self, data: bytes) -> int:
         return first_gap(data)
 
-    def scan(self, stream: Stream, part: Part) -> None:
+    def scan(self, stream: Stream, part: ScanPart) -> None:
         if part.begin == 0:
             part.documents = 1
             part.ids += id_hash(part.file.name)
@@ -407,7 +407,7 @@ class _Text(Reader):
             place += len(data)
         part.end = place
 
-    def names(self, part: Part) -> Iterator[tuple[int, str]]:
+    def names(self, part: ScanPart) -> Iterator[tuple[int, str]]:
         yield 0, part.file.name
 
     def paragraphs(
@@ -435,7 +435,7 @@ def blocks(stream: Stream) -> Iterator[bytes]:
         refuse_long(len(rest), "paragraph")
 
 
-def _add_pieces(data: bytes, part: Part, place: int) -> None:
+def _add_pieces(data: bytes, part: ScanPart, place: int) -> None:
     """Add the pieces of a block, which begins at a place of the file, without the mark of UTF-8."""
     import numpy as np
 
@@ -478,7 +478,7 @@ class _Jsonl(Reader):
     def next_item(self, data: bytes) -> int:
         return data.find(b"\n") + 1
 
-    def scan(self, stream: Stream, part: Part) -> None:
+    def scan(self, stream: Stream, part: ScanPart) -> None:
         """Add pieces of at least ``part.target`` bytes; a line that is longer has pieces of its own."""
         place = start = part.begin
         first, lines, lengths = 0, list[bytes](), list[int]()
@@ -500,7 +500,7 @@ class _Jsonl(Reader):
         part.pieces += _joined(start, first, lines, lengths)
         part.end = place
 
-    def _lengths(self, line: bytes, part: Part, *, first: bool) -> list[int]:
+    def _lengths(self, line: bytes, part: ScanPart, *, first: bool) -> list[int]:
         """Return the characters of each paragraph of a line, and note its id, or what is wrong with it."""
         bare = line.removeprefix(BOM) if first else line
         if part.lines in part.left_out or not bare.strip():
@@ -522,7 +522,7 @@ class _Jsonl(Reader):
             text = text.replace("\r\n", "\n").replace("\r", "\n")
         return [end - start for start, end in spans(text)]
 
-    def names(self, part: Part) -> Iterator[tuple[int, str]]:
+    def names(self, part: ScanPart) -> Iterator[tuple[int, str]]:
         with open_stream(part.file.path, part.file.compression) as stream:
             skip(stream, part.begin)
             place = part.begin
@@ -579,7 +579,7 @@ def _joined(start: int, line: int, lines: list[bytes], lengths: list[int]) -> It
         )
 
 
-def _cut_line(place: int, line: bytes, lengths: list[int], part: Part) -> Iterator[Piece]:
+def _cut_line(place: int, line: bytes, lengths: list[int], part: ScanPart) -> Iterator[Piece]:
     """Yield pieces of a line that has more than a piece should have: each has the bytes of the whole line."""
     digest = hashlib.sha256(line).hexdigest()
     share = part.target * sum(lengths) / len(line)

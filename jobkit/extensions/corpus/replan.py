@@ -47,10 +47,11 @@ from jobkit.planning.points import Inputs
 from jobkit.planning.resolve import Options
 from jobkit.runs import journal
 from jobkit.runs.journal import read_journal
-from jobkit.runs.reader import read_standings
-from jobkit.runs.results import each_point, timed
-from jobkit.runs.retry import merge_overrides
-from jobkit.runs.standing import ENDINGS, LIVE, RunStanding
+from jobkit.runs.reader import read_status
+from jobkit.runs.request import merge_overrides
+from jobkit.runs.results import each_point
+from jobkit.runs.status import ENDINGS, LIVE, RunStatus
+from jobkit.runs.tries import timed
 from jobkit.schedulers.registry import runs_here
 from jobkit.spec.site import find_site, portable_name
 from jobkit.spec.sweep_spec import SweepSpec
@@ -88,12 +89,12 @@ def _placed(overrides: tuple[str, ...]) -> tuple[str, ...]:
 
 def _end_open(run_dir: Path) -> None:
     deadline = time.monotonic() + PATIENCE_S
-    (run,) = read_standings([run_dir])
+    (run,) = read_status([run_dir])
     if _open(run):
         cancel.cancel(run_dir, (), ())
     announced = False
     for pause_s in pauses(FIRST_PAUSE_S, SLOWEST_PAUSE_S):
-        (run,) = read_standings([run_dir])
+        (run,) = read_status([run_dir])
         refuse_silent(run, "what still runs is unknown")
         number = _open(run)
         if not number:
@@ -110,8 +111,8 @@ def _end_open(run_dir: Path) -> None:
         time.sleep(pause_s)
 
 
-def _open(run: RunStanding) -> int:
-    return max(sum(point.standing in LIVE for point in run.points), len(run.queued))
+def _open(run: RunStatus) -> int:
+    return max(sum(point.state in LIVE for point in run.points), len(run.queued))
 
 
 def _rest(run_dir: Path) -> list[Point]:
@@ -213,13 +214,13 @@ class CorpusResumption(Resumption):
         return apply.plan_in_job(run_dir) if apply.is_open(run_dir) else super().follow_up(run_dir)
 
     def nothing(
-        self, run: RunStanding, spec: SweepSpec, *, by_itself: bool = False, wait: bool = False
+        self, run: RunStatus, spec: SweepSpec, *, by_itself: bool = False, wait: bool = False
     ) -> int | None:
         """Return ``None`` if all shards have ended: the exit code is that of their state."""
         code = super().nothing(run, spec, by_itself=by_itself, wait=wait)
         if code or by_itself:
             return code
-        if all(point.standing in ENDINGS for point in run.points):
+        if all(point.state in ENDINGS for point in run.points):
             return None
         points = [point.point for point in run.points]
         return wait_for_points(run.folder, points, spec.policy, run) if wait else 0

@@ -14,7 +14,7 @@ from jobkit.core.errors import JobkitError, name_file_in_errors
 from jobkit.core.files import write_atomically
 from jobkit.core.json_codec import to_json
 from jobkit.core.paragraphs import GIVEN
-from jobkit.extensions.corpus.plan import MANIFEST_FILE, Rows
+from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Part, Rows
 from jobkit.extensions.corpus.readers import Paragraph, given_offset
 
 OFFSETS = frozenset({"start", "end"})
@@ -59,17 +59,17 @@ class RowsWriter:
         with name_file_in_errors(self._path), self._file:
             self._file.flush()
             os.fsync(self._file.fileno())
-        rows = Rows(
-            rows=self._rows,
+        part = Part(
+            number=1,
+            file=ROWS_FILE,
             paragraphs=paragraphs,
+            rows=self._rows,
+            columns=self._columns,
             size_bytes=sum(self._pieces),
             sha256=self._digest.hexdigest(),
-            columns=self._columns,
-            types=tuple(" ".join(sorted(types)) for types in self._types),
-            pieces=tuple(self._pieces),
         )
-        write_atomically(self._path.parent / MANIFEST_FILE, to_json(rows) + "\n")
-        return rows
+        types = [" ".join(sorted(types)) for types in self._types]
+        return write_manifest(self._path.parent, part, types, self._pieces)
 
     def abandon(self) -> None:
         with self._file:
@@ -84,3 +84,19 @@ class RowsWriter:
         """Close the file if `close` did not."""
         if not self._file.closed:
             self.abandon()
+
+
+def write_manifest(folder: Path, part: Part, types: Sequence[str], pieces: Sequence[int] = ()) -> Rows:
+    """Write ``rows.json`` of a shard whose rows are one part."""
+    rows = Rows(
+        rows=part.rows,
+        paragraphs=part.paragraphs,
+        size_bytes=part.size_bytes,
+        sha256=part.sha256,
+        columns=part.columns,
+        types=tuple(types),
+        pieces=tuple(pieces),
+        parts=(part,),
+    )
+    write_atomically(folder / MANIFEST_FILE, to_json(rows) + "\n")
+    return rows

@@ -30,7 +30,7 @@ from jobkit.extensions.corpus.readers import (
     READ,
     READERS,
     TEXT,
-    Part,
+    ScanPart,
     id_hash,
     kind_of,
     scan_parts,
@@ -316,7 +316,7 @@ class _Reading:
         self.found = found
         self.fields = fields
         self.processes = processes
-        self.parts: list[Part] = []
+        self.parts: list[ScanPart] = []
         self._bad_files: dict[int, tuple[int, str]] = {}  # by number of the file: a line, if known, and why
         self._bad_lines: dict[int, dict[int, str]] = {}  # by number of the part: its bad lines, and why
         self._number_bad = 0
@@ -328,7 +328,7 @@ class _Reading:
             first.setdefault(one.name, one.path)
 
     def read(self, ids: Ids, seen: Callable[[int], object]) -> None:
-        last: Part | None = None
+        last: ScanPart | None = None
         for parts in in_order(scan_parts, list(self._tasks()), self.processes):
             for part in parts:
                 part.before = last.before + last.lines if last and last.source == part.source else 0
@@ -339,19 +339,19 @@ class _Reading:
                 self._add(len(self.parts) - 1, part.bad)
                 seen(0 if part.digest else (part.stop or part.file.size_bytes) - part.start)
 
-    def _tasks(self) -> Iterator[list[Part]]:
+    def _tasks(self) -> Iterator[list[ScanPart]]:
         """Yield what a process reads at once: a range of a large file, or several small files.
 
         One process computes the SHA-256 of a large file, while others read its ranges: the file comes from
         the disk once, and then from memory.
         """
         target = piece_bytes(self.found)
-        task: list[Part] = []
+        task: list[ScanPart] = []
         size = 0
         for number, one in enumerate(self.found):
             if number in self._bad_files:
                 continue
-            part = Part(source=number, file=one, target=target, fields=self.fields)
+            part = ScanPart(source=number, file=one, target=target, fields=self.fields)
             if not one.compression and one.size_bytes > 2 * RANGE_BYTES:
                 if task:
                     yield task
@@ -448,7 +448,7 @@ class _Reading:
         return Scan(corpus=corpus, pieces=pieces)
 
 
-def _pieces(parts: Iterable[Part], places: dict[int, int]) -> Iterator[Piece]:
+def _pieces(parts: Iterable[ScanPart], places: dict[int, int]) -> Iterator[Piece]:
     """Yield the pieces of all parts; what counted from a part counts from its file."""
     source = -1
     lines = paragraphs = given = 0

@@ -13,7 +13,7 @@ from pathlib import Path
 from jobkit.answers.speed import Duration, duration, total, upper
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED, numbers
-from jobkit.core.layout import CORPUS_FILE
+from jobkit.core.layout import CORPUS_FILE, WINNERS_FOLDER
 from jobkit.core.records import Point, TextRef
 from jobkit.core.units import (
     GIB,
@@ -27,11 +27,12 @@ from jobkit.core.units import (
     format_walltime,
     parse_size,
 )
-from jobkit.extensions.corpus.plan import Corpus, Piece, Shard, cut
+from jobkit.extensions.corpus.plan import MANIFEST_FILE, Corpus, Piece, Shard, cut
 from jobkit.extensions.corpus.readers import place_of, read_pieces
 from jobkit.extensions.corpus.scan import MOST_NAMED
 from jobkit.extensions.corpus.setting import AppliedSetting
 from jobkit.launch.launch import request_words
+from jobkit.planning.job_script import Claim, PointScript
 from jobkit.planning.texts import estimated_lengths
 from jobkit.runs.request import MEMORY_FACTOR, enough, memory_request
 from jobkit.schedulers.registry import runs_here
@@ -314,6 +315,12 @@ def points_of(
         )
         for shard in shards
     )
+
+
+SCRIPT = PointScript(  # what the job script of a shard has beyond that of another point
+    text_sizes=2,  # of the rows; the tagger wrote 1.4 (benchmarks/shards.py)
+    claim=Claim(module="jobkit.extensions.corpus.winners", manifest=MANIFEST_FILE, folder=WINNERS_FOLDER),
+)
 
 
 # -- the plan in words

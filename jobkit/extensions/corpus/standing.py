@@ -41,10 +41,17 @@ from jobkit.extensions.corpus.plan import (
 from jobkit.extensions.corpus.readers import place_of, read_pieces
 from jobkit.extensions.corpus.winners import claim, claim_all, has_rows, read_claim, winner_path
 from jobkit.runs.journal import Role, read_journal
-from jobkit.runs.kinds import Foreseen, NextStep, Order, RunKind
 from jobkit.runs.results import each_point
-from jobkit.runs.standing import PointState, PointStatus, RunStanding
-from jobkit.runs.tries import Try, TryOutcome
+from jobkit.runs.status import (
+    Foreseen,
+    NextStep,
+    Order,
+    PointState,
+    PointStatus,
+    RunKind,
+    RunStatus,
+)
+from jobkit.runs.tries import Try
 
 
 def live_points(run_dir: Path) -> list[Point]:
@@ -139,7 +146,7 @@ class CorpusStanding:
         return not self.low_s <= self.took_s <= self.high_s
 
 
-def corpus_standing(run: RunStanding) -> CorpusStanding | None:
+def corpus_standing(run: RunStatus) -> CorpusStanding | None:
     """Return how far the corpus of a run is; ``None`` if the plan cannot be read."""
     parts = read_parts(run.folder)
     if not parts:
@@ -149,13 +156,13 @@ def corpus_standing(run: RunStanding) -> CorpusStanding | None:
     timed = [
         (part, took)
         for point, part in pairs
-        if point.standing is PointState.DONE and (took := _took_s(point)) is not None and part.expected_s
+        if point.state is PointState.DONE and (took := _took_s(point)) is not None and part.expected_s
     ]
     promise = promised([part for part, _ in timed]) if timed else (None, None, None)
     planned = [part for _, part in pairs]
     return CorpusStanding(
         shards=len(pairs),
-        done=sum(point.standing is PointState.DONE for point, _ in pairs),
+        done=sum(point.state is PointState.DONE for point, _ in pairs),
         paragraphs=sum(part.paragraphs for part in planned),
         paragraphs_done=sum(paragraphs for paragraphs, _ in far),
         characters=sum(part.characters for part in planned),
@@ -199,7 +206,7 @@ def _took_s(point: PointStatus) -> float | None:
 
 
 def _far(point: PointStatus, part: Shard) -> tuple[int, int]:
-    if point.standing is PointState.DONE:
+    if point.state is PointState.DONE:
         return part.paragraphs, part.characters
     if point.progress is None:
         return 0, 0
@@ -208,13 +215,13 @@ def _far(point: PointStatus, part: Shard) -> tuple[int, int]:
 
 
 def _is_slow(point: PointStatus, part: Shard) -> bool:
-    if part.slow_s is None or point.standing not in {PointState.DONE, PointState.RUNNING}:
+    if part.slow_s is None or point.state not in {PointState.DONE, PointState.RUNNING}:
         return False
-    took = _took_s(point) if point.standing is PointState.DONE else point.elapsed_s
+    took = _took_s(point) if point.state is PointState.DONE else point.elapsed_s
     return took is not None and took > part.slow_s
 
 
-def _left(run: RunStanding, took: Sequence[float], planned: Sequence[Shard]) -> dict[str, float]:
+def _left(run: RunStatus, took: Sequence[float], planned: Sequence[Shard]) -> dict[str, float]:
     """Return how long the rest takes, with an interval: by what is done, else by the promise."""
     if run.to_go_s is None:
         return {}
@@ -233,7 +240,7 @@ def _left(run: RunStanding, took: Sequence[float], planned: Sequence[Shard]) -> 
     return {"left_s": run.to_go_s, "left_low_s": low * run.to_go_s, "left_high_s": high * run.to_go_s}
 
 
-def corpus_lines(run: RunStanding) -> Iterator[str]:
+def corpus_lines(run: RunStatus) -> Iterator[str]:
     found = corpus_standing(run)
     if found is None:
         return
@@ -257,9 +264,9 @@ def corpus_lines(run: RunStanding) -> Iterator[str]:
     yield from _failed_lines(run, read_parts(run.folder))
 
 
-def _failed_lines(run: RunStanding, parts: Mapping[int, Shard]) -> Iterator[str]:
+def _failed_lines(run: RunStatus, parts: Mapping[int, Shard]) -> Iterator[str]:
     """Yield the longest paragraph of shards that failed, which mostly holds a corpus back."""
-    ended = [point for point in run.points if point.standing is PointState.FAILED]
+    ended = [point for point in run.points if point.state is PointState.FAILED]
     failed = [point.point for point in ended if not point.cancelled and point.point.index in parts]
     for point in failed[:MOST_NAMED]:
         piece, place = parts[point.index].longest, "its file is not known"
@@ -270,11 +277,11 @@ def _failed_lines(run: RunStanding, parts: Mapping[int, Shard]) -> Iterator[str]
                 longest = max(read_pieces(corpus, (piece,)), key=lambda one: len(one.text))
                 place = place_of(corpus, piece, longest)
         yield f"{point.point_id} failed; its longest paragraph, {piece.longest:,} characters: {place}"
-    if ended and any(point.standing is PointState.DONE for point in run.points):
+    if ended and any(point.state is PointState.DONE for point in run.points):
         yield f"the results of the other shards: jobkit merge {shell_path(run.folder)} --allow-missing"
 
 
-def _end_line(run: RunStanding, found: CorpusStanding) -> str:
+def _end_line(run: RunStatus, found: CorpusStanding) -> str:
     now = run.now.astimezone()
 
     def at(seconds: float | None) -> str:
@@ -287,7 +294,7 @@ def _end_line(run: RunStanding, found: CorpusStanding) -> str:
     return f"ends about {at(found.left_s)}{between}, if as many shards run at a time as now"
 
 
-def corpus_json(run: RunStanding) -> dict[str, object] | None:
+def corpus_json(run: RunStatus) -> dict[str, object] | None:
     found = corpus_standing(run)
     if found is None:
         return None
@@ -319,19 +326,19 @@ class CorpusRun(RunKind):
     def settle(self, folder: Path) -> str:
         return finish(folder)
 
-    def title(self, run: RunStanding) -> str:
+    def title(self, run: RunStatus) -> str:
         """Return the name of the folder, which a person has chosen."""
         return run.folder.name if run.points else run.name
 
-    def status_lines(self, run: RunStanding) -> Iterator[str]:
+    def status_lines(self, run: RunStatus) -> Iterator[str]:
         return corpus_lines(run)
 
-    def status_data(self, run: RunStanding) -> Mapping[str, object]:
+    def status_data(self, run: RunStatus) -> Mapping[str, object]:
         return {"corpus": corpus_json(run)}
 
-    def looks(self, run: RunStanding, typed: str) -> Iterator[NextStep]:
+    def looks(self, run: RunStatus, typed: str) -> Iterator[NextStep]:
         """Yield what joins the results, once all are there."""
-        if {point.standing for point in run.points} == {PointState.DONE}:
+        if {point.state for point in run.points} == {PointState.DONE}:
             yield f"jobkit merge {typed}", "joins the results of all shards"
 
     def steps_after(self, folder: Path, outcomes: Collection[Outcome | None]) -> Iterator[NextStep]:
@@ -375,12 +382,11 @@ class CorpusRun(RunKind):
         tries = tuple(tries)
         won = None
         with suppress(JobkitError):  # then it is as if none had won
-            if all(tried.verdict.outcome is not Outcome.OK for tried in tries):
+            if all(tried.outcome is not Outcome.OK for tried in tries):
                 won = read_claim(winner_path(Path(home).parents[1], Path(home).name))
         for tried in tries:
             if won and tried.number and tried.number == won.try_number:
-                verdict = TryOutcome(outcome=Outcome.OK, evidence="its rows are those that count")
-                yield replace(tried, verdict=verdict)
+                yield replace(tried.ended(Outcome.OK, "its rows are those that count"), hung=False)
             else:
                 yield tried
 

@@ -13,6 +13,7 @@ from jobkit.core.records import Outcome
 from jobkit.extensions.corpus.plan import ROWS_FILE, read_corpus, read_planned
 from jobkit.extensions.corpus.readers import Paragraph, read_pieces
 from jobkit.extensions.corpus.rows import RowsWriter
+from jobkit.extensions.corpus.vectors import VectorsWriter, as_vectors, in_order
 from jobkit.worker.failure import TryFailed, describe_error
 from jobkit.worker.kinds import PointWork
 from jobkit.worker.record import TryState
@@ -44,13 +45,15 @@ class ShardWork(PointWork):
     def output(self, folder: Path) -> RowsFile:
         return RowsFile(folder)
 
-    def rows(self, result: Result, columns: Sequence[str]) -> Sequence[Row]:
-        """Return the workload's own rows if it has any, else the entities."""
+    def rows(self, result: Result, columns: Sequence[str], items: Sequence[int]) -> list[Row]:
+        """Return the vectors of a call as one row, else the workload's own rows, else the entities."""
+        if result.vectors is not None:
+            return [(items, as_vectors(result.vectors, len(items), columns))]
         rows: Sequence[Row] = result.entities if result.rows is None else result.rows
         if any(len(row) != 1 + len(columns) for row in rows[:1]):
             names = ", ".join(columns)
             raise TryFailed(Outcome.BUG, f"process() returned the row {rows[0]!r}; its columns are {names}")
-        return rows
+        return [(items[number], *values) for number, *values in rows]
 
 
 WORK = ShardWork()
@@ -85,7 +88,7 @@ def _shard_window(first: int, paragraphs: Sequence[Paragraph]) -> Window:
 
 
 class RowsFile:
-    """``rows.jsonl`` of a shard, window by window in corpus order; whole, or not there.
+    """The only part of a shard, window by window in corpus order: rows, or vectors; whole, or not there.
 
     Until it is whole it has another name, which the job script does not copy home.
     """
@@ -95,15 +98,22 @@ class RowsFile:
         self._part = folder / f"{ROWS_FILE}.part"
         self._paragraphs = 0
         self._open = ExitStack()
+        self._vectors: VectorsWriter | None = None
 
     def open(self, columns: Sequence[str]) -> None:
         """Open the file under its other name."""
+        self._columns = columns
         self._order = text_order(columns)
         self._writer = self._open.enter_context(RowsWriter(self._part, columns))
 
     def write(self, rows: list[Row], first: int, places: Sequence[Paragraph]) -> None:
-        for number, *values in sorted(rows, key=self._order):
-            self._writer.write(places[number - first], values)
+        if rows and not isinstance(rows[0][0], int):
+            if self._vectors is None:
+                self._vectors = VectorsWriter(self._path.parent, self._columns)
+            self._vectors.write(in_order(rows, first))
+        else:
+            for number, *values in sorted(rows, key=self._order):
+                self._writer.write(places[number - first], values)
         self._paragraphs += len(places)
 
     def close(self, left: Sequence[Row], *, failed: bool) -> None:
@@ -111,8 +121,12 @@ class RowsFile:
         del left
         try:
             with self._open:
-                if not failed:
+                if self._vectors and not failed:
+                    self._vectors.close(self._paragraphs)
+                elif not failed:
                     self._writer.close(self._paragraphs)
                     self._part.replace(self._path)
         finally:
             self._part.unlink(missing_ok=True)
+            if self._vectors:
+                self._vectors.abandon()

@@ -193,7 +193,7 @@ def _merge(cluster: Cluster, typed: Typed) -> int:
     parts = cluster.find("merged", str(typed.params["run"]), **params)
     output = Path(params.get("output", "none"))
     for _, path, _ in parts:
-        if path.name not in {output.name, counts_path(output).name}:
+        if path.name not in {output.name, counts_path(output).name, f"{output.stem}.rows.tsv"}:
             _claim(path.parent, cluster)
     transfer.fetch(cluster.connection, parts, Path.cwd(), leave=())
     for _, path, _ in parts:

@@ -397,16 +397,16 @@ def _parts(path: Path) -> list[str | bool]:
 
 
 def _merged(request: Request) -> list[list[str | bool]]:
-    from jobkit.extensions.corpus.merge import counts_path
-    from jobkit.extensions.corpus.plan import read_corpus
+    from jobkit.extensions.corpus.merge import counts_path, default_format, places_path
     from jobkit.runs.which_run import run_named
 
     run = run_named(request.words[0])
     output = request.about.get("output")
-    form = request.about.get("fmt") or read_corpus(run).format
+    form = str(request.about.get("fmt") or default_format(run))
     stems = ("merged", "merged.partial") if request.about.get("allow_missing") else ("merged",)
     merged = [Path(output)] if output else [run / f"{stem}.{form}" for stem in stems]
-    made = (*merged, *map(counts_path, merged), run / "provenance.json")
+    places = (places_path(path, form) or path for path in merged)
+    made = (*merged, *{*places} - {*merged}, *map(counts_path, merged), run / "provenance.json")
     return [_parts(path) for path in made if path.is_file()]
 
 

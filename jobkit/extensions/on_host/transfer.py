@@ -34,7 +34,10 @@ OPTIONS = ("-rtz", "-s", "--partial-dir=.rsync-partial", "--relative")
 """Paths travel in rsync's own protocol; a half-copied file is kept, and the next copy goes on from it."""
 INTERRUPTED, VANISHED = 20, 24
 """Statuses of rsync; the last is that of a file that went while a run is under way."""
-LEAVE = ("rows.jsonl", "entities.tsv", "merged.*", "trace.json.gz", "profile.pstats", ".lock", ".find.lock")
+LEAVE = (
+    *("rows.jsonl", "part-*", "entities.tsv", "merged.*", "trace.json.gz", "profile.pstats"),
+    *(".lock", ".find.lock"),
+)
 """Files of a run that no table and no picture needs, and which may be large."""
 AGAIN = "type the same command again: what has come is not sent again"
 LARGE_BYTES = 20 * 2**20

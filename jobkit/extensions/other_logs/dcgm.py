@@ -19,7 +19,7 @@ from jobkit.core.figures import GPU_MEMORY, WORK
 from jobkit.core.units import format_count, format_energy, format_memory
 from jobkit.extensions.other_logs.tagger_log import LOG
 from jobkit.report.rows import Row
-from jobkit.runs.results import worker_s
+from jobkit.runs.tries import worker_s
 
 SUFFIX = ".gpu-report"
 """How the names of such files end at the site whose reports jobkit knows."""

@@ -29,8 +29,8 @@ from jobkit.launch.resume import run_again
 from jobkit.planning.resolve import refuse_missing_packages
 from jobkit.runs.hints import remedy
 from jobkit.runs.journal import Role
-from jobkit.runs.reader import read_standings
-from jobkit.runs.standing import LIVE, PointStatus, RunStanding, find_point, first_task, followers
+from jobkit.runs.reader import read_status
+from jobkit.runs.status import LIVE, PointStatus, RunStatus, find_point, first_task, followers
 from jobkit.runs.trials import added_id
 from jobkit.spec.site import load_site
 
@@ -53,24 +53,24 @@ def profile(
     ``again``: whether to profile a point again that has a profile.
     """
     refuse_moved_run(run_dir)
-    (run,) = read_standings([run_dir])
+    (run,) = read_status([run_dir])
     source = find_point(run.points, word) if word else _fastest(run)
     target = source if source.point.profile != OFF else _profiled(run, source, profiler, again=again)
     if target and target.outcome is Outcome.OK:
         return _print(target)
-    if target and target.standing in LIVE:
-        note(f"{target.point.point_id} is {target.standing}: jobkit status {shell_path(run_dir)} shows it")
+    if target and target.state in LIVE:
+        note(f"{target.point.point_id} is {target.state}: jobkit status {shell_path(run_dir)} shows it")
         return ExitCode.TO_COME
     index = target.point.index if target else _add(run, source, profiler, overrides)
     code = run_again(run_dir, [str(index)], overrides, wait=wait)
     if code is None:
-        (run,) = read_standings([run_dir])
+        (run,) = read_status([run_dir])
         return _print(find_point(run.points, str(index)))
     note(f"  result       jobkit profile {shell_path(run_dir)} {index}")
     return code
 
 
-def _fastest(run: RunStanding) -> PointStatus:
+def _fastest(run: RunStatus) -> PointStatus:
     speeds = [
         (pace(point.record), point)
         for point in run.points
@@ -87,7 +87,7 @@ def _chosen(point: Point, profiler: str | None) -> str:
 
 
 def _profiled(
-    run: RunStanding, source: PointStatus, profiler: str | None, *, again: bool
+    run: RunStatus, source: PointStatus, profiler: str | None, *, again: bool
 ) -> PointStatus | None:
     """Return the latest point that profiles another; ``None`` if there is none, or it is to be made again."""
     wanted = _profile_of(source.point, profiler)
@@ -105,9 +105,9 @@ def _profile_of(point: Point, profiler: str | None) -> Point:
     return replace(point, trial=False, profile=_chosen(point, profiler))
 
 
-def _add(run: RunStanding, source: PointStatus, profiler: str | None, overrides: Sequence[str]) -> int:
+def _add(run: RunStatus, source: PointStatus, profiler: str | None, overrides: Sequence[str]) -> int:
     if source.outcome is not Outcome.OK:
-        message = f"{source.point.point_id} is {source.state}: only a point that succeeded can be profiled"
+        message = f"{source.point.point_id} is {source.word}: only a point that succeeded can be profiled"
         raise JobkitError(message, hint=f"jobkit status {shell_path(run.folder)}")
     if any(not run.ends.get(first_task(job)) for job, _ in followers(run, Role.FIND)):
         message = "the job that tests the largest batch has not ended, and it adds points too"
@@ -118,7 +118,7 @@ def _add(run: RunStanding, source: PointStatus, profiler: str | None, overrides:
     spec.refuse_command("jobkit profile")
     refuse_missing_packages(spec, load_site(spec.site, spec.scheduler))
     with run_lock(run.folder, note), exclusive_lock(run.folder / SEARCH_LOCK, lambda: None):
-        (now,) = read_standings([run.folder], ask=False)
+        (now,) = read_status([run.folder], ask=False)
         index = max(other.point.index for other in now.points) + 1
         taken = {other.point.point_id for other in now.points} | names(run.folder / RESULTS_FOLDER)
         name = added_id(point.point_id, f"{PROFILE_SUFFIX}{point.profile}", taken)
@@ -130,8 +130,9 @@ def _print(point: PointStatus) -> int:
     files, name = point.chosen, point.point.point_id
     if point.outcome is not Outcome.OK or files is None:
         run = shell_path(Path(files.folder).parents[2]) if files else "RUN"
-        steps = remedy(point.outcome, point.why, run=run, point=point.point.index) if point.outcome else ()
-        message = f"{name} is {point.state}: {point.why}"
+        index = point.point.index
+        steps = remedy(point.outcome, point.evidence, run=run, point=index) if point.outcome else ()
+        message = f"{name} is {point.word}: {point.evidence}"
         hint = f"{steps[0].command}   {steps[0].does}" if steps else ""
         raise JobkitError(message, hint=hint, exit_code=ExitCode.FAILED)
     folder = Path(files.folder)

@@ -29,8 +29,8 @@ from jobkit.core.terminal import NoWrap, relative_path, shell_path
 from jobkit.core.units import format_about, format_bytes_gib, format_count, format_setting, format_walltime
 from jobkit.extensions.tune.steps import FINAL, PHASES, Candidate, TuneAnswer, whole
 from jobkit.extensions.tune.tuning import Tuning, spec_lines
-from jobkit.runs.conditions import Conditions, condition_lines, conditions_of
-from jobkit.runs.results import PointResult
+from jobkit.runs.request import Conditions, condition_lines, conditions_of
+from jobkit.runs.status import PointResult
 
 HELP = {
     "cores": "faster or more CPU cores may help",

@@ -24,7 +24,7 @@ from jobkit.launch.sweep import Check, write_run
 from jobkit.planning.points import request
 from jobkit.runs.journal import Role
 from jobkit.runs.results import read_run
-from jobkit.runs.standing import RunStanding, followers
+from jobkit.runs.status import RunStatus, followers
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import ONE_TASK, Array, JobId
 from jobkit.spec.sweep_spec import SweepSpec
@@ -107,7 +107,7 @@ def _search(run_dir: Path) -> None:
 def _ending(run_dir: Path, point: Point) -> str:
     result = next(result for result in read_run(run_dir).points if result.point.index == point.index)
     summary = result.record.summary if result.record else None
-    end = f"{result.outcome}: {result.verdict.evidence}"
+    end = f"{result.outcome}: {result.counts.evidence}"
     if summary and result.outcome is Outcome.OK:
         speed = result.record.value(SPEED) if result.record else None
         end = f"{speed:,.1f} paragraphs/s" if speed else f"{summary.work_s:,.1f} s"
@@ -146,7 +146,7 @@ def _submit(run_dir: Path, spec: SweepSpec, index: int, *, follow: bool) -> None
 
 
 def go_on(
-    run_dir: Path, spec: SweepSpec, run: RunStanding, *, by_itself: bool = False, wait: bool = False
+    run_dir: Path, spec: SweepSpec, run: RunStatus, *, by_itself: bool = False, wait: bool = False
 ) -> int | None:
     """Go on with a search that was cut short; return an exit code, or ``None`` if it has ended.
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from jobkit.core.layout import SETTING_FILE
 from jobkit.runs.journal import Role
-from jobkit.runs.kinds import NextStep, RunKind
-from jobkit.runs.standing import RunStanding
+from jobkit.runs.status import NextStep, RunKind, RunStatus
 
 
 class TuneRun(RunKind):
@@ -16,7 +15,7 @@ class TuneRun(RunKind):
 
     command = "tune"
 
-    def looks(self, run: RunStanding, typed: str) -> Iterator[NextStep]:
+    def looks(self, run: RunStatus, typed: str) -> Iterator[NextStep]:
         yield f"jobkit tune {typed}", "the answer, or how far the search is"
         yield from super().looks(run, typed)
 

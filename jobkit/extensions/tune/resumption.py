@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from jobkit.extensions.tune import job
 from jobkit.launch.resume import Resumption
-from jobkit.runs.retry import RetryGroup
-from jobkit.runs.standing import RunStanding
+from jobkit.runs.request import RetryGroup
+from jobkit.runs.status import RunStatus
 from jobkit.spec.sweep_spec import SweepSpec
 
 
@@ -15,7 +15,7 @@ class TuneResumption(Resumption):
         return []
 
     def nothing(
-        self, run: RunStanding, spec: SweepSpec, *, by_itself: bool = False, wait: bool = False
+        self, run: RunStatus, spec: SweepSpec, *, by_itself: bool = False, wait: bool = False
     ) -> int | None:
         return job.go_on(run.folder, spec, run, by_itself=by_itself, wait=wait)
 

@@ -31,7 +31,9 @@ from jobkit.extensions.tune.steps import (
     follow,
     whole,
 )
-from jobkit.runs.results import PointResult, read_run, task_s, timed
+from jobkit.runs.results import read_run
+from jobkit.runs.status import PointResult
+from jobkit.runs.tries import task_s, timed
 
 MOST_TRIES = 3
 """How often a point is run that ends without a result of its own."""

@@ -23,8 +23,8 @@ from jobkit.report.recommend.energy import energy_answer
 from jobkit.report.recommend.objective import Judgement, judge, refuse_none
 from jobkit.report.recommend.request import request
 from jobkit.report.recommend.types import RecommendOptions, RunData
-from jobkit.runs import overlaps
-from jobkit.runs.conditions import conditions_of, memory_condition
+from jobkit.runs.request import conditions_of, memory_condition
+from jobkit.runs.results import overlap_words, overlaps, span_of
 
 LONGER = 10
 """A corpus of this many times the measured text may need more RAM than was measured."""
@@ -60,8 +60,8 @@ def cautions(
     elsewhere = material.site is not None
     shared = elsewhere and asked is not None and not asked.exclusive
     notes += speed.not_sampled(chosen, elsewhere=elsewhere, shared=shared)
-    spans = [overlaps.span_of(record) for record in records]
-    if words := overlaps.overlap_words(spans, overlaps.overlaps(spans)):
+    spans = [span_of(record) for record in records]
+    if words := overlap_words(spans, overlaps(spans)):
         notes.append(words)
     if material.to_come:
         notes.append(f"{format_count(material.to_come, 'point')} still to come")

@@ -25,8 +25,7 @@ from jobkit.core.units import (
 )
 from jobkit.report.recommend import objective, types
 from jobkit.report.recommend.energy import energy_lines
-from jobkit.runs.conditions import condition_lines
-from jobkit.runs.request import LEAST_ROOM_BYTES, MEMORY_FACTOR, WALLTIME_FACTOR
+from jobkit.runs.request import LEAST_ROOM_BYTES, MEMORY_FACTOR, WALLTIME_FACTOR, condition_lines
 from jobkit.schedulers.registry import by_name
 
 LINE_THROUGH = {

@@ -18,10 +18,10 @@ from jobkit.report.recommend.run_data import site_of
 from jobkit.report.recommend.types import Lines, RequestAdvice, RunData
 from jobkit.report.rows import Row, row_of_point
 from jobkit.runs.journal import JobTask, Journal, Submission
-from jobkit.runs.request import WARNING_S, enough, held_by, held_in
-from jobkit.runs.results import PointResult, Run, read_run, task_s
-from jobkit.runs.retry_rule import changed_resources, scaled_request
-from jobkit.runs.tries import Try
+from jobkit.runs.request import WARNING_S, changed_resources, enough, held_by, held_in, scaled_request
+from jobkit.runs.results import Run, read_run
+from jobkit.runs.status import PointResult
+from jobkit.runs.tries import Try, task_s
 from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
 from jobkit.spec.directives import directives
 from jobkit.spec.site import Site, load_site

@@ -17,8 +17,9 @@ from jobkit.core.records import RESULTS, Outcome
 from jobkit.core.terminal import shell_quote
 from jobkit.report.recommend.types import RunData
 from jobkit.report.sources import never_began
-from jobkit.runs.results import agreements, batches_of, read_run, task_s, timed
+from jobkit.runs.results import agreements, batches_of, read_run
 from jobkit.runs.trials import describe_trials, settled_trials, trials
+from jobkit.runs.tries import task_s, timed
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.spec.site import Site, load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
@@ -51,7 +52,7 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
     first = next((record for record in records if record.outcome is Outcome.OK), None)
     tried = settled_trials(
         trials(folder),
-        {point.point.index: point.verdict.outcome for point in run.points},
+        {point.point.index: point.outcome for point in run.points},
         never_began(folder, [point.point for point in run.points if point.point.trial and not point.tries]),
     )
     return RunData(
@@ -63,13 +64,13 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
             task_s(tried) if tried.record else None
             for result in sweep
             for tried in reversed(result.tries)
-            if tried.verdict.outcome is not Outcome.PRUNED
+            if tried.outcome is not Outcome.PRUNED
         ),
         resources=spec.resources if spec else None,
         site=site,
         plain_sites=[load_site(f"{name}-default", name) for name in SCHEDULERS if not runs_here(name)],
-        to_come=sum(point.verdict.outcome is None for point in sweep),
-        failed=sum(bool(point.verdict.outcome) and point.verdict.outcome not in RESULTS for point in sweep),
+        to_come=sum(point.outcome is None for point in sweep),
+        failed=sum(bool(point.outcome) and point.outcome not in RESULTS for point in sweep),
         notes=(*run.notes, *notes, *more),
         trials=describe_trials(tried),
         tried=tuple(tried),

@@ -17,7 +17,7 @@ from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import format_count, format_f1
 from jobkit.report.recommend.energy import EnergyAnswer
 from jobkit.report.recommend.objective import Judgement
-from jobkit.runs.conditions import Conditions
+from jobkit.runs.request import Conditions
 from jobkit.runs.results import Agreement
 from jobkit.runs.trials import Trial
 from jobkit.spec.site import Site

@@ -34,9 +34,9 @@ from jobkit.report.recommend.request import (
     header,
     largest,
 )
-from jobkit.runs.kinds import kind_for
 from jobkit.runs.request import WARNING_S, memory_request, walltime_request
-from jobkit.runs.results import worker_s
+from jobkit.runs.status import kind_for
+from jobkit.runs.tries import worker_s
 from jobkit.schedulers.registry import by_name
 
 LIMIT = 0.5

@@ -70,6 +70,9 @@ class Result:
         What a sweep writes to ``entities.tsv``, and ``jobkit apply`` too if there are no rows.
     rows
         What ``jobkit apply`` writes of a workload with ``COLUMNS`` of its own; ``None`` of any other.
+    vectors
+        In place of rows, an array of fp32 or fp16 with one vector for each paragraph, which is the only
+        column; ``None`` of any other workload.
     load
         `BY_LENGTHS` only of a workload with a method ``load_of(paragraphs) -> int``, which jobkit calls
         once the clock has stopped.
@@ -77,6 +80,7 @@ class Result:
 
     entities: tuple[Entity, ...] = ()
     rows: Sequence[Row] | None = None
+    vectors: Any = None
     load: int
     sentences: int | None = None
     tokens: int | None = None

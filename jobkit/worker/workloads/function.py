@@ -214,7 +214,7 @@ GIVEN = ("model", "device", "threads", "loaded")
 """Parameters that jobkit fills in; ``loaded`` is what ``load()`` has returned."""
 RESULT_COLUMN = ("result",)
 """The only column of a function whose file has no ``COLUMNS``."""
-RETURNS = "None, a whole number, a list with the rows of each paragraph, or (one of these, load)"
+RETURNS = "None, a whole number, a list with the rows of each paragraph, an array, or (one of these, load)"
 HINT = "jobkit help workloads, under 'A function', has what it may take and return"
 _RUN_KNOBS = frozenset(knob.name for knob in RUN_KNOBS)
 
@@ -399,11 +399,15 @@ class FunctionWorkload:
             return Result(load=load)
         if _is_count(found) and cast("int", found) >= 0:
             return Result(load=load, tokens=int(cast("int", found)))
-        if not isinstance(found, list):
+        is_array = hasattr(found, "__array__")
+        if not (is_array or isinstance(found, list)):
             self._refuse_answer(found)
+        found = cast("list[object]", found)
         if len(found) != count:
             given = f"{format_count(len(found), 'result')} for {format_count(count, 'paragraph')}"
             _refuse(self.WORKLOAD, self.FUNCTION, f"returned {given}; expected: one for each")
+        if is_array:
+            return Result(load=load, vectors=found)
         rows = tuple((number, *self._values(row)) for number, one in enumerate(found) for row in _rows(one))
         if self.COLUMNS == ENTITY_COLUMNS:
             return Result(load=load, entities=tuple(map(Entity._make, rows)))

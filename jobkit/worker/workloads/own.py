@@ -182,12 +182,23 @@ def _merged(parts: Sequence[tuple[Sequence[int], Result]]) -> Result:
     return Result(
         entities=tuple(map(Entity._make, placed("entities"))),
         rows=None if any(result.rows is None for result in results) else tuple(placed("rows")),
+        vectors=_placed_vectors(parts),
         load=max(result.load for result in results),
         sentences=total("sentences"),
         tokens=total("tokens"),
         longest_sentence_chars=max(result.longest_sentence_chars or 0 for result in results) or None,
         padded_chars=total("padded_chars"),
     )
+
+
+def _placed_vectors(parts: Sequence[tuple[Sequence[int], Result]]) -> Any:  # noqa: ANN401 - an array
+    """Return the vectors of a call in the order of its paragraphs; ``None`` if a batch has none."""
+    if any(result.vectors is None for _, result in parts):
+        return None
+    import numpy as np  # a workload with vectors has it
+
+    order = np.argsort([place for at, _ in parts for place in at])
+    return np.concatenate([np.asarray(result.vectors) for _, result in parts])[order]
 
 
 def open_workload(name: str, folder: str | None, staged: str | None = None) -> Workload:

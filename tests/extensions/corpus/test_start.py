@@ -22,7 +22,7 @@ from jobkit.extensions.corpus.standing import finish
 from jobkit.launch import resume
 from jobkit.launch.cancel import cancel
 from jobkit.runs.journal import read_journal
-from jobkit.runs.reader import read_standings
+from jobkit.runs.reader import read_status
 from jobkit.runs.status_text import render
 from tests.support.applied import (
     CHARACTERS,
@@ -227,7 +227,7 @@ def roles(run: Path) -> list[str]:
 
 
 def shown(run: Path) -> tuple[int, str]:
-    (standing,) = read_standings([run])
+    (standing,) = read_status([run])
     return standing.exit_code, render(standing, "tagged", width=200, most=10)
 
 

@@ -31,10 +31,9 @@ from jobkit.launch import resume
 from jobkit.launch.resubmit import spec_of_run
 from jobkit.launch.resume import Asked, Resumption
 from jobkit.runs.journal import read_journal
-from jobkit.runs.logs import point_named
-from jobkit.runs.reader import read_standings
+from jobkit.runs.reader import read_status
 from jobkit.runs.results import read_run
-from jobkit.runs.standing import PointState
+from jobkit.runs.status import PointState, point_named
 from tests.support.applied import (
     measured_record,
     measured_run,
@@ -259,10 +258,10 @@ def status(run: Path) -> tuple[str, Any]:
 
 def test_done_are_whole_shards_and_the_batches_of_those_that_run(promised: Path) -> None:
     end_well(promised, 1, took_s=100.0)
-    (run,) = read_standings([promised])
+    (run,) = read_status([promised])
     first, second, third = run.points
     batches = [replace(batch(n, items=2), characters=20) for n in range(2)]
-    second = replace(second, standing=PointState.RUNNING, all_tries=first.all_tries, batches=batches)
+    second = replace(second, state=PointState.RUNNING, all_tries=first.all_tries, batches=batches)
     found = corpus_standing(replace(run, points=(first, second, third)))
     assert found
     done, *_ = shards = list(read_plan(promised))

@@ -20,7 +20,7 @@ from jobkit.core.records import Outcome
 from jobkit.extensions.tune.search import main, next_point
 from jobkit.extensions.tune.steps import FINAL, MEMORY, SEARCH, Candidate, MeasuredCandidate, TuneGoal
 from jobkit.runs.journal import Role
-from jobkit.runs.kinds import kind_of
+from jobkit.runs.status import kind_of
 from tests.support.builders import write_exit, write_record
 from tests.support.commands import jobkit
 from tests.support.machines import FAST, GOAL, LOOP, Machine, search

@@ -7,20 +7,21 @@ each batch to its longest text, in tokens. It drops, without a message, all toke
 its configuration says; a module that is not one of `KNOWN` is refused.
 
 ``precision`` is the type of the model's weights; for ``tf32`` they stay fp32. (``encode`` has a ``precision``
-of its own: how its results are rounded. It saves no memory of the GPU, and is not this knob.)
+of its own: how its results are rounded. It saves no memory of the GPU, and is not this knob.) ``vectors`` is
+the type of the numbers that are written.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from jobkit.core.knobs import CPU, Knob
+from jobkit.core.knobs import CPU, FP16, FP32, Knob
 from jobkit.core.records import ModelRef
-from jobkit.worker.workloads.base import Result, Row
+from jobkit.worker.workloads.base import Result
 from jobkit.worker.workloads.extras.encoder import Encoder
 from jobkit.worker.workloads.extras.hf_tokens import NO_LIMIT, unknown_input
 from jobkit.worker.workloads.extras.watched import (
@@ -32,35 +33,18 @@ from jobkit.worker.workloads.extras.watched import (
     torch_versions,
 )
 
-DIGITS = 6
-"""Decimal places of the numbers in the rows: about what a 32-bit float of a vector of length 1 holds."""
+STORED = Knob(name="vectors", words=(FP32, FP16))
+"""The type of the numbers that are written."""
 KNOWN = ("Transformer", "Pooling", "Dense", "Normalize")
 """The modules of sentence-transformers that take what the one before gave, and nothing of the text."""
 ROUNDING, NEAR = 1e-5, 1e-2
 """The largest difference of two numbers that is rounding in fp32, and in another precision."""
 
 
-class Vectors(Sequence[Row]):
-    """The rows of vectors, which are made when they are read: of a sweep nothing reads them."""
-
-    def __init__(self, vectors: Any) -> None:  # noqa: ANN401 - numpy is untyped here
-        self._vectors = vectors
-
-    def __len__(self) -> int:
-        return len(self._vectors)
-
-    def __getitem__(self, place: Any) -> Any:  # noqa: ANN401 - a number or a slice
-        return [*self][place]
-
-    def __iter__(self) -> Iterator[Row]:
-        rounded = self._vectors.astype("float64").round(DIGITS)
-        return ((number, row.tolist()) for number, row in enumerate(rounded))
-
-
 class SentenceEmbedding(WatchedWorkload):
     """Embed each paragraph; the module's docstring explains the knobs."""
 
-    KNOBS: ClassVar[tuple[Knob | str, ...]] = ENCODER_KNOBS
+    KNOBS: ClassVar[tuple[Knob | str, ...]] = (*ENCODER_KNOBS, STORED)
     NEEDS_MODEL: ClassVar[bool] = True
     LOAD_UNIT: ClassVar[str] = "padded tokens"
     COLUMNS: ClassVar[tuple[str, ...]] = ("embedding",)
@@ -76,6 +60,8 @@ class SentenceEmbedding(WatchedWorkload):
 
     def open(self, folder: Path, dtype: str) -> Any:  # noqa: ANN401 - the framework is untyped
         """Load the model, and return it."""
+        if stored := self._params.get(STORED.name):
+            self._effective[STORED.name] = stored
         self._model = open_model(folder, self._device, dtype)
         return self._model
 
@@ -129,7 +115,9 @@ class SentenceEmbedding(WatchedWorkload):
     def process(self, paragraphs: Sequence[str]) -> Result:
         """Embed these paragraphs; the load is ``paragraphs x tokens of the longest``."""
         vectors, tokens = self.find(paragraphs)
-        return Result(rows=Vectors(vectors), load=self._watched.load, tokens=tokens)
+        if self._params.get(STORED.name) == FP16:
+            vectors = vectors.astype("float16")
+        return Result(vectors=vectors, load=self._watched.load, tokens=tokens)
 
     @staticmethod
     def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:

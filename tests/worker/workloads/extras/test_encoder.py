@@ -111,9 +111,8 @@ def test_the_vectors_are_those_of_encode_and_calls_are_prepared(kept_cache: Path
     assert len(opened._encoder._ahead) == 2
     results = [opened.process(texts) for texts in (first, second)]
     off = loaded(EMBEDDER, folder, shortcuts="off", batch_size=7).process(first)
-    for rows, wanted in ((results[0].rows, off.rows), (list(reversed(results[1].rows)), off.rows)):
-        for (_, one), (_, other) in zip(rows, wanted, strict=True):
-            assert one == pytest.approx(other, abs=2e-6)
+    for vectors in (results[0].vectors, results[1].vectors[::-1]):
+        assert vectors == pytest.approx(off.vectors, abs=2e-6)
     assert results[0].load <= 2_000
     assert opened.check_shortcuts(first) == ""
 
@@ -129,7 +128,7 @@ def test_a_module_that_is_not_known_is_refused_by_its_name(kept_cache: Path, tmp
     (folder / "3" / "config.json").write_text('{"dropout": 0.1}')
     opened = loaded(EMBEDDER, folder)
     assert opened.effective()["shortcuts"] == "off: the model has a module Dropout"
-    assert len(opened.process(TEXT[:3]).rows) == 3
+    assert len(opened.process(TEXT[:3]).vectors) == 3
     assert opened.check_shortcuts(TEXT) == "the model has a module Dropout"
 
 

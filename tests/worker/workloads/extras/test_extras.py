@@ -84,9 +84,10 @@ def test_what_is_found_is_where_it_says(model: tuple[str, ModelRef]) -> None:
     workload, ref = model
     result = loaded(workload, ref).process(TEXT)
     if workload == EMBEDDER:
-        numbers, vectors = zip(*result.rows or (), strict=True)
-        assert list(numbers) == list(range(len(TEXT)))
-        assert {len(vector) for vector in vectors} == {64}
+        assert (result.vectors.shape, str(result.vectors.dtype)) == ((len(TEXT), 64), "float32")
+        stored = loaded(workload, ref, vectors="fp16")
+        assert str(stored.process(TEXT).vectors.dtype) == "float16"
+        assert stored.effective()["vectors"] == "fp16"
         return
     assert result.entities
     for entity in result.entities:

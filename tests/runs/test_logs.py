@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import ORDER_FILE, POINTS_FILE, Exit
 from jobkit.core.records import JobFacts, Outcome, Point
-from jobkit.runs import follow_log
-from jobkit.runs.follow_log import ErrorFilter, print_log, show
+from jobkit.runs import logs
 from jobkit.runs.journal import JobTask
-from jobkit.runs.logs import Log, find_log, point_named
+from jobkit.runs.logs import ErrorFilter, Log, find_log, print_log, show
+from jobkit.runs.status import point_named
 from jobkit.runs.tries import is_fault
 from tests.support.builders import (
     grid,
@@ -153,7 +153,7 @@ def test_following_goes_on_with_the_job_that_a_point_was_submitted_again_as(run:
 
 @pytest.mark.slow
 def test_following_stops_where_nothing_is_to_come(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow_log, "ASK_EVERY_S", 0.3)
+    monkeypatch.setattr(logs, "ASK_EVERY_S", 0.3)
     (run / "logs" / "77_1.out").write_bytes(b"hello\n")
     for at in ("2026-01-02T11:00:00+00:00", "2026-01-02T11:05:00+00:00"):  # the scheduler lost it
         write_answer(run, "slurm", "gone", "77.1", argv=[], at=at)
@@ -192,22 +192,21 @@ def name(log: Log) -> str | None:
 
 def test_the_try_tells_who_runs_it_and_before_it_has_begun_the_journal(run: Path) -> None:
     log = find_log(run, "2")
-    assert (log.point, log.number, log.exit, log.tries) == (POINTS[1], 0, None, ())
-    assert (log.task, name(log), log.name) == (JobTask("slurm", "77", 2), "77_2.out", "p002")
+    assert (log.point, log.tried.number, log.tries) == (POINTS[1], 0, ())
+    assert (log.tried.task, name(log), log.name) == (JobTask("slurm", "77", 2), "77_2.out", "p002")
     write_begin(run, POINTS[1], 1, job="76", task=9)
     assert name(find_log(run, "p002", 1)) == "76_9.out"
     assert name(find_log(run, "p002")) == "77_2.out", "the journal knows of a later task"
     write_record(run, record(POINTS[0]))
     log = find_log(run, "1")
-    assert (log.number, name(log), log.tries, log.name) == (1, "77_1.out", (1,), "p001 try 1")
-    assert log.exit == run / "results" / "p001" / "try-1" / "exit"
+    assert (log.tried.number, name(log), log.tries, log.name) == (1, "77_1.out", (1,), "p001 try 1")
 
 
 def test_the_job_that_was_submitted_since_is_the_latest(run: Path) -> None:
     write_exit(run, POINTS[0], Exit(status=1, stage="run"))
     write_submitted(run, "slurm", "78", first=1, last=1, round=2)
     found = [find_log(run, "1"), find_log(run, "1", 1)]
-    assert [(log.number, name(log), log.tries) for log in found] == [
+    assert [(log.tried.number, name(log), log.tries) for log in found] == [
         (0, "78_1.out", ()),
         (1, "77_1.out", (1,)),
     ]

@@ -18,7 +18,7 @@ from jobkit.core.layout import ACCOUNTING_FILE
 from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
-from jobkit.runs.queue import FOLDER, ask_accounting, ask_queue, cached_answer, local_time
+from jobkit.runs.reader import FOLDER, ask_accounting, ask_queue, cached_answer, local_time
 from jobkit.schedulers import sge, slurm
 from jobkit.schedulers.types import JobId, State
 from tests.support.programs import Programs
@@ -81,7 +81,7 @@ def test_without_a_place_to_keep_it_everybody_asks_for_himself(
 
 
 ASK = """\
-from jobkit.runs.queue import cached_answer
+from jobkit.runs.reader import cached_answer
 from jobkit.core.shell import run
 print(cached_answer(("squeue",), lambda: run(("squeue",)), 60).stdout, end="")
 """

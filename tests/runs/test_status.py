@@ -14,9 +14,9 @@ from jobkit.core.json_codec import to_json
 from jobkit.core.layout import ORDER_FILE, POINTS_FILE, SEARCH_GOAL_FILE, TRIALS_FILE, Begin
 from jobkit.core.records import JobFacts, Outcome, Point
 from jobkit.runs.journal import JobTask, Role
-from jobkit.runs.progress import Progress
-from jobkit.runs.reader import read_standings
-from jobkit.runs.standing import PointState, PointStatus, Requested, count_by_state, history
+from jobkit.runs.reader import read_status
+from jobkit.runs.status import PointState, PointStatus, Requested, count_by_state, history
+from jobkit.runs.tries import Progress
 from jobkit.schedulers.types import Queued, State
 from tests.support.builders import (
     batch,
@@ -54,7 +54,7 @@ def stands(
     return PointStatus(
         point=point(index),
         all_tries=(tried(0, outcome, evidence="so it is", task=task),),
-        standing=standing,
+        state=standing,
         task=task,
         queued=queued,
         silent=silent,
@@ -120,7 +120,7 @@ SUSPENDED, AHEAD_SOON = waits(State.RUNNING, "s: suspended"), waits(reason="Prio
     ],
 )
 def test_the_word_for_where_a_point_stands_and_why(point: PointStatus, state: str, why: str) -> None:
-    assert (point.state, point.why) == (state, why)
+    assert (point.word, point.evidence) == (state, why)
 
 
 BEGIN = Begin(scheduler="slurm", job="77", task=1, restart=0, round=1, at="2026-01-02T11:59:00Z")
@@ -169,7 +169,7 @@ def test_a_point_that_runs_tells_how_far_it_is_and_for_how_long(tmp_path: Path, 
     queue.holds("77_1|RUNNING|None|n2|1:07|2026-01-02T10:19:00")
     found = seen(run)
     (one,) = found.points
-    assert (one.state, one.elapsed_s, one.why) == ("running", 67, "")
+    assert (one.word, one.elapsed_s, one.evidence) == ("running", 67, "")
     assert one.progress == Progress(
         batches=4, batches_total=10, characters=20_000, characters_total=50_000, work_s=2.0
     )
@@ -188,9 +188,9 @@ def test_a_sweep_tells_how_long_it_has_to_go_unless_somebody_must_act(
     queue.holds(*rows, "77_4|PENDING|Priority|||N/A")
     assert seen(run).to_go_s == pytest.approx(40 + 60 + 60)
     queue.holds(*rows, "77_4|PENDING|JobHeldUser|||N/A")
-    assert (seen(run).to_go_s, seen(run).points[3].state) == (None, "held")
+    assert (seen(run).to_go_s, seen(run).points[3].word) == (None, "held")
     queue.holds(*rows, "77_4|PENDING|BadConstraints|||N/A")
-    assert (seen(run).to_go_s, seen(run).points[3].state) == (None, "stuck")
+    assert (seen(run).to_go_s, seen(run).points[3].word) == (None, "stuck")
 
 
 @pytest.mark.slow
@@ -251,7 +251,7 @@ def test_how_the_job_that_tries_the_largest_batch_ended(
     queue.says(program, answer)
     (job,) = seen(run).jobs
     assert job.state == "ended"
-    assert job.why.startswith(end)
+    assert job.evidence.startswith(end)
 
 
 @pytest.mark.slow
@@ -263,11 +263,11 @@ def test_a_job_that_follows_and_left_no_trace_is_said_to_be_gone_or_cancelled(
     for at in ("2026-01-02T11:00:00+00:00", "2026-01-02T11:05:00+00:00"):
         write_answer(run, "slurm", "gone", "78.1", argv=[], at=at)
     (job,) = seen(run).jobs
-    assert job.why.startswith("neither the queue nor the accounting has listed it since 2026-01-02")
+    assert job.evidence.startswith("neither the queue nor the accounting has listed it since 2026-01-02")
     assert queue.asked == {"squeue": 1, "sacct": 1}, "about the point alone"
     write_event(run, "cancelled", job_id="78", status=0)
     (job,) = seen(run).jobs
-    assert (job.state, job.why[:12]) == ("ended", "cancelled at")
+    assert (job.state, job.evidence[:12]) == ("ended", "cancelled at")
 
 
 @pytest.mark.slow
@@ -295,7 +295,7 @@ def test_a_further_trial_of_the_largest_batch_is_of_the_job_that_made_it(
     write_begin(run, points[2], job=78, task=1)
     queue.squeue("78_1 RUNNING")
     last = seen(run).points[2]
-    assert (last.standing, last.task and last.task.job_id) == (PointState.RUNNING, "78")
+    assert (last.state, last.task and last.task.job_id) == (PointState.RUNNING, "78")
     assert queue.called("squeue")[0].split()[-1] == "78"
 
 
@@ -306,7 +306,7 @@ def test_a_corpus_that_is_planned_while_it_is_read_is_a_run(
     (tmp_path / POINTS_FILE).touch()
     (tmp_path / ORDER_FILE).write_text(f'{{"run_id": "{RUN_ID}"}}', encoding="utf-8")
     meanwhile(monkeypatch, before, lambda: write_points(tmp_path, grid([50])))
-    (run,) = read_standings([tmp_path], ask=False)
+    (run,) = read_status([tmp_path], ask=False)
     assert (len(run.points) <= 1, run.notes) == (True, ())
 
 
@@ -323,7 +323,7 @@ def test_a_point_that_a_search_adds_while_the_run_is_read_is_not_foreign(
         write_begin(run, points[1])
 
     meanwhile(monkeypatch, before, add)
-    (found,) = read_standings([run], ask=False)
+    (found,) = read_status([run], ask=False)
     assert (found.points[0].outcome, found.notes) == (Outcome.OK, ())
 
 
@@ -397,7 +397,7 @@ def test_points_that_share_a_task(tmp_path: Path, programs: Programs) -> None:
     programs.squeue()
     programs.sacct("77_1 TIMEOUT 0:0")
     found = seen(run).points
-    assert [one.standing for one in found] == [PointState.FAILED, PointState.DONE, PointState.FAILED]
+    assert [one.state for one in found] == [PointState.FAILED, PointState.DONE, PointState.FAILED]
     assert found[2].outcome is Outcome.TIMEOUT
     programs.sacct("77_1 FAILED 1:0")
     last = seen(run).points[2]
@@ -420,12 +420,12 @@ def test_one_queue_call_and_one_accounting_call_for_all_runs(tmp_path: Path, pro
         write_submitted(run, "slurm", f"8{job}", first=1, last=50, offset=50)
     programs.squeue("77_1 RUNNING", "78_2 RUNNING")
     programs.sacct("877_1 TIMEOUT 0:0")
-    found = read_standings(runs)
+    found = read_status(runs)
     queue, accounting = programs.calls()
     assert queue.startswith("squeue ")
     assert queue.endswith(" -j 77,877,78,878,79,879")
     assert accounting.startswith("sacct ")
-    assert [one.points[0].standing for one in found] == [PointState.RUNNING] + [PointState.UNSETTLED] * 2
+    assert [one.points[0].state for one in found] == [PointState.RUNNING] + [PointState.UNSETTLED] * 2
     assert found[0].points[50].outcome is Outcome.TIMEOUT
     assert [one.points[50].outcome for one in found[1:]] == [None, None]
 
@@ -437,7 +437,7 @@ def test_a_scheduler_that_does_not_answer_is_silent(tmp_path: Path, programs: Pr
     programs.says("squeue", status=1, error="slurm_load_jobs error: Unable to contact slurm controller")
     found = seen(tmp_path / "run")
     assert found.silent == ("slurm",)
-    assert [point.standing for point in found.points] == [PointState.DONE, PointState.UNSETTLED]
+    assert [point.state for point in found.points] == [PointState.DONE, PointState.UNSETTLED]
     assert [call.split()[0] for call in programs.calls()] == ["squeue"], "nothing has left the queue"
     programs.at(90)
     assert seen(tmp_path / "run").points[1].outcome is None, "silence makes nothing gone"
@@ -451,9 +451,9 @@ def test_what_the_accounting_alone_lists_as_alive_is_not_lost(tmp_path: Path, pr
     for seconds in (0, 90):
         programs.at(seconds)
         alive, ended = seen(run).points
-        assert (alive.standing, ended.outcome) == (PointState.RUNNING, Outcome.LOST)
+        assert (alive.state, ended.outcome) == (PointState.RUNNING, Outcome.LOST)
     evidence = "the queue does not list it; sacct: RUNNING, ExitCode 0:0"
-    assert alive.why == f"{evidence}; if it no longer runs: jobkit cancel"
+    assert alive.evidence == f"{evidence}; if it no longer runs: jobkit cancel"
     programs.says("sacct", status=1, error="sacct: error: Problem talking to the database")
     for seconds in (180, 300):
         programs.at(seconds)
@@ -519,26 +519,26 @@ def test_a_point_that_was_submitted_again_is_looked_for_there(tmp_path: Path, pr
     write_submitted(run, "slurm", "78", first=1, last=1, round=2)
     programs.squeue("78_1 PENDING Priority")
     again, left = seen(run).points
-    assert (again.standing, again.outcome, again.task) == (
+    assert (again.state, again.outcome, again.task) == (
         PointState.WAITING,
         None,
         JobTask("slurm", "78", 1),
     )
     assert [tried.number for tried in again.tries] == [1]
-    assert left.standing is PointState.FAILED
+    assert left.state is PointState.FAILED
     programs.squeue()
-    assert seen(run).points[0].standing is PointState.UNSETTLED
+    assert seen(run).points[0].state is PointState.UNSETTLED
     programs.sacct("78_1 NODE_FAIL 0:0")
     again = seen(run).points[0]
-    assert (again.standing, again.outcome) == (PointState.FAILED, Outcome.NODE_FAIL)
-    assert [(one.verdict.outcome, one.node) for one in history(again)] == [
+    assert (again.state, again.outcome) == (PointState.FAILED, Outcome.NODE_FAIL)
+    assert [(one.outcome, one.node) for one in history(again)] == [
         (Outcome.RAM_OOM, "node1"),
         (Outcome.NODE_FAIL, "n1"),
     ]
     write_submitted(run, "slurm", "79", first=1, last=1, round=3)
     write_begin(run, one, 2, job=79)
     write_exit(run, one, FAILED, 2)
-    assert [(one.verdict.outcome, one.node) for one in history(seen(run).points[0])] == [
+    assert [(one.outcome, one.node) for one in history(seen(run).points[0])] == [
         (Outcome.NODE_FAIL, "n1"),
         (Outcome.RAM_OOM, "node1"),
         (Outcome.BUG, "node1"),
@@ -605,10 +605,10 @@ def test_a_task_that_has_just_begun_is_not_cancelled_with_those_that_it_waited_w
     for _ in range(2):
         assert standings(run) == [PointState.RUNNING, PointState.RUNNING, PointState.FAILED]
     write_begin(run, points[1])
-    (without,) = read_standings([run], ask=False)
+    (without,) = read_status([run], ask=False)
     assert without.points[1].outcome is None, "it has begun: that account is not of it"
     queue.squeue("77_1 RUNNING")
-    assert seen(run).points[1].standing is PointState.UNSETTLED, "its own row is on its way"
+    assert seen(run).points[1].state is PointState.UNSETTLED, "its own row is on its way"
 
 
 @pytest.mark.slow
@@ -649,12 +649,12 @@ def test_a_task_that_is_about_to_be_requeued_is_not_over(tmp_path: Path, queue: 
         ("PENDING", "BeginTime", PointState.WAITING),
     ):
         queue.squeue(f"77_1 {word} {reason}")
-        assert seen(run).points[0].standing is standing, word
+        assert seen(run).points[0].state is standing, word
     queue.squeue()
-    assert seen(run).points[0].standing is PointState.FAILED
+    assert seen(run).points[0].state is PointState.FAILED
     write_record(run, replace(record(one), outcome=Outcome.BUG))
     queue.squeue("77_1 COMPLETING")
-    assert seen(run).points[0].standing is PointState.FAILED, "a bug is a bug"
+    assert seen(run).points[0].state is PointState.FAILED, "a bug is a bug"
 
 
 @pytest.mark.slow
@@ -666,7 +666,7 @@ def test_why_a_task_was_requeued_is_asked_though_its_point_is_done(tmp_path: Pat
     job = JobFacts(scheduler="slurm", job_id="77", task_id="1", restart=1)
     write_record(run, replace(record(one), try_number=2, job=job))
     queue.sacct("77_1 PREEMPTED 0:0", "77_1 COMPLETED 0:0")
-    assert [tried.verdict.outcome for tried in seen(run).points[0].tries] == [Outcome.OK, Outcome.PREEMPTED]
+    assert [tried.outcome for tried in seen(run).points[0].tries] == [Outcome.OK, Outcome.PREEMPTED]
     queue.calls()
     seen(run)
     assert queue.calls() == [], "once is enough"

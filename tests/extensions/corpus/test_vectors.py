@@ -1,0 +1,281 @@
+"""Vectors: the parts of shards, and the array that is made of them."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import importlib.util
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pyarrow import ipc, parquet
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.json_codec import from_json
+from jobkit.core.layout import CORPUS_FILE, try_folder
+from jobkit.core.records import Point
+from jobkit.extensions.corpus import work as shard_work
+from jobkit.extensions.corpus.merge import default_format, merge
+from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Rows, read_plan
+from jobkit.extensions.corpus.readers import Paragraph
+from jobkit.extensions.corpus.scan import find_sources, scan
+from jobkit.extensions.corpus.winners import claim, has_rows, read_winners
+from jobkit.worker.failure import TryFailed
+from jobkit.worker.workloads.base import Result
+from tests.support.corpora import jsonl, plan, points_of, read_all, read_shard
+from tests.support.disks import disk
+
+WIDTH, SHARDS, WINDOW, CALL = 384, 3, 7, 3
+
+
+def embedded(texts: Sequence[str], dtype: str = "float32") -> Any:
+    """Return a vector for each text, which follows from the text alone."""
+    seeds = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) for text in texts]
+    return np.stack([np.random.default_rng(seed).standard_normal(WIDTH) for seed in seeds]).astype(dtype)
+
+
+@pytest.fixture(params=["arrow", "npy"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the format of the parts: with pyarrow, and on a node without it."""
+    if request.param == "npy":
+        real = importlib.util.find_spec
+        monkeypatch.setattr(
+            importlib.util, "find_spec", lambda name: None if name == "pyarrow" else real(name)
+        )
+    return str(request.param)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Return a run of three shards without a result: a text, and documents of JSON lines."""
+    (tmp_path / "in").mkdir()
+    text = "\r\n\r\n".join(f"Paragraph {n} of a text." for n in range(40))
+    (tmp_path / "in" / "a.txt").write_bytes(text.encode())
+    documents: list[dict[str, object]] = [{"id": f"d{n}", "text": f"One {n}.\n\nTwo."} for n in range(20)]
+    documents.append({"id": "empty", "text": ""})
+    (tmp_path / "in" / "b.jsonl").write_text(jsonl(documents), encoding="utf-8")
+    run = tmp_path / "run"
+    run.mkdir()
+    points_of(run, plan(run, scan(find_sources([str(tmp_path / "in")])), SHARDS))
+    return run
+
+
+def tried(run: Path, index: int, *, dtype: str = "float32", fails: bool = False) -> Path:
+    """Write the part of a shard window by window, each from calls in disorder; return the try's folder."""
+    folder = Path(try_folder(run, f"shard-{index:05d}", 1))
+    folder.mkdir(parents=True, exist_ok=True)
+    output = shard_work.RowsFile(folder)
+    output.open(("embedding",))
+    paragraphs = list(read_shard(run, index))
+    for first in range(0, len(paragraphs), WINDOW):
+        places = paragraphs[first : first + WINDOW]
+        order = np.random.default_rng(first).permutation(len(places)).tolist()
+        calls = [order[at : at + CALL] for at in range(0, len(order), CALL)]
+        output.write([_row(places, call, first, dtype) for call in calls], first, places)
+    output.close((), failed=fails)
+    return folder
+
+
+def _row(places: Sequence[Paragraph], call: Sequence[int], first: int, dtype: str) -> tuple[Any, ...]:
+    """Return what a call of a workload with vectors gives."""
+    result = Result(vectors=embedded([places[at].text for at in call], dtype), load=0)
+    [row] = shard_work.WORK.rows(result, ("embedding",), [first + at for at in call])
+    return row
+
+
+def all_points(run: Path) -> list[Point]:
+    return points_of(run, list(read_plan(run)))
+
+
+def finished(run: Path, **how: Any) -> list[Paragraph]:
+    for point in all_points(run):
+        tried(run, point.index, **how)
+        assert claim(run, point, 1)
+    return read_all(run, list(read_plan(run)))
+
+
+def test_a_part_has_numbers_alone_and_the_manifest_its_contract(run: Path, kind: str) -> None:
+    folder = tried(run, 2)
+    texts = [paragraph.text for paragraph in read_shard(run, 2)]
+    rows = from_json(Rows, (folder / MANIFEST_FILE).read_text(), where="manifest")
+    [part] = rows.parts
+    data = (folder / part.file).read_bytes()
+    assert {path.name for path in folder.iterdir()} == {MANIFEST_FILE, ROWS_FILE, f"part-00001.{kind}"}
+    assert (part.number, part.file, part.columns) == (1, f"part-00001.{kind}", ("embedding",))
+    assert (part.rows, part.paragraphs, rows.paragraphs) == (len(texts),) * 3
+    assert (part.size_bytes, part.sha256) == (len(data), hashlib.sha256(data).hexdigest())
+    assert (rows.size_bytes, rows.sha256, rows.types) == (part.size_bytes, part.sha256, ("fp32[384]",))
+    if kind == "npy":
+        found = np.load(folder / part.file)
+    else:
+        found = np.array(ipc.open_file(folder / part.file).read_all()["embedding"].to_pylist(), np.float32)
+    assert np.array_equal(found, embedded(texts))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_parquet_has_each_vector_once_in_corpus_order(
+    run: Path, tmp_path: Path, kind: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del kind
+    paragraphs = finished(run, dtype=dtype)
+    monkeypatch.undo()  # the login node has pyarrow
+    assert default_format(run) == "parquet"
+    merged = merge(run, tmp_path / "out.parquet", "parquet")
+    assert (merged.rows, merged.vectors) == (80, f"fp{dtype[-2:]}[384]")
+    file = parquet.ParquetFile(tmp_path / "out.parquet")
+    table = file.read()
+    assert file.num_row_groups == SHARDS
+    names = {"float32": "float", "float16": "halffloat"}
+    assert [str(field.type) for field in table.schema] == [
+        *("string", "int64"),
+        f"fixed_size_list<element: {names[dtype]}>[384]",
+        "string",
+    ]
+    keys = list(zip(table["document"].to_pylist(), table["paragraph"].to_pylist(), strict=True))
+    assert keys == [(paragraph.document, paragraph.number) for paragraph in paragraphs]
+    assert table["file"].to_pylist() == ["in/a.txt"] * 40 + ["in/b.jsonl"] * 40
+    vectors = table["embedding"].combine_chunks().flatten().to_numpy().reshape(-1, WIDTH)
+    assert np.array_equal(vectors, embedded([paragraph.text for paragraph in paragraphs], dtype))
+
+
+def test_npy_comes_with_a_table_of_documents_and_paragraphs(run: Path, tmp_path: Path, kind: str) -> None:
+    """Documents are counted without a look at the vectors, also one that has none."""
+    del kind
+    paragraphs = finished(run)
+    merged = merge(run, tmp_path / "out.npy", "npy")
+    found = np.load(tmp_path / "out.npy", mmap_mode="r")
+    assert np.array_equal(found, embedded([paragraph.text for paragraph in paragraphs]))
+    assert merged.places == tmp_path / "out.rows.tsv"
+    with merged.places.open(encoding="utf-8", newline="") as stream:
+        keys = [
+            (row["document"], int(row["paragraph"])) for row in csv.DictReader(stream, dialect="excel-tab")
+        ]
+    assert keys == [(paragraph.document, paragraph.number) for paragraph in paragraphs]
+    counts = [json.loads(line) for line in merged.counts.read_text().splitlines()]
+    assert counts[0] == {"document": "in/a.txt", "paragraphs": 40, "rows": 40}
+    assert counts[-1] == {"document": "empty", "paragraphs": 0, "rows": 0}
+    assert (merged.documents, merged.silent) == (22, 1)
+
+
+def test_what_is_there_of_vectors_is_merged(run: Path, tmp_path: Path, kind: str) -> None:
+    del kind
+    paragraphs = finished(run)
+    shard = list(read_shard(run, 2))
+    (run / "winners" / "shard-00002.json").unlink()
+    (run / "results" / "shard-00002" / "try-1" / MANIFEST_FILE).unlink()
+    with pytest.raises(JobkitError, match="1 shard has no result yet"):
+        merge(run, tmp_path / "out.npy", "npy")
+    merged = merge(run, tmp_path / "out.npy", "npy", allow_missing=True)
+    left = [paragraph for paragraph in paragraphs if paragraph not in shard]
+    assert np.array_equal(np.load(tmp_path / "out.npy"), embedded([one.text for one in left]))
+    assert merged.missing.total() == len(shard)
+    counts = [json.loads(line) for line in merged.counts.read_text().splitlines()]
+    assert sum(line["rows"] for line in counts) == len(left)
+
+
+# -- failures
+
+
+def _cut(part: Path) -> None:
+    part.write_bytes(part.read_bytes()[:-1])
+
+
+def _flip(part: Path) -> None:
+    data = bytearray(part.read_bytes())
+    data[-9] ^= 1
+    part.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, _cut, _flip])
+def test_a_part_that_came_home_damaged_or_not_at_all_wins_nothing(run: Path, kind: str, damage: Any) -> None:
+    """A quota may leave room for the manifest and not for the part."""
+    folder = tried(run, 1)
+    damage(folder / f"part-00001.{kind}")
+    assert claim(run, all_points(run)[0], 1) is None
+    assert has_rows(str(folder.parent), str(folder)) == (damage is _flip)
+    assert not read_winners(run)
+
+
+def test_a_part_that_is_damaged_later_is_named(run: Path, tmp_path: Path) -> None:
+    finished(run)
+    _flip(run / "results" / "shard-00002" / "try-1" / "part-00001.arrow")
+    with pytest.raises(JobkitError, match=r"do not match their SHA-256: .*shard-00002/try-1/part-00001"):
+        merge(run, tmp_path / "out.parquet", "parquet")
+
+
+def test_a_try_that_fails_leaves_no_part_and_the_next_one_all(run: Path, kind: str) -> None:
+    folder = tried(run, 1, fails=True)
+    assert list(folder.iterdir()) == []
+    tried(run, 1)
+    (folder / MANIFEST_FILE).unlink()  # the next process of a try that was killed before its manifest
+    tried(run, 1)
+    assert (folder / f"part-00001.{kind}").is_file()
+    assert claim(run, all_points(run)[0], 1)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    with disk(tmp_path / "small", 1) as folder:
+        yield folder
+
+
+@pytest.mark.slow
+def test_a_full_disk_leaves_no_part(small: Path, kind: str) -> None:
+    del kind
+    output = shard_work.RowsFile(small)
+    output.open(("embedding",))
+    vectors = np.zeros((1000, WIDTH), np.float32)
+    places = [Paragraph("a", n, "", 0) for n in range(1000)]
+    with pytest.raises(OSError, match="No space left"):
+        output.write([(range(1000), vectors)], 0, places)
+    output.close((), failed=True)
+    assert list(small.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (np.zeros((2, WIDTH), np.float32), r"an array of float32 of shape \(2, 384\)"),
+        (np.zeros(3, np.float32), r"of shape \(3,\)"),
+        (np.zeros((3, WIDTH), np.int64), "an array of int64"),
+    ],
+)
+def test_what_is_no_vector_for_each_paragraph_is_a_bug(found: object, reason: str) -> None:
+    with pytest.raises(TryFailed, match=reason):
+        shard_work.WORK.rows(Result(vectors=found, load=0), ("embedding",), range(3))
+    with pytest.raises(TryFailed, match="vectors are one column, and COLUMNS has a, b"):
+        shard_work.WORK.rows(Result(vectors=np.zeros((3, 4)), load=0), ("a", "b"), range(3))
+
+
+def test_vectors_are_of_one_type(run: Path, tmp_path: Path) -> None:
+    finished(run)
+    output = shard_work.RowsFile(tmp_path)
+    output.open(("embedding",))
+    calls = [(range(3), np.zeros((3, WIDTH), np.float32)), (range(3, 5), np.zeros((2, WIDTH), np.float16))]
+    with pytest.raises(TryFailed, match=r"returned fp32\[384\], another fp16\[384\]"):
+        output.write(calls, 0, ())
+    output.close((), failed=True)
+    winner = run / "winners" / "shard-00002.json"
+    winner.write_text(winner.read_text().replace("fp32[384]", "fp32[64]"))
+    with pytest.raises(JobkitError, match=r"vectors of different types: fp32\[384\], fp32\[64\]"):
+        merge(run, tmp_path / "out.npy", "npy")
+
+
+def test_vectors_are_no_text_and_rows_no_array(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished(run)
+    with pytest.raises(JobkitError, match="--format jsonl: the results are vectors") as caught:
+        merge(run, tmp_path / "out.jsonl", "jsonl")
+    assert "parquet or npy" in caught.value.hint
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(JobkitError, match="needs the Python module pyarrow") as caught:
+        merge(run, tmp_path / "out.parquet", "parquet")
+    assert "[parquet]" in caught.value.hint
+    assert caught.value.hint.endswith("; or --format npy")
+    assert not list(tmp_path.glob("out.*"))
+    assert (run / CORPUS_FILE).is_file()
