@@ -10,7 +10,7 @@ import stat
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -230,7 +230,9 @@ Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 
 
-def in_order(work: Callable[[Task], Answer], tasks: Iterable[Task], processes: int) -> Iterator[Answer]:
+def in_order(
+    work: Callable[[Task], Answer], tasks: Iterable[Task], processes: int
+) -> Generator[Answer, None, None]:
     """Yield the answers in the order of the tasks; one process alone is this one.
 
     ``work`` is a function of a module, imported in each process. Few tasks are ahead of the answer that is
@@ -240,7 +242,7 @@ def in_order(work: Callable[[Task], Answer], tasks: Iterable[Task], processes: i
         yield from map(work, tasks)
         return
     from concurrent.futures import ProcessPoolExecutor, process  # here: a small corpus needs no processes
-    from multiprocessing import get_context
+    from multiprocessing import active_children, get_context
 
     context = get_context("spawn")  # a fork would copy the threads of others
     pool, tasks = ProcessPoolExecutor(processes, context, initializer=_end_with_parent), iter(tasks)
@@ -252,6 +254,10 @@ def in_order(work: Callable[[Task], Answer], tasks: Iterable[Task], processes: i
     except process.BrokenProcessPool as error:
         hint = "is there enough memory? dmesg shows what the kernel killed; then run the command again"
         raise JobkitError("a process that read the corpus was killed", hint=hint) from error
+    except BaseException:
+        for child in active_children():  # no one waits for an archive that takes minutes
+            child.terminate()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -189,9 +189,13 @@ def test_a_plan_of_another_version_is_an_error_with_its_line(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_killed_process_is_reported() -> None:
+def test_a_killed_process_is_reported_and_no_process_is_waited_for() -> None:
     with pytest.raises(JobkitError, match="was killed"):
         list(in_order(signal.raise_signal, [0, 0, signal.SIGKILL, 0], 2))
+    begin = time.monotonic()
+    with closing(in_order(time.sleep, [0, 600, 600], 2)) as answers:
+        next(answers)
+    assert time.monotonic() - begin < 300, "no process is waited for once no answer is wanted"
 
 
 @pytest.mark.slow
