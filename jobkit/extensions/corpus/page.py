@@ -36,7 +36,7 @@ from jobkit.extensions.corpus.plan import (
 from jobkit.extensions.corpus.provenance import provenance, read_promise
 from jobkit.extensions.corpus.standing import MOST_NAMED
 from jobkit.extensions.corpus.winners import read_winners
-from jobkit.report.html.page import OfRun, PictureGroup, folded, source
+from jobkit.report.page import OfRun, PictureGroup, folded, source
 from jobkit.report.plot.drawing import from_zero
 from jobkit.report.plot.pictures import Picture, row_drawing
 from jobkit.runs.hints import remedy

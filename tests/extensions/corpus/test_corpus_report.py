@@ -18,7 +18,7 @@ from jobkit.extensions.corpus.merge import merge
 from jobkit.extensions.corpus.page import read_corpus_report
 from jobkit.extensions.corpus.provenance import closing_line, read_promise
 from jobkit.extensions.corpus.standing import finish, live_points
-from jobkit.report.html.page import page
+from jobkit.report.page import page
 from tests.report.html.test_page import Parsed
 from tests.support.applied import win
 from tests.support.builders import write_begin, write_exit
