@@ -1,16 +1,15 @@
-"""How a run begins: its folder, what the scheduler says beforehand, its jobs, and who waits for them."""
+"""How a run begins: its folder, its jobs, and who waits for them."""
 
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from jobkit.core import files
 from jobkit.core.errors import file_error
 from jobkit.core.files import folder_lock
-from jobkit.core.layout import ACCOUNTING_FILE, JOB_SCRIPT, JOURNAL_FILE, LOGS_FOLDER, POINTS_FILE
+from jobkit.core.layout import ACCOUNTING_FILE, JOURNAL_FILE, LOGS_FOLDER, POINTS_FILE
 from jobkit.core.records import Point
 from jobkit.launch import launch, submission
 from jobkit.launch.job import Job, announce
@@ -59,17 +58,6 @@ def _move_into(part: Path, run_dir: Path) -> None:
                 shutil.rmtree(target)
             entry.replace(target)
     (part / POINTS_FILE).replace(run_dir / POINTS_FILE)
-
-
-def would_accept(script: str, ask: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the scheduler's forecast of a script that is in no run folder yet; raise if it would refuse it.
-
-    ``ask`` is given the path of the script, and asks the scheduler.
-    """
-    with tempfile.TemporaryDirectory(prefix="jobkit-") as folder:
-        path = Path(folder) / JOB_SCRIPT
-        path.write_text(script, encoding="utf-8")
-        return ask(str(path))
 
 
 def submit(run_dir: Path, spec: SweepSpec, jobs: Sequence[Job], then: str = "") -> None:

@@ -343,7 +343,7 @@ def _start(planned: Planned, *, wait: bool) -> int | None:
         return resume.run_follow_up(run_dir) or None
     scheduler, round_ = by_name(spec.scheduler), sweep.first_round(prepared)
     arrays = submission.plan_arrays(scheduler, round_)
-    for line in begin.would_accept(
+    for line in submission.would_accept(
         prepared.script, lambda path: submission.check_round(scheduler, round_, path, arrays)
     ):
         note(line)
@@ -521,7 +521,7 @@ def _submit(
         return 0
     note("\n".join(plan))
     wanted = request_of(order.run_id, spec.model_copy(update={"pack": 1}), setting.site, resources)
-    for line in begin.would_accept(
+    for line in submission.would_accept(
         script, lambda path: scheduler_calls.check_submission(scheduler, wanted, path, ONE_TASK)
     ):
         note(line)
