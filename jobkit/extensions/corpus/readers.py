@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import sys
 import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
@@ -42,21 +43,27 @@ class Stream(Protocol):
 
 @contextmanager
 def open_stream(
-    path: str, compression: str, seen: Callable[[bytes], object] | None = None
+    path: str,
+    compression: str,
+    seen: Callable[[bytes], object] = lambda _: None,
+    *,
+    start: int = 0,
+    size: int = sys.maxsize,
 ) -> Iterator[Stream]:
-    """Open a source; each block of the file itself, as it is on disk, is also given to ``seen``."""
+    """Open a source, or some bytes of one; each block, as it is on disk, is also given to ``seen``."""
     with os.fdopen(open_regular(path), "rb", buffering=0) as file:
-        raw = _Seen(file, seen) if seen else file
+        file.seek(start)
+        raw = _Raw(file, seen, size)
         yield _Archive(raw, compression) if compression else raw
 
 
-class _Seen:
-    def __init__(self, raw: BinaryIO, seen: Callable[[bytes], object]) -> None:
-        self._raw = raw
-        self._seen = seen
+class _Raw:
+    def __init__(self, file: BinaryIO, seen: Callable[[bytes], object], size: int) -> None:
+        self._file, self._seen, self._left = file, seen, size
 
     def read(self, size: int, /) -> bytes:
-        data = self._raw.read(size)
+        data = self._file.read(min(size, self._left))
+        self._left -= len(data)
         self._seen(data)
         return data
 
@@ -311,8 +318,8 @@ def _scan_part(part: ScanPart) -> None:
     if part.stop is not None:
         with os.fdopen(open_regular(path), "rb", buffering=0) as file:
             part.begin, part.end = (_border(file, at, part, reader) for at in (part.start, part.stop))
-            file.seek(part.begin)
-            reader.scan(_Limited(file, part.end - part.begin), part)
+        with open_stream(path, "", start=part.begin, size=part.end - part.begin) as stream:
+            reader.scan(stream, part)
         return
     with open_stream(path, "" if part.digest else part.file.compression, seen) as stream:
         if part.digest:
@@ -339,19 +346,6 @@ def _border(file: BinaryIO, place: int, part: ScanPart, reader: Reader) -> int:
             return part.file.size_bytes
         refuse_long(window, reader.item)
         window *= 4
-
-
-class _Limited:
-    """A stream that ends after so many bytes."""
-
-    def __init__(self, stream: BinaryIO, size: int) -> None:
-        self._stream = stream
-        self._left = size
-
-    def read(self, size: int, /) -> bytes:
-        data = self._stream.read(min(size, self._left))
-        self._left -= len(data)
-        return data
 
 
 # -- the kinds of file
