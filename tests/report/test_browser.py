@@ -93,7 +93,7 @@ def tagged(folder: Path) -> Path:
     """Return the folder of a corpus of which a shard is not done."""
     write_corpus(folder / "a.txt")
     run = measured_run(folder / "runs" / "demo-20260102-101530-3f9a")
-    write_planned(request(run, [str(folder / "a.txt")], folder / "tagged"))
+    write_planned(request(run, [str(folder / "a.txt")]), folder / "tagged")
     win(folder / "tagged", 1, 2)
     return folder / "tagged"
 
