@@ -49,7 +49,7 @@ def cautions(
         )
     doubts = list(dict.fromkeys((*largest.doubts, *batch.largest.doubts)))
     if material.search:  # it has no line of memory, and its cautions are in its answer
-        notes += [*material.search.cautions(), *doubts]
+        notes += [*material.search.cautions, *doubts]
     else:
         notes += doubts or memory.remarks
     if unknown := types.caution(chosen, records, batch.precisions):

@@ -52,7 +52,7 @@ def as_json(advice: types.Recommendation) -> str:
         "cautions": [line.strip() for line in cautions(advice)],
     }
     data["corpus"].pop("loads")
-    data["search"] = advice.search.as_data() if advice.search else None
+    data["search"] = advice.search.data if advice.search else None
     return terminal.as_json(data, indent=2) + "\n"
 
 
@@ -76,7 +76,7 @@ def answer(advice: types.Recommendation, *, joined: bool = False) -> list[Block]
     chosen, largest, fastest = batch.recommended, batch.answer, batch.fastest
     if search:
         taken = [f"Take {format_setting(search.setting)}: {_rate(chosen)}, the answer of the search."]
-        taken += search.worth()
+        taken += search.worth
     elif not batch.judged.objective.by_speed:
         why = objective.taken_line(batch.judged, _accepted(batch), chosen)
         taken = [f"Take {chosen.setting}: {why}.", f"  Its speed: {_rate(chosen)}."]

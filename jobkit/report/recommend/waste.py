@@ -383,7 +383,7 @@ def as_json(run: RunUse, found: Sequence[Waste]) -> str:
         "to_come": run.to_come,
         "wastes": [asdict(waste) for waste in found],
         "notes": run.notes,
-        "search": run.search.as_data() if run.search else None,
+        "search": run.search.data if run.search else None,
     }
     return terminal.as_json(data, indent=2) + "\n"
 
@@ -412,7 +412,7 @@ def _heading(run: RunUse) -> Iterator[str]:
 def _of_search(run: RunUse) -> Iterator[str]:
     if run.search and run.search.setting:
         yield f"The answer of the search, and its points: {format_setting(run.search.setting)}"
-        yield from run.search.answer_lines()
+        yield from run.search.lines
 
 
 def _columns(found: Sequence[Waste], noun: str) -> tuple[Column, ...]:
