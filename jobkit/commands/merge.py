@@ -15,7 +15,8 @@ from jobkit.core.units import format_count, format_list
 @click.command()
 @changed_run
 @format_option(
-    "conll needs a workload with tokens; parquet needs jobkit[parquet]. Default: the format of jobkit apply."
+    "conll needs tokens, npy needs vectors, parquet needs jobkit[parquet]. Default: the format of jobkit "
+    "apply; of vectors parquet."
 )
 @click.option(
     "--output",
@@ -39,6 +40,8 @@ def merge(run: Path, fmt: str | None, output: Path | None, allow_missing: bool, 
     \b
       jobkit merge tagged                                     writes tagged/merged.jsonl
       jobkit merge tagged --format tsv --output entities.tsv
+
+    Vectors are merged as parquet, or as npy with a table merged.rows.tsv of documents and paragraphs.
 
     A second file, merged.documents.jsonl, has a line for each document, also for one without a row:
     document, paragraphs, rows. With --output entities.tsv it is entities.documents.jsonl.

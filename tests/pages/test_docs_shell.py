@@ -32,7 +32,14 @@ pytestmark = pytest.mark.xdist_group("docs-shell")  # one worker, so that there 
 
 SHELL = {"sh", "bash", "console"}
 OTHER = {"", "text", "text excerpt", "python", "yaml", "json", "jinja"}
-REASONS = {"needs a cluster", "needs a GPU", "needs the network", "calls make", "takes minutes"}
+REASONS = {
+    "needs a cluster",
+    "needs a GPU",
+    "needs another program",
+    "needs the network",
+    "calls make",
+    "takes minutes",
+}
 """Why a block may stand unrun."""
 
 MARK = re.compile(r"<!-- not run(?:, lines? (\d+)(?:-(\d+))?)?: ([^>]*) -->\n")

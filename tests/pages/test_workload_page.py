@@ -1,4 +1,4 @@
-"""The workloads that the pages show: a knob with words, a class, named in three ways, and a file to copy."""
+"""The class that the page of workloads shows, named in three ways."""
 
 from __future__ import annotations
 
@@ -11,46 +11,8 @@ import pytest
 from jobkit.core.errors import JobkitError
 from jobkit.planning.prepare import Options, prepare
 from jobkit.spec.sweep_spec import spec_schema
-from jobkit.worker.measure import emit
 from jobkit.worker.workloads.own import checked_class, open_workload
-from tests.pages.test_docs import DOCS, page
-
-PAGE = (DOCS / "adding-a-scheduler.md").read_text(encoding="utf-8").partition("### A knob of your own\n")[2]
-
-
-@pytest.fixture
-def spec(tmp_path: Path) -> Path:
-    """Write the workload and the spec of the page, next to each other; return the spec."""
-    for language, name in (("python", "mywork.py"), ("yaml", "pinned.yaml")):
-        (block,) = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-        (tmp_path / name).write_text(block, encoding="utf-8")
-    return tmp_path / "pinned.yaml"
-
-
-def planned(spec: Path, *overrides: str) -> list[object]:
-    options = Options(overrides=overrides, scheduler="slurm", runs_dir=spec.parent / "runs")
-    return [point.params["pinned"] for point in prepare(spec, options, build=False).points]
-
-
-@pytest.mark.slow
-def test_its_words_are_swept_and_the_device_decides_which(spec: Path) -> None:
-    assert set(planned(spec)) == {"on", "off"}
-    assert set(planned(spec, "device=cpu", "sweep.pinned=off")) == {"off"}
-    with pytest.raises(JobkitError, match=r"^sweep\.pinned: on means nothing with device: cpu"):
-        planned(spec, "device=cpu")
-    with pytest.raises(JobkitError, match="'maybe': should be one of off, on"):
-        planned(spec, "sweep.pinned=[maybe]")
-    with pytest.raises(JobkitError, match=r"sweep\.pinned: no such knob"):
-        planned(spec, "workload=stanza-ner")
-
-
-@pytest.mark.slow
-def test_it_works_and_reports_what_took_effect(spec: Path) -> None:
-    workload = open_workload("mywork:Codes", str(spec.parent))
-    workload.load(None, "cpu", {"batch_size": 2, "pinned": "off"}, 1)
-    assert workload.effective()["pinned"] is None
-    assert workload.process(["Good morning.", "Good night."]).tokens == 4
-    assert workload.effective()["pinned"] == "off"
+from tests.pages.test_docs import DOCS
 
 
 @pytest.fixture
@@ -93,9 +55,3 @@ def test_an_editor_is_offered_the_entry_point_and_another_word_is_refused(packag
     spec.write_text("name: s\nworkload: sentence\n", encoding="utf-8")
     with pytest.raises(JobkitError, match="no such workload; did you mean 'sentences'"):
         prepare(spec, Options(scheduler="slurm"), build=False)
-
-
-def test_the_file_that_may_be_copied_is_the_one_that_jobkit_uses() -> None:
-    source = Path(emit.__file__).read_text(encoding="utf-8")
-    assert f"```\n{source}```\n" in page("workloads.md")
-    assert len(source.splitlines()) <= 21

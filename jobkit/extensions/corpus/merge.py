@@ -20,17 +20,7 @@ from jobkit.core.layout import read_points, try_folder
 from jobkit.core.paragraphs import BOM, Fields
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_list
-from jobkit.extensions.corpus.formats import (
-    DEFAULT_FORMAT,
-    FILE,
-    GROUP_ROWS,
-    Key,
-    check_format,
-    write_npy,
-    write_parquet,
-    write_places,
-    write_rows,
-)
+from jobkit.extensions.corpus import formats
 from jobkit.extensions.corpus.plan import (
     ROWS_FILE,
     Corpus,
@@ -181,9 +171,9 @@ def merge(
     winners, covered = _covered(run_dir, corpus, void, allow_missing=allow_missing)
     columns, types = _columns(winners.values())
     vectors = next((word for word in set[str]().union(*types) if parse_type(word)), "")
-    check_format(form, columns, vectors=bool(vectors))
-    if named := has_files(corpus) and FILE not in columns:
-        columns, types = (*columns, FILE), (*types, {"str"})
+    formats.check_format(form, columns, vectors=bool(vectors))
+    if named := has_files(corpus) and formats.FILE not in columns:
+        columns, types = (*columns, formats.FILE), (*types, {"str"})
     counts, places = counts_path(output), places_path(output, form)
     for path in filter(None, (output, counts, places)):
         _refuse_input(path, corpus)
@@ -199,17 +189,17 @@ def merge(
         held = sum(piece.paragraphs for piece in covered.held)
         if places:
             writers = {
-                output: lambda part: write_npy(part, groups, held, vectors),
-                places: lambda part: write_places(part, keys, named=named),
+                output: lambda part: formats.write_npy(part, groups, held, vectors),
+                places: lambda part: formats.write_places(part, keys, named=named),
             }
         else:
-            writers = {output: lambda part: write_parquet(part, groups, keys, columns)}
+            writers = {output: lambda part: formats.write_parquet(part, groups, keys, columns)}
         writers[counts] = lambda part: tally.write(part, documents, None)
     else:
         lines = _lines(run_dir, winners, covered.extents, named=named)
         again = _lines(run_dir, winners, covered.extents)
         writers = {
-            output: lambda part: write_rows(form, part, lines, columns, types),
+            output: lambda part: formats.write_rows(form, part, lines, columns, types),
             counts: lambda part: tally.write(part, documents, again),
         }
     _publish(writers)
@@ -240,7 +230,7 @@ def places_path(output: Path, form: str) -> Path | None:
 def default_format(run_dir: Path) -> str:
     """Return the format of `jobkit apply`; if nobody named one, vectors become Parquet."""
     form = read_corpus(run_dir).format
-    vectors = form == DEFAULT_FORMAT and any(map(has_vectors, read_winners(run_dir).values()))
+    vectors = form == formats.DEFAULT_FORMAT and any(map(has_vectors, read_winners(run_dir).values()))
     return "parquet" if vectors else form
 
 
@@ -402,7 +392,9 @@ def _lines(
 ) -> Iterator[bytes]:
     """Yield the rows of extents, line by line; if ``named``, each with the file of its document."""
     for index, start, end, name in extents:
-        tail = f', "{FILE}": {json.dumps(name, ensure_ascii=False)}}}\n'.encode("utf-8", "backslashreplace")
+        tail = f', "{formats.FILE}": {json.dumps(name, ensure_ascii=False)}}}\n'.encode(
+            "utf-8", "backslashreplace"
+        )
         path = _rows_of(run_dir, winners[index])
         with os.fdopen(open_regular(path), "rb") as file:
             file.seek(start)
@@ -420,11 +412,11 @@ def _vectors(
     """Yield the vectors of extents in groups, of which none has vectors of two shards."""
     for index, start, end, _ in extents:
         path = _rows_of(run_dir, winners[index])
-        for at in range(start, end, GROUP_ROWS):
-            yield [*read_vectors(path, at, min(at + GROUP_ROWS, end))]
+        for at in range(start, end, formats.GROUP_ROWS):
+            yield [*read_vectors(path, at, min(at + formats.GROUP_ROWS, end))]
 
 
-def _keys(corpus: Corpus, pieces: Iterable[Piece]) -> Iterator[Key]:
+def _keys(corpus: Corpus, pieces: Iterable[Piece]) -> Iterator[formats.Key]:
     """Yield document, paragraph and file of each paragraph of pieces, which are in corpus order."""
     for number, group in groupby(pieces, key=lambda piece: piece.source):
         source = corpus.sources[number]

@@ -99,7 +99,7 @@ class Shard:
         return sum(piece.characters for piece in self.pieces)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Part:
     """Rows of consecutive paragraphs of a shard, in a file of its own; one try writes each part once."""
 

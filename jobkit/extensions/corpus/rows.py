@@ -59,15 +59,8 @@ class RowsWriter:
         with name_file_in_errors(self._path), self._file:
             self._file.flush()
             os.fsync(self._file.fileno())
-        part = Part(
-            number=1,
-            file=ROWS_FILE,
-            paragraphs=paragraphs,
-            rows=self._rows,
-            columns=self._columns,
-            size_bytes=sum(self._pieces),
-            sha256=self._digest.hexdigest(),
-        )
+        size, sha256 = sum(self._pieces), self._digest.hexdigest()
+        part = Part(1, ROWS_FILE, paragraphs, self._rows, self._columns, size, sha256)
         types = [" ".join(sorted(types)) for types in self._types]
         return write_manifest(self._path.parent, part, types, self._pieces)
 

@@ -122,15 +122,7 @@ class VectorsWriter:
         link.unlink(missing_ok=True)
         link.symlink_to(self._path.name)
         sync_folder(link.parent)
-        part = Part(
-            number=1,
-            file=self._path.name,
-            paragraphs=paragraphs,
-            rows=self._rows,
-            columns=self._columns,
-            size_bytes=size,
-            sha256=sha256,
-        )
+        part = Part(1, self._path.name, paragraphs, self._rows, self._columns, size, sha256)
         return write_manifest(self._path.parent, part, (self._type,))
 
     def abandon(self) -> None:

@@ -34,7 +34,8 @@ from jobkit.core.records import FileRef, ModelRef
 from jobkit.core.terminal import did_you_mean
 from jobkit.core.units import format_count
 from jobkit.worker.failure import describe_error
-from jobkit.worker.workloads.base import BY_LENGTHS, ENTITY_COLUMNS, Entity, Result, Workload
+from jobkit.worker.paragraphs import load_of
+from jobkit.worker.workloads.base import BY_LENGTHS, CHARACTERS, ENTITY_COLUMNS, Entity, Result, Workload
 
 DEFAULT_BATCH_SIZE = 32
 """Paragraphs per call if the sweep does not set it."""
@@ -264,6 +265,8 @@ def _class_of(workload: str, file: UserFile, function: Function) -> type[Workloa
         "LENGTHS": staticmethod(measure) if measure else None,
         "KNOBS": (BATCH_SIZE, *knobs),
         "NEEDS_MODEL": "model" in parameters,
+        "LOAD_UNIT": getattr(file.module, "LOAD_UNIT", CHARACTERS),
+        "PADS": getattr(file.module, "PADS", True),
         "COLUMNS": _columns(file),
         "GC": getattr(file.module, "GC", True),
     }
@@ -333,6 +336,7 @@ class FunctionWorkload:
     KNOBS: ClassVar[tuple[Knob | str, ...]]
     NEEDS_MODEL: ClassVar[bool]
     COLUMNS: ClassVar[tuple[str, ...]]
+    PADS: ClassVar[bool]
     GC: ClassVar[bool] = True
 
     def __init__(self) -> None:
@@ -340,10 +344,12 @@ class FunctionWorkload:
         self._arguments: dict[str, Any] = {}
         self._effective: dict[str, Value | None] = {}
         self._last: Sequence[str] = ()
+        self._model: Path | None = None
         self._largest_call: int | None = None
 
     def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
         """Call ``load`` of the file, if it has one."""
+        self._model = model
         size = params.get(BATCH_SIZE) or self._default_batch_size()
         self._batch_size = int(size)
         values = {"threads": threads, **params, BATCH_SIZE: size, "model": model, "device": device}
@@ -434,9 +440,9 @@ class FunctionWorkload:
 
     def load_of(self, paragraphs: Sequence[str]) -> int:
         """Return the load of a call that the function gave none: of its batches, items x the longest."""
-        flat = [item for row in self.lengths(paragraphs, None) for item in row]
+        flat = [item for row in self._lengths(paragraphs, self._model) for item in row]
         chunks = [flat[start : start + self._batch_size] for start in range(0, len(flat), self._batch_size)]
-        return max((len(chunk) * max(chunk) for chunk in chunks), default=0)
+        return max((load_of(chunk, pads=self.PADS) for chunk in chunks), default=0)
 
     def attempted_load(self) -> int:
         """Return the load of the call that began last; 0 if none began."""
@@ -445,10 +451,14 @@ class FunctionWorkload:
     @classmethod
     def lengths(cls, paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
         """Return the lengths that the file finds, a number or a list for each paragraph; else characters."""
+        return cls._lengths(paragraphs, Path(model.path) if model else None)
+
+    @classmethod
+    def _lengths(cls, paragraphs: Sequence[str], model: Path | None) -> list[list[int]]:
         if cls.LENGTHS is None:
             return [[len(paragraph)] for paragraph in paragraphs]
         named = inspect.signature(cls.LENGTHS).parameters
-        more = {"model": Path(model.path) if model else None} if "model" in named else {}
+        more = {"model": model} if "model" in named else {}
         found = list(cls.LENGTHS(list(paragraphs), **more))
         return [[int(row)] if _is_count(row) else list(row) for row in found]
 
