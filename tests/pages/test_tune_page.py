@@ -7,9 +7,11 @@ import json
 import pytest
 
 from benchmarks import measurements, shortcuts_page, tune_page, tune_search
+from jobkit.answers.memory import memory_of
 from jobkit.core.blocks import as_text
 from jobkit.core.knobs import EXACT, SHORTCUTS
 from jobkit.extensions.tune.answer import blocks
+from jobkit.extensions.tune.steps import MEMORY
 from jobkit.extensions.tune.tuning import Tuning
 
 ABOVE_TEN = {"tune-20261123-075119-ff54", tune_page.TUNE.name}
@@ -93,7 +95,7 @@ def test_the_instruments_of_energy_agree_over_a_minute() -> None:
 
 def test_no_need_with_shortcuts_is_above_its_bound() -> None:
     tuning = Tuning.read(shortcuts_page.SEARCH)
-    memory = tuning.search.memory
+    memory = memory_of(tuning.records(MEMORY))
     assert not isinstance(memory, str)
     assert not isinstance(memory.line, str)
     needs = [
