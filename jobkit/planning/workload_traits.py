@@ -27,7 +27,7 @@ from jobkit.core.terminal import Say
 from jobkit.worker import command_line
 from jobkit.worker.workloads import own
 from jobkit.worker.workloads.base import CHARACTERS, SHIPPED
-from jobkit.worker.workloads.stanza_batches import SLEEP_WHILE_WAITING
+from jobkit.worker.workloads.stanza_ner import SLEEP_WHILE_WAITING
 
 NO_GPUS = {"CUDA_VISIBLE_DEVICES": ""}
 FIX = "jobkit doctor reports what this Python lacks"
