@@ -416,7 +416,7 @@ class Advice:
             )
         doubts = list(dict.fromkeys((*largest.doubts, *self.memory.largest.doubts)))
         if self.search:  # it has no line of memory, and its cautions are in its answer
-            notes += [*self.search.cautions(), *doubts]
+            notes += [*self.search.cautions, *doubts]
         else:
             notes += doubts or self.memory.remarks
         record = next((record for record in self.records if record.params == chosen.params), None)
@@ -518,7 +518,7 @@ class Advice:
             "trials": self.material.trials,
             "ledger": self.material.ledger,
             "conditions": self.conditions,
-            "search": self.search.as_data() if self.search else None,
+            "search": self.search.data if self.search else None,
         }
 
 
