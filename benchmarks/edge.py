@@ -30,16 +30,17 @@ from jobkit.answers.observations import ALLOCATED, NEED
 from jobkit.core.measurements import Need
 from jobkit.core.paragraphs import split_paragraphs
 from jobkit.core.paths import cache_dir
-from jobkit.core.records import SWEPT, Outcome, PointKind
+from jobkit.core.records import Outcome
 from jobkit.planning.batch_sizes import share, sizes
 from jobkit.planning.models import find_model
 from jobkit.planning.sample import sample_text
 from jobkit.worker.failure import outcome_of
-from jobkit.worker.measure import min_memory_probe
+from jobkit.worker.measure import memory
 from jobkit.worker.measure.device import Device, open_device
 from jobkit.worker.workloads.base import Heavy
 from jobkit.worker.workloads.stanza_batches import columns
 from jobkit.worker.workloads.stanza_ner import StanzaNer
+from tests.support import builders
 
 GIB = 2**30
 CAPS_GIB = (4.0, 8.0, 16.0, 40.0)
@@ -51,16 +52,6 @@ SCAN = 12
 """Batch sizes tried below the edge that bisection found, to see whether all of them pass."""
 SCAN_SHARE = 0.25
 """How far below it, as a share of it; down to the safe batch where that is lower."""
-
-
-@dataclass(frozen=True, slots=True)
-class Knobs:
-    """What of a point matters to its need."""
-
-    order: str
-    allocator: str | None
-    cap_bytes: int | None
-    kind: PointKind = SWEPT
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,13 +232,13 @@ def _bytes(bench: Bench, one: Need, slack: float) -> float:
 
 def needs(bench: Bench, batch: int) -> Sequence[Need]:
     """Return what a point of this batch size tells, as `jobkit.worker.work` measures it."""
-    point = Knobs(order="load", allocator=bench.allocator, cap_bytes=None)
+    point = replace(builders.point(), order="load", allocator=bench.allocator, cap_bytes=None)
     if bench.order == "load":
         worst = bench.worst(batch)
         heavy = bench.tagger.again([one.parsed for one in worst], _longest(worst))
-        return min_memory_probe.measure_needs(bench.device, heavy, point)
+        return memory.measure_needs(bench.device, heavy, point)
     whole = Heavy(bench.loads.load(batch), bench.work(batch))
-    return min_memory_probe.measure_needs(bench.device, [whole], replace(point, allocator=None))
+    return memory.measure_needs(bench.device, [whole], replace(point, allocator=None))
 
 
 def cell(bench: Bench, cap_gib: float) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from jobkit.planning.models import find_model
 from jobkit.planning.points import Inputs, plan
 from jobkit.planning.texts import find_text
 from jobkit.spec.sweep_spec import SweepSpec
-from jobkit.worker import parent_socket
+from jobkit.worker import parent
 from jobkit.worker.process import ALLOCATOR_VARIABLES
 
 TITLE = "Forked tries"
@@ -73,7 +73,7 @@ class Tries:
         point, *_ = plan(spec, Inputs(run_id="b-1", text=text, model=model, device=setting.device))
         (folder / POINTS_FILE).write_text(to_json(point) + "\n", encoding="utf-8")
         self._environment = {**os.environ, **dict.fromkeys(ALLOCATOR_VARIABLES, point.allocator or "")}
-        self._environment.pop(parent_socket.VARIABLE, None)
+        self._environment.pop(parent.VARIABLE, None)
 
     def run(self, *, forked: bool) -> Tried:
         """Run a try as the job script does; check that it succeeded in the way that was asked for."""
@@ -82,7 +82,7 @@ class Tries:
         out.mkdir()
         paths = {"points": self._folder / POINTS_FILE, "inputs": self._folder / "inputs", "out": out}
         words = ["--point", "1", *(word for name, path in paths.items() for word in (f"--{name}", str(path)))]
-        owner = {parent_socket.VARIABLE: str(os.getpid())} if forked else {}
+        owner = {parent.VARIABLE: str(os.getpid())} if forked else {}
         began_s = time.perf_counter()
         argv = [sys.executable, "-m", "jobkit.worker", *words]
         subprocess.run(argv, env={**self._environment, **owner}, check=True)  # noqa: S603 - our own module

@@ -20,7 +20,7 @@ from jobkit.answers.speed import duration, not_sampled, speeds, total
 from jobkit.core.json_codec import from_json
 from jobkit.core.records import Record
 from jobkit.core.student import deviation, half_width
-from jobkit.report.columns import LEGENDS
+from jobkit.report.output import LEGENDS
 from jobkit.spec.axes import Repeats
 from jobkit.worker.skip_check import Until, check_repeats
 

@@ -26,7 +26,7 @@ from benchmarks.soak import JOBKIT, SITE
 from jobkit.core.records import Outcome
 from jobkit.core.units import MIB, format_size
 from jobkit.planning.sample import sample_text
-from jobkit.report.recommend.request import read_use
+from jobkit.report.recommend.material import read_use
 from jobkit.runs.results import read_run
 
 RAW = RECORDS / "requests.json"

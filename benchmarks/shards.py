@@ -27,7 +27,7 @@ from jobkit.planning.models import find_model
 from jobkit.planning.points import Inputs, plan
 from jobkit.planning.sample import generate, join_paragraphs
 from jobkit.spec.sweep_spec import SweepSpec
-from jobkit.worker.measure.sampler import process_tree, pss_bytes
+from jobkit.worker.process import process_tree, pss_bytes
 
 TITLE = "A shard of a corpus"
 MIB = 2**20

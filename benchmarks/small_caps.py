@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import edge
-from jobkit.worker.measure import min_memory_probe
+from jobkit.worker.measure import memory
 
 GIB = 2**30
 TEXTS = ("sample", "sample:3000", "sample:3000<400", "sample:2000<250")
@@ -36,9 +36,7 @@ def cell(bench: edge.Bench, cap_gib: float) -> dict[str, Any]:
     safe = min(search.found for _, search, _ in told)
     scanned = [bench.trial(batch, cap_bytes) for batch in edge.below(truth, safe)]
     failing = [one.batch for one in scanned if not one.passed]
-    searched = replace(
-        bench, allocator=min_memory_probe.SEARCHED
-    )  # whether emptying the cache saves a batch, too
+    searched = replace(bench, allocator=memory.SEARCHED)  # whether emptying the cache saves a batch, too
     return {
         "cap_gib": cap_gib,
         "truth": truth,

@@ -25,7 +25,7 @@ from jobkit.extensions.corpus.scan import scan
 from jobkit.extensions.corpus.sources import find_sources
 from jobkit.extensions.corpus.winners import claim
 from jobkit.extensions.corpus.work import WORK, RowsFile, shard_windows
-from jobkit.worker.windows import Window
+from jobkit.worker.paragraphs import Window
 from jobkit.worker.workloads.base import Result
 from tests.support.corpora import plan, points_of, read_shard
 

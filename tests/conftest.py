@@ -30,6 +30,7 @@ settings.register_profile("quick", parent=settings.get_profile("jobkit"), max_ex
 settings.load_profile("jobkit")
 os.environ.setdefault(*SLEEP_WHILE_WAITING)  # it is read when torch is imported, by whichever test is first
 os.environ.setdefault("NODE_PATH", os.environ["PATH"])  # of the jobs of the fakes
+os.environ.setdefault("PIP_NO_COMPILE", "0")  # that is, none (pip's manual): half of the time
 os.environ[RUNS_VARIABLE] = os.devnull  # as below
 os.environ[LEDGER_VARIABLE] = os.devnull  # the user's own is left alone; tests of it name a file
 TESTS = Path(__file__).parent

@@ -1,7 +1,7 @@
 """From the records of a run to what a line can be fitted to. Pure, standard library only.
 
 On a GPU the *need* of a batch binds: the smallest cap on the allocator under which it passes
-(`jobkit.worker.measure.min_memory_probe`). If it was not measured, as in text order, the allocated peak of
+(`jobkit.worker.measure.memory`). If it was not measured, as in text order, the allocated peak of
 every batch counts, times the worst ratio of reserved to allocated memory: reserved memory never shrinks, so
 it gives the slack and not the slope. On a CPU it is the largest resident memory of each try.
 """

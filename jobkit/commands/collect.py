@@ -110,15 +110,15 @@ def collect(
     from jobkit.report.tables import collect as collect_runs
 
     if plot is not None:
-        from jobkit.report.plot import figure
+        from jobkit.report.plot import pictures
 
-        figure.check_plot(plot)
+        pictures.check_plot(plot)
     collected = collect_runs(found)
-    if not collected.rows and not collected.profiled:
+    if not collected.rows and not collected.sources.profiled:
         notes = "".join(f"\n  {note}" for note in collected.notes)
         raise JobkitError(f"nothing to collect{notes}", hint=how_to_begin())
     if plot is not None:
-        figure.plot(collected, plot, gpu_memory_bytes=gpu_memory_bytes, size=plot_size)
+        pictures.plot(collected, plot, gpu_memory_bytes=gpu_memory_bytes, size=plot_size)
     color = output is None and sys.stdout.isatty()
     report = render(
         collected, fmt, width=terminal.page_width(), gpu_memory_bytes=gpu_memory_bytes, color=color
@@ -147,7 +147,9 @@ def _note_next(collected: Collected, gpu_memory: str | None) -> None:
     if collected.exit_code or len(folders) != 1:
         return
     if is_run_folder(folder := Path(folders.pop())):
-        on_gpu = any(row.device != CPU for row in collected.rows)  # of a CPU recommend refuses the option
+        on_gpu = any(
+            row.point.device != CPU for row in collected.rows
+        )  # of a CPU recommend refuses the option
         given = f" --gpu-memory {terminal.shell_quote(gpu_memory)}" if gpu_memory and on_gpu else ""
         terminal.note_next(f"jobkit recommend {terminal.shell_path(folder)}{given}")
 

@@ -91,9 +91,9 @@ def recommend(
     from jobkit.core.terminal import terminal_width
     from jobkit.planning.volume import read_corpora
     from jobkit.report.recommend import output
+    from jobkit.report.recommend.advice import RecommendOptions
     from jobkit.report.recommend.advice import recommend as recommend_for
-    from jobkit.report.recommend.run_data import read_material
-    from jobkit.report.recommend.types import RecommendOptions
+    from jobkit.report.recommend.material import read_material
     from jobkit.runs.which_run import refuse_unmeasured, run_or_latest
 
     gpus = _gpus(gpu, gpu_memory)

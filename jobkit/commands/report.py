@@ -16,7 +16,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
 
 if TYPE_CHECKING:
-    from jobkit.report.sources import MoreFigures
+    from jobkit.report.rows import MoreFigures
 
 
 @click.command()
@@ -53,7 +53,7 @@ def report(runs: tuple[Path, ...], output: Path, dcgm: tuple[Path, ...]) -> int:
       jobkit report tagged
       jobkit report runs/a100-20260102-101530-3f9a runs/v100-20260103-091200-77b2
     """
-    from jobkit.report.html.page import page
+    from jobkit.report.page import page
 
     named = runs_named(runs)
     if dcgm and len(named) > 1:

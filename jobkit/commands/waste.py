@@ -124,7 +124,7 @@ def _of_run(words: tuple[str, ...], *, as_json: bool) -> int:
     from jobkit.core.errors import JobkitError
     from jobkit.core.records import Outcome
     from jobkit.report.recommend import waste as wasted
-    from jobkit.report.recommend.request import read_use
+    from jobkit.report.recommend.material import read_use
     from jobkit.report.recommend.waste import wastes
     from jobkit.runs.status import kind_of
     from jobkit.runs.which_run import run_or_latest

@@ -1,4 +1,4 @@
-"""Titled text with a table, for a terminal and as Markdown; `jobkit.report.html` makes a page of it."""
+"""Titled text with a table, for a terminal and as Markdown; `jobkit.report.page` makes a page of it."""
 
 from __future__ import annotations
 

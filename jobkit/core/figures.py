@@ -46,7 +46,7 @@ class Figure:
     # whether a picture shows it against the batch size; speed, memory and energy have pictures of their own
     drawn: bool = False
     head: str = ""  # the two lines above its column, the second with the unit; empty if no table has it
-    family: str = ""  # the line that explains its column (`jobkit.report.columns.LEGENDS`)
+    family: str = ""  # the line that explains its column (`jobkit.report.output.LEGENDS`)
     rank: int = 5  # as in `jobkit.core.terminal.Column`
     places: int = 0  # the least decimal places
     count: bool = False  # whether it is a count: no decimal places, unless a mean has some

@@ -96,6 +96,10 @@ def format_walltime(duration_s: float) -> str:
     return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
 
+def format_took(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 120 else format_walltime(seconds)  # noqa: PLR2004 - two minutes
+
+
 def format_clock(duration_s: float) -> str:
     """Return seconds as a clock shows them: ``0:07``, ``12:30``, ``1:02:03``; hours go past 24."""
     minutes, seconds = divmod(math.ceil(duration_s), 60)

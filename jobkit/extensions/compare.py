@@ -98,7 +98,7 @@ def _side(run: Collected, group: int, letter: str) -> Side:
 
 def _counts(row: Row, search: SearchAnswer | None) -> bool:
     """Return whether a point is compared: in a search only the points on which its answer rests are."""
-    return search is None or search.rests_on(row.phase)
+    return search is None or search.rests_on(row.point.phase)
 
 
 def _setting(row: Row, search: SearchAnswer | None) -> str:

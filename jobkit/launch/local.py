@@ -44,7 +44,7 @@ from jobkit.schedulers.local import NAME, log_name
 from jobkit.schedulers.registry import unused_schedulers
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
-from jobkit.worker import parent_socket
+from jobkit.worker import parent
 
 POLL_S = 0.1
 END_GRACE_S = 30.0  # time for a stopped point to bring its results home
@@ -100,7 +100,7 @@ def as_driver(run_dir: Path) -> Iterator[str]:
             terminal.say(f"  see it    jobkit {look} {run}\n  go on     jobkit resume {run}", err=True)
             raise
         finally:
-            parent_socket.end(job_id)
+            parent.end(job_id)
 
 
 def _end_orphan(run_dir: Path) -> None:

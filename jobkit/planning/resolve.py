@@ -13,7 +13,7 @@ from typing import TypeVar
 from jobkit.core import torch_build
 from jobkit.core.errors import WOULD_REFUSE, JobkitError
 from jobkit.core.extensions import load_all
-from jobkit.core.knobs import CUDA, GPUS, MPS, ON, PRECISION, Knob
+from jobkit.core.knobs import CUDA, EXACT, GPUS, MPS, ON, PRECISION, SHORTCUTS, Knob
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import FileRef, ModelRef, Point, TextRef
 from jobkit.core.terminal import Say
@@ -80,6 +80,7 @@ class ResolvedSpec:
     knobs: tuple[Knob, ...]  # knobs of the workload
     files: tuple[FileRef, ...] = ()  # the user's files that make up the workload
     pads: bool = True  # whether the workload says that it pads the items of a batch to the longest
+    window: int | None = None  # paragraphs of a call of a workload that has a `WINDOW`
 
     @property
     def load_knobs(self) -> tuple[str, ...]:
@@ -120,6 +121,10 @@ def resolve(
     if model and options.stand_in and model.stand_in:
         decided["model"] = spec.model.model_copy(update={"size": model.size, "fallback": "stand-in"})
     spec = spec.model_copy(update=decided)
+    window = workload.windows.get(spec.device)
+    shortcuts = {spec.shortcuts, *(value for key, value in _values(spec) if key == f"sweep.{SHORTCUTS}")}
+    if window and not spec.work_unit and EXACT in shortcuts:
+        spec = spec.model_copy(update={"work_unit": window})
     _refuse_other_device(spec, workload.knobs)
     refuse_missing_packages(spec, site)
     named = ResolvedSpec(
@@ -132,6 +137,7 @@ def resolve(
         knobs=tuple(workload.knobs),
         files=lookup.files,
         pads=workload.says_padding,
+        window=window,
     )
     check(named, workload)
     return replace(named, model=_built(spec.workload_name, model, say)) if build and model else named

@@ -14,7 +14,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -102,6 +102,7 @@ class Traits(NamedTuple):
     # whether the workload states it. A function without ``lengths`` next to it does not: jobkit takes the
     # characters of a paragraph for its length.
     says_padding: bool = True
+    windows: Mapping[str, int] = {}  # as `WINDOW` of `jobkit.worker.workloads.base.Workload`
 
 
 def command_traits(template: str, knobs: Iterable[str], sources: Iterable[Path]) -> Traits:
@@ -128,6 +129,6 @@ def traits(name: str, folder: str | None = None, staged: str | None = None) -> T
             say=lambda _: None,
             what=f"looking at workload {name!r}",
         )
-    needs_model, reports_lengths, knobs, columns, unit, pads, says = fields
+    needs_model, reports_lengths, knobs, columns, *rest = fields
     own_knobs = (*map(from_fields, knobs), *RUN_KNOBS)
-    return Traits(needs_model, reports_lengths, own_knobs, tuple(columns), unit, pads, says)
+    return Traits(needs_model, reports_lengths, own_knobs, tuple(columns), *rest)

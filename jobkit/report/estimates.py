@@ -17,10 +17,9 @@ from jobkit.core import knobs
 from jobkit.core.figures import DIFFER, GPU_MEMORY, MODEL, RAM
 from jobkit.core.knobs import BATCH_SIZE, CPU
 from jobkit.core.layout import SEARCH_GOAL_FILE
-from jobkit.core.records import Outcome
 from jobkit.core.terminal import NoWrap, shell_quote
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_list, format_memory, format_setting
-from jobkit.report.recommend.run_data import spec_of
+from jobkit.report.recommend.material import spec_of
 from jobkit.report.rows import Row
 from jobkit.report.tables import Collected, Size, no_search_for_cycles
 from jobkit.runs.hints import FixKind, Step, remedy
@@ -55,44 +54,42 @@ def estimates(collected: Collected, gpu_memory_bytes: int | None = None) -> tupl
     ``gpu_memory_bytes``: the GPU to fit; by default the one that the group was measured on.
     """
     with no_search_for_cycles():
-        return tuple(
-            found
-            for group, first in enumerate(collected.by_group)
-            if first.device != CPU
-            for found in _estimates(collected, group, gpu_memory_bytes)
-        )
+        return tuple(_estimates(collected, gpu_memory_bytes))
 
 
-def _estimates(collected: Collected, group: int, gpu_memory_bytes: int | None) -> Iterator[GroupEstimate]:
-    first = collected.by_group[group]
-    if first.file_format:
-        guess = guess_of_file([row for row in collected.rows if row.group == group], gpu_memory_bytes)
-        yield GroupEstimate(group=group, knob=BATCH_SIZE, by_knob=guess, run=first.folder)
-        return
-    search = collected.search(group)
-    answer = next(map(other_knobs, search.winner_records), None) if search else None
-    memory = group_memory(collected, group, gpu_memory_bytes)
-    if isinstance(memory, str):
-        why = Prediction(capacity_bytes=0, reason=memory)
-        reason = Estimate(line=None, capacity_bytes=None, reason=memory)
-        yield GroupEstimate(group=group, knob=why.knob, by_knob=reason, prediction=why, run=first.folder)
-        return
-    alone = len(memory) == len(collected.by_group) == 1
-    for words, own in memory.items():
-        if answer is not None and words != answer:
-            continue  # points of a search that ran once are no line of memory
-        largest = own.largest
-        yield GroupEstimate(
-            group=group,
-            knob=largest.knob,
-            by_knob=Estimate(line=None, capacity_bytes=own.limit_bytes, reason=largest.reason or BOUNDED),
-            prediction=largest,
-            run=first.folder,
-            unit=load_unit(first.workload),
-            others="" if search or alone else words,
-            allocator=memory_condition(own.records),
-            asked=own.asked,
-        )
+def _estimates(collected: Collected, gpu_memory_bytes: int | None) -> Iterator[GroupEstimate]:
+    for group, first in enumerate(collected.by_group):
+        if first.point.device == CPU:
+            continue
+        if first.file_format:
+            guess = guess_of_file([row for row in collected.rows if row.group == group], gpu_memory_bytes)
+            yield GroupEstimate(group=group, knob=BATCH_SIZE, by_knob=guess, run=first.folder)
+            continue
+        search = collected.search(group)
+        answer = next(map(other_knobs, search.winner_records), None) if search else None
+        memory = group_memory(collected, group, gpu_memory_bytes)
+        if isinstance(memory, str):
+            why = Prediction(capacity_bytes=0, reason=memory)
+            reason = Estimate(line=None, capacity_bytes=None, reason=memory)
+            yield GroupEstimate(group=group, knob=why.knob, by_knob=reason, prediction=why, run=first.folder)
+            continue
+        alone = len(memory) == len(collected.by_group) == 1
+        for words, own in memory.items():
+            if answer is not None and words != answer:
+                continue  # points of a search that ran once are no line of memory
+            largest = own.largest
+            reason = Estimate(line=None, capacity_bytes=own.limit_bytes, reason=largest.reason or BOUNDED)
+            yield GroupEstimate(
+                group=group,
+                knob=largest.knob,
+                by_knob=reason,
+                prediction=largest,
+                run=first.folder,
+                unit=load_unit(first.point.workload),
+                others="" if search or alone else words,
+                allocator=memory_condition(own.records),
+                asked=own.asked,
+            )
 
 
 def group_memory(
@@ -100,15 +97,15 @@ def group_memory(
 ) -> dict[str, Memory] | str:
     """Return memory and largest batch of a group of runs of jobkit, as `jobkit recommend` has them."""
     alone = len(collected.by_group) == 1  # then a point that failed early is of this group, too
-    rows = [row for row in collected.rows if not row.trial and (alone or row.group == group)]
+    rows = [row for row in collected.rows if not row.point.trial and (alone or row.group == group)]
     folders = dict.fromkeys(row.folder for row in rows)
     searched = [Path(folder) for folder in folders if (Path(folder) / SEARCH_GOAL_FILE).is_file()]
     asked = {spec.asked_bytes for folder in searched if (spec := spec_of(folder)[0])}
     return memory_by_setting(
         [row.record for row in rows if row.record],
-        batches_of(row.result for row in rows if row.result),
+        batches_of(row.result for row in rows),
         collected.lengths(rows),
-        tuple(chain.from_iterable(collected.trials.get(folder, ()) for folder in folders)),
+        tuple(chain.from_iterable(collected.sources.trials.get(folder, ()) for folder in folders)),
         asked_bytes=asked.pop() if len(asked) == 1 and gpu_memory_bytes is None else None,
         gpu_bytes=gpu_memory_bytes,
     )
@@ -124,10 +121,10 @@ def guess_of_file(rows: Sequence[Row], gpu_memory_bytes: int | None = None) -> E
     guess = estimate(
         [size for size, _ in peaks],
         [peak for _, peak in peaks],
-        None if first.device == CPU else gpu_memory_bytes or first.gpu_capacity_bytes,
+        None if first.point.device == CPU else gpu_memory_bytes or first.cell("gpu_capacity_bytes"),
         model_bytes=model.value if model else 0.0,
     )
-    items_total = max(row.items_total or 0 for row in rows)
+    items_total = max(row.cell("items_total") or 0 for row in rows)
     if guess.largest is None or guess.largest <= items_total:
         return guess
     text = f"the text has only {format_count(items_total, 'paragraph')}"
@@ -137,7 +134,7 @@ def guess_of_file(rows: Sequence[Row], gpu_memory_bytes: int | None = None) -> E
 
 def peaks_of_file(rows: Sequence[Row]) -> list[tuple[int, float]]:
     """Return batch size and total peak of the rows of a file: of GPU memory, on a CPU of RAM."""
-    peaks = ((row, row.value(RAM if row.device == CPU else GPU_MEMORY)) for row in rows)
+    peaks = ((row, row.value(RAM if row.point.device == CPU else GPU_MEMORY)) for row in rows)
     return [(row.numbers[BATCH_SIZE], peak) for row, peak in peaks if peak is not None]
 
 
@@ -149,41 +146,40 @@ MOST_ON_FRONT = 8
 
 
 def heading(group: Row, sizes: Sequence[Size]) -> list[str]:
-    items = max((row.items_total or 0 for size in sizes for row in size.points), default=0)
+    point, model, order, ran = group.point, group.point.model, group.cell("order"), group.cell
+    items = max((row.cell("items_total") or 0 for size in sizes for row in size.points), default=0)
     paragraphs = format_count(items, "paragraph") if items else "paragraphs"
+    name, capacity, machine = ran("gpu"), ran("gpu_capacity_bytes"), ran("machine")
+    if point.device == CPU:
+        device = "a CPU" if group.file_format else f"a CPU ({machine})"
+    elif name is None or capacity is None or "GiB" in name:
+        device = name or "a GPU of unknown name"
+    else:
+        device = f"{name} ({format_bytes_gib(capacity, 1)})"
     if group.file_format:
-        file = PurePath(group.folder).name
-        title = f"{file}: {paragraphs} on {_device(group, with_machine=False)}"
-        return [title, group.file_format.about]
-    lines = [f"{group.workload}: {group.text} ({paragraphs}) on {_device(group)}"]
-    if group.stand_in and group.model:
+        return [f"{PurePath(group.folder).name}: {paragraphs} on {device}", group.file_format.about]
+    lines = [f"{point.workload}: {point.text.name} ({paragraphs}) on {device}"]
+    if model and model.stand_in:
         what = "STAND-IN model, trained by jobkit on generated text"
-        if group.architecture:
-            what = f"RANDOM weights: architecture {group.architecture}, not trained"
-        lines.append(f"{what}, in place of {group.model.removesuffix(' (stand-in)')}")
-    elif group.model is not None:
-        lines.append(f"model {group.model}")
+        if model.architecture:
+            what = f"RANDOM weights: architecture {model.architecture}, not trained"
+        lines.append(f"{what}, in place of {model.title}")
+    elif model:
+        lines.append(f"model {model.title}")
     shared = {  # a knob that varies is in the table
-        knobs.ORDER: ORDERS.get(group.order or "", group.order),
-        knobs.THREADS: group.threads and f"CPU threads: {group.threads}",
-        knobs.WORKERS: (group.workers or 0) > 1 and f"workers: {group.workers}",
-        knobs.GPUS: (group.gpus or 0) > 1 and f"GPUs: {group.gpus}",
+        knobs.ORDER: ORDERS.get(order, order),
+        knobs.THREADS: point.threads and f"CPU threads: {point.threads}",
+        knobs.WORKERS: point.workers > 1 and f"workers: {point.workers}",
+        knobs.GPUS: point.gpus > 1 and f"GPUs: {point.gpus}",
         knobs.MPS: group.sharing not in {None, knobs.OFF} and f"MPS: {group.sharing}",
-        knobs.PRECISION: group.precision not in {None, knobs.FP32} and f"precision: {group.precision}",
-        knobs.SHORTCUTS: group.shortcuts not in {None, knobs.OFF} and f"shortcuts: {group.shortcuts}",
+        **{
+            name: ran(name) not in {None, off} and f"{name}: {ran(name)}"
+            for name, off in ((knobs.PRECISION, knobs.FP32), (knobs.SHORTCUTS, knobs.OFF))
+        },
     }
     words = [words for knob, words in shared.items() if words and knob not in group.params]
-    words += [f"allocator {group.allocator}"] if group.allocator else []
-    return [*lines, ", ".join(words), *([group.versions] if group.versions else [])]
-
-
-def _device(group: Row, *, with_machine: bool = True) -> str:
-    if group.device == "cpu":
-        return f"a CPU ({group.machine})" if with_machine else "a CPU"
-    name, capacity = group.gpu, group.gpu_capacity_bytes
-    if name is None:
-        return "a GPU of unknown name"
-    return name if capacity is None or "GiB" in name else f"{name} ({format_bytes_gib(capacity, 1)})"
+    words += [f"allocator {point.allocator}"] if point.allocator else []
+    return [*lines, ", ".join(words), *([ran("versions")] if ran("versions") else [])]
 
 
 def fastest_line(sizes: Sequence[Size]) -> tuple[str, ...]:
@@ -277,63 +273,44 @@ def _prediction_lines(found: GroupEstimate, batch: Prediction) -> Iterator[str]:
         yield f"  Caution: {first}{f' (and {len(rest)} more)' if rest else ''}."
 
 
-def count_lines(collected: Collected) -> str:
-    cancelled = sum(row.outcome == Outcome.CANCELLED and not row.trial for row in collected.rows)
-    failed = collected.failed - cancelled
-    counts = {"failed": failed, "cancelled": cancelled, "still to come": collected.to_come}
-    words = [f"{count} {name}" for name, count in counts.items() if count]
-    return f"Points: {', '.join(words) or 'without figures'}, of {len(collected.rows)}"
-
-
 def missing_lines(collected: Collected) -> tuple[str, ...]:
-    """Return lines on the points that failed, equal failures together, and one on all that are to come."""
-    points = without_figures(collected)
+    """Return lines on the points that are in no table: equal failures together, and one on all to come.
+
+    Conclusive trials, which notes name, and repeats that were not needed are not among them.
+    """
+    points = [
+        row
+        for row in collected.rows
+        if row.size is None and not row.unneeded and not (row.point.trial and row.answered)
+    ]
     kinds: dict[tuple[object, ...], list[Row]] = {}
     for row in points:
         if row.outcome is not None:
-            kind = row.folder, row.outcome, row.provisional, MEASURED.sub("", row.evidence)
+            tried = row.tried
+            kind = row.folder, row.outcome, tried.provisional, MEASURED.sub("", tried.evidence)
             kinds.setdefault(kind, []).append(row)
     lines: list[str] = []
     for alike in [*kinds.values()][:MOST_FAILURES]:
-        first, number = alike[0], len(alike)
-        ended = f"{first.outcome}{' (provisional)' if first.provisional else ''}: {first.evidence}"
+        first, point, tried, number = alike[0], alike[0].point, alike[0].tried, len(alike)
+        ended = f"{tried.outcome}{' (provisional)' if tried.provisional else ''}: {tried.evidence}"
         if number == 1:
-            lines.append(f"{first.point} ({format_setting(first.params)}, repeat {first.repeat}): {ended}")
+            lines.append(f"{point.point_id} ({format_setting(first.params)}, repeat {point.repeat}): {ended}")
         else:
-            names = format_list([row.point for row in alike], MOST_NAMES)
+            names = format_list([row.point.point_id for row in alike], MOST_NAMES)
             lines += [f"{number:,} points: {ended}", f"  They are {names}."]
-        for step in steps_of(first):
-            own = f" {first.index}" if number > 1 and step.kind is FixKind.CHANGE else ""
-            every = f" --only {first.outcome}" if own and step.command.endswith(own) else ""
+        steps = tuple[Step, ...]()
+        if tried.outcome and not first.answered:
+            run = shell_quote(first.folder)
+            steps = remedy(tried.outcome, tried.evidence, run=run, point=point.index)
+        for step in steps:
+            own = f" {point.index}" if number > 1 and step.kind is FixKind.CHANGE else ""
+            every = f" --only {tried.outcome}" if own and step.command.endswith(own) else ""
             command = f"{step.command.removesuffix(own)}{every}" if every else step.command
             lines.append(NoWrap(command, f"  {step.does}: "))
     if left := sum(map(len, [*kinds.values()][MOST_FAILURES:])):
         lines.append(f"... and {format_count(left, 'more point')} (--format csv has them all)")
-    to_come = [row for row in points if row.outcome is None]
-    if to_come:
-        lines.append(f"to come: {format_list([row.point for row in to_come], MOST_NAMES)}")
+    if to_come := [row for row in points if row.outcome is None]:
+        lines.append(f"to come: {format_list([row.point.point_id for row in to_come], MOST_NAMES)}")
         folders = dict.fromkeys(shell_quote(row.folder) for row in to_come)
         lines.append(NoWrap(f"jobkit status {' '.join(folders)}", "look again later: "))
     return tuple(lines)
-
-
-def without_figures(collected: Collected) -> list[Row]:
-    """Return the points that are not in a table, first those that failed.
-
-    Conclusive trials, which notes name, and repeats that were not needed are not among them.
-    """
-    return sorted(
-        (
-            row
-            for row in collected.rows
-            if row.size is None and not row.unneeded and not (row.trial and row.answered)
-        ),
-        key=lambda row: row.outcome is None,
-    )
-
-
-def steps_of(row: Row) -> tuple[Step, ...]:
-    """Return what to do about a point that failed; empty for any other point."""
-    if row.outcome is None or row.answered:
-        return ()
-    return remedy(row.outcome, row.evidence, run=shell_quote(row.folder), point=row.index)

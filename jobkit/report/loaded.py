@@ -51,7 +51,7 @@ class Loaded:
 
     def _repr_html_(self) -> str:
         """Return the tables and pictures of ``jobkit report``, which a notebook shows."""
-        from jobkit.report.html.page import fragment
+        from jobkit.report.page import fragment
 
         return fragment(self.folder, self.tables)
 

@@ -1,12 +1,21 @@
-"""One row a point, from a run folder or a file of another program. Bytes and seconds."""
+"""One row a point, from the run folders and files of other programs that a user names. Bytes and seconds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from math import fsum
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
 
+from jobkit.answers.search_answer import SearchAnswer, read_search
+from jobkit.core.blocks import Block
+from jobkit.core.errors import JobkitError
+from jobkit.core.extensions import EXTENSIONS, load, load_all
 from jobkit.core.figures import (
+    AGREEMENT,
     BATCH_MEAN,
     FIGURES,
     LOAD,
@@ -15,11 +24,25 @@ from jobkit.core.figures import (
     Figure,
     gpu_memory,
 )
-from jobkit.core.knobs import CUDA, MPS, ON, Value, numbers
-from jobkit.core.layout import repeat_id
-from jobkit.core.records import SWEPT, TRIAL, Batch, Outcome, Record
-from jobkit.runs.results import attributed
-from jobkit.runs.status import PointResult
+from jobkit.core.files import read_text
+from jobkit.core.knobs import CPU, CUDA, FP32, MPS, ON, PRECISION, Value, numbers
+from jobkit.core.layout import (
+    LOGS_FOLDER,
+    SEARCH_GOAL_FILE,
+    is_run_folder,
+    point_folder,
+    repeat_id,
+    try_numbers,
+)
+from jobkit.core.records import SWEPT, TRIAL, Outcome, Point, Record
+from jobkit.core.terminal import shell_path
+from jobkit.core.units import format_count, format_f1, format_list
+from jobkit.runs.driver_lock import is_held, last_driver
+from jobkit.runs.journal import SEARCHES, read_accounts
+from jobkit.runs.results import NOT_COMPARED, Agreement, agreements, each_point, runs_below, sweeps_precision
+from jobkit.runs.status import PointResult, kind_of
+from jobkit.runs.trials import Trial, describe_trials, settled_trials, trials
+from jobkit.runs.tries import Try
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,86 +53,42 @@ class FileFormat:
     remark: str  # a remark on its figures
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Row:
-    """A point: what was planned, what was measured, and its place in the tables.
+    """A point of a run, or a run in a file of another program, and its place in the tables."""
 
-    A value that is not known is ``None``. The fields up to ``energy_reason``, in this order and with all
-    figures before ``items``, are the columns of ``jobkit collect --format csv``.
-    """
-
-    run: str
-    folder: str
-    point: str
-    index: int
-    repeat: int
-    phase: str | None = None  # of a search (`jobkit.answers.search_answer`); ``None`` for other points
-    trial: bool = False
-    tries: int = 1
-    outcome: Outcome | None = None
-    provisional: bool = False
-    evidence: str = ""
-    workload: str
-    text: str | None = None
-    text_sha256: str | None = None
-    model: str | None = None
-    model_fingerprint: str | None = None
-    stand_in: bool = False
-    architecture: str = ""
-    device: str
-    order: str | None = None
-    allocator: str | None = None
-    threads: int | None = None
-    workers: int | None = None
-    gpus: int | None = None
-    mps: str | None = None
-    # the precision in which it computed; ``None`` if the workload offers no choice, or in a run of an earlier
-    # version
-    precision: str | None = None
-    # ``off`` or ``exact``; ``off: `` and the reason if ``exact`` was refused; ``None`` as for precision
-    shortcuts: str | None = None
-    gpu: str | None = None
-    gpu_capacity_bytes: int | None = None
-    versions: str | None = None  # versions of the libraries, the driver and CUDA
-    # the host of a point on a CPU, because the CPU is measured; the file, for rows without a record
-    machine: str | None = None
-    items: int | None = None
-    items_total: int | None = None
-    effective: str | None = None
-    inert: str | None = None
-    host: str | None = None
-    gpu_uuid: str | None = None
-    started_at: str | None = None
-    ended_at: str | None = None
-    # how many other points ran at the same time on its GPU, or for a point on a CPU on its host
-    overlaps: int | None = None
-    gpu_instrument: str | None = None
-    disagreement: str | None = None
-    foreign: int | None = None
-    # as in `jobkit.core.measurements.Energy`, whoever used the energy
-    energy_counter_j: float | None = None
-    energy_power_j: float | None = None
-    energy_span_s: float | None = None
-    idle_w: float | None = None
-    energy_attribution: str | None = None
-    energy_reason: str | None = None
-    params: Mapping[str, Value] = field(default_factory=dict)
-    # by name the figures that its record does not have: of another program's file, of a try that left no
+    folder: str  # the run folder, or the file
+    result: PointResult  # the point as planned, and its tries
+    record: Record | None = None  # of the try that counts; its energy is attributed by all rows collected
+    params: Mapping[str, Value]  # the knobs, by the names of their columns
+    # by name the figures that the record does not have: of another program's file, of a try that left no
     # record, how its entities agree with those of fp32, and its speed over that of the smallest setting of
     # its group
     figures: dict[str, float | None] = field(default_factory=dict)
-    # of the try that counts; its energy is attributed by all points that were collected
-    record: Record | None = None
-    result: PointResult | None = None  # the content of the run folder about the point
-    # of the file that it comes from; ``None`` for a point of a run folder
-    file_format: FileFormat | None = None
+    file_format: FileFormat | None = None  # of the file that it comes from; ``None`` for a run folder
+    given: Mapping[str, object] = field(default_factory=dict)  # the columns that the file itself reports
+    # how many other points ran at the same time on its GPU, or for a point on a CPU on its host
+    overlaps: int | None = None
     # numbers of its group and of its size in the tables; ``None`` for a point without figures
     group: int | None = None
     size: int | None = None
 
+    @cached_property
+    def point(self) -> Point:
+        return self.result.point
+
+    @cached_property
+    def tried(self) -> Try:
+        """The try that counts, begun or not."""
+        return self.result.counts
+
+    @cached_property
+    def outcome(self) -> Outcome | None:
+        return self.tried.outcome
+
     @property
     def answered(self) -> bool:
-        return self.outcome in (TRIAL if self.trial else SWEPT).answers
+        return self.outcome in (TRIAL if self.point.trial else SWEPT).answers
 
     def value(self, figure: Figure) -> float | None:
         if figure.name in self.figures:
@@ -120,11 +99,16 @@ class Row:
     def numbers(self) -> Mapping[str, int]:
         return numbers(self.params)
 
-    @property
-    def fixed(self) -> tuple[object, ...]:
+    def cell(self, name: str) -> Any:  # noqa: ANN401 - one of `COLUMNS`, each of a type of its own
+        return self.given[name] if name in self.given else COLUMNS[name](self)
+
+    @cached_property
+    def fixed(self) -> tuple[Any, ...]:
         """Its values of `SETTING`; ``None`` in place of a value that is a knob of the sweep."""
-        values = {name: getattr(self, name) for name in SETTING} | {MPS: self.sharing}
-        return tuple(None if name in self.params else value for name, value in values.items())
+        return tuple(
+            None if name in self.params else self.sharing if name == MPS else self.cell(name)
+            for name in SETTING
+        )
 
     @property
     def sharing(self) -> str | None:
@@ -132,116 +116,321 @@ class Row:
 
         ``None`` on a CPU.
         """
-        as_planned = self.result and self.mps and (self.mps == ON or self.workers == 1)
-        return self.result.point.mps if self.result and as_planned else self.mps
+        ran = self.cell(MPS)
+        return self.point.mps if ran and (ran == ON or self.point.workers == 1) else ran
 
     @property
     def unneeded(self) -> bool:
         """Whether it was skipped because other repeats of its setting were enough (`repeats: auto`)."""
-        exit_ = self.result.chosen.exit if self.result and self.result.chosen else None
-        because = exit_.because if exit_ and self.outcome is Outcome.PRUNED else ""
-        return repeat_id(because, self.repeat) == self.point
+        exit_ = self.tried.exit if self.outcome is Outcome.PRUNED else None
+        return repeat_id(exit_.because if exit_ else "", self.point.repeat) == self.point.point_id
 
     @property
     def has_figures(self) -> bool:
         """Whether it belongs in the tables of sizes: what it ran on and with is known."""
-        return self.outcome is Outcome.OK or (self.outcome is Outcome.GPU_OOM and self.versions is not None)
+        return self.outcome is Outcome.OK or (self.outcome is Outcome.GPU_OOM and self.record is not None)
 
 
-_NAMES = tuple(column.name for column in fields(Row))
-_BEFORE, _AFTER = _NAMES[: _NAMES.index("items")], _NAMES[_NAMES.index("items") : _NAMES.index("params")]
-SETTING = _BEFORE[_BEFORE.index("workload") :]
+def _at(path: str) -> Callable[[Row], Any]:
+    """Return what reads attributes of a row one after the other; the first that is ``None`` ends it."""
+    first, *rest = path.split(".")
+
+    def read(row: Row) -> object:
+        found = getattr(row, first)
+        for name in rest:
+            if found is None:
+                break
+            found = getattr(found, name)
+        return found
+
+    return read if rest else attrgetter(first)
+
+
+def _ran(name: str) -> Callable[[Row], Any]:
+    """Return what reads a value as it ran, without a record as it was planned."""
+    return lambda row: getattr(row.record or row.point, name)
+
+
+def _versions(row: Row) -> str | None:
+    if row.record is None:
+        return None
+    versions, gpu = dict(row.record.versions), row.record.gpu
+    if gpu:
+        versions |= {"driver": gpu.driver or "unknown", "cuda": gpu.cuda or versions.get("cuda", "unknown")}
+    return ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+
+
+def _effective(row: Row) -> str | None:
+    values = row.record.effective.items() if row.record else ()
+    words = (f"{name}={'unknown' if value is None else value}" for name, value in values)
+    return ", ".join(words) if row.record else None
+
+
+def _items(row: Row) -> int | None:
+    if row.record:
+        return row.record.summary.items if row.record.summary else None
+    return sum(batch.items for batch in row.result.batches) if row.result.batches else None
+
+
+def _host(row: Row) -> str | None:
+    tried = row.tried
+    return row.record.host if row.record else (tried.exit.host if tried.exit else "") or tried.node or None
+
+
+_BEFORE: Mapping[str, Callable[[Row], Any]] = {
+    "run": attrgetter("point.run_id"),
+    "folder": _at("folder"),
+    "point": attrgetter("point.point_id"),
+    "index": attrgetter("point.index"),
+    "repeat": attrgetter("point.repeat"),
+    "phase": lambda row: row.point.phase or None,  # of a search (`jobkit.answers.search_answer`)
+    "trial": attrgetter("point.trial"),
+    "tries": lambda row: len(row.result.tries),
+    "outcome": _at("outcome"),
+    "provisional": attrgetter("tried.provisional"),
+    "evidence": attrgetter("tried.evidence"),
+    "workload": attrgetter("point.workload"),
+    "text": attrgetter("point.text.name"),
+    "text_sha256": attrgetter("point.text.sha256"),
+    "model": lambda row: (model := row.point.model) and f"{model.title}{' (stand-in)' * model.stand_in}",
+    "model_fingerprint": _at("point.model.fingerprint"),
+    "stand_in": lambda row: row.point.model is not None and row.point.model.stand_in,
+    "architecture": lambda row: row.point.model.architecture if row.point.model else "",
+    "device": attrgetter("point.device"),
+    "order": lambda row: None if row.point.command else row.point.order,
+    "allocator": attrgetter("point.allocator"),
+    "threads": attrgetter("point.threads"),
+    "workers": attrgetter("point.workers"),
+    "gpus": lambda row: row.point.gpus if row.point.device == CUDA else None,
+    "mps": lambda row: row.record.mps if row.record and row.point.device == CUDA else None,
+    "precision": _ran("precision"),
+    "shortcuts": _ran("shortcuts"),
+    "gpu": _at("record.gpu.name"),
+    "gpu_capacity_bytes": _at("record.gpu.total_bytes"),
+    "versions": _versions,
+    # of a point on a CPU, because the CPU is measured
+    "machine": lambda row: row.record.host if row.record and row.point.device == CPU else None,
+}
+_AFTER: Mapping[str, Callable[[Row], Any]] = {
+    "items": _items,
+    "items_total": _at("record.summary.items_total"),
+    "effective": _effective,
+    "inert": lambda row: ", ".join(row.record.inert) if row.record else None,
+    "host": _host,
+    "gpu_uuid": _at("record.gpu.uuid"),
+    "started_at": _at("record.started_at"),
+    "ended_at": _at("record.ended_at"),
+    "overlaps": _at("overlaps"),
+    "gpu_instrument": lambda row: gpu_memory(row.record)[1] if row.record else None,
+    "disagreement": _at("record.memory.disagreement"),
+    "foreign": _at("record.gpu.foreign_processes"),
+    # as in `jobkit.core.measurements.Energy`, whoever used the energy
+    "energy_counter_j": _at("record.energy.counter_j"),
+    "energy_power_j": _at("record.energy.power_j"),
+    "energy_span_s": _at("record.energy.span_s"),
+    "idle_w": _at("record.energy.idle_w"),
+    "energy_attribution": _at("record.energy.attribution"),
+    "energy_reason": _at("record.energy.reason"),
+}
+COLUMNS = {**_BEFORE, **_AFTER}
+"""By name how the columns of ``jobkit collect --format csv`` read a row; ``None`` is not known."""
+SETTING = tuple(_BEFORE)[[*_BEFORE].index("workload") :]
 """Columns, besides the knobs, that two points must share before a mean over both means anything."""
 
 
 def fixed_columns() -> list[str]:
+    """Return the columns that every table of points has, in order."""
     return [*_BEFORE, *FIGURES, *_AFTER]
 
 
-def cells(row: Row, figures: Iterable[Figure]) -> dict[str, object]:
-    """Return the cells of a point in the columns that every point has, with some of the figures."""
-    before, after = ({name: getattr(row, name) for name in names} for names in (_BEFORE, _AFTER))
-    return {**before, **{figure.name: row.value(figure) for figure in figures}, **after}
-
-
 def row_of_point(folder: str, result: PointResult) -> Row:
-    point, record, model = result.point, result.record, result.point.model
-    exit_ = result.chosen.exit if result.chosen else None
-    row = Row(
-        run=point.run_id,
-        folder=folder,
-        point=point.point_id,
-        index=point.index,
-        repeat=point.repeat,
-        phase=point.phase or None,
-        trial=point.trial,
-        tries=len(result.tries),
-        outcome=result.outcome,
-        provisional=result.counts.provisional,
-        evidence=result.counts.evidence,
-        workload=point.workload,
-        text=point.text.name,
-        text_sha256=point.text.sha256,
-        model=f"{model.title}{' (stand-in)' if model.stand_in else ''}" if model else None,
-        model_fingerprint=model.fingerprint if model else None,
-        stand_in=model.stand_in if model else False,
-        architecture=model.architecture if model else "",
-        device=point.device,
-        order=None if point.command else point.order,
-        allocator=point.allocator,
-        threads=point.threads,
-        workers=point.workers,
-        gpus=point.gpus if point.device == CUDA else None,
-        precision=point.precision,
-        shortcuts=point.shortcuts,
-        host=record.host if record else (exit_.host if exit_ else "") or result.node or None,
-        params=record.params if record else point.params,
-        record=record,
-        result=result,
+    record, batches, figures = result.record, result.batches, dict[str, float | None]()
+    if batches and not record:  # how far it came
+        items, work_s = sum(batch.items for batch in batches), fsum(batch.seconds for batch in batches)
+        figures = {
+            SPEED.name: items / work_s if items and work_s > 0 else None,
+            WORK.name: work_s or None,
+            BATCH_MEAN.name: work_s / len(batches),
+            LOAD.name: max(batch.load for batch in batches),
+        }
+    params = record.params if record else result.point.params
+    return Row(folder=folder, result=result, record=record, params=params, figures=figures)
+
+
+MOST_NAMED = 5
+"""Points named in one note."""
+LOG_LIMIT_BYTES = 16 * 2**20
+"""A larger file is no log of a job: the log of a day is a few MiB."""
+
+
+class OtherFigures(Protocol):
+    """A dataclass of figures of another program on a job; ``key`` is the key in JSON of all such."""
+
+    key: ClassVar[str]
+
+    def block(self) -> Block:
+        """Return them for a person."""
+
+
+MoreFigures = Callable[[Sequence[Row]], Iterable[OtherFigures]]
+
+
+@dataclass(slots=True)
+class Sources:
+    """What was read: rows, notes on what was skipped, and by run folder the trials with their outcomes.
+
+    ``profiled`` are the outcomes of profiled points, which are no rows; ``jobs`` are figures of other
+    programs next to those of the points, ``searches`` by run folder what a search found.
+    """
+
+    rows: list[Row] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    trials: dict[str, list[Trial]] = field(default_factory=dict)
+    profiled: list[Outcome | None] = field(default_factory=list)
+    jobs: list[OtherFigures] = field(default_factory=list)
+    searches: dict[str, SearchAnswer] = field(default_factory=dict)
+
+
+class FileReader(Protocol):
+    """The hook ``files``: how an extension reads files of other programs; ``key`` is its key in JSON."""
+
+    key: ClassVar[str]
+
+    def read(self, path: Path, text: str) -> Sources | None:
+        """Return the content of a file named in place of a run; ``None`` if its form is not known."""
+
+    def more_figures(
+        self, logs: Iterable[Path], rows: Sequence[Row], notes: list[str]
+    ) -> Iterator[OtherFigures]:
+        """Yield the figures in logs on the jobs of some points; add to the notes which logs are skipped."""
+
+
+def read_sources(paths: Sequence[Path], more_figures: MoreFigures | None = None) -> Sources:
+    """Read all runs and files under the paths: run folders, folders of run folders, files, in any mixture.
+
+    ``more_figures``: figures of other programs that a person names, besides those in the folder of the run.
+    """
+    sources, read, entries = Sources(), dict[str, Path](), dict[Path, Path]()
+    for path in paths:
+        if not path.exists():
+            raise JobkitError(
+                f"{path}: no such file or folder", hint="jobkit collect --help shows what to name"
+            )
+        inside = [path] if path.is_file() or is_run_folder(path) else runs_below(path)
+        entries.update((entry.resolve(), entry) for entry in inside)
+    for path in entries.values():
+        source = _read_run(path) if path.is_dir() else _read_file(path)
+        if source.rows and (first := read.setdefault(source.rows[0].point.run_id, path)) != path:
+            sources.notes.append(f"{path}: the same run as {first}: skipped")
+            continue
+        sources.rows += source.rows
+        sources.notes += source.notes
+        sources.trials |= source.trials
+        sources.profiled += source.profiled
+        sources.jobs += source.jobs
+        sources.searches |= source.searches
+    sources.jobs += more_figures(sources.rows) if more_figures else ()
+    return sources
+
+
+def _read_run(path: Path) -> Sources:
+    if not is_run_folder(path):
+        return Sources(notes=[f"{path}: not a run folder (no points in points.jsonl): skipped"])
+    if why := kind_of(path).untabled:
+        return Sources(notes=[f"{path}: {why}: skipped"])
+    found, waiting, alone, also = Sources(), list[Point](), list[str](), list[str]()
+    rows, notes, profiled = found.rows, found.notes, list[str]()
+    for result in each_point(path, notes):
+        point = result.point
+        if not point.kind.tabled:
+            found.profiled.append(result.outcome)
+            profiled.append(f"{point.point_id} ({result.outcome or 'to come'})")
+            continue
+        rows.append(row_of_point(str(path), result))
+        if point.trial and not result.tries:
+            waiting.append(point)
+        if result.by_hand:
+            numbers = ", ".join(str(tried.number) for tried in reversed(result.by_hand))
+            (alone if result.counts.by_hand else also).append(f"{point.point_id} (try {numbers})")
+    outcomes = {row.point.index: row.outcome for row in rows}
+    settled = settled_trials(trials(path), outcomes, never_began(path, waiting))
+    found.trials[str(path)], tried = settled, describe_trials(settled)
+    notes += [f"{path}: {line}" for line in _add_agreement(rows)]
+    if not tried and (path / SEARCH_GOAL_FILE).is_file():
+        tried = ("the largest batch has not been tested yet: its job is to come, or its log has the reason",)
+    apart = (
+        (also, "also run by hand, which no figure includes", ""),
+        (alone, "run only by hand, so that try counts until another try begins", ""),
+        (profiled, "profiled, and in no table", f"; jobkit profile {shell_path(path)} POINT prints it"),
     )
-    if record:
-        _add_record(row, record)
-    elif result.batches:
-        _add_batches(row, result.batches)
-    return row
+    for named, what, more in apart:
+        notes += [f"{path}: {what}: {format_list(named, MOST_NAMED)}{more}"] if named else []
+    notes += [f"{path}: {line}" for line in tried]
+    for name, extension in EXTENSIONS.items():
+        logs = sorted((path / LOGS_FOLDER).glob(extension.logs)) if extension.logs else []
+        if logs and (reader := load(name, "files")):
+            found.jobs += reader.more_figures(logs, rows, notes)
+    if search := read_search(path):
+        found.searches[str(path)] = search
+    return found
 
 
-def _add_batches(row: Row, batches: Sequence[Batch]) -> None:
-    """Add how far a try without a record came, from the batches that are home."""
-    row.items, work_s = sum(b.items for b in batches), fsum(b.seconds for b in batches)
-    row.figures |= {
-        SPEED.name: row.items / work_s if row.items and work_s > 0 else None,
-        WORK.name: work_s or None,
-        BATCH_MEAN.name: work_s / len(batches),
-        LOAD.name: max(b.load for b in batches),
+def _add_agreement(rows: Sequence[Row]) -> Iterator[str]:
+    """Add to the rows how their entities agree with fp32, if the precision is swept; yield what it means."""
+    if not sweeps_precision(row.params for row in rows):
+        return
+    by_index = agreements([row.result for row in rows])
+    worst: dict[str, Agreement] = {}  # of the point of each precision that agrees least
+    for row in rows:
+        if agreement := by_index.get(row.point.index):
+            counts = (agreement.entities, agreement.differ, agreement.f1)
+            row.figures |= {figure.name: value for figure, value in zip(AGREEMENT, counts, strict=True)}
+            name = str(row.params[PRECISION])
+            worst[name] = min(agreement, worst.get(name, agreement), key=lambda compared: compared.f1)
+    if not by_index:
+        yield NOT_COMPARED
+    for name, least in worst.items():
+        if name != FP32 and not least.differ:
+            yield f"precision {name} found the entities of fp32, {least.entities:,} in all"
+        elif name != FP32:
+            yield (
+                f"{format_count(least.differ, 'entity', 'entities')} of precision {name} or of fp32 are not "
+                f"in the other (F1 {format_f1(least.f1)}): F1 is the agreement with fp32 and not with the "
+                "truth, so compare with annotated text before you use it"
+            )
+
+
+def never_began(folder: Path, waiting: Sequence[Point]) -> dict[int, str]:
+    """Return how to run each trial without a try that nothing will begin any more, by its index."""
+    accounts = read_accounts(folder) if waiting else None
+    if accounts is None:
+        return {}
+    journal, driver = accounts.journal, last_driver(folder)
+    searches = [submission for submission in journal.submissions if submission.role in SEARCHES]
+    if finds := [task for submission in searches for task, _ in submission.tasks()]:
+        over = finds[-1] in accounts.ended | journal.cancelled.keys()
+    else:
+        over = driver is not None and driver.reachable and is_held(folder) is False
+    how = "the job that should run it has ended; jobkit resume {} {} runs it"
+    return {
+        point.index: how.format(shell_path(folder), point.point_id)
+        for point in waiting
+        if over
+        and point.index not in accounts.submitted
+        and not try_numbers(point_folder(folder, point.point_id))  # it may have begun since it was read
     }
 
 
-def _add_record(row: Row, record: Record) -> None:
-    versions = dict(record.versions)
-    row.mps = record.mps if row.device == CUDA else None
-    row.precision, row.shortcuts = record.precision, record.shortcuts
-    if gpu := record.gpu:
-        versions |= {"driver": gpu.driver or "unknown", "cuda": gpu.cuda or versions.get("cuda", "unknown")}
-        row.gpu, row.gpu_uuid = gpu.name, gpu.uuid
-        row.gpu_capacity_bytes, row.foreign = gpu.total_bytes, gpu.foreign_processes
-    row.versions = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
-    row.machine = record.host if row.device == "cpu" else None
-    row.started_at, row.ended_at = record.started_at, record.ended_at
-    row.effective = ", ".join(f"{k}={'unknown' if v is None else v}" for k, v in record.effective.items())
-    row.inert = ", ".join(record.inert)
-    row.disagreement = record.memory.disagreement
-    row.gpu_instrument = gpu_memory(record)[1]
-    if summary := record.summary:
-        row.items, row.items_total = summary.items, summary.items_total
-
-
-def add_energy(row: Row) -> None:
-    """Attribute the energy of a point whose ``overlaps`` are known."""
-    if row.record is None or row.record.energy is None:
-        return
-    energy = attributed(row.record.energy, row.overlaps)
-    row.record = replace(row.record, energy=energy)
-    row.energy_counter_j, row.energy_power_j = energy.counter_j, energy.power_j
-    row.energy_span_s, row.idle_w = energy.span_s, energy.idle_w
-    row.energy_attribution, row.energy_reason = energy.attribution, energy.reason
+def _read_file(path: Path) -> Sources:
+    try:
+        if not path.is_file() or path.stat().st_size > LOG_LIMIT_BYTES:
+            return Sources(notes=[f"{path}: not a log (not a plain file, or too large): skipped"])
+        text = read_text(path)
+    except OSError as error:
+        return Sources(notes=[f"{path}: cannot be read: {error.strerror}: skipped"])
+    if not text.strip():
+        return Sources(notes=[f"{path}: empty: skipped"])
+    readers: list[FileReader] = load_all("files")
+    known = (source for reader in readers if (source := reader.read(path, text)))
+    unknown = Sources(notes=[f"{path}: neither a run folder nor a log that jobkit knows: skipped"])
+    return next(known, unknown)

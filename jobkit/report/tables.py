@@ -7,17 +7,31 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobkit.answers.loads import Lengths, read_lengths
 from jobkit.answers.search_answer import SearchAnswer
-from jobkit.answers.setting import Mean, Ratio, Setting, settings_of
+from jobkit.answers.setting import Ratio, Setting, settings_of
 from jobkit.core.errors import ExitCode
-from jobkit.core.figures import AGREEMENT, F1, FIGURES, LARGEST, SPEED, SPEEDUP, Figure, own_columns, reported
+from jobkit.core.figures import (
+    AGREEMENT,
+    ENERGY,
+    ENERGY_PER_1000,
+    F1,
+    FIGURES,
+    LARGEST,
+    NET_ENERGY,
+    NET_PER_1000,
+    SPEED,
+    SPEEDUP,
+    Figure,
+    own_columns,
+    reported,
+)
 from jobkit.core.knobs import (
     BATCH_SIZE,
     OFFERED,
@@ -28,24 +42,75 @@ from jobkit.core.knobs import (
     sort_key,
     with_old_names,
 )
+from jobkit.core.measurements import Attribution, Energy
 from jobkit.core.records import Outcome
 from jobkit.core.student import LEAST, TWO_SIDED
 from jobkit.core.units import format_count, format_memory
-from jobkit.report import energy
-from jobkit.report.rows import SETTING, Row, add_energy, cells, fixed_columns
-from jobkit.report.sources import MoreFigures, OtherFigures, read_sources
+from jobkit.report.rows import COLUMNS, SETTING, MoreFigures, Row, Sources, fixed_columns, read_sources
 from jobkit.runs.journal import read_journal
-from jobkit.runs.results import Span, overlap_words, overlaps, span
+from jobkit.runs.results import Span, attributed, overlap_words, overlaps, span_of
 from jobkit.runs.status import exit_code
-from jobkit.runs.trials import Trial
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import JobId
 
 if TYPE_CHECKING:
     import pandas as pd
 
+COMPARED_S = 60.0
+"""Over less time the steps of the energy counter and the lag of the power are too large a share."""
+TOLERANCE = 0.05
+"""Counter and sampled power that differ by more than this share disagree."""
+GROSS, NET = (ENERGY, ENERGY_PER_1000), (NET_ENERGY, NET_PER_1000)
 OF_A_SIZE = ("effective", "inert", "items_total", "gpu_instrument")
 """Values that a size takes from its first point that has them."""
+OF_DERIVED = ("group", "size", "speedup", "n", "outcomes", "front", "reserved")
+"""The columns that are no column of a row."""
+COUNTS = (
+    "index",
+    "repeat",
+    "tries",
+    "threads",
+    "workers",
+    "gpus",
+    "items",
+    "items_total",
+    "overlaps",
+    "foreign",
+)
+UNITS = ("_bytes", "_j", "_s", "_w")
+"""The columns of a row that hold numbers, and how the names of others end."""
+
+
+def hidden_energy(sizes: Iterable[Setting[Row]]) -> tuple[Figure, Figure]:
+    """Return the figures that a table does not show: the energies of all settings are net, or none is."""
+    measured = [size for size in sizes if size.mean(ENERGY)]
+    return GROSS if measured and all(size.mean(NET_ENERGY) for size in measured) else NET
+
+
+def energy_per_1000(sizes: Iterable[Setting[Row]]) -> Figure:
+    return (NET if hidden_energy(sizes) is GROSS else GROSS)[1]
+
+
+def unbeaten(settings: Sequence[tuple[float | None, float | None]]) -> list[bool | None]:
+    """Return for each setting (time and energy) whether no other beats it; ``None`` if a value is unknown.
+
+    A setting beats another if it is at least as good in both, and better in one of them; less is better.
+    """
+    known = [(time, energy) for time, energy in settings if time is not None and energy is not None]
+    return [
+        None
+        if time is None or energy is None
+        else not any((other != (time, energy)) and other[0] <= time and other[1] <= energy for other in known)
+        for time, energy in settings
+    ]
+
+
+def disagreement(energy: Energy) -> float | None:
+    """Return by which share of the counter the two instruments differ; ``None`` if they agree well enough."""
+    if energy.span_s < COMPARED_S or not energy.counter_j or energy.power_j is None:
+        return None
+    share = abs(energy.power_j - energy.counter_j) / energy.counter_j
+    return share if share > TOLERANCE else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +122,7 @@ class Size(Setting[Row]):
 
     def of(self, name: str) -> object:
         """Return a value, one of `OF_A_SIZE`, of the first point that has it."""
-        return next((value for row in self.points if (value := getattr(row, name)) is not None), None)
+        return next((value for row in self.points if (value := row.cell(name)) is not None), None)
 
 
 def sizes(
@@ -68,49 +133,43 @@ def sizes(
     ``searches``: by run folder what a search found. The phase that its answer rests on comes first, and its
     intervals are wider, because they were looked at several times.
     """
-    of_folder = searches or {}
+    of_folder, found = searches or {}, list[Size]()
 
     def order(setting: Setting[Row]) -> tuple[object, ...]:
         first = setting.first  # fewer workers are smaller, whatever else differs
         workers = first.numbers.get(WORKERS, 1)
         knob_keys = (sort_key(first.params.get(knob)) for knob in knobs)
         search = of_folder.get(first.folder)
-        return first.group or 0, workers, *knob_keys, -search.rank(first.phase) if search else 0
+        return first.group or 0, workers, *knob_keys, -search.rank(first.point.phase) if search else 0
 
     measured = settings_of((row for row in rows if row.size is not None), lambda row: row.size)
-    groups = groupby(sorted(measured, key=order), key=lambda setting: setting.first.group)
-    return [*chain.from_iterable(_table(list(settings), of_folder) for _, settings in groups)]
-
-
-def _table(settings: Sequence[Setting[Row]], searches: Mapping[str, SearchAnswer]) -> list[Size]:
-    """Return the sizes of a group, the smallest first; the first size with a speed is the base."""
-    measured: list[Size] = []
-    base: Mean | None = None
-    for setting in settings:
-        speed, times, first = setting.mean(SPEED), None, setting.first
-        if speed and base:
-            search = searches.get(first.folder)
-            times = speed.over(base, search.probability(first.phase) if search else TWO_SIDED)
-        elif speed:
-            base, times = speed, Ratio(1.0, None, None)
-        for row in setting.well:
-            rate = row.value(SPEED)
-            row.figures[SPEEDUP.name] = rate / base.value if rate and base else None
-        measured.append(Size(points=setting.points, times=times))
-    return [replace(size, front=front) for size, front in zip(measured, energy.front(measured), strict=True)]
-
-
-OF_DERIVED = ("group", "size", "speedup", "n", "outcomes", "front", "reserved")
-"""The columns that are no field of a row or of the derived columns."""
-_TEXTS = {column.name for column in fields(Row) if str(column.type).startswith(("str", "bool", "Outcome"))}
-"""The columns of a frame that hold no numbers, besides ``outcomes`` and knobs that have words."""
+    for _, group in groupby(sorted(measured, key=order), key=lambda setting: setting.first.group):
+        alike, base = list[Size](), None  # the first size with a speed is the base
+        for setting in group:
+            speed, times, first = setting.mean(SPEED), None, setting.first
+            if speed and base:
+                search = of_folder.get(first.folder)
+                times = speed.over(base, search.probability(first.point.phase) if search else TWO_SIDED)
+            elif speed:
+                base, times = speed, Ratio(1.0, None, None)
+            for row in setting.well:
+                rate = row.value(SPEED)
+                row.figures[SPEEDUP.name] = rate / base.value if rate and base else None
+            alike.append(Size(points=setting.points, times=times))
+        joules = energy_per_1000(alike)
+        means = [(size.mean(SPEED), size.mean(joules)) for size in alike]
+        fronts = unbeaten([(1 / a.value if a else None, b.value if b else None) for a, b in means])
+        several = len(fronts) - fronts.count(None) > 1
+        known = zip(alike, fronts, strict=True)
+        found += [replace(size, front=front if several else None) for size, front in known]
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    # one a point (of several tries the one that `jobkit.runs.tries.try_that_counts` names). A trial (`jobkit
-    # verify`, ``find_max``) has no size: no figure of the sweep is taken from it.
-    rows: Sequence[Row]
+    # A row is of one point (of several tries the one that `jobkit.runs.tries.try_that_counts` names). A trial
+    # (`jobkit verify`, ``find_max``) has no size: no figure of the sweep is taken from it.
+    sources: Sources
     by_size: Sequence[Size]  # the repeats of each setting of the knobs, group by group
     # the first point of each group. Points of two groups never share a mean: they differ in GPU, model, text,
     # versions, or another column of `SETTING`.
@@ -118,21 +177,18 @@ class Collected:
     knobs: tuple[str, ...]  # the names of the knob columns, ``batch_size`` first
     notes: tuple[str, ...]  # files skipped and why, and remarks on the rows
     own: tuple[Figure, ...] = ()  # the figures that the workloads report
-    # by run folder the predictions that were tried, with their outcomes
-    trials: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
-    # the outcomes of profiled points, which are no rows
-    profiled: tuple[Outcome | None, ...] = ()
-    # figures of other programs on whole jobs
-    jobs: tuple[OtherFigures, ...] = ()
-    searches: Mapping[str, SearchAnswer] = field(default_factory=dict)  # by run folder its search's answer
     _lengths: dict[str, Lengths | None] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        return self.sources.rows
 
     @property
     def failed(self) -> int:
         return sum(
             bool(row.outcome and not row.answered)
             for row in self.rows
-            if not (row.trial and row.outcome == Outcome.CANCELLED)  # the sweep itself lacks nothing
+            if not (row.point.trial and row.outcome == Outcome.CANCELLED)  # the sweep itself lacks nothing
         )
 
     @property
@@ -142,30 +198,27 @@ class Collected:
     @property
     def outcomes(self) -> frozenset[Outcome | None]:
         """The outcomes of all points, also of those that are no rows."""
-        return frozenset((*(row.outcome for row in self.rows), *self.profiled))
+        return frozenset((*(row.outcome for row in self.rows), *self.sources.profiled))
 
     @property
     def exit_code(self) -> int:
         """The exit code of `jobkit collect`: 2 nothing, 5 while points are to come, then 4 or 0."""
-        if not self.rows and not self.profiled:
+        if not self.rows and not self.sources.profiled:
             return ExitCode.USAGE
         return exit_code(failed=self.failed > 0, to_come=self.to_come > 0)
 
     @property
     def point_columns(self) -> list[str]:
         absent = {figure.name for figure in _absent(self.rows)}
-        fixed = [name for name in fixed_columns() if name not in absent]
-        return [*fixed, *self._own_knobs, *(figure.name for figure in self.own), "group", "size", "speedup"]
+        fixed = dict.fromkeys(fixed_columns())
+        knobs = [knob for knob in self._named_knobs if knob not in fixed]
+        shown = [name for name in fixed if name not in absent]
+        return [*shown, *knobs, *(figure.name for figure in self.own), "group", "size", "speedup"]
 
     @property
     def _figures(self) -> list[Figure]:
         absent = _absent(self.rows)
-        return [figure for figure in FIGURES.values() if figure not in absent]
-
-    @property
-    def _own_knobs(self) -> list[str]:
-        fixed = set(fixed_columns())
-        return [knob for knob in self._named_knobs if knob not in fixed]
+        return [*(figure for figure in FIGURES.values() if figure not in absent), *self.own]
 
     @property
     def _named_knobs(self) -> list[str]:
@@ -173,34 +226,33 @@ class Collected:
         return [*with_old_names(dict.fromkeys(self.knobs))]
 
     def point_records(self) -> Iterator[dict[str, object]]:
-        knobs, figures = self._own_knobs, self._figures
+        columns, figures = self.point_columns, {figure.name: figure for figure in (*self._figures, SPEEDUP)}
         for row in self.rows:
-            values = with_old_names(row.params)
-            params = {knob: values.get(knob) for knob in knobs}
-            places = {"group": row.group, "size": row.size, "speedup": row.value(SPEEDUP)}
-            own = {figure.name: row.value(figure) for figure in self.own}
-            yield cells(row, figures) | params | own | places
+            values: dict[str, object] = {name: row.value(figure) for name, figure in figures.items()}
+            values |= {**with_old_names(row.params), "group": row.group, "size": row.size}
+            values |= {name: read(row) for name, read in COLUMNS.items()}
+            values |= row.given
+            yield {name: values.get(name) for name in columns}
 
     def size_records(self) -> Iterator[dict[str, object]]:
         """Yield the sizes by column: ``*_sd`` and ``*_n`` follow the means, ends of intervals follow all."""
-        figures = [*self._figures, *self.own]
+        figures = self._figures
         for size in self.by_size:
-            means = {figure: size.mean(figure) for figure in figures}
-            times = (size.times.low, size.times.high) if size.times else (None, None)
-            bounded = {figure: mean for figure, mean in means.items() if figure.interval}
-            ends = {figure.name: mean.ends if mean else (None, None) for figure, mean in bounded.items()}
-            ends |= {"speedup": times}
+            means = {figure.name: size.mean(figure) for figure in figures}
+            bounded = {figure.name: means[figure.name] for figure in figures if figure.interval}
+            ends = {name: mean.ends if mean else (None, None) for name, mean in bounded.items()}
+            ends["speedup"] = (size.times.low, size.times.high) if size.times else (None, None)
             yield {
                 "size": size.first.size,
                 "group": size.first.group,
-                "phase": size.first.phase,
+                "phase": size.first.cell("phase"),
                 **with_old_names({knob: size.params.get(knob) for knob in self.knobs}),
                 **{name: size.of(name) for name in OF_A_SIZE},
                 "outcomes": size.outcomes,
                 "n": size.n,
-                **{figure.name: mean.value if mean else None for figure, mean in means.items()},
-                **{f"{figure.name}_sd": mean.sd if mean else None for figure, mean in means.items()},
-                **{f"{figure.name}_n": mean.n if mean else 0 for figure, mean in means.items()},
+                **{name: mean.value if mean else None for name, mean in means.items()},
+                **{f"{name}_sd": mean.sd if mean else None for name, mean in means.items()},
+                **{f"{name}_n": mean.n if mean else 0 for name, mean in means.items()},
                 "speedup": size.times.mean if size.times else None,
                 "front": size.front,
                 **{f"{name}_low": low for name, (low, _) in ends.items()},
@@ -216,9 +268,8 @@ class Collected:
 
     @cached_property
     def sizes(self) -> pd.DataFrame:
-        figures = [*self._figures, *self.own]
-        names = [figure.name for figure in figures]
-        ended = [*(figure.name for figure in figures if figure.interval), "speedup"]
+        names = [figure.name for figure in self._figures]
+        ended = [*(figure.name for figure in self._figures if figure.interval), "speedup"]
         columns = ["size", "group", "phase", *self._named_knobs, *OF_A_SIZE, "outcomes", "n", *names]
         columns += [f"{name}_{what}" for what in ("sd", "n") for name in names]
         columns += ["speedup", "front", *(f"{name}_{end}" for end in ("low", "high") for name in ended)]
@@ -239,13 +290,31 @@ class Collected:
 
     def search(self, group: int) -> SearchAnswer | None:
         """Return what the search of a group's run found; ``None`` if it found no setting."""
-        search = self.searches.get(self.by_group[group].folder)
+        search = self.sources.searches.get(self.by_group[group].folder)
         return search if search and search.setting else None
 
     @cached_property
     def questions(self) -> tuple[str, ...]:
-        """For each run with points to come, the commands that ask its scheduler about them."""
-        return tuple(_questions(self.rows))
+        """For each run with points to come, the commands that ask its scheduler about them.
+
+        A task killed before it began leaves no file. The jobs are those that last had the points.
+        """
+        waiting: dict[tuple[str, str], set[int]] = {}
+        for row in self.rows:
+            if row.outcome is None:
+                waiting.setdefault((row.folder, row.point.run_id), set()).add(row.point.index)
+        found = []
+        for (folder, run), indices in waiting.items():
+            last: dict[int, tuple[str, JobId]] = {}
+            for submission in read_journal(Path(folder)).submissions:  # its notes are among those of the run
+                if submission.scheduler in SCHEDULERS:
+                    ran = indices.intersection(index for _, points in submission.tasks() for index in points)
+                    last |= dict.fromkeys(ran, (submission.scheduler, submission.job))
+            jobs = dict.fromkeys(last.values())
+            for name in dict.fromkeys(name for name, _ in jobs):
+                ids = tuple(job for scheduler, job in jobs if scheduler == name)
+                found.append("; ".join(map(shlex.join, SCHEDULERS[name].diagnostic_argvs(ids, run))))
+        return tuple(found)
 
 
 def _frame(records: Iterable[Mapping[str, object]], columns: Sequence[str]) -> pd.DataFrame:
@@ -254,32 +323,25 @@ def _frame(records: Iterable[Mapping[str, object]], columns: Sequence[str]) -> p
 
     rows = list(records)
     words = {name for row in rows for name, value in row.items() if isinstance(value, str)}
+    words |= {"outcomes", *(name for name in {*COLUMNS} - {*COUNTS} if not name.endswith(UNITS))}
     frame = pd.DataFrame(rows, columns=list(columns))
-    numbers = [name for name in columns if name not in {*_TEXTS, *words, "outcomes"}]
-    return frame.astype(dict.fromkeys(numbers, "float64"))
+    return frame.astype(dict.fromkeys((name for name in columns if name not in words), "float64"))
 
 
 def collect(paths: Sequence[Path], more_figures: MoreFigures | None = None) -> Collected:
-    """Read runs and files of other programs into tables; see `jobkit.report.sources.read_sources`."""
+    """Read runs and files of other programs into tables; see `jobkit.report.rows.read_sources`."""
     with no_search_for_cycles():
         sources = read_sources(paths, more_figures)
         rows = sources.rows
         knobs = _name_knobs(rows)
         by_group = _number(rows)
-        own = own_columns((row.record for row in rows), _taken(rows, knobs))
+        taken = {*fixed_columns(), *OF_DERIVED, *OF_A_SIZE, *knobs} - {
+            figure.name for figure in _absent(rows)
+        }
+        own = own_columns((row.record for row in rows), taken)
     by_size = sizes(rows, knobs, sources.searches)
-    return Collected(
-        rows=rows,
-        by_size=by_size,
-        by_group=by_group,
-        knobs=knobs,
-        notes=(*sources.notes, *_remarks(rows, by_group), *_of_own(rows, own)),
-        own=own,
-        trials=sources.trials,
-        profiled=tuple(sources.profiled),
-        jobs=tuple(sources.jobs),
-        searches=sources.searches,
-    )
+    notes = (*sources.notes, *_remarks(rows, by_group), *_of_own(rows, own))
+    return Collected(sources=sources, by_size=by_size, by_group=by_group, knobs=knobs, notes=notes, own=own)
 
 
 @contextmanager
@@ -294,42 +356,13 @@ def no_search_for_cycles() -> Iterator[None]:
             gc.enable()
 
 
-def _questions(rows: Iterable[Row]) -> Iterator[str]:
-    """Yield the commands that report on points to come: a task killed before it began leaves no file."""
-    waiting: dict[tuple[str, str], set[int]] = {}
-    for row in rows:
-        if row.outcome is None:
-            waiting.setdefault((row.folder, row.run), set()).add(row.index)
-    for (folder, run), indices in waiting.items():
-        jobs = _last_jobs(Path(folder), indices)
-        for name in dict.fromkeys(name for name, _ in jobs):
-            ids = tuple(job for scheduler, job in jobs if scheduler == name)
-            yield "; ".join(shlex.join(argv) for argv in SCHEDULERS[name].diagnostic_argvs(ids, run))
-
-
-def _last_jobs(folder: Path, indices: set[int]) -> tuple[tuple[str, JobId], ...]:
-    """Return the jobs, each with its scheduler, in which points of a run were last submitted."""
-    last: dict[int, tuple[str, JobId]] = {}
-    for submission in read_journal(folder).submissions:  # its notes are among those of the run
-        if submission.scheduler in SCHEDULERS:
-            ran = indices.intersection(index for _, points in submission.tasks() for index in points)
-            last |= dict.fromkeys(ran, (submission.scheduler, submission.job))
-    return tuple(dict.fromkeys(last.values()))
-
-
 def _absent(rows: Iterable[Row]) -> tuple[Figure, ...]:
     return () if any(row.value(F1) is not None for row in rows) else AGREEMENT
 
 
-def _taken(rows: Iterable[Row], knobs: Iterable[str]) -> set[str]:
-    """Return the names that a column of a workload's own figure cannot have."""
-    return {*fixed_columns(), *OF_DERIVED, *OF_A_SIZE, *knobs} - {figure.name for figure in _absent(rows)}
-
-
 def _name_knobs(rows: Iterable[Row]) -> tuple[str, ...]:
     names = sorted(dict.fromkeys(name for row in rows for name in row.params), key=lambda n: n != BATCH_SIZE)
-    taken = {*fixed_columns(), *OF_DERIVED}
-    taken -= {*OFFERED, *(knob.name for knob in RUN_KNOBS)}
+    taken = {*fixed_columns(), *OF_DERIVED} - {*OFFERED, *(knob.name for knob in RUN_KNOBS)}
     columns = {name: f"knob_{name}" if name in taken else name for name in names}
     for row in rows:
         row.params = {columns[name]: row.params[name] for name in names if name in row.params}
@@ -337,7 +370,7 @@ def _name_knobs(rows: Iterable[Row]) -> tuple[str, ...]:
 
 
 def _number(rows: Sequence[Row]) -> list[Row]:
-    """Give the rows their group, their size and their overlaps; return the first row of each group.
+    """Give the rows their group, their size, their overlaps and their own energy; return the groups' first.
 
     Only a point with figures belongs to a group: of any other point the GPU or the versions may be unknown. A
     trial makes no group and no size.
@@ -347,70 +380,78 @@ def _number(rows: Sequence[Row]) -> list[Row]:
     firsts: list[Row] = []
     for row, number in zip(rows, overlaps([_span(row) for row in rows]), strict=True):
         row.overlaps = number
-        add_energy(row)
-        setting = row.fixed
-        if row.trial:
-            row.group = groups.get(setting)
+        if row.record and row.record.energy:
+            row.record = replace(row.record, energy=attributed(row.record.energy, number))
+        if row.point.trial:
+            row.group = groups.get(row.fixed)
         elif row.has_figures:
-            row.group = groups.setdefault(setting, len(groups))
-            row.size = sizes.setdefault((row.group, row.phase, *sorted(row.params.items())), len(sizes))
+            row.group = groups.setdefault(row.fixed, len(groups))
+            row.size = sizes.setdefault((row.group, row.point.phase, *sorted(row.params.items())), len(sizes))
             if row.group == len(firsts):
                 firsts.append(row)
     return firsts
 
 
 def _span(row: Row) -> Span:
-    return span(row.gpu_uuid, row.host, row.started_at, row.ended_at)
+    return span_of(row.record) if row.record else Span("", None, None)  # of no place and no time
 
 
 def _remarks(rows: Iterable[Row], groups: Sequence[Row]) -> Iterator[str]:
     """Yield each remark on the rows once; trials are no part of the tables."""
-    rows = [row for row in rows if not row.trial]
+    rows = [row for row in rows if not row.point.trial]
     if len(groups) > 1:
-        differ = [name for name in SETTING if len({getattr(row, name) for row in groups}) > 1]
+        differ = [name for name in SETTING if len({row.cell(name) for row in groups}) > 1]
         yield f"{len(groups)} tables, never mixed: they differ in {', '.join(differ)}"
     yield from dict.fromkeys(row.file_format.remark for row in rows if row.file_format)
-    refused = {row.shortcuts or "" for row in rows if row.params.get(SHORTCUTS) == REFUSED}
+    refused = {row.cell("shortcuts") or "" for row in rows if row.params.get(SHORTCUTS) == REFUSED}
     yield from (f"shortcuts refused, in effect {reason}" for reason in sorted(refused))
-    effective = {row.inert: row.effective for row in reversed(rows) if row.inert not in {None, "", SHORTCUTS}}
-    for knob in sorted(effective):
+    effective = {row.cell("inert"): row.cell("effective") for row in reversed(rows)}
+    for knob in sorted({*effective} - {None, "", SHORTCUTS}):
         yield f"{knob} did not take effect; in effect: {effective[knob]}"
-    disagreements = Counter(row.disagreement for row in rows if row.disagreement)
-    for sentence, number in sorted(disagreements.items()):
-        yield f"instruments disagree ({format_count(number, 'point')}): {sentence}"
-    if unneeded := sum(row.unneeded for row in rows):
-        repeats = format_count(unneeded, "repeat")
+    disagreements = Counter(row.cell("disagreement") for row in rows)
+    for sentence in sorted({*disagreements} - {None, ""}):
+        points = format_count(disagreements[sentence], "point")
+        yield f"instruments disagree ({points}): {sentence}"
+    if ended := [tuple(sorted(row.params.items())) for row in rows if row.unneeded]:
+        repeats = format_count(len(ended), "repeat")
         yield f"{repeats} skipped: the interval of the setting was short enough (`repeats` in the spec)"
-        yield from _early(rows)
-    yield from _shared_gpus(rows)
-
-
-def _early(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a warning if repeats ended after so few that the interval was short by chance too often."""
-    ended = {tuple(sorted(row.params.items())) for row in rows if row.unneeded}
-    numbers = Counter(tuple(sorted(row.params.items())) for row in rows if row.has_figures)
-    if early := [numbers[setting] for setting in ended if 0 < numbers[setting] < LEAST]:
-        settings = format_count(len(early), "setting")
-        yield f"{settings} ended after fewer than {LEAST} repeats: the interval may be short by chance"
-
-
-def _shared_gpus(rows: Sequence[Row]) -> Iterator[str]:
-    left = [size for row in rows if row.record and (size := row.record.memory.left_bytes)]
-    if left:
+        numbers = Counter(tuple(sorted(row.params.items())) for row in rows if row.has_figures)
+        if early := [setting for setting in {*ended} if 0 < numbers[setting] < LEAST]:
+            settings = format_count(len(early), "setting")
+            yield f"{settings} ended after fewer than {LEAST} repeats: the interval may be short by chance"
+    if left := [size for row in rows if row.record and (size := row.record.memory.left_bytes)]:
         points = f"{format_count(len(left), 'point')} began with up to {format_memory(max(left))}"
         yield f"{points} more in use on the GPU than the run has seen before: distrust the memory figures"
-    if shared := sum(bool(row.foreign) for row in rows):
+    if shared := sum(bool(row.cell("foreign")) for row in rows):
         points = format_count(shared, "point")
         yield f"{points} ran next to other processes on the GPU: distrust speed and memory"
     if words := overlap_words([_span(row) for row in rows], [row.overlaps for row in rows]):
         yield words
-    yield from energy.remarks(rows)
+    yield from _of_energy([row.record.energy for row in rows if row.record and row.record.energy])
+
+
+def _of_energy(measured: Sequence[Energy]) -> Iterator[str]:
+    reasons = Counter((energy.attribution, energy.reason) for energy in measured)
+    for (attribution, reason), number in sorted(reasons.items(), key=str):
+        points = format_count(number, "point")
+        if attribution == Attribution.NOT_ATTRIBUTABLE:
+            yield f"the energy of {points} is in no table, because it is not attributable: {reason}"
+        elif attribution == Attribution.UNKNOWN:
+            yield f"the energy of {points} may be of other processes too: {reason}"
+    if powered := sum(energy.counter_j is None and energy.power_j is not None for energy in measured):
+        points = format_count(powered, "point")
+        yield f"the energy of {points} is the integral of the sampled power: the GPU has no energy counter"
+    if shares := [share for energy in measured if (share := disagreement(energy)) is not None]:
+        points = format_count(len(shares), "point")
+        yield (
+            f"energy: the counter and the sampled power differ by up to {100 * max(shares):.0f} % "
+            f"({points} of at least {COMPARED_S:.0f} s)"
+        )
 
 
 def _of_own(rows: Sequence[Row], own: Sequence[Figure]) -> Iterator[str]:
     records = [row.record for row in rows if row.record]
-    bad = [record.metrics_bad_lines for record in records if record.metrics_bad_lines]
-    if bad:
+    if bad := [record.metrics_bad_lines for record in records if record.metrics_bad_lines]:
         lines, points = format_count(sum(bad), "line"), format_count(len(bad), "point")
         yield f"{lines} of the workload's own figures ({points}) could not be read, and are left out"
     if large := sum(len(record.metrics) - len(reported(record)) for record in records):

@@ -254,23 +254,18 @@ def _memory(run: RunStatus, full: Sequence[PointStatus]) -> ResourceNeed:
     known = [found.memory for point in full if (found := _by_policy(run, point))]
     if len(known) < len(full):
         return ResourceNeed(MEMORY, "", "SIZE: more than before; the spec of the run cannot be read")
-    size, held = max(known), max(_held_bytes(run, point) for point in full)
+    size, held = max(known), 0  # the most RAM of a try with this number of processes, also before the run
+    for point in full:
+        processes = (point.point.workers, point.point.gpus)
+        done = (one for one in run.points if one.outcome is Outcome.OK)
+        alike = (one for one in done if (one.point.workers, one.point.gpus) == processes)
+        sizes = (_foreseen(run, point).peak_bytes, *(held_in(one.counts) for one in (point, *alike)))
+        held = max(held, *(size or 0 for size in sizes))
     if held and size < (wanted := memory_request(held)):
         room = f"{100 * (MEMORY_FACTOR - 1):.0f} % more, at least {format_size(LEAST_ROOM_BYTES)}"
         because = f"{format_memory(held)} were measured; {room}"
         return ResourceNeed(MEMORY, format_size(wanted), because)
     return ResourceNeed(MEMORY, format_size(size), "the memory that the policy requests next")
-
-
-def _held_bytes(run: RunStatus, point: PointStatus) -> int:
-    """Return the most RAM of a try with this number of processes, also before the run; 0 if unknown."""
-
-    def alike(other: PointStatus) -> bool:
-        return (other.point.workers, other.point.gpus) == (point.point.workers, point.point.gpus)
-
-    ok = (other for other in run.points if other.outcome is Outcome.OK and alike(other))
-    held = [held_in(one.counts) for one in (point, *ok)]
-    return max((size for size in (_foreseen(run, point).peak_bytes, *held) if size), default=0)
 
 
 def _by_policy(run: RunStatus, point: PointStatus) -> Resources | None:

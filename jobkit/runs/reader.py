@@ -13,14 +13,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 from jobkit.core import files, shell
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import exclusive_lock
 from jobkit.core.json_codec import from_json, to_json
-from jobkit.core.layout import ACCOUNTING_FILE, POINTS_FILE, SPEC_FILE
+from jobkit.core.layout import ACCOUNTING_FILE, POINTS_FILE
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
@@ -32,7 +31,6 @@ from jobkit.runs.status import (
     PointResult,
     PointState,
     PointStatus,
-    Requested,
     RunStatus,
     kind_of,
     run_id_of,
@@ -442,18 +440,6 @@ def status_of(runs: Sequence[OpenRun], *, ask: bool = True, max_age_s: float = 0
     return tuple(_run_status(run, now) for run in runs)
 
 
-def read_requested(folder: Path) -> Requested:
-    """Return what the spec of a run requests; nothing if it cannot be read."""
-    from jobkit.spec.yaml_files import read_document  # here: of most runs the records name the GPU
-
-    try:
-        resources = read_document(folder / SPEC_FILE).data["resources"]
-        gpus, gpu_type = int(resources["gpus"]), str(resources["gpu_type"] or "")
-        return Requested(gpus, gpu_type, str(resources.get("queue") or ""))
-    except (JobkitError, KeyError, TypeError, ValueError):
-        return Requested()
-
-
 def _run_status(run: OpenRun, now: datetime) -> RunStatus:
     done = run.accounts.journal
     tasks = {index: task_of(run, index) for index in run.results}
@@ -490,7 +476,6 @@ def _run_status(run: OpenRun, now: datetime) -> RunStatus:
         unanswered=done.unanswered,
         left=done.left,
         notes=tuple(run.notes),
-        request=partial(read_requested, run.folder),
         mine=os.access(run.folder, os.W_OK),
         now=now,
     )

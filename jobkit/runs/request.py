@@ -159,18 +159,13 @@ def scaled_request(policy: Policy, tries: Sequence[Try]) -> Change:
     )
 
 
-def scaled(value: int, factor: float, *, step: int) -> int:
-    """Return a value times a factor, rounded up to a whole step."""
-    return math.ceil(value * factor / step) * step
-
-
 def changed_resources(before: Resources, change: Change, *, keep: Sequence[str] = ()) -> Resources:
-    """Return resources with the memory and the walltime of a change, except for the keys to keep."""
+    """Return resources with the memory, in whole MiB, and the walltime of a change; ``keep`` stays."""
     update = {}
     if "resources.memory" not in keep:
-        update["memory"] = scaled(before.memory, change.memory, step=MIB)
+        update["memory"] = math.ceil(before.memory * change.memory / MIB) * MIB
     if "resources.walltime" not in keep:
-        update["walltime"] = scaled(before.walltime, change.walltime, step=1)
+        update["walltime"] = math.ceil(before.walltime * change.walltime)
     return before.model_copy(update=update)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -18,7 +18,7 @@ from typing import Any
 
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.extensions import extension_of, load
-from jobkit.core.layout import POINTS_FILE, repeat_id
+from jobkit.core.layout import POINTS_FILE, SPEC_FILE, repeat_id
 from jobkit.core.records import Batch, Outcome, Point, PointKind, Record
 from jobkit.core.terminal import did_you_mean, shell_path
 from jobkit.core.units import format_count, format_list, moment
@@ -245,6 +245,12 @@ class Pace:
             return False
         return self.elapsed_s > LATE * whole_s
 
+    def left(self, whole_s: float | None) -> float | None:
+        """Return what it has to go by its own batches, else by such points; ``None`` if that is not known."""
+        if self.left_s is not None or whole_s is None or self.elapsed_s is None or self.is_late(whole_s):
+            return self.left_s
+        return max(0.0, whole_s - self.elapsed_s)
+
 
 LATE = 1.5
 """Times the expected time of a point, until it is not known any more when it ends."""
@@ -257,16 +263,9 @@ def to_go(points: Sequence[Pace], *, at_a_time: int = 0) -> float | None:
     is how many run at a time if that is known, as 1 on this machine, because between two points none runs.
     Points that wait while none runs on a cluster make it unknown.
     """
-    left: list[float | None] = []
-    to_come: list[float | None] = []
-    for point, whole_s in zip(points, _expected(points), strict=True):
-        if point.state == PointState.WAITING:
-            to_come.append(whole_s)
-        elif point.state == PointState.RUNNING and point.left_s is None:
-            unknown = whole_s is None or point.elapsed_s is None or point.is_late(whole_s)
-            left.append(None if unknown else max(0.0, (whole_s or 0.0) - (point.elapsed_s or 0.0)))
-        elif point.state == PointState.RUNNING:
-            left.append(point.left_s)
+    expected = [*zip(points, _expected(points), strict=True)]
+    left = [point.left(whole_s) for point, whole_s in expected if point.state == PointState.RUNNING]
+    to_come = [whole_s for point, whole_s in expected if point.state == PointState.WAITING]
     slots = [seconds for seconds in left if seconds is not None]
     if to_come:
         slots += [0.0] * (at_a_time - len(left))
@@ -306,8 +305,8 @@ def skipped_time(points: Sequence[PointResult]) -> tuple[int, float] | None:
     by_id = {point.point.point_id: point for point in points}
     spans = []
     for point in points:
-        pruned = point.outcome is Outcome.PRUNED and point.counts.exit is not None
-        cause = by_id.get(point.counts.exit.because) if pruned and point.counts.exit else None
+        exit_ = point.counts.exit if point.outcome is Outcome.PRUNED else None
+        cause = by_id.get(exit_.because) if exit_ else None
         if cause is None:
             continue
         repeat = repeat_id(cause.point.point_id, point.point.repeat) == point.point.point_id
@@ -465,7 +464,6 @@ class RunStatus:
     unanswered: Mapping[str, Any] | None = None  # submission without an answer, from the journal
     left: Mapping[str, Any] | None = None  # what the job that follows could not do, from the journal
     notes: tuple[str, ...] = ()  # lines that could not be read
-    request: Callable[[], Requested] = Requested  # returns what its spec requests
     mine: bool = True  # whether the run folder can be written: else only its owner can change the run
     now: datetime = field(default_factory=lambda: datetime.now(UTC))  # when the schedulers were asked
 
@@ -483,7 +481,15 @@ class RunStatus:
 
     @cached_property
     def requested(self) -> Requested:
-        return self.request()
+        """What its spec requests; nothing if that cannot be read."""
+        from jobkit.spec.yaml_files import read_document  # here: of most runs the records name the GPU
+
+        try:
+            resources = read_document(self.folder / SPEC_FILE).data["resources"]
+            gpus, gpu_type = int(resources["gpus"]), str(resources["gpu_type"] or "")
+            return Requested(gpus, gpu_type, str(resources.get("queue") or ""))
+        except (JobkitError, KeyError, TypeError, ValueError):
+            return Requested()
 
     @property
     def noun(self) -> str:

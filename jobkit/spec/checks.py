@@ -174,12 +174,12 @@ def command_faults(
     if isinstance(text := workload.get("command"), str):
         refs = tuple(refs)
         command, knobs = Command(template=text, shell=workload.get("shell") is True), swept(data)
-        for fault in command_line.faults(command, knobs, sources(refs)):
-            if fault.knob:
-                loc = knobs[fault.knob]
-                yield loc, f"{'.'.join(map(str, loc))}: {fault.what.partition(': ')[2]}"
+        for what, knob in command_line.faults(command, knobs, sources(refs)):
+            if knob:
+                loc = knobs[knob]
+                yield loc, f"{'.'.join(map(str, loc))}: {what.partition(': ')[2]}"
             else:
-                yield ("workload", "command"), f"workload.command: {fault.what}"
+                yield ("workload", "command"), f"workload.command: {what}"
         axes = data["sweep"] if isinstance(data.get("sweep"), dict) else {}
         flags = [Knob(name=name, words=SWITCH) for name in command_line.switches(text)]
         yield from ((("sweep", *loc), what) for loc, what in value_faults(axes, flags))

@@ -353,7 +353,8 @@ class SweepSpec(_Part):
     sort_window
         Paragraphs that are sorted together with ``order: sorted``; ``null`` for the whole text.
     work_unit
-        Paragraphs of one call if ``padded`` caps the load of a batch; ``null`` for 100.
+        Paragraphs of one call if ``padded`` caps the load of a batch; ``null`` for 100, of an encoder on a
+        GPU for 10,000.
     every
         Of so many paragraphs a point works on one: 4 for a quarter of the text.
     workers

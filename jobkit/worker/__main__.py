@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import sys
 
-from jobkit.worker import parent, parent_socket
+from jobkit.worker import parent
 
 
 def main() -> int:
     words = sys.argv[1:]
-    owner = os.environ.get(parent_socket.VARIABLE, "")
+    owner = os.environ.get(parent.VARIABLE, "")
     status = parent.run_in_child(owner, words) if owner else None
     if status is not None:
         return status

@@ -9,7 +9,6 @@ decides which of them the command gets.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import platform
 import re
@@ -17,13 +16,14 @@ import resource
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
-import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -31,27 +31,22 @@ from typing import TextIO
 
 from jobkit.core import json_codec
 from jobkit.core.files import copy_files
-from jobkit.core.knobs import Value
 from jobkit.core.layout import FILES_FOLDER
 from jobkit.core.measurements import total
-from jobkit.core.records import Batch, Command, Outcome, Point
+from jobkit.core.records import Batch, Command, Outcome
 from jobkit.core.units import format_count
 from jobkit.worker import process, steps
 from jobkit.worker.command_line import COUNTS, MODEL, OUTPUT, POINT, SCRATCH, TEXT, argv, variable
 from jobkit.worker.failure import Stopped, TryFailed, outcome_of_output
-from jobkit.worker.kinds import check_text
 from jobkit.worker.measure import nvml
-from jobkit.worker.measure.figures import GrowingFile, LinePart, OwnBatch, OwnFigures, Totals
-from jobkit.worker.measure.sampler import forked_sampling, process_tree, sampling
-from jobkit.worker.record import Task, TryState
+from jobkit.worker.measure.figures import GrowingFile, LinePart, OwnFigures
+from jobkit.worker.measure.sampler import sampling
+from jobkit.worker.record import Task, TryState, check_text
 
-PR_SET_CHILD_SUBREAPER = 36
-"""From ``<sys/prctl.h>``."""
 REST_S = 1.0
 """The time in which processes that the command left behind may end."""
 KILL_S = 10.0
 """The time in which a killed process must end: a GPU's driver may hold it."""
-KEEPER_TICK_S = 0.05
 STARTED = 0
 """Sent in place of a signal: start the command."""
 
@@ -67,17 +62,23 @@ class CommandEnd:
 
 
 class Keeper:
-    def __init__(
-        self, argv: Sequence[str], folder: Path, environment: Mapping[str, str], output: Path
-    ) -> None:
-        ours, theirs = Pipe()
-        sys.stdout.flush()
+    def __init__(self, start: Callable[[], subprocess.Popen[bytes]]) -> None:
+        """Fork a keeper, which calls ``start`` once it is asked to."""
+        here, (ours, theirs) = os.getpid(), Pipe()
+
+        def keep() -> None:
+            ours.close()
+            process.adopt_orphans()
+            try:
+                with contextlib.suppress(EOFError, OSError), process.ends_of_children() as ended:
+                    theirs.recv()
+                    if os.getppid() == here:
+                        theirs.send(_run(theirs, ended, start))
+            finally:
+                process.end_descendants(KILL_S)
+
         with theirs, process.signals_blocked():
-            here = os.getpid()
-            if (pid := os.fork()) == 0:
-                ours.close()
-                _keep(theirs, here, argv, folder, environment, output)
-            self._connection, self._process = ours, process.Forked(pid)
+            self._connection, self._process = ours, process.fork(keep)
 
     @property
     def pid(self) -> int:
@@ -103,46 +104,11 @@ class Keeper:
             self._process.wait(KILL_S + REST_S)
 
 
-def _keep(
-    worker: Connection[CommandEnd, int],
-    parent: int,
-    argv: Sequence[str],
-    folder: Path,
-    environment: Mapping[str, str],
-    output: Path,
-) -> None:
-    try:
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1))
-        with contextlib.suppress(EOFError, OSError), process.ends_of_children() as ended:
-            worker.recv()
-            if os.getppid() == parent:
-                worker.send(_run(worker, ended.fileno(), argv, folder, environment, output))
-    except BaseException:  # noqa: BLE001 - as the interpreter does at its end
-        traceback.print_exc()
-    finally:
-        kill_rest(0.0)
-        os._exit(0)
-
-
 def _run(
-    worker: Connection[CommandEnd, int],
-    ended: int,
-    argv: Sequence[str],
-    folder: Path,
-    environment: Mapping[str, str],
-    output: Path,
+    worker: Connection[CommandEnd, int], ended: socket.socket, start: Callable[[], subprocess.Popen[bytes]]
 ) -> CommandEnd:
     try:
-        with output.open("ab") as stream:
-            child = subprocess.Popen(  # noqa: S603 - the user's command, an argv list
-                argv,
-                cwd=folder,
-                env=dict(environment),
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=subprocess.STDOUT,
-                preexec_fn=_become_command,  # noqa: PLW1509 - this process has one thread
-            )
+        child = start()
     except (OSError, ValueError) as error:
         return CommandEnd(None, error=getattr(error, "strerror", None) or str(error))
     status: int | None = None
@@ -150,55 +116,16 @@ def _run(
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     maxrss = 0
     while status is None:
-        ready, _, _ = select.select([worker.fileno(), ended], [], [])
+        ready, _, _ = select.select([worker.fileno(), ended.fileno()], [], [])
         if worker.fileno() in ready:
-            _signal_all(worker.recv())
-        if ended in ready:
-            os.read(ended, 4096)
-        for pid, code, size in _reap():
+            process.kill(process.process_tree(os.getpid())[1:], worker.recv())
+        if ended.fileno() in ready:
+            ended.recv(4096)
+        for pid, code, size in process.reap():
             maxrss = max(maxrss, size)
             status = code if pid == child.pid else status
-    left = kill_rest(REST_S)
+    left = process.end_descendants(KILL_S, REST_S)
     return CommandEnd(status, maxrss if maxrss > own else None, left)
-
-
-def _become_command() -> None:
-    """Make a new child a plain process that ends with the keeper."""
-    process.end_with(os.getppid())
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, process.BLOCKED)
-
-
-def _signal_all(number: int) -> None:
-    for pid in process_tree(os.getpid())[1:]:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
-
-
-def _reap() -> list[tuple[int, int, int]]:
-    found = []
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            pid, status, usage = os.wait4(-1, os.WNOHANG)
-            if not pid:
-                break
-            found.append((pid, os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024))
-    return found
-
-
-def kill_rest(grace_s: float) -> int:
-    """End all descendants of this process, after ``grace_s`` with KILL; return how many there were."""
-    _reap()
-    left = len(process_tree(os.getpid())) - 1
-    began_s = time.monotonic()
-    sent = None
-    while len(process_tree(os.getpid())) > 1 and (passed_s := time.monotonic() - began_s) < grace_s + KILL_S:
-        number = signal.SIGTERM if passed_s < grace_s else signal.SIGKILL
-        if number is signal.SIGKILL or number != sent:
-            _signal_all(number)
-            sent = number
-        time.sleep(KEEPER_TICK_S)
-        _reap()
-    return left
 
 
 TICK_S = 1.0
@@ -227,36 +154,59 @@ MOST_DIGESTS = 3
 
 def run_command(state: TryState, command: Command, stack: ExitStack) -> None:
     task, [measured] = state.task, state.workers
+    point, log = task.point, task.out.parent / "output.log"
     text, paragraphs = _with_line_feeds(check_text(task), task.out.parent / TEXT)
-    measured.versions = _digests(task.point)
-    folder = _own_folder(task)
-    values = _values(task, text)
+    if len(point.files) <= MOST_DIGESTS:
+        measured.versions = {file.name: file.sha256[:12] for file in point.files}
+    folder, values = _folders(task, text)
     environment = {**os.environ, **{variable(name): value for name, value in values.items()}}
+    words = argv(command, values)
+    if (own := folder / words[0]).is_file():
+        words[0] = str(own)
     steps.wait_for_memory(state)
-    uuids = _open_gpus(state)
-    log = task.out.parent / "output.log"
-    words = _resolved(argv(command, values), folder)
-    keeper = Keeper(words, folder, environment, log)
+    uuids = nvml.visible_uuids(point.gpus) if point.device == "cuda" else []
+    if point.device == "cuda":
+        state.device_idle_bytes = total(nvml.used_bytes(uuids).values()) if uuids else None
+        measured.gpu = steps.read_gpu(uuids[0] if uuids else None)
+
+    def become_command() -> None:  # a plain process that ends with the keeper
+        process.end_with(os.getppid())
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, process.BLOCKED)
+
+    def start() -> subprocess.Popen[bytes]:
+        with log.open("ab") as stream:
+            return subprocess.Popen(  # noqa: S603 - the user's command, an argv list
+                words,
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                preexec_fn=become_command,  # noqa: PLW1509 - this process has one thread
+            )
+
+    keeper = Keeper(start)
     stack.callback(keeper.close)
-    batches = CommandBatches(state, stack.enter_context(steps.open_batches(state)))
-    stack.callback(batches.close)
-    patterns = {name: re.compile(pattern) for name, pattern in command.metrics.items()}
-    state.figures.keep, state.figures.flush, state.figures.patterns = batches.keep, batches.flush, patterns
+    stream = stack.enter_context(steps.open_batches(state))
+    state.figures.keep, state.figures.flush = partial(keep_batch, state, stream), stream.flush
+    state.figures.patterns = {name: re.compile(pattern) for name, pattern in command.metrics.items()}
     echo = _Echo(state.figures, log)
     stack.callback(echo.end)
     output = GrowingFile(log, echo.take)
-    following = sampling(uuids, parent=keeper.pid) if uuids else forked_sampling(keeper.pid)
-    state.sampler = stack.enter_context(following)
+    state.sampler = stack.enter_context(sampling(uuids, parent=keeper.pid))
     state.ask_sampler("mark")
     oom_kills = process.oom_kills()
     ended = _follow(state, keeper, output)
-    _end_output(output)
+    if not output.read_rest([LOOK_S] * LAST_LOOKS):
+        process.report("the command wrote more than can be searched for metrics in time")
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
     measured.readings.maxrss_bytes = ended.maxrss_bytes
     with contextlib.suppress(OSError):  # it has results
         Path(values[OUTPUT]).rmdir()
     if ended.left:
         left = format_count(ended.left, "process", "processes")
-        sys.stderr.write(f"jobkit: the command left {left} behind, which jobkit ended\n")
+        process.report(f"the command left {left} behind, which jobkit ended")
     state.items_total = state.items_total or paragraphs  # of a command that reports no items
     _refuse_failure(ended, words[0], log, oom_kills, shell=command.shell)
 
@@ -282,32 +232,17 @@ def _with_line_feeds(text: Path, copy: Path) -> tuple[Path, int]:
     return copy, paragraphs
 
 
-def _own_folder(task: Task) -> Path:
-    """Return the folder of this try that has the staged files; the command starts there."""
-    folder = task.out.parent / FILES_FOLDER
-    folder.mkdir()
-    if staged := steps.check_files(task.point, task.inputs):
-        copy_files(Path(staged), folder)
-    return folder
-
-
-def _resolved(words: list[str], folder: Path) -> list[str]:
-    own = folder / words[0]
-    return [str(own), *words[1:]] if own.is_file() else words
-
-
-def _digests(point: Point) -> dict[str, str]:
-    shown = {file.name: file.sha256[:12] for file in point.files}
-    return shown if len(shown) <= MOST_DIGESTS else {}
-
-
-def _values(task: Task, text: Path) -> dict[str, str]:
+def _folders(task: Task, text: Path) -> tuple[Path, dict[str, str]]:
+    """Make the folders of this try; return that with the staged files, and the values of placeholders."""
     point = task.point
-    scratch, output = task.out.parent / "scratch", task.out / "output"
-    for folder in (scratch, output):
-        folder.mkdir()
-    counts: Mapping[str, Value] = {name: getattr(point, name) for name in COUNTS}
-    return {
+    folder, scratch, output = task.out.parent / FILES_FOLDER, task.out.parent / "scratch", task.out / "output"
+    folder.mkdir()
+    if staged := steps.check_files(task):
+        copy_files(Path(staged), folder)
+    scratch.mkdir()
+    output.mkdir()
+    counts = {name: getattr(point, name) for name in COUNTS}
+    return folder, {
         **{name: str(value) for name, value in (*counts.items(), *point.params.items())},
         TEXT: str(text),
         MODEL: str(task.inputs / "model") if point.model else "",
@@ -317,62 +252,18 @@ def _values(task: Task, text: Path) -> dict[str, str]:
     }
 
 
-def _open_gpus(state: TryState) -> list[str]:
-    point, [measured] = state.task.point, state.workers
-    if point.device != "cuda":
-        return []
-    uuids = nvml.visible_uuids(point.gpus)
-    state.device_idle_bytes = total(nvml.used_bytes(uuids).values()) if uuids else None
-    measured.gpu = steps.read_gpu(uuids[0] if uuids else None)
-    return uuids
-
-
 # -- meanwhile
 
 
-class CommandBatches:
-    def __init__(self, state: TryState, stream: TextIO) -> None:
-        self._state, self._stream = state, stream
-        self._more: dict[int, list[float]] = {}
-
-    def keep(self, own: OwnBatch) -> None:
-        state = self._state
-        load = own.items if own.load is None else own.load
-        if state.tally.batches < MOST_BATCHES:
-            batch = Batch(
-                index=state.tally.batches,
-                first_item=state.items_total,
-                items=own.items,
-                worker=own.worker,
-                characters=0,
-                load=load,
-                seconds=own.seconds,
-            )
-            state.tally.add(batch)
-            self._stream.write(json_codec.to_json(batch) + "\n")
-        else:
-            sums = self._more.setdefault(own.worker, [0, 0, 0.0, 0])
-            sums[0] += 1
-            sums[1] += own.items
-            sums[2] += own.seconds
-            sums[3] = max(sums[3], load)
-        state.items_total += own.items
-        state.batches_total += 1
-
-    def flush(self) -> None:
-        self._stream.flush()
-
-    def close(self) -> None:
-        for worker, (batches, items, seconds, load) in self._more.items():
-            totals = Totals(
-                batches=int(batches),
-                items=int(items),
-                sentences=None,
-                padded_chars=None,
-                load_max=int(load),
-                seconds=seconds,
-            )
-            self._state.tally.add_totals(worker, totals)
+def keep_batch(state: TryState, stream: TextIO, batch: Batch) -> None:
+    """Count a batch that the command reports; write it to ``batches.jsonl`` if that has room."""
+    listed = state.batches_total < MOST_BATCHES
+    state.tally.add(batch, listed=listed)
+    if listed:
+        placed = replace(batch, index=state.batches_total, first_item=state.items_total)
+        stream.write(json_codec.to_json(placed) + "\n")
+    state.items_total += batch.items
+    state.batches_total += 1
 
 
 class _Echo:
@@ -442,19 +333,6 @@ def _look(state: TryState, output: GrowingFile) -> None:
 # -- after
 
 
-def _end_output(output: GrowingFile) -> None:
-    output.end_here()
-    for _ in range(LAST_LOOKS):
-        with process.signals_blocked():
-            if not output.read(LOOK_S):
-                output.last()
-                break
-    else:
-        sys.stderr.write("jobkit: the command wrote more than can be searched for metrics in time\n")
-    with contextlib.suppress(OSError):
-        sys.stdout.flush()
-
-
 def _refuse_failure(
     ended: CommandEnd, program: str, log: Path, oom_kills: int | None, *, shell: bool
 ) -> None:
@@ -466,30 +344,14 @@ def _refuse_failure(
     status = ended.status
     if shell and status > SHELL_SIGNAL and status - SHELL_SIGNAL in signal.valid_signals():
         status = SHELL_SIGNAL - status
-    tail = _tail(log)
+    tail = ""
+    with contextlib.suppress(OSError), log.open("rb") as stream:
+        stream.seek(max(0, os.fstat(stream.fileno()).st_size - TAIL_BYTES))
+        tail = stream.read().decode("utf-8", "replace")
     last = next((line.strip() for line in reversed(tail.splitlines()) if line.strip()), "")
     if status < 0:
-        raise _killed(-status, oom_kills, tail)
+        raise steps.killed("the command", -status, oom_kills, tail)
     outcome = outcome_of_output(tail)
     if status in NOT_FOUND and outcome is Outcome.BUG:
         outcome = Outcome.ENVIRONMENT
     raise TryFailed(outcome, f"exit status {status}{last and f': {last[:400]}'}")
-
-
-def _killed(number: int, oom_kills: int | None, tail: str) -> TryFailed:
-    message = f"the command was killed by {signal.Signals(number).name}"
-    if number != signal.SIGKILL:
-        outcome = outcome_of_output(tail)
-        return TryFailed(outcome, message)
-    if (process.oom_kills() or 0) > (oom_kills or 0):
-        return TryFailed(Outcome.RAM_OOM, f"{message}: the job's memory limit was reached")
-    return TryFailed(Outcome.LOST, message)
-
-
-def _tail(log: Path) -> str:
-    try:
-        with log.open("rb") as stream:
-            stream.seek(max(0, os.fstat(stream.fileno()).st_size - TAIL_BYTES))
-            return stream.read().decode("utf-8", "replace")
-    except OSError:
-        return ""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from jobkit.core.files import read_bytes
@@ -105,53 +104,46 @@ def names_variable(name: str, text: bytes | str) -> bool:
     return re.search(rb"(?<![A-Za-z0-9_])%s(?![A-Za-z0-9_])" % variable(name).encode(), data) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class CommandFault:
-    what: str
-    knob: str = ""
+def faults(command: Command, knobs: Iterable[str], sources: Iterable[Path] = ()) -> Iterator[tuple[str, str]]:
+    """Yield the faults of a command, each with its knob, else with an empty word.
 
-
-def faults(command: Command, knobs: Iterable[str], sources: Iterable[Path] = ()) -> Iterator[CommandFault]:
-    """Yield the faults of a command; variables may be named in the staged files ``sources``."""
+    Variables may be named in the staged files ``sources``.
+    """
     knobs = list(knobs)
-    yield from _syntax(command)
+    yield from ((what, "") for what in _syntax(command))
     known = [*knobs, *RESERVED, *COUNTS]
     used = placeholders(command.template)
     for match in _TOKEN.finditer(command.template):
         possible = knobs if match["flag"] else known
         if (name := _name(match)) and name not in possible:
             instead = suggest(name, possible)
-            yield CommandFault(
-                f"{match.group()}: no such knob in the sweep{instead}; a brace is written {{{{"
-            )
+            yield f"{match.group()}: no such knob in the sweep{instead}; a brace is written {{{{", ""
     seen: dict[str, str] = {}
     for knob in knobs:
         if knob.lower() in TAKEN:
-            yield CommandFault(f"{knob}: jobkit uses this name itself; give the knob another", knob)
+            yield f"{knob}: jobkit uses this name itself; give the knob another", knob
         elif other := seen.get(variable(knob)):
-            yield CommandFault(f"{knob}: has the variable {variable(knob)}, as {other} has", knob)
+            yield f"{knob}: has the variable {variable(knob)}, as {other} has", knob
         elif knob not in used and not _named(knob, command, sources):
             place = f"{{{knob}}} in the command, or {{--{knob.replace('_', '-')}}} if it is a switch"
             what = f"{knob}: has no place: write {place}, or use {variable(knob)}"
-            yield CommandFault(f"{what} in it or in one of its files", knob)
+            yield f"{what} in it or in one of its files", knob
         seen.setdefault(variable(knob), knob)
 
 
-def _syntax(command: Command) -> Iterator[CommandFault]:
+def _syntax(command: Command) -> Iterator[str]:
     if not command.template.strip():
-        yield CommandFault("is empty")
+        yield "is empty"
     for match in _TOKEN.finditer(command.template):
         if match.group() in {"{", "}"}:
             near = command.template[match.start() :][:20]
-            yield CommandFault(
-                f"{near!r}: a brace that is no placeholder is written twice: {match.group() * 2}"
-            )
+            yield f"{near!r}: a brace that is no placeholder is written twice: {match.group() * 2}"
             return
     if not command.shell:
         try:
             shlex.split(command.template)
         except ValueError as error:
-            yield CommandFault(f"cannot be split into words: {str(error).lower()}")
+            yield f"cannot be split into words: {str(error).lower()}"
 
 
 def _named(name: str, command: Command, sources: Iterable[Path]) -> bool:

@@ -54,7 +54,8 @@ def examine(
     """Return what this Python has for a workload on a device; a command starts ``program``."""
     lack = missing_framework(workload)
     needs_torch = not lack and (device == "cuda" or workload in NEEDS_TORCH)
-    gpus = nvml.list_gpus()  # before this process opens a GPU and is counted on it
+    with nvml.nvml() as has_nvml:
+        gpus = nvml.list_gpus()  # before this process opens a GPU and is counted on it
     return {
         "python": ".".join(map(str, sys.version_info[:3])),
         "executable": sys.executable,
@@ -63,7 +64,7 @@ def examine(
         "stanza": _version("stanza") if util.find_spec("stanza") else None,
         **_workload(workload, folder, lack),
         "torch": _torch(device) if needs_torch else None,
-        "nvml": _has_nvml(),
+        "nvml": has_nvml,
         "gpus": [asdict(gpu) for gpu in gpus],
         "cpus": usable_cpus(),
         "program": find_program(program) if program else None,
@@ -100,11 +101,6 @@ def interpreter(script: Path) -> str:
     if words and Path(words[0]).name == "env":
         words = [word for word in words[1:] if not word.startswith("-") and "=" not in word] or words[:1]
     return words[0] if words else ""
-
-
-def _has_nvml() -> bool:
-    with nvml.nvml() as available:
-        return available
 
 
 def _version(package: str) -> str | None:

@@ -85,20 +85,12 @@ def describe_error(error: BaseException, folder: str | None = None) -> str:
     """
     message = error.msg if isinstance(error, SyntaxError) else error
     text = error.message if isinstance(error, JobkitError) else f"{type(error).__name__}: {message}"
-    return " ".join(f"{_location(error, folder)}{text}".split())[:500]
-
-
-def _location(error: BaseException, folder: str | None) -> str:
-    if isinstance(error, SyntaxError):
-        return f"{error.filename}:{error.lineno}: "
-    frames = traceback.extract_tb(error.__traceback__) if folder else []
-    own = [
-        f"{frame.filename}:{frame.lineno}: "
-        for frame in frames
-        if frame.filename.startswith(f"{folder}/")
-        and "site-packages" not in frame.filename.removeprefix(folder or "")
-    ]
-    return own[-1] if own else ""
+    place = f"{error.filename}:{error.lineno}: " if isinstance(error, SyntaxError) else ""
+    for frame in traceback.extract_tb(error.__traceback__) if folder and not place else ():
+        inside = frame.filename.removeprefix(f"{folder}/")
+        if inside != frame.filename and "site-packages" not in inside:
+            place = f"{frame.filename}:{frame.lineno}: "
+    return " ".join(f"{place}{text}".split())[:500]
 
 
 class SpareMemory:
@@ -122,13 +114,14 @@ class SpareMemory:
 
 def print_error(error: BaseException, folder: str | None = None) -> None:
     """Print a jobkit error in a line, any other with its traceback from the code below ``folder`` on."""
-    if isinstance(error, JobkitError):
-        sys.stderr.write(f"jobkit: {error.message}\n")
-        return
     frame = error.__traceback__
     while folder and frame and not frame.tb_frame.f_code.co_filename.startswith(f"{folder}/"):
         frame = frame.tb_next
-    traceback.print_exception(type(error), error, frame or error.__traceback__)
+    with contextlib.suppress(OSError):  # the log may be on a full disk
+        if isinstance(error, JobkitError):
+            sys.stderr.write(f"jobkit: {error.message}\n")
+        else:
+            traceback.print_exception(type(error), error, frame or error.__traceback__)
 
 
 def outcome_of(error: BaseException, folder: str | None = None) -> tuple[Outcome, str]:

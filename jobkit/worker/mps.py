@@ -8,13 +8,11 @@ variables and the modes of a GPU that forbid MPS.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import os
 import re
 import select
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -29,7 +27,6 @@ from jobkit.core.records import Outcome, Point
 from jobkit.worker import process
 from jobkit.worker.failure import NO_MPS, TryFailed
 from jobkit.worker.measure.nvml import VISIBLE_VARIABLE, GpuState
-from jobkit.worker.measure.sampler import process_tree
 from jobkit.worker.record import ALONE, TryState
 
 COMMAND = "nvidia-cuda-mps-control"
@@ -40,8 +37,6 @@ COMMANDS = re.compile(r"\] (NEW UI|UI closed|Cmd:|\d+$)")
 """Log lines of the daemon about a command and its answer (driver 580)."""
 MOST_PATH_BYTES = 107
 """The longest path of a socket (unix(7))."""
-PR_SET_CHILD_SUBREAPER = 36
-"""From ``<sys/prctl.h>``."""
 START_S, ANSWER_S, QUIT_S, KILL_S = 20.0, 5.0, 2.0, 5.0
 """The time in which the daemon must begin to answer, answer, end by itself, and end when it is killed."""
 POLL_S = 0.1
@@ -114,7 +109,7 @@ class MpsDaemon:
         ``pids``: by worker. Each must be a client of the daemon by now: a process that cannot connect works
         without MPS, and does not report this.
         """
-        self._family = self._family or process_tree(self._guard.pid)
+        self._family = self._family or process.process_tree(self._guard.pid)
         servers = self._numbers("get_server_list")
         clients = {pid for server in servers for pid in self._numbers(f"get_client_list {server}")}
         missing = [number for number, pid in pids.items() if pid not in clients]
@@ -137,9 +132,7 @@ class MpsDaemon:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._guard.wait(2 * QUIT_S + KILL_S)
         if self._guard.returncode != 0:
-            for pid in self._family if self._guard.returncode else process_tree(self._guard.pid):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            process.kill(self._family if self._guard.returncode else process.process_tree(self._guard.pid))
             self._guard.wait()
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -204,37 +197,27 @@ def _last_line(folder: Path) -> str:
 
 
 def main() -> None:
-    folder = Path(sys.argv[1])
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1))  # servers stay below this process
-    try:
-        with _locked(folder):
-            _guard(folder)
-    finally:
-        _kill_children()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of the folder: if it stays, a later task of the node removes it (``job.sh``)."""
-    with (folder / "lock.part").open("wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        (folder / "lock.part").rename(folder / "lock")
-        yield
-
-
-def _guard(folder: Path) -> None:
     """Run the daemon until standard input ends; if the daemon ends before, close the output."""
-    daemon = _start(folder)
-    while daemon.poll() is None:
-        if select.select([sys.stdin], [], [], POLL_S)[0]:
-            _ask(folder, "quit", QUIT_S)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                daemon.wait(QUIT_S)
-            return
-    _kill_children()
-    os.close(sys.stdout.fileno())
-    sys.stdin.read()  # the supervisor reads the logs first
+    folder = Path(sys.argv[1])
+    process.adopt_orphans()  # servers stay below this process
+    try:
+        # If the folder stays, its lock shows a later task of the node that it may be removed (``job.sh``).
+        with (folder / "lock.part").open("wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            (folder / "lock.part").rename(folder / "lock")
+            daemon = _start(folder)
+            while daemon.poll() is None:
+                if select.select([sys.stdin], [], [], POLL_S)[0]:
+                    _ask(folder, "quit", QUIT_S)
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        daemon.wait(QUIT_S)
+                    return
+            process.end_descendants(KILL_S)
+            os.close(sys.stdout.fileno())
+            sys.stdin.read()  # the supervisor reads the logs first
+    finally:
+        process.end_descendants(KILL_S)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _start(folder: Path) -> subprocess.Popen[bytes]:
@@ -249,18 +232,6 @@ def _start(folder: Path) -> subprocess.Popen[bytes]:
             stderr=subprocess.STDOUT,
             preexec_fn=partial(process.end_with, os.getpid()),  # noqa: PLW1509 - this process has one thread
         )
-
-
-def _kill_children() -> None:
-    """Kill all processes that were started here and are left, and wait for them."""
-    deadline_s = time.monotonic() + KILL_S
-    while (left := process_tree(os.getpid())[1:]) and time.monotonic() < deadline_s:
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(-1, os.WNOHANG)
-        time.sleep(0.01)
 
 
 if __name__ == "__main__":

@@ -9,30 +9,144 @@ GPU, and ends with its owner.
 ``python -m jobkit.worker`` is then only the client of its try (`run_in_child`): it passes its arguments,
 environment and open files to the parent, forwards TERM and INT, and ends as the child ends. If the client is
 killed, so is the child. If a child would differ from a fresh process, the try runs in a fresh process.
+
+The socket is in Linux's abstract namespace (unix(7)): it needs no folder, and ends with the parent. Both
+sides check that the other belongs to the same user. If another user has taken the address, the try runs in
+a fresh process.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
+import json
 import os
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
-from typing import Any, TextIO
 
-from jobkit.worker import parent_socket, process
-from jobkit.worker.parent_socket import ForkRequest
+from jobkit.worker import process
 
 FORKED = "forked"
 """The parent's first answer; the exit status follows. Any other answer is the reason why it did not fork."""
 TICK_S = 0.5
 """The longest time between the end of the owner and the end of its parent."""
 FORWARDED = (signal.SIGTERM, signal.SIGINT)
+VARIABLE = "JOBKIT_PARENT"
+"""The owner's process id, perhaps with a hyphen and a word."""
+END: tuple[str, ...] = ()
+LOCK_FD = 9
+"""The file by which the job script holds the lock of the try's folder on scratch; the worker holds it too."""
+STANDARD_FILES = 3
+_SIZE = struct.Struct("Q")
+_CREDENTIALS = struct.Struct("3i")
+"""``struct ucred`` of unix(7): pid, uid, gid."""
+_FREE_PREFIXES = ("JOBKIT_", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_")
+"""Variables that may differ: jobkit reads them, or CUDA when a child initialises it."""
+_FREE = frozenset({"_", "SHLVL", "OLDPWD"})
+"""Variables that the shell changes by itself."""
+
+
+# -- the socket
+
+
+def end(owner: str) -> None:
+    """End the parent of an owner that goes on, if there is one, once it has nothing to do."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+        connect(connection, address(owner))
+        send(connection, END)
+
+
+def address(owner: str) -> str:
+    """Return the address of the parent's socket; a later process with the owner's id has another address."""
+    if (since := process.started_at(int(owner.partition("-")[0]))) is None:
+        raise ProcessLookupError(f"{VARIABLE}={owner}: there is no such process")
+    return f"\0jobkit-{os.geteuid()}-{since}-{owner}"
+
+
+def connect(connection: socket.socket, address: str) -> None:
+    """Connect to a socket of this user, at once or not at all.
+
+    Any user can listen at an abstract address. If the queue of such a socket is full and it accepts no
+    client, connect(2) would wait until the walltime ends.
+    """
+    connection.settimeout(0)
+    try:
+        connection.connect(address)
+    except BlockingIOError as error:
+        raise PermissionError("the socket of its parent accepts no client") from error
+    connection.settimeout(None)
+    if user_of(connection) != os.geteuid():
+        raise PermissionError("the socket of its parent belongs to another user")
+
+
+def user_of(connection: socket.socket) -> int:
+    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(data)[1])
+
+
+def send(parent: socket.socket, words: Sequence[str]) -> None:
+    """Send what makes the child equal to this process: words, environment, folder, open files."""
+    data = json.dumps([list(words), dict(os.environ), str(Path.cwd())]).encode()
+    files = [0, 1, 2]
+    with contextlib.suppress(OSError):
+        os.fstat(LOCK_FD)
+        files.append(LOCK_FD)
+    socket.send_fds(parent, [_SIZE.pack(len(data))], files)
+    parent.sendall(data)
+
+
+@dataclass(frozen=True, slots=True)
+class ForkRequest:
+    words: list[str]  # the client's arguments, variables and working folder
+    environment: dict[str, str]
+    folder: str
+    files: list[int]  # descriptors here of the client's standard files, and of its lock if there is one
+
+    def differs(self, environment: Mapping[str, str]) -> str:
+        """Return why a child of a process with this environment would differ from a fresh one; else empty."""
+        if self.folder != str(Path.cwd()):
+            return "its working folder is not that of its parent"
+        names = self.environment.keys() | environment.keys()
+        changed = sorted(
+            name
+            for name in names
+            if self.environment.get(name) != environment.get(name)
+            and name not in _FREE
+            and not name.startswith(_FREE_PREFIXES)
+        )
+        return f"{', '.join(changed)} changed after the first try" if changed else ""
+
+    def become(self) -> None:
+        for place, descriptor in zip((0, 1, 2, LOCK_FD), self.files, strict=False):  # in this order
+            os.dup2(descriptor, place)
+        taken = {LOCK_FD} if len(self.files) > STANDARD_FILES else set()
+        for descriptor in {*self.files} - taken:
+            os.close(descriptor)
+        process.replace_environment(self.environment)
+
+
+def receive(client: socket.socket) -> ForkRequest | None:
+    """Return the try that a client sends; ``None`` if the client ended before."""
+    files: list[int] = []
+    data, size = b"", 0
+    with contextlib.suppress(ConnectionError):
+        head, files, _, _ = socket.recv_fds(client, _SIZE.size, LOCK_FD)
+        size = _SIZE.unpack(head)[0] if len(head) == _SIZE.size else 0
+        data = client.recv(size, socket.MSG_WAITALL)
+    if not data or len(data) < size:
+        for descriptor in files:
+            os.close(descriptor)
+        return None
+    words, environment, folder = json.loads(data)
+    return ForkRequest(words, environment, folder, files)
 
 
 # -- the client
@@ -44,38 +158,33 @@ def run_in_child(owner: str, words: Sequence[str]) -> int | None:
     Return its exit status, or 128 and the number of the signal that killed it; ``None`` if the try has to run
     here, for the reason in the log. ``words``: the arguments of ``python -m jobkit.worker``.
     """
+
+    def forward(number: int, _frame: FrameType | None) -> None:
+        with contextlib.suppress(OSError):  # it has ended, and the child with it
+            parent.send(bytes([number]))
+
     try:
         with socket.socket(socket.AF_UNIX) as parent, parent.makefile(encoding="utf-8") as answers:
-            _connect(parent, owner, words)
-            before = {number: signal.signal(number, _forwarding(parent)) for number in FORWARDED}
-            parent_socket.send(parent, words)
+            place = address(owner)
+            try:
+                connect(parent, place)
+            except ConnectionRefusedError:
+                _start(place, owner, words)
+                connect(parent, place)
+            before = {number: signal.signal(number, forward) for number in FORWARDED}
+            send(parent, words)
             reason = answers.readline().strip()
             if reason == FORKED:
-                return _status(answers)
+                with contextlib.suppress(ConnectionError):
+                    if line := answers.readline():
+                        return int(line)
+                return 128 + signal.SIGKILL  # by the kernel, because its parent has ended
             for number, handler in before.items():
                 signal.signal(number, handler)
     except (OSError, ValueError) as error:
         reason = str(error)
-    with contextlib.suppress(OSError):  # the log may be on a full disk
-        sys.stderr.write(f"jobkit: this try runs in a fresh process: {reason or 'its parent has ended'}\n")
+    process.report(f"this try runs in a fresh process: {reason or 'its parent has ended'}")
     return None
-
-
-def _status(answers: TextIO) -> int:
-    """Return the exit status of a forked try once it has ended; the kernel kills it with its parent."""
-    with contextlib.suppress(ConnectionError):
-        if line := answers.readline():
-            return int(line)
-    return 128 + signal.SIGKILL
-
-
-def _connect(connection: socket.socket, owner: str, words: Sequence[str]) -> None:
-    address = parent_socket.address(owner)
-    try:
-        parent_socket.connect(connection, address)
-    except ConnectionRefusedError:
-        _start(address, owner, words)
-        parent_socket.connect(connection, address)
 
 
 def _start(address: str, owner: str, words: Sequence[str]) -> None:
@@ -91,14 +200,6 @@ def _start(address: str, owner: str, words: Sequence[str]) -> None:
             pass_fds=[listener.fileno()],
             start_new_session=True,  # a signal to all processes of a try is not for it
         )
-
-
-def _forwarding(parent: socket.socket) -> Any:  # noqa: ANN401 - typeshed's name for a handler is private
-    def forward(number: int, _frame: FrameType | None) -> None:
-        with contextlib.suppress(OSError):  # it has ended, and the child with it
-            parent.send(bytes([number]))
-
-    return forward
 
 
 # -- the parent
@@ -132,7 +233,7 @@ class Parent:
 
     def _fork(self, here: int) -> ForkRequest | None:
         client, _ = self.listener.accept()
-        request = parent_socket.receive(client) if parent_socket.user_of(client) == os.geteuid() else None
+        request = receive(client) if user_of(client) == os.geteuid() else None
         if request is None:
             client.close()
         elif not request.words:
@@ -181,19 +282,14 @@ def _answer(client: socket.socket, line: str) -> None:
 def main() -> int:
     listener, owner = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2].partition("-")[0])
     environment = dict(os.environ)
-    from jobkit.worker import (
-        kinds,
-        steps,
-        work,  # a client does without
-    )
-    from jobkit.worker.measure import energy
+    from jobkit.worker import record, steps, work  # a client does without
+    from jobkit.worker.measure.sampler import idle_readings
 
-    task = work.task_of(sys.argv[3:])
-    kinds.work_of(task.point)  # so that no child imports its module again
-    if task.point.command:
-        import jobkit.worker.command  # noqa: F401 - the same
-    read_idle = energy.idle_readings if task.point.device == "cuda" else dict
-    idle, refusal, opening = read_idle(), steps.preload(task.point, task.inputs), read_idle()
+    task, _ = work.parse(sys.argv[3:])
+    record.work_of(task.point)  # so that no child imports its module again
+    importlib.import_module(f"jobkit.worker.{'command' if task.point.command else 'pool'}")  # the same
+    read_idle = idle_readings if task.point.device == "cuda" else dict
+    idle, refusal, opening = read_idle(), steps.preload(task), read_idle()
     parent = Parent(listener, owner, environment, refusal, process.age_s() or 0.0)
     with process.signals_blocked():
         request = parent.serve()

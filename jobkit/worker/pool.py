@@ -1,148 +1,47 @@
-"""The worker processes of a point: start them, ask them for a step, read their reports, end them.
+"""Several processes of a try: the workers of a point, or one that checks shortcuts before they start.
 
 A worker has a connection of its own, on which it gets steps and sends a `Report` after each. It ends when
 the connection closes, or when the supervisor ends, however that happens. It is forked from a supervisor that
-has imported the framework (`work_forked`). Else it is a fresh process, ``python -m jobkit.worker.pool FD
-PARENT``: FD is its end of the connection, PARENT the supervisor's process id. The signals of a scheduler are
-blocked for it, so only the supervisor ends it.
+has imported the framework and opens no device. Else it is a fresh process, ``python -m
+jobkit.worker.pool FD PARENT``: FD is its end of the connection, PARENT the supervisor's process id. The
+signals of a scheduler are blocked for it, so only the supervisor ends it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 import time
-import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
-from typing import Any, NoReturn
+from typing import Any
 
-from jobkit.core.records import Batch, Outcome, Point
-from jobkit.worker import process, steps
-from jobkit.worker.failure import SpareMemory, TryFailed, outcome_of, print_error
-from jobkit.worker.kinds import Recording, work_of
-from jobkit.worker.measure import min_memory_probe
-from jobkit.worker.measure.device import Device
-from jobkit.worker.measure.nvml import VISIBLE_VARIABLE
-from jobkit.worker.measure.sampler import process_tree
-from jobkit.worker.mps import MpsDaemon
-from jobkit.worker.paragraphs import Call
-from jobkit.worker.record import Done, Report, Task, TryState, WorkerState
-from jobkit.worker.workloads.base import Workload
-
-
-def main() -> None:
-    descriptor, parent = map(int, sys.argv[1:])
-    if process.end_with(parent):
-        _serve(Connection(descriptor))
-
-
-def work_forked(supervisor: Connection[Any, Any], parent: int, environment: Mapping[str, str]) -> NoReturn:
-    """Work in a new child of the supervisor, of whose files it keeps only its end of the connection."""
-    status = 1
-    try:
-        if process.end_with(parent):
-            process.close_files(supervisor.fileno())
-            process.replace_environment(environment)
-            _serve(supervisor)
-            status = 0
-    except SystemExit as error:
-        status = error.code if isinstance(error.code, int) else int(error.code is not None)
-    except BaseException:  # noqa: BLE001 - as the interpreter does at its end
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        os._exit(status)  # nothing of the supervisor may go on here
-
-
-def _serve(connection: Connection[Any, Any]) -> None:
-    with connection as supervisor, contextlib.suppress(EOFError, OSError):
-        worker = Worker(supervisor.recv())
-        while True:
-            step, *arguments = supervisor.recv()
-            supervisor.send(worker.report(step, arguments))
-
-
-class Worker:
-    """Does the steps of a try; each method but `report` is a step."""
-
-    def __init__(self, task: Task) -> None:
-        self._task = task
-        self._measured = WorkerState()
-        self._device: Device
-        self._workload: Workload
-        self._loaded = self._worked = False
-        self._work = work_of(task.point)
-        self._recording: Recording
-        self._spare = SpareMemory()
-
-    def report(self, step: str, arguments: Sequence[object]) -> Report:
-        """Do a step; return its result, all that is measured so far, and the failure if it failed."""
-        done: Done | None = None
-        error: BaseException | None = None
-        try:
-            done = getattr(self, step)(*arguments)
-        except Exception as caught:  # noqa: BLE001 - the record reports what it was
-            error = caught
-            self._spare.free_after(error)
-        if self._loaded:
-            error = steps.ask_workload(self._measured, self._workload, worked=self._worked, error=error)
-        steps.read_maxrss(self._measured)
-        if error and not isinstance(error, TryFailed):
-            with contextlib.suppress(OSError):  # the log may be on a full disk
-                print_error(error, self._measured.code)
-        return Report(self._measured, done, outcome_of(error, self._measured.code) if error else None)
-
-    def open(self, foreign_processes: Mapping[str, int | None]) -> None:
-        """Import the framework and open the device; ``foreign_processes`` were on the GPUs before."""
-        measured = self._measured
-        self._workload = steps.open_workload(self._task, measured)
-        self._device = steps.device_of(self._task.point, measured, self._workload)
-        if measured.gpu:
-            foreign = foreign_processes.get(measured.gpu.uuid)
-            measured.gpu = replace(measured.gpu, foreign_processes=foreign)
-
-    def load(self) -> None:
-        steps.load(self._task, self._measured, self._workload, self._device)
-        self._loaded = True
-        self._recording = self._work.recording(self._task)
-
-    def check(self, paragraphs: Sequence[str]) -> None:
-        if compare := getattr(self._workload, "check_shortcuts", None):
-            self._measured.refused = compare(paragraphs)
-            self._measured.checked = getattr(self._workload, "checked", "")
-        self._measured.readings.reserved_peak_bytes = self._device.peaks()[1]
-
-    def warm_up(self, paragraphs: Sequence[str], call: Call | None) -> None:
-        steps.warm_up(self._measured, self._workload, self._device, paragraphs)
-        if call:
-            steps.warm_up_call(self._task.point, self._measured, self._workload, self._device, call)
-        self._measured.reserved_bytes = self._device.reserved_bytes()
-
-    def keep_context(self, size_bytes: int | None) -> None:
-        """Keep the size of the CUDA context, which only the supervisor can tell."""
-        self._measured.readings.context_bytes = size_bytes
-
-    def work(self, call: Call) -> Done:
-        done = steps.do_call(call, self._measured, self._workload, self._device, self._work, self._recording)
-        self._worked = True
-        return done
-
-    def measure(self, batch: Batch, call: Call) -> None:
-        heavy = min_memory_probe.heaviest(self._workload, batch, call)
-        self._measured.needs = min_memory_probe.measure_needs(self._device, heavy, self._task.point)
-
-    def write_recording(self) -> None:
-        self._recording.write(self._task.out, self._task.try_number)
-
-
-if __name__ == "__main__":
-    main()
+from jobkit.core.knobs import EXACT, SHORTCUTS
+from jobkit.core.measurements import ShortcutCheck, total
+from jobkit.core.records import Outcome, Point
+from jobkit.worker import mps, process, steps
+from jobkit.worker.failure import (
+    HANG,
+    NO_SHORTCUTS,
+    BatchHung,
+    SpareMemory,
+    Stopped,
+    TryFailed,
+    outcome_of,
+    print_error,
+)
+from jobkit.worker.measure import memory, nvml
+from jobkit.worker.measure.sampler import sampling
+from jobkit.worker.paragraphs import Call, Todo, split_sentences
+from jobkit.worker.record import Done, Report, Task, TryState, WorkerState, work_of
+from jobkit.worker.steps import Worker
+from jobkit.worker.workloads.base import CHARACTERS, load_unit
 
 TICK_S = 1.0
 """The longest time without a look at processes and calls."""
@@ -153,16 +52,49 @@ OBSERVED = 0
 """The number of the worker whose calls may be recorded."""
 LATE_S = 0.5
 """How much later than its consequences the end of a daemon may be seen."""
+HANG_FACTOR = 20
+"""A call hangs if it takes this many times the longest batch so far, and at least the point's ``hang_s``."""
+ITEMS = 200
+"""Of the text, on which both ways are compared: sentences by punctuation, or paragraphs."""
 
 Process = subprocess.Popen[bytes] | process.Forked
 Order = tuple[Any, ...]
-"""The name of a step of `jobkit.worker.pool.Worker`, and its arguments."""
+"""The name of a step of `jobkit.worker.steps.Worker`, and its arguments."""
+
+
+# -- a worker
+
+
+def _serve(connection: Connection[Any, Any]) -> None:
+    with connection as supervisor, contextlib.suppress(EOFError, OSError):
+        worker, spare = Worker(supervisor.recv()), SpareMemory()
+        while True:
+            step, *arguments = supervisor.recv()
+            supervisor.send(_report(worker, spare, step, arguments))
+
+
+def _report(worker: Worker, spare: SpareMemory, step: str, arguments: Sequence[object]) -> Report:
+    done: Done | None = None
+    error: BaseException | None = None
+    try:
+        done = getattr(worker, step)(*arguments)
+    except Exception as caught:  # noqa: BLE001 - the record reports what it was
+        error = caught
+        spare.free_after(error)
+    error, code = worker.ask_workload(error), worker.measured.code
+    worker.read_maxrss()
+    if error and not isinstance(error, TryFailed):
+        print_error(error, code)
+    return worker.measured, done, outcome_of(error, code) if error else None
+
+
+# -- all workers
 
 
 class Pool:
     """The workers of a try, by number; its list of workers has what each reported last."""
 
-    def __init__(self, state: TryState, daemon: MpsDaemon | None = None) -> None:
+    def __init__(self, state: TryState, daemon: mps.MpsDaemon | None = None) -> None:
         self._reported = state.workers
         self._daemon = daemon
         self._forked = state.forked
@@ -175,32 +107,38 @@ class Pool:
 
     def start(self, number: int, task: Task) -> None:
         task = replace(task, observed=task.observed and number == OBSERVED)
-        launcher = work_of(task.point).launcher(task)
-        ours, theirs = Pipe()
-        environment = {**self._environment(number, task.point), **launcher.variables}
+        launcher, mps_variables = work_of(task.point).launcher(task), self._daemon and self._daemon.variables
+        environment = {**os.environ, **_one_gpu(number, task.point, renumbered=mps_variables is not None)}
+        environment |= {**(mps_variables or {}), **launcher.variables}
+        here, (ours, theirs) = os.getpid(), Pipe()
+
+        def work() -> None:  # of the files of the supervisor it keeps only its end of the connection
+            if process.end_with(here):
+                process.close_files(theirs.fileno())
+                process.replace_environment(environment)
+                _serve(theirs)
+
         with theirs, process.signals_blocked():  # so no process is lost by a signal
             self._connections[number] = ours
-            if self._forked:
-                self._processes[number] = _fork(theirs, environment)
+            if not self._forked:
+                words = ["jobkit.worker.pool", str(theirs.fileno()), str(here)]
+                self._processes[number] = subprocess.Popen(  # noqa: S603 - our own module, an argv list
+                    [sys.executable, *launcher.arguments, "-m", *words],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    env=environment,
+                )
             else:
-                self._processes[number] = _start_fresh(theirs, environment, launcher.arguments)
-        self._send(number, task)
-
-    def _environment(self, number: int, point: Point) -> dict[str, str]:
-        if self._daemon is None:
-            return {**os.environ, **_one_gpu(number, point)}
-        return {**os.environ, **_one_gpu(number, point, renumbered=True), **self._daemon.variables}
+                self._processes[number] = process.fork(work)
+        self.send(number, task)
 
     @property
     def pids(self) -> dict[int, int]:
         return {number: self._processes[number].pid for number in self}
 
-    def order(self, number: int, *order: object) -> None:
-        self._send(number, order)
-
     def ask(self, orders: Mapping[int, Order]) -> None:
         for number, order in orders.items():
-            self._send(number, order)
+            self.send(number, order)
         waiting = set(orders)
         while waiting:
             waiting -= {number for number, _ in self.reports()}
@@ -239,69 +177,38 @@ class Pool:
     def _kill(workers: Sequence[Process]) -> None:
         """Kill workers and their children; wait for them, but not for ever: a GPU's driver may hold one."""
         for worker in workers:
-            for pid in process_tree(worker.pid) if worker.poll() is None else ():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            process.kill(process.process_tree(worker.pid) if worker.poll() is None else ())
         deadline_s = time.monotonic() + END_S
         for worker in workers:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 worker.wait(max(0.0, deadline_s - time.monotonic()))
 
-    def _send(self, number: int, message: Order | Task) -> None:
+    def send(self, number: int, message: Order | Task) -> None:
         with contextlib.suppress(OSError):  # it has died: the next look at its connection shows it
             self._connections[number].send(message)
 
     def _receive(self, number: int) -> Done | TryFailed | None:
         try:
-            report = self._connections[number].recv()
+            self._reported[number], done, failure = self._connections[number].recv()
         except (EOFError, OSError):
             return self._death(number)
-        self._reported[number] = report.measured
-        if report.failure:
-            outcome, message = report.failure
-            return TryFailed(outcome, f"worker {number}: {message}")
-        return report.done
+        return TryFailed(failure[0], f"worker {number}: {failure[1]}") if failure else done
 
     def _death(self, number: int) -> TryFailed:
         """Return the reason why a worker ended without a report."""
         status = self._processes[number].wait()
         if status >= 0:
             return TryFailed(Outcome.BUG, f"worker {number} ended with status {status}")
-        message = f"worker {number} was killed by {signal.Signals(-status).name}"
-        if status != -signal.SIGKILL:
-            return TryFailed(Outcome.BUG, message)
-        if (process.oom_kills() or 0) > (self._oom_kills or 0):
-            return TryFailed(Outcome.RAM_OOM, f"{message}: the job's memory limit was reached")
-        return TryFailed(Outcome.LOST, message)
-
-
-def _fork(theirs: Connection[Any, Any], environment: Mapping[str, str]) -> Process:
-    here = os.getpid()
-    sys.stdout.flush()  # else the worker would write it too
-    if (pid := os.fork()) == 0:
-        work_forked(theirs, here, environment)
-    return process.Forked(pid)
-
-
-def _start_fresh(
-    theirs: Connection[Any, Any], environment: Mapping[str, str], before: Sequence[str]
-) -> Process:
-    argv = [sys.executable, *before, "-m", "jobkit.worker.pool", str(theirs.fileno()), str(os.getpid())]
-    return subprocess.Popen(  # noqa: S603 - our own module, an argv list
-        argv, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env=environment
-    )
+        return steps.killed(f"worker {number}", -status, self._oom_kills)
 
 
 @contextlib.contextmanager
-def started(state: TryState, daemon: MpsDaemon | None = None) -> Iterator[Pool]:
+def started(state: TryState, daemon: mps.MpsDaemon | None = None) -> Iterator[Pool]:
     """Start the workers of a try; none is left at the end of the block."""
-    pool = Pool(state, daemon)
-    try:
+    with contextlib.closing(Pool(state, daemon)) as pool:
         for number in range(len(state.workers)):
             pool.start(number, state.task)
         yield pool
-    finally:
-        pool.close()
 
 
 def _one_gpu(number: int, point: Point, *, renumbered: bool = False) -> dict[str, str]:
@@ -312,6 +219,186 @@ def _one_gpu(number: int, point: Point, *, renumbered: bool = False) -> dict[str
     """
     if point.device != "cuda":
         return {}
-    place, visible = number % point.gpus, os.environ.get(VISIBLE_VARIABLE)
+    place, visible = number % point.gpus, os.environ.get(nvml.VISIBLE_VARIABLE)
     given = str(place) if visible is None else "".join(visible.split(",")[place : place + 1]).strip()
-    return {VISIBLE_VARIABLE: str(place) if renumbered and given.isdigit() else given}
+    return {nvml.VISIBLE_VARIABLE: str(place) if renumbered and given.isdigit() else given}
+
+
+# -- the supervisor
+
+
+@dataclass(slots=True)
+class CallQueue:
+    take: Callable[[], Call | None]  # returns the next call; ``None`` if there is none now
+    hang_s: float
+    # by worker: its call, and when that began
+    running: dict[int, tuple[Call, float]] = field(default_factory=dict)
+    longest_s: float = 0.0  # of all batches so far
+
+    def next_call(self, worker: int, now_s: float) -> Call | None:
+        """Return the next call for a free worker; ``None`` if no call waits."""
+        if call := self.take():
+            self.running[worker] = call, now_s
+        return call
+
+    def end_call(self, worker: int, seconds: float) -> Call:
+        call, _ = self.running.pop(worker)
+        self.longest_s = max(self.longest_s, seconds)
+        return call
+
+    def refuse_hang(self, now_s: float) -> None:
+        limit_s = max(self.hang_s, HANG_FACTOR * self.longest_s)
+        for worker, (call, began_s) in self.running.items():
+            if now_s - began_s > limit_s:
+                what = f"{HANG} of {len(call.paragraphs)} paragraphs for {now_s - began_s:.0f} s"
+                raise BatchHung(f"worker {worker} {what} (hang_s: {self.hang_s:g})")
+
+
+def supervise(state: TryState, stack: ExitStack) -> None:
+    point = state.task.point
+    state.workers = [WorkerState() for _ in range(point.workers * point.gpus)]
+    steps.read_idle(state)
+    _preload(state)
+    todo = steps.read_inputs(state)
+    steps.wait_for_memory(state)
+    gpus = {gpu.uuid: gpu for gpu in nvml.list_gpus()} if point.device == "cuda" else {}
+    daemon = mps.start_if_wanted(state, stack, gpus.values())
+    if steps.settings_of(state.task).get(SHORTCUTS) == EXACT:
+        check_shortcuts(state, todo, daemon)
+    workers = stack.enter_context(started(state, daemon))
+    workers.ask(dict.fromkeys(workers, ("open", {uuid: gpu.processes for uuid, gpu in gpus.items()})))
+    uuids = dict.fromkeys(worker.gpu.uuid for worker in state.workers if worker.gpu)
+    idle_bytes = {uuid: gpus[uuid].used_bytes if uuid in gpus else None for uuid in uuids}
+    state.sampler = stack.enter_context(sampling(uuids, steps.forked_from(state)))
+    state.device_idle_bytes = total(idle_bytes.values()) if idle_bytes else None
+    workers.ask(dict.fromkeys(workers, ("load",)))
+    steps.cut_calls(state, todo)
+    likely = [*islice(todo.calls, len(state.workers)), *[None] * len(state.workers)]
+    workers.ask({number: ("warm_up", todo.warm_up_texts, likely[number]) for number in workers})
+    if daemon:
+        state.mps = daemon.check_clients(workers.pids)
+    workers.ask({number: ("keep_context", size) for number, size in _contexts(state.workers, idle_bytes)})
+    state.ask_sampler("mark")
+    _work(state, workers, todo)
+    state.ask_sampler("stop")
+    with contextlib.suppress(Stopped):  # it ends the measurement and not the try, whose batches are done
+        workers.ask({OBSERVED: ("write_recording",)})
+        if point.device == "cuda" and state.heaviest and point.kind.measures_need:
+            batch, call = state.heaviest  # their worker is to be the only one left
+            workers.end(number for number in workers if number != batch.worker)
+            workers.ask({batch.worker: ("measure", batch, call)})
+        workers.end(workers)
+
+
+def _preload(state: TryState) -> None:
+    reason = work_of(state.task.point).launcher(state.task).why or steps.preload(state.task)
+    state.forked = not reason
+    if state.forked:
+        state.waited_s += process.age_s() or 0.0
+    elif state.task.point.fork:
+        process.report(f"the workers of this try are fresh processes: {reason}")
+
+
+def _contexts(
+    workers: Sequence[WorkerState], idle_bytes: Mapping[str, int | None]
+) -> Iterable[tuple[int, int | None]]:
+    """Yield each worker's part of what the workers of its GPU hold beyond torch's reserve."""
+    used_bytes = nvml.used_bytes(idle_bytes)
+    for number, worker in enumerate(workers):
+        uuid = worker.gpu.uuid if worker.gpu else ""
+        reserved = [one.reserved_bytes for one in workers if one.gpu and one.gpu.uuid == uuid]
+        size = memory.subtract(used_bytes.get(uuid), idle_bytes.get(uuid), *reserved)
+        yield number, None if size is None else size // len(reserved)
+
+
+def _work(state: TryState, workers: Pool, todo: Todo) -> None:
+    queue = CallQueue(todo.next_call, state.task.point.hang_s)
+    began_s = time.monotonic()
+
+    def hand_out() -> None:
+        for worker in workers:
+            if worker not in queue.running and (call := queue.next_call(worker, time.monotonic())):
+                workers.send(worker, ("work", call))
+
+    with steps.open_batches(state) as stream:
+        todo.read_ahead()
+        hand_out()
+        while queue.running:
+            for worker, done in workers.reports():
+                end_s = time.monotonic() - began_s
+                if done:
+                    call = queue.end_call(worker, done[0].seconds)
+                    steps.keep_batch(state, stream, call, done, worker=worker, end_s=end_s)
+                hand_out()
+            queue.refuse_hang(time.monotonic())
+
+
+# -- shortcuts
+
+
+def check_shortcuts(state: TryState, todo: Todo, daemon: mps.MpsDaemon | None = None) -> None:
+    """Switch off the shortcuts of a try if the ordinary way finds something else.
+
+    Both ways are compared in a process that ends before the workers start.
+    """
+    point, start = state.task.point, time.perf_counter()
+    alone = TryState(replace(state.task, observed=False), state.started_at)
+    alone.forked = state.forked or not steps.preload(state.task)
+    try:
+        with started(alone, daemon) as workers:
+            workers.ask({0: ("open", {})})
+            workers.ask({0: ("load",)})
+            whole = load_unit(point.workload) != CHARACTERS
+            workers.ask({0: ("check", part(todo.texts[:: point.every], whole=whole))})
+    except TryFailed as failed:
+        raise TryFailed(failed.outcome, f"the check of {SHORTCUTS}: {failed.message}") from failed
+    [measured] = alone.workers
+    if measured.refused and point.kind.promised:
+        raise TryFailed(Outcome.ENVIRONMENT, f"{NO_SHORTCUTS} {measured.refused}")
+    state.check = ShortcutCheck(
+        seconds=time.perf_counter() - start,
+        gpu_peak_bytes=measured.readings.reserved_peak_bytes,
+        rss_peak_bytes=measured.readings.maxrss_bytes,
+        found=measured.checked,
+    )
+    opening = state.task.opening or measured.opening  # before a GPU was in use
+    state.task = replace(state.task, refused=measured.refused, opening=opening)
+
+
+def part(paragraphs: Sequence[str], *, whole: bool = False) -> list[str]:
+    """Return the longest paragraph, and others from all over the text, up to the items to be checked.
+
+    An item is a sentence; of a workload that takes paragraphs whole it is a paragraph.
+    """
+
+    def count(paragraph: str) -> int:
+        return 1 if whole else len(split_sentences(paragraph))
+
+    longest = max(range(len(paragraphs)), key=lambda place: len(paragraphs[place]))
+    chosen, items = [paragraphs[longest]], count(paragraphs[longest])
+    for place in _spread(len(paragraphs)):
+        if place != longest:
+            items += count(paragraphs[place])
+            if items > ITEMS:
+                break
+            chosen.append(paragraphs[place])
+    return chosen
+
+
+def _spread(count: int) -> Iterator[int]:
+    """Yield all places of ``count``, the first few from all over: each gap is halved in turn."""
+    step = 2 ** (count - 1).bit_length()
+    yield 0
+    while step > 1:
+        yield from range(step // 2, count, step)
+        step //= 2
+
+
+def main() -> None:
+    descriptor, parent = map(int, sys.argv[1:])
+    if process.end_with(parent):
+        _serve(Connection(descriptor))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,16 +1,16 @@
-"""What the worker knows of its own process: variables, cgroup, signals. Standard library only."""
+"""Processes of a try as /proc shows them, how they end, and the worker's own. Standard library only."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import resource
 import signal
 import socket
 import subprocess
+import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,15 +38,68 @@ STANDARD_ERROR = 2
 DRIVER_FILES = ("/dev/nvidia", "/proc/driver/nvidia")
 """How the file names of NVIDIA's driver begin."""
 WAIT_S = 0.01
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+STATM_BYTES = 256
 
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 """From ``<sys/prctl.h>``."""
+
+
+# -- processes
 
 
 def end_with(parent: int) -> bool:
     """Have the kernel kill this process when its parent ends (prctl(2)); return whether the parent lives."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     return os.getppid() == parent
+
+
+def adopt_orphans() -> None:
+    """Have processes whose parent ends, below this one, become its children (prctl(2))."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    import ctypes  # what a client of a parent does without
+
+    ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value))
+
+
+def kill(pids: Iterable[int], number: int = signal.SIGKILL) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def reap() -> list[tuple[int, int, int]]:
+    """Wait for the children that have ended; return the id, the exit status and the peak of each in bytes."""
+    ended = []
+    with contextlib.suppress(ChildProcessError):
+        while (answer := os.wait4(-1, os.WNOHANG))[0]:
+            pid, status, usage = answer
+            ended.append((pid, os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024))
+    return ended
+
+
+def end_descendants(kill_s: float, grace_s: float = 0.0) -> int:
+    """End all descendants of this process, after ``grace_s`` with KILL; return how many there were.
+
+    ``kill_s``: the time in which a killed process must end.
+    """
+    reap()
+    number, began_s, asked = len(process_tree(os.getpid())) - 1, time.monotonic(), False
+    while left := process_tree(os.getpid())[1:]:
+        passed_s = time.monotonic() - began_s
+        if passed_s >= grace_s + kill_s:
+            break
+        if passed_s >= grace_s:
+            kill(left)
+        elif not asked:
+            asked = True
+            kill(left, signal.SIGTERM)
+        time.sleep(WAIT_S)
+        reap()
+    return number
 
 
 @dataclass(slots=True)
@@ -70,14 +123,80 @@ class Forked:
         return status
 
 
-def started_at(pid: int) -> int | None:
-    """Return a process's start in clock ticks since the boot (proc(5), stat); ``None`` if it has ended."""
+def fork(work: Callable[[], object]) -> Forked:
+    """Start a child that does its work and ends, whatever happens: nothing else goes on in it."""
+    sys.stdout.flush()  # else the child would write it too
+    if pid := os.fork():
+        return Forked(pid)
+    status = 1
+    try:
+        work()
+        status = 0
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException:  # noqa: BLE001 - as the interpreter does at its end
+        sys.excepthook(*sys.exc_info())
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+        os._exit(status)
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of a process from its state on (proc(5), stat); no field if it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:
-        return None
+        return []
     state, *words = stat.rpartition(")")[2].split()
-    return None if state == "Z" else int(words[18])
+    return [] if state == "Z" else [state, *words]
+
+
+def started_at(pid: int) -> int | None:
+    """Return a process's start in clock ticks since the boot; ``None`` if it has ended."""
+    stat = _stat(pid)
+    return int(stat[19]) if stat else None
+
+
+def stack_start(pid: int) -> int | None:
+    """Return where a process's stack is, which a fork shares and exec changes; ``None`` if gone."""
+    stat = _stat(pid)
+    return int(stat[25]) or None if stat else None
+
+
+def rss_bytes(pid: int) -> int | None:
+    """Return the resident memory of a process; ``None`` if it has exited (proc(5), statm)."""
+    try:
+        # Not through Path, and unbuffered: this runs a hundred times a second next to the work.
+        with open(f"/proc/{pid}/statm", "rb", buffering=0) as stream:  # noqa: PTH123 - see above
+            return int(stream.read(STATM_BYTES).split()[1]) * PAGE_BYTES
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def pss_bytes(pid: int) -> int | None:
+    """Return the proportional resident memory of a process: of a page shared by n processes one n-th.
+
+    ``None`` if it has exited, or if the kernel has no ``smaps_rollup`` (before Linux 4.14; proc(5)).
+    """
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), None)
+
+
+def process_tree(pid: int) -> list[int]:
+    """Return a process and its descendants (proc(5), task/tid/children)."""
+    tree = [pid]
+    for process in tree:  # grows in the loop
+        for path in Path(f"/proc/{process}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                tree += [int(child) for child in path.read_text(encoding="ascii").split()]
+    return tree
+
+
+# -- this process
 
 
 def age_s() -> float | None:
@@ -108,6 +227,12 @@ def close_files(*kept: int) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
+
+
+def report(what: str) -> None:
+    """Write a line to the log, which may be on a full disk."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"jobkit: {what}\n")
 
 
 def replace_environment(environment: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""The state of a try, and the record of it."""
+"""The state of a try, the hooks of its kind of work, and the record of it."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import math
 import platform
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
 from jobkit.core import measurements
+from jobkit.core.extensions import load
+from jobkit.core.files import digest
 from jobkit.core.knobs import OFF, SHORTCUTS, Value
 from jobkit.core.layout import LENGTHS_FILE
 from jobkit.core.measurements import Share, largest
 from jobkit.core.records import Batch, JobFacts, Outcome, Point, Record
 from jobkit.worker import process
-from jobkit.worker.failure import BatchHung, Stopped, outcome_of
+from jobkit.worker.failure import BatchHung, Stopped, TryFailed, outcome_of
 from jobkit.worker.measure import memory
-from jobkit.worker.measure.energy import EnergyReading, idle_power
 from jobkit.worker.measure.figures import GrowingFile, OwnFigures, Tally
-from jobkit.worker.measure.memory import Wait
-from jobkit.worker.measure.sampler import Peaks, Sampling
-from jobkit.worker.paragraphs import Call
-from jobkit.worker.windows import Todo
-from jobkit.worker.workloads.base import Row, Workload
-from jobkit.worker.workloads.entities import Output
+from jobkit.worker.measure.sampler import EnergyReading, Peaks, Sampling, idle_power
+from jobkit.worker.paragraphs import Call, Todo, Window, read_paragraphs
+from jobkit.worker.workloads.base import Result, Row
+from jobkit.worker.workloads.entities import EntitiesFile, Output
 
 Done = tuple[Batch, list[Row]]
 """A batch, and its rows with the numbers of their paragraphs in the work of the try."""
@@ -85,11 +85,8 @@ class WorkerState:
     checked: str = ""  # what that process found
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    measured: WorkerState  # all that it has measured so far
-    done: Done | None  # the batch, if the step was a call
-    failure: tuple[Outcome, str] | None  # the outcome and the message, if the step failed
+Report = tuple[WorkerState, Done | None, tuple[Outcome, str] | None]
+"""All that a worker has measured; the batch, if the step was a call; why the step failed, if it did."""
 
 
 @dataclass(slots=True)
@@ -97,7 +94,6 @@ class TryState:
     task: Task
     started_at: str
     workers: list[WorkerState] = field(default_factory=lambda: [WorkerState()])
-    workload: Workload | None = None  # the workload of this process once it is loaded; a supervisor has none
     mps: str = OFF  # as in `Record`
     forked: bool = False
     waited_s: float = 0.0  # seconds that the workers waited for imports
@@ -111,7 +107,7 @@ class TryState:
     characters_total: int = 0
     peaks: Peaks | None = None
     sampler: Sampling | None = None
-    waited: Wait = field(default_factory=Wait)
+    waited: memory.Wait = field(default_factory=memory.Wait)
     # the energy counters of idle GPUs before a worker prepares to open one, by UUID
     idle: Mapping[str, EnergyReading] = field(default_factory=dict)
     device_idle_bytes: int | None = None
@@ -127,10 +123,87 @@ class TryState:
         return self.sampler.ask(word) if self.sampler else None
 
 
+# -- what differs between the kinds of work of a point: a step calls a hook and never asks for the kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launcher:
+    why: str = ""  # why the process cannot be forked; empty if it can
+    # of Python, before ``-m MODULE``; if there are any, this process cannot do the work itself
+    arguments: Sequence[str] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)  # environment of the process
+
+
+class Recording:
+    """What is recorded of the calls of a process besides their batches; nothing in a sweep."""
+
+    def of_call(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def write(self, out: Path, try_number: int) -> None:
+        """Write what was recorded into the folder of the try."""
+
+
+class PointWork:
+    """The hooks of the work of a sweep, on the text of the spec; the other kinds inherit them."""
+
+    def launcher(self, task: Task) -> Launcher:
+        del task
+        return Launcher()
+
+    def read(self, state: TryState) -> Todo:
+        point = state.task.point
+        paragraphs = read_paragraphs(check_text(state.task), point.text.path)
+        chosen = paragraphs[:: point.every]
+        state.items_total = len(chosen)
+        state.characters_total = sum(map(len, chosen))
+        return Todo(Window(0, paragraphs))
+
+    def output(self, folder: Path) -> Output:
+        """Return the file for the rows of a try, in the folder that is copied home."""
+        return EntitiesFile(folder)
+
+    def rows(self, result: Result, columns: Sequence[str], items: Sequence[int]) -> list[Row]:
+        """Return the rows of a call for the output, with the numbers of its paragraphs, ``items``.
+
+        ``columns`` are those of the workload's rows.
+        """
+        del columns
+        return [(items[number], *values) for number, *values in result.entities]
+
+    def recording(self, task: Task) -> Recording:
+        del task
+        return Recording()
+
+
+def work_of(point: Point) -> PointWork:
+    return load(point.kind.extension, "work") or SWEEP
+
+
+SWEEP = PointWork()
+
+
+def check_text(task: Task) -> Path:
+    """Return the path of the staged text; refuse one that was not planned."""
+    path = task.inputs / "text"
+    check_staged(path, task.point.text.path, "text", task.point.text.sha256)
+    return path
+
+
+def check_staged(path: Path, name: str, noun: str, planned: str) -> None:
+    sha256, _ = digest(path)
+    if sha256 != planned:
+        message = f"{name} is not the {noun} that was planned: sha256 {sha256[:12]}, not {planned[:12]}"
+        raise TryFailed(Outcome.STAGE_IN, message)
+
+
+# -- the record
+
+
 def record_of(state: TryState, error: BaseException | None) -> Record:
     first, *others = workers = state.workers
     outcome, message = outcome_of(error, first.code) if error else (Outcome.OK, "")
-    point = state.task.point
+    point, import_s = state.task.point, largest(worker.import_s for worker in workers)
     effective = _effective(workers)
     if state.task.refused:  # also if no batch was done, or the workload does not report it
         effective[SHORTCUTS] = f"{OFF}: {state.task.refused}"
@@ -150,7 +223,11 @@ def record_of(state: TryState, error: BaseException | None) -> Record:
         inert=tuple(
             knob for knob in point.params if effective.get(knob, point.params[knob]) != point.params[knob]
         ),
-        versions={**_own_versions(), **first.versions},
+        versions={
+            "python": sys.version.split()[0],
+            "jobkit": metadata.version("jobkit"),
+            **first.versions,
+        },
         gpu=_smallest_gpu(workers),
         memory=memory.split_memory(
             [worker.readings for worker in workers],
@@ -159,13 +236,13 @@ def record_of(state: TryState, error: BaseException | None) -> Record:
             device_baseline_bytes=state.waited.baseline_bytes,
             cgroup_peak_bytes=state.cgroup_peak_bytes,
         ),
-        sampler=_sampler(state.peaks),
+        sampler=state.peaks.sampler if state.peaks else None,
         energy=_energy(state),
         summary=state.tally.summary(
             items_total=state.items_total, batches_total=state.batches_total, wall_s=state.wall_s
         ),
         forked=state.forked,
-        import_s=_import_s(state),
+        import_s=None if import_s is None else state.waited_s + import_s,
         memory_wait_s=state.waited.seconds,
         load_s=largest(worker.load_s for worker in workers),
         warm_up_s=largest(worker.warm_up_s for worker in workers),
@@ -194,55 +271,35 @@ def _smallest_gpu(workers: Iterable[WorkerState]) -> measurements.Gpu | None:
 
 def _effective(workers: Sequence[WorkerState]) -> dict[str, Value | None]:
     """Return the largest value of each knob over the workers; all values of a knob of words."""
-    knobs = dict.fromkeys(knob for worker in workers for knob in worker.effective)
-    return {knob: _of_all([worker.effective.get(knob) for worker in workers]) for knob in knobs}
-
-
-def _of_all(values: Sequence[Value | None]) -> Value | None:
-    words = dict.fromkeys(value for value in values if isinstance(value, str))
-    return ", ".join(words) if words else largest(value for value in values if isinstance(value, int))
+    effective: dict[str, Value | None] = {}
+    for knob in dict.fromkeys(knob for worker in workers for knob in worker.effective):
+        values = [worker.effective.get(knob) for worker in workers]
+        words = dict.fromkeys(value for value in values if isinstance(value, str))
+        numbers = (value for value in values if isinstance(value, int))
+        effective[knob] = ", ".join(words) if words else largest(numbers)
+    return effective
 
 
 def shares(state: TryState) -> tuple[Share, ...]:
-    return tuple(_share(state, number, worker) for number, worker in enumerate(state.workers))
-
-
-def _import_s(state: TryState) -> float | None:
-    longest_s = largest(worker.import_s for worker in state.workers)
-    return None if longest_s is None else state.waited_s + longest_s
-
-
-def _share(state: TryState, number: int, worker: WorkerState) -> Share:
-    own, last_s = state.tally.of(number), state.tally.total.end_s
-    readings = worker.readings
-    return Share(
-        worker=number,
-        gpu_uuid=worker.gpu.uuid if worker.gpu else None,
-        items=own.items,
-        batches=own.batches,
-        work_s=own.seconds,
-        idle_s=(last_s or 0.0) - (own.end_s or 0.0),
-        load_s=worker.load_s,
-        context_bytes=readings.context_bytes,
-        weights_bytes=readings.weights_bytes,
-        allocated_peak_bytes=readings.allocated_peak_bytes,
-        reserved_peak_bytes=readings.reserved_peak_bytes,
-        maxrss_bytes=readings.maxrss_bytes,
-    )
-
-
-def _sampler(peaks: Peaks | None) -> measurements.Sampler | None:
-    if peaks is None:
-        return None
-    utilisation = peaks.utilisation_percent
-    return measurements.Sampler(
-        period_s=peaks.period_s,
-        samples=peaks.samples,
-        memory_query=peaks.memory_query,
-        utilisation_mean_percent=sum(utilisation) / len(utilisation) if utilisation else None,
-        power_mean_w=peaks.energy.power_mean_w if peaks.energy else None,
-        power_max_w=peaks.power_max_w,
-    )
+    last_s, shares = state.tally.total.end_s or 0.0, []
+    for number, worker in enumerate(state.workers):
+        own, readings = state.tally.of(number), worker.readings
+        share = Share(
+            worker=number,
+            gpu_uuid=worker.gpu.uuid if worker.gpu else None,
+            items=own.items,
+            batches=own.batches,
+            work_s=own.seconds,
+            idle_s=last_s - (own.end_s or 0.0),
+            load_s=worker.load_s,
+            context_bytes=readings.context_bytes,
+            weights_bytes=readings.weights_bytes,
+            allocated_peak_bytes=readings.allocated_peak_bytes,
+            reserved_peak_bytes=readings.reserved_peak_bytes,
+            maxrss_bytes=readings.maxrss_bytes,
+        )
+        shares.append(share)
+    return tuple(shares)
 
 
 def _energy(state: TryState) -> measurements.Energy | None:
@@ -250,14 +307,7 @@ def _energy(state: TryState) -> measurements.Energy | None:
     uuids = {worker.gpu.uuid for worker in state.workers if worker.gpu}
     openings = (state.task.opening, *(worker.opening for worker in state.workers))
     idle = idle_power(uuids, state.idle, openings)
-    if energy is None or idle is None:
-        return energy
-    idle_w, idle_s = idle
-    return replace(energy, idle_w=idle_w, idle_s=idle_s)
-
-
-def _own_versions() -> dict[str, str]:
-    return {"python": sys.version.split()[0], "jobkit": metadata.version("jobkit")}
+    return replace(energy, idle_w=idle[0], idle_s=idle[1]) if energy and idle else energy
 
 
 def now() -> str:

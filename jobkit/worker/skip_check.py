@@ -16,7 +16,6 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from statistics import fmean
 
@@ -113,32 +112,24 @@ def other_repeats(run: Path, point: Point, most: int) -> Iterator[Record]:
     Nothing is yielded for a point that is no repeat, such as a trial, and for a point that was skipped
     before: only a person submits it again.
     """
-    is_repeat = point.point_id.endswith(f"r{point.repeat}")
-    if not is_repeat or any(_skipped(home) for home in _tries(run, point.point_id)):
+    if not point.point_id.endswith(f"r{point.repeat}"):
         return
+    for home in _tries(run, point.point_id):
+        with contextlib.suppress(JobkitError, OSError):
+            if read_exit(home / layout.EXIT_FILE).outcome is Outcome.PRUNED:
+                return
     for repeat in range(1, most + 1):
-        homes = _tries(run, layout.repeat_id(point.point_id, repeat)) if repeat != point.repeat else ()
-        records = (record for home in homes if (record := _success(home)))
-        yield from islice(records, 1)
+        for home in _tries(run, layout.repeat_id(point.point_id, repeat)) if repeat != point.repeat else ():
+            with contextlib.suppress(JobkitError, OSError):
+                record = _record(home)
+                if record.outcome is Outcome.OK and read_begin(home / layout.BEGIN_FILE).scheduler != BY_HAND:
+                    yield record
+                    break
 
 
 def _tries(run: Path, point_id: str) -> list[Path]:
     numbers = layout.try_numbers(layout.point_folder(run, point_id))
     return [Path(layout.try_folder(run, point_id, number)) for number in numbers]
-
-
-def _skipped(home: Path) -> bool:
-    with contextlib.suppress(JobkitError, OSError):
-        return read_exit(home / layout.EXIT_FILE).outcome is Outcome.PRUNED
-    return False
-
-
-def _success(home: Path) -> Record | None:
-    with contextlib.suppress(JobkitError, OSError):
-        record = _record(home)
-        by_hand = read_begin(home / layout.BEGIN_FILE).scheduler == BY_HAND
-        return record if record.outcome is Outcome.OK and not by_hand else None
-    return None
 
 
 def _record(home: Path) -> Record:
@@ -178,12 +169,9 @@ def failed_tries(run: Path, round_: int) -> Iterator[FailedTry]:
     for name in sorted(layout.names(run / layout.FLAGS_FOLDER)):
         index, _, number = name.partition("-")
         if index.isdecimal() and number.isdecimal():
-            try:
-                failed = _read(run, int(index), int(number), round_)
-            except (JobkitError, OSError):
-                continue
-            if failed:
-                yield failed
+            with contextlib.suppress(JobkitError, OSError):
+                if failed := _read(run, int(index), int(number), round_):
+                    yield failed
 
 
 def _read(run: Path, index: int, number: int, round_: int) -> FailedTry | None:

@@ -6,7 +6,8 @@ import argparse
 import contextlib
 import gc
 import os
-import sys
+import shutil
+import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -16,18 +17,16 @@ from typing import Any
 
 from jobkit.core import files, json_codec
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import AUTO, OFF, ON
+from jobkit.core.knobs import AUTO, EXACT, OFF, ON, SHORTCUTS
 from jobkit.core.layout import RECORD_FILE, read_point
 from jobkit.core.records import RESULTS, JobFacts, Outcome
-from jobkit.worker import process, shortcuts, steps
+from jobkit.worker import process, steps
 from jobkit.worker.failure import Signals, SpareMemory, Stopped, TryFailed, print_error
-from jobkit.worker.kinds import Recording, work_of
-from jobkit.worker.measure import figures, memory, min_memory_probe, nvml
-from jobkit.worker.measure.device import Device
+from jobkit.worker.measure import figures, memory, nvml
 from jobkit.worker.measure.sampler import sampling
-from jobkit.worker.record import ALONE, Task, TryState, now, record_of
-from jobkit.worker.windows import Todo
-from jobkit.worker.workloads.base import Workload
+from jobkit.worker.paragraphs import Todo
+from jobkit.worker.record import ALONE, Task, TryState, now, record_of, work_of
+from jobkit.worker.steps import Worker
 
 RESERVED_BYTES = 64 * 2**10
 """More than any record takes: some KiB, and the environment that it holds."""
@@ -44,42 +43,20 @@ EXIT_STOPPED = 143
 
 def main(words: Sequence[str], **inherited: Any) -> int:  # noqa: ANN401 - fields of several types
     """Run one try and return the worker's exit status; the parent of a forked try sets ``inherited``."""
-    arguments = _parser().parse_args(words)
     try:
-        task = replace(_task(arguments), **inherited)
+        task, signal_file = parse(words)
     except JobkitError as error:
-        sys.stderr.write(f"jobkit: {error}\n")
+        process.report(str(error))
         return EXIT_FAILED
-    point, outcome = task.point, run(task, Signals(arguments.signal_file))
-    with contextlib.suppress(OSError):  # the log may be on a full disk
-        sys.stderr.write(f"jobkit: point {point.index} {point.point_id}: {outcome}\n")
+    point, outcome = task.point, run(replace(task, **inherited), Signals(signal_file))
+    process.report(f"point {point.index} {point.point_id}: {outcome}")
     if outcome in RESULTS:
         return EXIT_OK
     return EXIT_STOPPED if outcome in {Outcome.TIMEOUT, Outcome.CANCELLED} else EXIT_FAILED
 
 
-def task_of(words: Sequence[str]) -> Task:
-    return _task(_parser().parse_args(words))
-
-
-def _task(arguments: argparse.Namespace) -> Task:
-    return Task(
-        point=read_point(arguments.points, arguments.point),
-        try_number=arguments.try_number,
-        inputs=arguments.inputs,
-        out=arguments.out,
-        job=JobFacts(
-            scheduler=arguments.scheduler,
-            job_id=arguments.job,
-            task_id=arguments.task,
-            restart=arguments.restart,
-        ),
-        run_dir=arguments.points.parent,
-        copier=arguments.copier,
-    )
-
-
-def _parser() -> argparse.ArgumentParser:
+def parse(words: Sequence[str]) -> tuple[Task, Path | None]:
+    """Return the try, and the file in which the job script names its signal."""
     parser = argparse.ArgumentParser(prog="python -m jobkit.worker", description="Run one try of a point.")
     parser.add_argument("--points", type=Path, required=True, help="the run's points.jsonl")
     parser.add_argument("--point", type=int, required=True, help="line of the point, from 1")
@@ -94,7 +71,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--task", default="")
     parser.add_argument("--restart", type=int, default=0)
     parser.add_argument("--copier", default="", help="program that copies inputs and results")
-    return parser
+    given = parser.parse_args(words)
+    task = Task(
+        point=read_point(given.points, given.point),
+        try_number=given.try_number,
+        inputs=given.inputs,
+        out=given.out,
+        job=JobFacts(scheduler=given.scheduler, job_id=given.job, task_id=given.task, restart=given.restart),
+        run_dir=given.points.parent,
+        copier=given.copier,
+    )
+    return task, given.signal_file
 
 
 # -- one try
@@ -102,29 +89,55 @@ def _parser() -> argparse.ArgumentParser:
 
 def run(task: Task, signals: Signals) -> Outcome:
     state = TryState(task, now(), forked=task.forked, waited_s=task.waited_s)
+    worker = Worker(task, state.workers[0])
     state.output = None if task.point.command else work_of(task.point).output(task.out)
     error: BaseException | None = None
     spare = SpareMemory()
     with ExitStack() as stack:
         try:
             with signals.may_stop():
-                reserve_disk(task.out)
-                steps.open_figures(state, stack)
-                _run_steps(state, stack)
-                steps.read_figures(state, figures.REST)
+                # As large as a record, so that a record always fits; a network file system may report only
+                # when it is synced that it is full.
+                files.write_atomically(task.out / RESERVE_FILE, b" " * RESERVED_BYTES)
+                _open_figures(state, stack)
+                _run_steps(state, stack, worker)
+                _read_figures(state, figures.REST)
         except (Exception, Stopped) as caught:  # noqa: BLE001 - the record reports what it was
             error = caught
             spare.free_after(error)
-            steps.read_figures(state, figures.STOPPED)
+            _read_figures(state, figures.STOPPED)
         state.peaks = state.ask_sampler("peaks")
         state.cgroup_peak_bytes = process.cgroup_peak()
     if error and not isinstance(error, TryFailed | Stopped):
-        with contextlib.suppress(OSError):  # the log may be on a full disk
-            print_error(error, state.workers[0].code)
-    return _write_results(state, error)
+        print_error(error, state.workers[0].code)
+    return _write_results(state, worker.ask_workload(error))
 
 
-def _run_steps(state: TryState, stack: ExitStack) -> None:
+def _open_figures(state: TryState, stack: ExitStack) -> None:
+    handle, name = tempfile.mkstemp(prefix="metrics-", suffix=".jsonl", dir=state.task.out.parent)
+    os.close(handle)
+
+    def remove() -> None:
+        path = Path(name)  # by now whatever the user's program has made of it
+        with contextlib.suppress(OSError):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+    stack.callback(remove)
+    os.environ[figures.VARIABLE] = name
+    stack.callback(os.environ.pop, figures.VARIABLE, None)
+    state.figures_file = figures.GrowingFile(Path(name), state.figures.take_line)
+
+
+def _read_figures(state: TryState, limits_s: Sequence[float]) -> None:
+    if file := state.figures_file:
+        state.figures_file = None
+        figures.finish(file, state.figures, limits_s)
+        if file.error:
+            message = f"${figures.VARIABLE} cannot be read: {file.error}: append lines to that file"
+            raise TryFailed(Outcome.BUG, message)
+
+
+def _run_steps(state: TryState, stack: ExitStack, worker: Worker) -> None:
     """Do all that a signal may interrupt: prepare, warm up, work, write the recording, measure the need."""
     point = state.task.point
     launcher = work_of(point).launcher(state.task)
@@ -138,105 +151,80 @@ def _run_steps(state: TryState, stack: ExitStack) -> None:
 
         run_command(state, point.command, stack)
     elif point.workers * point.gpus > 1 or point.mps == ON or launcher.arguments:
-        from jobkit.worker.supervisor import supervise  # what one process does not need to import
+        from jobkit.worker.pool import supervise  # what one process does not need to import
 
         supervise(state, stack)
     else:
         if point.mps == AUTO:
             state.mps = f"{OFF}: {ALONE}"
-        _work_here(state, stack)
+        _work_here(state, stack, worker)
 
 
 # -- one process
 
 
-def _work_here(state: TryState, stack: ExitStack) -> None:
-    [measured] = state.workers
+def _work_here(state: TryState, stack: ExitStack, worker: Worker) -> None:
+    point, measured = state.task.point, worker.measured
     stack.callback(gc.enable)
-    stack.callback(steps.read_maxrss, measured)
+    stack.callback(worker.read_maxrss)
     steps.read_idle(state)
-    workload = steps.open_workload(state.task, measured)
+    worker.import_framework()
     todo = steps.read_inputs(state)
     steps.wait_for_memory(state)
-    shortcuts.check(state, todo)
-    device = _prepare(state, stack, workload)
+    if steps.settings_of(state.task).get(SHORTCUTS) == EXACT:
+        from jobkit.worker.pool import check_shortcuts  # what a try without a check does not need
+
+        check_shortcuts(state, todo)
+        worker.task = state.task
+    # Before this process opens a GPU and is counted on it.
+    idle_bytes = {gpu.uuid: gpu.used_bytes for gpu in nvml.list_gpus()} if point.device == "cuda" else {}
+    worker.open_device()
+    uuids = [measured.gpu.uuid] if measured.gpu else []
+    state.sampler = stack.enter_context(sampling(uuids, steps.forked_from(state)))
+    state.device_idle_bytes = next((idle_bytes.get(uuid) for uuid in uuids), None)
+    worker.load()
     steps.cut_calls(state, todo)
-    recording = work_of(state.task.point).recording(state.task)
-    steps.warm_up(measured, workload, device, todo.warm_up_texts)
-    _read_context(state, device)
-    steps.warm_up_call(state.task.point, measured, workload, device, todo.calls[0])
+    worker.warm_up(todo.warm_up_texts)
+    # The CUDA context: what NVML sees of the process beyond what torch has reserved. It is read after the
+    # warm-up because kernels are loaded when they are first used (74 MiB on an H200).
+    seen_bytes = memory.process_peak(state.ask_sampler("peaks"), state.device_idle_bytes)
+    worker.keep_context(memory.subtract(seen_bytes, worker.device.peaks()[1]))
+    worker.warm_up_call(todo.calls[0])
     state.ask_sampler("mark")
-    _work(state, todo, workload, device, recording)
+    _work(state, todo, worker)
     state.ask_sampler("stop")
-    recording.write(state.task.out, state.task.try_number)
-    if device.torch and state.heaviest and state.task.point.kind.measures_need:
-        heavy = min_memory_probe.heaviest(workload, *state.heaviest)
-        measured.needs = min_memory_probe.measure_needs(device, heavy, state.task.point)
+    worker.write_recording()
+    if state.heaviest:
+        worker.measure(*state.heaviest)
 
 
-def _work(state: TryState, todo: Todo, workload: Workload, device: Device, recording: Recording) -> None:
+def _work(state: TryState, todo: Todo, worker: Worker) -> None:
     """Do the calls one after the other; reading windows meanwhile is part of the work."""
-    [measured], work = state.workers, work_of(state.task.point)
     began_s = time.monotonic()
     with steps.open_batches(state) as stream:
         todo.read_ahead()
-        prepare = getattr(workload, "prepare", lambda _: None)
         if call := todo.next_call():
-            prepare(call.paragraphs)
+            worker.prepare(call)
         while call:
             if following := todo.next_call():
-                prepare(following.paragraphs)
-            done = steps.do_call(call, measured, workload, device, work, recording)
+                worker.prepare(following)
+            done = worker.work(call)
             end_s = time.monotonic() - began_s if todo.reads else None
             steps.keep_batch(state, stream, call, done, end_s=end_s)
             call = following or todo.next_call()
 
 
-def _prepare(state: TryState, stack: ExitStack, workload: Workload) -> Device:
-    point, [measured] = state.task.point, state.workers
-    # Before this process opens a GPU and is counted on it.
-    idle_bytes = {gpu.uuid: gpu.used_bytes for gpu in nvml.list_gpus()} if point.device == "cuda" else {}
-    device = steps.device_of(point, measured, workload)
-    uuids = [measured.gpu.uuid] if measured.gpu else []
-    state.sampler = stack.enter_context(sampling(uuids, steps.forked_from(state)))
-    state.device_idle_bytes = next((idle_bytes.get(uuid) for uuid in uuids), None)
-    steps.load(state.task, measured, workload, device)
-    state.workload = workload
-    return device
-
-
-def _read_context(state: TryState, device: Device) -> None:
-    """Read the CUDA context: what NVML sees of the process beyond what torch has reserved.
-
-    It is read after the warm-up because kernels are loaded when they are first used (74 MiB on an H200).
-    """
-    peaks = state.ask_sampler("peaks")
-    reserved = device.peaks()[1]
-    total = memory.process_peak(peaks, state.device_idle_bytes)
-    if total is not None and reserved is not None:
-        state.workers[0].readings.context_bytes = total - reserved
-
-
 # -- record
-
-
-def reserve_disk(out: Path) -> None:
-    """Write a file as large as a record, so that a record always fits."""
-    with (out / RESERVE_FILE).open("wb") as stream:
-        stream.write(b" " * RESERVED_BYTES)
-        stream.flush()
-        os.fsync(stream.fileno())  # a network file system may report only now that it is full
 
 
 def _write_results(state: TryState, error: BaseException | None) -> Outcome:
     """Write rows and record; a full disk costs the rows, never the record."""
-    out = state.task.out
-    if state.workload:
-        worked = bool(state.tally.batches)
-        error = steps.ask_workload(state.workers[0], state.workload, worked=worked, error=error)
+    out, todo = state.task.out, state.todo
     record = record_of(state, error)
     try:
-        steps.close_output(state, failed=error is not None)
+        left = todo.close() if todo else ()
+        if state.output:
+            state.output.close([row for window in left for row in window.rows], failed=error is not None)
     except OSError as full:
         record = record_of(state, error or full)
     (out / RESERVE_FILE).unlink(missing_ok=True)  # the record takes its place

@@ -21,8 +21,8 @@ from jobkit.core.measurements import MemoryReadings
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import GIB
 from jobkit.report.recommend.advice import memory_of_setting
-from jobkit.report.recommend.run_data import read_material
-from jobkit.report.sources import never_began, read_sources
+from jobkit.report.recommend.material import read_material
+from jobkit.report.rows import never_began, read_sources
 from jobkit.runs.journal import Role
 from jobkit.runs.results import read_run
 from jobkit.runs.trials import ALLOCATOR, PROCESS, SearchGoal, describe_trials, finished, trials
@@ -126,7 +126,7 @@ def test_the_safe_batch_is_tried_first_as_a_point_of_its_own(tmp_path: Path) -> 
     run = run_of(tmp_path)
     assert "the largest batch has not been tested yet" in str(read_sources([run]).notes)
     point = planned(run)
-    assert read_sources([run]).rows[-1].point == point.point_id
+    assert read_sources([run]).rows[-1].point == point
     (trial,) = trials(run)
     assert (point.index, point.point_id) == (6, f"batch_size-{trial.batch_size}-verify")
     assert points_of(run)[-1] == point

@@ -440,7 +440,8 @@ def test_an_older_protocol_is_updated_by_init(ada: Ada) -> None:
     code, _, said = ada.types("status")
     assert (code, "with protocol 0, and this machine" in said) == (2, True), said
     assert "hint: jobkit --on cluster init installs" in said
-    typed = ada.laptop.type("jobkit", "--on", "cluster", "init", answers={YES: "y"}, cwd=ada.project)
+    words = ("jobkit", "--on", "cluster", "init", "--extra", "none")
+    typed = ada.laptop.type(*words, answers={YES: "y"}, cwd=ada.project)
     assert "which this version cannot talk to" in typed.screen
     assert module.read_text() == now, typed.screen
     assert ada.types("status --list")[0] == 0

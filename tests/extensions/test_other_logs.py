@@ -27,8 +27,8 @@ from jobkit.extensions.other_logs.dcgm import (
 )
 from jobkit.extensions.other_logs.reader import dcgm_reports
 from jobkit.extensions.other_logs.tagger_log import LogRun, parse_log
-from jobkit.report.html.page import page
 from jobkit.report.output import render
+from jobkit.report.page import page
 from jobkit.report.tables import collect
 from tests.support.builders import grid, record, write_records
 
@@ -191,7 +191,7 @@ def test_a_report_belongs_to_the_log_of_its_job() -> None:
 
 
 def test_the_predecessors_report_stands_next_to_their_log() -> None:
-    [job] = collect([LOG]).jobs
+    [job] = collect([LOG]).sources.jobs
     assert isinstance(job, JobFigures)
     assert (job.whose, job.points) == ("log", 2)
     figures = {figure.name: figure for figure in job.figures}
@@ -228,7 +228,7 @@ def job_of(tmp_path: Path, records: list[Record], text: str, name: str = "job-77
     run = write_records(tmp_path / "run", records)
     (run / "logs").mkdir()
     (run / "logs" / name).write_text(text)
-    [job] = collect([run]).jobs
+    [job] = collect([run]).sources.jobs
     assert isinstance(job, JobFigures)
     return job
 
@@ -276,7 +276,7 @@ def test_a_file_that_is_no_report_is_a_fault_or_a_note(tmp_path: Path) -> None:
     (run / "logs" / "a.gpu-report").write_text("nothing to see")
     (run / "logs" / "b.gpu-report").mkdir()
     found = collect([run])
-    assert not found.jobs
+    assert not found.sources.jobs
     assert sum("skipped" in note for note in found.notes) == 2
     with pytest.raises(JobkitError, match="not a DCGM report of a job"):
         dcgm_reports([run / "logs" / "a.gpu-report"], found.rows)

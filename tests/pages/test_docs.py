@@ -27,7 +27,7 @@ from jobkit.planning.job_script import job_values
 from jobkit.planning.points import Inputs, plan
 from jobkit.report import rows
 from jobkit.report.output import render
-from jobkit.report.recommend.request import read_use
+from jobkit.report.recommend.material import read_use
 from jobkit.report.recommend.waste import wastes
 from jobkit.report.tables import collect
 from jobkit.schedulers.protocol import Scheduler

@@ -121,7 +121,7 @@ def test_every_row_of_a_corpus_is_there_once() -> None:
 
 
 def test_sixteen_workers_with_mps_do_more_than_ten_times_the_work_of_one() -> None:
-    rows = {row.point: row for row in collect([workers_page.RUNS / workers_page.WHOLE]).rows}
+    rows = {row.point.point_id: row for row in collect([workers_page.RUNS / workers_page.WHOLE]).rows}
     one = rows["workers-1-batch_size-300-order-text-mps-off-r1"].value(SPEED)
     best = rows["workers-16-padded_chars-40000-mps-on-order-sorted-r1"].value(SPEED)
     assert (best or 0) > 10 * (one or 0) > 0

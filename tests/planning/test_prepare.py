@@ -39,6 +39,21 @@ def test_everything_auto_is_decided_and_nothing_is_written(spec: Path, tmp_path:
     assert asked.resources == ("ncpus", "h_vmem", "h_rt"), "to be checked"
 
 
+def test_a_call_of_an_encoder_has_the_paragraphs_that_fill_a_gpu(spec: Path, tmp_path: Path) -> None:
+    text = SPEC.replace("count", "sentence-embedding").replace("batch_size: [1, 2]", "padded: [4096]")
+    spec.write_text(text.replace("gpus: 0", "gpus: 1") + "model: {name: en, fallback: stand-in}\n")
+    units = []
+    for words in (
+        ("shortcuts=exact",),
+        ("shortcuts=exact", "work_unit=50"),
+        ("sweep.shortcuts=[off, exact]",),
+        (),
+    ):
+        options = Options(overrides=("device=cuda", *words), scheduler="slurm", runs_dir=tmp_path)
+        units.append({point.work_unit for point in prepare(spec, options, build=False, say=print).points})
+    assert units == [{10_000}, {50}, {10_000}, {100}]
+
+
 def test_what_the_shell_asks_of_sbatch_and_the_spec_does_not_is_asked_and_kept(
     spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,8 +11,7 @@ import pytest
 from jobkit.core.blocks import Column, fit_columns
 from jobkit.core.figures import in_table
 from jobkit.core.records import Command
-from jobkit.report.columns import LEGENDS, size_columns
-from jobkit.report.output import render
+from jobkit.report.output import LEGENDS, render, size_columns
 from jobkit.report.tables import Size, collect
 from tests.support.builders import grid, record, write_records
 

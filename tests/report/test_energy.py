@@ -13,10 +13,9 @@ from jobkit.core.figures import ENERGY_PER_1000 as PER_1000
 from jobkit.core.figures import FIGURES
 from jobkit.core.measurements import Attribution, Energy
 from jobkit.core.records import Record
-from jobkit.report.energy import disagreement, unbeaten
 from jobkit.report.estimates import front_line
 from jobkit.report.output import render
-from jobkit.report.tables import Collected, Size, collect
+from jobkit.report.tables import Collected, Size, collect, disagreement, unbeaten
 from jobkit.runs.results import read_run
 from tests.support.builders import ITEMS, grid, record, write_records
 
@@ -94,7 +93,7 @@ def test_energy_of_points_at_the_same_time_is_not_attributable(tmp_path: Path) -
     together = [first, replace(second, started_at=first.started_at, ended_at=first.ended_at)]
     found = collect([write_records(tmp_path / "run", together)])
     assert [row.value(ENERGY_J) for row in found.rows] == [None, None]
-    assert {row.energy_attribution for row in found.rows} == {"not attributable"}
+    assert {row.cell("energy_attribution") for row in found.rows} == {"not attributable"}
     assert "front" not in render(found, "md")
     results = read_run(tmp_path / "run").points
     constrained = [result.record.value(PER_1000) for result in results if result.record]

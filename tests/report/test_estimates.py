@@ -13,9 +13,8 @@ from jobkit.core.records import Record
 from jobkit.core.units import GIB
 from jobkit.report.estimates import estimates
 from jobkit.report.output import render
-from jobkit.report.recommend.advice import recommend
-from jobkit.report.recommend.run_data import read_material
-from jobkit.report.recommend.types import RecommendOptions
+from jobkit.report.recommend.advice import RecommendOptions, recommend
+from jobkit.report.recommend.material import read_material
 from jobkit.report.tables import collect
 from tests.support.builders import GPU
 from tests.support.recommendations import records, write_run
@@ -53,7 +52,7 @@ def test_what_is_not_known_has_the_reason_that_recommend_has(
     run = write_run(tmp_path / "run", told)
     (found,) = estimates(collect([run]))
     assert found.by_knob.reason.startswith(reason)
-    assert found.prediction == recommend(read_material(run), RecommendOptions()).batch.largest
+    assert found.prediction == recommend(read_material(run), RecommendOptions()).memory.largest
     report = render(collect([run]), width=200)
     assert f"No estimate of the largest batch_size: {reason}" in report
     assert "straight line" not in report

@@ -16,10 +16,11 @@ from jobkit.core.blocks import as_text
 from jobkit.core.errors import JobkitError
 from jobkit.core.figures import FIGURES, MIN, Figure
 from jobkit.extensions.compare import as_data, blocks, sides
-from jobkit.report.html.page import fragment
 from jobkit.report.output import render
+from jobkit.report.page import fragment
 from jobkit.report.plot.data import group_plots, knob_finding
-from jobkit.report.recommend.objective import judge, left_out_lines
+from jobkit.report.recommend.advice import judge
+from jobkit.report.recommend.output import left_out_lines
 from jobkit.report.tables import Collected, collect
 from jobkit.spec.sweep_spec import load_spec
 from tests.support.builders import grid, record, write_records

@@ -20,9 +20,8 @@ from jobkit.core.figures import DERIVED, SPEED, WORK, in_table, own_columns
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Outcome, Record
 from jobkit.core.terminal import printable
-from jobkit.report.columns import size_columns
 from jobkit.report.loaded import load
-from jobkit.report.output import render
+from jobkit.report.output import render, size_columns
 from jobkit.report.plot.data import group_plots
 from jobkit.report.tables import Collected, collect
 from jobkit.runs.results import read_run

@@ -10,8 +10,7 @@ from jobkit.answers.setting import Setting
 from jobkit.core.figures import GPU_MEMORY
 from jobkit.core.measurements import MemoryReadings
 from jobkit.core.units import GIB
-from jobkit.report.rows import Row
-from jobkit.report.sources import read_sources
+from jobkit.report.rows import Row, read_sources
 from tests.support.builders import GPU, point, record, write_records
 
 
@@ -33,7 +32,7 @@ def test_without_the_peak_of_the_process_another_instrument_stands_in(
     tmp_path: Path, memory: MemoryReadings, instrument: str
 ) -> None:
     found = row_of(tmp_path / "run", memory, 0)
-    assert (found.value(GPU_MEMORY), found.gpu_instrument) == (4 * GIB, instrument)
+    assert (found.value(GPU_MEMORY), found.cell("gpu_instrument")) == (4 * GIB, instrument)
 
 
 def test_the_context_of_one_process_is_not_the_memory_of_several_workers(tmp_path: Path) -> None:
@@ -60,4 +59,4 @@ def test_else_the_card_tells_nothing_of_this_process(
 ) -> None:
     memory = MemoryReadings(device_peak_bytes=5 * GIB, device_idle_bytes=idle)
     found = row_of(tmp_path / "run", memory, foreign)
-    assert (found.value(GPU_MEMORY), found.gpu_instrument) == (None, None)
+    assert (found.value(GPU_MEMORY), found.cell("gpu_instrument")) == (None, None)

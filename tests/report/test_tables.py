@@ -351,5 +351,5 @@ def test_a_trial_changes_no_figure_of_the_sweep(tmp_path: Path, old: bool) -> No
 def test_a_run_of_profiles_alone_has_no_table(tmp_path: Path) -> None:
     points = [replace(point, profile="torch") for point in grid([50, 100])]
     found = collect([write_records(tmp_path / "run", map(record, points))])
-    assert (found.rows, found.profiled, found.exit_code) == ([], (Outcome.OK, Outcome.OK), 0)
+    assert (found.rows, found.sources.profiled, found.exit_code) == ([], [Outcome.OK, Outcome.OK], 0)
     assert "profiled, and in no table: p001 (ok), p002 (ok)" in found.notes[0]

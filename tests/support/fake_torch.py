@@ -74,6 +74,8 @@ class FakeTorch:
     def memory_allocated(self) -> int:
         return 1000
 
+    memory_reserved = memory_allocated
+
     def memory_stats_as_nested_dict(self) -> Mapping[str, object]:
         reserved = min(self.peak_bytes * 11 // 10, self.cap_bytes)
         return {

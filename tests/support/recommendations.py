@@ -9,7 +9,7 @@ from pathlib import Path
 from jobkit.answers.loads import Lengths, Loads
 from jobkit.core.layout import LENGTHS_FILE
 from jobkit.core.records import Point, Record
-from jobkit.report.recommend.types import RunData
+from jobkit.report.recommend.material import RunData
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import Resources
 from tests.support.builders import GPU, ITEMS, grid, need, record, write_records

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.records import ModelRef, Outcome
-from jobkit.worker import parent_socket
+from jobkit.worker import parent
 from tests.support.halted import Halted, ended, outcome
 from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.processes import gone, parent_of, with_variable
@@ -26,7 +26,7 @@ class Owned:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.imports = folder / "imports"
         self.process = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
-        monkeypatch.setenv(parent_socket.VARIABLE, str(self.process.pid))
+        monkeypatch.setenv(parent.VARIABLE, str(self.process.pid))
         monkeypatch.setenv("FRAMEWORK", str(self.imports))
 
     def parents(self) -> list[int]:
@@ -114,7 +114,7 @@ def client_of(script: subprocess.Popen[str], owned: Owned) -> int:
     """Return the process that a job script started for a forked try."""
     (client,) = (
         pid
-        for pid in with_variable(f"{parent_socket.VARIABLE}={owned.process.pid}")
+        for pid in with_variable(f"{parent.VARIABLE}={owned.process.pid}")
         if parent_of(pid) == script.pid
         and b"jobkit.worker" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     )
@@ -201,7 +201,7 @@ def test_a_client_imports_nothing_that_it_does_not_need() -> None:
     code = "import jobkit.worker.__main__, sys; print(*(name for name in sys.modules if 'jobkit' in name))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     needed = {"jobkit", "jobkit.worker", "jobkit.worker.__main__", "jobkit.worker.process"}
-    assert set(done.stdout.split()) <= needed | {"jobkit.worker.parent", "jobkit.worker.parent_socket"}
+    assert set(done.stdout.split()) <= needed | {"jobkit.worker.parent"}
 
 
 def is_parent(pid: int) -> bool:

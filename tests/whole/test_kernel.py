@@ -26,10 +26,8 @@ NOT_EXTENSIONS = {
     "report/rows.py": {"phase"},  # a column of the table
     "planning/volume.py": {"read_corpus"},  # of `recommend --corpus`: how much text there is
     "report/recommend/advice.py": {"corpus"},  # the same
-    "report/recommend/energy.py": {"corpus_j"},  # the same
-    "report/recommend/output.py": {"corpus"},  # the same
+    "report/recommend/output.py": {"corpus", "corpus_j"},  # the same
     "report/tables.py": {"profiled"},  # points that are in no table
-    "report/sources.py": {"profiled"},  # the same
 }
 """Names in conditions that only look like an extension's, each with its reason."""
 

@@ -27,12 +27,10 @@ from jobkit.core.student import half_width
 from jobkit.core.units import format_setting
 from jobkit.launch.sweep import search_goal
 from jobkit.report.output import render
-from jobkit.report.plot.data import group_plots
-from jobkit.report.plot.memory_data import PREDICTED
-from jobkit.report.recommend.advice import memory_of_setting, recommend
+from jobkit.report.plot.data import PREDICTED, group_plots
+from jobkit.report.recommend.advice import RecommendOptions, memory_of_setting, recommend
+from jobkit.report.recommend.material import read_material
 from jobkit.report.recommend.output import as_json
-from jobkit.report.recommend.run_data import read_material
-from jobkit.report.recommend.types import RecommendOptions
 from jobkit.report.tables import collect
 from jobkit.runs.journal import read_journal
 from jobkit.runs.results import read_run

@@ -16,8 +16,8 @@ from jobkit.core.records import JobFacts, Outcome, Point
 from jobkit.worker import mps
 from jobkit.worker.failure import TryFailed
 from jobkit.worker.measure.nvml import GpuState
-from jobkit.worker.measure.sampler import process_tree
 from jobkit.worker.mps import ForbiddenError
+from jobkit.worker.process import process_tree
 from jobkit.worker.record import Task, TryState, now
 from tests.support.processes import gone, with_variable
 from tests.whole.test_job_script import wait_until

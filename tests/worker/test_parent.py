@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.worker import parent, parent_socket, process
-from jobkit.worker.parent import Parent
-from jobkit.worker.parent_socket import ForkRequest
+from jobkit.worker import parent, process
+from jobkit.worker.parent import ForkRequest, Parent
 
 ENVIRONMENT = {"PATH": "/bin", "HOME": "/home/ada"}
 
@@ -44,8 +43,8 @@ def listener() -> Iterator[socket.socket]:
 def test_a_socket_of_another_user_gets_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(parent_socket, "user_of", lambda _: os.geteuid() + 1)
-    monkeypatch.setattr(parent_socket, "send", lambda *_: pytest.fail("it got a request"))
+    monkeypatch.setattr(parent, "user_of", lambda _: os.geteuid() + 1)
+    monkeypatch.setattr(parent, "send", lambda *_: pytest.fail("it got a request"))
     assert parent.run_in_child(str(os.getpid()), []) is None
     assert "fresh process: the socket of its parent belongs to another user" in capsys.readouterr().err
 
@@ -61,15 +60,15 @@ def test_a_socket_that_accepts_no_client_delays_no_try(
             waiting.settimeout(0)
             status = waiting.connect_ex(listener.getsockname())
         assert parent.run_in_child(str(os.getpid()), []) is None
-        parent_socket.end(str(os.getpid()))
+        parent.end(str(os.getpid()))
     assert "fresh process: the socket of its parent accepts no client" in capsys.readouterr().err
 
 
 def test_the_end_of_a_parent_is_asked_of_no_other_user(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parent_socket, "user_of", lambda _: os.geteuid() + 1)
-    parent_socket.end(str(os.getpid()))
+    monkeypatch.setattr(parent, "user_of", lambda _: os.geteuid() + 1)
+    parent.end(str(os.getpid()))
     client, _ = listener.accept()
     with client:
         assert client.recv(1) == b""
@@ -92,7 +91,7 @@ def test_a_client_that_ends_in_the_middle_of_its_request_is_forgotten(sent: byte
     with ours:
         theirs.sendall(sent)
         theirs.close()
-        assert parent_socket.receive(ours) is None
+        assert parent.receive(ours) is None
 
 
 @pytest.mark.slow

@@ -16,10 +16,9 @@ from jobkit.core import files, json_codec
 from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE
 from jobkit.core.records import ModelRef, Outcome
 from jobkit.planning.sample import sample_text
-from jobkit.worker.kinds import Launcher, PointWork
 from jobkit.worker.paragraphs import read_paragraphs, split_sentences
-from jobkit.worker.record import Task
-from jobkit.worker.shortcuts import ITEMS, part
+from jobkit.worker.pool import ITEMS, part
+from jobkit.worker.record import Launcher, PointWork, Task
 from jobkit.worker.workloads.entities import as_tsv
 from jobkit.worker.workloads.stanza_ner import StanzaNer
 from tests.extensions.corpus import test_work as shards

@@ -14,6 +14,7 @@ from jobkit.worker import steps
 from jobkit.worker.workloads.base import Result
 from jobkit.worker.workloads.function import Count
 from tests.support.builders import point
+from tests.worker.test_record import state
 from tests.worker.test_supervisor import PLAIN, restored, tried
 
 __all__ = ["restored"]
@@ -115,11 +116,11 @@ def test_why_processes_must_not_be_forked(
 ) -> None:
     monkeypatch.setattr(steps, "touched_cuda", lambda: False)
     monkeypatch.setattr(gc, "freeze", lambda: None)
-    found = steps.preload(replace(COUNT, **changes))
+    found = steps.preload(state(of=replace(COUNT, **changes)).task)
     assert reason in found
     assert bool(found) == bool(reason)
 
 
 def test_nor_if_cuda_was_touched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "touched_cuda", lambda: True)
-    assert "has touched CUDA" in steps.preload(COUNT)
+    assert "has touched CUDA" in steps.preload(state(of=COUNT).task)

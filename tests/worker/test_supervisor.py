@@ -22,12 +22,12 @@ from jobkit.core.measurements import Attribution
 from jobkit.core.records import Batch, JobFacts, Outcome, Point, Record
 from jobkit.worker import process, work
 from jobkit.worker.failure import CAUGHT_SIGNALS, Signals, TryFailed
-from jobkit.worker.measure.energy import in_initial_namespace
-from jobkit.worker.measure.min_memory_probe import SEARCHED
-from jobkit.worker.measure.sampler import process_tree
+from jobkit.worker.measure.memory import SEARCHED
+from jobkit.worker.measure.sampler import in_initial_namespace
 from jobkit.worker.paragraphs import Call
+from jobkit.worker.pool import HANG_FACTOR, CallQueue
+from jobkit.worker.process import process_tree
 from jobkit.worker.record import Task
-from jobkit.worker.supervisor import HANG_FACTOR, CallQueue
 from tests.support.builders import point
 from tests.support.disks import disk
 from tests.workloads.held import BYTES_PER_LOAD

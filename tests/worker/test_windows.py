@@ -7,8 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.worker.paragraphs import Call
-from jobkit.worker.windows import Todo, Window, cut_window
+from jobkit.worker.paragraphs import Call, Todo, Window, cut_window
 from tests.support.builders import point
 
 SORTED = replace(point(params={"batch_size": 2}, device="cpu"), order="sorted")

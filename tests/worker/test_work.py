@@ -8,7 +8,7 @@ import pytest
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.worker import process, steps
 from jobkit.worker.measure.device import Device
-from jobkit.worker.measure.min_memory_probe import SEARCHED, STEP_BYTES
+from jobkit.worker.measure.memory import SEARCHED, STEP_BYTES
 from tests.support.fake_torch import FakeTorch
 from tests.worker import test_supervisor as supervised
 from tests.worker.test_supervisor import batches, restored

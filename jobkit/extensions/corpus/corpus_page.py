@@ -10,7 +10,7 @@ from jobkit.core.records import Outcome
 from jobkit.core.units import format_count
 from jobkit.extensions.corpus import corpus_report
 from jobkit.extensions.corpus.corpus_report import CorpusReport, ShardTry
-from jobkit.report.html.page import OfRun, PictureGroup, folded, source
+from jobkit.report.page import OfRun, PictureGroup, folded, source
 from jobkit.report.plot.drawing import from_zero
 from jobkit.report.plot.pictures import Picture, row_drawing
 

@@ -30,7 +30,7 @@ from jobkit.extensions.corpus.plan import (
     read_plan,
 )
 from jobkit.extensions.corpus.standing import settle
-from jobkit.report.recommend.energy import EnergyUse
+from jobkit.report.recommend.advice import EnergyUse
 from jobkit.runs.results import each_point
 from jobkit.runs.status import PointResult
 from jobkit.runs.tries import Try, task_s

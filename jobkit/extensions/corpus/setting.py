@@ -26,10 +26,15 @@ from jobkit.planning import resolve
 from jobkit.planning.points import Inputs, plan
 from jobkit.planning.resolve import Options, ResolvedSpec, refuse_missing_packages
 from jobkit.planning.workload_traits import Traits
-from jobkit.report.recommend.advice import memory_of_setting, paragraphs, recommend
-from jobkit.report.recommend.energy import EnergyUse, energy_answer
-from jobkit.report.recommend.run_data import read_material
-from jobkit.report.recommend.types import RecommendOptions, RunData
+from jobkit.report.recommend.advice import (
+    EnergyUse,
+    RecommendOptions,
+    energy_answer,
+    memory_of_setting,
+    paragraphs,
+    recommend,
+)
+from jobkit.report.recommend.material import RunData, read_material
 from jobkit.runs.request import held_by
 from jobkit.runs.which_run import find_run, refuse_unmeasured
 from jobkit.schedulers.registry import choose_scheduler, runs_here
@@ -188,7 +193,7 @@ def _chosen(run: Path, material: RunData) -> tuple[dict[str, Value], Speed | Non
         params = _one_of([point.params for point in _settings(spec, None)], run / SETTING_FILE)
         matching = [speed for speed in speeds(material.records) if speed.params == params]
         return params, matching[0] if matching else None, found
-    speed = recommend(material, RecommendOptions()).batch.recommended
+    speed = recommend(material, RecommendOptions()).recommended
     without = {SHORTCUTS: OFF} if speed.params.get(SHORTCUTS) == REFUSED else {}
     return {**speed.params, **without}, speed, ()
 

@@ -15,9 +15,8 @@ from jobkit.extensions.corpus.reading import Paragraph, read_pieces
 from jobkit.extensions.corpus.rows import RowsWriter
 from jobkit.extensions.corpus.vectors import VectorsWriter, as_vectors, in_order
 from jobkit.worker.failure import TryFailed, describe_error
-from jobkit.worker.kinds import PointWork
-from jobkit.worker.record import TryState
-from jobkit.worker.windows import Todo, Window
+from jobkit.worker.paragraphs import Todo, Window
+from jobkit.worker.record import PointWork, TryState
 from jobkit.worker.workloads.base import Result, Row
 from jobkit.worker.workloads.entities import text_order
 

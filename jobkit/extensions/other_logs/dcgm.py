@@ -8,8 +8,8 @@ dcgmlib/src/DcgmHostEngineHandler.cpp) and in the reference of ``dcgmi stats``
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import fsum
 from pathlib import PurePath
 from typing import ClassVar
@@ -66,18 +66,14 @@ def is_gpu_report(text: str) -> bool:
     return bool(_GPU.search(text))
 
 
-def parse_report(text: str) -> tuple[GpuReport, ...]:
-    return tuple(_parse(text))
-
-
-def _parse(text: str) -> Iterator[GpuReport]:
-    _, *parts = _GPU.split(text)
+def parse_report(text: str) -> list[GpuReport]:
+    found, (_, *parts) = list[GpuReport](), _GPU.split(text)
     for number, body in zip(parts[::2], parts[1::2], strict=True):
         rows: dict[str, str] = {}
         for line in body.splitlines():
             if row := _ROW.match(line):
                 rows.setdefault(row[1], row[2])
-        yield GpuReport(
+        report = GpuReport(
             gpu=int(number),
             seconds=_number(rows.get("Total Execution Time (sec)")),
             processes=_whole(rows.get("No. of Processes")),
@@ -86,6 +82,8 @@ def _parse(text: str) -> Iterator[GpuReport]:
             memory_peak_bytes=_whole(rows.get("Max GPU Memory Used (bytes)")),
             sm_percent=_spread(rows.get("SM Utilization (%)")),
         )
+        found.append(report)
+    return found
 
 
 def _number(cell: str | None) -> float | None:
@@ -127,9 +125,6 @@ class JobFigures:
     figures: tuple[DcgmFigure, ...]  # the figures that DCGM has
     remarks: tuple[str, ...]  # remarks on the report, in sentences without a full stop
 
-    def data(self) -> Mapping[str, object]:
-        return asdict(self)
-
     def block(self) -> Block:
         columns = (
             Column("figure", [figure.name for figure in self.figures], left=True),
@@ -163,7 +158,7 @@ def points_of(report: str, rows: Sequence[Row]) -> tuple[list[Row], str]:
     In a run they are found by the numbers in its name; a report without a job number is taken to be about all
     points. In a log they are all points.
     """
-    if all(row.workload == LOG for row in rows):
+    if all(row.point.workload == LOG for row in rows):
         return list(rows), ""
     numbers = set(re.findall(r"\d+", PurePath(report).name.removesuffix(SUFFIX)))
     recorded = [row for row in rows if row.record]
@@ -179,46 +174,30 @@ def points_of(report: str, rows: Sequence[Row]) -> tuple[list[Row], str]:
 
 def side_by_side(file: str, reports: Sequence[GpuReport], rows: Sequence[Row], how: str = "") -> JobFigures:
     """Return the reports on the GPUs next to the figures of the points; ``how`` says how they were found."""
-    log = all(row.workload == LOG for row in rows)
-    own = f"the {LOG_NAME}" if log else "jobkit"
-    figures = (
-        _time(reports, rows, own, log=log),
-        _busy(reports, rows),
-        _energy(reports, rows),
-        _power(reports, rows),
-        _memory(reports, rows, own, log=log),
-        _processes(reports, rows, log=log),
-    )
-    source = rows[0].folder if rows else ""
+    log = all(row.point.workload == LOG for row in rows)
+    remarks = [how] if how else []
+    if any(report.one_sample for report in reports):
+        same = "DCGM's average, maximum and minimum are the same, so it took one sample"
+        remarks.append(f"{same}: its interval is too long for this job")
+    figures = (*_times(reports, rows, log=log), *_powers(reports, rows), *_processes(reports, rows, log=log))
     return JobFigures(
         file=file,
-        source=source,
+        source=rows[0].folder if rows else "",
         whose=LOG_NAME if log else "jobkit",
         points=len(rows),
         figures=tuple(figure for figure in figures if figure.dcgm is not None),
-        remarks=(*([how] if how else []), *_remarks(reports)),
+        remarks=tuple(remarks),
     )
 
 
-def _remarks(reports: Sequence[GpuReport]) -> Iterator[str]:
-    if any(report.one_sample for report in reports):
-        yield (
-            "DCGM's average, maximum and minimum are the same, so it took one sample: its interval is too "
-            "long for this job"
-        )
-
-
-def _time(reports: Sequence[GpuReport], rows: Sequence[Row], own: str, *, log: bool) -> DcgmFigure:
+def _times(reports: Sequence[GpuReport], rows: Sequence[Row], *, log: bool) -> Iterator[DcgmFigure]:
     seconds = [row.value(WORK) if log else worker_s(row.record) if row.record else None for row in rows]
-    counted = "the loops over the text" if log else "each point from its first step to its record"
+    counted = "jobkit counts each point from its first step to its record"
     why = (
         "DCGM counts from the start of the job to its end, with staging, imports and loading; "
-        f"{own} counts {counted}"
+        f"{f'the {LOG_NAME} counts the loops over the text' if log else counted}"
     )
-    return _figure("time", _most([report.seconds for report in reports]), _sum(seconds), "s", why)
-
-
-def _busy(reports: Sequence[GpuReport], rows: Sequence[Row]) -> DcgmFigure:
+    yield _figure("time", _most([report.seconds for report in reports]), _sum(seconds), "s", why)
     why = (
         "both are the share of time in which any kernel ran; DCGM's is the mean over the whole job, in which "
         "the GPU also waits for loading, and jobkit's over the batches alone"
@@ -228,73 +207,56 @@ def _busy(reports: Sequence[GpuReport], rows: Sequence[Row]) -> DcgmFigure:
         for row in rows
         if row.record and row.record.sampler
     ]
-    means = [report.sm_percent.mean if report.sm_percent else None for report in reports]
-    return _figure("GPU busy", _mean(means), _weighted(pairs), "%", why)
+    means = _sum([report.sm_percent.mean if report.sm_percent else None for report in reports])
+    busy = None if means is None else means / len(reports)
+    yield _figure("GPU busy", busy, _weighted(pairs), "%", why)
 
 
-def _energy(reports: Sequence[GpuReport], rows: Sequence[Row]) -> DcgmFigure:
+def _powers(reports: Sequence[GpuReport], rows: Sequence[Row]) -> Iterator[DcgmFigure]:
+    energies = [row.record.energy if row.record else None for row in rows]
+    dcgm = _sum([report.energy_j for report in reports])
+    own = _sum([energy.joules if energy else None for energy in energies])
     why = (
         "DCGM counts all that the GPU used between its first sample in the job and its last, idle time and "
         "other processes included; jobkit counts from the first batch of each point to its last"
     )
-    dcgm = _sum([report.energy_j for report in reports])
     if dcgm == 0:
         why = "DCGM takes the difference of the GPU's counter between two samples: 0 J is no measurement"
-    own = _sum([row.record.energy.joules if row.record and row.record.energy else None for row in rows])
-    return _figure("energy", dcgm, own, "J", why) if dcgm else DcgmFigure("energy", dcgm, own, "J", why)
-
-
-def _power(reports: Sequence[GpuReport], rows: Sequence[Row]) -> DcgmFigure:
-    why = (
-        "DCGM's is the mean over the whole job, in which the GPU also waits; jobkit's is over the batches "
-        "alone"
-    )
-    pairs = [
-        (row.record.energy.power_mean_w, row.record.energy.span_s)
-        for row in rows
-        if row.record and row.record.energy
-    ]
+    yield _figure("energy", dcgm, own, "J", why) if dcgm else DcgmFigure("energy", dcgm, own, "J", why)
+    pairs = [(energy.power_mean_w, energy.span_s) for energy in energies if energy]
     means = [report.power_w.mean if report.power_w else None for report in reports]
-    return _figure("mean power", _sum(means), _weighted(pairs), "W", why)
+    whole = "DCGM's is the mean over the whole job, in which the GPU also waits"
+    why = f"{whole}; jobkit's is over the batches alone"
+    yield _figure("mean power", _sum(means), _weighted(pairs), "W", why)
 
 
-def _memory(reports: Sequence[GpuReport], rows: Sequence[Row], own: str, *, log: bool) -> DcgmFigure:
+def _processes(reports: Sequence[GpuReport], rows: Sequence[Row], *, log: bool) -> Iterator[DcgmFigure]:
     dcgm = _most([report.memory_peak_bytes for report in reports])
-    mine = _most([row.value(GPU_MEMORY) for row in rows])
-    return _figure("GPU memory, peak", dcgm, mine, "bytes", _why_memory(reports, rows, own, log=log))
-
-
-def _why_memory(reports: Sequence[GpuReport], rows: Sequence[Row], own: str, *, log: bool) -> str:
-    dcgm = _most([report.memory_peak_bytes for report in reports]) or 0
-    mine = _most([row.value(GPU_MEMORY) for row in rows]) or 0
-    seen = _sum([report.processes for report in reports])
-    whose = (
-        f"the {seen:.0f} process{'' if seen == 1 else 'es'} that it saw"
-        if seen
-        else "the processes that it saw"
+    mine, seen = _most([row.value(GPU_MEMORY) for row in rows]), _sum([one.processes for one in reports])
+    processes, several = (
+        f"{seen or 0:.0f} process{'' if seen == 1 else 'es'}",
+        any(row.point.workers > 1 for row in rows),
     )
-    counts = f"DCGM has the largest peak of one process, by the driver's own count, among {whose}"
-    if log:
-        counts += "; the log has the memory of the whole GPU, sampled at every 50th paragraph"
-    elif any((row.workers or 1) > 1 for row in rows):
-        counts += "; jobkit has the sum over the workers of a point"
-    else:
-        counts += "; jobkit has the process's memory, sampled a hundred times a second"
-    if dcgm < mine and not any((row.workers or 1) > 1 for row in rows):
-        more = f"{own[0].upper()}{own[1:]} has more"
-        return f"{counts}. {more}: DCGM did not see every process, or several used the GPU at once"
-    if dcgm > mine:
-        return f"{counts}. DCGM has more: samples miss a short peak, or another process used it"
-    return counts
-
-
-def _processes(reports: Sequence[GpuReport], rows: Sequence[Row], *, log: bool) -> DcgmFigure:
     why = (
-        "DCGM lists the processes that were on the GPU when it took a sample; jobkit counts one for each "
-        "worker of each point"
+        "DCGM has the largest peak of one process, by the driver's own count, among the "
+        f"{processes if seen else 'processes'} that it saw; "
     )
-    own = None if log else _sum([(row.workers or 1) * (row.gpus or 1) for row in rows])
-    return _figure("processes", _sum([report.processes for report in reports]), own, "", why)
+    if log:
+        why += "the log has the memory of the whole GPU, sampled at every 50th paragraph"
+    elif several:
+        why += "jobkit has the sum over the workers of a point"
+    else:
+        why += "jobkit has the process's memory, sampled a hundred times a second"
+    if (dcgm or 0) < (mine or 0) and not several:
+        more = "The log has more" if log else "Jobkit has more"
+        why += f". {more}: DCGM did not see every process, or several used the GPU at once"
+    elif (dcgm or 0) > (mine or 0):
+        why += ". DCGM has more: samples miss a short peak, or another process used it"
+    yield _figure("GPU memory, peak", dcgm, mine, "bytes", why)
+    sampled = "DCGM lists the processes that were on the GPU when it took a sample"
+    why = f"{sampled}; jobkit counts one for each worker of each point"
+    own = None if log else _sum([row.point.workers * (row.cell("gpus") or 1) for row in rows])
+    yield _figure("processes", seen, own, "", why)
 
 
 def _figure(name: str, dcgm: float | None, own: float | None, unit: str, why: str) -> DcgmFigure:
@@ -321,11 +283,6 @@ def _sum(values: Sequence[float | None]) -> float | None:
 
 def _most(values: Sequence[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    total = _sum(values)
-    return None if total is None else total / len(values)
 
 
 def _weighted(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:

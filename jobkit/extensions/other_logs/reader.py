@@ -19,12 +19,11 @@ from jobkit.extensions.other_logs.dcgm import (
     side_by_side,
 )
 from jobkit.extensions.other_logs.tagger_log import parse_log, rows_of_log
-from jobkit.report.rows import Row
-from jobkit.report.sources import LOG_LIMIT_BYTES, MOST_NAMED, Sources
+from jobkit.report.rows import LOG_LIMIT_BYTES, MOST_NAMED, Row, Sources
 
 
 class OtherLogs:
-    """Logs of the taggers before jobkit, and DCGM's reports: a `jobkit.report.sources.FileReader`."""
+    """Logs of the taggers before jobkit, and DCGM's reports: a `jobkit.report.rows.FileReader`."""
 
     key: ClassVar[str] = JobFigures.key
 

@@ -13,10 +13,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 
 from jobkit.core.figures import ACTIVATIONS, BATCH_MEAN, GPU_MEMORY, MODEL, RAM, SPEED, WORK
-from jobkit.core.knobs import BATCH_SIZE
-from jobkit.core.records import Outcome
+from jobkit.core.knobs import BATCH_SIZE, CPU, CUDA
+from jobkit.core.records import Outcome, Point, TextRef
 from jobkit.core.units import GIB
 from jobkit.report.rows import FileFormat, Row
+from jobkit.runs.status import PointResult
+from jobkit.runs.tries import Try
 
 LOG = "tagger log"
 """The workload of a row that comes from a log."""
@@ -127,37 +129,43 @@ def rows_of_log(file: str, runs: Iterable[LogRun]) -> list[Row]:
     for index, run in enumerate(runs, 1):
         repeats[run.batch_size] = repeats.get(run.batch_size, 0) + 1
         capacity = run.gpu_capacity_bytes
-        row = Row(
-            run=file,
-            folder=file,
-            point=f"run {index}",
+        point = Point(
+            run_id=file,
             index=index,
-            repeat=repeats[run.batch_size],
-            outcome=Outcome.OK,
-            evidence="log of a run that ended",
+            point_id=f"run {index}",
             workload=LOG,
-            device="cpu" if capacity is None else "cuda",
-            machine=file,
-            gpu=None if capacity is None else f"unknown GPU, {capacity / GIB:.1f} GiB",
-            gpu_capacity_bytes=capacity,
-            items=run.items,
-            items_total=run.items,
-            gpu_instrument=None if capacity is None else "NVML device, sampled every 50 paragraphs",
             params={BATCH_SIZE: run.batch_size},
-            figures=_figures_of(run),
+            repeat=repeats[run.batch_size],
+            text=TextRef(path="", sha256="", size_bytes=0, name=""),
+            model=None,
+            device=CPU if capacity is None else CUDA,
+            order="",
+            allocator=None,
+            threads=1,
+        )
+        given = dict.fromkeys(("text", "text_sha256", "order", "threads", "workers", "gpus"))
+        columns = {"machine": file, "items": run.items, "items_total": run.items}
+        if capacity is not None:
+            columns["gpu"] = f"unknown GPU, {capacity / GIB:.1f} GiB"
+            columns["gpu_capacity_bytes"] = capacity
+            columns["gpu_instrument"] = "NVML device, sampled every 50 paragraphs"
+        figures = {
+            SPEED.name: run.items / run.total_s,
+            WORK.name: run.total_s,
+            BATCH_MEAN.name: run.batch_mean_s,
+            MODEL.name: run.gpu_model_bytes,
+            ACTIVATIONS.name: run.gpu_batch_peak_bytes,
+            GPU_MEMORY.name: run.gpu_peak_bytes,
+            RAM.name: run.ram_peak_bytes,
+        }
+        tried = Try(number=1, outcome=Outcome.OK, evidence="log of a run that ended")
+        row = Row(
+            folder=file,
+            result=PointResult(point=point, all_tries=(tried,)),
+            params=point.params,
+            figures=figures,
             file_format=TAGGER_LOG,
+            given=given | columns,
         )
         rows.append(row)
     return rows
-
-
-def _figures_of(run: LogRun) -> dict[str, float | None]:
-    return {
-        SPEED.name: run.items / run.total_s,
-        WORK.name: run.total_s,
-        BATCH_MEAN.name: run.batch_mean_s,
-        MODEL.name: run.gpu_model_bytes,
-        ACTIVATIONS.name: run.gpu_batch_peak_bytes,
-        GPU_MEMORY.name: run.gpu_peak_bytes,
-        RAM.name: run.ram_peak_bytes,
-    }

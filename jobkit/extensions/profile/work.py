@@ -27,8 +27,7 @@ from jobkit.core.knobs import CUDA, OFF
 from jobkit.core.layout import PROFILE_FILES, PROFILE_TEXT
 from jobkit.core.records import Outcome, Point
 from jobkit.worker.failure import NO_PROFILER, TryFailed
-from jobkit.worker.kinds import Launcher, PointWork, Recording
-from jobkit.worker.record import Task
+from jobkit.worker.record import Launcher, PointWork, Recording, Task
 
 FORWARD = "forward "
 """The name of the range of a module's ``forward`` begins so; its class and its place follow."""

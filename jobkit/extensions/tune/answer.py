@@ -454,6 +454,8 @@ def _not_tried(tuning: Tuning) -> str:
         other = min(goal.padding, key=lambda order: goal.padding[order])
         times = goal.padding[max(goal.padding, key=lambda order: goal.padding[order])] / goal.padding[other]
         assumed.append(f"{other} order, which pads {times:.1f} times as much by the text alone, is slower")
+    if goal.fills_gpu:
+        assumed.append("the library's own way is slower at each of these")
     if goal.workers > 1:
         assumed.append("what is best at one number of workers is best at the other numbers")
         assumed.append("more workers past the limit are not faster")

@@ -44,10 +44,16 @@ MIN_WORK_UNIT, MAX_WORK_UNIT = 10, 300
 """Paragraphs of a call."""
 MEMORY_CALLS = 4
 """The least calls of a point that measures the memory of one worker."""
+MEMORY_WINDOWS = 2
+"""The same of large windows: in the second one the work has met the tokenizing that runs ahead."""
 MEMORY_PARAGRAPHS = 600
 """Paragraphs that suffice to measure the memory of one worker."""
 LOOP_BATCH = 300
 """The batch size of the plain loop, with which a setting is compared."""
+ENCODER_BATCH = 32
+"""The same of a workload with a `WINDOW`: the default of ``encode``. In text order more only pads more."""
+MOST_TOKENS = 2**18
+"""The largest budget of a workload with a `WINDOW`: a batch of this load keeps an H200 busy."""
 NO_BUDGET = 2**62
 """More padded characters than any batch has."""
 LOOKS = 3
@@ -81,13 +87,14 @@ def tuned(
     lengths: Lengths,
     *,
     pads: bool = True,
+    window: int | None = None,
     node: Node | None = None,
 ) -> tuple[SweepSpec, TuneGoal]:
     """Return the spec of a search, with what its points share, and the goal.
 
     ``spec``: all but the batch sizes is decided; its ``sweep`` is not used. ``pads``: whether the workload
-    says that it pads the items of a batch to the longest. ``node``: the largest node of the queue; ``None``
-    on this machine, or if the scheduler does not say.
+    says that it pads the items of a batch to the longest. ``window``: its `WINDOW`, if it has one.
+    ``node``: the largest node of the queue; ``None`` on this machine, or if the scheduler does not say.
     """
     if spec.every > 1:
         message = f"every: {spec.every}: jobkit tune chooses the part of the text itself"
@@ -95,17 +102,19 @@ def tuned(
     knobs = list(knobs)
     workers, limited_by = _most_workers(spec, node)
     paragraphs = len(lengths.paragraphs)
-    work_unit = spec.work_unit or _within(
-        paragraphs // (CALLS_A_WORKER * workers), MIN_WORK_UNIT, MAX_WORK_UNIT
-    )
+    shared_calls = _within(paragraphs // (CALLS_A_WORKER * workers), MIN_WORK_UNIT, MAX_WORK_UNIT)
+    work_unit = spec.work_unit or window or shared_calls
     budgets = lengths.source != NONE and any(knob.name == PADDED for knob in knobs)
     knob = PADDED if budgets else BATCH_SIZE
     padding, order, other = _order(lengths, spec.sort_window, work_unit, pads=pads)
-    sizes = _sizes(lengths, spec.sort_window, order, work_unit if budgets else None, workers)
+    most = MOST_TOKENS if window else NO_BUDGET
+    sizes = _sizes(lengths, spec.sort_window, order, work_unit if budgets else None, workers, most)
     search_every = max(1, paragraphs // (workers * CALLS_A_WORKER * work_unit))
+    memory_calls = MEMORY_WINDOWS if window and work_unit >= MEMORY_PARAGRAPHS else MEMORY_CALLS
     cpus, on_gpu = spec.resources.cpus, spec.device == CUDA
     shortcuts = any(knob.name == SHORTCUTS for knob in knobs)
-    shared: dict[str, Value] = {MPS: OFF} if on_gpu else {THREADS: workers * cpus}
+    shared: dict[str, Value] = {MPS: OFF} if on_gpu else {}
+    shared |= {} if on_gpu and not window else {THREADS: workers * cpus}
     shared |= {SHORTCUTS: OFF} if shortcuts else {}
     goal = TuneGoal(
         size_knob=knob,
@@ -116,7 +125,7 @@ def tuned(
         padding=padding,
         loop={
             ORDER: TEXT,
-            BATCH_SIZE: min(LOOP_BATCH, paragraphs),
+            BATCH_SIZE: min(ENCODER_BATCH if window else LOOP_BATCH, paragraphs),
             WORKERS: 1,
             **shared,
         },
@@ -125,7 +134,8 @@ def tuned(
         limited_by=limited_by,
         mps=on_gpu,
         shortcuts=shortcuts,
-        memory_every=max(search_every, paragraphs // max(MEMORY_PARAGRAPHS, MEMORY_CALLS * work_unit)),
+        fills_gpu=window is not None,
+        memory_every=max(search_every, paragraphs // max(MEMORY_PARAGRAPHS, memory_calls * work_unit)),
         search_every=search_every,
         **_repeats(spec.tune.repeats),
         looks=LOOKS,
@@ -208,18 +218,19 @@ def _order(
 
 
 def _sizes(
-    lengths: Lengths, window: int | None, order: str, work_unit: int | None, workers: int
+    lengths: Lengths, window: int | None, order: str, work_unit: int | None, workers: int, most_load: int
 ) -> dict[int, int]:
     """Return the sizes to be tried, ascending, each with its largest load.
 
     ``work_unit``: paragraphs of a call; ``None`` if the size is a batch size and not a budget.
+    ``most_load``: the largest budget.
     """
     loads = Loads(lengths, by_length=order == SORTED, window=window)
     if work_unit is None:
         calls = max(1, len(lengths.paragraphs) // (CALLS_A_WORKER * workers))
         most = min(loads.limit, calls, LOOP_BATCH)
         return {size: loads.load(size) for size in sorted({max(1, most // step) for step in SIZE_STEPS})}
-    whole = loads.under_budget(NO_BUDGET, work_unit).load
+    whole = min(most_load, loads.under_budget(NO_BUDGET, work_unit).load)
     longest = max((length for row in lengths.paragraphs for length in row), default=1)
     least = max(longest, MIN_LOAD)
     sizes = sorted({_rounded(max(least, whole // step)) for step in SIZE_STEPS})

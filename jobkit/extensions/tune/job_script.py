@@ -41,7 +41,7 @@ def prepare_search(
     named = prepare.resolved(path, options, say, build=build, needs_real=lambda _: "jobkit tune")
     named.spec.refuse_command("jobkit tune")
     node, lengths = find_node(named.spec, named.site), prepare.lengths_of(named, say)
-    spec, goal = tuned(named.spec, named.knobs, lengths, pads=named.pads, node=node)
+    spec, goal = tuned(named.spec, named.knobs, lengths, pads=named.pads, window=named.window, node=node)
 
     def begin(spec: SweepSpec, inputs: Inputs) -> tuple[Point, ...]:
         return (first_point(plan(spec, inputs)[0], goal),)

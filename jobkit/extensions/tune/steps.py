@@ -26,6 +26,7 @@ from jobkit.core.knobs import (
     REFUSED,
     RENAMED,
     SHORTCUTS,
+    THREADS,
     WORKERS,
     Value,
     numbers,
@@ -75,6 +76,8 @@ class TuneGoal:
     mps: bool  # whether workers may share a GPU through MPS
     # whether the workload has shortcuts: all settings but the plain loop use them, unless they are refused
     shortcuts: bool = False
+    # whether one worker with shortcuts may fill the GPU: it has all CPUs, and more workers must share them
+    fills_gpu: bool = False
     # the part of the text on which the points of these phases work; for the search that with the most workers
     memory_every: int = 1
     search_every: int = 1
@@ -107,6 +110,8 @@ class TuneGoal:
             own[MPS] = OFF
         if self.shortcuts:
             own[SHORTCUTS] = EXACT
+        if self.fills_gpu:
+            own[THREADS] = max(1, self.workers * self.cpus // workers)
         return part(own | {knob: word for knob, word in words.items() if knob in own}, every)
 
     @property
@@ -123,7 +128,8 @@ class TuneGoal:
     @property
     def most_settings(self) -> int:
         others = self.mps + len(self.sizes) - 1 if self.workers > 1 else 0
-        return 1 + len(self.sizes) + len(self.steps) + others + bool(self.other_order) + self.shortcuts
+        without = self.shortcuts and not self.fills_gpu
+        return 1 + len(self.sizes) + len(self.steps) + others + bool(self.other_order) + without
 
     @property
     def most_points(self) -> int:
@@ -361,8 +367,12 @@ class Search:
         """Double the workers until that gains too little, or memory or CPUs end."""
         goal, held = self.goal, self.most_workers(size)
         fitting = goal.workers if held is None else held
-        last = next(one for one, _ in self._good(MEMORY) if self._size(one) == size)
+        last, alone = next(pair for pair in self._good(MEMORY) if self._size(pair[0]) == size)
         self._note("cores", f"there is one worker: {goal.limited_by}")
+        limit, why = _bottleneck(alone, "one worker suffices")
+        if goal.fills_gpu and limit == "GPU":
+            self._note(limit, why)
+            return
         for workers in dict.fromkeys(min(workers, fitting) for workers in goal.steps if fitting > 1):
             candidate = Candidate(self._shared(size, workers), SEARCH)
             if self._late(candidate):
@@ -426,7 +436,7 @@ class Search:
         if self.goal.other_order:
             best = self._fastest()[0]
             yield from self._try_in_time(Candidate({**best.params, ORDER: self.goal.other_order}, SEARCH))
-        if self.goal.shortcuts and self.shortcuts == EXACT:
+        if self.goal.shortcuts and self.shortcuts == EXACT and not self.goal.fills_gpu:
             best = self._fastest()[0]
             yield from self._try_in_time(Candidate({**best.params, SHORTCUTS: OFF}, SEARCH))
 

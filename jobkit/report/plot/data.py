@@ -8,23 +8,232 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter, itemgetter
 
+from jobkit.answers import observations
+from jobkit.answers.memory import TOO_SMALL, Memory
+from jobkit.answers.memory_line import Estimate
+from jobkit.answers.observations import NEED, measured_bytes
 from jobkit.answers.search_answer import SearchPanel
 from jobkit.answers.setting import Mean, other_knobs
 from jobkit.answers.speed import SPEED_TOLERANCE
 from jobkit.core.figures import FIGURES, GPU_MEMORY, MIN, RAM, SPEED, WORK, Figure
-from jobkit.core.knobs import BATCH_SIZE, CPU
+from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED
+from jobkit.core.records import Outcome, Record
 from jobkit.core.units import format_bytes_gib, format_setting
-from jobkit.report import energy
 from jobkit.report.estimates import group_memory, guess_of_file, peaks_of_file
-from jobkit.report.plot import memory_data
-from jobkit.report.plot.memory_data import MemoryPanel, memory_of_file, memory_of_records, together
 from jobkit.report.rows import Row
 from jobkit.report.tables import Collected, Size
 from jobkit.runs.trials import Trial
+from jobkit.worker.workloads.base import SHIPPED, load_unit
+
+Spot = tuple[float, float]
+"""A load (in a file without records a batch size) and bytes."""
+
+MEASURED, ALLOCATED, PREDICTED, VERIFIED, EXCEEDED = (
+    "measured",
+    "allocated_peak",
+    "predicted",
+    "verified",
+    "exceeded",
+)
+"""The kinds of marks."""
+WORDS = {BATCH_SIZE: "batch", PADDED: "budget"}
+"""What the legend calls a value of a knob."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Points of one kind, with their name in the legend."""
+
+    kind: str
+    name: str
+    spots: tuple[Spot, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Bytes at any load, with a name for the legend."""
+
+    name: str
+    at: Callable[[float], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Bytes that must not be exceeded, with a name for the legend."""
+
+    name: str
+    size_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryPanel:
+    """Memory against load."""
+
+    across: str  # `across`, `up`: what the axes show; ``up`` is in bytes here
+    up: str
+    marks: tuple[Marks, ...]  # what was measured, predicted and verified; kinds without a spot are left out
+    # `line`, `bound`: the fitted line and its one-sided 95 % bound; ``None`` if there is none
+    line: Curve | None = None
+    bound: Curve | None = None
+    limit: Limit | None = None  # what must not be exceeded; ``None`` if unknown
+    reach: float | None = None  # the load at which the line meets the limit; ``None`` if one is missing
+    notes: tuple[str, ...] = ()  # why there is no line, or what to beware of: sentences without a full stop
+
+    def spots(self, *kinds: str) -> list[Spot]:
+        """Return the spots of some kinds, of all where none is named."""
+        return [spot for mark in self.marks if not kinds or mark.kind in kinds for spot in mark.spots]
+
+
+def together(panels: Mapping[str, MemoryPanel]) -> MemoryPanel:
+    """Return one panel of what was measured with several values of the other knobs, without a line.
+
+    Each value has a line of its own, which ``jobkit recommend`` prints.
+    """
+    first = next(iter(panels.values()))
+    marks = (
+        replace(mark, name=f"{mark.name}, {words}")
+        for words, panel in panels.items()
+        for mark in panel.marks
+        if mark.kind == MEASURED
+    )
+    note = "no line: another knob than batch_size varies; jobkit recommend fits a line for each of its values"
+    return MemoryPanel(across=first.across, up=first.up, marks=tuple(marks), limit=first.limit, notes=(note,))
+
+
+def memory_of_records(
+    memory: Memory,
+    tries: Sequence[Record],
+    trials: Sequence[Trial] = (),
+    gpu_memory_bytes: int | None = None,
+) -> MemoryPanel:
+    """Return the panel of a group of points of run folders.
+
+    ``memory``: what the points show, as `jobkit.answers.memory.memory_by_setting` returns it.
+    ``tries``: of points that tried a prediction. The line is without them: it is what they are held to.
+    ``trials``: what was predicted for the tries before they ran.
+    ``gpu_memory_bytes``: of the GPU to draw, the context included; by default what the tries had to stay
+        within, else the GPU measured on.
+    """
+    workload, line, notes = (
+        next((one.point.workload for one in memory.records), ""),
+        memory.line,
+        tuple[str, ...](),
+    )
+    ram, limit = memory.kind == observations.RAM, None  # unknown on a CPU without trials
+    if trials and (gpu_memory_bytes is None or ram):
+        size_bytes = min(trial.capacity_bytes for trial in trials)
+        limit = Limit(f"limit {format_bytes_gib(size_bytes)}", size_bytes)
+    elif memory.limit_bytes is not None and not ram:
+        room = memory.allocator_bytes(memory.limit_bytes)
+        less = "GPU less context" if memory.overhead_bytes else "GPU"
+        limit = Limit(f"{less}, {format_bytes_gib(room)}", room)
+    marks = [*_measured(memory), *_tried(memory.records, tries, limit)]
+    if isinstance(line, str):
+        notes = (f"no line: {line}",)
+    elif trials:
+        marks.append(Marks(PREDICTED, "predicted", tuple((one.load, one.expected_bytes) for one in trials)))
+    elif limit and not memory.largest.reason:  # the largest safe batch, and the weightiest doubt
+        largest, loads = memory.largest, memory.loads
+        notes = largest.doubts[:1] if largest.safe_batch else (TOO_SMALL[largest.knob],)
+        load = loads.load(largest.safe_batch) if loads else largest.safe_load
+        whole = " (whole text)" if largest.saturated else ""
+        name = f"predicted, {WORDS[largest.knob]} {largest.safe_batch:,}{whole}"
+        marks += [Marks(PREDICTED, name, ((load, line.at(load)),))] if largest.safe_batch else []
+    panel = MemoryPanel(
+        across=f"load ({load_unit(workload)})" if workload in SHIPPED else "load",
+        up="RAM" if ram else "allocator memory",
+        marks=tuple(mark for mark in marks if mark.spots),
+        limit=limit,
+        notes=notes,
+    )
+    if isinstance(line, str):
+        return panel
+    slack = f"allocated line x {memory.slack:.2f} (slack)"
+    return replace(
+        panel,
+        line=Curve("fitted line" if memory.slack == 1 else slack, line.at),
+        bound=Curve("95 % bound, one-sided", line.upper),
+        reach=line.largest(limit.size_bytes) if limit else None,
+    )
+
+
+def _measured(memory: Memory) -> list[Marks]:
+    well = [record for record in memory.records if record.outcome is Outcome.OK]
+    if memory.kind == NEED:
+        needs = [need for record in well for need in record.needs]
+        return [
+            Marks(ALLOCATED, "allocated peak", tuple((need.load, need.allocated_bytes) for need in needs)),
+            Marks(MEASURED, "need", tuple((need.load, need.passed_bytes) for need in needs)),
+        ]
+
+    def peaks(name: str) -> tuple[Spot, ...]:
+        return _spots((_load(record), getattr(record.memory, name)) for record in well)
+
+    if memory.kind == observations.RAM:
+        return [Marks(MEASURED, "RAM peak", peaks("ram_peak_bytes"))]
+    return [
+        Marks(ALLOCATED, "allocated peak", peaks("allocated_peak_bytes")),
+        Marks(MEASURED, "reserved peak", peaks("reserved_peak_bytes")),
+    ]
+
+
+def _tried(measured: Sequence[Record], tries: Sequence[Record], limit: Limit | None) -> list[Marks]:
+    """Return the results of the predictions, and the other points that ran out of memory."""
+    well = [record for record in tries if record.outcome is Outcome.OK]
+    failed = [
+        record for record in (*measured, *tries) if record.outcome in {Outcome.GPU_OOM, Outcome.RAM_OOM}
+    ]
+    had = limit.size_bytes if limit else None
+    verified = _spots((_load(record), measured_bytes(record)) for record in well)
+    exceeded = _spots((_load(record), record.point.cap_bytes or had) for record in failed)
+    return [
+        Marks(VERIFIED, f"verified{_sizes(well)}", verified),
+        Marks(EXCEEDED, f"out of memory{_sizes(failed)}", exceeded),
+    ]
+
+
+def _load(record: Record) -> int | None:
+    return record.failed_load or (record.summary.load_max if record.summary else None)
+
+
+def _spots(pairs: Iterable[tuple[float | None, float | None]]) -> tuple[Spot, ...]:
+    return tuple((load, size_bytes) for load, size_bytes in pairs if load and size_bytes)
+
+
+def _sizes(records: Sequence[Record]) -> str:
+    for knob, word in WORDS.items():
+        if known := {size for record in records if (size := record.point.numbers.get(knob))}:
+            return f", {word} {', '.join(f'{size:,}' for size in sorted(known))}"
+    return ""
+
+
+def memory_of_file(guess: Estimate, peaks: Sequence[Spot], up: str) -> MemoryPanel:
+    """Return the panel of a file without records: a straight line in the batch size, without an error bar.
+
+    ``guess``: the line, and where it meets the memory of the GPU.
+    ``peaks``: batch size and total peak of each run of the log.
+    ``up``: which memory it is.
+    """
+    capacity, line, largest = guess.capacity_bytes, guess.line, guess.largest
+    panel = MemoryPanel(
+        across="batch size (the log has no load)",
+        up=up,
+        marks=(Marks(MEASURED, "peak in the log", tuple(peaks)),) if peaks else (),
+        limit=Limit(f"GPU {format_bytes_gib(capacity)}", capacity) if capacity else None,
+    )
+    if line is None:
+        return replace(panel, notes=(f"no line: {guess.reason}",))
+    straight, note = Curve("straight line", line.at), line.no_error_bar or "no error bar"
+    panel = replace(panel, line=straight, notes=(note,))
+    if largest is None:
+        return panel
+    at_limit = Marks(PREDICTED, f"meets the limit near batch {largest:,}", ((largest, line.at(largest)),))
+    doubts = tuple(warning for warning in guess.warnings if warning != line.no_error_bar)
+    return replace(panel, marks=(*panel.marks, at_limit), reach=float(largest), notes=(note, *doubts[:1]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,36 +277,14 @@ class KnobPanel:
 
 
 @dataclass(frozen=True, slots=True)
-class EnergySpot:
-    """A setting in words, its paragraphs a second, joules for 1,000 paragraphs, and whether none beats it."""
-
-    setting: str
-    items_per_s: float
-    joules: float
-    front: bool
-
-
-@dataclass(frozen=True, slots=True)
-class EnergyPanel:
-    """Energy against speed: settings in ascending speed; ``net`` if their energy is less idle power."""
-
-    spots: tuple[EnergySpot, ...]
-    net: bool
-
-
-@dataclass(frozen=True, slots=True)
 class GroupPlot:
-    """The panels of a group; ``energy`` is ``None`` if there is none.
-
-    ``others`` are those of the figures that have a picture of their own; ``search`` is of the settings of a
-    search.
-    """
+    """What the pictures of a group show."""
 
     memory: MemoryPanel
     speed: KnobPanel
-    energy: EnergyPanel | None = None
-    others: tuple[KnobPanel, ...] = ()
-    search: SearchPanel | None = None
+    sizes: Sequence[Size]  # the settings whose energy is drawn
+    others: tuple[KnobPanel, ...] = ()  # of the figures that have a picture of their own
+    search: SearchPanel | None = None  # of the settings of a search
 
 
 def group_plots(collected: Collected, gpu_memory_bytes: int | None = None) -> list[GroupPlot]:
@@ -112,59 +299,46 @@ def group_plots(collected: Collected, gpu_memory_bytes: int | None = None) -> li
 def _group(collected: Collected, group: int, gpu_memory_bytes: int | None) -> GroupPlot:
     rows = [row for row in collected.rows if row.group == group]
     if rows[0].file_format:
-        peak = RAM if rows[0].device == CPU else GPU_MEMORY
+        peak = RAM if rows[0].point.device == CPU else GPU_MEMORY
         memory = memory_of_file(guess_of_file(rows, gpu_memory_bytes), peaks_of_file(rows), peak.label)
     else:
         memory = _memory(collected, group, rows, gpu_memory_bytes)
     sizes = [size for size in collected.by_size if size.first.group == group]
-    if found := collected.searches.get(rows[0].folder):  # it has no knee, and a part of the text is no size
-        proof = [size for size in sizes if found.rests_on(size.first.phase)]
+    if found := collected.sources.searches.get(rows[0].folder):
+        # it has no knee, and a part of the text is no size
+        proof = [size for size in sizes if found.rests_on(size.first.point.phase)]
         first = next(row.group for row in collected.rows if row.folder == rows[0].folder)
         search = found.panel if group == first else None  # it shows the settings of all groups
-        return GroupPlot(memory, KnobPanel(knob=BATCH_SIZE), _energy(proof), search=search)
+        return GroupPlot(memory, KnobPanel(knob=BATCH_SIZE), proof, search=search)
     speed = _over_knob(sizes, collected.knobs, SPEED)
     others = [figure for figure in FIGURES.values() if figure.drawn]
     others += [] if speed.series else [WORK]
     others += [] if memory.spots() else [GPU_MEMORY, RAM]
     panels = [_over_knob(sizes, collected.knobs, figure) for figure in (*collected.own, *others)]
-    drawn = tuple(panel for panel in panels if panel.series)
-    return GroupPlot(memory, speed, _energy(sizes), drawn)
-
-
-def _energy(sizes: Sequence[Size]) -> EnergyPanel | None:
-    figure = energy.per_1000(sizes)
-    spots = [
-        EnergySpot(format_setting(size.params), speed.value, joules.value, size.front is not False)
-        for size in sizes
-        if (speed := size.mean(SPEED)) and (joules := size.mean(figure))
-    ]
-    ordered = tuple(sorted(spots, key=attrgetter("items_per_s")))
-    return EnergyPanel(ordered, net=figure in energy.NET) if spots else None
+    return GroupPlot(memory, speed, sizes, tuple(panel for panel in panels if panel.series))
 
 
 def _memory(
     collected: Collected, group: int, rows: Sequence[Row], gpu_memory_bytes: int | None
 ) -> MemoryPanel:
-    tries = [row for row in rows if row.trial]
-    tested, trials = [row.record for row in tries if row.record], _trials(collected, tries)
+    tries = [row for row in rows if row.point.trial]
+    tested, indices = (
+        [row.record for row in tries if row.record],
+        {(row.folder, row.point.index) for row in tries},
+    )
+    tried = [
+        trial
+        for folder, trials in sorted(collected.sources.trials.items())
+        for trial in sorted(trials, key=attrgetter("index"))
+        if (folder, trial.index) in indices
+    ]
     found = group_memory(collected, group, gpu_memory_bytes)
     if isinstance(found, str):
         return MemoryPanel(across="load", up="memory", marks=(), notes=(found,))
     panels = {
-        words: memory_of_records(memory, tested, trials, gpu_memory_bytes) for words, memory in found.items()
+        words: memory_of_records(memory, tested, tried, gpu_memory_bytes) for words, memory in found.items()
     }
     return together(panels) if len(panels) > 1 else next(iter(panels.values()))
-
-
-def _trials(collected: Collected, tries: Iterable[Row]) -> list[Trial]:
-    """Return what was predicted for the points that tried it."""
-    indices = {(row.folder, row.index) for row in tries}
-    return [
-        trial
-        for folder, trials in sorted(collected.trials.items())
-        for trial in sorted(trials, key=attrgetter("index"))
-        if (folder, trial.index) in indices
-    ]
 
 
 def _over_knob(settings: Sequence[Size], knobs: Sequence[str], figure: Figure) -> KnobPanel:
@@ -189,7 +363,12 @@ def _over_knob(settings: Sequence[Size], knobs: Sequence[str], figure: Figure) -
         lines[other_knobs(record, knob) if record else ""].append((number, one))
     named = ((name if len(lines) > 1 else "", line) for name, line in lines.items())
     panel = KnobPanel(figure=figure, knob=knob, series=tuple(_series(*one, figure) for one in named))
-    return replace(panel, knee=_knee(panel)) if figure is SPEED else panel
+    if figure is not SPEED:
+        return panel
+    means = (
+        (size, mean.value) for one in panel.series for size, mean in zip(one.sizes, one.means, strict=True)
+    )
+    return replace(panel, knee=min(pair for pair in means if pair[1] >= (1 - SPEED_TOLERANCE) * panel.best))
 
 
 def _number(value: object) -> float | None:
@@ -208,34 +387,21 @@ def _series(name: str, settings: Sequence[tuple[float, Size]], figure: Figure) -
     return KnobSeries(name=name, sizes=tuple(size for size, _ in settings), means=tuple(means))
 
 
-def _knee(panel: KnobPanel) -> tuple[float, float]:
-    """Return the smallest size within reach of the fastest, and its mean."""
-    return min(
-        (size, mean.value)
-        for line in panel.series
-        for size, mean in zip(line.sizes, line.means, strict=True)
-        if mean.value >= (1 - SPEED_TOLERANCE) * panel.best
-    )
-
-
 NEAR = f"within {100 * SPEED_TOLERANCE:.0f} % of the fastest"
-
-
-THOUSAND = 1000
 
 
 def memory_finding(panel: MemoryPanel) -> str:
     """Return what a panel of memory shows."""
     marks = {mark.kind: mark for mark in panel.marks}
     room = f" in {format_bytes_gib(panel.limit.size_bytes, 1)}" if panel.limit else ""
-    verified, predicted = marks.get(memory_data.VERIFIED), marks.get(memory_data.PREDICTED)
+    verified, predicted = marks.get(VERIFIED), marks.get(PREDICTED)
     if verified and ", " in verified.name:
         return f"Memory: {verified.name.partition(', ')[2]} fits{room}, predicted and verified"
     if predicted and ", " in predicted.name:
         return f"Memory: {predicted.name.partition(', ')[2]} fits{room}, by the prediction"
-    if exceeded := marks.get(memory_data.EXCEEDED):
+    if exceeded := marks.get(EXCEEDED):
         return f"Memory: {exceeded.name}"
-    measured = panel.spots(memory_data.MEASURED)
+    measured = panel.spots(MEASURED)
     if not measured:
         return "Memory: not measured"
     return f"Memory: {panel.up} of at most {format_bytes_gib(max(size for _, size in measured))}"
@@ -262,28 +428,3 @@ def knob_finding(panel: KnobPanel) -> str:
     return (
         f"Speed: the knee is at {knob} {size:,}, {NEAR if len(panel.series) > 1 or slowest == mean else gain}"
     )
-
-
-def search_finding(panel: SearchPanel) -> str:
-    """Return what a panel of a search shows."""
-    answer = panel.answer
-    if answer is None:
-        fastest = panel.rows[0]
-        return f"Speed: {fastest.name} is the fastest so far, {rate_words(fastest.last.value)}"
-    speed = rate_words(answer.last.value)
-    if panel.base is None or panel.base is answer:
-        return f"Speed: the answer has {speed}"
-    return f"Speed: the answer has {speed}, the {panel.base.name} {rate_words(panel.base.last.value)}"
-
-
-def rate_words(items_per_s: float) -> str:
-    """Return a speed in few digits."""
-    return (
-        f"{items_per_s:,.0f} paragraphs/s" if items_per_s >= THOUSAND else f"{items_per_s:,.4g} paragraphs/s"
-    )
-
-
-def energy_finding(panel: EnergyPanel) -> str:
-    """Return what a panel of energy shows."""
-    cheapest = min(panel.spots, key=lambda spot: spot.joules)
-    return f"Energy: least at {cheapest.setting}, {cheapest.joules:,.4g} J per 1,000 paragraphs"

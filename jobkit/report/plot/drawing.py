@@ -1,8 +1,7 @@
 """A picture as strokes, marks and words: two axes, a legend, labels that cover nothing. Pure.
 
-`jobkit.report.html.svg` writes a canvas for the page, `jobkit.report.plot.figure` paints it into a file, so
-both show the same. Lengths are in pixels, from the top left. Shapes and dashes carry the meaning; colour
-only helps.
+`svg` writes a canvas for the page, and matplotlib paints it into a file, so both show the same. Lengths are
+in pixels, from the top left. Shapes and dashes carry the meaning; colour only helps.
 """
 
 from __future__ import annotations
@@ -11,10 +10,15 @@ import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from jobkit.core.terminal import display_width
+from jobkit.core.terminal import display_width, printable
 from jobkit.core.units import format_short
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 WIDTH, HEIGHT = 372, 270
 """So narrow that type has 11 pixels on a telephone of 390, and 7 points in the column of a paper."""
@@ -290,3 +294,89 @@ def _along(spots: Sequence[Spot]) -> list[Box]:
         points = ((x0 + (x1 - x0) * i / steps, y0 + (y1 - y0) * i / steps) for i in range(steps + 1))
         boxes += [(x - 1, y - 1, x + 1, y + 1) for x, y in points]
     return boxes
+
+
+SHAPES = {
+    "dot": "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z",
+    "ring": "M-8,0a8,8 0 1,0 16,0a8,8 0 1,0 -16,0z",
+    "diamond": "M0,-7L7,0L0,7L-7,0z",
+    "square": "M-4,-4H4V4H-4z",
+    "cross": "M-5,-5L5,5M-5,5L5,-5",
+}
+
+
+def svg(title: str, canvas: Canvas) -> str:
+    """Return a picture as markup that is safe to insert.
+
+    All looks are presentation attributes, so that it reads the same without a style sheet; text and black
+    marks have the colour of the page (``currentColor``), for light and dark. A screen reader says the title.
+    """
+    height = f"{canvas.height:.0f}"
+    head = (
+        f'<svg role="img" aria-label="{escape(printable(title))}" viewBox="0 0 {WIDTH} {height}" '
+        f'width="{WIDTH}" height="{height}" font-family="sans-serif" font-size="{FONT_PX}" '
+        'fill="currentColor">'
+    )
+    return "\n".join([head, *map(_element, canvas.parts), "</svg>"])
+
+
+def _element(part: Part) -> str:
+    colour = COLOURS[part.css]
+    if isinstance(part, Stroke):
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in part.spots)
+        dash = {"stroke-dasharray": " ".join(f"{length:g}" for length in part.dash)} if part.dash else {}
+        of_line = {"points": path, "fill": "none", "stroke": colour, "stroke-width": part.width, **dash}
+        return _tag("polyline", of_line, part.css, _title(part.title))
+    x, y = (f"{length:.1f}" for length in part.spot)
+    if isinstance(part, Mark):
+        fill = "none" if part.shape in HOLLOW else colour
+        of_mark = {"d": SHAPES[part.shape], "fill": fill, "stroke": colour, "stroke-width": 1.8}
+        return _tag("path", {**of_mark, "transform": f"translate({x} {y})"}, part.css, _title(part.title))
+    of_words = {"x": x, "y": y, "text-anchor": part.anchor} | ({"fill": colour} if part.css else {})
+    return _tag("text", of_words, f"t-{part.css} halo" if part.css else "halo", escape(printable(part.text)))
+
+
+def _tag(name: str, attributes: Mapping[str, object], css: str, inside: str) -> str:
+    pairs = {**attributes, "class": css} if css else attributes
+    words = "".join(f' {key}="{value}"' for key, value in pairs.items())
+    return f"<{name}{words}>{inside}</{name}>"
+
+
+def _title(words: str) -> str:
+    return f"<title>{escape(printable(words))}</title>" if words else ""
+
+
+MARKERS = {"dot": ("o", 8), "ring": ("o", 16), "diamond": ("D", 10), "square": ("s", 8), "cross": ("x", 10)}
+"""What matplotlib calls the shapes, and how wide they are in pixels."""
+
+
+def paint(axes: Axes, part: Part, point: float) -> None:
+    """Paint a part; a pixel is so many points."""
+    colour = COLOURS[part.css].replace("currentColor", "black")
+    if isinstance(part, Words):
+        axes.text(
+            *part.spot,
+            part.text,
+            ha={"start": "left", "middle": "center", "end": "right"}[part.anchor],
+            va="baseline",
+            color=colour,
+            fontsize=FONT_PX * point,
+            fontweight="bold" if part.bold else "normal",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
+        )
+        return
+    if isinstance(part, Stroke):
+        across, up = [x for x, _ in part.spots], [y for _, y in part.spots]
+        dash = (0, tuple(length * point for length in part.dash)) if part.dash else "solid"
+        axes.plot(across, up, color=colour, linestyle=dash, linewidth=part.width * point)
+        return
+    marker, size = MARKERS[part.shape]
+    inside = "none" if part.shape in HOLLOW else colour
+    axes.plot(
+        *([length] for length in part.spot),
+        color=colour,
+        marker=marker,
+        markersize=size * point,
+        markerfacecolor=inside,
+        markeredgewidth=1.8 * point,
+    )

@@ -6,31 +6,47 @@ of its lines, and a table of what it shows; what has no data has no picture.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import io
+import textwrap
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import cycle
+from itertools import chain, cycle, product
+from operator import itemgetter
+from pathlib import Path
+from string import ascii_lowercase
+from typing import TYPE_CHECKING, Any
 
-from jobkit.answers.search_answer import SearchPanel
+from jobkit.answers.search_answer import SearchPanel, SearchRow
 from jobkit.answers.setting import Mean
 from jobkit.answers.speed import SPEED_TOLERANCE
 from jobkit.core.blocks import Block, Column
+from jobkit.core.errors import JobkitError
+from jobkit.core.extras import missing_extra
 from jobkit.core.figures import LOAD, SPEED
+from jobkit.core.files import write_atomically
 from jobkit.core.student import unknown_spread
-from jobkit.core.units import GIB, format_count
-from jobkit.report.plot import memory_data
+from jobkit.core.terminal import printable
+from jobkit.core.units import GIB, format_count, format_setting
+from jobkit.report.estimates import heading
 from jobkit.report.plot.data import (
+    EXCEEDED,
+    MEASURED,
     NEAR,
-    EnergyPanel,
+    PREDICTED,
+    VERIFIED,
+    WORDS,
     GroupPlot,
     KnobPanel,
-    energy_finding,
+    Marks,
+    MemoryPanel,
     group_plots,
     knob_finding,
     memory_finding,
-    search_finding,
 )
 from jobkit.report.plot.drawing import (
     BOTTOM,
+    CHARACTER_PX,
     DASHED,
     DOTTED,
     FONT_PX,
@@ -38,28 +54,36 @@ from jobkit.report.plot.drawing import (
     MANY_TIMES,
     SOLID,
     TOP,
+    WIDTH,
     Canvas,
     Drawing,
+    Part,
     Spot,
+    Words,
     around,
     from_zero,
+    moved,
+    paint,
 )
-from jobkit.report.plot.memory_data import Marks, MemoryPanel
 from jobkit.report.rows import Row
-from jobkit.report.tables import Collected
+from jobkit.report.tables import NET, Collected, Size, energy_per_1000
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FAR = 6.0
 """If the limit or the prediction is this many times beyond the measurements, it is left out and named."""
 STEPS = 200
 MOST_OTHERS = 8
 """More figures of a workload are in the table only."""
+THOUSAND = 1000
 ROW_PX = 34.0
 """The height of a row of a search, with a label above its marks."""
 LOOKS = {
-    memory_data.VERIFIED: ("square", "orange"),
-    memory_data.EXCEEDED: ("cross", "limit"),
-    memory_data.PREDICTED: ("diamond", "blue"),
-    memory_data.MEASURED: ("dot", ""),
+    VERIFIED: ("square", "orange"),
+    EXCEEDED: ("cross", "limit"),
+    PREDICTED: ("diamond", "blue"),
+    MEASURED: ("dot", ""),
 }
 """The shape and the colour of the kinds of marks, in the order in which their labels choose a place."""
 SERIES = (("dot", SOLID), ("square", DASHED), ("diamond", DOTTED), ("cross", (8.0, 3.0, 2.0, 3.0)))
@@ -92,12 +116,12 @@ def _of_group(group: GroupPlot, rows: Sequence[Row]) -> list[Picture]:
     found = [_of_knob(group.speed)] if group.speed.series else []
     found += [_of_search(group.search)] if group.search and group.search.rows else []
     if group.memory.spots():
-        knobs = (*memory_data.WORDS, group.speed.knob)
+        knobs = (*WORDS, group.speed.knob)
         knob = next((one for one in knobs if any(one in row.numbers for row in rows)), "")
-        word = memory_data.WORDS.get(knob, knob.replace("_", " "))
+        word = WORDS.get(knob, knob.replace("_", " "))
         loads = {load: row.numbers[knob] for row in rows if knob in row.numbers and (load := row.value(LOAD))}
         found.append(_of_memory(group.memory, {load: f"{word} {size:,}" for load, size in loads.items()}))
-    found += [_of_energy(group.energy)] if group.energy else []
+    found += _of_energy(group.sizes)
     others = [_of_knob(panel) for panel in group.others[:MOST_OTHERS]]
     if more := len(group.others) - len(others):
         words = f"{format_count(more, 'more figure')} without a picture: in the table."
@@ -129,12 +153,16 @@ def _of_memory(panel: MemoryPanel, names: Mapping[float, str]) -> Picture:
         drawing.line([(0, height), (right, height)], panel.limit.name, css="limit", dash=DOTTED)
     for place, words in enumerate(["beyond this picture:", *beyond] if beyond else []):
         drawing.write((LEFT + 8, TOP + 12 + 16 * place), words)
-    kinds = [kind for kind in LOOKS if not (beyond and kind == memory_data.PREDICTED)]
+    kinds = [kind for kind in LOOKS if not (beyond and kind == PREDICTED)]
     shapes = cycle(shape for shape, _ in SERIES)
     for marks in (marks for kind in kinds for marks in panel.marks if marks.kind == kind):
         shape, css = LOOKS[marks.kind]
-        _draw_marks(drawing, marks, names, next(shapes) if marks.kind == memory_data.MEASURED else shape, css)
-    rows = [row for marks in panel.marks for row in _memory_rows(marks, names)]
+        _draw_marks(drawing, marks, names, next(shapes) if marks.kind == MEASURED else shape, css)
+    rows = []
+    for marks in panel.marks:
+        what, _, own = marks.name.partition(", ")
+        largest = dict(sorted(marks.spots))  # at each load
+        rows += [[what, f"{x:,.0f}", f"{y / GIB:.3f}", names.get(x, own)] for x, y in largest.items()]
     rows += [["limit", "", f"{panel.limit.size_bytes / GIB:.3f}", panel.limit.name]] if panel.limit else []
     sentences = (f"{panel.up} against {panel.across}", *panel.notes)
     return Picture(
@@ -147,14 +175,14 @@ def _of_memory(panel: MemoryPanel, names: Mapping[float, str]) -> Picture:
 
 def _memory_axes(panel: MemoryPanel) -> tuple[Drawing, list[str]]:
     """Return axes from 0 that hold everything, and the names of what is so far off that it is left out."""
-    seen = panel.spots(*(kind for kind in LOOKS if kind != memory_data.PREDICTED)) or panel.spots()
+    seen = panel.spots(*(kind for kind in LOOKS if kind != PREDICTED)) or panel.spots()
     right, top = (max(values) for values in zip(*seen, strict=True))
-    ahead = panel.spots(memory_data.PREDICTED)
+    ahead = panel.spots(PREDICTED)
     most_load = max(right, panel.reach or 0.0, *(load for load, _ in ahead))
     most = max(top, panel.limit.size_bytes if panel.limit else 0.0, *(size for _, size in ahead))
     far = most_load > FAR * right or most > FAR * top
     names = [panel.limit.name] if panel.limit else []
-    names += [marks.name for marks in panel.marks if marks.kind == memory_data.PREDICTED]
+    names += [marks.name for marks in panel.marks if marks.kind == PREDICTED]
     right, top = (right, 1.25 * top) if far else (most_load, most)
     if panel.line:
         top = max(top, panel.line.at(right))  # so that the line reaches the largest load
@@ -171,20 +199,10 @@ def _draw_marks(drawing: Drawing, marks: Marks, names: Mapping[float, str], shap
     for number, (load, size) in enumerate(sorted(apart.values(), reverse=True)):
         own = names.get(load, "")
         title = f"{marks.name}: {', '.join(filter(None, (own, f'load {load:,.0f}', f'{size:.2f} GiB')))}"
-        label = f"{marks.name}, {own}" if own and marks.kind == memory_data.MEASURED else marks.name
+        label = f"{marks.name}, {own}" if own and marks.kind == MEASURED else marks.name
         label = ("" if own in named else own) if number else label
         drawing.mark((load, size), shape, css=css, title=title, label=label, far=not number, name=marks.name)
         named.add(own)
-
-
-def _memory_rows(marks: Marks, names: Mapping[float, str]) -> Iterator[Sequence[str]]:
-    """Yield a row for each load, with the largest value there."""
-    largest: dict[float, float] = {}
-    for load, size in marks.spots:
-        largest[load] = max(size, largest.get(load, 0.0))
-    what = marks.name.partition(", ")[0]
-    for load, size in sorted(largest.items()):
-        yield what, f"{load:,.0f}", f"{size / GIB:.3f}", names.get(load, marks.name.partition(", ")[2])
 
 
 def _of_knob(panel: KnobPanel) -> Picture:
@@ -306,12 +324,22 @@ def _of_search(panel: SearchPanel) -> Picture:
                 drawing.mark((mean.value, y), shape, css=css, title=title, name=phase)
         if row is panel.answer:
             drawing.mark((row.last.value, y), "ring", css="blue", name="the answer")
+    answer, fastest = panel.answer, panel.rows[0]
+    finding = f"{fastest.name} is the fastest so far, {_rate(fastest)}"
+    if answer:
+        than = "" if base is None or base is answer else f", the {base.name} {_rate(base)}"
+        finding = f"the answer has {_rate(answer)}{than}"
     return Picture(
-        title=search_finding(panel),
+        title=f"Speed: {finding}",
         canvas=drawing.canvas(),
         caption="Settings of the search, the fastest first. A mark is the mean of a phase.",
         data=Block(),
     )
+
+
+def _rate(row: SearchRow) -> str:
+    speed = row.last.value
+    return f"{speed:,.0f} paragraphs/s" if speed >= THOUSAND else f"{speed:,.4g} paragraphs/s"
 
 
 def row_drawing(
@@ -339,27 +367,181 @@ def _name_row(drawing: Drawing, row: int, name: str) -> float:
     return row + 1 - 9 / ROW_PX
 
 
-def _of_energy(panel: EnergyPanel) -> Picture:
-    """Return energy against speed, and which settings no other beats in both."""
+def _of_energy(sizes: Sequence[Size]) -> list[Picture]:
+    """Return energy against speed, and which settings no other beats in both; nothing if it is not known."""
+    figure = energy_per_1000(sizes)
+    spots = [
+        (speed.value, each.value, format_setting(size.params), size.front is not False)
+        for size in sizes
+        if (speed := size.mean(SPEED)) and (each := size.mean(figure))
+    ]
+    spots.sort(key=itemgetter(0))
+    if not spots:
+        return []
     drawing = Drawing(
         across="paragraphs/s",
-        up=f"{'net energy' if panel.net else 'energy'}, J per 1,000 paragraphs",
-        x_range=from_zero(max(spot.items_per_s for spot in panel.spots)),
-        y_range=from_zero(max(spot.joules for spot in panel.spots), 1.1),
+        up=f"{'net energy' if figure in NET else 'energy'}, J per 1,000 paragraphs",
+        x_range=from_zero(max(rate for rate, *_ in spots)),
+        y_range=from_zero(max(joules for _, joules, *_ in spots), 1.1),
     )
-    best = [(spot.items_per_s, spot.joules) for spot in panel.spots if spot.front]
+    best = [(rate, joules) for rate, joules, _, front in spots if front]
     drawing.line(best, "no other beats these", css="grey")
-    for spot in panel.spots:
-        words = f"{spot.setting}: {spot.items_per_s:,.4g} paragraphs/s, {spot.joules:,.4g} J"
-        shape = "dot" if spot.front else "diamond"
-        drawing.mark((spot.items_per_s, spot.joules), shape, title=words, label=spot.setting)
+    for rate, joules, setting, front in spots:
+        words = f"{setting}: {rate:,.4g} paragraphs/s, {joules:,.4g} J"
+        drawing.mark((rate, joules), "dot" if front else "diamond", title=words, label=setting)
     rows = [
-        [spot.setting, f"{spot.items_per_s:,.4g}", f"{spot.joules:,.4g}", "yes" if spot.front else "no"]
-        for spot in panel.spots
+        [setting, f"{rate:,.4g}", f"{joules:,.4g}", "yes" if front else "no"]
+        for rate, joules, setting, front in spots
     ]
-    return Picture(
-        title=energy_finding(panel),
+    _, least, cheapest, _ = min(spots, key=itemgetter(1))
+    picture = Picture(
+        title=f"Energy: least at {cheapest}, {least:,.4g} J per 1,000 paragraphs",
         canvas=drawing.canvas(),
         caption="Filled marks, joined by a line: no other setting is both faster and takes less energy.",
         data=_data(("setting", "paragraphs/s", "J per 1,000 paragraphs", "no other beats it"), rows),
     )
+    return [picture]
+
+
+SUFFIXES = (".png", ".svg", ".pdf")
+MOST_GROUPS = 4
+"""More rows of panels fit no page."""
+
+COLUMN_IN, PAGE_IN, PANEL_IN = 3.4, 7.0, 4.5
+"""Widths in inches: of a column of a paper, of its page, and of a picture on a screen."""
+GAP_PX, LINE_PX, BOLD_PX = 20, 16, 7.8
+"""Between two pictures, the height of a line of text, and the mean width of a character of a title."""
+COLUMN_PX = WIDTH + GAP_PX
+DPI = {"screen": 120, "paper": 300}
+"""Dots per inch, by the word of ``--plot-size``; the default first."""
+SCREEN, PAPER = DPI
+STYLE: Mapping[str, Any] = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so it is the same everywhere
+    "lines.scale_dashes": False,
+    "text.parse_math": False,  # a text may be called a$b$c
+    "pdf.fonttype": 42,  # TrueType: journals refuse matplotlib's own Type 3
+    "svg.fonttype": "path",  # outlines: an SVG shows the same without the font
+    "svg.hashsalt": "jobkit",
+}
+"""matplotlib's settings for a picture."""
+
+METADATA: Mapping[str, dict[str, Any]] = {
+    ".png": {"Software": None},
+    ".svg": {"Date": None, "Creator": "jobkit"},
+    ".pdf": {"CreationDate": None, "Creator": "jobkit", "Producer": None},
+}
+"""No date, and no version of matplotlib."""
+
+
+def check_plot(path: Path) -> None:
+    """Make sure that a picture can be drawn there, before time is spent on reading."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise JobkitError(
+            f"--plot {path}: the name must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}",
+            hint="the ending chooses the format: svg and pdf for papers, png for slides",
+        )
+    if lack := missing_extra(f"--plot {path}", "plot"):
+        raise lack
+
+
+def plot(
+    collected: Collected, path: Path, *, gpu_memory_bytes: int | None = None, size: str = SCREEN
+) -> None:
+    """Draw what was collected into a file, whole or not at all.
+
+    ``collected``: what was read.
+    ``path``: ends in one of `SUFFIXES`.
+    ``gpu_memory_bytes``: the GPU to draw the capacity of; by default the one measured on.
+    ``size``: A key of `DPI`.
+    """
+    check_plot(path)
+    from matplotlib import style as styles
+
+    suffix = path.suffix.lower()
+    drawn = io.BytesIO()
+    with styles.context(["default", dict(STYLE)]), warnings.catch_warnings():
+        # A text may have a name in any script: what the font lacks is drawn as a box.
+        warnings.filterwarnings("ignore", message="Glyph")
+        picture = figure(collected, gpu_memory_bytes=gpu_memory_bytes, size=size)
+        picture.savefig(drawn, format=suffix[1:], dpi=DPI[size], metadata=METADATA[suffix])
+    try:
+        write_atomically(path, drawn.getvalue())
+    except OSError as error:
+        hint = "name a file in a folder that exists and is yours"
+        raise JobkitError(f"--plot {path}: {error.strerror}", hint=hint) from error
+
+
+def figure(collected: Collected, *, gpu_memory_bytes: int | None = None, size: str = SCREEN) -> Figure:
+    """Return the figure: pictures side by side, group below group; for one group on paper a column.
+
+    Call it within `matplotlib.style.context` of `STYLE` for what `plot` draws. Its axes are in pixels.
+    """
+    from matplotlib.figure import Figure
+
+    count = len(collected.by_group)
+    if not count:
+        raise JobkitError(
+            "nothing to draw: no point has figures yet", hint="look again later: jobkit collect"
+        )
+    if count > MOST_GROUPS:
+        raise JobkitError(
+            f"{count} tables are too many for one picture, which holds {MOST_GROUPS}: points that differ in "
+            "text, model, GPU, versions or settings are never mixed",
+            hint="name fewer runs, one picture each: jobkit collect RUN --plot FILE",
+        )
+    drawn, titles = pictures(collected, gpu_memory_bytes), []
+    alike = len({group.cell("versions") for group in collected.by_group}) == 1  # then they are left out
+    for number, group in enumerate(collected.by_group):
+        lines = heading(group, [size for size in collected.by_size if size.first.group == number])
+        titles.append(lines[:-1] if alike and group.cell("versions") else lines)
+    most = max(1, *map(len, drawn))
+    columns = min(3, most) if size == SCREEN else min(2, most, len(drawn))
+    parts, height = _sheet(titles, drawn, columns)
+    width_in = columns * PANEL_IN if size == SCREEN else COLUMN_IN if columns == 1 else PAGE_IN
+    inch = width_in / (columns * COLUMN_PX)  # inches of a pixel
+    whole = Figure(figsize=(width_in, height * inch))
+    axes = whole.add_axes((0, 0, 1, 1), xlim=(0, columns * COLUMN_PX), ylim=(height, 0))
+    axes.set_axis_off()
+    for part in parts:
+        paint(axes, part, 72 * inch)
+    return whole
+
+
+def _sheet(
+    titles: Sequence[Sequence[str]], groups: Sequence[Sequence[Picture]], columns: int
+) -> tuple[list[Part], float]:
+    """Return all pictures, each below its title and above its caption, and the height of the sheet."""
+    parts: list[Part] = []
+    top, letters = GAP_PX / 2, map("".join, chain(ascii_lowercase, product(ascii_lowercase, repeat=2)))
+    for title, group in zip(titles, groups, strict=True):
+        lines = [*title, *([] if group else ["nothing to draw: no point of this table has succeeded yet"])]
+        head = _lines(lines, GAP_PX / 2, top, columns * COLUMN_PX - GAP_PX)
+        parts += head
+        top = head[-1].spot[1] + LINE_PX
+        for first in range(0, len(group), columns):
+            row = [
+                (GAP_PX / 2 + COLUMN_PX * at, one) for at, one in enumerate(group[first : first + columns])
+            ]
+            heads = [
+                _lines([f"({next(letters)}) {picture.title}"], left, top, WIDTH, bold=True)
+                for left, picture in row
+            ]
+            below = max(head[-1].spot[1] for head in heads) + 6
+            captions = [
+                _lines([picture.caption], left, below + picture.canvas.height, WIDTH) for left, picture in row
+            ]
+            parts += chain(*heads, *captions)
+            parts += [moved(part, left, below) for left, picture in row for part in picture.canvas.parts]
+            top = max(caption[-1].spot[1] for caption in captions) + LINE_PX
+    return parts, top
+
+
+def _lines(texts: Sequence[str], left: float, top: float, width: float, *, bold: bool = False) -> list[Words]:
+    """Return texts below one another, wrapped to a width."""
+    characters = int(width / (BOLD_PX if bold else CHARACTER_PX))
+    kept = (
+        printable(text).replace(" GiB", "\N{NO-BREAK SPACE}GiB").replace(" %", "\N{NO-BREAK SPACE}%")
+        for text in texts
+    )  # 140.4 stays next to its unit
+    wrapped = [line for text in kept for line in textwrap.wrap(text, characters)]
+    return [Words((left, top + LINE_PX * number), line, bold=bold) for number, line in enumerate(wrapped, 1)]

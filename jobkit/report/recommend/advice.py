@@ -1,182 +1,587 @@
-"""Batch size, GPUs, time and cost, and what to beware of; of a search its one answer."""
+"""What a run recommends: setting, batch size, GPUs, time, energy and request; of a search its one answer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from jobkit.answers import speed
-from jobkit.answers.gpus import common_gpus
+from jobkit.answers.gpus import GpuKind, common_gpus
 from jobkit.answers.memory import Memory, Prediction, memory_by_setting
 from jobkit.answers.memory_line import Fit
+from jobkit.answers.objective import Objective
 from jobkit.answers.observations import RAM
-from jobkit.answers.setting import other_knobs, setting_with, settings_of
-from jobkit.answers.speed import CorpusVolume, Speed
+from jobkit.answers.search_answer import SearchAnswer
+from jobkit.answers.setting import Mean, Ratio, Setting, other_knobs, setting_with, settings_of
+from jobkit.answers.speed import CorpusVolume, Duration, Speed
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import CPU
+from jobkit.core.figures import (
+    ENERGY,
+    ENERGY_PER_1000,
+    MIN,
+    NET_PER_1000,
+    SPEED,
+    WORK,
+    choosable,
+    reported,
+    units_of,
+)
+from jobkit.core.knobs import CPU, FP32, PRECISION, Value
 from jobkit.core.layout import SPEC_FILE
-from jobkit.core.records import Outcome, Record
-from jobkit.core.terminal import shell_quote
-from jobkit.core.units import format_count
-from jobkit.report.recommend import types
-from jobkit.report.recommend.energy import energy_answer
-from jobkit.report.recommend.objective import Judgement, judge, refuse_none
-from jobkit.report.recommend.request import request
-from jobkit.report.recommend.types import RecommendOptions, RunData
-from jobkit.runs.request import conditions_of, memory_condition
-from jobkit.runs.results import overlap_words, overlaps, span_of
+from jobkit.core.measurements import Attribution
+from jobkit.core.records import Outcome, Point, Record, described
+from jobkit.core.terminal import did_you_mean, printable, shell_quote
+from jobkit.core.units import format_count, format_f1, format_list
+from jobkit.report.recommend.material import RequestAdvice, RunData, request
+from jobkit.runs.request import Conditions, conditions_of, memory_condition
+from jobkit.runs.results import Agreement, overlap_words, overlaps, span_of
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecommendOptions:
+    """What the user asks besides the run."""
+
+    # to look at; ``None`` for those of `jobkit.answers.gpus.COMMON_GPUS`
+    gpus: Sequence[GpuKind] | None = None
+    # the corpus to estimate the time for; ``None`` for one pass of the measured text
+    corpus: CorpusVolume | None = None
+    margin: float = 0.0  # share of the memory to keep free besides what the bound keeps
+    # the least agreement with the entities of fp32 that a precision must have to be recommended
+    min_f1: float = 1.0
+
+
+MOST_LISTED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A setting as the objective and the constraints judge it."""
+
+    setting: str  # its knobs in words, as in `jobkit.answers.speed.Speed`
+    values: tuple[float, ...]  # the metric of the objective, of each repeat that has it
+    broken: str  # which constraints it breaks, in words; empty if none
+
+    @property
+    def mean(self) -> Mean:
+        """The mean of these values, if there are any."""
+        return Mean.of(self.values)
+
+    @property
+    def allowed(self) -> bool:
+        """Whether it may be recommended."""
+        return bool(self.values) and not self.broken
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """All settings of a run under an objective."""
+
+    # of the spec, with its constraints; the time of the work, if there is no speed to choose by
+    objective: Objective
+    unit: str  # of its metric
+    settings: tuple[Judged, ...]  # in the order of the speeds
+    points: int  # `points`, `missing`: how many points succeeded, and how many of them do not have the metric
+    missing: int
+
+    def of(self, setting: Speed) -> Judged:
+        """Return how a setting is judged."""
+        return next(own for own in self.settings if own.setting == setting.setting)
+
+    def allowed(self, settings: Sequence[Speed]) -> tuple[Speed, ...]:
+        """Return the settings that have the metric and keep the constraints."""
+        return tuple(setting for setting in settings if self.of(setting).allowed)
+
+    def best(self, settings: Sequence[Speed]) -> Speed:
+        """Return the setting with the best mean, or with the fastest the smallest that is near to it.
+
+        Of several with the same mean it is the smallest that is near to the fastest of them.
+        """
+        if self.objective.by_speed:
+            return speed.recommended(settings)
+        top = max(map(self.rank, settings))
+        return speed.recommended([setting for setting in settings if self.rank(setting) == top])
+
+    def rank(self, setting: Speed) -> float:
+        """Return a number that is the higher, the better the setting is."""
+        return self.objective.rank(self.of(setting).mean.value)
+
+
+def judge(run: str, settings: Sequence[Speed], records: Sequence[Record], objective: Objective) -> Judgement:
+    """Judge the settings of a run.
+
+    ``run``: the folder, for messages.
+    ``settings``: that succeeded.
+    ``records``: of the points of the run.
+    """
+    run_as_one = Setting(points=tuple(records))
+    if objective.by_speed and not run_as_one.values(SPEED):  # the workload reports no items
+        objective = replace(objective, metric=WORK.key, direction=MIN)
+    figure, well = objective.figure, run_as_one.well
+    values = run_as_one.values(figure)
+    if not values:
+        names = list(dict.fromkeys(name for record in well for name in reported(record)))
+        why = f"no point reports the metric {objective.metric!r}"
+        hint = "jobkit help workloads: how a workload reports its own figures"
+        if objective.metric in choosable():
+            why = f"no point has measured {objective.metric}"
+            hint = f"choose by another figure: {', '.join([*choosable(), *map(printable, names)])}"
+        elif names:
+            known = did_you_mean(objective.metric, names)
+            hint = printable(known or f"reported are {format_list(names, MOST_LISTED)}")
+        raise JobkitError(f"{run}: {why}, by which objective chooses", hint=hint)
+    units = units_of(well, figure)
+    if len(units) > 1:
+        raise JobkitError(
+            f"{run}: {objective.name} has several units, which cannot be compared: {', '.join(units)}",
+            hint="the workload must report it in one unit",
+        )
+    measured = settings_of(well)
+    judged = [(one.setting, setting_with(measured, one.params)) for one in settings]
+    settled = (Judged(words, one.values(figure), objective.broken(one)) for words, one in judged)
+    missing = len(well) - len(values)
+    return Judgement(objective, units[0], tuple(settled), len(well), missing)
+
+
+def refuse_none(run: str, judgement: Judgement, settings: Sequence[Speed]) -> None:
+    """Raise an error if none of some settings may be recommended."""
+    if judgement.allowed(settings):
+        return
+    judged = [judgement.of(setting) for setting in settings]
+    lines = [f"  {own.setting}: {own.broken or f'{judgement.objective.name} is not known'}" for own in judged]
+    more = [f"  and {len(lines) - MOST_LISTED:,} more"] if len(lines) > MOST_LISTED else []
+    raise JobkitError(
+        "\n".join([f"{run}: no setting keeps the constraints", *lines[:MOST_LISTED], *more]),
+        hint="a wider bound: --set constraints.NAME.min=NUMBER, or .max",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OfPrecision:
+    """A setting of another precision than fp32, in a run that has fp32 too."""
+
+    setting: str  # its knobs in words, as in `jobkit.answers.speed.Speed`
+    # of the repeat that agrees least with fp32; ``None`` if one could not be compared
+    agreement: Agreement | None
+    accepted: bool  # whether it may be recommended
+
+    @property
+    def words(self) -> str:
+        """How its entities agree with those of fp32."""
+        if self.agreement is None:
+            return "its entities could not be compared with those of fp32"
+        if not self.agreement.differ:
+            return f"the entities are those of fp32, {self.agreement.entities:,} in all"
+        differ = format_count(self.agreement.differ, "entity", "entities")
+        return f"{differ} of it or of fp32 are not in the other (F1 {format_f1(self.agreement.f1)})"
+
+
+def of_precisions(
+    speeds: Iterable[Speed], records: Sequence[Record], agreements: Mapping[int, Agreement], min_f1: float
+) -> tuple[OfPrecision, ...]:
+    """Return the settings of other precisions than fp32; none if fp32 did not succeed.
+
+    ``agreements`` are by the point's index; ``min_f1`` is the least agreement that is accepted.
+    """
+    named, found = [(one, one.params.get(PRECISION)) for one in speeds], []
+    if FP32 not in {precision for _, precision in named}:
+        return ()
+    for setting in (one for one, precision in named if precision != FP32):
+        well = [one for one in records if one.outcome is Outcome.OK and one.params == setting.params]
+        known = [agreements.get(record.point.index) for record in well]
+        compared = [agreement for agreement in known if agreement]
+        all_known = len(compared) == len(known)
+        least = min(compared, key=lambda own: own.f1, default=None) if all_known else None
+        found.append(OfPrecision(setting.setting, least, least is not None and least.f1 >= min_f1))
+    return tuple(found)
+
+
+def without_refused(speeds: Iterable[Speed], precisions: Iterable[OfPrecision]) -> tuple[Speed, ...]:
+    """Return the settings that may be recommended."""
+    refused = {precision.setting for precision in precisions if not precision.accepted}
+    return tuple(speed for speed in speeds if speed.setting not in refused)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyUse:
+    """The energy of one setting: means over the repeats whose energy is attributable."""
+
+    params: Mapping[str, Value]  # the knobs
+    # `per_1000_j`, `per_1000_j_sd`: joules for 1,000 items, and the standard deviation; ``None`` for
+    # the latter of one repeat
+    per_1000_j: float
+    per_1000_j_sd: float | None
+    net_per_1000_j: float | None  # the same above idle; ``None`` if a repeat has no idle power
+    # joules for a character of the text; ``None`` if the characters are unknown
+    per_character_j: float | None
+    counted: bool  # whether each repeat has the energy counter
+    repeats: int  # how many there are
+
+    def of(self, items: int, characters: int | None) -> float:
+        """Return the energy of a text, by its characters if they are known."""
+        if characters is not None and self.per_character_j is not None:
+            return characters * self.per_character_j
+        return items * self.per_1000_j / 1000
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyAnswer:
+    """The energy of the GPUs over the work."""
+
+    recommended: EnergyUse | None  # of the recommended setting; ``None`` if it is not attributable
+    least: EnergyUse | None  # of the setting that takes the least for an item
+    corpus_j: float | None  # for the corpus, with the recommended setting
+    attribution: Attribution  # `attribution`, `reason`: the worst of all points that succeeded
+    reason: str
+
+
+def uses(records: Iterable[Record]) -> tuple[EnergyUse, ...]:
+    """Return the energy of each setting, from the records of points that succeeded."""
+    known = (record for record in records if record.value(ENERGY_PER_1000) is not None)
+    return tuple(map(_use, settings_of(known)))
+
+
+def _use(setting: Setting[Record]) -> EnergyUse:
+    each, net = Mean.of(setting.values(ENERGY_PER_1000)), setting.mean(NET_PER_1000)
+    letters = [
+        joules / record.summary.characters
+        for record in setting.well
+        if (joules := record.value(ENERGY)) is not None and record.summary and record.summary.characters
+    ]
+    return EnergyUse(
+        params=dict(sorted(setting.params.items())),
+        per_1000_j=each.value,
+        per_1000_j_sd=each.sd,
+        net_per_1000_j=net.value if net and net.n == each.n else None,
+        per_character_j=Mean.of(letters).value if len(letters) == each.n else None,
+        counted=all(record.energy and record.energy.counter_j is not None for record in setting.well),
+        repeats=each.n,
+    )
+
+
+def energy_answer(records: Sequence[Record], chosen: Speed, corpus: CorpusVolume) -> EnergyAnswer | None:
+    """Return the energy of a setting and of a corpus; ``None`` if no point has measured any."""
+    well = [record for record in records if record.outcome is Outcome.OK]
+    whose = [(record.energy.attribution, record.energy.reason) for record in well if record.energy]
+    if not whose:
+        return None
+    settings = uses(well)
+    own = next((use for use in settings if use.params == chosen.params), None)
+    order = list(Attribution)
+    attribution, reason = max(whose, key=lambda found: order.index(found[0]))
+    corpus_j = own.of(corpus.paragraphs, corpus.characters) if own else None
+    least = min(settings, key=lambda use: use.per_1000_j, default=None)
+    return EnergyAnswer(own, least, corpus_j, attribution, reason)
+
+
+THROUGHPUT, SATURATION, MEMORY, SWEEP = "throughput", "saturation", "memory", "sweep"
 LONGER = 10
 """A corpus of this many times the measured text may need more RAM than was measured."""
 
 
-def cautions(
-    material: RunData, memory: Memory, wishes: RecommendOptions, batch: types.BatchChoice
-) -> tuple[str, ...]:
-    """Return what to beware of besides what the first screen names, the weightiest first.
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """All that ``jobkit recommend`` prints."""
 
-    ``material``, ``wishes``: the data of the run folder, and the user's options.
-    ``memory``: of the other knobs of what is recommended.
-    ``batch``: what is recommended.
-    """
-    chosen, largest, records, asked = batch.recommended, batch.answer, material.records, material.resources
-    notes: list[str] = []
-    if largest.holds(chosen.size, chosen.load) is False:
-        safe = f"{largest.knob} {largest.safe_batch:,}" if largest.safe_batch else "not even a batch of 1"
-        notes.append(
-            f"{chosen.setting} ran, but takes more than is safe ({safe} is safe), as all measured settings "
-            "do: a later run may end out of memory"
-        )
-    doubts = list(dict.fromkeys((*largest.doubts, *batch.largest.doubts)))
-    if material.search:  # it has no line of memory, and its cautions are in its answer
-        notes += [*material.search.cautions(), *doubts]
-    else:
-        notes += doubts or memory.remarks
-    if unknown := types.caution(chosen, records, batch.precisions):
-        notes.append(unknown)
-    hosts = sorted({record.host for record in records if record.outcome is Outcome.OK})
-    if len(hosts) > 1 and records[0].point.device == CPU:
-        notes.append(f"the points ran on {len(hosts)} machines, whose speeds may differ: {', '.join(hosts)}")
-    elsewhere = material.site is not None
-    shared = elsewhere and asked is not None and not asked.exclusive
-    notes += speed.not_sampled(chosen, elsewhere=elsewhere, shared=shared)
-    spans = [span_of(record) for record in records]
-    if words := overlap_words(spans, overlaps(spans)):
-        notes.append(words)
-    if material.to_come:
-        notes.append(f"{format_count(material.to_come, 'point')} still to come")
-    if material.failed:
-        notes.append(f"{format_count(material.failed, 'point')} ended without a result")
-    return (*notes, *_of_corpus(material, wishes.corpus, chosen, largest), *material.notes)
+    material: RunData  # of the whole run
+    records: Sequence[Record]  # of the settings: in a search those of its last phase
+    options: RecommendOptions
+    settings: tuple[Speed, ...]  # all that succeeded, the smallest first
+    judged: Judgement  # the same, by the objective and the constraints of the spec
+    precisions: tuple[OfPrecision, ...]  # of each setting of another precision than fp32
+    # `recommended`, `fastest`: of these, less those whose precision is not accepted, and those that are
+    # not allowed
+    recommended: Speed
+    fastest: Speed
+    memory: Memory  # of the other knobs of the recommended setting
+    memories: Mapping[str, Memory]  # of all other knobs in words, each with a line of its own
+    unsafe: bool  # whether another setting would be recommended if it were safe
+    corpus: CorpusVolume
+    time: Duration
+    energy: EnergyAnswer | None  # ``None`` if none was measured
+    request: RequestAdvice | None  # ``None`` if the spec could not be read
+    gpus: Sequence[GpuKind]  # to look at
+    conditions: Conditions | None  # under which the recommended setting was measured; ``None`` for a command
+
+    @property
+    def search(self) -> SearchAnswer | None:
+        return self.material.search
+
+    @property
+    def point(self) -> Point:
+        """The first point that succeeded."""
+        return next(record.point for record in self.records if record.outcome is Outcome.OK)
+
+    @property
+    def largest(self) -> Prediction:
+        """The largest batch that was asked for."""
+        return self.memory.asked or self.memory.largest
+
+    @property
+    def accepted(self) -> tuple[Speed, ...]:
+        """The settings that may be recommended."""
+        return self.judged.allowed(without_refused(self.settings, self.precisions))
+
+    @property
+    def binds(self) -> str | None:
+        """What keeps the batch from being larger than the recommended one.
+
+        It is `THROUGHPUT`, `SATURATION`, `MEMORY` or `SWEEP`, which measured nothing larger; ``None`` if
+        nothing is predicted, or the objective is not the speed.
+        """
+        largest, size = self.largest, self.recommended.size
+        if self.search or not self.judged.objective.by_speed:
+            return None
+        if self.unsafe:
+            return MEMORY
+        if any(setting.size > size for setting in self.accepted):
+            return THROUGHPUT
+        if largest.reason:
+            return None
+        return SATURATION if largest.saturated else SWEEP if largest.safe_batch > size else MEMORY
+
+    @property
+    def times(self) -> Ratio | None:
+        """How many times as fast as the recommended setting the fastest is; ``None`` if that is not known."""
+        return None if self.recommended is self.fastest else speed.ratio(self.fastest, self.recommended)
+
+    @property
+    def others(self) -> str:
+        """The values of the other knobs that the recommended setting has, in words; empty if none varies."""
+        own = (words for words, memory in self.memories.items() if memory is self.memory)
+        return next(own) if len(self.memories) > 1 else ""
+
+    @property
+    def lines(self) -> dict[str, Prediction]:
+        """The largest batch for each other value of the other knobs."""
+        rest = {words: memory for words, memory in self.memories.items() if memory is not self.memory}
+        return {words: memory.largest for words, memory in rest.items() if memory.records}
+
+    @property
+    def leave_largest_out(self) -> float | None:
+        """How far off the line without its largest point was there."""
+        return self.memory.line.leave_largest_out if isinstance(self.memory.line, Fit) else None
+
+    @property
+    def most_workers(self) -> int | None:
+        """How many workers the GPU holds with the recommended setting, by the bound."""
+        limit_bytes, load = self.memory.limit_bytes, self.recommended.load
+        if limit_bytes is None or load is None or self.memory.kind == RAM:
+            return None
+        return self.memory.most_workers(limit_bytes, load)
+
+    @property
+    def allocator(self) -> str:
+        """The allocator setting that the largest batches hold for, in words after a comma."""
+        return memory_condition(self.records)
+
+    @property
+    def paragraphs(self) -> int:
+        """How many paragraphs the text has that was measured."""
+        return paragraphs(self.material.records)
+
+    @property
+    def points(self) -> int:
+        return sum(record.outcome is Outcome.OK for record in self.material.records)
+
+    @property
+    def predictions(self) -> list[tuple[GpuKind, Prediction]]:
+        """The largest batch on each GPU."""
+        return [(gpu, self.memory.within(gpu.usable_bytes)) for gpu in self.gpus]
+
+    @property
+    def cost(self) -> dict[str, float]:
+        """What the sweep itself took: seconds of the GPU, or on a CPU of the CPUs, over all its tries.
+
+        ``unknown`` is how many of the tries left no times.
+        """
+        tries, point = self.material.seconds, self.point
+        known = [seconds for seconds in tries if seconds is not None]
+        each = point.threads * point.workers if point.device == CPU else point.gpus
+        return {"seconds": each * sum(known), "tries": len(tries), "unknown": len(tries) - len(known)}
+
+    def holds(self, prediction: Prediction) -> bool | None:
+        """Return whether the recommended setting stays within the bound; ``None`` if nothing is predicted."""
+        return prediction.holds(self.recommended.size, self.recommended.load)
+
+    @cached_property
+    def beware(self) -> tuple[str, ...]:
+        """What to beware of besides what the first screen names, the weightiest first, without full stops."""
+        chosen, largest, material = self.recommended, self.largest, self.material
+        notes: list[str] = []
+        if self.holds(largest) is False:
+            safe = f"{largest.knob} {largest.safe_batch:,}" if largest.safe_batch else "not even a batch of 1"
+            notes.append(
+                f"{chosen.setting} ran, but takes more than is safe ({safe} is safe), as all measured "
+                "settings do: a later run may end out of memory"
+            )
+        doubts = list(dict.fromkeys((*largest.doubts, *self.memory.largest.doubts)))
+        if self.search:  # it has no line of memory, and its cautions are in its answer
+            notes += [*self.search.cautions(), *doubts]
+        else:
+            notes += doubts or self.memory.remarks
+        record = next((record for record in self.records if record.params == chosen.params), None)
+        precision = record.precision if record else None
+        if precision not in {None, FP32} and all(own.setting != chosen.setting for own in self.precisions):
+            why = "no point with precision fp32 has succeeded"
+            notes.append(f"{why}, so jobkit compared the entities of {precision} with nothing")
+        hosts = sorted({record.host for record in self.records if record.outcome is Outcome.OK})
+        if len(hosts) > 1 and self.records[0].point.device == CPU:
+            notes.append(
+                f"the points ran on {len(hosts)} machines, whose speeds may differ: {', '.join(hosts)}"
+            )
+        elsewhere = material.site is not None
+        shared = elsewhere and material.resources is not None and not material.resources.exclusive
+        notes += speed.not_sampled(chosen, elsewhere=elsewhere, shared=shared)
+        spans = [span_of(record) for record in self.records]
+        if words := overlap_words(spans, overlaps(spans)):
+            notes.append(words)
+        if material.to_come:
+            notes.append(f"{format_count(material.to_come, 'point')} still to come")
+        if material.failed:
+            notes.append(f"{format_count(material.failed, 'point')} ended without a result")
+        return (*notes, *self._of_corpus(), *material.notes)
+
+    def _of_corpus(self) -> list[str]:
+        corpus, chosen, largest = self.options.corpus, self.recommended, self.largest
+        if corpus is None:
+            return []
+        if not chosen.rates:
+            return ["the workload reports no items, so the time is that of one run and not of your corpus"]
+        notes, batch, name = [], chosen.size, corpus.name
+        if corpus.loads is None and name:
+            model = self.records[0].point.model
+            spec = shell_quote(f"{self.material.run}/{SPEC_FILE}")
+            stand_in = " --stand-in" if model and model.stand_in else ""
+            finds = f"jobkit preflight {spec} --set text=FILE{stand_in} finds them"
+            notes.append(f"the longest items of {name} are not known, and they decide the memory: {finds}")
+        elif corpus.loads is None:
+            notes.append(
+                "a corpus with longer items than the text that was measured needs more memory and time"
+            )
+        elif batch and not largest.reason and (load := corpus.loads.load(batch)) > largest.safe_load:
+            at_most = corpus.loads.largest_batch(largest.safe_load)
+            notes.append(
+                f"{name} makes a load of {load:,} at this size, more than is safe: at most {at_most:,}"
+            )
+        done = paragraphs(self.records)
+        if corpus.paragraphs > LONGER * done:
+            notes.append(
+                f"RAM was measured over {format_count(done, 'paragraph')}, and the results of "
+                f"{corpus.paragraphs:,} are kept there until the end: request more, or work through the "
+                "corpus in parts"
+            )
+        return notes
+
+    def as_data(self) -> dict[str, object]:
+        """Return all of it for a program, in bytes and seconds."""
+        memory, point, text = self.memory, self.point, self.corpus
+        return {
+            "measured": {
+                "run": self.material.run,
+                "workload": point.workload,
+                "text": point.text.name,
+                **described(point.model),
+                "device": point.device,
+                "gpu": memory.gpu,
+                "points": self.points,
+                "paragraphs": self.paragraphs,
+                "kind": memory.kind,
+                "capacity_bytes": None if memory.limit_bytes is None else int(memory.limit_bytes),
+                "overhead_bytes": memory.overhead_bytes,
+                "workers": memory.workers,
+            },
+            "batch": {
+                **{name: getattr(self, name) for name in ("settings", "judged", "recommended", "fastest")},
+                "times": self.times,
+                "others": self.others,
+                "largest": memory.largest,
+                "lines": [{"others": words, "largest": largest} for words, largest in self.lines.items()],
+                "leave_largest_out": self.leave_largest_out,
+                "binds": self.binds,
+                "most_workers": self.most_workers,
+                "allocator": self.allocator,
+                "precisions": self.precisions,
+                "asked": memory.asked,
+            },
+            "beware": self.beware,
+            "cards": [
+                {
+                    **{name: getattr(gpu, name) for name in ("name", "usable_bytes", "link")},
+                    "fits": self.holds(largest),
+                    "prediction": largest,
+                }
+                for gpu, largest in self.predictions
+            ],
+            "corpus": {"name": text.name, "paragraphs": text.paragraphs, "characters": text.characters},
+            **{name: getattr(self, name) for name in ("time", "energy", "request", "cost")},
+            "margin": self.options.margin,
+            "trials": self.material.trials,
+            "ledger": self.material.ledger,
+            "conditions": self.conditions,
+            "search": self.search.as_data() if self.search else None,
+        }
 
 
-def paragraphs(records: Sequence[Record]) -> int:
-    """Return how many paragraphs the text has that was measured."""
-    return max((record.summary.items_total for record in records if record.summary), default=0)
-
-
-def _of_corpus(
-    material: RunData, corpus: CorpusVolume | None, chosen: Speed, largest: Prediction
-) -> list[str]:
-    if corpus is None:
-        return []
-    if not chosen.rates:
-        return ["the workload reports no items, so the time is that of one run and not of your corpus"]
-    notes, batch, name = [], chosen.size, corpus.name
-    if corpus.loads is None and name:
-        model = material.records[0].point.model
-        spec = shell_quote(f"{material.run}/{SPEC_FILE}")
-        stand_in = " --stand-in" if model and model.stand_in else ""
-        finds = f"jobkit preflight {spec} --set text=FILE{stand_in} finds them"
-        notes.append(f"the longest items of {name} are not known, and they decide the memory: {finds}")
-    elif corpus.loads is None:
-        notes.append("a corpus with longer items than the text that was measured needs more memory and time")
-    elif batch and not largest.reason and (load := corpus.loads.load(batch)) > largest.safe_load:
-        at_most = corpus.loads.largest_batch(largest.safe_load)
-        notes.append(f"{name} makes a load of {load:,} at this size, more than is safe: at most {at_most:,}")
-    done = paragraphs(material.records)
-    if corpus.paragraphs > LONGER * done:
-        notes.append(
-            f"RAM was measured over {format_count(done, 'paragraph')}, and the results of "
-            f"{corpus.paragraphs:,} are kept there until the end: request more, or work through the corpus "
-            "in parts"
-        )
-    return notes
-
-
-def recommend(material: RunData, wishes: RecommendOptions) -> types.Recommendation:
+def recommend(material: RunData, options: RecommendOptions) -> Advice:
     """Return what a run recommends."""
-    tried, search = material, material.search
+    search, records, objective = material.search, material.records, material.objective
     if search:
-        records = search.last_records(material.run)
-        material = replace(material, records=records, objective=search.objective)
-    memory = _memory(tried, wishes)
+        records, objective = search.last_records(material.run), search.objective
+    memories = _memories(material, options)
     if search:  # settings that ran once have no line
         words = other_knobs(search.winner_records[0])
-        memory = {words: memory[words]}
-    settings = speed.speeds_of(material.records, tried.records)
-    judged = judge(material.run, settings, material.records, material.objective)
-    first = next(record for record in material.records if record.outcome is Outcome.OK)
-    if wishes.gpus is not None and first.point.device == "cpu":
+        memories = {words: memories[words]}
+    settings = speed.speeds_of(records, material.records)
+    judged = judge(material.run, settings, records, objective)
+    point = next(record.point for record in records if record.outcome is Outcome.OK)
+    if options.gpus is not None and point.device == CPU:
         raise JobkitError(
             "these points ran on a CPU, which shows nothing about a GPU", hint="measure on a GPU"
         )
-    precisions = types.of_precisions(settings, material.records, material.agreements, wishes.min_f1)
+    precisions = of_precisions(settings, records, material.agreements, options.min_f1)
     if search is None:
-        refuse_none(material.run, judged, types.without_refused(settings, precisions))
-    batch, own = _choice(settings, judged, memory, material, precisions)
-    corpus = (wishes.corpus if batch.recommended.rates else None) or _one_pass(tried)
-    time = speed.duration(batch.recommended, items=corpus.paragraphs, characters=corpus.characters)
-    repeat = setting_with(settings_of(material.records), batch.recommended.params).first
-    known = [seconds for seconds in material.seconds if seconds is not None]
-    point, tries = first.point, len(material.seconds)
-    each = point.threads * point.workers if point.device == CPU else point.gpus
-    gpus = () if own.kind == RAM else common_gpus() if wishes.gpus is None else wishes.gpus
-    predictions = [own.within(gpu.usable_bytes) for gpu in gpus]
-    chosen, model = batch.recommended, point.model
-    return types.Recommendation(
-        measured=types.MeasuredOn(
-            run=material.run,
-            workload=point.workload,
-            text=point.text.name,
-            model=model.title if model else None,
-            stand_in=bool(model and model.stand_in),
-            caveat=model.caveat if model else "",
-            device=point.device,
-            gpu=own.gpu,
-            points=sum(record.outcome is Outcome.OK for record in tried.records),
-            paragraphs=paragraphs(tried.records),
-            kind=own.kind,
-            capacity_bytes=None if own.limit_bytes is None else int(own.limit_bytes),
-            overhead_bytes=own.overhead_bytes,
-            workers=own.workers,
-        ),
-        batch=batch,
-        beware=cautions(material, own, wishes, batch),
-        cards=tuple(
-            types.OnGpu(
-                name=gpu.name,
-                usable_bytes=gpu.usable_bytes,
-                link=gpu.link,
-                fits=prediction.holds(chosen.size, chosen.load),
-                prediction=prediction,
-            )
-            for gpu, prediction in zip(gpus, predictions, strict=True)
-        ),
+        refuse_none(material.run, judged, without_refused(settings, precisions))
+    allowed, measured = judged.allowed(without_refused(settings, precisions)), settings_of(records)
+
+    def memory_of(setting: Speed) -> Memory:
+        if search:  # it has one memory, and its settings have the names that its answer has
+            return next(iter(memories.values()))
+        return memories[other_knobs(setting_with(measured, setting.params).first)]
+
+    def safe(setting: Speed) -> bool | None:
+        own = memory_of(setting)
+        return (own.asked or own.largest).holds(setting.size, setting.load)
+
+    if search:
+        chosen = next(setting for setting in settings if setting.params == search.setting)
+    else:  # if no measured setting is safe, it is the smallest, with a caution
+        chosen = judged.best([setting for setting in allowed if safe(setting) is not False] or allowed[:1])
+    own, repeat = memory_of(chosen), setting_with(measured, chosen.params).first
+    corpus = (options.corpus if chosen.rates else None) or _one_pass(material)
+    time = speed.duration(chosen, items=corpus.paragraphs, characters=corpus.characters)
+    return Advice(
+        material=material,
+        records=records,
+        options=options,
+        settings=settings,
+        judged=judged,
+        precisions=precisions,
+        recommended=chosen,
+        fastest=speed.fastest(allowed or settings),
+        memory=own,
+        memories=memories,
+        unsafe=bool(allowed) and safe(judged.best(allowed)) is False,
         corpus=corpus,
         time=time,
-        energy=energy_answer(material.records, chosen, corpus),
+        energy=energy_answer(records, chosen, corpus),
         request=request(material, repeat, time),
-        cost=types.SweepCost(seconds=each * sum(known), tries=tries, unknown=tries - len(known)),
-        margin=wishes.margin,
-        trials=material.trials,
-        ledger=material.ledger,
+        gpus=() if own.kind == RAM else common_gpus() if options.gpus is None else options.gpus,
         conditions=conditions_of(repeat),
-        search=search,
     )
 
 
-def _memory(material: RunData, wishes: RecommendOptions) -> dict[str, Memory]:
+def _memories(material: RunData, options: RecommendOptions) -> dict[str, Memory]:
     found = memory_by_setting(
         material.records,
         material.batches,
@@ -188,78 +593,21 @@ def _memory(material: RunData, wishes: RecommendOptions) -> dict[str, Memory]:
     if isinstance(found, str):
         hint = f"see what there is: jobkit collect {shell_quote(material.run)}"
         raise JobkitError(f"{material.run}: {found}", hint=hint)
-    return {words: replace(own, margin=wishes.margin) for words, own in found.items()}
+    return {words: replace(own, margin=options.margin) for words, own in found.items()}
 
 
 def memory_of_setting(material: RunData, record: Record) -> Memory | None:
     """Return the memory of a record's setting; ``None`` if its largest batch is not known."""
     try:
-        memory = _memory(material, RecommendOptions())
+        own = _memories(material, RecommendOptions()).get(other_knobs(record))
     except JobkitError:
         return None
-    own = memory.get(other_knobs(record))
     return None if own is None or own.largest.reason else own
 
 
-def _choice(
-    settings: tuple[Speed, ...],
-    judged: Judgement,
-    memory: Mapping[str, Memory],
-    material: RunData,
-    precisions: tuple[types.OfPrecision, ...],
-) -> tuple[types.BatchChoice, Memory]:
-    records, search = material.records, material.search
-    measured = settings_of(records)
-
-    def others(setting: Speed) -> str:
-        if search:  # it has one memory, and its settings have the names that its answer has
-            return next(iter(memory))
-        return other_knobs(setting_with(measured, setting.params).first)
-
-    def safe(setting: Speed) -> bool | None:
-        own = memory[others(setting)]
-        return (own.asked or own.largest).holds(setting.size, setting.load)
-
-    allowed = judged.allowed(types.without_refused(settings, precisions))
-    best = speed.fastest(allowed or settings)
-    # If no measured setting is safe, it is the smallest, with a caution.
-    chosen = (
-        next(setting for setting in settings if setting.params == search.setting)
-        if search
-        else judged.best([setting for setting in allowed if safe(setting) is not False] or allowed[:1])
-    )
-    words = others(chosen)
-    own = memory[words]
-    line, limit_bytes, unsafe = (
-        own.line,
-        own.limit_bytes,
-        bool(allowed) and safe(judged.best(allowed)) is False,
-    )
-    workers = None
-    if limit_bytes is not None and chosen.load is not None and own.kind != RAM:
-        workers = own.most_workers(limit_bytes, chosen.load)
-    by_size = judged.objective.by_speed and search is None
-    choice = types.BatchChoice(
-        settings=settings,
-        judged=judged,
-        recommended=chosen,
-        fastest=best,
-        times=None if chosen is best else speed.ratio(best, chosen),
-        others=words if len(memory) > 1 else "",
-        largest=own.largest,
-        asked=own.asked,
-        lines=tuple(
-            types.KnobLargestBatch(others=name, largest=part.largest)
-            for name, part in memory.items()
-            if part is not own and part.records
-        ),
-        leave_largest_out=line.leave_largest_out if isinstance(line, Fit) else None,
-        binds=_binds(chosen, allowed, own.asked or own.largest, unsafe=unsafe) if by_size else None,
-        most_workers=workers,
-        allocator=memory_condition(records),
-        precisions=precisions,
-    )
-    return choice, own
+def paragraphs(records: Sequence[Record]) -> int:
+    """Return how many paragraphs the text has that was measured."""
+    return max((record.summary.items_total for record in records if record.summary), default=0)
 
 
 def _one_pass(material: RunData) -> CorpusVolume:
@@ -273,19 +621,3 @@ def _one_pass(material: RunData) -> CorpusVolume:
         return CorpusVolume(name=name, paragraphs=len(material.lengths.paragraphs))
     parts = [record.summary.items * record.point.every for record in well if record.summary]
     return CorpusVolume(name=name, paragraphs=max(parts, default=0))
-
-
-def _binds(chosen: Speed, speeds: Sequence[Speed], largest: Prediction, *, unsafe: bool) -> str | None:
-    """Return what keeps the batch from being larger than the recommended one.
-
-    ``unsafe``: whether another setting would be recommended if it were safe.
-    """
-    if unsafe:
-        return types.MEMORY
-    if any(setting.size > chosen.size for setting in speeds):
-        return types.THROUGHPUT
-    if largest.reason:
-        return None
-    if largest.saturated:
-        return types.SATURATION
-    return types.SWEEP if largest.safe_batch > chosen.size else types.MEMORY

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Sequence
 
 from jobkit.answers.memory import Prediction
 from jobkit.answers.observations import ALLOCATED, NEED, RAM
@@ -11,20 +11,32 @@ from jobkit.answers.setting import Mean
 from jobkit.answers.speed import NO_INTERVAL, SPEED_TOLERANCE, CorpusVolume, Speed, differ, no_difference
 from jobkit.core import terminal
 from jobkit.core.blocks import Block, Column
+from jobkit.core.figures import MAX, format_figure
 from jobkit.core.knobs import BATCH_SIZE, CPU
+from jobkit.core.measurements import Attribution
 from jobkit.core.student import half_width, unknown_spread
 from jobkit.core.terminal import NoWrap, shell_quote, wrap
 from jobkit.core.units import (
     MIB,
     format_bytes_gib,
     format_count,
+    format_energy,
+    format_f1,
     format_memory,
     format_setting,
     format_size,
+    format_took,
     format_walltime,
 )
-from jobkit.report.recommend import objective, types
-from jobkit.report.recommend.energy import energy_lines
+from jobkit.report.recommend.advice import (
+    MEMORY,
+    SATURATION,
+    SWEEP,
+    THROUGHPUT,
+    Advice,
+    EnergyAnswer,
+    Judgement,
+)
 from jobkit.runs.request import LEAST_ROOM_BYTES, MEMORY_FACTOR, WALLTIME_FACTOR, condition_lines
 from jobkit.schedulers.registry import by_name
 
@@ -34,29 +46,25 @@ LINE_THROUGH = {
     RAM: "the largest resident memory of each try",
 }
 BINDS = {
-    types.THROUGHPUT: "throughput: larger batches were measured, and gain less than 5 %",
-    types.SATURATION: "the text: this batch is the largest measured, and the whole text would fit in a call",
-    types.MEMORY: "memory: larger batches than this are not safe",
-    types.SWEEP: "the sweep: nothing larger was measured, and the smaller settings are slower",
+    THROUGHPUT: "throughput: larger batches were measured, and gain less than 5 %",
+    SATURATION: "the text: this batch is the largest measured, and the whole text would fit in a call",
+    MEMORY: "memory: larger batches than this are not safe",
+    SWEEP: "the sweep: nothing larger was measured, and the smaller settings are slower",
 }
 
+EVEN = 0.005
+"""A share that would be printed as 0 %."""
 NO_BREAK, NARROW = "\xa0", 58
 """A blank within an option, and the columns of joined header lines, which a terminal must not break."""
 
 
-def as_json(advice: types.Recommendation) -> str:
+def as_json(advice: Advice) -> str:
     """Return all of it, in bytes and seconds, as JSON that ends with a newline."""
-    data = {
-        "schema": 1,
-        **asdict(replace(advice, search=None)),
-        "cautions": [line.strip() for line in cautions(advice)],
-    }
-    data["corpus"].pop("loads")
-    data["search"] = advice.search.as_data() if advice.search else None
+    data = {"schema": 1, **advice.as_data(), "cautions": [line.strip() for line in cautions(advice)]}
     return terminal.as_json(data, indent=2) + "\n"
 
 
-def blocks(advice: types.Recommendation, *, why: bool = False, gpus: bool = False) -> list[Block]:
+def blocks(advice: Advice, *, why: bool = False, gpus: bool = False) -> list[Block]:
     """Return the answer for a person, in GiB: a screen, perhaps with GPUs, or all that it rests on."""
     if why:
         table = [advice.search.table] if advice.search else []
@@ -67,24 +75,27 @@ def blocks(advice: types.Recommendation, *, why: bool = False, gpus: bool = Fals
     return [*answer(advice, joined=True), *(_gpus(advice) if gpus else ()), screen]
 
 
-def answer(advice: types.Recommendation, *, joined: bool = False) -> list[Block]:
+def answer(advice: Advice, *, joined: bool = False) -> list[Block]:
     """Return what to take, what to request if the spec could be read, and how long it takes.
 
     Header lines of a plain site may be joined: schedulers read several options in one line.
     """
-    batch, search, time, asked = advice.batch, advice.search, advice.time, advice.request
-    chosen, largest, fastest = batch.recommended, batch.answer, batch.fastest
+    search, time, asked, chosen = advice.search, advice.time, advice.request, advice.recommended
     if search:
         taken = [f"Take {format_setting(search.setting)}: {_rate(chosen)}, the answer of the search."]
         taken += search.worth()
-    elif not batch.judged.objective.by_speed:
-        why = objective.taken_line(batch.judged, _accepted(batch), chosen)
+    elif not (judged := advice.judged).objective.by_speed:
+        extreme = "highest" if judged.objective.direction == MAX else "lowest"
+        safe = " that is safe" if judged.rank(chosen) < max(map(judged.rank, advice.accepted)) else ""
+        value = judged.of(chosen).mean.words(judged.unit)
+        why = f"{judged.objective.name} {value}, the {extreme} mean{safe}"
         taken = [f"Take {chosen.setting}: {why}.", f"  Its speed: {_rate(chosen)}."]
-    elif largest.holds(chosen.size, chosen.load) is False:
+    elif advice.holds(advice.largest) is False:
         why = "the smallest that was measured, though no measured setting is safe"
         taken = [f"Take {chosen.setting}: {_rate(chosen)}, {why}."]
     else:
-        safe = " that is safe" if largest.holds(fastest.size, fastest.load) is False else ""
+        fastest = advice.fastest
+        safe = " that is safe" if advice.largest.holds(fastest.size, fastest.load) is False else ""
         near = f"the smallest within {100 * SPEED_TOLERANCE:.0f} % of the fastest{safe}"
         taken = [f"Take {chosen.setting}: {_rate(chosen)}, {near}."]
     request: list[str] = []
@@ -107,36 +118,38 @@ def answer(advice: types.Recommendation, *, joined: bool = False) -> list[Block]
     if time.unknown:
         interval = f"spread unknown, n={time.repeats}"
     elif time.low_s is not None and time.high_s is not None:
-        interval = f"95 % of runs: {_clock(time.low_s)} to {_clock(time.high_s)}"
-    took = f"{_clock(time.expected_s)} ({interval}), {_clock(time.start_s)} of it to start"
+        interval = f"95 % of runs: {format_took(time.low_s)} to {format_took(time.high_s)}"
+    took = f"{format_took(time.expected_s)} ({interval}), {format_took(time.start_s)} of it to start"
     pieces = (taken, request, [f"Time for {_corpus(advice.corpus)}: {took}."])
     return [Block.of(piece) for piece in pieces if piece]
 
 
-def cautions(advice: types.Recommendation) -> list[str]:
+def cautions(advice: Advice) -> list[str]:
     """Return what the first screen names: stand-in, extrapolated, another GPU, one repeat, unproved."""
-    of, batch, largest = advice.measured, advice.batch, advice.batch.answer
-    safe, most = largest.safe_batch, max(setting.size for setting in batch.settings)
-    new = safe > 0 and largest.measured_bytes is None and all(s.size != safe for s in batch.settings)
+    point, largest, settings, model = advice.point, advice.largest, advice.settings, advice.point.model
+    safe, most = largest.safe_batch, max(setting.size for setting in settings)
+    new = safe > 0 and largest.measured_bytes is None and all(s.size != safe for s in settings)
     found: list[str] = []
-    if of.caveat:
-        found.append(f"  {of.caveat}, in place of {of.model}: the real model may take more time and memory")
+    if model and model.caveat:
+        found.append(f"  {model.label}: the real model may take more time and memory")
     if new and safe > most > 0:
         found.append(f"  extrapolated: {safe / most:.1f} times the largest batch that was measured")
-    if of.device != CPU:
-        found.append(f"  another GPU: speed and time are those of {of.gpu or 'the measured GPU'}")
-    if batch.recommended.repeats == 1:
+    if point.device != CPU:
+        gpu = advice.memory.gpu or "the measured GPU"
+        found.append(f"  another GPU: speed and time are those of {gpu}")
+    if advice.recommended.repeats == 1:
         found.append("  one repeat: no difference in speed is shown, and the time has no interval")
-    other = {knob for setting in batch.settings for knob in setting.params} - {largest.knob}
-    if new and advice.trials:
-        found.append(f"  unproved: {advice.trials[-1]}")
-    elif new and any(len({setting.params.get(knob) for setting in batch.settings}) > 1 for knob in other):
+    other = {knob for setting in settings for knob in setting.params} - {largest.knob}
+    if new and advice.material.trials:
+        found.append(f"  unproved: {advice.material.trials[-1]}")
+    elif new and any(len({setting.params.get(knob) for setting in settings}) > 1 for knob in other):
         found.append(f"  unproved: jobkit verify tests no sweep that varies a knob other than {largest.knob}")
     elif new and not _fits_text(advice, largest):
-        found.append(f"  unproved: the text is too short for a test ({of.paragraphs:,} paragraphs)")
+        found.append(f"  unproved: the text is too short for a test ({advice.paragraphs:,} paragraphs)")
     elif new:
-        memory = _memory_option(advice, largest.capacity_bytes) if advice.margin or batch.asked else ""
-        command = f"jobkit verify {shell_quote(of.run)}{memory}"
+        asked = advice.options.margin or advice.memory.asked
+        memory = _memory_option(advice, largest.capacity_bytes) if asked else ""
+        command = f"jobkit verify {shell_quote(advice.material.run)}{memory}"
         found.append(NoWrap(command, "  unproved, until you test it: "))
     return found
 
@@ -145,19 +158,18 @@ def _counted(doubts: list[str]) -> list[str]:
     return [f"{format_count(len(doubts), 'caution')}:", *doubts] if doubts else []
 
 
-def limit(advice: types.Recommendation) -> list[str]:
+def limit(advice: Advice) -> list[str]:
     """Return why no other setting is taken, as far as that is known."""
-    batch, search, run = advice.batch, advice.search, advice.measured.run
-    chosen, best, judged, accepted = batch.recommended, batch.fastest, batch.judged, _accepted(batch)
-    lines: list[str] = []
-    if binds := search.limit if search else BINDS.get(batch.binds or "", ""):
+    search, run, chosen, best = advice.search, advice.material.run, advice.recommended, advice.fastest
+    judged, accepted, lines = advice.judged, advice.accepted, list[str]()
+    if binds := search.limit if search else BINDS.get(advice.binds or "", ""):
         lines.append(f"The limit is {binds}.")
-    if batch.binds in {types.SATURATION, types.SWEEP} and (most := batch.answer.safe_batch) > chosen.size:
+    if advice.binds in {SATURATION, SWEEP} and (most := advice.largest.safe_batch) > chosen.size:
         lines.append(f"  Larger batches, up to {most:,}, were not measured: they may be faster still.")
     if not search:
         if not judged.objective.by_speed:
-            lines += [f"  {line}." for line in objective.compared_lines(judged, accepted, chosen)]
-        if (times := batch.times) and times.differs and times.low and times.high:
+            lines += [f"  {line}." for line in compared_lines(judged, accepted, chosen)]
+        if (times := advice.times) and times.differs and times.low and times.high:
             interval = f"{100 * (times.low - 1):.1f} to {100 * (times.high - 1):.1f} % with 95 % confidence"
             faster = f"{100 * (times.mean - 1):.1f} % faster ({interval})"
             lines.append(f"  Fastest: {best.setting}, {_rate(best)}: {faster}.")
@@ -167,15 +179,62 @@ def limit(advice: types.Recommendation) -> list[str]:
         below = accepted.index(chosen) - 1
         if judged.objective.by_speed and below >= 0 and differ(accepted[below], best) is False:
             lines += no_difference(accepted[below].setting, best.setting, run, chosen.repeats)
-    compared = types.lines(batch.settings, chosen, batch.precisions)
-    return lines + [f"  {line}." for line in (*objective.left_out_lines(judged), *compared)]
+    return lines + [f"  {line}." for line in (*left_out_lines(judged), *_precision_lines(advice))]
 
 
-def details(advice: types.Recommendation) -> list[Block]:
+def compared_lines(judgement: Judgement, settings: Sequence[Speed], chosen: Speed) -> Iterator[str]:
+    """Yield how other settings that are allowed compare with the recommended one, without full stops."""
+    name, unit, rank = judgement.objective.name, judgement.unit, judgement.rank(chosen)
+    rest = [setting for setting in judgement.allowed(settings) if setting is not chosen]
+    if same := [setting for setting in rest if judgement.rank(setting) == rank]:
+        have = f"{format_count(len(same), 'other setting')} {'has' if len(same) == 1 else 'have'}"
+        yield f"{have} the same {name}: speed decides"
+    best = judgement.of(chosen).mean
+    if behind := [setting for setting in rest if judgement.rank(setting) < rank]:
+        other = max(behind, key=judgement.rank)
+        mean, highest = judgement.of(other).mean, judgement.objective.direction == MAX
+        apart = best.minus(mean) if highest else mean.minus(best)
+        by = f"{format_figure(apart.mean, unit)} {'lower' if highest else 'higher'}"
+        shown = "; single repeats cannot show whether the difference is more than scatter"
+        if apart.low is not None and apart.high is not None:
+            ends = f"{format_figure(apart.low, unit)} to {format_figure(apart.high, unit)}"
+            shown = f" ({ends} with 95 % confidence){'' if apart.differs else ': no difference is shown'}"
+        yield f"Next: {other.setting}, {mean.words(unit)}: {by}{shown}"
+    alike = [one for one in behind if best.minus(judgement.of(one).mean).differs is False]
+    quick = max(alike, key=lambda setting: setting.rate, default=None)
+    if quick and chosen.rate and quick.rate > chosen.rate:
+        times = f"{quick.rate / chosen.rate:.2f} times as fast"
+        yield f"{quick.setting} is {times}, and no difference in {name} is shown"
+
+
+def left_out_lines(judgement: Judgement) -> Iterator[str]:
+    """Yield which settings are not taken and why, and how many points have no metric, without full stops."""
+    for own in judgement.settings:
+        if own.broken:
+            yield f"Not taken: {own.setting}, because {own.broken}"
+    if judgement.missing:
+        points = f"{judgement.missing} of {format_count(judgement.points, 'point')}"
+        yield f"{judgement.objective.name} has no value in {points}: left out of its means"
+
+
+def _precision_lines(advice: Advice) -> Iterator[str]:
+    """Yield how the entities of the recommended setting agree with fp32, and what is faster and refused."""
+    chosen, named = advice.recommended, {one.setting: one for one in advice.precisions}
+    if own := named.get(chosen.setting):
+        yield f"Of this precision, {own.words}"
+    refused = [one for one in advice.settings if one.setting in named and not named[one.setting].accepted]
+    best = max(refused, key=lambda setting: setting.rate, default=chosen)
+    if best.rate > chosen.rate > 0:
+        share, why = 100 * (best.rate / chosen.rate - 1), named[best.setting]
+        takes = f"; --min-f1 {format_f1(why.agreement.f1)} takes it" if why.agreement else ""
+        yield f"Not taken: {best.setting}, {share:.0f} % faster, because {why.words}{takes}"
+
+
+def details(advice: Advice) -> list[Block]:
     """Return what the answer rests on and what to beware of: a page shows the title of each."""
     doubts = _counted([*cautions(advice), *(f"  {doubt}" for doubt in advice.beware)])
     energy, request, conditions = advice.energy, advice.request, [*condition_lines(advice.conditions)]
-    kind, run = "search" if advice.search else "sweep", advice.measured.run
+    kind, run = "search" if advice.search else "sweep", advice.material.run
     computed = []
     if request:
         computed.append("How the request is computed:")
@@ -195,137 +254,164 @@ def details(advice: types.Recommendation) -> list[Block]:
             ]
         whether = f"  Whether the {kind} itself requested too much: "
         computed.append(NoWrap(f"jobkit waste {shell_quote(run)}", whether))
-    of, cost = advice.measured, advice.cost
-    where = "a CPU" if of.device == CPU else of.gpu or "a GPU of unknown name"
-    if of.capacity_bytes and of.device != CPU:
-        where += f" ({format_bytes_gib(of.capacity_bytes, 1)} usable)"
-    model = f", model {of.model}{f' ({of.caveat})' if of.caveat else ''}" if of.model else ""
-    ok = f"{format_count(of.points, 'point')} that succeeded"
-    settings = format_count(len(advice.batch.settings), "setting")
+    point, cost, memory, model = advice.point, advice.cost, advice.memory, advice.point.model
+    where = "a CPU" if point.device == CPU else memory.gpu or "a GPU of unknown name"
+    if memory.limit_bytes and point.device != CPU:
+        where += f" ({format_bytes_gib(memory.limit_bytes, 1)} usable)"
+    of = f", model {model.title}{f' ({model.caveat})' if model.caveat else ''}" if model else ""
+    ok = f"{format_count(advice.points, 'point')} that succeeded"
+    settings = format_count(len(advice.settings), "setting")
     title = f"{advice.search.title}, {ok}" if advice.search else f"{ok}, of {settings}"
-    unknown = f", {cost.unknown} without times" if cost.unknown else ""
-    unit = "CPU-minutes" if of.device == CPU else "GPU-minutes"
-    spent = f"{cost.seconds / 60:.1f} {unit} ({format_count(cost.tries, 'try', 'tries')}{unknown})"
+    unknown = f", {cost['unknown']} without times" if cost["unknown"] else ""
+    unit = "CPU-minutes" if point.device == CPU else "GPU-minutes"
+    tries = format_count(int(cost["tries"]), "try", "tries")
     measured = [
-        f"Measured: {of.workload}: {of.text}{model}, on {where}.",
+        f"Measured: {point.workload}: {point.text.name}{of}, on {where}.",
         *(f"  {line}" for line in conditions[:1]),
         f"  {title}: {run}",
-        f"  The {kind} took {spent}; queueing is not in it.",
+        f"  The {kind} took {cost['seconds'] / 60:.1f} {unit} ({tries}{unknown}); queueing is not in it.",
     ]
-    lines = energy_lines(energy, advice.batch.settings, _corpus(advice.corpus)) if energy else ()
+    lines = _energy(energy, advice.settings, _corpus(advice.corpus)) if energy else ()
     before, after = (doubts, _memory(advice)), ([*lines], computed, conditions[1:], measured)
     first, last = ([Block.of(piece) for piece in pieces if piece] for pieces in (before, after))
     return [*first, *_gpus(advice), *last]
 
 
-def _accepted(batch: types.BatchChoice) -> tuple[Speed, ...]:
-    return batch.judged.allowed(types.without_refused(batch.settings, batch.precisions))
-
-
-def _fits_text(advice: types.Recommendation, largest: Prediction) -> bool:
+def _fits_text(advice: Advice, largest: Prediction) -> bool:
     """Return whether there is a safe batch, and the text that was measured is long enough to test it."""
-    most = advice.measured.paragraphs if largest.knob == BATCH_SIZE else largest.safe_batch
+    most = advice.paragraphs if largest.knob == BATCH_SIZE else largest.safe_batch
     return 0 < largest.safe_batch <= most
 
 
-def _memory_option(advice: types.Recommendation, each_bytes: float) -> str:
+def _memory_option(advice: Advice, each_bytes: float) -> str:
     """Return the option of ``jobkit verify`` for the allocators of all workers, in whole MiB, rounded down.
 
     ``each_bytes``: what one worker's allocator has.
     """
-    size_bytes = each_bytes * advice.measured.workers * (1 - advice.margin)
+    size_bytes = each_bytes * advice.memory.workers * (1 - advice.options.margin)
     return f" --gpu-memory {math.floor(size_bytes / MIB)}MiB"
 
 
-def _largest(advice: types.Recommendation) -> list[str]:
+def _largest(advice: Advice) -> list[str]:
     """Return the largest safe batch in the memory that was asked for, and below it that in all memory."""
-    batch, of, largest = advice.batch, advice.measured, advice.batch.answer
-    with_ = f" with {batch.others}" if batch.others else ""
+    of, largest, with_ = advice.memory, advice.largest, f" with {advice.others}" if advice.others else ""
     if largest.reason:
         return [f"Largest safe batch{with_}: not known, because {largest.reason}."]
-    ram, whole, ends = of.kind == RAM, batch.largest, ["where memory ends", "which is the whole text"]
+    ram, whole, ends = of.kind == RAM, of.largest, ["where memory ends", "which is the whole text"]
     proven = f", {ends[largest.saturated]}"
     if largest.measured_bytes is not None:
         larger = f"{largest.tested_batch:,} " if largest.tested_batch != largest.safe_batch else ""
         proven = f": tested, {larger}needed {format_memory(largest.measured_bytes)}"
     everywhere = "the requested RAM" if ram else "the memory of this GPU"
     size = format_memory(largest.capacity_bytes * of.workers)
-    where = f"{size} of {'process' if ram else 'allocator'} memory" if batch.asked else everywhere
-    first = f"Largest safe: {largest.knob} {largest.safe_batch:,}{with_} in {where}{batch.allocator}{proven}."
+    where = f"{size} of {'process' if ram else 'allocator'} memory" if of.asked else everywhere
+    batch = f"{largest.knob} {largest.safe_batch:,}"
+    first = f"Largest safe: {batch}{with_} in {where}{advice.allocator}{proven}."
     untested = "; not tested" if whole.measured_bytes is None else ""
     more = whole.reason or f"{whole.knob} {whole.safe_batch:,}, {ends[whole.saturated]}{untested}"
-    return [first, f"  In all of {everywhere}: {more}."] if batch.asked else [first]
+    return [first, f"  In all of {everywhere}: {more}."] if of.asked else [first]
 
 
-def _memory(advice: types.Recommendation) -> list[str]:
-    batch, of, largest = advice.batch, advice.measured, advice.batch.answer
-    lines = _largest(advice)
-    for line in batch.lines:
-        if not line.largest.reason:
-            values = f"With {line.others}" if line.others else "If the other knobs had no effect"
-            ends = "which is the whole text" if line.largest.saturated else "where memory ends"
-            lines.append(f"  {values}: {line.largest.knob} {line.largest.safe_batch:,}, {ends}.")
-    if unknown := [line.largest.reason for line in batch.lines if line.largest.reason]:
+def _memory(advice: Advice) -> list[str]:
+    of, largest, margin, lines = advice.memory, advice.largest, advice.options.margin, _largest(advice)
+    unknown: list[str] = []
+    for others, there in advice.lines.items():
+        if there.reason:
+            unknown.append(there.reason)
+            continue
+        values = f"With {others}" if others else "If the other knobs had no effect"
+        ends = "which is the whole text" if there.saturated else "where memory ends"
+        lines.append(f"  {values}: {there.knob} {there.safe_batch:,}, {ends}.")
+    if unknown:
         more = [reason for reason in dict.fromkeys(unknown) if reason != largest.reason]
         because = f", because {'; '.join(more)}" if more else ""
         values = f"{format_count(len(unknown), 'more combination')} of the other knobs"
         lines.append(f"  With {values}: not known{' either' if largest.reason else ''}{because}.")
     if not largest.reason:
-        above = 0 if batch.asked else of.overhead_bytes or 0
-        expected, bound, there = (
+        above = 0 if of.asked else of.overhead_bytes or 0
+        expected, bound, room = (
             format_memory(of.workers * size + above)
             for size in (largest.expected_bytes, largest.bound_bytes, largest.capacity_bytes)
         )
-        kept = f", {100 * advice.margin:.1f} % of it kept free" if advice.margin else ""
+        kept = f", {100 * margin:.1f} % of it kept free" if margin else ""
         several = f"s of the {of.workers} workers are" if of.workers > 1 else " is"
         context = f" The context{several} {format_bytes_gib(above)} of it." if above else ""
         lines += [
-            f"  It takes {expected} by the line, at most {bound} (95 %), of {there}{kept}.{context}",
+            f"  It takes {expected} by the line, at most {bound} (95 %), of {room}{kept}.{context}",
             f"  Without the safety bound: {largest.knob} {largest.largest_batch:,}.",
             f"  The line is through {LINE_THROUGH[of.kind]}.",
         ]
-        if batch.leave_largest_out is not None:
-            missed = f"{100 * batch.leave_largest_out:+.1f} %"
+        if advice.leave_largest_out is not None:
+            missed = f"{100 * advice.leave_largest_out:+.1f} %"
             lines.append(f"  Without its largest point the line would have missed that point by {missed}.")
-    if batch.most_workers is not None:
-        workers = format_count(batch.most_workers, "worker")
+    if advice.most_workers is not None:
+        workers = format_count(advice.most_workers, "worker")
         lines.append(f"  At most {workers} fit this GPU with batches of this size (95 %).")
-    lines += [f"  {trial}." for trial in advice.trials]
-    if advice.ledger:
-        lines.append(f"  Predictions of other runs, of this model, GPU and versions: {advice.ledger}.")
+    lines += [f"  {trial}." for trial in advice.material.trials]
+    if known := advice.material.ledger:
+        lines.append(f"  Predictions of other runs, of this model, GPU and versions: {known}.")
     return lines
 
 
-def _gpus(advice: types.Recommendation) -> list[Block]:
+def _gpus(advice: Advice) -> list[Block]:
     """Return what other GPUs take; nothing if that is not known, because the batch size has the reason."""
-    if all(gpu.prediction.reason for gpu in advice.cards):
+    predictions, of = advice.predictions, advice.memory
+    if all(largest.reason for _, largest in predictions):
         return []
     fits, rows = {True: "yes", False: "no", None: "?"}, []
-    for gpu in advice.cards:
-        usable, largest = format_bytes_gib(gpu.usable_bytes).removesuffix(" GiB"), gpu.prediction
+    for gpu, largest in predictions:
+        usable = format_bytes_gib(gpu.usable_bytes).removesuffix(" GiB")
         ends = "the text ends" if largest.saturated else ""
         sizes = f"{largest.safe_batch:,}", f"{largest.largest_batch:,}"
-        rows.append((gpu.name, usable, fits[gpu.fits], *sizes, ends))
+        rows.append((gpu.name, usable, fits[advice.holds(largest)], *sizes, ends))
     heads = ("GPU", "usable GiB", "fits", "largest safe", "by the line", "")
     cells = zip(heads, zip(*rows, strict=True), strict=True)
-    context, workers = format_bytes_gib(advice.measured.overhead_bytes or 0), advice.measured.workers
-    whose = f"contexts of the {workers} workers ({context}) are" if workers > 1 else f"context ({context}) is"
+    context = format_bytes_gib(of.overhead_bytes or 0)
+    several = f"contexts of the {of.workers} workers ({context}) are"
+    whose = several if of.workers > 1 else f"context ({context}) is"
     after = [
         "  A GPU has less usable memory than its name says; jobkit help recommend names the sources.",
         f"  The {whose} taken to be the same on each of them; speed is not.",
     ]
-    for gpu in advice.cards[: len(advice.cards) == 1]:  # more are looked at side by side, one is meant
-        each = gpu.prediction.capacity_bytes
-        kept = each * (1 - advice.margin) >= MIB
-        if kept and _fits_text(advice, gpu.prediction) and not advice.batch.others:
+    if len(predictions) == 1 and not advice.others:  # more are looked at side by side, one is meant
+        _, largest = predictions[0]
+        if largest.capacity_bytes * (1 - advice.options.margin) >= MIB and _fits_text(advice, largest):
             after.append(
                 "  Test its largest batch on the GPU that was measured, if that GPU has as much memory:"
             )
-            command = f"jobkit verify {shell_quote(advice.measured.run)}{_memory_option(advice, each)}"
-            after.append(NoWrap(command, "    "))
-    title = f"On other GPUs (does {advice.batch.recommended.setting} fit; the largest batch)"
+            memory = _memory_option(advice, largest.capacity_bytes)
+            after.append(NoWrap(f"jobkit verify {shell_quote(advice.material.run)}{memory}", "    "))
+    title = f"On other GPUs (does {advice.recommended.setting} fit; the largest batch)"
     columns = tuple(Column(head, column, left=head == "GPU") for head, column in cells)
     return [Block(title=title, columns=columns, after=tuple(after))]
+
+
+def _energy(answer: EnergyAnswer, settings: Sequence[Speed], corpus: str) -> Iterator[str]:
+    """Yield the sentences; ``settings`` are all, ``corpus`` is in words."""
+    own, least = answer.recommended, answer.least
+    if own is None or answer.corpus_j is None:
+        yield "Energy: not known for the recommended setting."
+    else:
+        half = half_width(own.per_1000_j_sd, own.repeats)
+        unknown = half is not None and unknown_spread(own.per_1000_j, half)
+        interval = " (spread unknown)" if unknown else "" if half is None else f" ± {format_energy(half)}"
+        net = "" if own.net_per_1000_j is None else f", {format_energy(own.net_per_1000_j)} of it above idle"
+        source = f"by the {'energy counter' if own.counted else 'sampled power'} (n={own.repeats}){net}"
+        each = f"{format_energy(own.per_1000_j)}{interval} for 1,000 paragraphs {source}"
+        yield f"Energy for {corpus}, with {format_setting(own.params)}: {format_energy(answer.corpus_j)}."
+        yield f"  It is {each}. Loading, the CPU and the rest of the machine are not in it."
+    if own and least and least is not own:
+        rates = {format_setting(setting.params): setting.rate for setting in settings}
+        faster = rates[format_setting(least.params)] / rates[format_setting(own.params)] - 1
+        rate = f"{100 * abs(faster):.0f} % {'slower' if faster < 0 else 'faster'}"
+        less = f"{100 * (1 - least.per_1000_j / own.per_1000_j):.0f} % less"
+        each = f"{format_energy(least.per_1000_j)} for 1,000 paragraphs, {less}"
+        rate = rate if abs(faster) >= EVEN else "as fast"
+        yield f"  Least energy: {format_setting(least.params)}, {each}; it is {rate}."
+    if answer.attribution is Attribution.NOT_ATTRIBUTABLE:
+        yield f"  Points whose energy is not attributable are left out: {answer.reason}."
+    elif answer.attribution is Attribution.UNKNOWN:
+        yield f"  The energy may be of other processes too: {answer.reason}."
 
 
 def _rate(speed: Speed) -> str:
@@ -347,7 +433,3 @@ def _corpus(corpus: CorpusVolume) -> str:
     characters = f", {corpus.characters:,} characters" if corpus.characters else ""
     paragraphs = f"{format_count(corpus.paragraphs, 'paragraph')}{characters}"
     return f"{corpus.name} ({paragraphs})" if corpus.name else paragraphs
-
-
-def _clock(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 120 else format_walltime(seconds)  # noqa: PLR2004 - two minutes

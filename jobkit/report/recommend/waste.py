@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import fsum
 from statistics import median
 
@@ -24,16 +24,10 @@ from jobkit.core.units import (
     format_memory,
     format_setting,
     format_size,
+    format_took,
     format_walltime,
 )
-from jobkit.report.recommend.request import (
-    Fix,
-    PointUse,
-    RunUse,
-    fix_of,
-    header,
-    largest,
-)
+from jobkit.report.recommend.material import Lines, PointUse, RunUse, header, largest
 from jobkit.runs.request import WARNING_S, memory_request, walltime_request
 from jobkit.runs.status import kind_for
 from jobkit.runs.tries import worker_s
@@ -53,18 +47,61 @@ HALF = f"less than {100 * LIMIT:.0f} %"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fix:
+    """What to change."""
+
+    does: str  # in words
+    keys: Mapping[str, str | int] = field(default_factory=dict)  # of the spec, with their new values
+    lines: tuple[Lines, ...] = ()  # by scheduler, the header lines that are new or have changed
+    leave_out: tuple[Lines, ...] = ()  # by scheduler, header lines that go
+    command: str = ""  # to type, if no key of a spec does it; else empty
+
+
+@dataclass(frozen=True, slots=True)
 class Waste:
     """One of the seven."""
 
     name: str  # in a few words
     requested: str  # `requested`, `used`: in words; ``used`` is empty if it was not measured
-    used: str = ""
-    points: int = 0  # on how many points it is based
-    share: float | None = None  # used of what was requested; ``None`` if it is no share, or not known
+    used: str
+    points: int  # on how many points it is based
+    share: float | None  # used of what was requested; ``None`` if it is no share, or not known
     limit: str  # when it is waste
-    wasted: bool | None = None  # ``None`` if it was not measured
-    why: str = ""  # why it was not measured, or is no waste whatever the share; else empty
-    fix: Fix | None = None  # only of waste
+    wasted: bool | None  # ``None`` if it was not measured
+    why: str  # why it was not measured, or is no waste whatever the share; else empty
+    fix: Fix | None  # only of waste
+
+
+def fix_of(
+    run: RunUse,
+    uses: Sequence[PointUse],
+    does: str,
+    keys: Mapping[str, str | int],
+    pack: int | None = None,
+    **changes: object,
+) -> Fix:
+    """Return a fix with the header lines that it changes.
+
+    The largest of ``uses`` counts, the points whose request changes; ``pack`` points share a job then.
+    """
+    before, now_pack = largest(uses), max(use.pack for use in uses)
+    before = before if run.own else before.model_copy(update={"gpu_type": None})
+    after = before.model_copy(update=changes)
+    new, gone = [], []
+    for site in run.sites:
+        old = header(before, site, own=run.own, pack=now_pack)
+        after_lines = header(after, site, own=run.own, pack=pack or now_pack)
+        changed = tuple(line for line in after_lines.lines if line not in old.lines)
+        new.append(replace(after_lines, lines=changed))
+        if not changed and not after_lines.reason:
+            left = tuple(line for line in old.lines if line not in after_lines.lines)
+            gone.append(replace(after_lines, lines=left))
+    return Fix(
+        does=does,
+        keys=keys,
+        lines=tuple(line for line in new if line.lines or line.reason),
+        leave_out=tuple(line for line in gone if line.lines),
+    )
 
 
 def wastes(run: RunUse) -> tuple[Waste, ...]:
@@ -78,29 +115,24 @@ def idle_gpu(run: RunUse) -> Waste:
     asking = [use for use in run.points if use.asked.gpus]
     named = _named("idle GPU", f"{HALF} busy")
     if not asking:
-        return named(requested="no GPU", wasted=False, why=f"no {run.noun} requested a GPU")
+        return named("no GPU", wasted=False, why=f"no {run.noun} requested a GPU")
     requested = _range([use.asked.gpus for use in asking], lambda n: format_count(n, "GPU"))
     if all(use.point.device == CPU for use in asking):
         none = fix_of(run, asking, "request no GPU", {"resources.gpus": 0}, gpus=0, gpu_type=None)
-        used = f"none: the {run.noun}s ran on the CPU"
-        return named(requested=requested, used=used, points=len(asking), share=0.0, wasted=True, fix=none)
-    busy = [(use, *found) for use in asking if (found := _busy(use))]
-    if not busy:
-        return named(
-            requested=requested, why=_no_record(run, "no record has samples of the GPU's utilisation")
-        )
-    share = fsum(percent * work_s for _, percent, work_s in busy) / fsum(s for *_, s in busy) / 100
-    used = f"busy {_percent(share)} of the work"
+        return named(requested, f"none: the {run.noun}s ran on the CPU", asking, 0.0, wasted=True, fix=none)
+    known, busy, work = [], [], []
+    for use in asking:
+        sampler, work_s = use.record.sampler if use.record else None, use.row.value(WORK)
+        if sampler and sampler.utilisation_mean_percent is not None and work_s:
+            known.append(use)
+            busy.append(sampler.utilisation_mean_percent * work_s)
+            work.append(work_s)
+    if not known:
+        return named(requested, why=_no_record(run, "no record has samples of the GPU's utilisation"))
+    share = fsum(busy) / fsum(work) / 100
     wasted = share < LIMIT
-    fix = _more_workers(run, [use for use, *_ in busy], share) if wasted and run.search is None else None
-    return named(requested=requested, used=used, points=len(busy), share=share, wasted=wasted, fix=fix)
-
-
-def _busy(use: PointUse) -> tuple[float, float] | None:
-    record = use.record
-    percent = record.sampler.utilisation_mean_percent if record and record.sampler else None
-    work_s = use.row.value(WORK)
-    return (percent, work_s) if percent is not None and work_s else None
+    fix = _more_workers(run, known, share) if wasted and run.search is None else None
+    return named(requested, f"busy {100 * share:.0f} % of the work", known, share, wasted=wasted, fix=fix)
 
 
 def _more_workers(run: RunUse, uses: Sequence[PointUse], share: float) -> Fix:
@@ -110,13 +142,10 @@ def _more_workers(run: RunUse, uses: Sequence[PointUse], share: float) -> Fix:
     workers = min(MOST_WORKERS, room, int(1 / max(share, 1 / MOST_WORKERS)))
     if workers == 1 or len(one) < len(uses):
         return Fix(does="find the setting that keeps it busy", command="jobkit tune SPEC")
-    cpus = workers * max(use.asked.cpus for use in one)
-    ram = max((use.ram_bytes or 0 for use in one), default=0)
-    asked = max(use.asked.memory for use in one)
-    memory = max(asked, memory_request(workers * ram))
+    cpus, asked = workers * max(use.asked.cpus for use in one), max(use.asked.memory for use in one)
+    memory = max(asked, memory_request(workers * max(use.ram_bytes or 0 for use in one)))
     keys: dict[str, str | int] = {"workers": workers, "mps": "auto"}
-    if memory > asked:
-        keys["resources.memory"] = format_size(memory)
+    keys |= {"resources.memory": format_size(memory)} if memory > asked else {}
     return fix_of(run, one, f"let {workers} workers share the GPU", keys, cpus=cpus, memory=memory)
 
 
@@ -124,140 +153,112 @@ def unused_memory(run: RunUse) -> Waste:
     """Judge the memory of the host by the point that came closest to its request."""
     named = _named("memory", f"{HALF} used by the {run.noun} that used most")
     requested = _range([use.asked.memory for use in run.points], format_memory)
-    known = [(use, use.ram_bytes) for use in run.points if use.ram_bytes]
+    known = [(use, use.ram_bytes, use.asked.memory) for use in run.points if use.ram_bytes]
     if not known:
-        why = _no_record(run, "neither a record nor the accounting has a peak of the memory")
-        return named(requested=requested, why=why)
-    use, used = max(known, key=lambda pair: pair[1] / pair[0].asked.memory)
-    enough = memory_request(max(size for _, size in known))
+        why = "neither a record nor the accounting has a peak of the memory"
+        return named(requested, why=_no_record(run, why))
+    enough = memory_request(max(size for _, size, _ in known))
     does, key = "request what was used, and a fifth more", {"resources.memory": format_size(enough)}
-    return named(
-        requested=requested,
-        used=f"{format_memory(used)} at most",
-        points=len(known),
-        share=used / use.asked.memory,
-        **_verdict(run, Outcome.RAM_OOM, used, use.asked.memory, enough, format_memory(enough)),
-        fix=fix_of(run, run.points, does, key, memory=enough),
-    )
-
-
-def _verdict(
-    run: RunUse, lack: Outcome, used: float, asked: int, enough: int, words: str
-) -> Mapping[str, object]:
-    if any(use.row.outcome is lack for use in run.points):
-        return {"wasted": False, "why": f"a {run.noun} ran out of the resource"}
-    little = used < LIMIT * asked
-    why = f"with the room that a request has, the result is {words}" if little and enough >= asked else ""
-    return {"wasted": little and enough < asked, "why": why}
-
-
-def idle_cores(run: RunUse) -> Waste:
-    """Judge the CPUs by the CPU time of the tries."""
-    named = _named("cores", f"{HALF} busy, and fewer suffice")
-    requested = _range([use.asked.cpus for use in run.points], lambda n: format_count(n, "CPU"))
-    known = [(use, *found) for use in run.points if (found := _cpu(use))]
-    if not known:
-        return named(
-            requested=requested,
-            why=_no_record(run, "no record has the CPU time (a run of an earlier jobkit)"),
-        )
-    share = fsum(cpu_s for _, cpu_s, _ in known) / fsum(s * use.asked.cpus for use, _, s in known)
-    cores = fsum(cpu_s for _, cpu_s, _ in known) / fsum(s for *_, s in known)
-    each = max(math.ceil(cpu_s / seconds / _processes(use)) for use, cpu_s, seconds in known)
-    fewer = max(each * _processes(use) for use, *_ in known)
-    wasted = share < LIMIT and fewer < max(use.asked.cpus for use, *_ in known)
-    keys: dict[str, str | int] = {"resources.cpus": each}
-    if run.threads is not None and run.threads > each:
-        keys["threads"] = each
-    fix = fix_of(run, run.points, "request the CPUs that were busy", keys, cpus=fewer)
-    return named(
-        requested=requested,
-        used=f"{cores:.1f} busy on average",
-        points=len(known),
-        share=share,
-        wasted=wasted,
-        fix=fix,
-    )
-
-
-def _cpu(use: PointUse) -> tuple[float, float] | None:
-    seconds = worker_s(use.record) if use.record else None
-    return (use.record.cpu_s, seconds) if use.record and use.record.cpu_s is not None and seconds else None
-
-
-def _processes(use: PointUse) -> int:
-    return use.point.workers * use.point.gpus
-
-
-def large_card(run: RunUse) -> Waste:
-    """Judge the GPU's memory: whether a much smaller GPU would hold the peak."""
-    named = _named("too large a GPU", f"a GPU with {HALF} of its memory holds the peak and 10 % more")
-    used = [use for use in run.points if use.asked.gpus and use.row.gpu]
-    if not used:
-        asking = any(use.asked.gpus for use in run.points)
-        if not asking:
-            return named(requested="no GPU", wasted=False, why=f"no {run.noun} requested a GPU")
-        return named(requested="a GPU", why=_no_record(run, "no record names the GPU"))
-    capacity = _capacity(used)
-    cards = format_list(list(dict.fromkeys(str(use.row.gpu) for use in used)), 3)
-    requested = f"{cards}, {format_memory(capacity)}" if capacity else cards
-    if any(use.row.outcome is Outcome.GPU_OOM for use in used):
-        why = f"a {run.noun} ran out of the memory of the GPU"
-        return named(requested=requested, used="all of it", points=len(used), wasted=False, why=why)
-    peaks = [peak / use.point.gpus for use in used if (peak := use.row.value(GPU_MEMORY))]
-    if not peaks or not capacity:
-        return named(requested=requested, why=_no_record(run, "no record has the peak of the GPU's memory"))
-    smaller = smallest_card(max(peaks), capacity)
-    does = (
-        f"request a GPU with {format_memory(smaller.usable_bytes)}, by your cluster's name for it"
-        if smaller
-        else ""
-    )
-    fix = (
-        fix_of(run, used, does, {"resources.gpu_type": smaller.name}, gpu_type=smaller.name)
-        if smaller
-        else None
-    )
-    return named(
-        requested=requested,
-        used=f"{format_memory(max(peaks))} at most",
-        points=len(peaks),
-        share=max(peaks) / capacity,
-        wasted=smaller is not None,
-        fix=fix,
-    )
-
-
-def _capacity(uses: Sequence[PointUse]) -> int | None:
-    known = [(use.row.gpu, use.row.gpu_capacity_bytes) for use in uses]
-    return min((usable_bytes(name, total) for name, total in known if total), default=None)
-
-
-def smallest_card(peak: float, capacity: int) -> GpuKind | None:
-    """Return the smallest common GPU that holds a peak, if it is much smaller than this capacity."""
-    fitting = (kind for kind in common_gpus() if kind.usable_bytes >= CARD_FACTOR * peak)
-    return next((kind for kind in fitting if kind.usable_bytes < LIMIT * capacity), None)
+    fix = fix_of(run, run.points, does, key, memory=enough)
+    return _closest(run, named, requested, known, Outcome.RAM_OOM, enough, format_memory, fix)
 
 
 def unused_walltime(run: RunUse) -> Waste:
     """Judge the walltime by the point that came closest to it."""
     named = _named("walltime", f"{HALF} used by the {run.noun} that took longest")
     requested = f"{_range([use.asked.walltime for use in run.points], format_walltime)} a {run.noun}"
-    known = [(use, use.seconds) for use in run.points if use.seconds and use.point.kind.own_task]
+    own = [use for use in run.points if use.point.kind.own_task]
+    known = [(use, use.seconds, use.asked.walltime) for use in own if use.seconds]
     if not known:
-        return named(requested=requested, why=_no_times(run))
-    use, seconds = max(known, key=lambda pair: pair[1] / pair[0].asked.walltime)
-    enough = walltime_request(max(s for _, s in known), _warning_s(run))
+        return named(requested, why=_no_times(run))
+    enough = walltime_request(max(seconds for _, seconds, _ in known), _warning_s(run))
     does = "request what was used, two minutes, and a quarter more"
-    key = {"resources.walltime": format_walltime(enough)}
+    fix = fix_of(run, run.points, does, {"resources.walltime": format_walltime(enough)}, walltime=enough)
+    return _closest(run, named, requested, known, Outcome.TIMEOUT, enough, format_took, fix)
+
+
+def _closest(
+    run: RunUse,
+    named: Callable[..., Waste],
+    requested: str,
+    known: Sequence[tuple[PointUse, float, int]],
+    lack: Outcome,
+    enough: int,
+    words: Callable[[float], str],
+    fix: Fix,
+) -> Waste:
+    """Judge a resource by the point that came closest to its request, of those whose use is known."""
+    _, used, asked = max(known, key=lambda found: found[1] / found[2])
+    little, why = used < LIMIT * asked, ""
+    if lacked := any(use.row.outcome is lack for use in run.points):
+        why = f"a {run.noun} ran out of the resource"
+    elif little and enough >= asked:
+        result = format_walltime(enough) if lack is Outcome.TIMEOUT else words(enough)
+        why = f"with the room that a request has, the result is {result}"
+    wasted = little and enough < asked and not lacked
+    return named(requested, f"{words(used)} at most", known, used / asked, wasted=wasted, why=why, fix=fix)
+
+
+def idle_cores(run: RunUse) -> Waste:
+    """Judge the CPUs by the CPU time of the tries."""
+    named = _named("cores", f"{HALF} busy, and fewer suffice")
+    requested = _range([use.asked.cpus for use in run.points], lambda n: format_count(n, "CPU"))
+    known = [
+        (use, use.record.cpu_s, seconds, use.point.workers * use.point.gpus)
+        for use in run.points
+        if use.record and use.record.cpu_s is not None and (seconds := worker_s(use.record))
+    ]
+    if not known:
+        why = "no record has the CPU time (a run of an earlier jobkit)"
+        return named(requested, why=_no_record(run, why))
+    busy_s = fsum(cpu_s for _, cpu_s, *_ in known)
+    share = busy_s / fsum(seconds * use.asked.cpus for use, _, seconds, _ in known)
+    cores = busy_s / fsum(seconds for _, _, seconds, _ in known)
+    each = max(math.ceil(cpu_s / seconds / processes) for _, cpu_s, seconds, processes in known)
+    fewer = max(each * processes for *_, processes in known)
+    wasted = share < LIMIT and fewer < max(use.asked.cpus for use, *_ in known)
+    keys: dict[str, str | int] = {"resources.cpus": each}
+    keys |= {"threads": each} if run.threads is not None and run.threads > each else {}
+    fix = fix_of(run, run.points, "request the CPUs that were busy", keys, cpus=fewer)
+    return named(requested, f"{cores:.1f} busy on average", known, share, wasted=wasted, fix=fix)
+
+
+def large_card(run: RunUse) -> Waste:
+    """Judge the GPU's memory: whether a much smaller GPU would hold the peak."""
+    named = _named("too large a GPU", f"a GPU with {HALF} of its memory holds the peak and 10 % more")
+    asking = [use for use in run.points if use.asked.gpus]
+    used = [use for use in asking if use.row.cell("gpu")]
+    if not asking:
+        return named("no GPU", wasted=False, why=f"no {run.noun} requested a GPU")
+    if not used:
+        return named("a GPU", why=_no_record(run, "no record names the GPU"))
+    capacity = _capacity(used)
+    cards = format_list(list(dict.fromkeys(str(use.row.cell("gpu")) for use in used)), 3)
+    requested = f"{cards}, {format_memory(capacity)}" if capacity else cards
+    if any(use.row.outcome is Outcome.GPU_OOM for use in used):
+        why = f"a {run.noun} ran out of the memory of the GPU"
+        return named(requested, "all of it", used, wasted=False, why=why)
+    peaks = [peak / use.point.gpus for use in used if (peak := use.row.value(GPU_MEMORY))]
+    if not peaks or not capacity:
+        return named(requested, why=_no_record(run, "no record has the peak of the GPU's memory"))
+    most, fix = max(peaks), None
+    if smaller := smallest_card(most, capacity):
+        does = f"request a GPU with {format_memory(smaller.usable_bytes)}, by your cluster's name for it"
+        fix = fix_of(run, used, does, {"resources.gpu_type": smaller.name}, gpu_type=smaller.name)
     return named(
-        requested=requested,
-        used=f"{_clock(seconds)} at most",
-        points=len(known),
-        share=seconds / use.asked.walltime,
-        **_verdict(run, Outcome.TIMEOUT, seconds, use.asked.walltime, enough, format_walltime(enough)),
-        fix=fix_of(run, run.points, does, key, walltime=enough),
+        requested, f"{format_memory(most)} at most", peaks, most / capacity, wasted=bool(fix), fix=fix
     )
+
+
+def _capacity(uses: Sequence[PointUse]) -> int | None:
+    gpus = [use.record.gpu for use in uses if use.record and use.record.gpu]
+    return min((usable_bytes(gpu.name, gpu.total_bytes) for gpu in gpus if gpu.total_bytes), default=None)
+
+
+def smallest_card(peak: float, capacity: int) -> GpuKind | None:
+    """Return the smallest common GPU that holds a peak, if it is much smaller than this capacity."""
+    fitting = (kind for kind in common_gpus() if kind.usable_bytes >= CARD_FACTOR * peak)
+    return next((kind for kind in fitting if kind.usable_bytes < LIMIT * capacity), None)
 
 
 def _warning_s(run: RunUse) -> int:
@@ -279,29 +280,21 @@ def _no_times(run: RunUse) -> str:
 
 def tiny_jobs(run: RunUse) -> Waste:
     """Judge whether the jobs are short and spend their time on starting."""
-    limit = (
-        f"several jobs, half of them shorter than {TINY_S // 60} minutes, and {HALF} of their time is work"
-    )
-    named = _named("tiny jobs", limit)
+    half = f"half of them shorter than {TINY_S // 60} minutes"
+    named = _named("tiny jobs", f"several jobs, {half}, and {HALF} of their time is work")
     known = [use for use in run.points if use.seconds and use.row.value(WORK) and use.point.kind.own_task]
     if not known:
-        return named(requested=format_count(len(run.points), run.noun), why=_no_times(run))
+        return named(format_count(len(run.points), run.noun), why=_no_times(run))
     jobs: dict[object, float] = {}
     for use in known:
         key = use.point.index if run.here else use.task
         jobs[key] = jobs.get(key, 0.0) + (use.seconds or 0.0)
     share = fsum(use.row.value(WORK) or 0.0 for use in known) / fsum(use.seconds or 0.0 for use in known)
-    wasted = len(jobs) > 1 and median(jobs.values()) < TINY_S and share < LIMIT
-    return named(
-        requested=format_count(len(jobs), "job")
-        if not run.here
-        else f"{format_count(len(jobs), run.noun)}, no job",
-        used=f"{_clock(median(jobs.values()))} each (median), {_percent(share)} of it work",
-        points=len(known),
-        share=share,
-        wasted=wasted,
-        fix=_larger(run, known) if wasted else None,
-    )
+    usual_s = median(jobs.values())
+    wasted = len(jobs) > 1 and usual_s < TINY_S and share < LIMIT
+    requested = f"{format_count(len(jobs), run.noun)}, no job" if run.here else format_count(len(jobs), "job")
+    used = f"{format_took(usual_s)} each (median), {100 * share:.0f} % of it work"
+    return named(requested, used, known, share, wasted=wasted, fix=_larger(run, known) if wasted else None)
 
 
 def _larger(run: RunUse, uses: Sequence[PointUse]) -> Fix:
@@ -320,40 +313,40 @@ def login_node(run: RunUse) -> Waste:
     """Judge whether the points ran on a machine that submits jobs, in no job."""
     named = _named("work on the login node", f"more than {LOGIN_S} s, outside of a job")
     if not run.here:
-        nodes = list(dict.fromkeys(use.row.host for use in run.points if use.row.host))
+        nodes = list(dict.fromkeys(filter(None, (use.row.cell("host") for use in run.points))))
         used = f"in jobs, on {format_list(nodes, 3)}" if nodes else "in jobs"
-        return named(requested="a job", used=used, points=len(run.points), wasted=False)
+        return named("a job", used, run.points, wasted=False)
     known = [use for use in run.points if use.on_path is not None]
     if not known:
         why = "the run does not record whether a scheduler was there (a run of an earlier jobkit)"
-        return named(requested="no job", why=why)
+        return named("no job", why=why)
     on_path = dict.fromkeys(name for use in known for name in use.on_path or ())
     seconds = fsum(use.seconds or 0.0 for use in known if use.on_path)
     if not on_path:
         why = f"no scheduler was there, or the {run.noun}s ran inside a job"
-        return named(requested="no job", used="none", points=len(known), wasted=False, why=why)
+        return named("no job", "none", known, wasted=False, why=why)
     if not seconds:
-        return named(requested="no job", why=_no_record(run, "no try has left its times"))
-    used = f"{_clock(seconds)}, with {' and '.join(by_name(name).TITLE for name in on_path)} there"
-    wasted = seconds > LOGIN_S
-    name = next(iter(on_path))
-    sites = [site for site in run.sites if site.scheduler == name]
-    asked = largest(run.points)
-    fix = Fix(
-        does="submit it as a job",
-        keys={"scheduler": name},
-        lines=tuple(header(asked, site, own=run.own) for site in sites),
-    )
-    return named(requested="no job", used=used, points=len(known), wasted=wasted, fix=fix)
-
-
-# -- words
+        return named("no job", why=_no_record(run, "no try has left its times"))
+    used = f"{format_took(seconds)}, with {' and '.join(by_name(name).TITLE for name in on_path)} there"
+    name, asked = next(iter(on_path)), largest(run.points)
+    lines = tuple(header(asked, site, own=run.own) for site in run.sites if site.scheduler == name)
+    fix = Fix(does="submit it as a job", keys={"scheduler": name}, lines=lines)
+    return named("no job", used, known, wasted=seconds > LOGIN_S, fix=fix)
 
 
 def _named(name: str, limit: str) -> Callable[..., Waste]:
-    def waste(**fields: object) -> Waste:
-        found = Waste(name=name, limit=limit, **fields)  # type: ignore[arg-type]  # as Waste has them
-        return found if found.wasted else replace(found, fix=None)
+    def waste(
+        requested: str,
+        used: str = "",
+        known: Sequence[object] = (),
+        share: float | None = None,
+        *,
+        wasted: bool | None = None,
+        why: str = "",
+        fix: Fix | None = None,
+    ) -> Waste:
+        fix = fix if wasted else None
+        return Waste(name, requested, used, len(known), share, limit, wasted, why, fix)
 
     return waste
 
@@ -361,14 +354,6 @@ def _named(name: str, limit: str) -> Callable[..., Waste]:
 def _range(values: Sequence[int], words: Callable[[int], str]) -> str:
     low, high = min(values), max(values)
     return words(low) if low == high else f"{words(low)} to {words(high)}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
-
-
-def _clock(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 120 else format_walltime(seconds)  # noqa: PLR2004 - two minutes
 
 
 VERDICTS = {True: "WASTE", False: "no", None: "not measured"}
@@ -381,7 +366,7 @@ def as_json(run: RunUse, found: Sequence[Waste]) -> str:
         "scheduler": run.scheduler,
         "points": len(run.points),
         "to_come": run.to_come,
-        "wastes": [asdict(waste) for waste in found],
+        "wastes": found,
         "notes": run.notes,
         "search": run.search.as_data() if run.search else None,
     }
@@ -390,7 +375,14 @@ def as_json(run: RunUse, found: Sequence[Waste]) -> str:
 
 def blocks(run: RunUse, found: Sequence[Waste]) -> Iterator[Block]:
     """Yield the wastes for a person: all seven, then what fixes each."""
-    yield Block.of(_heading(run), _columns(found, run.noun), _summary(found))
+    columns = (
+        Column("kind", [waste.name for waste in found], left=True),
+        Column("requested", [waste.requested for waste in found], left=True),
+        Column("used", [waste.used for waste in found], left=True),
+        Column(f"{run.noun}s", [str(waste.points or "") for waste in found]),
+        Column("waste", [VERDICTS[waste.wasted] for waste in found], left=True),
+    )
+    yield Block.of(_heading(run), columns, _summary(found))
     wasted = [waste for waste in found if waste.wasted]
     yield from (Block.of(_explained(waste, run)) for waste in wasted)
     if any(waste.fix and waste.fix.lines for waste in wasted) and not run.own:
@@ -404,25 +396,11 @@ def _heading(run: RunUse) -> Iterator[str]:
     yield f"{run.run}: {format_count(len(run.points), run.noun)} {where}{to_come}"
     if run.unended:
         yield f"{format_count(run.unended, run.noun)} {'has' if run.unended == 1 else 'have'} not ended yet."
-    yield from _of_search(run)
-    if run.here:
-        yield "No scheduler reserved anything for it: the lines are for a job with the same request."
-
-
-def _of_search(run: RunUse) -> Iterator[str]:
     if run.search and run.search.setting:
         yield f"The answer of the search, and its points: {format_setting(run.search.setting)}"
         yield from run.search.answer_lines()
-
-
-def _columns(found: Sequence[Waste], noun: str) -> tuple[Column, ...]:
-    return (
-        Column("kind", [waste.name for waste in found], left=True),
-        Column("requested", [waste.requested for waste in found], left=True),
-        Column("used", [waste.used for waste in found], left=True),
-        Column(f"{noun}s", [str(waste.points or "") for waste in found]),
-        Column("waste", [VERDICTS[waste.wasted] for waste in found], left=True),
-    )
+    if run.here:
+        yield "No scheduler reserved anything for it: the lines are for a job with the same request."
 
 
 def _summary(found: Sequence[Waste]) -> Iterator[str]:
@@ -440,22 +418,18 @@ def _summary(found: Sequence[Waste]) -> Iterator[str]:
 
 def _explained(waste: Waste, run: RunUse) -> Iterator[str]:
     yield f"{waste.name}: waste if {waste.limit}."
-    if waste.fix:
-        yield from _fix(waste.fix)
+    if fix := waste.fix:
+        yield f"  Fix: {fix.does}."
+        if fix.command:
+            yield NoWrap(fix.command, "  command  ")
+        if fix.keys:
+            words = " ".join(f"--set {key}={value}" for key, value in fix.keys.items())
+            yield NoWrap(words, "  spec     ")
+        for lines in fix.lines:
+            if lines.reason:
+                yield f"  {lines.scheduler:7}  no line: {lines.reason}."
+            yield from (NoWrap(line, f"  {lines.scheduler:7}  ") for line in lines.lines)
+        for lines in fix.leave_out:
+            yield from (NoWrap(line, f"  {lines.scheduler:7}  leave out: ") for line in lines.lines)
     elif run.search and run.search.why:
         yield f"  No fix: the search found no setting that uses more. Its limit: {run.search.why}."
-
-
-def _fix(fix: Fix) -> Iterator[str]:
-    yield f"  Fix: {fix.does}."
-    if fix.command:
-        yield NoWrap(fix.command, "  command  ")
-    if fix.keys:
-        words = " ".join(f"--set {key}={value}" for key, value in fix.keys.items())
-        yield NoWrap(words, "  spec     ")
-    for lines in fix.lines:
-        if lines.reason:
-            yield f"  {lines.scheduler:7}  no line: {lines.reason}."
-        yield from (NoWrap(line, f"  {lines.scheduler:7}  ") for line in lines.lines)
-    for lines in fix.leave_out:
-        yield from (NoWrap(line, f"  {lines.scheduler:7}  leave out: ") for line in lines.lines)

@@ -72,12 +72,6 @@ class Device:
         stats = self._stats()
         return int(stats["allocated_bytes"]["all"]["peak"]), int(stats["reserved_bytes"]["all"]["peak"])
 
-    def known_peaks(self) -> tuple[int, int]:
-        allocated, reserved = self.peaks()
-        if allocated is None or reserved is None:
-            raise TypeError("a CPU has no allocator to ask")
-        return allocated, reserved
-
     def retries(self) -> int | None:
         return int(self._stats()["num_alloc_retries"]) if self.torch else None
 
@@ -109,25 +103,17 @@ def touched_cuda() -> bool:
     torch knows this only in a child (``torch/cuda/__init__.py``, ``_lazy_init``), so a child is asked. Other
     libraries initialise the driver without torch, as cupy does while spaCy is imported.
     """
-    if _driver_is_initialised():
-        return True
+    with contextlib.suppress(OSError):  # no library has loaded the driver
+        driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+        # Before ``cuInit`` every function of the driver fails
+        # (https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__INITIALIZE.html).
+        if driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) == CUDA_SUCCESS:
+            return True
     torch = sys.modules.get("torch")
     in_bad_fork = getattr(getattr(torch, "cuda", None), "_is_in_bad_fork", lambda: False)
     if (pid := os.fork()) == 0:
         os._exit(bool(in_bad_fork()))
     return os.waitpid(pid, 0)[1] != 0
-
-
-def _driver_is_initialised() -> bool:
-    """Return whether this process has called ``cuInit``: before, every function of the driver fails.
-
-    https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__INITIALIZE.html
-    """
-    try:
-        driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-    except OSError:  # no library has loaded it
-        return False
-    return bool(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) == CUDA_SUCCESS)
 
 
 def uses_torch() -> bool:

@@ -10,11 +10,11 @@ so that a signal between two lines leaves no half of a batch in them.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import re
-import sys
 import time
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -50,20 +50,8 @@ SHOWN_FAULTS = 3
 # -- lines
 
 
-@dataclass(frozen=True, slots=True)
-class OwnBatch:
-    """A batch as a program reports it: items, seconds, the load if there is one, the number of the writer."""
-
-    items: int
-    seconds: float
-    load: int | None = None
-    worker: int = 0
-
-
-Figure = OwnBatch | tuple[str, Metric]
-
-
-def parse(line: str | bytes) -> Figure:
+def parse(line: str | bytes) -> Batch | tuple[str, Metric]:
+    """Return a batch without its place in the work, or a metric with its name."""
     try:
         data = json.loads(line, object_pairs_hook=_once)
     except RecursionError:
@@ -74,7 +62,25 @@ def parse(line: str | bytes) -> Figure:
         raise JobkitError("it is not a JSON object")
     if ("metric" in data) == ("items" in data):
         raise JobkitError("it has neither items nor metric" if "metric" not in data else "it has both kinds")
-    return _metric(data) if "metric" in data else _batch(data)
+    if "metric" in data:
+        name, unit = data["metric"], data.get("unit", "")
+        if not _is_word(name, MOST_NAME) or not name:
+            raise JobkitError(f"metric should be a name of at most {MOST_NAME} printable characters")
+        if not _is_word(unit, MOST_UNIT):
+            raise JobkitError(f"unit should be a text of at most {MOST_UNIT} printable characters")
+        return name, Metric(value=_number(data, "value"), unit=unit)
+    if "seconds" not in data:
+        raise JobkitError("it has items but no seconds")
+    items = _count(data, "items", 1)
+    return Batch(
+        index=0,
+        first_item=0,
+        items=items,
+        seconds=_number(data, "seconds", least=0.0),
+        characters=0,
+        load=items if data.get("load") is None else _count(data, "load", 0),
+        worker=_count(data, "worker", 0, MOST_WORKER) if "worker" in data else 0,
+    )
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -82,27 +88,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(data) < len(pairs):
         raise JobkitError("it has a key twice")
     return data
-
-
-def _batch(data: Mapping[str, Any]) -> OwnBatch:
-    if "seconds" not in data:
-        raise JobkitError("it has items but no seconds")
-    load = data.get("load")
-    return OwnBatch(
-        _count(data, "items", 1),
-        _number(data, "seconds", least=0.0),
-        None if load is None else _count(data, "load", 0),
-        _count(data, "worker", 0, MOST_WORKER) if "worker" in data else 0,
-    )
-
-
-def _metric(data: Mapping[str, Any]) -> tuple[str, Metric]:
-    name, unit = data["metric"], data.get("unit", "")
-    if not _is_word(name, MOST_NAME) or not name:
-        raise JobkitError(f"metric should be a name of at most {MOST_NAME} printable characters")
-    if not _is_word(unit, MOST_UNIT):
-        raise JobkitError(f"unit should be a text of at most {MOST_UNIT} printable characters")
-    return name, Metric(value=_number(data, "value"), unit=unit)
 
 
 def _is_word(value: object, most: int) -> bool:
@@ -189,45 +174,41 @@ class GrowingFile:
         too_long = not ends or len(line) > MOST_LINE_BYTES
         self._take(line, LinePart.LATER if cut else LinePart.FIRST if too_long else LinePart.WHOLE)
 
-    def end_here(self) -> None:
+    def read_rest(self, limits_s: Iterable[float]) -> bool:
+        """Read what is there now and nothing later, in steps of limited time; return whether that is all."""
         if self._end is None:
-            try:
+            self._end = 0
+            with contextlib.suppress(OSError):
                 self._end = self._path.stat().st_size
-            except OSError:
-                self._end = 0
-
-    def last(self) -> None:
-        if self._rest:
-            rest, self._rest = self._rest, b""
-            self._give(rest, ends=True)
+        for limit_s in limits_s:
+            with process.signals_blocked():  # a signal between two lines must not lose one
+                if not self.read(limit_s):
+                    if self._rest:
+                        rest, self._rest = self._rest, b""
+                        self._give(rest, ends=True)
+                    return True
+        return False
 
     def unread_lines(self) -> int:
         """Count the lines that have not been read, without reading them as lines."""
         number = 0
-        try:
-            with self._path.open("rb") as stream:
-                stream.seek(self._place)
-                while (left := (self._end or 0) - stream.tell()) > 0 and (
-                    piece := stream.read(min(left, PIECE_BYTES))
-                ):
-                    number += piece.count(b"\n")
-        except OSError:
-            return number
+        with contextlib.suppress(OSError), self._path.open("rb") as stream:
+            stream.seek(self._place)
+            while (left := (self._end or 0) - stream.tell()) > 0 and (
+                piece := stream.read(min(left, PIECE_BYTES))
+            ):
+                number += piece.count(b"\n")
         return number
 
 
 # -- figures
 
 
-def _nothing() -> None:
-    """Do nothing."""
-
-
 @dataclass(slots=True)
 class OwnFigures:
     # gets each batch; ``None`` if jobkit times the batches of the workload itself
-    keep: Callable[[OwnBatch], None] | None = None
-    flush: Callable[[], None] = _nothing  # lets others read the batches so far
+    keep: Callable[[Batch], None] | None = None
+    flush: Callable[[], object] = lambda: None  # lets others read the batches so far
     # by name the pattern that finds a metric in a line of the output
     patterns: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
     metrics: dict[str, Metric] = field(default_factory=dict)  # the last value of each metric
@@ -245,27 +226,26 @@ class OwnFigures:
             self.refuse(f"it is longer than {MOST_LINE_BYTES} bytes", line)
             return
         try:
-            self._take(parse(line))
+            figure = parse(line)
         except JobkitError as error:
             self.refuse(error.message, line)
-
-    def _take(self, figure: Figure) -> None:
-        if isinstance(figure, OwnBatch):
-            if self.keep is None:
-                raise JobkitError("jobkit itself times the batches of this workload")
-            self.keep(figure)
             return
-        name, metric = figure
-        if name not in self.metrics and len(self.metrics) >= MOST_METRICS:
-            raise JobkitError(f"there are more than {MOST_METRICS} metrics")
-        self.metrics[name] = metric
+        if isinstance(figure, Batch):
+            if self.keep:
+                self.keep(figure)
+            else:
+                self.refuse("jobkit itself times the batches of this workload", line)
+        elif figure[0] not in self.metrics and len(self.metrics) >= MOST_METRICS:
+            self.refuse(f"there are more than {MOST_METRICS} metrics", line)
+        else:
+            self.metrics.update([figure])
 
     def refuse(self, why: str, line: bytes) -> None:
         """Count a line that is no figure, and show the first of them in the log."""
         self.bad_lines += 1
         if self.bad_lines <= SHOWN_FAULTS:
             shown = ascii(line[:80].decode("utf-8", "replace"))
-            _report(f"a line of {VARIABLE} is no figure: {why}: {shown}")
+            process.report(f"a line of {VARIABLE} is no figure: {why}: {shown}")
 
     def take_output(self, line: bytes, _part: LinePart) -> None:
         """Take a line of the program's output; the last match of a pattern counts."""
@@ -278,38 +258,19 @@ class OwnFigures:
                     self.refuse(f"{name} should be a finite number", line)
 
 
-def _report(what: str) -> None:
-    try:
-        sys.stderr.write(f"jobkit: {what}\n")
-    except OSError:  # the log may be on a full disk
-        return
-
-
 def finish(file: GrowingFile, figures: OwnFigures, limits_s: Iterable[float]) -> None:
     """Read the rest of a file of figures when its program has ended; count what there is no time for.
 
     ``limits_s``: the time of each step, first for all figures, then for metrics.
     """
-    file.end_here()
-    if not _read_rest(file, limits_s):
+    if not file.read_rest(limits_s):
         figures.hurried, bad_lines = True, figures.bad_lines
-        if not _read_rest(file, limits_s):
+        if not file.read_rest(limits_s):
             figures.bad_lines += file.unread_lines()
         number = figures.bad_lines - bad_lines
-        _report(f"{VARIABLE}: {number:,} lines were not read, for lack of time")
+        process.report(f"{VARIABLE}: {number:,} lines were not read, for lack of time")
     if file.error:
         figures.refuse(f"the file cannot be read: {file.error}", b"")
-
-
-def _read_rest(file: GrowingFile, limits_s: Iterable[float]) -> bool:
-    for limit_s in limits_s:
-        with process.signals_blocked():  # a signal between two lines must not lose one
-            left = file.read(limit_s)
-            if not left:
-                file.last()
-        if not left:
-            return True
-    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,42 +302,32 @@ class Totals:
             end_s=largest((self.end_s, other.end_s)),
         )
 
-    @property
-    def padding_efficiency(self) -> float | None:
-        """Characters over padded characters; ``None`` if either is not known."""
-        return min(1.0, self.characters / self.padded_chars) if self.padded_chars else None
-
-
-def totals_of(batch: Batch, end_s: float | None = None) -> Totals:
-    return Totals(
-        batches=1,
-        items=batch.items,
-        characters=batch.characters,
-        sentences=batch.sentences,
-        padded_chars=batch.padded_chars,
-        load_max=batch.load,
-        retries=batch.alloc_retries,
-        seconds=batch.seconds,
-        end_s=end_s,
-    )
-
 
 class Tally:
     def __init__(self) -> None:
         self._by_worker: dict[int, Totals] = {}
         self._seconds = array("d")
 
-    def add(self, batch: Batch, end_s: float | None = None) -> None:
-        """Count a batch.
+    def add(self, batch: Batch, end_s: float | None = None, *, listed: bool = True) -> None:
+        """Count a batch; the percentiles are of listed batches.
 
         ``end_s``: when it ended, in seconds since the work began, if other things than batches count as work:
         several workers at a time, or reading.
         """
-        self._by_worker[batch.worker] = self.of(batch.worker).plus(totals_of(batch, end_s))
-        self._seconds.append(batch.seconds)
-
-    def add_totals(self, worker: int, totals: Totals) -> None:
-        self._by_worker[worker] = self.of(worker).plus(totals)
+        totals = Totals(
+            batches=1,
+            items=batch.items,
+            characters=batch.characters,
+            sentences=batch.sentences,
+            padded_chars=batch.padded_chars,
+            load_max=batch.load,
+            retries=batch.alloc_retries,
+            seconds=batch.seconds,
+            end_s=end_s,
+        )
+        self._by_worker[batch.worker] = self.of(batch.worker).plus(totals)
+        if listed:
+            self._seconds.append(batch.seconds)
 
     def of(self, worker: int) -> Totals:
         return self._by_worker.get(worker, Totals())
@@ -393,6 +344,7 @@ class Tally:
         """Summarise a try. A command worked no longer than ``wall_s``, nor than its busiest worker."""
         total, seconds = self.total, sorted(self._seconds)
         work_s = total.seconds if total.end_s is None else total.end_s
+        padded = total.padded_chars
         if wall_s is not None:
             own_s = [own.seconds for own in self._by_worker.values()]
             work_s = min(wall_s, max(own_s, default=wall_s))
@@ -408,7 +360,7 @@ class Tally:
             batch_mean_s=total.seconds / total.batches if total.batches else None,
             batch_p50_s=percentile(seconds, 0.50),
             batch_p95_s=percentile(seconds, 0.95),
-            padding_efficiency=total.padding_efficiency,
+            padding_efficiency=min(1.0, total.characters / padded) if padded else None,
             load_max=total.load_max,
         )
 

@@ -222,14 +222,11 @@ def visible_uuids(number: int) -> list[str]:
     names, listed = _visible_names(number), [gpu.uuid for gpu in list_gpus()]
     if not all(name.startswith(("GPU-", "MIG-")) for name in names):
         return listed if len(listed) == number else []
-    known = [name if name.startswith("MIG-") else _whole(name, listed) for name in names]
-    return [uuid for uuid in known if uuid] if all(known) else []
+    migs = [name for name in names if name.startswith("MIG-")]
+    known = [next((uuid for uuid in (*migs, *listed) if uuid.startswith(name)), "") for name in names]
+    return known if all(known) else []
 
 
 def _visible_names(number: int) -> list[str]:
     """Return the first entries of CUDA_VISIBLE_DEVICES; a single empty entry if it is not set."""
     return [name.strip() for name in os.environ.get(VISIBLE_VARIABLE, "").split(",")[:number]]
-
-
-def _whole(name: str, listed: Iterable[str]) -> str | None:
-    return next((uuid for uuid in listed if uuid.startswith(name)), None)

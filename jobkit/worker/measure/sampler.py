@@ -1,9 +1,13 @@
-"""Sample the memory and the power of GPUs and the memory of a process tree, in a separate process.
+"""Sample memory, power and energy of GPUs and the memory of a process tree, in a separate process.
 
 A thread would starve next to Python code (one sample in 0.4 s was seen). The parent holds this
 process's standard input. The sampler answers each line with one line of JSON. At a line ``mark`` the work
 begins, of which it has averages and the energy; at a line ``stop`` the work ends. It exits at end of file,
 so also when the parent dies.
+
+Energy has two instruments. The counter is NVML's, in mJ since the driver was loaded
+(``nvmlDeviceGetTotalEnergyConsumption``); it moves about every 100 ms (docs/what-is-measured.md has the
+sources). The integral of the sampled power is the second instrument, and the only one before Volta.
 """
 
 from __future__ import annotations
@@ -16,18 +20,26 @@ import signal
 import subprocess
 import sys
 import time
-import traceback
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO, NamedTuple
 
 from jobkit.core import json_codec
 from jobkit.core.errors import JobkitError
-from jobkit.core.measurements import Energy, largest, total
-from jobkit.worker.measure.energy import Meter, Owners, in_initial_namespace
-from jobkit.worker.measure.nvml import GpuHandle, nvml, open_gpu
-from jobkit.worker.process import Forked, close_files
+from jobkit.core.measurements import Attribution, Energy, Sampler, largest, total
+from jobkit.worker.measure.nvml import GpuHandle, list_handles, nvml, open_gpu
+from jobkit.worker.process import (
+    PAGE_BYTES,
+    Forked,
+    close_files,
+    fork,
+    process_tree,
+    pss_bytes,
+    rss_bytes,
+    stack_start,
+)
 
 PERIOD_S = 0.01
 """Target time between two memory samples."""
@@ -43,8 +55,157 @@ SHARED_SHARE = 0.01
 LEAST_SAMPLES, EARLY_SAMPLES = 3, 10
 """Samples of a command's memory: fewer say nothing about its peak; the first ones come faster."""
 EARLY_PERIOD_S = 0.002
-STATM_BYTES = 256
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+IDLE_LEAST_S = 1.0
+"""Ten steps of the counter: over less time the idle power would be a guess."""
+INITIAL_PID_NAMESPACE = 0xEFFFFFFC
+"""The inode of the host's pid namespace (``PROC_PID_INIT_INO`` in the kernel's include/linux/proc_ns.h)."""
+
+MIG = "the GPU is in MIG mode, and the counter is of all its instances"
+FOREIGN = "another process was on the GPU during the work"
+UNLISTED = "NVML lists no process of the job on the GPU, as in a container"
+NAMESPACE = "the job is in a process namespace of its own, in which NVML may hide other processes"
+
+
+# -- energy
+
+
+def in_initial_namespace(link: Path = Path("/proc/self/ns/pid")) -> bool:
+    """Return whether this process can see the ids of all processes of the host (pid_namespaces(7))."""
+    try:
+        return link.stat().st_ino == INITIAL_PID_NAMESPACE
+    except OSError:
+        return False
+
+
+class Meter:
+    """Measures the energy of GPUs from its construction on; its times are those of a monotonic clock."""
+
+    def __init__(self, gpus: Sequence[GpuHandle], now_s: float) -> None:
+        self._gpus = gpus
+        self._began_s = self._sampled_s = now_s
+        self._power_w: float | None = None
+        self._power_j = 0.0
+        self._samples = 0
+        self.power_max_w: float | None = None
+        self._began_j = [gpu.energy_j() for gpu in gpus]
+        self.sample_power(now_s)
+
+    def sample_power(self, now_s: float) -> None:
+        """Add the energy since the last sample, by the mean of both powers; skip a GPU that fails."""
+        power_w = total(gpu.power_w() for gpu in self._gpus)
+        if power_w is None:
+            return
+        if self._power_w is not None:
+            self._power_j += (now_s - self._sampled_s) * (self._power_w + power_w) / 2
+        self._power_w, self._sampled_s = power_w, now_s
+        self._samples += 1
+        self.power_max_w = max(self.power_max_w or 0.0, power_w)
+
+    def energy(self, now_s: float, attribution: Attribution, reason: str) -> Energy:
+        counters = [gpu.energy_j() for gpu in self._gpus]
+        self.sample_power(now_s)
+        spent = [
+            None if first is None or last is None or last < first else last - first
+            for first, last in zip(self._began_j, counters, strict=True)
+        ]
+        return Energy(
+            span_s=now_s - self._began_s,
+            counter_j=total(spent),
+            power_j=self._power_j if self._samples > 1 else None,
+            power_samples=self._samples,
+            attribution=attribution,
+            reason=reason,
+        )
+
+
+class Owners:
+    """Finds out whether all processes that NVML lists on GPUs belong to the job.
+
+    ``sees_all``: whether NVML lists the processes of the whole host, with the ids that this process sees.
+    """
+
+    def __init__(self, gpus: Sequence[GpuHandle], *, sees_all: bool) -> None:
+        self._gpus = gpus
+        self._sees_all = sees_all
+        self._own = [False] * len(gpus)
+        self._foreign = [False] * len(gpus)
+
+    def strangers(self, listed: Sequence[Collection[int]], own: Collection[int]) -> bool:
+        """Note the job's processes on each GPU; return whether a GPU has others."""
+        known = set(own)
+        self._own = [seen or not known.isdisjoint(pids) for seen, pids in zip(self._own, listed, strict=True)]
+        return any(
+            not found and not known.issuperset(pids)
+            for found, pids in zip(self._foreign, listed, strict=True)
+        )
+
+    def confirm(self, listed: Sequence[Collection[int]], own: Collection[int]) -> None:
+        """Keep the strangers that are still there.
+
+        A process that began after ``own`` was read may belong to the job; one that was listed before, and is
+        still there, does not.
+        """
+        for number, (gpu, pids) in enumerate(zip(self._gpus, listed, strict=True)):
+            self._foreign[number] |= bool(set(pids) & set(gpu.processes() or ()) - set(own))
+
+    def attribution(self) -> tuple[Attribution, str]:
+        """Return the worst attribution of a GPU, and its reason."""
+        worst = Attribution.OWN, ""
+        for gpu, own, foreign in zip(self._gpus, self._own, self._foreign, strict=True):
+            if gpu.has_mig():
+                return Attribution.NOT_ATTRIBUTABLE, MIG
+            if own and foreign:
+                return Attribution.NOT_ATTRIBUTABLE, FOREIGN
+            if not worst[1] and not (own and self._sees_all):
+                worst = Attribution.UNKNOWN, NAMESPACE if own else UNLISTED
+        return worst
+
+
+# -- idle power
+
+
+class EnergyReading(NamedTuple):
+    """The counter of a GPU at a moment, in seconds of the host's monotonic clock."""
+
+    at_s: float
+    joules: float
+
+
+def idle_readings() -> dict[str, EnergyReading]:
+    """Return by UUID the counter of each GPU that has one and on which NVML lists no process."""
+    readings = {}
+    with nvml() as available:
+        for gpu in [gpu for gpu in list_handles() if not gpu.processes()] if available else ():
+            at_s = time.monotonic()
+            if (joules := gpu.energy_j()) is not None:
+                readings[gpu.uuid] = EnergyReading(at_s, joules)
+    return readings
+
+
+def idle_power(
+    uuids: Collection[str], first: Mapping[str, EnergyReading], last: Iterable[Mapping[str, EnergyReading]]
+) -> tuple[float, float] | None:
+    """Return the idle power of GPUs in watts, and the seconds over which it was measured.
+
+    ``uuids``: all of these GPUs must have readings.
+    ``first``: before any process of the job was about to open a GPU.
+    ``last``: of each process just before it opened its GPU; the earliest reading of a GPU counts.
+    """
+    opened: dict[str, EnergyReading] = {}
+    for readings in last:
+        for uuid, reading in readings.items():
+            opened[uuid] = min(reading, opened.get(uuid, reading))
+    if not uuids or not set(uuids) <= first.keys() & opened.keys():
+        return None
+    pairs = [(first[uuid], opened[uuid]) for uuid in uuids]
+    spans = [end.at_s - begin.at_s for begin, end in pairs]
+    if min(spans) < IDLE_LEAST_S:
+        return None
+    watts = [(end.joules - begin.joules) / span for (begin, end), span in zip(pairs, spans, strict=True)]
+    return sum(watts), min(spans)
+
+
+# -- the process
 
 
 @dataclass(slots=True)
@@ -56,11 +217,7 @@ class Peaks:
     device_bytes: int | None = None
     process_bytes: int | None = None
     rss_bytes: int | None = None
-    memory_query: str | None = None
-    samples: int = 0  # samples of the work, and the mean time between two
-    period_s: float | None = None
-    utilisation_percent: list[float] = field(default_factory=list)
-    power_max_w: float | None = None  # the largest sum over all devices
+    sampler: Sampler | None = None  # ``None`` until `Follower.read`, as the energy
     energy: Energy | None = None  # energy of all devices; ``None`` without devices, and before the work
 
 
@@ -80,13 +237,11 @@ class Follower:
         others: Sequence[int] = (),
         below: bool = False,
     ) -> None:
-        self._pid, self._below = pid, below
+        self._pid, self._below, self._gpus, self._others = pid, below, gpus, others
         self._list_s = 0.0
         self._rss_peak: int | None = None
         self._rss_samples = 0
         self._stack = stack_start(pid) if below else None
-        self._gpus = gpus
-        self._others = others
         self._tree = [] if below else [pid]
         self._own = {pid}  # all that have been in the tree
         self._sees_all = sees_all
@@ -94,6 +249,10 @@ class Follower:
         self._shared_due_s = 0.0
         self._shared_tree: list[int] = []  # for which it was read
         self.peaks = Peaks()
+        self._samples = 0
+        self._period_s: float | None = None
+        self._query: str | None = None
+        self._busy_percent: list[float] = []
         self._began_s: float | None = None  # during the work
         self._owners = Owners(gpus, sees_all=sees_all)
         self._meter: Meter | None = None
@@ -105,28 +264,36 @@ class Follower:
 
     def mark(self) -> None:
         """Begin the averages and the energy of the work; keep the peaks."""
-        self.peaks.samples = 0
-        self.peaks.utilisation_percent.clear()
+        self._samples, self._busy_percent = 0, []
         self._owners = Owners(self._gpus, sees_all=self._sees_all)
         self._began_s = time.monotonic()
         self._meter = Meter(self._gpus, self._began_s) if self._gpus else None
 
     def stop(self) -> None:
         """End the averages and the energy of the work; go on with the peaks."""
-        self.read_energy()
+        self.read()
         self._began_s = None
 
-    def read_energy(self) -> None:
-        """Read the energy of the work until now; keep it if the work has ended."""
+    def read(self) -> Peaks:
+        """Return the peaks, with the averages and the energy of the work until now or until its end."""
+        peaks, busy = self.peaks, self._busy_percent
         if self._meter and self._began_s is not None:
-            self.peaks.energy = self._meter.energy(time.monotonic(), *self._owners.attribution())
-            self.peaks.power_max_w = self._meter.power_max_w
+            peaks.energy = self._meter.energy(time.monotonic(), *self._owners.attribution())
+        peaks.sampler = Sampler(
+            period_s=self._period_s,
+            samples=self._samples,
+            memory_query=self._query,
+            utilisation_mean_percent=sum(busy) / len(busy) if busy else None,
+            power_mean_w=peaks.energy.power_mean_w if peaks.energy else None,
+            power_max_w=self._meter.power_max_w if self._meter else None,
+        )
+        return peaks
 
     def sample_memory(self) -> None:
         peaks = self.peaks
         if self._began_s is not None:
-            peaks.samples += 1
-            peaks.period_s = (time.monotonic() - self._began_s) / peaks.samples
+            self._samples += 1
+            self._period_s = (time.monotonic() - self._began_s) / self._samples
         rss = self._rss_bytes()
         self._rss_peak = largest((self._rss_peak, rss - self._shared_bytes if rss else None))
         self._rss_samples += rss > PAGE_BYTES * len(self._tree)  # exec(2) begins with a page
@@ -134,7 +301,7 @@ class Follower:
             peaks.rss_bytes = largest((peaks.rss_bytes, self._rss_peak))
         if self._gpus:
             used, queries = zip(*(gpu.used_bytes() for gpu in self._gpus), strict=True)
-            peaks.memory_query = queries[0]
+            self._query = queries[0]
             peaks.device_bytes = largest((peaks.device_bytes, total(used)))
             peaks.process_bytes = largest((peaks.process_bytes, self._process_bytes()))
 
@@ -173,7 +340,7 @@ class Follower:
         busy = [gpu.utilisation_percent() for gpu in self._gpus] if self._began_s is not None else []
         known = [percent for percent in busy if percent is not None]
         if known and len(known) == len(busy):
-            self.peaks.utilisation_percent.append(sum(known) / len(known))
+            self._busy_percent.append(sum(known) / len(known))
 
     def list_children(self) -> None:
         """List a tree of short-lived processes again, in at most `LIST_SHARE` of the time."""
@@ -188,47 +355,6 @@ class Follower:
         # A child that has not started its program yet is a copy of its parent, and does not count.
         self._tree = [pid for pid in tree if not self._stack or stack_start(pid) != self._stack]
         self._own.update(self._tree)
-
-
-def rss_bytes(pid: int) -> int | None:
-    """Return the resident memory of a process; ``None`` if it has exited (proc(5), statm)."""
-    try:
-        # Not through Path, and unbuffered: this runs a hundred times a second next to the work.
-        with open(f"/proc/{pid}/statm", "rb", buffering=0) as stream:  # noqa: PTH123 - see above
-            return int(stream.read(STATM_BYTES).split()[1]) * PAGE_BYTES
-    except (OSError, IndexError, ValueError):
-        return None
-
-
-def pss_bytes(pid: int) -> int | None:
-    """Return the proportional resident memory of a process: of a page shared by n processes one n-th.
-
-    ``None`` if it has exited, or if the kernel has no ``smaps_rollup`` (before Linux 4.14; proc(5)).
-    """
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), None)
-
-
-def stack_start(pid: int) -> int | None:
-    """Return where a process's stack is, which a fork shares and exec changes (proc(5)); ``None`` if gone."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-        return int(stat.rpartition(")")[2].split()[25]) or None
-    except (OSError, IndexError, ValueError):
-        return None
-
-
-def process_tree(pid: int) -> list[int]:
-    """Return a process and its descendants (proc(5), task/tid/children)."""
-    tree = [pid]
-    for process in tree:  # grows in the loop
-        for path in Path(f"/proc/{process}/task").glob("*/children"):
-            with contextlib.suppress(OSError):
-                tree += [int(child) for child in path.read_text(encoding="ascii").split()]
-    return tree
 
 
 def sample_until_closed(
@@ -264,10 +390,10 @@ def _answer(word: str, follower: Follower) -> None:
     if word == "mark":
         follower.sample_shared()
     follower.sample_memory()
-    follower.read_energy()
+    peaks = follower.read()
     if word == "mark":
         follower.mark()
-    sys.stdout.write(json_codec.to_json(follower.peaks) + "\n")
+    sys.stdout.write(json_codec.to_json(peaks) + "\n")
     sys.stdout.flush()
 
 
@@ -301,56 +427,34 @@ def sampling(
 ) -> Iterator[Sampling]:
     """Sample this process tree and GPUs, or the children of ``parent``, from a child process.
 
+    The children of ``parent`` without GPUs are sampled from a fork of this process, which has nothing to
+    import: this process may then have no threads and no GPU open, for neither survives a fork.
     ``others``: processes outside this tree whose memory counts too: the one that this process was forked
     from.
     """
-    argv = [
-        sys.executable,
-        "-m",
-        "jobkit.worker.measure.sampler",
-        f"--pid={parent or os.getpid()}",
-        *(["--below"] if parent else []),
-        *(f"--uuid={uuid}" for uuid in uuids),
-        *(f"--other={other}" for other in others),
-    ]
-    # Our own module, an argv list:
-    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603
-    sampler = Sampling(process, process.stdin, process.stdout)
-    try:
+    words = [*(f"--uuid={uuid}" for uuid in uuids), *(f"--other={other}" for other in others)]
+    if parent and not words:
+        (theirs, requests), (answers, their_answers) = os.pipe(), os.pipe()
+        forked = fork(partial(_sample_forked, parent, theirs, their_answers))
+        os.close(theirs)
+        os.close(their_answers)
+        sampler = Sampling(forked, os.fdopen(requests, "w"), os.fdopen(answers))
+    else:
+        words += [f"--pid={parent or os.getpid()}", *(["--below"] if parent else [])]
+        argv = [sys.executable, "-m", "jobkit.worker.measure.sampler", *words]
+        # Our own module, an argv list:
+        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603
+        sampler = Sampling(process, process.stdin, process.stdout)
+    with contextlib.closing(sampler):
         yield sampler
-    finally:
-        sampler.close()
 
 
-@contextlib.contextmanager
-def forked_sampling(parent: int) -> Iterator[Sampling]:
-    """Sample the children of a process from a fork of this one, which has nothing to import.
-
-    Only for a process that has no threads and no GPU open: neither survives a fork.
-    """
-    (theirs, requests), (answers, their_answers) = os.pipe(), os.pipe()
-    if (pid := os.fork()) == 0:
-        _be_sampler(parent, theirs, their_answers)
-    os.close(theirs)
-    os.close(their_answers)
-    sampler = Sampling(Forked(pid), os.fdopen(requests, "w"), os.fdopen(answers))
-    try:
-        yield sampler
-    finally:
-        sampler.close()
-
-
-def _be_sampler(parent: int, requests: int, answers: int) -> NoReturn:
-    try:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.SIG_DFL)
-        close_files(requests, answers)
-        sys.stdin, sys.stdout = os.fdopen(requests), os.fdopen(answers, "w")
-        sample_until_closed(parent, (), (), below=True)
-    except BaseException:  # noqa: BLE001 - as the interpreter does at its end
-        traceback.print_exc()
-    finally:
-        os._exit(0)
+def _sample_forked(parent: int, requests: int, answers: int) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+    close_files(requests, answers)
+    sys.stdin, sys.stdout = os.fdopen(requests), os.fdopen(answers, "w")
+    sample_until_closed(parent, (), (), below=True)
 
 
 def main() -> None:

@@ -124,6 +124,10 @@ class Workload(Protocol):
     rows; with it each `Result` has ``rows``. Values are what JSON can hold; the columns ``start`` and ``end``
     are whole numbers, offsets into the paragraph as read, and come out as offsets into the document.
 
+    A workload may also have ``WINDOW: ClassVar[Mapping[str, int]]``: by device the paragraphs of a call if
+    ``padded`` caps its batches, its ``shortcuts`` are ``exact``, and the spec has no ``work_unit``. It says
+    that one process may fill a GPU: ``jobkit tune`` then tries one worker first, with all CPUs of the job.
+
     A workload may also have ``GC: ClassVar[bool]``: ``False`` if Python's garbage collector is to run as it
     does by itself, also during a call. Without it jobkit runs it between calls only.
 

@@ -246,7 +246,7 @@ def code_folder(name: str, folder: str | None) -> str | None:
 
 def traits(
     name: str, folder: str | None, staged: str | None = None, *, say: Say
-) -> tuple[bool, bool, list[dict[str, Any]], tuple[str, ...], str, bool, bool]:
+) -> tuple[bool, bool, list[dict[str, Any]], tuple[str, ...], str, bool, bool, Mapping[str, int]]:
     """Return the fields of `jobkit.planning.workload_traits.Traits`."""
     del say
     workload = checked_class(name, folder, staged)
@@ -254,7 +254,8 @@ def traits(
     has_lengths = callable(getattr(workload, "lengths", None))
     unit, pads = str(getattr(workload, "LOAD_UNIT", CHARACTERS)), bool(getattr(workload, "PADS", True))
     says = pads and finds_lengths(workload)
-    return workload.NEEDS_MODEL, has_lengths, knobs, columns_of(workload), unit, pads, says
+    windows = dict(getattr(workload, "WINDOW", {}))
+    return workload.NEEDS_MODEL, has_lengths, knobs, columns_of(workload), unit, pads, says, windows
 
 
 def lengths(

@@ -18,7 +18,7 @@ from jobkit.extensions.corpus.corpus_report import read_corpus_report
 from jobkit.extensions.corpus.merge import merge
 from jobkit.extensions.corpus.provenance import closing_line, finish, read_promise
 from jobkit.extensions.corpus.standing import live_points
-from jobkit.report.html.page import page
+from jobkit.report.page import page
 from tests.report.html.test_page import Parsed
 from tests.support.applied import win
 from tests.support.builders import write_begin, write_exit

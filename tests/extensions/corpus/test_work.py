@@ -25,7 +25,7 @@ from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Rows
 from jobkit.planning.sample import sample_text
 from jobkit.worker import work
 from jobkit.worker.failure import CAUGHT_SIGNALS, Signals
-from jobkit.worker.measure.sampler import process_tree
+from jobkit.worker.process import process_tree
 from jobkit.worker.record import Task
 from jobkit.worker.workloads.base import Entity, Result
 from jobkit.worker.workloads.function import Count

@@ -111,8 +111,8 @@ def test_here_it_runs_at_once_and_changes_no_table(local: Path, capsys: pytest.C
     assert (record["outcome"], record["point"]["profile"]) == ("ok", "python")
 
     found = collect([local])
-    assert [row.point for row in found.rows] == [row.point for row in before.rows]
-    assert len(found.profiled) == 1
+    assert [row.point.point_id for row in found.rows] == [row.point.point_id for row in before.rows]
+    assert len(found.sources.profiled) == 1
     assert "batch_size-1-r1-profile-python (ok)" in found.notes[0]
 
     assert profile(local, "1", "python") == 0, "printed again, and not run again"

@@ -85,6 +85,16 @@ def test_a_workload_with_shortcuts_is_searched_with_them_and_compared_with_the_l
     assert "shortcuts" not in {*without.loop, *without.setting(without.sizes[0], 2)}
 
 
+def test_a_workload_that_fills_the_gpu_gets_its_windows_and_all_cpus_for_one_worker() -> None:
+    knobs = (*BUDGET, Knob(name="shortcuts", words=("off", "exact")))
+    changed, goal = tuned(spec(), knobs, text(100_000), window=10_000)
+    assert (changed.work_unit, goal.memory_every, goal.search_every) == (10_000, 5, 1)
+    assert (len(goal.sizes), goal.sizes[-1]) == (4, 270_000)
+    assert (goal.loop["batch_size"], goal.loop["threads"]) == (32, 16)
+    assert [goal.setting(4_000, workers)["threads"] for workers in (1, 4)] == [16, 4]
+    assert tuned(spec(work_unit=500), knobs, text(100_000), window=10_000)[0].work_unit == 500
+
+
 SMALL = Node(4, "partition 'cpu'")
 
 
@@ -424,6 +434,27 @@ def test_all_settings_but_the_plain_loop_have_shortcuts_and_the_best_is_tried_wi
     assert words(order, FINAL) == [OFF, EXACT, EXACT] * 3
     assert [params[SHORTCUTS] for params in answer.finalists] == [EXACT, EXACT]
     assert searched(FAST, Machine(exact=0.5))[0].finalists[0][SHORTCUTS] == OFF, "if they are slower"
+
+
+ENCODER = replace(FAST, fills_gpu=True, loop={**LOOP, "threads": 16, SHORTCUTS: OFF})
+
+
+@pytest.mark.parametrize(
+    ("utilisation", "cores", "workers"), [(95, 8, {1}), (60, 1, {1, 2}), (60, 2, {1, 2, 4})]
+)
+def test_more_workers_than_one_that_fills_the_gpu_are_tried_while_they_help(
+    utilisation: float, cores: int, workers: set[int]
+) -> None:
+    answer, order = searched(ENCODER, Machine(utilisation=utilisation, cores=cores, exact=9.0))
+    assert {one.workers for one in order} == workers
+    assert {(one.params["threads"], one.params[WORKERS]) for one in of_phase(order, SEARCH)} <= {
+        (16, 1),
+        (8, 2),
+        (4, 4),
+    }
+    assert set(words(order, MEMORY, SEARCH)) == {EXACT}, "the plain loop alone is measured without"
+    assert answer.limit == ("GPU" if utilisation > 90 else "cores")
+    assert len(order) <= ENCODER.most_points
 
 
 class Refusing(Machine):

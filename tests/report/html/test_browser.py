@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.report.html.page import page
+from jobkit.report.page import page
 from tests.report.html.test_page import CPU_RUN, GPU_RUN, HOSTILE, Parsed, measured
 from tests.support.applied import measured_run, request, win, write_corpus, write_planned
 from tests.support.browser import A4, BROWSER, visit

@@ -15,7 +15,7 @@ from jobkit.core.measurements import Gpu
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import NoWrap, printable
 from jobkit.core.units import GIB
-from jobkit.report.html.page import MOST_CHARACTERS, page, paragraphs
+from jobkit.report.page import MOST_CHARACTERS, page, paragraphs
 from tests.support.builders import TEXT, grid, record, write_points, write_record
 from tests.support.commands import jobkit as typed
 

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from benchmarks.archives import RECORDS
 from jobkit.core.measurements import Energy, Gpu
 from jobkit.core.records import Outcome, Point, Record
@@ -97,10 +95,3 @@ def test_a_card_that_is_unknown_has_no_limit_and_one_that_is_too_small_says_so(t
     assert unknown.bound
     small = group_of(a_run(tmp_path / "small"), CONTEXT + GIB // 8).memory
     assert small.notes == ("not even a batch of 1 fits",)
-
-
-def test_energy_without_idle_power_is_not_net(tmp_path: Path) -> None:
-    panel = group_of(with_energy(tmp_path / "run")).energy
-    assert panel
-    assert not panel.net
-    assert [spot.joules for spot in panel.spots] == pytest.approx([JOULES[n] / 0.881 for n in SIZES])

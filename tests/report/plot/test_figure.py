@@ -15,7 +15,7 @@ from matplotlib.transforms import Bbox
 
 from jobkit.commands.collect import collect as command
 from jobkit.core.errors import JobkitError
-from jobkit.report.plot.figure import (
+from jobkit.report.plot.pictures import (
     COLUMN_IN,
     DPI,
     MOST_GROUPS,

@@ -9,10 +9,8 @@ from jobkit.answers.speed import CorpusVolume
 from jobkit.core.blocks import as_text
 from jobkit.core.measurements import Attribution, Energy
 from jobkit.core.records import Outcome, Record
-from jobkit.report.recommend.advice import recommend
-from jobkit.report.recommend.energy import uses
+from jobkit.report.recommend.advice import Advice, RecommendOptions, recommend, uses
 from jobkit.report.recommend.output import blocks
-from jobkit.report.recommend.types import Recommendation, RecommendOptions
 from tests.support.builders import ITEMS, point, record
 from tests.support.recommendations import material, records
 
@@ -31,11 +29,11 @@ def drawing(one: Record, attribution: Attribution = OWN, **more: object) -> Reco
     return replace(one, energy=replace(energy, **more))  # type: ignore[arg-type]  # fields by name
 
 
-def found(*told: Record, corpus: CorpusVolume | None = None) -> Recommendation:
+def found(*told: Record, corpus: CorpusVolume | None = None) -> Advice:
     return recommend(material(told), RecommendOptions(gpus=(), corpus=corpus))
 
 
-def lines(answer: Recommendation) -> list[str]:
+def lines(answer: Advice) -> list[str]:
     """Return the lines on energy."""
     text = as_text(blocks(answer, why=True))
     return [] if "Energy" not in text else text[text.index("Energy") :].partition("\n\n")[0].splitlines()

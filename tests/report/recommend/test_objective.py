@@ -13,10 +13,8 @@ from jobkit.core.blocks import as_text
 from jobkit.core.errors import JobkitError
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Record
-from jobkit.report.recommend.advice import recommend
-from jobkit.report.recommend.objective import judge, refuse_none
+from jobkit.report.recommend.advice import Advice, RecommendOptions, judge, recommend, refuse_none
 from jobkit.report.recommend.output import blocks
-from jobkit.report.recommend.types import Recommendation, RecommendOptions
 from tests.support.recommendations import SIZES, material, records
 
 HIGHEST = Objective(metric="f1", direction="max")
@@ -40,7 +38,7 @@ def without_items(one: Record) -> Record:
 
 def advice(
     tries: Sequence[Record], objective: Objective = HIGHEST, corpus: CorpusVolume | None = None
-) -> Recommendation:
+) -> Advice:
     return recommend(replace(material(tries), objective=objective), RecommendOptions(corpus=corpus))
 
 
@@ -74,14 +72,14 @@ def test_a_difference_within_the_scatter_is_none_and_a_faster_setting_is_named()
 
 def test_of_equal_means_the_speed_decides() -> None:
     found = advice(reporting(dict.fromkeys(SIZES, (0.9, 0.9, 0.9))))
-    assert found.batch.recommended.params == {"batch_size": 175}
+    assert found.recommended.params == {"batch_size": 175}
     assert "4 other settings have the same f1: speed decides." in as_text(blocks(found, why=True))
 
 
 def test_points_without_the_metric_are_left_out_and_counted() -> None:
     tries = reporting({**APART, 175: ()})
     assert "f1 has no value in 3 of 12 points: left out of its means." in text(tries)
-    assert advice(tries).batch.recommended.params == {"batch_size": 40}
+    assert advice(tries).recommended.params == {"batch_size": 40}
 
 
 @pytest.mark.parametrize(
@@ -137,5 +135,5 @@ def test_a_setting_that_is_better_but_not_safe_is_not_taken() -> None:
     assert gpu
     small = [replace(one, gpu=replace(gpu, total_bytes=2**31)) for one in tries]
     found = advice(small)
-    assert found.batch.recommended.size < max(SIZES)
+    assert found.recommended.size < max(SIZES)
     assert "the highest mean that is safe." in as_text(blocks(found, why=True))

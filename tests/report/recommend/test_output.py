@@ -20,9 +20,9 @@ from jobkit.commands.recommend import recommend as command
 from jobkit.core.blocks import as_text
 from jobkit.core.records import Record
 from jobkit.core.units import GIB
-from jobkit.report.recommend.advice import recommend
+from jobkit.report.recommend.advice import Advice, RecommendOptions, recommend
+from jobkit.report.recommend.material import RunData
 from jobkit.report.recommend.output import as_json, blocks
-from jobkit.report.recommend.types import Recommendation, RecommendOptions, RunData
 from tests.support.builders import GPU, grid
 from tests.support.recommendations import material, measured, records
 
@@ -34,7 +34,7 @@ def text(of: RunData | None = None, wishes: RecommendOptions | None = None) -> s
     return as_text(blocks(found(of, wishes), why=True))
 
 
-def found(of: RunData | None = None, wishes: RecommendOptions | None = None) -> Recommendation:
+def found(of: RunData | None = None, wishes: RecommendOptions | None = None) -> Advice:
     return recommend(of or material(records()), wishes or RecommendOptions(gpus=()))
 
 
@@ -94,7 +94,7 @@ def test_the_proof_of_workers_is_of_the_memory_of_all_of_them() -> None:
         for one in records()
     ]
     kept = found(material(shared), RecommendOptions(gpus=(), margin=0.2))
-    together = int(4 * 0.8 * kept.batch.largest.capacity_bytes / 2**20)
+    together = int(4 * 0.8 * kept.memory.largest.capacity_bytes / 2**20)
     assert f"jobkit verify runs/demo --gpu-memory {together}MiB" in as_text(blocks(kept))
 
 

@@ -14,9 +14,17 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.measurements import MemoryReadings
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import GIB
-from jobkit.report.recommend import types
-from jobkit.report.recommend.advice import memory_of_setting, recommend
-from jobkit.report.recommend.types import Recommendation, RecommendOptions, RunData
+from jobkit.report.recommend.advice import (
+    MEMORY,
+    SATURATION,
+    SWEEP,
+    THROUGHPUT,
+    Advice,
+    RecommendOptions,
+    memory_of_setting,
+    recommend,
+)
+from jobkit.report.recommend.material import RunData
 from jobkit.runs.trials import Trial
 from tests.support.builders import ITEMS, grid, record
 from tests.support.recommendations import (
@@ -33,9 +41,7 @@ from tests.support.recommendations import (
 NOTHING = RecommendOptions()
 
 
-def told(
-    *said: Record, wishes: RecommendOptions = NOTHING, lengths: Lengths | None = LENGTHS
-) -> Recommendation:
+def told(*said: Record, wishes: RecommendOptions = NOTHING, lengths: Lengths | None = LENGTHS) -> Advice:
     return recommend(material(said or records(), lengths), wishes)
 
 
@@ -57,62 +63,61 @@ def on_cpu(sizes: Sequence[int] = (40, 85, 130, 175, 220)) -> list[Record]:
 
 def test_the_smallest_within_five_percent_is_recommended() -> None:
     found = told()
-    assert found.batch.recommended.params == {"batch_size": 175}
-    assert found.batch.fastest.params == {"batch_size": 220}
-    assert found.batch.times
-    assert found.batch.times.differs is False
-    assert found.batch.binds == types.THROUGHPUT
-    assert (found.measured.points, len(found.batch.settings), found.measured.kind) == (15, 5, NEED)
-    assert found.measured.capacity_bytes == GPUS["h200"].usable_bytes
-    assert found.measured.overhead_bytes == CONTEXT_BYTES
+    assert found.recommended.params == {"batch_size": 175}
+    assert found.fastest.params == {"batch_size": 220}
+    assert found.times
+    assert found.times.differs is False
+    assert found.binds == THROUGHPUT
+    assert (found.points, len(found.settings), found.memory.kind) == (15, 5, NEED)
+    assert found.memory.limit_bytes == GPUS["h200"].usable_bytes
+    assert found.memory.overhead_bytes == CONTEXT_BYTES
 
 
 @pytest.mark.parametrize("name", ["mig-1g.5gb", "mig-2g.10gb"])
 def test_the_largest_batch_of_a_card_is_near_the_truth_and_never_above(name: str) -> None:
-    (card,) = told(wishes=RecommendOptions(gpus=gpu_kinds(name))).cards
+    found = told(wishes=RecommendOptions(gpus=gpu_kinds(name)))
+    ((card, largest),) = found.predictions
     truth = true_largest(card.usable_bytes)
-    assert 0.97 * truth < card.prediction.safe_batch <= truth
-    assert abs(card.prediction.largest_batch / truth - 1) < 0.01
-    assert (card.name, card.fits, card.link) == (name, True, GPUS[name].link)
+    assert 0.97 * truth < largest.safe_batch <= truth
+    assert abs(largest.largest_batch / truth - 1) < 0.01
+    assert (card, found.holds(largest)) == (GPUS[name], True)
 
 
 def test_a_card_may_be_too_small_for_the_recommended_batch() -> None:
     small = GpuKind(name="1GiB", usable_bytes=GIB)
-    (card,) = told(wishes=RecommendOptions(gpus=(small,))).cards
-    assert card.fits is False
-    assert card.prediction.safe_batch < 175
     tiny = GpuKind(name="tiny", usable_bytes=CONTEXT_BYTES // 2)
-    (card,) = told(wishes=RecommendOptions(gpus=(tiny,))).cards
-    assert (card.fits, card.prediction.safe_batch) == (False, 0)
+    found = told(wishes=RecommendOptions(gpus=(small, tiny)))
+    assert [found.holds(largest) for _, largest in found.predictions] == [False, False]
+    assert 175 > found.predictions[0][1].safe_batch > found.predictions[1][1].safe_batch == 0
 
 
 @pytest.mark.parametrize("lengths", [LENGTHS, None])
 def test_a_trial_that_did_not_fit_caps_what_is_safe(lengths: Lengths | None) -> None:
     plain = told(lengths=lengths)
-    size, there = 700, plain.batch.largest.capacity_bytes
+    size, there = 700, plain.memory.largest.capacity_bytes
     trial = Trial(index=16, batch_size=size, load=LOADS.own(size), capacity_bytes=there)
 
-    def after(trial: Trial) -> Recommendation:
+    def after(trial: Trial) -> Advice:
         return recommend(replace(material(records(), lengths), tried=(trial,)), NOTHING)
 
-    found = after(replace(trial, outcome=Outcome.GPU_OOM)).batch
-    assert plain.batch.largest.safe_batch > size > found.largest.safe_batch > 0
+    found = after(replace(trial, outcome=Outcome.GPU_OOM))
+    assert plain.memory.largest.safe_batch > size > found.largest.safe_batch > 0
     assert found.largest.safe_load < trial.load
     assert "batch_size 700 is not safe" in found.largest.doubts[0]
-    assert (found.settings, found.recommended) == (plain.batch.settings, plain.batch.recommended)
-    assert after(replace(trial, outcome=Outcome.LOST, killed=True)).batch == found
+    assert (found.settings, found.recommended) == (plain.settings, plain.recommended)
+    assert after(replace(trial, outcome=Outcome.LOST, killed=True)).largest == found.largest
     for harmless in (
         replace(trial, outcome=Outcome.OK, measured_bytes=1),
         replace(trial, outcome=Outcome.GPU_OOM, capacity_bytes=there / 2),
         replace(trial, outcome=Outcome.GPU_OOM, batch_size=10**9, load=10**15),
     ):
-        assert after(harmless).batch == plain.batch
+        assert after(harmless).largest == plain.largest
 
 
 def test_the_largest_measured_may_be_the_whole_text() -> None:
     points = grid((40, 85, 130, 175, 220), 2)
     growing = [measured(point, point.numbers["batch_size"] + point.repeat) for point in points]
-    assert told(*growing).batch.binds == types.SATURATION
+    assert told(*growing).binds == SATURATION
 
 
 def test_what_is_recommended_is_safe_or_it_is_said() -> None:
@@ -122,20 +127,20 @@ def test_what_is_recommended_is_safe_or_it_is_said() -> None:
     seen: list[tuple[int, str | None]] = []
     for percent in range(0, 100, 5):
         found = told(*small, wishes=RecommendOptions(gpus=(), margin=percent / 100))
-        size, safe = found.batch.recommended.size, found.batch.largest.safe_batch
-        seen.append((size, found.batch.binds))
+        size, safe = found.recommended.size, found.memory.largest.safe_batch
+        seen.append((size, found.binds))
         if size > safe:
-            assert (size, found.batch.binds) == (40, types.MEMORY)
+            assert (size, found.binds) == (40, MEMORY)
             said = f"batch_size 40 ran, but takes more than is safe (batch_size {safe} is safe)"
             assert found.beware[0].startswith(said) or not safe
-    assert seen[0] == (220, types.SWEEP)
-    assert {(175, types.MEMORY), (130, types.MEMORY), (85, types.MEMORY), (40, types.MEMORY)} <= set(seen)
+    assert seen[0] == (220, SWEEP)
+    assert {(175, MEMORY), (130, MEMORY), (85, MEMORY), (40, MEMORY)} <= set(seen)
 
 
 def test_without_lengths_the_load_grows_with_the_batch() -> None:
     found = told(lengths=None)
     other = told(lengths=Lengths.unknown(881))
-    assert other.batch.largest == found.batch.largest, "batch sizes are not taken for loads"
+    assert other.memory.largest == found.memory.largest, "batch sizes are not taken for loads"
 
 
 def test_a_sweep_of_another_knob_has_no_largest_batch() -> None:
@@ -146,10 +151,10 @@ def test_a_sweep_of_another_knob_has_no_largest_batch() -> None:
         for one in records()
     ]
     found = told(*changed)
-    assert found.batch.largest.reason.startswith("neither batch_size nor padded")
-    assert found.batch.recommended.setting == "sentences_per_ner_batch 175"
+    assert found.memory.largest.reason.startswith("neither batch_size nor padded")
+    assert found.recommended.setting == "sentences_per_ner_batch 175"
     unloaded = [replace(one, summary=replace(one.summary, load_max=0)) for one in records() if one.summary]
-    assert told(*unloaded).batch.largest.reason == "the workload reports no load"
+    assert told(*unloaded).memory.largest.reason == "the workload reports no load"
 
 
 def test_a_budget_has_a_largest_budget() -> None:
@@ -161,17 +166,17 @@ def test_a_budget_has_a_largest_budget() -> None:
         params: dict[str, int | str] = {"padded_chars": one.summary.load_max + 3, "order": "sorted"}
         changed.append(replace(one, point=replace(one.point, params=params, order="sorted")))
     found = told(*changed)
-    largest = found.batch.largest
+    largest = found.memory.largest
     assert (largest.knob, largest.reason) == ("padded", "")
     assert largest.safe_batch == int(largest.safe_load)
-    assert found.batch.recommended.size == found.batch.recommended.params["padded"]
+    assert found.recommended.size == found.recommended.params["padded"]
     assert not any("lengths of the text" in doubt for doubt in largest.doubts)
 
 
 def test_on_a_cpu_it_is_the_ram_that_was_asked_for() -> None:
     found = told(*on_cpu())
-    assert (found.measured.kind, found.measured.capacity_bytes, found.cards) == (RAM, 8 * GIB, ())
-    assert found.cost.seconds == 5 * 60 * 2, "two threads each"
+    assert (found.memory.kind, found.memory.limit_bytes, found.predictions) == (RAM, 8 * GIB, [])
+    assert found.cost["seconds"] == 5 * 60 * 2, "two threads each"
     with pytest.raises(JobkitError, match="ran on a CPU"):
         told(*on_cpu(), wishes=RecommendOptions(gpus=gpu_kinds("h100")))
 
@@ -200,11 +205,10 @@ def test_each_value_of_another_knob_has_a_line_of_its_own() -> None:
     lines = {}
     for value in (1, 2):
         alone = [one for one in both if one.point.numbers["sentences_per_ner_batch"] == 10 * value]
-        lines[f"sentences_per_ner_batch {10 * value}"] = told(*alone).batch.largest
-    found = told(*both).batch
-    (other,) = found.lines
-    assert {found.others: found.largest, other.others: other.largest} == lines
-    assert other.largest.safe_batch != found.largest.safe_batch
+        lines[f"sentences_per_ner_batch {10 * value}"] = told(*alone).memory.largest
+    found = told(*both)
+    assert {found.others: found.largest, **found.lines} == lines
+    assert [largest.safe_batch for largest in found.lines.values()] != [found.largest.safe_batch]
     assert found.recommended.params["sentences_per_ner_batch"] == int(found.others.split()[-1])
     assert "another knob than batch_size" in str(memory_of(both))
     unused = [replace(one, inert=("sentences_per_ner_batch",)) for one in both]

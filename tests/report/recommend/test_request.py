@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from jobkit.report.recommend.request import lines
+from jobkit.report.recommend.material import lines
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import Resources
 

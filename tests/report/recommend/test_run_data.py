@@ -12,7 +12,7 @@ from jobkit.core.files import append_line
 from jobkit.core.layout import Exit
 from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import Outcome
-from jobkit.report.recommend.run_data import read_material
+from jobkit.report.recommend.material import read_material
 from tests.answers.test_ledger import ENTRY
 from tests.support.builders import batch, try_folder, write_batches, write_exit, write_record
 from tests.support.recommendations import LENGTHS, SPEC, records, write_run

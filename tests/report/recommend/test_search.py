@@ -10,9 +10,8 @@ import pytest
 from jobkit.answers.objective import Bound, Objective
 from jobkit.core.errors import JobkitError
 from jobkit.core.units import GIB
-from jobkit.report.recommend.advice import recommend
-from jobkit.report.recommend.run_data import read_material
-from jobkit.report.recommend.types import RecommendOptions
+from jobkit.report.recommend.advice import RecommendOptions, recommend
+from jobkit.report.recommend.material import read_material
 from jobkit.spec.sweep_spec import Resources
 from tests.support.machines import GOAL, Machine, search
 
@@ -45,5 +44,5 @@ def test_finals_that_differ_have_no_largest_batch_for_the_reason_of_their_memory
     *_, last = material.search.winner_records
     other = replace(last, versions={**last.versions, "torch": "0.1"})
     told = [other if record == last else record for record in material.records]
-    largest = recommend(replace(material, records=told), RecommendOptions()).batch.largest
+    largest = recommend(replace(material, records=told), RecommendOptions()).memory.largest
     assert largest.reason.startswith("the points differ in version of torch: ")

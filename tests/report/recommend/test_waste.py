@@ -19,8 +19,8 @@ from jobkit.core.layout import Exit
 from jobkit.core.measurements import MemoryReadings, Sampler
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import GIB, MIB
-from jobkit.report.recommend.request import Fix, read_use
-from jobkit.report.recommend.waste import Waste, blocks, smallest_card, wastes
+from jobkit.report.recommend.material import read_use
+from jobkit.report.recommend.waste import Fix, Waste, blocks, smallest_card, wastes
 from tests.support.builders import (
     GPU,
     grid,

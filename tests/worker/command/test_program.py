@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,10 @@ import pytest
 from jobkit.core.paragraphs import split_paragraphs
 from jobkit.core.records import JobFacts
 from jobkit.worker import command
-from jobkit.worker.command import CommandBatches, _with_line_feeds
-from jobkit.worker.measure.figures import GrowingFile, OwnBatch, OwnFigures
+from jobkit.worker.command import _with_line_feeds, keep_batch
+from jobkit.worker.measure.figures import GrowingFile, OwnFigures
 from jobkit.worker.record import Task, TryState
-from tests.support.builders import point
+from tests.support.builders import batch, point
 
 
 def test_of_very_many_batches_only_the_totals_are_kept(
@@ -24,10 +25,8 @@ def test_of_very_many_batches_only_the_totals_are_kept(
     monkeypatch.setattr(command, "MOST_BATCHES", 2)
     task = Task(point=point(), try_number=1, inputs=tmp_path, out=tmp_path, job=JobFacts(scheduler="hand"))
     state, stream = TryState(task, ""), io.StringIO()
-    batches = CommandBatches(state, stream)
     for number in range(5):
-        batches.keep(OwnBatch(items=10, seconds=0.5, load=number * 100, worker=number % 2))
-    batches.close()
+        keep_batch(state, stream, replace(batch(0, 10), load=number * 100, worker=number % 2))
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert [(line["index"], line["first_item"], line["load"]) for line in lines] == [(0, 0, 0), (1, 10, 100)]
     summary = state.tally.summary(
@@ -41,7 +40,7 @@ def test_of_very_many_batches_only_the_totals_are_kept(
 def test_the_work_takes_no_longer_than_the_command(wall_s: float, work_s: float, tmp_path: Path) -> None:
     task = Task(point=point(), try_number=1, inputs=tmp_path, out=tmp_path, job=JobFacts(scheduler="hand"))
     state = TryState(task, "")
-    CommandBatches(state, io.StringIO()).keep(OwnBatch(items=10, seconds=0.5))
+    keep_batch(state, io.StringIO(), batch(0, 10))
     assert state.tally.summary(items_total=10, batches_total=1, wall_s=wall_s).work_s == work_s
 
 

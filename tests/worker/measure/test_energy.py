@@ -7,9 +7,9 @@ from typing import cast
 import pytest
 
 from jobkit.core.measurements import Attribution
-from jobkit.worker.measure import energy
-from jobkit.worker.measure.energy import EnergyReading, Meter, Owners, idle_power
+from jobkit.worker.measure import sampler
 from jobkit.worker.measure.nvml import GpuHandle
+from jobkit.worker.measure.sampler import EnergyReading, Meter, Owners, idle_power
 
 
 class Card:
@@ -76,12 +76,12 @@ def attributed(*cards: Card, own: set[int], sees_all: bool = True) -> tuple[Attr
     ("cards", "sees_all", "word", "reason"),
     [
         ([(7, 8), (8,)], True, Attribution.OWN, ""),
-        ([(7,)], False, Attribution.UNKNOWN, energy.NAMESPACE),
-        ([(7, 99)], True, Attribution.NOT_ATTRIBUTABLE, energy.FOREIGN),
-        ([(7, 99)], False, Attribution.NOT_ATTRIBUTABLE, energy.FOREIGN),
-        ([()], True, Attribution.UNKNOWN, energy.UNLISTED),
-        ([(7,), ()], True, Attribution.UNKNOWN, energy.UNLISTED),
-        ([(99, 7), ()], True, Attribution.NOT_ATTRIBUTABLE, energy.FOREIGN),
+        ([(7,)], False, Attribution.UNKNOWN, sampler.NAMESPACE),
+        ([(7, 99)], True, Attribution.NOT_ATTRIBUTABLE, sampler.FOREIGN),
+        ([(7, 99)], False, Attribution.NOT_ATTRIBUTABLE, sampler.FOREIGN),
+        ([()], True, Attribution.UNKNOWN, sampler.UNLISTED),
+        ([(7,), ()], True, Attribution.UNKNOWN, sampler.UNLISTED),
+        ([(99, 7), ()], True, Attribution.NOT_ATTRIBUTABLE, sampler.FOREIGN),
     ],
 )
 def test_the_attribution_is_the_worst_of_a_gpu(
@@ -97,7 +97,7 @@ def test_the_attribution_is_the_worst_of_a_gpu(
 def test_energy_of_a_gpu_in_mig_mode_is_not_attributable() -> None:
     card = Card(pids=(7,))
     card.mig = True
-    assert attributed(card, own={7}) == (Attribution.NOT_ATTRIBUTABLE, energy.MIG)
+    assert attributed(card, own={7}) == (Attribution.NOT_ATTRIBUTABLE, sampler.MIG)
 
 
 def test_a_stranger_that_has_ended_or_is_a_new_child_is_not_foreign() -> None:
@@ -110,8 +110,8 @@ def test_a_stranger_that_has_ended_or_is_a_new_child_is_not_foreign() -> None:
 
 
 def test_the_namespace_is_the_initial_one_if_its_number_is(tmp_path: Path) -> None:
-    assert not energy.in_initial_namespace(tmp_path)
-    assert not energy.in_initial_namespace(tmp_path / "absent")
+    assert not sampler.in_initial_namespace(tmp_path)
+    assert not sampler.in_initial_namespace(tmp_path / "absent")
 
 
 A, B = "GPU-a", "GPU-b"
@@ -130,7 +130,7 @@ def test_idle_power_is_read_up_to_the_first_worker_that_opens_a_gpu() -> None:
 
 def test_idle_power_may_not_be_known() -> None:
     """Busy at first, busy at last, over too short a time, without a GPU."""
-    begin, short = {A: at(0, 0)}, {A: at(energy.IDLE_LEAST_S / 2, 99)}
+    begin, short = {A: at(0, 0)}, {A: at(sampler.IDLE_LEAST_S / 2, 99)}
     for first, last in (({}, {A: at(9, 9)}), (begin, {}), (begin, short)):
         assert idle_power([A], first, [last]) is None
     assert idle_power([], {}, []) is None

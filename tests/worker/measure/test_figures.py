@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 import jobkit
 from jobkit.core.errors import JobkitError
 from jobkit.core.measurements import Metric
+from jobkit.core.records import Batch
 from jobkit.worker.measure import emit, figures
-from jobkit.worker.measure.figures import GrowingFile, OwnBatch, OwnFigures, finish, parse
+from jobkit.worker.measure.figures import GrowingFile, OwnFigures, finish, parse
 
 GOOD = '{"items": 32, "seconds": 0.41, "load": 30112}'
 BAD = (
@@ -48,7 +49,7 @@ class Reading:
     """A file of figures, as a worker reads it."""
 
     def __init__(self, path: Path) -> None:
-        self.batches: list[OwnBatch] = []
+        self.batches: list[Batch] = []
         self.figures = OwnFigures(keep=self.batches.append)
         self.file = GrowingFile(path, self.figures.take_line)
 
@@ -66,7 +67,7 @@ def test_batches_and_metrics_are_kept_and_the_last_value_counts(path: Path) -> N
     path.write_text(f'{GOOD}\n{{"metric": "f1", "value": 0.1}}\n\n{{"metric":"f1","value":0.91,"unit":"1"}}')
     read = Reading(path)
     assert read.finish().metrics == {"f1": Metric(value=0.91, unit="1")}
-    assert read.batches == [OwnBatch(32, 0.41, 30112)]
+    assert [(one.items, one.seconds, one.load) for one in read.batches] == [(32, 0.41, 30112)]
     assert read.figures.bad_lines == 0
 
 
@@ -103,7 +104,7 @@ def test_lines_are_read_as_they_come_and_not_after_the_end(path: Path) -> None:
             stream.flush()
             read.file.read(1)
         assert len(read.batches) == 2
-        read.file.end_here()
+        read.file.read_rest([])
         stream.write(GOOD + "\n")
     read.finish()
     assert len(read.batches) == 2
@@ -152,7 +153,7 @@ def test_many_lines_cost_little_memory(path: Path) -> None:
     path.write_text(f"{GOOD}\n" * 50_000)
     number = 0
 
-    def keep(_: OwnBatch) -> None:
+    def keep(_: Batch) -> None:
         nonlocal number
         number += 1
 
@@ -198,7 +199,7 @@ def test_emit_appends_what_jobkit_reads(path: Path, monkeypatch: pytest.MonkeyPa
     copied(metric="f1", value=0.91, unit="1")
     read = Reading(path)
     assert read.finish().metrics == {"f1": Metric(value=0.91, unit="1")}
-    assert read.batches == [OwnBatch(32, 0.41)]
+    assert [(one.items, one.seconds, one.load) for one in read.batches] == [(32, 0.41, 32)]
     jobkit.emit(metric="bad", value=float("nan"))
     read = Reading(path)
     assert read.finish().bad_lines == 1

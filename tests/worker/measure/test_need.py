@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jobkit.worker.failure import Stopped
 from jobkit.worker.measure.device import Device
-from jobkit.worker.measure.min_memory_probe import (
+from jobkit.worker.measure.memory import (
     FINEST_SHARE,
     GRAIN_SHOWS_BYTES,
     SEARCHED,
@@ -57,11 +57,11 @@ def test_the_edge_is_found_within_a_step_and_in_few_tries(low: int, width: int, 
         tried.append(cap)
         return cap >= edge
 
-    found = bracket(passes, low, high)
+    passed_bytes, failed_bytes, tries = bracket(passes, low, high)
     finest = max(STEP_BYTES, int(FINEST_SHARE * high))
-    assert found.passed_bytes - found.failed_bytes <= max(finest, 0)
-    assert found.failed_bytes < edge <= found.passed_bytes or width == 0
-    assert found.tries == len(tried) <= 2 + max(0.0, math.log2(max(width, 1) / finest))
+    assert passed_bytes - failed_bytes <= max(finest, 0)
+    assert failed_bytes < edge <= passed_bytes or width == 0
+    assert tries == len(tried) <= 2 + max(0.0, math.log2(max(width, 1) / finest))
     assert all(low < cap < high for cap in tried)
     assert tried[:1] == ([high - finest] if width > finest else [])
 

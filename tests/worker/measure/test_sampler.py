@@ -15,7 +15,7 @@ import pytest
 from jobkit.core.measurements import Attribution
 from jobkit.worker.measure import sampler
 from jobkit.worker.measure.nvml import GpuHandle
-from jobkit.worker.measure.sampler import LEAST_SAMPLES, Follower, Peaks, forked_sampling, sampling
+from jobkit.worker.measure.sampler import LEAST_SAMPLES, Follower, Peaks, sampling
 from jobkit.worker.process import started_at
 from tests.cluster.daemons import until
 
@@ -32,11 +32,11 @@ def test_a_dead_sampler_answers_none() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sampling", ["sampling([])", "forked_sampling(os.getpid())"])
+@pytest.mark.parametrize("sampling", ["sampling([])", "sampling([], parent=os.getpid())"])
 def test_it_ends_with_its_parent(sampling: str) -> None:
     code = (
         "import os\n"
-        "from jobkit.worker.measure.sampler import forked_sampling, sampling\n"
+        "from jobkit.worker.measure.sampler import sampling\n"
         f"with {sampling} as s:\n"
         "    s.ask('mark'); print(s._process.pid, flush=True); os._exit(9)\n"
     )
@@ -74,17 +74,19 @@ def test_peaks_never_fall_and_averages_are_of_the_work() -> None:
     follower = Follower(os.getpid(), cast("list[GpuHandle]", [Card(None, {}, 3.0)]), sees_all=True)
     follower.peaks = Peaks(rss_bytes=2**50)
 
-    def sample() -> tuple[int, list[float]]:
+    def sample() -> tuple[int, float | None]:
         follower.sample_utilisation()
         follower.sample_memory()
-        return follower.peaks.samples, follower.peaks.utilisation_percent
+        found = follower.read().sampler
+        assert found
+        return found.samples, found.utilisation_mean_percent
 
-    assert sample() == (0, [])
+    assert sample() == (0, None)
     for _ in range(2):
         follower.mark()
-        assert sample() == (1, [3.0])
+        assert sample() == (1, 3.0)
     follower.stop()
-    assert sample() == (1, [3.0])
+    assert sample() == (1, 3.0)
     assert follower.peaks.rss_bytes == 2**50
 
 
@@ -130,10 +132,14 @@ def test_of_several_gpus_memory_and_power_are_sums_and_utilisation_is_the_mean_i
         one, two = (stack.enter_context(subprocess.Popen(["cat"], stdin=subprocess.PIPE)) for _ in range(2))
         first, second = {one.pid: 3, two.pid: 4, 1: 50}, {one.pid: 5, two.pid: None}
         peaks = followed(Card(60, first, 20.0), Card(7, second, 90.0))
-    assert (peaks.device_bytes, peaks.process_bytes, peaks.memory_query) == (67, 12, "v2")
-    assert (peaks.utilisation_percent, peaks.power_max_w) == ([55.0], 200.0)
+    found = peaks.sampler
+    assert found
+    assert (peaks.device_bytes, peaks.process_bytes, found.memory_query) == (67, 12, "v2")
+    assert (found.utilisation_mean_percent, found.power_max_w) == (55.0, 200.0)
     peaks = followed(Card(60, {1: 9}, 20.0), Card(None, {}, None))
-    assert (peaks.device_bytes, peaks.process_bytes, peaks.utilisation_percent) == (None, None, [])
+    assert (peaks.device_bytes, peaks.process_bytes) == (None, None)
+    assert peaks.sampler
+    assert peaks.sampler.utilisation_mean_percent is None
 
 
 @pytest.mark.slow
@@ -162,7 +168,9 @@ def test_it_sees_most_spikes_of_20_ms_in_their_size() -> None:
             peaks = following.ask("peaks")
             assert peaks is not None
             assert peaks.rss_bytes is not None
-            assert (peaks.device_bytes, peaks.samples >= 1) == (None, True)
+            assert peaks.device_bytes is None
+            assert peaks.sampler
+            assert peaks.sampler.samples >= 1
             seen += abs(peaks.rss_bytes - base - size) <= 2 * MIB
     assert seen >= 8
 
@@ -180,7 +188,7 @@ def test_a_forked_sampler_follows_the_children_of_a_process() -> None:
     code = (
         f"import mmap, sys; block = mmap.mmap(-1, {64 * MIB}); block[:] = bytes(len(block)); sys.stdin.read()"
     )
-    with forked_sampling(os.getpid()) as following:
+    with sampling([], parent=os.getpid()) as following:
         assert following.ask("mark") is not None
         with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE):
             until(lambda: _peak(following) >= 64 * MIB, "the memory of the child", 30)

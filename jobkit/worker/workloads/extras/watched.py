@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import (
@@ -133,6 +133,7 @@ class WatchedWorkload:
     methods of both: `encoder`, `encoded`, and `stock`.
     """
 
+    WINDOW: ClassVar[Mapping[str, int]] = WINDOW
     cuts_calls = False  # whether it cuts its calls into batches of ``padded`` itself
     checked = ""  # what the check of the shortcuts found
 

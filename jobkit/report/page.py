@@ -14,28 +14,25 @@ from functools import cache
 from importlib import metadata, resources
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jobkit.core import files
 from jobkit.core.blocks import Block, Column, notes_of
 from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import extension_of, load, load_all
 from jobkit.core.layout import JOB_SCRIPT, SPEC_FILE, is_run_folder
-from jobkit.core.records import ModelRef, Outcome
+from jobkit.core.records import Outcome
 from jobkit.core.terminal import NoWrap, for_terminal
 from jobkit.core.units import format_count
 from jobkit.report import output
 from jobkit.report.estimates import estimates
-from jobkit.report.html.svg import svg
+from jobkit.report.plot.drawing import svg
 from jobkit.report.plot.pictures import Picture, pictures
 from jobkit.report.recommend import output as recommendation
 from jobkit.report.recommend import waste
-from jobkit.report.recommend.advice import recommend
-from jobkit.report.recommend.request import read_use
-from jobkit.report.recommend.run_data import read_material
-from jobkit.report.recommend.types import Recommendation, RecommendOptions
-from jobkit.report.rows import Row
-from jobkit.report.sources import MoreFigures
+from jobkit.report.recommend.advice import RecommendOptions, recommend
+from jobkit.report.recommend.material import read_material, read_use
+from jobkit.report.rows import MoreFigures
 from jobkit.report.tables import Collected, collect
 from jobkit.spec.sweep_spec import Environment
 from jobkit.spec.yaml_files import as_yaml, read_document
@@ -43,7 +40,7 @@ from jobkit.spec.yaml_files import as_yaml, read_document
 if TYPE_CHECKING:
     import jinja2
 
-PARTS = resources.files("jobkit.report.html")
+PARTS = resources.files("jobkit.report") / "html"
 MOST_CHARACTERS = 40_000
 """Of a spec or script in the page; the rest is in the run folder."""
 
@@ -87,10 +84,7 @@ def folded(block: Block) -> Folded:
 
 def source(run: Path, facts: Block) -> Folded:
     """Return where the figures are from: some facts, and the spec and the script of a run folder."""
-    return Folded("Where the figures are from", [facts, *_files(run)])
-
-
-def _files(run: Path) -> Iterator[Block]:
+    shown = [facts]
     for name in (SPEC_FILE, JOB_SCRIPT):
         try:
             text, data = files.read_text(run / name), read_document(run / SPEC_FILE).data
@@ -103,7 +97,8 @@ def _files(run: Path) -> Iterator[Block]:
             text = as_yaml(changed) if name == SPEC_FILE else hidden
         code = [NoWrap(line) for line in text[:MOST_CHARACTERS].split("\n")]
         cut = f"Cut here: the whole file is {name} in the run folder." if len(text) > MOST_CHARACTERS else ""
-        yield Block(title=name, after=(*code, cut), folded=True)
+        shown.append(Block(title=name, after=(*code, cut), folded=True))
+    return Folded("Where the figures are from", shown)
 
 
 def render(name: str, /, **values: object) -> str:
@@ -118,8 +113,8 @@ def text_of(name: str) -> str:
 
 def paragraphs(lines: Iterable[str]) -> Iterator[str]:
     """Yield the lines of a block without indents and gaps; code that stands together in one piece."""
-    for words, group in groupby(lines, _words):
-        if words is None:
+    for words, group in groupby(lines, lambda line: line.words.strip() if isinstance(line, NoWrap) else None):
+        if words is None:  # prose
             yield from (line.strip().removeprefix("- ") for line in group if line)
             continue
         if words:
@@ -127,31 +122,26 @@ def paragraphs(lines: Iterable[str]) -> Iterator[str]:
         yield NoWrap("\n".join(line.code for line in group if isinstance(line, NoWrap)))
 
 
-def _words(line: str) -> str | None:
-    """Return the words before a line of code; ``None`` of prose."""
-    return line.words.strip() if isinstance(line, NoWrap) else None
-
-
 @cache
 def _environment() -> jinja2.Environment:
     import jinja2
+
+    def safe(value: object) -> object:
+        """Return text without control characters, which HTML does not allow; jobkit's own markup as it is."""
+        return for_terminal(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(text_of),
         undefined=jinja2.StrictUndefined,
         autoescape=True,
-        finalize=_safe,
+        finalize=safe,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"paragraphs": paragraphs, "notes": notes_of, "svg": svg}
+    environment.filters |= {"paragraphs": paragraphs, "notes": notes_of}
+    environment.globals["svg"] = svg
     environment.tests["code"] = lambda line: isinstance(line, NoWrap)
     return environment
-
-
-def _safe(value: Any) -> Any:  # noqa: ANN401 - whatever a template prints
-    """Return text without control characters, which HTML does not allow; jobkit's own markup as it is."""
-    return for_terminal(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,18 +156,25 @@ def page(runs: Sequence[Path], more_figures: MoreFigures | None = None) -> Page:
     """Return the report of runs.
 
     ``runs``: run folders, or files that an extension reads; those with tables are compared with the first.
-    ``more_figures``: as in `jobkit.report.sources.read_sources`, for the first run.
+    ``more_figures``: as in `jobkit.report.rows.read_sources`, for the first run.
     """
     own = {run: of_own for run in runs if (of_own := load(extension_of(run), "page"))}
-    collected = {
-        run: _collected(run, more_figures if run is runs[0] else None) for run in runs if run not in own
-    }
-    of_runs = [own[run](run) if run in own else of_run(run, collected[run]) for run in runs]
+    collected: dict[Path, Collected] = {}
+    for run in runs:
+        if run not in own:
+            found = collected[run] = collect([run], more_figures if run is runs[0] else None)
+            if not found.rows:
+                notes = "".join(f"\n  {note}" for note in found.notes)
+                hint = "jobkit status shows what there is"
+                raise JobkitError(f"{run}: nothing to report{notes}", hint=hint)
+    of_runs = [own[run](run) if run in own else _of_run(run, collected[run]) for run in runs]
+    tables = [*collected.values()]
+    several = sum(len(one.by_group) for one in tables) > 1
     style, script = text_of("page.css"), text_of("page.js")
     html = render(
         "page.html.j2",
         runs=of_runs,
-        compared=_compared([*collected.values()]),
+        compared=[block for compare in load_all("side_by_side") if several for block in compare(tables)],
         version=metadata.version("jobkit"),
         style=style,
         script=script,
@@ -187,67 +184,51 @@ def page(runs: Sequence[Path], more_figures: MoreFigures | None = None) -> Page:
     return Page(html, frozenset(outcome for run in of_runs for outcome in run.outcomes))
 
 
-def _compared(runs: Sequence[Collected]) -> list[Block]:
-    """Return the tables of runs side by side; nothing of a single table."""
-    if sum(len(run.by_group) for run in runs) < 2:  # noqa: PLR2004 - two sides
-        return []
-    return [block for side_by_side in load_all("side_by_side") for block in side_by_side(runs)]
-
-
 def fragment(run: Path, collected: Collected) -> str:
     """Return the table, the pictures and the sentences of a run, for a notebook."""
     missing = list(output.missing_blocks(collected))
     return render("fragment.html.j2", name=run.name, groups=_groups(collected), missing=missing)
 
 
-def _collected(run: Path, more_figures: MoreFigures | None) -> Collected:
-    collected = collect([run], more_figures)
-    if not collected.rows:
-        notes = "".join(f"\n  {note}" for note in collected.notes)
-        raise JobkitError(f"{run}: nothing to report{notes}", hint="jobkit status shows what there is")
-    return collected
-
-
-def of_run(run: Path, collected: Collected) -> OfRun:
-    """Return what the page shows of a run."""
+def _of_run(run: Path, collected: Collected) -> OfRun:
+    """Return what the page shows of a run; what limits a search comes after its picture."""
     groups = _groups(collected)
+    titles = [group.block.title for group in groups]
+    models = [row.point.model for row in collected.rows if row.record and row.point.model]
     about = [Block(title="What follows from the table", after=group.block.after) for group in groups]
-    shown = OfRun(
+    jobs = [job.block() for job in collected.sources.jobs]
+    rest = [
+        *map(folded, (*about, *jobs, *output.note_blocks(collected))),
+        _waste(run),
+        source(run, _facts(run, collected)),
+    ]
+    groups = [replace(group, block=replace(group.block, after=())) for group in groups]
+    tiles: list[Block] = []
+    try:
+        advice = recommend(read_material(run), RecommendOptions())
+    except JobkitError as error:
+        tiles = [_refused("No recommendation", error)] if is_run_folder(run) else []
+    else:
+        tiles = recommendation.answer(advice)
+        limit, details = [*recommendation.limit(advice)], recommendation.details(advice)
+        if advice.search is None:
+            rest = [*map(folded, [Block.of(limit), *details] if limit else details), *rest]
+        else:
+            every = Folded("All figures of the search", [group.block for group in groups])
+            rest = [*map(folded, details), every, *rest]
+            tables = [replace(advice.search.table, before=tuple(limit))]
+            tables += [Block(title=group.block.title) for group in groups[1:]]
+            groups = [replace(group, block=table) for group, table in zip(groups, tables, strict=True)]
+    return OfRun(
         name=run.resolve().name,
         outcomes=collected.outcomes,
-        titles=[group.block.title for group in groups],
-        caveats=list(dict.fromkeys(model.warning for model in _models(collected) if model.stand_in)),
-        groups=[replace(group, block=replace(group.block, after=())) for group in groups],
+        titles=titles,
+        caveats=list(dict.fromkeys(model.warning for model in models if model.stand_in)),
+        tiles=tiles,
+        groups=groups,
         missing=list(output.missing_blocks(collected)),
-        folded=[
-            *map(folded, (*about, *(job.block() for job in collected.jobs), *output.note_blocks(collected))),
-            _waste(run),
-            source(run, _facts(run, collected)),
-        ],
+        folded=rest,
     )
-    try:
-        return _with_answer(shown, recommend(read_material(run), RecommendOptions()))
-    except JobkitError as error:
-        return replace(shown, tiles=[_refused("No recommendation", error)] if is_run_folder(run) else [])
-
-
-def _with_answer(shown: OfRun, advice: Recommendation) -> OfRun:
-    """Return the page of a run with its recommendation; what limits a search comes after its picture."""
-    limit, details = [*recommendation.limit(advice)], recommendation.details(advice)
-    answered = replace(shown, tiles=recommendation.answer(advice))
-    if advice.search is None:
-        hidden = [Block.of(limit), *details] if limit else details
-        return replace(answered, folded=[*map(folded, hidden), *shown.folded])
-    tables = [replace(advice.search.table, before=tuple(limit))]
-    tables += [Block(title=group.block.title) for group in shown.groups[1:]]
-    groups = [replace(group, block=table) for group, table in zip(shown.groups, tables, strict=True)]
-    every = Folded("All figures of the search", [group.block for group in shown.groups])
-    return replace(answered, groups=groups, folded=[*map(folded, details), every, *shown.folded])
-
-
-def _models(collected: Collected) -> Iterator[ModelRef]:
-    records = (row.record for row in collected.rows)
-    yield from (record.point.model for record in records if record and record.point.model)
 
 
 def _groups(collected: Collected) -> list[PictureGroup]:
@@ -255,7 +236,7 @@ def _groups(collected: Collected) -> list[PictureGroup]:
     per_group = estimates(collected)
     for number, drawn in enumerate(pictures(collected)):
         block = output.group_block(collected, number, per_group)
-        first = 1 if collected.searches else len(drawn)  # the settings of a search
+        first = 1 if collected.sources.searches else len(drawn)  # the settings of a search
         groups.append(PictureGroup(block=block, pictures=drawn[:first], below=drawn[first:]))
     return groups
 
@@ -277,31 +258,30 @@ def _refused(missing: str, error: JobkitError) -> Block:
 
 def _facts(run: Path, collected: Collected) -> Block:
     """Return on what, and with what, the points ran: each value once."""
+    columns = {
+        "run": "run",
+        "workload": "workload",
+        "text": "text",
+        "SHA-256 of the text": "text_sha256",
+        "model": "model",
+        "fingerprint of the model": "model_fingerprint",
+        "GPU": "gpu",
+        "GPU, UUID": "gpu_uuid",
+        "versions": "versions",
+        "host": "host",
+    }
     known: dict[str, list[str]] = {}
     for row in collected.rows:
-        for name, value in _facts_of(row):
+        record, facts = row.record, {name: row.cell(column) for name, column in columns.items()}
+        if record:
+            facts["driver of the GPU"] = record.gpu.driver if record.gpu else ""
+            facts["jobs"] = f"{record.job.scheduler} {record.job.job_id}"
+        for name, value in facts.items():
             if value and value not in known.setdefault(name, []):
                 known[name].append(value)
-    facts = {name: ", ".join(values) for name, values in known.items() if values} | {"run folder": str(run)}
-    columns = (Column("what", [*facts], left=True), Column("value", [*facts.values()], left=True))
-    return Block(title="GPU, driver, versions, text, model", columns=columns, folded=True)
-
-
-def _facts_of(row: Row) -> Iterator[tuple[str, str]]:
-    record = row.record
-    yield "run", row.run
-    yield "workload", row.workload
-    yield "text", row.text or ""
-    yield "SHA-256 of the text", row.text_sha256 or ""
-    yield "model", row.model or ""
-    yield "fingerprint of the model", row.model_fingerprint or ""
-    yield "GPU", row.gpu or ""
-    yield "GPU, UUID", row.gpu_uuid or ""
-    yield "versions", row.versions or ""
-    yield "host", row.host or ""
-    if record:
-        yield "driver of the GPU", (record.gpu.driver or "") if record.gpu else ""
-        yield "jobs", f"{record.job.scheduler} {record.job.job_id}"
+    shown = {name: ", ".join(values) for name, values in known.items() if values} | {"run folder": str(run)}
+    table = (Column("what", [*shown], left=True), Column("value", [*shown.values()], left=True))
+    return Block(title="GPU, driver, versions, text, model", columns=table, folded=True)
 
 
 def _hash(text: str) -> str:

@@ -1,1 +1,0 @@
-"""The report as one HTML file: the page, its pictures, and the fragment that a notebook shows."""
