@@ -38,8 +38,7 @@ from jobkit.worker.failure import outcome_of
 from jobkit.worker.measure import memory
 from jobkit.worker.measure.device import Device, open_device
 from jobkit.worker.workloads.base import Heavy
-from jobkit.worker.workloads.stanza_batches import columns
-from jobkit.worker.workloads.stanza_ner import StanzaNer
+from jobkit.worker.workloads.stanza_ner import StanzaNer, columns_of
 from tests.support import builders
 
 GIB = 2**30
@@ -104,7 +103,7 @@ class Bench:
 
     def tag(self, sentences: Sequence[Sentence]) -> Callable[[], object]:
         """Return a function that tags these sentences as one NER batch."""
-        return self.tagger.tag_again([sentence.parsed for sentence in sentences])
+        return self.tagger.again([one.parsed for one in sentences], _longest(sentences))[0].again
 
     def chunks(self, batch: int) -> list[list[Sentence]]:
         """Return the NER batches of a batch size, in text order."""
@@ -299,7 +298,7 @@ def tokenised(tagger: StanzaNer, paragraphs: Sequence[str]) -> tuple[list[list[S
     sentences: list[list[Sentence]] = []
     for first in range(0, len(paragraphs), 1000):
         sentences += [
-            [Sentence(one, columns(token.text for token in one.tokens)) for one in parsed]
+            [Sentence(one, columns_of(one)) for one in parsed]
             for parsed in tagger.tokenised(paragraphs[first : first + 1000])
         ]
     return sentences, Loads(

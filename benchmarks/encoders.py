@@ -202,7 +202,7 @@ def jobkit(
     """Return the speed of a try of a worker, as its record has it, and the record."""
     from jobkit.core.json_codec import to_json
     from jobkit.core.records import ModelRef, Point, TextRef
-    from jobkit.worker.workloads.model_files import fingerprint, folder_files
+    from jobkit.worker.workloads.model import fingerprint, folder_files
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -34,8 +34,7 @@ from typing import Any
 from jobkit.core.knobs import BATCH_SIZE, OFF, SHORTCUTS
 from jobkit.planning.sample import SEED, generate
 from jobkit.worker.paragraphs import split_sentences
-from jobkit.worker.workloads.stanza_batches import SentenceCut
-from jobkit.worker.workloads.stanza_ner import StanzaNer
+from jobkit.worker.workloads.stanza_ner import SentenceCut, StanzaNer
 
 LOSS, DECODER, WORDS = "no loss", "no decoder", "no characters of words"
 WHOLE, VITERBI, FREEZE = "whole calls in the tokenizer", "Viterbi by batch", "garbage collector between calls"
@@ -65,12 +64,12 @@ class Tagger:
 
     def use(self, parts: Sequence[str]) -> None:
         """Use these shortcuts, and no others."""
-        from jobkit.worker.workloads import stanza_shortcuts, stanza_tagging
+        from jobkit.worker.workloads import stanza_shortcuts
 
         workload = self.workload
         stock = workload._stock  # noqa: SLF001
-        base = stanza_shortcuts.BatchTagger if ONCE in parts else stanza_tagging.Tagger
-        batches = stanza_shortcuts.NoWordCharacters if WORDS in parts else stanza_tagging.StanzaBatches
+        base = stanza_shortcuts.BatchTagger if ONCE in parts else stanza_shortcuts.Tagger
+        batches = stanza_shortcuts.NoWordCharacters if WORDS in parts else stanza_shortcuts.StanzaBatches
         chosen: Any = type("Chosen", (base,), {"BATCHES": batches})
         tagger = chosen.of(stock["ner"], workload._cut)  # noqa: SLF001
         tagger.trainers = [_trainer(trainer, parts) for trainer in stock["ner"].trainers]
@@ -109,7 +108,7 @@ def _trainer(trainer: Any, parts: Sequence[str]) -> Any:  # noqa: ANN401 - Stanz
     from torch import nn
 
     from jobkit.worker.workloads import stanza_shortcuts as own
-    from jobkit.worker.workloads.stanza_tagging import seen_as
+    from jobkit.worker.workloads.stanza_shortcuts import seen_as
 
     replaced: dict[str, Any] = {}
     for name in ("charmodel_forward", "charmodel_backward"):

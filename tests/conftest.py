@@ -19,7 +19,7 @@ from hypothesis import settings
 from jobkit.core.paths import CACHE_VARIABLE, LEDGER_VARIABLE, RUNS_VARIABLE
 from jobkit.core.records import ModelRef
 from jobkit.planning.models import find_model
-from jobkit.worker.workloads.stanza_batches import SLEEP_WHILE_WAITING
+from jobkit.worker.workloads.stanza_ner import SLEEP_WHILE_WAITING
 from tests.fakes.fixtures import fake_sge, fake_slurm
 from tests.support.packages import need
 

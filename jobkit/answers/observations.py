@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from jobkit.answers.memory_line import Censored, Observation
 from jobkit.answers.setting import other_knobs
 from jobkit.core.knobs import BATCH_SIZE, PADDED, Value
+from jobkit.core.measurements import largest
 from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import format_count
 
@@ -116,8 +117,7 @@ def slack(well: Sequence[Record]) -> float:
 
 def context_bytes(well: Sequence[Record]) -> int | None:
     """Return the size of the CUDA context of a worker; ``None`` if it is not known."""
-    contexts = (record.memory.context_bytes for record in well)
-    return max((size for size in contexts if size is not None), default=None)
+    return largest(record.memory.context_bytes for record in well)
 
 
 def overhead_bytes(well: Sequence[Record]) -> int | None:

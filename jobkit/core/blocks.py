@@ -148,9 +148,6 @@ def _markdown(block: Block) -> Iterator[str]:
         rows = ([for_markdown(column.name) for column in columns], sides, *cells)
         yield from ("", *(f"| {' | '.join(row)} |" for row in rows), "")
         yield from (*(f"- {for_markdown(note)}" for note in notes_of(columns)), "")
-    yield from (_item(line) for line in block.after if line)
+    for line in filter(None, block.after):
+        yield f"{'  ' * line.startswith('  ')}- {for_markdown(line.removeprefix('- ')).strip(' ')}"
     yield ""
-
-
-def _item(line: str) -> str:
-    return f"{'  ' if line.startswith('  ') else ''}- {for_markdown(line.removeprefix('- ')).strip(' ')}"

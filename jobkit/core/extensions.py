@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -77,15 +76,9 @@ def extension_of(run: Path) -> str:
 
 def load(name: str, hook: str) -> Any | None:  # noqa: ANN401 - each hook has a type of its own
     """Return the object of the extension ``name`` for a hook; ``None`` if it has none, or for no name."""
-    part = EXTENSIONS[name].parts.get(hook) if name else None
-    return _load(part) if part else None
+    module, _, part = (EXTENSIONS[name].parts.get(hook, "") if name else "").partition(":")
+    return getattr(import_module(module), part) if part else None
 
 
 def load_all(hook: str) -> list[Any]:
     return [part for name in EXTENSIONS if (part := load(name, hook)) is not None]
-
-
-@cache
-def _load(part: str) -> Any:  # noqa: ANN401 - as above
-    module, _, name = part.partition(":")
-    return getattr(import_module(module), name)

@@ -329,7 +329,10 @@ def choosable() -> dict[str, Figure]:
 
 def by_key(key: str) -> Figure:
     """Return the figure with this name in ``objective`` or ``constraints``: jobkit's, or a workload's own."""
-    return next((figure for figure in FIGURES.values() if figure.key == key), None) or _own(key)
+    if key in (figures := choosable()):
+        return figures[key]
+    label, read = printable(key), _reported_as(key)
+    return Figure(name=key, label=label, unit="", read=read, optional=False, own=True)
 
 
 def units_of(records: Iterable[Record], figure: Figure) -> list[str]:
@@ -338,31 +341,14 @@ def units_of(records: Iterable[Record], figure: Figure) -> list[str]:
     return sorted({printable(own.unit) for record in records if (own := reported(record).get(figure.name))})
 
 
-def _own(name: str) -> Figure:
+def _reported_as(name: str, unit: str | None = None) -> Callable[[Record], float | None]:
+    """Return what reads a figure that a workload reports, in any unit or in one."""
+
     def read(record: Record) -> float | None:
         metric = reported(record).get(name)
-        return metric.value if metric else None
+        return metric.value if metric and unit in {None, metric.unit} else None
 
-    return Figure(name=name, label=printable(name), unit="", read=read, optional=False, own=True)
-
-
-def _own_in_unit(column: str, name: str, unit: str) -> Figure:
-    def read(record: Record) -> float | None:
-        metric = reported(record).get(name)
-        return metric.value if metric and metric.unit == unit else None
-
-    label, shown = printable(name), "" if unit in NO_UNIT else printable(unit)
-    return Figure(
-        name=column,
-        label=label,
-        unit=shown,
-        read=read,
-        interval=True,
-        head=f"{label}\n{shown}",
-        family="own",
-        rank=0,
-        own=True,
-    )
+    return read
 
 
 def own_columns(records: Iterable[Record | None], taken: Iterable[str] = ()) -> tuple[Figure, ...]:
@@ -372,21 +358,28 @@ def own_columns(records: Iterable[Record | None], taken: Iterable[str] = ()) -> 
     figures: list[Figure] = []
     for name, unit in sorted(keys):
         shown = "" if unit in NO_UNIT else printable(unit)
-        column = _column(printable(name), shown, used)
+        label = printable(name)
+        column = f"{label} [{shown}]" if shown else label
+        while not _derived(column).isdisjoint(used):
+            column = f"{PREFIX}{column}"
         used |= _derived(column)
-        figures.append(_own_in_unit(column, name, unit))
+        figure = Figure(
+            name=column,
+            label=label,
+            unit=shown,
+            read=_reported_as(name, unit),
+            interval=True,
+            head=f"{label}\n{shown}",
+            family="own",
+            rank=0,
+            own=True,
+        )
+        figures.append(figure)
     return tuple(figures)
 
 
 def _derived(name: str) -> set[str]:
     return {name, *(f"{name}_{what}" for what in DERIVED)}
-
-
-def _column(name: str, unit: str, used: set[str]) -> str:
-    column = f"{name} [{unit}]" if unit else name
-    while not _derived(column).isdisjoint(used):
-        column = f"{PREFIX}{column}"
-    return column
 
 
 def reported(record: Record | None) -> dict[str, Metric]:

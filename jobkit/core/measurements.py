@@ -113,8 +113,7 @@ class MemoryReadings:
     @property
     def ram_peak_bytes(self) -> int | None:
         """The most resident memory of the worker, by the instrument that measured most."""
-        known = [size for size in (self.maxrss_bytes, self.rss_peak_bytes) if size is not None]
-        return max(known, default=None)
+        return largest((self.maxrss_bytes, self.rss_peak_bytes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,8 +81,12 @@ def parse_line(line: bytes, fields: Fields) -> Document:
         raise BadLineError(f"the field {fields.text!r} is not text")
     if name is not None and (isinstance(name, bool) or not isinstance(name, str | int)):
         raise BadLineError(f"the field {fields.id!r} is neither text nor a whole number")
-    if b"\\" in line:
-        _check_surrogates(text if name is None else f"{text}{name}")
+    if b"\\" in line:  # it may hold half of a surrogate pair, which no UTF-8 file can hold
+        try:
+            f"{text}{name}".encode()
+        except UnicodeEncodeError as error:
+            half = ord(error.object[error.start])
+            raise BadLineError(f"half of a surrogate pair: \\u{half:04x}") from error
     return Document(None if name in {None, ""} else str(name), text)
 
 
@@ -95,12 +99,3 @@ def _load(line: bytes) -> object:
         raise BadLineError(f"not JSON: {error}") from error
     except RecursionError:
         raise BadLineError("not JSON: nested too deep") from None
-
-
-def _check_surrogates(text: str) -> None:
-    r"""Refuse half of a surrogate pair (``"\ud800"``): no UTF-8 file can hold it."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        half = text[error.start]
-        raise BadLineError(f"half of a surrogate pair: \\u{ord(half):04x}") from error

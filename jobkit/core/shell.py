@@ -105,7 +105,10 @@ def run_streaming(
         )
         try:
             with contextlib.closing(process.stdout or io.StringIO()) as lines:
-                _write_input(process, text)
+                with contextlib.suppress(BrokenPipeError):  # it has died: its status reports that
+                    if process.stdin is not None:
+                        process.stdin.write(text)
+                        process.stdin.close()
                 for line in lines:
                     on_line(line)
             status = process.wait()
@@ -116,14 +119,6 @@ def run_streaming(
             raise
         errors.seek(0)
         return Completed(tuple(argv), status, "", errors.read().decode("utf-8", "replace"))
-
-
-def _write_input(process: subprocess.Popen[str], text: str) -> None:
-    """Write a command's standard input; if the command has died, its status reports that."""
-    with contextlib.suppress(BrokenPipeError):
-        if process.stdin is not None:
-            process.stdin.write(text)
-            process.stdin.close()
 
 
 def _kill_group(process: subprocess.Popen[Any]) -> None:

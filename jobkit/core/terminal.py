@@ -238,8 +238,12 @@ def for_csv(cell: str) -> str:
 
 def for_markdown(line: str) -> str:
     """Return a line that Markdown shows as it is: no link, no HTML, no cell or heading of its own."""
-    pieces = enumerate(_LINK.split(printable(line)))
-    return "".join(f"`{piece}`" if number % 2 else _unmarked(piece) for number, piece in pieces)
+    pieces = _LINK.split(printable(line))
+    for number, text in enumerate(pieces):
+        safe = _MARK_AT_THE_START.sub(r"\g<0>\\", _MARKUP.sub(r"\\\g<0>", text))
+        escaped = safe.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        pieces[number] = f"`{text}`" if number % 2 else escaped
+    return "".join(pieces)
 
 
 def as_json(data: object, *, indent: int | None = None) -> str:
@@ -299,11 +303,6 @@ def _escaped(char: str) -> str:
         return char
     units = char.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[place : place + 2].hex()}" for place in range(0, len(units), 2))
-
-
-def _unmarked(text: str) -> str:
-    safe = _MARK_AT_THE_START.sub(r"\g<0>\\", _MARKUP.sub(r"\\\g<0>", text))
-    return safe.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _is_number(text: str) -> bool:

@@ -52,8 +52,13 @@ def parse_duration(text: str) -> int:
 
     ``MM:SS`` is refused: Slurm reads it as minutes, people read it as hours.
     """
-    duration_s = _duration_s(text.strip())
-    if duration_s is None:
+    count, clock = _COUNT.fullmatch(text.strip()), _CLOCK.fullmatch(text.strip())
+    if count:
+        duration_s = int(count[1]) * DURATION_UNITS[count[2]]
+    elif clock and not (clock[1] and int(clock[2]) > 23):  # noqa: PLR2004 - hours of a day
+        days, hours, minutes, seconds = (int(part or 0) for part in clock.groups())
+        duration_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    else:
         hint = "HH:MM:SS, D-HH:MM:SS, or a number with s, m, h or d; for instance 00:10:00 or 90m"
         raise JobkitError(f"duration {text!r}: not understood", hint=hint)
     if duration_s == 0:
@@ -61,16 +66,6 @@ def parse_duration(text: str) -> int:
     if duration_s > MAX_SECONDS:
         raise JobkitError(f"duration {text!r}: more than ten years", hint="for instance 00:10:00")
     return duration_s
-
-
-def _duration_s(text: str) -> int | None:
-    if match := _COUNT.fullmatch(text):
-        return int(match[1]) * DURATION_UNITS[match[2]]
-    match = _CLOCK.fullmatch(text)
-    if match is None or (match[1] is not None and int(match[2]) > 23):  # noqa: PLR2004 - hours of a day
-        return None
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 SECONDS_PATTERN = r"^\s*\d+(\.\d+)? ?(ms|s)\s*$"

@@ -29,7 +29,7 @@ from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Environment, Resources, SweepSpec
 from jobkit.worker.measure.nvml import GPU_COUNT_VARIABLE
 from jobkit.worker.process import ALLOCATOR_VARIABLES, GRACE_VARIABLE, MORE_VARIABLES
-from jobkit.worker.workloads.model_files import RESOURCES_FILE
+from jobkit.worker.workloads.model import RESOURCES_FILE
 
 
 def fill(name: str, own: str | None, values: Mapping[str, object]) -> tuple[str, set[str]]:

@@ -26,14 +26,14 @@ from jobkit.core.terminal import Say, shell_quote
 from jobkit.planning.random_weights import ARCHITECTURES, make_random, random_path
 from jobkit.planning.standin import SIZE_BYTES, is_built, make_standin, standin_path
 from jobkit.worker.workloads.base import missing_framework
-from jobkit.worker.workloads.model_files import (
+from jobkit.worker.workloads.model import (
+    PROCESSORS,
     RESOURCES_FILE,
     fingerprint,
     folder_files,
     missing_files,
     needed_files,
 )
-from jobkit.worker.workloads.stanza_ner import PROCESSORS
 
 LANGUAGE = "en"
 """The language whose model the stand-in replaces."""

@@ -20,8 +20,7 @@ from typing import NamedTuple
 
 from jobkit.core.files import write_atomically
 from jobkit.core.paths import cache_write_errors, make_folder, share_with_group
-from jobkit.worker.workloads.base import Entity
-from jobkit.worker.workloads.entities import as_tsv
+from jobkit.worker.workloads.base import Entity, as_tsv
 
 SEED = 1867
 """Its text has the longest sentence in the first fifth, so that the load grows with the batch size."""

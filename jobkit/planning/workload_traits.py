@@ -27,7 +27,7 @@ from jobkit.core.terminal import Say
 from jobkit.worker import command_line
 from jobkit.worker.workloads import own
 from jobkit.worker.workloads.base import CHARACTERS, SHIPPED
-from jobkit.worker.workloads.stanza_batches import SLEEP_WHILE_WAITING
+from jobkit.worker.workloads.stanza_ner import SLEEP_WHILE_WAITING
 
 NO_GPUS = {"CUDA_VISIBLE_DEVICES": ""}
 FIX = "jobkit doctor reports what this Python lacks"
@@ -129,6 +129,6 @@ def traits(name: str, folder: str | None = None, staged: str | None = None) -> T
             say=lambda _: None,
             what=f"looking at workload {name!r}",
         )
-    needs_model, reports_lengths, knobs, columns, *rest = fields
+    needs_model, reports_lengths, knobs, columns, unit, pads, says, windows = fields
     own_knobs = (*map(from_fields, knobs), *RUN_KNOBS)
-    return Traits(needs_model, reports_lengths, own_knobs, tuple(columns), *rest)
+    return Traits(needs_model, reports_lengths, own_knobs, tuple(columns), unit, pads, says, windows)

@@ -26,7 +26,7 @@ from jobkit.runs.status import SWEEP, PointState, PointStatus, RunStatus, kind_f
 from jobkit.runs.tries import Try, whole_s
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.worker.process import ALLOCATOR_VARIABLES
-from jobkit.worker.workloads.stanza_batches import OVERRIDE
+from jobkit.worker.workloads.model import OVERRIDE
 
 if TYPE_CHECKING:
     from jobkit.spec.policy import Policy

@@ -192,7 +192,7 @@ def folder_of(case: Case) -> Path | None:
 def model_place(name: str) -> Path | None:
     """Return the first folder of models that has this one whole."""
     from jobkit.planning.models import model_places  # here, for a workload without a model
-    from jobkit.worker.workloads.model_files import missing_files
+    from jobkit.worker.workloads.model import missing_files
 
     places = (place for place in model_places(name, cache_dir()) if not missing_files(place, name))
     return next(places, None)

@@ -231,15 +231,27 @@ def _one_gpu(number: int, point: Point, *, renumbered: bool = False) -> dict[str
 class CallQueue:
     take: Callable[[], Call | None]  # returns the next call; ``None`` if there is none now
     hang_s: float
+    ahead: bool = False  # whether a worker gets the call after its next one too, to tokenize it
     # by worker: its call, and when that began
     running: dict[int, tuple[Call, float]] = field(default_factory=dict)
+    following: dict[int, Call] = field(default_factory=dict)  # by worker: the call after that
     longest_s: float = 0.0  # of all batches so far
 
-    def next_call(self, worker: int, now_s: float) -> Call | None:
-        """Return the next call for a free worker; ``None`` if no call waits."""
-        if call := self.take():
-            self.running[worker] = call, now_s
-        return call
+    def next_calls(self, worker: int, now_s: float) -> list[Call]:
+        """Return the next call for a free worker, and the call after it; neither if no call waits.
+
+        If no call waits, the worker gets one that another worker has only tokenized.
+        """
+        call = self.following.pop(worker, None) or self.take()
+        if not call and self.following:
+            _, call = self.following.popitem()
+        if not call:
+            return []
+        self.running[worker] = call, now_s
+        if not self.ahead or not (following := self.take()):
+            return [call]
+        self.following[worker] = following
+        return [call, following]
 
     def end_call(self, worker: int, seconds: float) -> Call:
         call, _ = self.running.pop(worker)
@@ -312,13 +324,14 @@ def _contexts(
 
 
 def _work(state: TryState, workers: Pool, todo: Todo) -> None:
-    queue = CallQueue(todo.next_call, state.task.point.hang_s)
+    ahead = any(worker.tokenizes_ahead for worker in state.workers)
+    queue = CallQueue(todo.next_call, state.task.point.hang_s, ahead)
     began_s = time.monotonic()
 
     def hand_out() -> None:
         for worker in workers:
-            if worker not in queue.running and (call := queue.next_call(worker, time.monotonic())):
-                workers.send(worker, ("work", call))
+            if worker not in queue.running and (calls := queue.next_calls(worker, time.monotonic())):
+                workers.send(worker, ("work", *calls))
 
     with steps.open_batches(state) as stream:
         todo.read_ahead()

@@ -25,8 +25,7 @@ from jobkit.worker.measure import memory
 from jobkit.worker.measure.figures import GrowingFile, OwnFigures, Tally
 from jobkit.worker.measure.sampler import EnergyReading, Peaks, Sampling, idle_power
 from jobkit.worker.paragraphs import Call, Todo, Window, read_paragraphs
-from jobkit.worker.workloads.base import Result, Row
-from jobkit.worker.workloads.entities import EntitiesFile, Output
+from jobkit.worker.workloads.base import EntitiesFile, Output, Result, Row
 
 Done = tuple[Batch, list[Row]]
 """A batch, and its rows with the numbers of their paragraphs in the work of the try."""
@@ -75,6 +74,7 @@ class WorkerState:
     load_s: float | None = None
     warm_up_s: float | None = None
     items_per_call: int = 0
+    tokenizes_ahead: bool = False  # whether it tokenizes the next call while it does one
     reserved_bytes: int | None = None  # what torch's allocator held after the warm-up
     needs: tuple[measurements.Need, ...] = ()
     # as the workload reports them; see `Record`

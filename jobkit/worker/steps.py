@@ -39,7 +39,7 @@ from jobkit.worker.process import rss_bytes
 from jobkit.worker.record import Done, Recording, Task, TryState, WorkerState, check_staged, work_of
 from jobkit.worker.workloads import own
 from jobkit.worker.workloads.base import BY_LENGTHS, Result, Workload, columns_of
-from jobkit.worker.workloads.model_files import check_model
+from jobkit.worker.workloads.model import check_model
 
 DUE = 50_000
 """The number of new objects from which a collection is worth its time."""
@@ -119,6 +119,7 @@ class Worker:
         readings.rss_model_bytes = rss_bytes(os.getpid())
         readings.weights_bytes = self.device.allocated_bytes()
         measured.items_per_call = workload.items_per_call()
+        measured.tokenizes_ahead = getattr(workload, "tokenize_ahead", None) is not None
         only_between_calls(workload)
         self._loaded = True
         self._recording = work_of(point).recording(task)
@@ -148,8 +149,12 @@ class Worker:
         """Keep the size of the CUDA context, which only the supervisor can tell."""
         self.measured.readings.context_bytes = size_bytes
 
-    def work(self, call: Call) -> Done:
-        """Process one call and keep its peaks; return the batch, and its rows with their paragraphs."""
+    def work(self, call: Call, following: Call | None = None) -> Done:
+        """Process one call and keep its peaks; return the batch, and its rows with their paragraphs.
+
+        A workload that can do so tokenizes the call that follows meanwhile.
+        """
+        self.tokenize_ahead(call, following)
         with self._recording.of_call():
             batch, result = run_call(call, self._workload, self.device)
         collect()
@@ -160,10 +165,10 @@ class Worker:
         self._worked = True
         return batch, rows
 
-    def prepare(self, call: Call) -> None:
-        """Have a workload that can do so prepare a call that comes next."""
-        if prepare := getattr(self._workload, "prepare", None):
-            prepare(call.paragraphs)
+    def tokenize_ahead(self, *calls: Call | None) -> None:
+        """Have a workload tokenize calls in a thread, if it can; without calls the thread ends."""
+        if self._loaded and (tokenize := getattr(self._workload, "tokenize_ahead", None)):
+            tokenize(*(call.paragraphs for call in calls if call))
 
     def measure(self, batch: Batch, call: Call) -> None:
         heavy = memory.heaviest(self._workload, batch, call)

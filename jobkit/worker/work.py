@@ -203,15 +203,16 @@ def _work(state: TryState, todo: Todo, worker: Worker) -> None:
     began_s = time.monotonic()
     with steps.open_batches(state) as stream:
         todo.read_ahead()
-        if call := todo.next_call():
-            worker.prepare(call)
-        while call:
-            if following := todo.next_call():
-                worker.prepare(following)
-            done = worker.work(call)
-            end_s = time.monotonic() - began_s if todo.reads else None
-            steps.keep_batch(state, stream, call, done, end_s=end_s)
-            call = following or todo.next_call()
+        call = todo.next_call()
+        try:
+            while call:
+                following = todo.next_call()
+                done = worker.work(call, following)
+                end_s = time.monotonic() - began_s if todo.reads else None
+                steps.keep_batch(state, stream, call, done, end_s=end_s)
+                call = following or todo.next_call()
+        finally:
+            worker.tokenize_ahead()
 
 
 # -- record

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from jobkit.core.files import write_atomically
 from jobkit.core.json_codec import from_json
 from jobkit.core.records import ModelRef, Outcome, Record
 from jobkit.planning.texts import find_text
 from jobkit.runs.status import PointState
 from jobkit.worker.paragraphs import read_paragraphs
-from jobkit.worker.workloads.entities import write_entities
+from jobkit.worker.workloads.base import as_tsv
 from jobkit.worker.workloads.stanza_ner import StanzaNer
 from tests.cluster.daemons import Wait
 from tests.cluster.halted import batches, begun, home, record, seen
@@ -159,7 +160,7 @@ def tagged_here(model: ModelRef, folder: Path) -> bytes:
     for first in range(0, len(paragraphs), 7):
         entities = tagger.process(paragraphs[first : first + 7]).entities
         rows += [row._replace(paragraph=row.paragraph + first) for row in entities]
-    write_entities(folder / "here.tsv", rows)
+    write_atomically(folder / "here.tsv", as_tsv(rows))
     return (folder / "here.tsv").read_bytes()
 
 

@@ -19,7 +19,7 @@ from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import FOLDER, ModelRef
 from jobkit.planning import models
 from jobkit.planning.models import NOT_BUILT, fetch_model, find_model, list_models, model_places
-from jobkit.worker.workloads.model_files import folder_files, missing_files
+from jobkit.worker.workloads.model import folder_files, missing_files
 from jobkit.worker.workloads.stanza_ner import StanzaNer
 
 pytestmark = pytest.mark.xdist_group("torch")  # one worker imports it, for all tests of this group

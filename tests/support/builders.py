@@ -26,8 +26,7 @@ from jobkit.core.layout import (
 from jobkit.core.measurements import Gpu, MemoryReadings, Need, Summary
 from jobkit.core.records import Batch, JobFacts, ModelRef, Outcome, Point, Record, TextRef
 from jobkit.core.units import GIB
-from jobkit.worker.workloads.base import Entity
-from jobkit.worker.workloads.entities import write_entities
+from jobkit.worker.workloads.base import Entity, as_tsv
 
 TEXT = TextRef(path="/texts/sample.txt", sha256="5a" * 32, size_bytes=174_693, name="sample")
 MODEL = ModelRef(
@@ -191,7 +190,7 @@ def write_tagged(run: Path, found: Iterable[tuple[Point, Iterable[Entity]]]) -> 
     found = list(found)
     write_records(run, [record(one) for one, _ in found])
     for one, entities in found:
-        write_entities(try_folder(run, one) / ENTITIES_FILE, entities)
+        write_atomically(try_folder(run, one) / ENTITIES_FILE, as_tsv(entities))
     return run
 
 

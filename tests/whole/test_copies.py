@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.records import FOLDER, ModelRef, Outcome
-from jobkit.worker.workloads.model_files import fingerprint, folder_files
+from jobkit.worker.workloads.model import fingerprint, folder_files
 from tests.support.builders import MODEL
 from tests.support.copiers import path_without, stand_in
 from tests.support.halted import Halted, ended, outcome

@@ -22,7 +22,7 @@ from jobkit.report.tables import collect
 from jobkit.runs.reader import read_status
 from jobkit.runs.status import PointState
 from jobkit.runs.tries import worker_s
-from jobkit.worker.workloads.model_files import fingerprint
+from jobkit.worker.workloads.model import fingerprint
 from tests.support.builders import MODEL, MODEL_FILES, write_model
 from tests.support.copiers import path_without, stand_in
 from tests.support.halted import Halted, ended, outcome

@@ -19,7 +19,7 @@ from jobkit.planning.sample import sample_text
 from jobkit.worker.paragraphs import read_paragraphs, split_sentences
 from jobkit.worker.pool import ITEMS, part
 from jobkit.worker.record import Launcher, PointWork, Task
-from jobkit.worker.workloads.entities import as_tsv
+from jobkit.worker.workloads.base import as_tsv
 from jobkit.worker.workloads.stanza_ner import StanzaNer
 from tests.extensions.corpus import test_work as shards
 from tests.support.builders import write_points

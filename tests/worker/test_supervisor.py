@@ -351,11 +351,24 @@ def test_a_worker_that_runs_out_of_gpu_memory_leaves_the_load(tmp_path: Path) ->
 @pytest.mark.parametrize(("longest_s", "limit_s"), [(0.0, 60.0), (2.0, 60.0), (5.0, 5.0 * HANG_FACTOR)])
 def test_a_call_hangs_after_the_larger_of_two_times(longest_s: float, limit_s: float) -> None:
     queue = CallQueue(lambda: Call((0,), ("a", "b")), 60, longest_s=longest_s)
-    queue.next_call(3, 100.0)
+    queue.next_calls(3, 100.0)
     queue.refuse_hang(100.0 + limit_s)
     with pytest.raises(TryFailed, match=r"worker 3 .* batch of 2 paragraphs for \d+ s") as caught:
         queue.refuse_hang(101.0 + limit_s)
     assert caught.value.outcome is Outcome.TIMEOUT
+
+
+def test_a_call_that_a_busy_worker_has_tokenized_is_done_by_a_free_one() -> None:
+    calls = [Call((number,), ("a",)) for number in range(4)]
+    queue = CallQueue(chain(calls, repeat(None)).__next__, 60, ahead=True)
+    assert queue.next_calls(0, 0.0) == calls[:2]
+    assert queue.next_calls(1, 0.0) == calls[2:]
+    queue.end_call(1, 1.0)
+    assert queue.next_calls(1, 1.0) == calls[3:]
+    queue.end_call(1, 1.0)
+    assert queue.next_calls(1, 2.0) == calls[1:2]
+    queue.end_call(0, 2.0)
+    assert queue.next_calls(0, 2.0) == []
 
 
 # -- profiled

@@ -17,8 +17,7 @@ from jobkit.extensions.corpus.vectors import VectorsWriter, as_vectors, in_order
 from jobkit.worker.failure import TryFailed, describe_error
 from jobkit.worker.paragraphs import Todo, Window
 from jobkit.worker.record import PointWork, TryState
-from jobkit.worker.workloads.base import Result, Row
-from jobkit.worker.workloads.entities import text_order
+from jobkit.worker.workloads.base import Result, Row, text_order
 
 SHARD_WINDOW = 10_000  # paragraphs of a window of a shard, if the setting has no ``sort_window``
 WINDOW_CHARACTERS = 16 * 2**20  # a window ends before it holds more: long paragraphs do not take all memory

@@ -1,10 +1,12 @@
-"""The Protocol of a workload, and the shipped workloads by name. Standard library only."""
+"""The Protocol of a workload, its rows as a file, and the shipped workloads. Standard library only."""
 
 from __future__ import annotations
 
+import csv
 import importlib
+import io
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -12,15 +14,17 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.extras import missing_extra
+from jobkit.core.files import write_atomically
 from jobkit.core.knobs import BUDGET, RENAMED, RUN_KNOBS, Knob, Value, declared
+from jobkit.core.layout import ENTITIES_FILE
 from jobkit.core.terminal import suggest
 from jobkit.worker.failure import describe_error
 
 SHIPPED = {
     "stanza-ner": "jobkit.worker.workloads.stanza_ner:StanzaNer",
     "count": "jobkit.worker.workloads.function:Count",
-    "hf-token-classification": "jobkit.worker.workloads.extras.hf_tokens:TokenClassification",
-    "sentence-embedding": "jobkit.worker.workloads.extras.embedding:SentenceEmbedding",
+    "hf-token-classification": "jobkit.worker.workloads.extras.encoder_workloads:TokenClassification",
+    "sentence-embedding": "jobkit.worker.workloads.extras.encoder_workloads:SentenceEmbedding",
     "spacy-ner": "jobkit.worker.workloads.extras.spacy_ner:SpacyNer",
 }
 """The workloads that a spec may name by one word, and their classes."""
@@ -163,6 +167,63 @@ class Workload(Protocol):
         ...
 
 
+def text_order(columns: Sequence[str]) -> Callable[[Row], Any]:
+    """Return the key that sorts rows by paragraph, and by offset if they have one."""
+    places = [1 + columns.index(name) for name in ("start", "end") if name in columns]
+    return lambda row: tuple(row[place] for place in (0, *places))
+
+
+def as_tsv(entities: Iterable[Row]) -> str:
+    """Return the entities, sorted by paragraph and offset, under a header line.
+
+    The text is tab-separated; an entity with a newline or a tab is in double quotes, as Python's
+    csv module writes and reads it. Paragraphs count from 0, offsets are into the paragraph as read.
+    """
+    stream = io.StringIO()
+    writer = csv.writer(stream, dialect="excel-tab", lineterminator="\n")
+    writer.writerow(Entity._fields)
+    rows: list[Row] = sorted(entities, key=text_order(ENTITY_COLUMNS))
+    writer.writerows(rows)
+    return stream.getvalue()
+
+
+class Output(Protocol):
+    """The rows of a try as a file; what fails on a full disk raises an ``OSError``."""
+
+    def open(self, columns: Sequence[str]) -> None:
+        """Begin the file, once the workload has named its columns; a try that fails early does not."""
+        ...
+
+    def write(self, rows: list[Row], first: int, places: Sequence[Any]) -> None:
+        """Write the rows of a `Window` that is done, with its fields ``first`` and ``places``."""
+        ...
+
+    def close(self, left: Sequence[Row], *, failed: bool) -> None:
+        """End the file, also of a try that failed; ``left`` are the rows of windows that are not done."""
+        ...
+
+
+class EntitiesFile:
+    """``entities.tsv`` of a text: written at the end, also of a try that failed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / ENTITIES_FILE
+        self._entities: list[Row] = []
+
+    def open(self, columns: Sequence[str]) -> None:
+        """Do nothing: its columns are those of entities."""
+
+    def write(self, rows: list[Row], first: int, places: Sequence[Any]) -> None:
+        """Keep the entities."""
+        del first, places
+        self._entities += rows
+
+    def close(self, left: Sequence[Row], *, failed: bool) -> None:
+        """Write the file."""
+        del failed
+        write_atomically(self._path, as_tsv([*self._entities, *left]))
+
+
 def columns_of(workload: type[Workload] | Workload) -> tuple[str, ...]:
     """Return the columns of the rows of a workload."""
     columns: tuple[str, ...] = getattr(workload, "COLUMNS", ENTITY_COLUMNS)
@@ -235,7 +296,11 @@ def workload_class(name: str, folder: str | None = None) -> type[Workload]:
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # a user's module may raise anything
-        raise _not_imported(name, module_name, folder, error) from error
+        absent = error.name if isinstance(error, ModuleNotFoundError) else None
+        if absent and f"{module_name}.".startswith(f"{absent}."):
+            where = f"neither installed nor in {folder}" if folder else "not installed"
+            raise JobkitError(f"workload {name!r}: the module {absent!r} is {where}", hint=FORM) from error
+        raise not_imported(name, folder, error, FORM) from error
     workload: type[Workload] | None = getattr(module, member, None)
     if workload is None:
         close = suggest(member, [name for name in vars(module) if not name.startswith("_")])
@@ -252,10 +317,8 @@ def missing_framework(name: str) -> JobkitError | None:
 FORM = f"name one of {', '.join(SHIPPED)}, ./FILE.py:FUNCTION, or package.module:Class"
 
 
-def _not_imported(name: str, module: str, folder: str | None, error: BaseException) -> JobkitError:
-    absent = error.name if isinstance(error, ModuleNotFoundError) else None
-    if absent and f"{module}.".startswith(f"{absent}."):
-        where = f"neither installed nor in {folder}" if folder else "not installed"
-        return JobkitError(f"workload {name!r}: the module {absent!r} is {where}", hint=FORM)
+def not_imported(name: str, folder: str | None, error: BaseException, hint: str) -> JobkitError:
+    """Return the error of a workload whose import failed; without an absent module it has ``hint``."""
     message = f"workload {name!r} cannot be imported: {describe_error(error, folder)}"
-    return JobkitError(message, hint=f"{sys.executable} -m pip install {absent}" if absent else FORM)
+    absent = error.name if isinstance(error, ModuleNotFoundError) else None
+    return JobkitError(message, hint=f"{sys.executable} -m pip install {absent}" if absent else hint)

@@ -33,9 +33,16 @@ from jobkit.core.knobs import BATCH_SIZE, RUN_KNOBS, SWITCH, TRUE, Knob, Value, 
 from jobkit.core.records import FileRef, ModelRef
 from jobkit.core.terminal import did_you_mean
 from jobkit.core.units import format_count
-from jobkit.worker.failure import describe_error
 from jobkit.worker.paragraphs import load_of
-from jobkit.worker.workloads.base import BY_LENGTHS, CHARACTERS, ENTITY_COLUMNS, Entity, Result, Workload
+from jobkit.worker.workloads.base import (
+    BY_LENGTHS,
+    CHARACTERS,
+    ENTITY_COLUMNS,
+    Entity,
+    Result,
+    Workload,
+    not_imported,
+)
 
 DEFAULT_BATCH_SIZE = 32
 """Paragraphs per call if the sweep does not set it."""
@@ -132,11 +139,6 @@ def file_ref(workload: str, folder: str | None) -> FileRef:
     return FileRef(path=path, name=os.path.basename(path), sha256=digest, size_bytes=len(data))  # noqa: PTH119 - a string
 
 
-def function_name(workload: str) -> str:
-    """Return the name behind the colon."""
-    return workload.rpartition(":")[2]
-
-
 @dataclass(frozen=True, slots=True)
 class UserFile:
     """A file of the user's that was imported."""
@@ -178,14 +180,8 @@ def import_file(workload: str, folder: str | None, staged: str | None = None) ->
         exec(compile(data, path, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - the user's code is to run
     except (Exception, SystemExit) as error:  # the user's code may raise anything
         del sys.modules[module.__name__]
-        absent = error.name if isinstance(error, ModuleNotFoundError) else None
-        message = f"workload {workload!r} cannot be imported: {describe_error(error, home)}"
-        hint = (
-            f"{sys.executable} -m pip install {absent}"
-            if absent
-            else f"{sys.executable} {shlex.quote(path)} shows the whole error"
-        )
-        raise JobkitError(message, hint=hint) from error
+        hint = f"{sys.executable} {shlex.quote(path)} shows the whole error"
+        raise not_imported(workload, home, error, hint) from error
     _IMPORTED[path, sha256] = UserFile(module, path, sha256, _imports(data))
     return _IMPORTED[path, sha256]
 
@@ -227,7 +223,7 @@ def class_in_file(workload: str, folder: str | None, staged: str | None = None) 
 
     ``workload``, ``folder``, ``staged``: as for `import_file`.
     """
-    file, name = import_file(workload, folder, staged), function_name(workload)
+    file, name = import_file(workload, folder, staged), workload.rpartition(":")[2]
     found = getattr(file.module, name, None)
     if isinstance(found, type):
         return cast("type[Workload]", found)
@@ -257,6 +253,7 @@ def _class_of(workload: str, file: UserFile, function: Function) -> type[Workloa
         parameters |= {name: (parameter, loader) for name, parameter in more.items()}
     own = [pair for name, pair in parameters.items() if name not in {*GIVEN, *_RUN_KNOBS, BATCH_SIZE}]
     knobs = [knob for parameter, owner in own if (knob := _knob(workload, parameter, owner))]
+    columns = getattr(file.module, "COLUMNS", RESULT_COLUMN)
     members = {
         "WORKLOAD": workload,
         "FILE": file,
@@ -267,15 +264,10 @@ def _class_of(workload: str, file: UserFile, function: Function) -> type[Workloa
         "NEEDS_MODEL": "model" in parameters,
         "LOAD_UNIT": getattr(file.module, "LOAD_UNIT", CHARACTERS),
         "PADS": getattr(file.module, "PADS", True),
-        "COLUMNS": _columns(file),
+        "COLUMNS": tuple(columns) if isinstance(columns, list) else columns,
         "GC": getattr(file.module, "GC", True),
     }
     return cast("type[Workload]", type(function.__name__, (FunctionWorkload,), members))
-
-
-def _columns(file: UserFile) -> object:
-    columns = getattr(file.module, "COLUMNS", RESULT_COLUMN)
-    return tuple(columns) if isinstance(columns, list) else columns
 
 
 def _knob(workload: str, parameter: inspect.Parameter, owner: Function) -> Knob | None:
@@ -284,7 +276,7 @@ def _knob(workload: str, parameter: inspect.Parameter, owner: Function) -> Knob 
         return None
     words = _words(parameter, owner)
     default = parameter.default
-    if words or _is_count(default) or (default is parameter.empty and not _is_text(parameter, owner)):
+    if words or _is_count(default) or (default is parameter.empty and _hint_of(parameter, owner) is not str):
         return Knob(name=parameter.name, words=words)
     if default is parameter.empty:
         what = f"has the parameter {parameter.name} without a default, which is no knob"
@@ -307,21 +299,14 @@ def _words(parameter: inspect.Parameter, owner: Function) -> tuple[str, ...]:
     return tuple(values) if all(isinstance(value, str) for value in values) else ()
 
 
-def _is_text(parameter: inspect.Parameter, owner: Function) -> bool:
-    return _hint_of(parameter, owner) is str
-
-
 def _is_count(value: object) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def _place(function: Function) -> str:
-    code = inspect.unwrap(function).__code__
-    return f"{code.co_filename}:{code.co_firstlineno}"
-
-
 def _refuse(workload: str, function: Function, what: str) -> NoReturn:
-    raise JobkitError(f"workload {workload!r} ({_place(function)}): {function.__name__}() {what}", hint=HINT)
+    code = inspect.unwrap(function).__code__
+    place = f"{code.co_filename}:{code.co_firstlineno}"
+    raise JobkitError(f"workload {workload!r} ({place}): {function.__name__}() {what}", hint=HINT)
 
 
 class FunctionWorkload:
@@ -350,7 +335,9 @@ class FunctionWorkload:
     def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
         """Call ``load`` of the file, if it has one."""
         self._model = model
-        size = params.get(BATCH_SIZE) or self._default_batch_size()
+        taken_size = inspect.signature(self.FUNCTION).parameters.get(BATCH_SIZE)
+        default = taken_size.default if taken_size and _is_count(taken_size.default) else DEFAULT_BATCH_SIZE
+        size = params.get(BATCH_SIZE) or default
         self._batch_size = int(size)
         values = {"threads": threads, **params, BATCH_SIZE: size, "model": model, "device": device}
         taken: dict[str, Any] = {}
@@ -363,10 +350,6 @@ class FunctionWorkload:
             for name, value in {**taken, **self._arguments}.items()
             if isinstance(value, int | str) and name not in {*GIVEN, BATCH_SIZE}
         }
-
-    def _default_batch_size(self) -> int:
-        parameter = inspect.signature(self.FUNCTION).parameters.get(BATCH_SIZE)
-        return parameter.default if parameter and _is_count(parameter.default) else DEFAULT_BATCH_SIZE
 
     def _taken(self, function: Function, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values that a function takes by name, with the defaults of its knobs."""
@@ -407,14 +390,16 @@ class FunctionWorkload:
             return Result(load=load, tokens=int(cast("int", found)))
         is_array = hasattr(found, "__array__")
         if not (is_array or isinstance(found, list)):
-            self._refuse_answer(found)
+            what = f"returned {short(found)} (a {type(found).__name__}); expected: {RETURNS}"
+            _refuse(self.WORKLOAD, self.FUNCTION, what)
         found = cast("list[object]", found)
         if len(found) != count:
             given = f"{format_count(len(found), 'result')} for {format_count(count, 'paragraph')}"
             _refuse(self.WORKLOAD, self.FUNCTION, f"returned {given}; expected: one for each")
         if is_array:
             return Result(load=load, vectors=found)
-        rows = tuple((number, *self._values(row)) for number, one in enumerate(found) for row in _rows(one))
+        several = [one if isinstance(one, list) else () if one is None else (one,) for one in found]
+        rows = tuple((number, *self._values(row)) for number, some in enumerate(several) for row in some)
         if self.COLUMNS == ENTITY_COLUMNS:
             return Result(load=load, entities=tuple(map(Entity._make, rows)))
         return Result(load=load, rows=rows)
@@ -429,14 +414,9 @@ class FunctionWorkload:
             return [row.get(name) for name in self.COLUMNS]
         values = row if isinstance(row, tuple | list) else (row,)
         if len(values) != len(self.COLUMNS):
-            what = f"returned the row {_short(row)}, and COLUMNS has {', '.join(self.COLUMNS)}"
+            what = f"returned the row {short(row)}, and COLUMNS has {', '.join(self.COLUMNS)}"
             _refuse(self.WORKLOAD, self.FUNCTION, what)
         return values
-
-    def _refuse_answer(self, answer: object) -> NoReturn:
-        kind = type(answer).__name__
-        what = f"returned {_short(answer)} (a {kind}); expected: {RETURNS}"
-        _refuse(self.WORKLOAD, self.FUNCTION, what)
 
     def load_of(self, paragraphs: Sequence[str]) -> int:
         """Return the load of a call that the function gave none: of its batches, items x the longest."""
@@ -471,12 +451,7 @@ class FunctionWorkload:
         return {"python": platform.python_version(), **self.FILE.versions()}
 
 
-def _rows(one: object) -> Sequence[object]:
-    if one is None:
-        return ()
-    return one if isinstance(one, list) else (one,)
-
-
-def _short(value: object) -> str:
+def short(value: object) -> str:
+    """Return a value as a message of one line shows it."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else f"{text[:60]} ..."  # noqa: PLR2004 - one line of a message

@@ -37,7 +37,7 @@ from jobkit.worker.workloads.base import (
     knobs_of,
     workload_class,
 )
-from jobkit.worker.workloads.function import names_file, source_path
+from jobkit.worker.workloads.function import names_file, short, source_path
 
 METHODS = ("load", "items_per_call", "process", "effective", "versions")
 HINT = "python -m pydoc jobkit.worker.workloads.base.Workload lists what its class must have and return"
@@ -47,32 +47,15 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_effective(value: object) -> bool:
-    return value is None or isinstance(value, str) or _is_count(value)
-
-
 def _is_result(value: object) -> bool:
     if not isinstance(value, Result) or not _is_count(value.load):
         return False
-    return _are(_is_entity, value.entities) and (value.rows is None or _are(_is_row, value.rows))
-
-
-def _are(fits: Callable[[object], bool], value: object) -> bool:
-    return isinstance(value, tuple) and all(map(fits, value[:1]))  # to check all would take time
-
-
-def _is_entity(value: object) -> bool:
-    return isinstance(value, Entity)
-
-
-def _is_row(value: object) -> bool:
-    return isinstance(value, tuple) and bool(value) and _is_count(value[0])
-
-
-def _are_columns(value: object) -> bool:
-    if not isinstance(value, tuple) or not all(isinstance(name, str) and name for name in value):
+    entities: object = value.entities
+    rows: object = () if value.rows is None else value.rows
+    if not isinstance(entities, tuple) or not isinstance(rows, tuple):
         return False
-    return 0 < len(value) == len({*value} - {*GIVEN})
+    first = [isinstance(row, tuple) and bool(row) and _is_count(row[0]) for row in rows[:1]]
+    return all(first) and all(isinstance(row, Entity) for row in entities[:1])  # to check all would take time
 
 
 ANSWERS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
@@ -83,7 +66,10 @@ ANSWERS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     ),
     "effective": (
         "a mapping of knobs to whole numbers, words or None",
-        lambda value: isinstance(value, Mapping) and all(map(_is_effective, value.values())),
+        lambda value: (
+            isinstance(value, Mapping)
+            and all(one is None or isinstance(one, str) or _is_count(one) for one in value.values())
+        ),
     ),
     "versions": (
         "a mapping of names to texts",
@@ -111,11 +97,9 @@ class CheckedWorkload:
         expected, fits = ANSWERS[method]
 
         def checked(*arguments: object) -> object:
-            answer = call(*arguments)
-            if not fits(answer):
-                raise _wrong_answer(
-                    self._name, type(self._workload), method, f"returned {answer!r}", expected
-                )
+            if not fits(answer := call(*arguments)):
+                what = f"returned {answer!r}"
+                raise _wrong_answer(self._name, type(self._workload), method, what, expected)
             return answer
 
         return checked
@@ -143,7 +127,7 @@ class BudgetedWorkload:
                 rest = {"name": "", "size": "", "fingerprint": ""}
                 self._model = ModelRef(path=str(model), stand_in=False, size_bytes=0, **rest)
         self._workload.load(model, device, values, threads)
-        if getattr(self._workload, "cuts_calls", False):
+        if getattr(self._workload, "tokenize_ahead", None):
             self._cap = 0
 
     def process(self, paragraphs: Sequence[str]) -> Result:
@@ -227,7 +211,12 @@ def checked_class(name: str, folder: str | None, staged: str | None = None) -> t
         lacks.append("no KNOBS, a tuple of the names that a sweep may vary")
     if not isinstance(getattr(workload, "NEEDS_MODEL", None), bool):
         lacks.append("no NEEDS_MODEL, True or False")
-    if not _are_columns(columns_of(workload)):
+    columns: object = columns_of(workload)
+    if not (
+        isinstance(columns, tuple)
+        and all(isinstance(name, str) and name for name in columns)
+        and 0 < len(columns) == len({*columns} - {*GIVEN})
+    ):
         lacks.append("COLUMNS that are not a tuple of different names besides document and paragraph")
     if lacks:
         raise JobkitError(f"workload {name!r} ({_location(workload)}) has {'; '.join(lacks)}", hint=HINT)
@@ -283,7 +272,7 @@ def lengths(
     try:
         rows = [[_length(item) for item in row] for row in answer]
     except TypeError as error:
-        raise _wrong_answer(name, workload, "lengths", f"returned {_short(answer)}", LENGTHS) from error
+        raise _wrong_answer(name, workload, "lengths", f"returned {short(answer)}", LENGTHS) from error
     if len(rows) != len(paragraphs):
         what = f"returned lengths of {len(rows)} paragraphs, not {len(paragraphs)}"
         raise _wrong_answer(name, workload, "lengths", what, LENGTHS)
@@ -299,11 +288,6 @@ def _length(item: object) -> int:
     if number < 0:
         raise TypeError(number)
     return number
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:60]} ..."  # noqa: PLR2004 - one line of a message
 
 
 def help_for(name: str) -> str:

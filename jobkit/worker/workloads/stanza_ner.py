@@ -10,28 +10,39 @@ batch, and of the tokenizer's batches. ``tokenizer_batch`` is the tokenizer's ba
 tokenizer reads it from the arguments of the saved model: the pipeline's ``tokenize_batch_size`` has no
 effect, so this module sets it on the trainer.
 
-``precision`` is the format of numbers of the tagger (`jobkit.worker.workloads.stanza_batches`).
-``shortcuts: exact`` leaves out what inference does not need
-(`jobkit.worker.workloads.stanza_shortcuts`); then the tokenizer on a GPU takes a call as one batch,
-unless ``tokenizer_batch`` or ``padded`` limits it.
+With ``precision`` fp16 and bf16 the tagger's whole network is converted: word vectors, character models,
+LSTMs and classifiers. Its scores are converted back to fp32, so that the CRF in torch and the Viterbi
+search in numpy compute as always: numpy has no bfloat16, and under ``torch.autocast`` the CRF of Stanza
+1.15.0 fails, because ``masked_scatter_`` (``stanza/models/common/crf.py``) takes no two types. The
+tokenizer stays fp32. ``shortcuts: exact`` leaves out what inference does not need
+(`jobkit.worker.workloads.stanza_shortcuts`); then the tokenizer on a GPU takes a call as one batch, unless
+``tokenizer_batch`` or ``padded`` limits it.
+
+The length of a sentence is the number of columns it takes, as read in ``stanza/models/ner/data.py`` (1.15.0),
+``DataLoader.process_chars``: a sentence is a start symbol, then the characters of every token and
+one symbol after each. So ``batch[3]``, what the tagger pads, has as many columns as the longest
+``1 + sum(len(token) + 1)`` of its sentences.
 
 Results do not depend on the batch sizes, except for rounding: in another batch a sentence is padded
 differently, kernels add in another order, and two tags with scores equal to the last digit of a 32-bit
-float may swap.
+float may swap. Tags are attached to the sentences themselves, so their order inside a call changes nothing.
+The tokenizer pads too, over the paragraphs that it gets together, and may very rarely cut a sentence
+elsewhere if it is next to other text.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
-from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import (
     BATCH_SIZE,
+    CPU,
     CUDA,
     EXACT,
     OFF,
@@ -45,20 +56,29 @@ from jobkit.core.knobs import (
     numbers,
 )
 from jobkit.core.records import ModelRef
-from jobkit.worker.workloads import stanza_batches
+from jobkit.worker.paragraphs import cut_by_budget
 from jobkit.worker.workloads.base import Entity, Heavy, Result
-from jobkit.worker.workloads.stanza_batches import (
-    SLEEP_WHILE_WAITING,
-    SentenceCut,
-    columns_of,
-    sentence_lengths,
+from jobkit.worker.workloads.model import (
+    DTYPES,
+    PRECISIONS,
+    PROCESSORS,
+    language_of,
+    model_folder,
+    parts_of,
+    set_tf32,
+    torch_versions,
 )
 
 DEFAULT_BATCH_SIZE = 32
 """Paragraphs per call and sentences per NER batch if the sweep does not set them: Stanza's default."""
-
-PROCESSORS = "tokenize,ner"
-
+SLEEP_WHILE_WAITING = ("OMP_WAIT_POLICY", "PASSIVE")
+"""OpenMP's threads spin while they wait for each other, and the tagger's LSTMs make them wait at
+every character. If another process needs a core, spinning turned 11 s of tagging into 417 s; sleeping
+costs almost nothing. torch reads it once, when it is first imported; a value set by the user stays. https://gcc.gnu.org/onlinedocs/libgomp/OMP_005fWAIT_005fPOLICY.html"""
+PARAGRAPHS_PER_CALL = 200
+"""Small calls keep memory small."""
+THREADS = 2
+"""Threads of torch, because users share a login node."""
 _BATCH_SIZE_IS = ("paragraphs_per_call", "sentences_per_ner_batch")
 _CUTS = (*_BATCH_SIZE_IS, "tokenizer_batch")
 _BLANK = re.compile(r"[\s\u0080-\u009f]+")
@@ -70,6 +90,42 @@ TOKENIZER_CHARS = 2**18
 """Padded characters of a batch of the tokenizer, if it takes whole calls and the setting has no limit."""
 
 
+def columns_of(sentence: Any) -> int:  # noqa: ANN401 - Stanza is untyped
+    """Return the columns that a tokenised sentence takes in a batch."""
+    return 1 + sum(len(token.text) + 1 for token in sentence.tokens)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentenceCut:
+    """How sentences are arranged and cut."""
+
+    size: int = 1  # sentences of a batch
+    # the limit of sentences x characters of the longest, in place of ``size``; ``None`` for no limit
+    padded: int | None = None
+    by_length: bool = False  # whether the longest sentences of a call come first
+
+    @property
+    def is_stock(self) -> bool:
+        """Whether Stanza cuts so by itself: a fixed number of sentences in text order."""
+        return not (self.padded or self.by_length)
+
+    def arranged(self, sentences: Iterable[Any]) -> list[Any]:
+        """Return the sentences of a call in the order in which they are cut."""
+        return sorted(sentences, key=columns_of, reverse=True) if self.by_length else list(sentences)
+
+    def sizes(self, sentences: Sequence[Any]) -> list[int]:
+        """Return how many sentences each batch holds, of sentences in order."""
+        if self.padded:
+            return cut_by_budget(map(columns_of, sentences), self.padded)
+        return [min(self.size, len(sentences) - at) for at in range(0, len(sentences), self.size)]
+
+    def batches(self, sentences: Iterable[Any]) -> list[list[Any]]:
+        """Return the batches of a call."""
+        ordered = self.arranged(sentences)
+        left = iter(ordered)
+        return [list(islice(left, size)) for size in self.sizes(ordered)]
+
+
 class StanzaNer:
     """Tag named entities with a Stanza pipeline; the module's docstring explains the knobs."""
 
@@ -77,7 +133,7 @@ class StanzaNer:
         BATCH_SIZE,
         *_CUTS,
         PADDED,
-        stanza_batches.KNOB,
+        PRECISIONS,
         Knob(name=SHORTCUTS, words=(OFF, EXACT)),
     )
     NEEDS_MODEL: ClassVar[bool] = True
@@ -85,8 +141,7 @@ class StanzaNer:
     def __init__(self) -> None:
         self._cut = SentenceCut()
         self._params: Mapping[str, int] = {}  # those that are whole numbers
-        self._precision: dict[str, Value] = {}  # what takes effect; empty if it is torch's own
-        self._shortcuts: dict[str, Value] = {}  # the same; empty if the setting does not name them
+        self._effective: dict[str, Value] = {}  # what takes effect of precision and shortcuts, if named
         self._pipeline: Any = None
         self._stock: dict[str, Any] = {}  # the processors of stock Stanza
         self._shapes: list[tuple[int, int]] = []  # of the NER batches of a call: sentences, characters
@@ -114,32 +169,23 @@ class StanzaNer:
         In ``params`` ``batch_size`` stands for ``paragraphs_per_call`` and ``sentences_per_ner_batch`` if
         these are not given. Without ``precision`` torch keeps its own.
         """
-        if model is None:
-            raise JobkitError("stanza-ner needs a model", hint="see `model` in the spec")
+        folder = model_folder(model)
         os.environ.setdefault(*SLEEP_WHILE_WAITING)  # also in a child, whose environment is another
-        import stanza
         import torch
 
         torch.set_num_threads(threads)
         self._on_gpu = device == CUDA
         self._params = numbers(params)
         if precision := str(params.get(PRECISION, "")):
-            self._precision = {PRECISION: stanza_batches.set_tf32(precision, device)}
+            self._effective[PRECISION] = set_tf32(precision, device)
         self._cut = SentenceCut(
             size=self._knob("sentences_per_ner_batch"),
             padded=self._params.get(PADDED),
             by_length=params.get(ORDER) == SORTED,
         )
-        self._pipeline = stanza.Pipeline(
-            lang=language_of(model),
-            dir=str(model),
-            processors=PROCESSORS,
-            download_method=None,
-            device=device,
-            verbose=False,
-            ner_batch_size=self._knob("sentences_per_ner_batch"),
-        )
-        stanza_batches.convert(self._pipeline.processors["ner"], precision)
+        size = self._knob("sentences_per_ner_batch")
+        self._pipeline = _pipeline(folder, language_of(folder), PROCESSORS, device, ner_batch_size=size)
+        _convert(self._pipeline.processors["ner"], precision)
         self._set_up(str(params.get(SHORTCUTS, "")))
 
     def items_per_call(self) -> int:
@@ -162,10 +208,15 @@ class StanzaNer:
             for entity in document.ents
         )
         shapes = self._shapes
-        self._keep_heaviest(documents)
+        place = max(range(len(shapes)), key=lambda at: shapes[at][0] * shapes[at][1], default=0)
+        rows, columns = shapes[place] if shapes else (0, 0)
+        if rows * columns > self._heaviest[0]:
+            first = sum(before for before, _ in shapes[:place])
+            sentences = self._cut.arranged(s for document in documents for s in document.sentences)
+            self._heaviest = rows * columns, sentences[first : first + rows]
         return Result(
             entities=tuple(entities),
-            load=max((rows * columns for rows, columns in shapes), default=0),
+            load=rows * columns,
             sentences=sum(len(document.sentences) for document in documents),
             tokens=sum(len(sentence.tokens) for document in documents for sentence in document.sentences),
             longest_sentence_chars=max((columns for _, columns in shapes), default=0),
@@ -181,18 +232,17 @@ class StanzaNer:
         return self.again(sentences, load // len(sentences)) if sentences else []
 
     def again(self, sentences: Sequence[Any], columns: int) -> Sequence[Heavy]:
-        """Return an NER batch to tag again, whole and in part.
-
-        ``sentences``: stanza's, tokenised.
-        ``columns``: the columns of the longest.
-        """
-        return list(self._tagger.parts(sentences, columns))
+        """Return an NER batch to tag again, whole and in part; ``columns`` has its longest sentence."""
+        longest = max(range(len(sentences)), key=lambda at: columns_of(sentences[at]))
+        ordered = [sentences[longest], *sentences[:longest], *sentences[longest + 1 :]]
+        counts = parts_of(len(ordered))
+        return [Heavy(count * columns, self._tagger.again(ordered[:count])) for count in counts]
 
     def tag_heaviest(self, paragraphs: Sequence[str]) -> None:
         """Tag the heaviest NER batch of these paragraphs alone, and discard the result."""
         sentences = [sentence for many in self.tokenised(paragraphs) for sentence in many]
         if batches := self._cut.batches(sentences):
-            self.tag_again(max(batches, key=lambda batch: len(batch) * max(map(columns_of, batch))))()
+            self._tagger.again(max(batches, key=lambda batch: len(batch) * max(map(columns_of, batch))))()
 
     def attempted_load(self) -> int:
         """Return the load of the NER batch that began last; after an error, of the batch that failed."""
@@ -208,11 +258,6 @@ class StanzaNer:
         tokenised = self._pipeline.processors["tokenize"].bulk_process(documents)
         return [list(document.sentences) for document in tokenised]
 
-    def tag_again(self, sentences: Sequence[Any]) -> Callable[[], object]:
-        """Return a function that runs only the tagger, on tokenised sentences."""
-        again: Callable[[], object] = self._tagger.again(sentences)
-        return again
-
     def effective(self) -> Mapping[str, Value | None]:
         """Return the largest batches that entered the models, and precision and shortcuts if asked for.
 
@@ -221,36 +266,40 @@ class StanzaNer:
         """
         largest = {name: self._largest.get(name) for name in _CUTS}
         if BATCH_SIZE not in self._params:
-            return {**largest, **self._precision, **self._shortcuts}
+            return {**largest, **self._effective}
         values = [largest[name] for name in _BATCH_SIZE_IS if name not in self._params]
         smaller = min((value for value in values if value is not None), default=None)
-        return {BATCH_SIZE: smaller, **largest, **self._precision, **self._shortcuts}
+        return {BATCH_SIZE: smaller, **largest, **self._effective}
 
     @staticmethod
     def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
-        """Return the padded length of every sentence of every paragraph.
+        """Return the columns of every sentence of every paragraph, by Stanza's tokenizer on the CPU.
 
-        Only the tokenizer runs, on the CPU.
+        A paragraph that occurs again is cut once.
         """
-        if model is None:
-            raise JobkitError("stanza-ner needs a model", hint="see `model` in the spec")
+        folder = model_folder(model.path if model else None)
+        os.environ.setdefault(*SLEEP_WHILE_WAITING)
+        import torch
 
-        return sentence_lengths(paragraphs, model)
+        threads = torch.get_num_threads()
+        torch.set_num_threads(min(threads, THREADS))
+        try:
+            pipeline = _pipeline(folder, model.name if model else "", "tokenize", CPU)
+            once = list(dict.fromkeys(paragraphs))
+            firsts = range(0, len(once), PARAGRAPHS_PER_CALL)
+            calls = (once[first : first + PARAGRAPHS_PER_CALL] for first in firsts)
+            documents = (document for call in calls for document in pipeline.bulk_process(call))
+            rows = ([columns_of(sentence) for sentence in document.sentences] for document in documents)
+            lengths = dict(zip(once, rows, strict=True))
+            return [lengths[paragraph] for paragraph in paragraphs]
+        finally:
+            torch.set_num_threads(threads)
 
     def versions(self) -> Mapping[str, str]:
         """Return the versions of torch, stanza, numpy, and of CUDA and cuDNN if torch has them."""
-        import numpy as np
         import stanza
-        import torch
 
-        versions = {
-            "torch": torch.__version__,
-            "stanza": stanza.__version__,
-            "numpy": np.__version__,
-            "cuda": torch.version.cuda,
-            "cudnn": torch.backends.cudnn.version() if torch.version.cuda else None,
-        }
-        return {name: str(version) for name, version in versions.items() if version is not None}
+        return torch_versions(stanza)
 
     def _knob(self, name: str) -> int:
         return self._params.get(name, self._params.get(BATCH_SIZE, DEFAULT_BATCH_SIZE))
@@ -261,13 +310,18 @@ class StanzaNer:
     def check_shortcuts(self, paragraphs: Sequence[str]) -> str:
         """Return why the shortcuts must be off; empty if they find in these paragraphs what Stanza finds."""
         if not self._is_exact:
-            return str(self._shortcuts.get(SHORTCUTS, OFF)).removeprefix(f"{OFF}: ")
+            return str(self._effective.get(SHORTCUTS, OFF)).removeprefix(f"{OFF}: ")
         exact = dict(self._pipeline.processors)
         with_shortcuts = self._everything(paragraphs)
         self._use(self._stock, exact=False)
         stock = self._everything(paragraphs)
         self._use(exact, exact=True)
-        return _difference(stock, with_shortcuts)
+        for place, name in enumerate(("sentences, tokens or tags", "entities")):
+            pairs = zip(stock, with_shortcuts, strict=True)
+            if differ := sum(one[place] != other[place] for one, other in pairs):
+                where = f"in {differ} of {len(stock)} paragraphs"
+                return f"{where} their {name} differ from those of stock Stanza"
+        return ""
 
     def _everything(self, paragraphs: Sequence[str]) -> list[tuple[list[Any], list[Any]]]:
         self._cap_tokenizer(paragraphs)
@@ -288,16 +342,15 @@ class StanzaNer:
 
     def _set_up(self, wanted: str) -> None:
         from jobkit.worker.workloads import stanza_shortcuts
-        from jobkit.worker.workloads.stanza_tagging import Tagger
 
         processors = self._pipeline.processors
         refused = stanza_shortcuts.refusal(self._pipeline) if wanted == EXACT else ""
         if wanted:
-            self._shortcuts = {SHORTCUTS: f"{OFF}: {refused}" if refused else wanted}
+            self._effective[SHORTCUTS] = f"{OFF}: {refused}" if refused else wanted
         exact = stanza_shortcuts.processors(self._pipeline, self._cut) if self._is_exact else {}
-        self._stock = {**processors, "ner": Tagger.of(processors["ner"], self._cut)}
+        self._stock = {**processors, "ner": stanza_shortcuts.Tagger.of(processors["ner"], self._cut)}
         trainers = [*self._stock["ner"].trainers, *(exact["ner"].trainers if exact else ())]
-        _watch(processors["tokenize"].trainer, self._note_tokenizer_batch)
+        _watch(processors["tokenize"].trainer, lambda batch: self._note("tokenizer_batch", batch[0].shape[0]))
         for trainer in trainers:
             _watch(trainer, self._note_ner_batch)
         self._saved_batch = int(processors["tokenize"].trainer.args[BATCH_SIZE])
@@ -309,7 +362,7 @@ class StanzaNer:
 
     @property
     def _is_exact(self) -> bool:
-        return self._shortcuts.get(SHORTCUTS) == EXACT
+        return self._effective.get(SHORTCUTS) == EXACT
 
     def _cap_tokenizer(self, paragraphs: Sequence[str]) -> None:
         """Set the tokenizer's batch for a call, in the arguments that it reads.
@@ -327,24 +380,24 @@ class StanzaNer:
         arguments = self._pipeline.processors["tokenize"].trainer.args
         arguments[BATCH_SIZE] = min(size, self._params.get("tokenizer_batch", size))
 
-    def _note_tokenizer_batch(self, batch: Any) -> None:  # noqa: ANN401 - Stanza is untyped
-        paragraphs, _ = batch[0].shape
-        self._note("tokenizer_batch", paragraphs)
-
     def _note_ner_batch(self, batch: Any) -> None:  # noqa: ANN401 - Stanza is untyped
         _directions, sentences, characters = batch[3].shape
         self._shapes.append((sentences, characters))
         self._note("sentences_per_ner_batch", sentences)
 
-    def _keep_heaviest(self, documents: Sequence[Any]) -> None:
-        """Keep the sentences of this call's heaviest NER batch if none was heavier before."""
-        shapes = self._shapes
-        place = max(range(len(shapes)), key=lambda at: shapes[at][0] * shapes[at][1], default=0)
-        rows, columns = shapes[place] if shapes else (0, 0)
-        if rows * columns > self._heaviest[0]:
-            first = sum(before for before, _ in shapes[:place])
-            sentences = self._cut.arranged(s for document in documents for s in document.sentences)
-            self._heaviest = rows * columns, sentences[first : first + rows]
+
+def _pipeline(folder: Path, language: str, processors: str, device: str, **more: int) -> Any:  # noqa: ANN401
+    import stanza
+
+    return stanza.Pipeline(
+        lang=language,
+        dir=str(folder),
+        processors=processors,
+        download_method=None,
+        device=device,
+        verbose=False,
+        **more,
+    )
 
 
 def _watch(trainer: Any, note: Callable[[Any], None]) -> None:  # noqa: ANN401 - Stanza is untyped
@@ -357,16 +410,24 @@ def _watch(trainer: Any, note: Callable[[Any], None]) -> None:  # noqa: ANN401 -
     trainer.predict = predict_watched
 
 
-def _difference(stock: Sequence[Any], other: Sequence[Any]) -> str:
-    """Return how two taggings of the same paragraphs differ; empty if they do not."""
-    names = ("sentences, tokens or tags", "entities")
-    for tokens_or_entities, name in enumerate(names):
-        pairs = [
-            (one[tokens_or_entities], two[tokens_or_entities]) for one, two in zip(stock, other, strict=True)
-        ]
-        if differ := sum(one != two for one, two in pairs):
-            return f"in {differ} of {len(pairs)} paragraphs their {name} differ from those of stock Stanza"
-    return ""
+def _convert(processor: Any, precision: str) -> None:  # noqa: ANN401 - Stanza is untyped
+    """Convert the tagger's network to fp16 or bf16, and its scores back; fp32 and TF32 need no conversion."""
+    if precision not in DTYPES:
+        return
+    import torch
+
+    def as_weights(classifier: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:  # noqa: ANN401 - torch is untyped
+        """Convert what enters a classifier: with several, the scores of one enter the next."""
+        return tuple(value.to(classifier.weight.dtype) for value in inputs)
+
+    for trainer in processor.trainers:
+        network = trainer.model
+        network.to(getattr(torch, DTYPES[precision]))
+        network.crits.float()
+        for classifier in network.tag_clfs:
+            classifier.register_forward_pre_hook(as_weights)
+            classifier.register_forward_hook(lambda classifier, inputs, scores: scores.float())  # noqa: ARG005 - as torch calls it
+    torch.cuda.empty_cache()  # the memory of the fp32 weights; does nothing if no GPU is in use
 
 
 def _entity(number: int, paragraph: str, entity: Any) -> Entity:  # noqa: ANN401 - Stanza is untyped
@@ -378,21 +439,3 @@ def _entity(number: int, paragraph: str, entity: Any) -> Entity:  # noqa: ANN401
             raise ValueError(f"{where}: {there!r} stands where Stanza found {token.text!r}")
     start, end = entity.start_char, entity.end_char
     return Entity(number, paragraph[start:end], entity.type, start, end)
-
-
-def language_of(model: Path) -> str:
-    """Return the language of a model folder."""
-    try:
-        languages = json.loads((model / "resources.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise JobkitError(
-            f"model {model}: no readable resources.json: {error}",
-            hint="jobkit models fetch en",
-        ) from error
-    found = sorted(entry.name for entry in model.iterdir() if entry.is_dir() and entry.name in languages)
-    if len(found) != 1:
-        raise JobkitError(
-            f"model {model}: holds {', '.join(found) or 'no language'}, where one language is expected",
-            hint="stage one language's folder and resources.json, as job.sh does",
-        )
-    return found[0]

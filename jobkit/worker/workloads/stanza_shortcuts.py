@@ -1,20 +1,26 @@
-"""Tag as Stanza does, without what inference does not need: the knob ``shortcuts: exact``.
+"""Stanza's tagger with batches that jobkit cuts, and with ``shortcuts: exact`` less work.
 
-It imports Stanza and torch. Each class leaves out, or does for a whole batch, what one function of Stanza
-does; what it returns is the same. The functions are equal in all versions of `VERSIONS`, line by line.
+It imports Stanza, torch and numpy. The classes are subclasses of Stanza's that share the state of the objects
+that a pipeline has loaded, so no weight is loaded twice and nothing of Stanza is patched. Stanza's own
+ways to extend it do not serve: ``register_processor_variant("ner", ...)`` fails in 1.15.0, because a
+variant has no attribute ``trainers``, and a subclass with ``@register_processor("ner")`` runs twice.
+
+Each class of a shortcut leaves out, or does for a whole batch, what one function of Stanza does; what it
+returns is the same. The functions are equal in all versions of `VERSIONS`, line by line.
 docs/stanza-shortcuts.md has the gain of each.
 
-It imports torch and numpy. ``viterbi_decode`` of ``stanza/models/common/crf.py`` takes one sentence, in
-numpy. Here each step takes all sentences that are long enough. The sums are the same ones in the same
-order, of 32-bit floats, so the scores are equal to the last bit. Of equal scores both take the tag with
-the lowest number: ``numpy.argmax`` and ``torch.max`` return the first index of a maximum
-(https://docs.pytorch.org/docs/stable/generated/torch.max.html).
+``viterbi_decode`` of ``stanza/models/common/crf.py`` takes one sentence, in numpy. Here each step takes all
+sentences that are long enough. The sums are the same ones in the same order, of 32-bit floats, so the scores
+are equal to the last bit. Of equal scores both take the tag with the lowest number: ``numpy.argmax`` and
+``torch.max`` return the first index of a maximum (https://docs.pytorch.org/docs/stable/generated/torch.max.html).
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,20 +29,104 @@ import torch
 from stanza.models.common.char_model import CharacterLanguageModel
 from stanza.models.common.crf import CRFLoss
 from stanza.models.common.data import get_long_tensor
-from stanza.models.common.doc import Document
+from stanza.models.common.doc import MULTI_NER, NER, Document
 from stanza.models.common.utils import unsort
 from stanza.models.common.vocab import VOCAB_PREFIX_SIZE
 from stanza.models.ner import trainer as stock
 from stanza.models.ner.data import DataLoader
 from stanza.models.ner.model import NERTagger
+from stanza.models.ner.utils import merge_tags
 from stanza.models.tokenization.data import TokenizationDataset
 from stanza.models.tokenization.utils import output_predictions
 from stanza.pipeline import tokenize_processor
+from stanza.pipeline.ner_processor import NERProcessor
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
-from jobkit.worker.workloads.stanza_batches import SentenceCut
-from jobkit.worker.workloads.stanza_tagging import StanzaBatches, Tagger, seen_as
+# -- the tagger, with batches that jobkit cuts
+
+
+def seen_as(cls: Any, original: Any) -> Any:  # noqa: ANN401 - Stanza is untyped
+    """Return an object of a class that shares all attributes of an object of a base class of it."""
+    made = cls.__new__(cls)
+    vars(made).update(vars(original))
+    return made
+
+
+class StanzaBatches(DataLoader):  # type: ignore[misc]  # Stanza is untyped
+    """Stanza's batches of a document, with as many sentences as each is to have.
+
+    ``DataLoader.chunk_batches`` of ``stanza/models/ner/data.py`` takes a fixed number.
+    """
+
+    def __init__(self, document: Any, sizes: Sequence[int], trainer: Any, config: Any) -> None:  # noqa: ANN401
+        self._sizes = sizes
+        super().__init__(
+            document,
+            max(sizes, default=1),
+            config,
+            vocab=trainer.vocab,
+            evaluation=True,
+            preprocess_tags=False,
+            bert_tokenizer=trainer.model.bert_tokenizer,
+        )
+
+    def chunk_batches(self, data: Sequence[Any]) -> list[list[Any]]:
+        """Return the batches."""
+        left = iter(data)
+        return [list(islice(left, size)) for size in self._sizes]
+
+
+class Tagger(NERProcessor):  # type: ignore[misc]  # Stanza is untyped
+    """Stanza's tagger with batches that jobkit cuts: takes the place of the processor in a pipeline."""
+
+    BATCHES: ClassVar[type[StanzaBatches]] = StanzaBatches
+
+    @classmethod
+    def of(cls, processor: Any, cut: Any) -> Any:  # noqa: ANN401 - Stanza is untyped
+        """Return a tagger with the models of a processor that is loaded."""
+        tagger = seen_as(cls, processor)
+        tagger.cut = cut
+        return tagger
+
+    cut: Any  # a `SentenceCut` of the workload
+
+    def process(self, document: Any) -> Any:  # noqa: ANN401 - Stanza is untyped
+        """Tag the sentences of a document, as ``NERProcessor.process`` does unless they are cut otherwise."""
+        if self.cut.is_stock:
+            return super().process(document)
+        document.sentences = self.cut.arranged(document.sentences)
+        self.tag(document)
+        document.build_ents()
+        return document
+
+    def tag(self, document: Any) -> None:  # noqa: ANN401 - Stanza is untyped
+        """Attach a tag to every token of a document; where several models disagree, the first one counts."""
+        found = self.predictions(document, self.cut.sizes(document.sentences))
+        merged = [merge_tags(*tags) for tags in zip(*found, strict=True)]
+        document.set([NER], [tag for tags in merged for tag in tags], to_token=True)
+        all_tags = [tags for rows in zip(*found, strict=True) for tags in zip(*rows, strict=True)]
+        document.set([MULTI_NER], all_tags, to_token=True)
+
+    def predictions(self, document: Any, sizes: Sequence[int]) -> list[list[Any]]:  # noqa: ANN401
+        """Return the tags of every sentence, by each model."""
+        with torch.no_grad():
+            return [
+                [
+                    tags
+                    for batch in self.BATCHES(document, sizes, trainer, config)
+                    for tags in trainer.predict(batch)
+                ]
+                for trainer, config in zip(self.trainers, self.configs, strict=True)
+            ]
+
+    def again(self, sentences: Sequence[Any]) -> Callable[[], object]:
+        """Return a function that tags these sentences, which are tokenised, as one batch."""
+        document = Document([sentence.to_dict() for sentence in sentences])
+        return partial(self.predictions, document, [len(sentences)] if sentences else [])
+
+
+# -- the best tags of a batch
 
 
 def decode(scores: Any, transitions: Any, lengths: Sequence[int]) -> list[list[int]]:  # noqa: ANN401 - torch is untyped
@@ -67,12 +157,9 @@ def _on_gpu(scores: Any, transitions: Any, active: Sequence[int]) -> tuple[Any, 
         best[:rows] = scores[:rows, word] + reached
         origins.append(origin.to(torch.int16))
     last = best.argmax(dim=1).cpu().numpy()
-    return last, _parts(torch.cat(origins).cpu().numpy(), active[1:]) if origins else []
-
-
-def _parts(origins: Any, sizes: Sequence[int]) -> list[Any]:  # noqa: ANN401 - numpy is untyped here
-    """Return the rows of each word of those that were copied from the GPU in one."""
-    return np.split(origins, np.cumsum(sizes)[:-1])
+    if not origins:
+        return last, []
+    return last, np.split(torch.cat(origins).cpu().numpy(), np.cumsum(active[1:-1]))  # copied in one
 
 
 def _on_cpu(scores: Any, transitions: Any, active: Sequence[int]) -> tuple[Any, list[Any]]:  # noqa: ANN401 - as above
@@ -113,50 +200,38 @@ SIGNATURES: tuple[tuple[Callable[..., Any], str], ...] = (
 
 def refusal(pipeline: Any) -> str:  # noqa: ANN401 - Stanza is untyped
     """Return why the shortcuts are not for this Stanza, or not for these models; empty if they are."""
-    if refused := _of_version(stanza.__version__):
-        return refused
+    return next(_refusals(pipeline), "")
+
+
+def _refusals(pipeline: Any) -> Iterator[str]:  # noqa: ANN401 - as above
+    oldest, newest = VERSIONS
+    version = tuple(int(part) for part in stanza.__version__.split(".")[:2] if part.isdecimal())
+    if not oldest <= version <= newest:
+        words = " to ".join(".".join(map(str, end)) for end in VERSIONS)
+        yield f"Stanza {stanza.__version__} is none of the versions that they are written for, {words}"
     for function, signature in SIGNATURES:
         if (there := str(inspect.signature(function))) != signature:
-            return f"Stanza's {function.__qualname__} takes {there}, where {signature} is expected"
+            yield f"Stanza's {function.__qualname__} takes {there}, where {signature} is expected"
     tokenizer, tagger = pipeline.processors["tokenize"], pipeline.processors["ner"]
-    return next(filter(None, (*_of_tokenizer(tokenizer), *map(_of_tagger, tagger.trainers))), "")
-
-
-def _of_version(version: str) -> str:
-    oldest, newest = VERSIONS
-    parts = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
-    if oldest <= parts <= newest:
-        return ""
-    words = " to ".join(".".join(map(str, end)) for end in VERSIONS)
-    return f"Stanza {version} is none of the versions that they are written for, {words}"
-
-
-def _of_tokenizer(processor: Any) -> Iterator[str]:  # noqa: ANN401 - as above
-    yield _other_class(processor, tokenize_processor.TokenizeProcessor)
+    yield from _other_classes(tokenize_processor.TokenizeProcessor, tokenizer)
     special = ("pretokenized", "speaker_delim", "postprocessor")
-    yield next((f"the tokenizer has {name}" for name in special if processor.config.get(name)), "")
+    yield from (f"the tokenizer has {name}" for name in special if tokenizer.config.get(name))
+    for trainer in tagger.trainers:
+        model = trainer.model
+        yield from _other_classes(stock.Trainer, trainer)
+        yield from _other_classes(NERTagger, model)
+        yield from _other_classes(CRFLoss, *model.crits)
+        if model.bert_model is not None:
+            yield "the tagger has a transformer"
+        if not trainer.args.get("charlm"):
+            yield "the tagger has no character language model"
+        yield from _other_classes(CharacterLanguageModel, model.charmodel_forward, model.charmodel_backward)
 
 
-def _of_tagger(trainer: Any) -> str:  # noqa: ANN401 - as above
-    model = trainer.model
-    expected = ((trainer, stock.Trainer), (model, NERTagger), *((crit, CRFLoss) for crit in model.crits))
-    if refused := next(filter(None, (_other_class(one, cls) for one, cls in expected)), ""):
-        return refused
-    if model.bert_model is not None:
-        return "the tagger has a transformer"
-    if not trainer.args.get("charlm"):
-        return "the tagger has no character language model"
-    models = (model.charmodel_forward, model.charmodel_backward)
-    return next(filter(None, (_other_class(one, CharacterLanguageModel) for one in models)), "")
-
-
-def _other_class(thing: Any, expected: type) -> str:  # noqa: ANN401 - as above
-    found = type(thing)
-    return (
-        ""
-        if found is expected
-        else f"{found.__module__}.{found.__qualname__} is not Stanza's {expected.__name__}"
-    )
+def _other_classes(expected: type, *things: object) -> Iterator[str]:
+    for found in map(type, things):
+        if found is not expected:
+            yield f"{found.__module__}.{found.__qualname__} is not Stanza's {expected.__name__}"
 
 
 # -- the tagger
@@ -268,15 +343,12 @@ class BatchTrainer(stock.Trainer):  # type: ignore[misc]  # Stanza is untyped
             char_order,
         )
         columns = [decode(each, other, lengths) for each, other in zip(scores, transitions, strict=True)]
-        named = [self._named(rows) for rows in zip(*columns, strict=True)]
-        return stock.utils.unsort(named, order) if unsort else named
-
-    def _named(self, columns: Sequence[Sequence[int]]) -> list[str]:
-        rows = zip(*([max(tag, VOCAB_PREFIX_SIZE) for tag in column] for column in columns), strict=True)
-        names = self.vocab["tag"].unmap(list(rows))
-        chosen = self.args["predict_tagset"]
-        tags: list[str] = stock.fix_singleton_tags([x[chosen] if isinstance(x, list) else x for x in names])
-        return tags
+        tags, chosen = [], self.args["predict_tagset"]
+        for found in zip(*columns, strict=True):
+            rows = zip(*([max(tag, VOCAB_PREFIX_SIZE) for tag in column] for column in found), strict=True)
+            names = self.vocab["tag"].unmap(list(rows))
+            tags.append(stock.fix_singleton_tags([x[chosen] if isinstance(x, list) else x for x in names]))
+        return stock.utils.unsort(tags, order) if unsort else tags
 
 
 class BatchTagger(Tagger):
@@ -293,12 +365,6 @@ class BatchTagger(Tagger):
         document.sentences = self.cut.arranged(document.sentences)
         self.tag(document)
         return document
-
-
-def _tagger(processor: Any, cut: SentenceCut) -> BatchTagger:  # noqa: ANN401 - as above
-    tagger = BatchTagger.of(processor, cut)
-    tagger.trainers = [_trainer(trainer) for trainer in processor.trainers]
-    return tagger
 
 
 def _trainer(trainer: Any) -> Any:  # noqa: ANN401 - as above
@@ -416,9 +482,8 @@ def _tokenizer(processor: Any) -> Any:  # noqa: ANN401 - Stanza is untyped
 # -- both
 
 
-def processors(pipeline: Any, cut: SentenceCut) -> dict[str, Any]:  # noqa: ANN401 - Stanza is untyped
+def processors(pipeline: Any, cut: Any) -> dict[str, Any]:  # noqa: ANN401 - Stanza is untyped
     """Return what takes the place of a pipeline's processors: they share its weights."""
-    return {
-        "tokenize": _tokenizer(pipeline.processors["tokenize"]),
-        "ner": _tagger(pipeline.processors["ner"], cut),
-    }
+    tagger = BatchTagger.of(pipeline.processors["ner"], cut)
+    tagger.trainers = [*map(_trainer, tagger.trainers)]
+    return {"tokenize": _tokenizer(pipeline.processors["tokenize"]), "ner": tagger}

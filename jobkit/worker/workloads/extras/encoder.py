@@ -1,12 +1,16 @@
 """An encoder at the speed of a GPU: what token classification and sentence embeddings share.
 
-Standard library only at import.
+It imports numpy, tokenizers and torch.
 
 The pipeline of transformers and ``encode`` of sentence-transformers spend their time in Python for each text,
 and tokenize in turn with the GPU. Here a thread tokenizes the texts of the next call with the tokenizer's own
 threads. A call is a window: its texts are sorted by tokens, the longest first, and cut into batches by a
 budget of padded tokens. What a batch gives is copied to the host without waiting, and read while the GPU
 works on the next batch.
+
+Entities are aggregated for a whole batch at a time. The steps are those of
+``transformers/pipelines/token_classification.py``, read in 5.23.0: ``gather_pre_entities``,
+``aggregate_words``, ``group_entities`` and ``aggregate_overlapping_entities``.
 """
 
 from __future__ import annotations
@@ -14,36 +18,28 @@ from __future__ import annotations
 import itertools
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, NamedTuple
 
-from jobkit.core.knobs import CPU, CUDA
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+
+from jobkit.core.knobs import CUDA
 from jobkit.worker import process
 from jobkit.worker.paragraphs import cut_by_budget
+from jobkit.worker.workloads.base import Entity
 
-WINDOW = {CUDA: 10_000, CPU: 100}
-"""Texts of a call by device, unless the setting has a number."""
 PART_CHARS = 2**19
 """Characters of the texts that are tokenized and cut into batches together."""
 THREADS = ("TOKENIZERS_PARALLELISM", "true")
 """The pipeline of transformers switches the tokenizer's threads off for the whole process."""
 
 
-def _parts(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield the first text of each part of a window, and the one after its last."""
-    first = characters = 0
-    for at, text in enumerate(texts):
-        characters += len(text)
-        if characters >= PART_CHARS or at == len(texts) - 1:
-            yield first, at + 1
-            first, characters = at + 1, 0
-
-
-@dataclass(frozen=True, slots=True)
-class Pieces:
-    """The texts of a window as pieces that the model takes, those with the most tokens first."""
+class Pieces(NamedTuple):
+    """Texts as pieces for the model, those with the most tokens first: a part of a call, or a batch."""
 
     # `encodings`, `texts`: of each piece what the tokenizer returned, and the number of its text
     encodings: Sequence[Any]
@@ -51,18 +47,7 @@ class Pieces:
     cut: set[int]  # the texts of several pieces
     lengths: Any  # of each piece in tokens
     ids: Any  # the tokens of all pieces, one after the other
-    sizes: Sequence[int]  # pieces of each batch
-
-
-class Batch(NamedTuple):
-    """Pieces that went through the model together, and what it gave for each piece or token."""
-
-    encodings: Sequence[Any]
-    texts: Any
-    cut: set[int]
-    lengths: Any
-    ids: Any
-    outputs: Sequence[Any]
+    outputs: Sequence[Any] = ()  # what the model gave for each piece or token of a batch
 
 
 class Encoder:
@@ -87,9 +72,6 @@ class Encoder:
         budget: int | None = None,
         size: int = 1,
     ) -> None:
-        import torch
-        from tokenizers import Tokenizer
-
         if device == CUDA:  # cuDNN's attention makes a plan for each new shape: 0.3 s on an H100, torch 2.11
             torch.backends.cuda.enable_cudnn_sdp(False)  # noqa: FBT003 - as torch has it
         self._backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
@@ -99,47 +81,53 @@ class Encoder:
         self._whole = stride is None
         self._pad = tokenizer.pad_token_id or 0
         self._run, self._device, self._budget, self._size = run, device, budget, size
-        self._thread: ThreadPoolExecutor | None = None
-        self._ahead: dict[
-            int, deque[Future[Pieces]]
-        ] = {}  # by the identity of the texts, which the caller keeps
+        self._thread = ThreadPoolExecutor(1)
+        self._ahead: dict[tuple[str, ...], deque[Future[tuple[Pieces, Sequence[int]]]]] = {}
         self._copies: Any = torch.cuda.Stream() if device == CUDA else None
 
-    def prepare(self, texts: Sequence[str]) -> None:
-        """Tokenize the texts of the next call in a thread, one part after the other."""
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1)
+    def tokenize_ahead(self, *calls: Sequence[str]) -> None:
+        """Tokenize the texts of calls in a thread, one part after the other, and forget all other calls.
+
+        Without calls the thread ends.
+        """
+        wanted = [*map(tuple, calls)]
+        for texts in self._ahead.keys() - {*wanted}:
+            for part in self._ahead.pop(texts):
+                part.cancel()
+        if not calls:
+            self._thread.shutdown()
+            self._thread = ThreadPoolExecutor(1)  # has no thread before it has work
         with process.signals_blocked():
-            self._ahead[id(texts)] = deque(
-                self._thread.submit(self._pieces, texts[first:end], first) for first, end in _parts(texts)
-            )
+            for texts in wanted:
+                if texts not in self._ahead:
+                    sizes = cut_by_budget(map(len, texts), PART_CHARS, pads=False)
+                    edges = itertools.pairwise(itertools.accumulate(sizes, initial=0))
+                    parts = ((texts[first:end], first) for first, end in edges)
+                    self._ahead[texts] = deque(self._thread.submit(self._pieces, *part) for part in parts)
 
-    def batches(self, texts: Sequence[str]) -> Iterator[Batch]:
+    def batches(self, texts: Sequence[str]) -> Iterator[Pieces]:
         """Yield the batches of a call; each is read while the model runs the next one."""
-        import torch
-
-        if id(texts) not in self._ahead:
-            self.prepare(texts)
-        parts, last = self._ahead.pop(id(texts)), None
+        if (call := tuple(texts)) not in self._ahead:
+            self.tokenize_ahead(call)
+        parts, last = self._ahead.pop(call), None
         with torch.inference_mode():
             while parts:
-                for launched in self._launch(parts.popleft().result(), torch):
+                for launched in self._launch(*parts.popleft().result()):
                     if last:
-                        yield self._read(*last, torch)
+                        yield self._read(*last)
                     last = launched
             if last:
-                yield self._read(*last, torch)
+                yield self._read(*last)
 
-    def _pieces(self, texts: Sequence[str], first: int) -> Pieces:
-        import numpy as np
-
+    def _pieces(self, texts: Sequence[str], first: int) -> tuple[Pieces, Sequence[int]]:
+        """Return texts from the number ``first`` of a call on, and how many pieces each batch holds."""
         os.environ.update([THREADS])
         found = self._encode(list(texts))
         owners = [(one, at) for at, one in enumerate(found, first)]
         cut: set[int] = set()
         if not self._whole:
-            parts = [(part, at) for one, at in owners for part in one.overflowing]
-            owners, cut = owners + parts, {at for _, at in parts}
+            more = [(part, at) for one, at in owners for part in one.overflowing]
+            owners, cut = owners + more, {at for _, at in more}
         owners.sort(key=lambda pair: len(pair[0]), reverse=True)
         encodings = [one for one, _ in owners]
         lengths = np.fromiter(map(len, encodings), np.int64, len(encodings))
@@ -150,15 +138,13 @@ class Encoder:
         sizes = [min(self._size, len(encodings) - at) for at in cuts]
         if self._budget:
             sizes = cut_by_budget(lengths.tolist(), self._budget)
-        return Pieces(encodings, np.array([at for _, at in owners], np.int64), cut, lengths, ids, sizes)
+        return Pieces(encodings, np.array([at for _, at in owners], np.int64), cut, lengths, ids), sizes
 
-    def _launch(self, pieces: Pieces, torch: Any) -> Iterator[tuple[Batch, Any]]:  # noqa: ANN401 - torch is untyped
+    def _launch(self, pieces: Pieces, sizes: Sequence[int]) -> Iterator[tuple[Pieces, Any]]:
         """Start each batch; yield it with the event that its outputs are on the host."""
-        import numpy as np
-
         first = token = 0
         encodings = pieces.encodings if not self._whole else ()
-        for size in pieces.sizes:
+        for size in sizes:
             part = slice(first, first + size)
             lengths = pieces.lengths[part]
             end, columns = token + int(lengths.sum()), int(lengths[0])
@@ -173,14 +159,133 @@ class Encoder:
             where = torch.from_numpy(places).to(self._device, non_blocking=True)
             outputs = self._run(flat[0], flat[1], where)
             event = torch.cuda.current_stream().record_event() if self._copies else None
-            of_batch = encodings[part], pieces.texts[part], pieces.cut, lengths, pieces.ids[token:end]
-            yield Batch(*of_batch, outputs), event
+            texts, own = pieces.texts[part], pieces.ids[token:end]
+            yield Pieces(encodings[part], texts, pieces.cut, lengths, own, outputs), event
             first, token = first + size, end
 
-    def _read(self, batch: Batch, event: Any, torch: Any) -> Batch:  # noqa: ANN401 - as above
+    def _read(self, batch: Pieces, event: Any) -> Pieces:  # noqa: ANN401 - as above
         """Return a batch with its outputs on the host, in a stream that does not wait for the next batch."""
         if not event:
             return batch._replace(outputs=[one.numpy() for one in batch.outputs])
         self._copies.wait_event(event)
         with torch.cuda.stream(self._copies):
             return batch._replace(outputs=[one.cpu().numpy() for one in batch.outputs])
+
+
+# -- the entities of tokens
+
+Found = tuple[int, int, str, float]
+"""Start, end and label of an entity of a text, and the mean score of its tokens or words."""
+
+
+class Aggregation:
+    """Tokens to entities.
+
+    ``strategy``: A word of `STRATEGIES`.
+    ``tokenizer``: A fast one of transformers.
+    ``labels``: the names of the labels by number.
+    """
+
+    def __init__(self, strategy: str, tokenizer: Any, labels: Mapping[int, str]) -> None:  # noqa: ANN401
+        self._strategy = strategy
+        names = [labels[at] for at in range(len(labels))]
+        tags = [name[2:] if name.startswith(("B-", "I-")) else name for name in names]
+        self._tags = np.array([tags.index(tag) for tag in tags])
+        self._begins = np.array([name.startswith("B-") for name in names])
+        self._names = [name.split("-", 1)[-1] for name in names]
+        self._outside = np.array([name == "O" for name in self._names])
+        backend = tokenizer.backend_tokenizer
+        mask = backend.encode("a").special_tokens_mask
+        self._before, self._after = mask.index(0), mask[::-1].index(0)
+        self._prefixed = bool(getattr(backend.model, "continuing_subword_prefix", None))
+        self._unknown = tokenizer.unk_token_id
+        self._sizes = np.zeros(0)  # characters of each token
+        if strategy != "simple" and self._prefixed:
+            words = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+            self._sizes = np.array([len(word or "") for word in words])
+
+    def outputs(self, logits: Any) -> Sequence[Any]:  # noqa: ANN401 - torch is untyped
+        """Return label and score of each token, or all scores, as one tensor where the logits are."""
+        scores = logits.float().softmax(-1)
+        if self._strategy == "average":
+            return [scores]
+        labels = scores.argmax(-1, keepdim=True)  # the first one of several, as numpy's
+        return [torch.cat([labels.float(), scores.gather(-1, labels)], dim=-1)]
+
+    def add(
+        self, batch: Pieces, texts: Sequence[str], whole: list[Entity], cut: dict[int, list[Found]]
+    ) -> None:
+        """Add the entities of a batch: of texts of one piece, and of those of several."""
+        pieces = np.repeat(np.arange(len(batch.lengths)), batch.lengths)
+        columns = np.arange(len(pieces)) - np.repeat(np.cumsum(batch.lengths) - batch.lengths, batch.lengths)
+        inside = (columns >= self._before) & (columns < batch.lengths[pieces] - self._after)
+        if not inside.any():
+            return
+        pieces, first, ids, found = (one[inside] for one in (pieces, columns, batch.ids, batch.outputs[0]))
+        last, labels, scores = first, found[:, 0].astype(np.int64), found[:, 1]
+        if self._strategy != "simple":
+            begin = _changes(pieces) | ~self._subwords(batch, texts, pieces, first, ids)
+            starts = np.flatnonzero(begin)
+            counts = np.diff(starts, append=len(pieces))
+            labels, scores = self._of_words(found, starts, counts)
+            pieces, first, last = pieces[starts], first[starts], last[starts + counts - 1]
+        starts = np.flatnonzero(_changes(pieces) | _changes(self._tags[labels]) | self._begins[labels])
+        counts = np.diff(starts, append=len(pieces))
+        means = np.add.reduceat(scores, starts) / counts
+        of = pieces[starts]
+        rows = (of, batch.texts[of], first[starts], last[starts + counts - 1], labels[starts], means)
+        wanted, names = ~self._outside[labels[starts]], self._names
+        for piece, number, begins, ends, label, score in zip(
+            *(row[wanted].tolist() for row in rows), strict=True
+        ):
+            chars = batch.encodings[piece].token_to_chars
+            start, end = chars(begins)[0], chars(ends)[1]
+            if number in batch.cut:
+                cut.setdefault(number, []).append((start, end, names[label], score))
+            else:
+                whole.append(Entity(number, texts[number][start:end], names[label], start, end))
+
+    def _subwords(self, batch: Pieces, texts: Sequence[str], pieces: Any, columns: Any, ids: Any) -> Any:  # noqa: ANN401
+        """Return of each token whether it continues the word of the token before it."""
+        offsets = np.concatenate([np.array(one.offsets).reshape(-1, 2) for one in batch.encodings])
+        at = np.cumsum(batch.lengths) - batch.lengths
+        starts, ends = offsets[at[pieces] + columns].T
+        if self._prefixed:
+            return (self._sizes[ids] != ends - starts) & (ids != self._unknown)
+        of_pieces = [texts[text] for text in batch.texts.tolist()]
+        codes = np.frombuffer("".join(of_pieces).encode("utf-32-le", "surrogatepass"), np.uint32)
+        sizes = np.array([len(text) for text in of_pieces])
+        places = (np.cumsum(sizes) - sizes)[pieces] + starts
+        spaces = np.append(codes == ord(" "), False)
+        after = spaces[places] & (starts < sizes[pieces])
+        return (starts > 0) & ~spaces[places - 1] & ~after & (ids != self._unknown)
+
+    def _of_words(self, found: Any, starts: Any, counts: Any) -> tuple[Any, Any]:  # noqa: ANN401
+        if self._strategy == "average":
+            means = np.add.reduceat(found, starts, axis=0) / counts[:, None]
+            labels = means.argmax(-1)
+            return labels, means[np.arange(len(means)), labels]
+        labels, scores, chosen = found[:, 0].astype(np.int64), found[:, 1], starts
+        if self._strategy == "max":
+            best = np.repeat(np.maximum.reduceat(scores, starts), counts)
+            places = np.where(scores == best, np.arange(len(scores)), len(scores))
+            chosen = np.minimum.reduceat(places, starts)
+        return labels[chosen], scores[chosen]
+
+
+def _changes(values: Any) -> Any:  # noqa: ANN401 - numpy is imported late
+    """Return of each value whether it differs from the one before it; the first one does."""
+    return np.append(True, values[1:] != values[:-1])
+
+
+def without_overlaps(found: Iterable[Found]) -> Sequence[Found]:
+    """Return the entities of a text of several pieces: of two that overlap the longer, then the surer one."""
+    kept: list[Found] = []
+    for one in sorted(found, key=itemgetter(0)):
+        start, end, _, score = one
+        last_start, last_end, _, last_score = kept[-1] if kept else (0, 0, "", 0.0)
+        if not last_start <= start < last_end:
+            kept.append(one)
+        elif (end - start, score) > (last_end - last_start, last_score):
+            kept[-1] = one
+    return kept

@@ -13,7 +13,7 @@ of the setting are torch's; spaCy's own networks use one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,7 +22,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import BATCH_SIZE, CUDA, Knob, Value, numbers
 from jobkit.core.records import ModelRef
 from jobkit.worker.workloads.base import Entity, Heavy, Result
-from jobkit.worker.workloads.extras.watched import SHARES, model_folder
+from jobkit.worker.workloads.model import model_folder, parts_of
 
 DEFAULT_BATCH_SIZE = 1000
 """Documents per call if the sweep does not set it: the default of ``Language.pipe``."""
@@ -74,7 +74,9 @@ class SpacyNer:
             has = ", ".join(self._nlp.pipe_names) or "no component"
             hint = "name a model with a named-entity recognizer, such as en_core_web_sm"
             raise JobkitError(f"model {folder}: has {has}, not {NER}", hint=hint)
-        self._nlp.select_pipes(enable=[*_listened_to(self._nlp), NER])
+        listens = any("listener" in node.name for node in self._nlp.get_pipe(NER).model.walk())
+        listened_to = [name for name in LISTENED_TO if listens and name in self._nlp.pipe_names]
+        self._nlp.select_pipes(enable=[*listened_to, NER])
 
     def items_per_call(self) -> int:
         """Return the batch size, in paragraphs."""
@@ -100,16 +102,15 @@ class SpacyNer:
         """Return each paragraph as one item with its tokens, by the tokenizer alone."""
         import spacy
 
-        folder = model_folder(Path(model.path) if model else None)
+        folder = model_folder(model.path if model else None)
         components = spacy.util.load_config(folder / "config.cfg")["nlp"]["pipeline"]
         tokenizer = spacy.load(folder, exclude=components).tokenizer
         return [[len(document)] for document in tokenizer.pipe(paragraphs)]
 
     def heaviest(self) -> Sequence[Heavy]:
         """Return the heaviest call so far, whole and in part."""
-        _, texts = self._heaviest
-        counts = {max(1, round(share * len(texts))): None for share in SHARES if texts}
-        parts = [sorted(texts, key=lambda text: -text[1])[:count] for count in counts]
+        texts = sorted(self._heaviest[1], key=lambda text: -text[1])
+        parts = [texts[:count] for count in parts_of(len(texts))]
         return [Heavy(sum(count for _, count in part), partial(self._again, part)) for part in parts]
 
     def attempted_load(self) -> int:
@@ -138,8 +139,3 @@ class SpacyNer:
     def _again(self, part: Sequence[tuple[str, int]]) -> None:
         for _ in self._nlp.pipe((text for text, _ in part), batch_size=self._batch_size):
             pass
-
-
-def _listened_to(nlp: Any) -> Iterator[str]:  # noqa: ANN401 - spaCy is untyped here
-    listens = any("listener" in node.name for node in nlp.get_pipe(NER).model.walk())
-    yield from (name for name in LISTENED_TO if listens and name in nlp.pipe_names)

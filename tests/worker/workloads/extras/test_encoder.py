@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -106,10 +107,14 @@ def test_the_vectors_are_those_of_encode_and_calls_are_prepared(kept_cache: Path
     opened = loaded(EMBEDDER, folder, padded=2_000, paragraphs_per_call=50)
     assert opened.items_per_call() == 50
     first, second = tuple(TEXT), tuple(reversed(TEXT))
-    opened.prepare(first)
-    opened.prepare(second)
-    assert len(opened._encoder._ahead) == 2
-    results = [opened.process(texts) for texts in (first, second)]
+    opened.tokenize_ahead(first, second)
+    results = [opened.process(first)]
+    assert [*opened._encoder._ahead] == [second]
+    opened.tokenize_ahead(second)
+    results.append(opened.process(second))
+    threads = threading.active_count()
+    opened.tokenize_ahead()
+    assert threading.active_count() < threads
     off = loaded(EMBEDDER, folder, shortcuts="off", batch_size=7).process(first)
     for vectors in (results[0].vectors, results[1].vectors[::-1]):
         assert vectors == pytest.approx(off.vectors, abs=2e-6)

@@ -17,7 +17,7 @@ from jobkit.planning import models, random_weights
 from jobkit.planning.random_weights import ARCHITECTURES
 from jobkit.planning.sample import sample_text
 from jobkit.worker.workloads.base import EXTRA_OF, workload_class
-from jobkit.worker.workloads.model_files import fingerprint, folder_files
+from jobkit.worker.workloads.model import fingerprint, folder_files
 
 pytestmark = [
     pytest.mark.xdist_group("torch"),
@@ -102,7 +102,7 @@ def test_the_precision_takes_effect(model: tuple[str, ModelRef]) -> None:
         if workload != SPACY:  # it offers no choice
             opened = loaded(workload, ref, precision=word)
             opened.process(TEXT[:3])
-            assert {str(weights.dtype) for weights in opened._watched._model.parameters()} == {kind}
+            assert {str(weights.dtype) for weights in opened._network.parameters()} == {kind}
             assert opened.effective()["precision"] == word
 
 

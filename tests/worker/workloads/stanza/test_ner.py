@@ -14,8 +14,8 @@ from jobkit.core.knobs import CUT_BY
 from jobkit.core.records import ModelRef
 from jobkit.planning.sample import SEED, generate
 from jobkit.worker.workloads.base import Entity, Heavy, Result
-from jobkit.worker.workloads.stanza_batches import columns
-from jobkit.worker.workloads.stanza_ner import DEFAULT_BATCH_SIZE, StanzaNer, _entity, language_of
+from jobkit.worker.workloads.model import language_of
+from jobkit.worker.workloads.stanza_ner import DEFAULT_BATCH_SIZE, StanzaNer, _entity
 
 pytestmark = pytest.mark.xdist_group("torch")  # one worker imports it, for all tests of this group
 
@@ -127,10 +127,6 @@ def padded(workload: StanzaNer, heavy: Heavy) -> tuple[int, int]:
     heavy.again()
     [shape] = workload._shapes
     return shape
-
-
-def test_a_sentence_is_a_start_and_every_token_with_one_more() -> None:
-    assert columns(["I", "am", "."]) == 1 + 2 + 3 + 2
 
 
 def test_the_same_name_is_found_behind_any_blank(load: Load) -> None:

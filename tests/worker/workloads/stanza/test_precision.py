@@ -11,9 +11,8 @@ import pytest
 from jobkit.core.records import ModelRef
 from jobkit.planning.sample import SEED, generate
 from jobkit.runs.results import compare
-from jobkit.worker.workloads.base import Entity
-from jobkit.worker.workloads.entities import as_tsv
-from jobkit.worker.workloads.stanza_batches import KNOB, set_tf32
+from jobkit.worker.workloads.base import Entity, as_tsv
+from jobkit.worker.workloads.model import PRECISIONS, set_tf32
 from jobkit.worker.workloads.stanza_ner import StanzaNer
 
 pytestmark = pytest.mark.xdist_group("torch")  # one worker imports it, for all tests of this group
@@ -84,4 +83,4 @@ def test_both_switches_of_tf32_are_set_and_what_takes_effect_is_known(
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", override)
     assert set_tf32(precision, "cuda") == ran
     assert card.switches == {precision == "tf32"}
-    assert precision in KNOB.words
+    assert precision in PRECISIONS.words

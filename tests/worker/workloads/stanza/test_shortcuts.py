@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from jobkit.core.knobs import EXACT, OFF
 from jobkit.core.records import ModelRef
 from jobkit.planning.sample import SEED, generate
-from jobkit.worker.workloads import stanza_ner
 from jobkit.worker.workloads.base import Result
+from jobkit.worker.workloads.model import PROCESSORS
 from jobkit.worker.workloads.stanza_ner import StanzaNer
 
 pytestmark = pytest.mark.xdist_group("torch")
@@ -57,7 +57,7 @@ def stock(tiny_model: ModelRef) -> list[Result]:
     pipeline = stanza.Pipeline(
         lang="en",
         dir=tiny_model.path,
-        processors=stanza_ner.PROCESSORS,
+        processors=PROCESSORS,
         download_method=None,
         device="cpu",
         verbose=False,
@@ -177,7 +177,7 @@ def test_a_setting_limits_the_tokenizers_calls_and_else_jobkit(
     assert processed(limited) == stock
     assert limited.effective()["tokenizer_batch"] == 15
     budget = max(map(len, PARAGRAPHS)) * 7
-    monkeypatch.setattr(stanza_ner, "TOKENIZER_CHARS", budget)
+    monkeypatch.setattr("jobkit.worker.workloads.stanza_ner.TOKENIZER_CHARS", budget)
     by_setting, on_a_cpu = (whole_calls(tiny_model, paragraphs_per_call=20, padded=budget) for _ in range(2))
     on_a_cpu[0]._whole_calls = False
     for workload, shapes in (by_setting, on_a_cpu, whole_calls(tiny_model)):

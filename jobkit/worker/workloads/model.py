@@ -1,6 +1,6 @@
-"""Check the model that was copied to the node: a try measures only the model that was planned.
+"""The model of a workload: its files, its format of numbers, its versions, its heaviest batch in parts.
 
-Standard library only: this module is imported on the compute node.
+Standard library only: this module is imported on the compute node. Torch is imported by what needs it.
 """
 
 from __future__ import annotations
@@ -8,15 +8,19 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
+from jobkit.core.knobs import BF16, CUDA, FP16, FP32, PRECISION, TF32, Knob
 from jobkit.core.records import FOLDER, ModelRef, Outcome
 from jobkit.worker.failure import TryFailed
-from jobkit.worker.workloads.stanza_ner import PROCESSORS
 
+PROCESSORS = "tokenize,ner"
+"""The processors of Stanza that the tagger needs."""
 RESOURCES_FILE = "resources.json"
 MARK = "verified"
 """A file next to the model that holds its fingerprint once that has been computed."""
@@ -84,3 +88,75 @@ def needed_files(resources: Mapping[str, Any], name: str) -> tuple[str, ...]:
         for needed in packages[part][package].get("dependencies", ())
     ]
     return tuple(dict.fromkeys(f"{name}/{part}/{package}.pt" for part, package in (*chosen, *built_on)))
+
+
+def model_folder(model: Path | str | None) -> Path:
+    """Return the folder of a model."""
+    if model is None:
+        raise JobkitError("this workload needs a model", hint="see `model` in the spec")
+    return Path(model)
+
+
+def language_of(model: Path) -> str:
+    """Return the language of a folder with a model of Stanza."""
+    try:
+        languages = json.loads((model / RESOURCES_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise JobkitError(
+            f"model {model}: no readable {RESOURCES_FILE}: {error}",
+            hint="jobkit models fetch en",
+        ) from error
+    found = sorted(entry.name for entry in model.iterdir() if entry.is_dir() and entry.name in languages)
+    if len(found) != 1:
+        raise JobkitError(
+            f"model {model}: holds {', '.join(found) or 'no language'}, where one language is expected",
+            hint=f"stage one language's folder and {RESOURCES_FILE}, as job.sh does",
+        )
+    return found[0]
+
+
+# -- torch
+
+PRECISIONS = Knob(name=PRECISION, words=(FP32, TF32, FP16, BF16), cuda_words=(TF32,))
+DTYPES = {FP16: "float16", BF16: "bfloat16"}
+"""The names of torch's types."""
+TF32_SINCE = 8
+"""The first major compute capability with TF32, Ampere's (CUDA C++ Programming Guide, appendix)."""
+OVERRIDE = "NVIDIA_TF32_OVERRIDE"
+"""With 0 in this variable NVIDIA's libraries never use TF32, whatever a program sets (cuBLAS and cuDNN)."""
+SHARES = (1.0, 0.85, 0.7)
+"""Parts of the heaviest batch that run again to measure the memory they need. The need scatters about its
+line by the block size of the allocator, which one measurement per point would not show."""
+
+
+def parts_of(count: int) -> list[int]:
+    """Return the sizes of the heaviest batch, of ``count`` items, and of its parts; none without items."""
+    return list(dict.fromkeys(max(1, round(share * count)) for share in SHARES if count))
+
+
+def set_tf32(precision: str, device: str) -> str:
+    """Switch TF32 on for ``tf32`` and off for all others; return the precision that takes effect.
+
+    Both switches are set, because torch's defaults differ: ``torch.backends.cuda.matmul.allow_tf32``
+    is false and ``torch.backends.cudnn.allow_tf32``, which decides for the LSTMs, is true.
+    """
+    import torch
+
+    wanted = precision == TF32
+    torch.backends.cuda.matmul.allow_tf32 = wanted
+    torch.backends.cudnn.allow_tf32 = wanted
+    able = device == CUDA and os.environ.get(OVERRIDE) != "0"
+    if not wanted or (able and torch.cuda.get_device_capability()[0] >= TF32_SINCE):
+        return precision
+    return FP32
+
+
+def torch_versions(*modules: Any) -> dict[str, str]:  # noqa: ANN401 - modules of frameworks
+    """Return the versions of torch, of these modules, of numpy, and of CUDA and cuDNN if torch has them."""
+    import numpy as np
+    import torch
+
+    versions = {module.__name__: module.__version__ for module in (torch, *modules, np)}
+    if torch.version.cuda:
+        versions |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
+    return {name: str(version) for name, version in versions.items() if version is not None}

@@ -1,0 +1,509 @@
+"""Workloads on an encoder of transformers: entities by token classification, and sentence embeddings.
+
+Standard library only at import.
+
+With ``shortcuts: exact`` an `Encoder` does the work, and finds what the framework finds; with ``off`` the
+framework does it. ``precision`` is the type of the model's weights; for ``tf32`` they stay fp32.
+
+**Entities.** The pipeline (``transformers/pipelines/token_classification.py``, read in 5.23.0) takes texts
+in their order, ``batch_size`` at a time, and pads each batch to its longest text. ``aggregation`` is its
+strategy. Without ``stride`` it drops, without a message, all tokens of a text after the model's maximum; so
+both ways have it: a longer text becomes several pieces that overlap, and each piece is an item of a batch.
+
+**Embeddings.** ``encode`` (``sentence_transformer/model.py``, read in 6.2.0) sorts the texts that it gets by
+their characters, the longest first, takes ``batch_size`` at a time and pads each batch to its longest text,
+in tokens. It drops, without a message, all tokens of a text after the model's ``max_seq_length``. With
+``exact`` the model's own modules pool the batches, as its configuration says; a module that is not one of
+`KNOWN` is refused. (``encode`` has a ``precision`` of its own: how its results are rounded. It saves no
+memory of the GPU, and is not this knob.) ``vectors`` is the type of the numbers that are written.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import (
+    BATCH_SIZE,
+    CPU,
+    CUDA,
+    EXACT,
+    FP16,
+    FP32,
+    OFF,
+    PADDED,
+    PRECISION,
+    SHORTCUTS,
+    Knob,
+    Value,
+    numbers,
+)
+from jobkit.core.records import ModelRef
+from jobkit.worker.workloads.base import Entity, Heavy, Result
+from jobkit.worker.workloads.model import (
+    DTYPES,
+    PRECISIONS,
+    model_folder,
+    parts_of,
+    set_tf32,
+    torch_versions,
+)
+
+if TYPE_CHECKING:
+    from jobkit.worker.workloads.extras.encoder import Encoder, Found
+
+DEFAULT_BATCH_SIZE = 32
+"""Paragraphs per call if the sweep does not set it: the default of ``encode``; that of the pipeline is 1."""
+WINDOW = {CUDA: 10_000, CPU: 100}
+"""Texts of a call of an encoder by device, unless the setting has a number."""
+DEFAULT_BUDGET = 2**14
+"""Padded tokens of a batch of an encoder, if the setting has neither a budget nor a batch size."""
+CONTROL_SIZE = 8
+"""The other batch size with which the framework is compared with itself."""
+SILENT_TOKENIZERS = ("TOKENIZERS_PARALLELISM", "false")
+"""The tokenizers' threads cannot be used after a fork; the pipeline sets this too."""
+INPUT = "input_ids"
+"""The tensor of token ids, of shape (texts, tokens of the longest)."""
+
+
+class Difference(NamedTuple):
+    """How two findings differ: in words, as a number, and what is permitted in fp32 and in the others."""
+
+    words: str
+    distance: float
+    exact: float
+    near: float
+
+
+class EncoderWorkload:
+    """What both workloads share: batch size, precision, shortcuts, and the batches that entered the model.
+
+    A subclass has the methods of both ways: `encoder` and `encoded`, and `stock`.
+    """
+
+    KNOBS: ClassVar[tuple[Knob | str, ...]] = (
+        BATCH_SIZE,
+        PRECISIONS,
+        Knob(name=SHORTCUTS, words=(OFF, EXACT)),
+    )
+    NEEDS_MODEL: ClassVar[bool] = True
+    LOAD_UNIT: ClassVar[str] = "padded tokens"
+    WINDOW: ClassVar[Mapping[str, int]] = WINDOW
+    # tokenizes the texts of calls; ``None`` if the framework works, which does not cut calls by ``padded``
+    tokenize_ahead: Callable[..., None] | None = None
+    checked = ""  # what the check of the shortcuts found
+
+    def __init__(self) -> None:
+        self._folder = Path()
+        self._device = CPU
+        self._params: Mapping[str, Value] = {}
+        self._effective: dict[str, Value] = {}  # what takes effect of precision and shortcuts, if named
+        self._network: Any = None  # a torch module that takes a batch's tensors by name, or as one mapping
+        self._encoder: Encoder | None = None
+        # of the batches of the last call: texts, and tokens of the longest
+        self._shapes: list[tuple[int, int]] = []
+        self._largest: int | None = None  # the most texts of a batch so far
+        self._heaviest: tuple[int, Mapping[str, Any], bool] = (0, {}, True)  # load, tensors, and if by name
+
+    def open(self, folder: Path, dtype: str) -> Any:  # noqa: ANN401 - the frameworks are untyped
+        """Load the model of a folder, with weights of one of torch's types, and return the network."""
+        raise NotImplementedError
+
+    def encoder(self, **limits: Any) -> Encoder | str:  # noqa: ANN401 - `Encoder` has their types
+        """Return an encoder with the model, or why it cannot do what the framework does."""
+        raise NotImplementedError
+
+    def encoded(self, paragraphs: Sequence[str], encoder: Encoder) -> tuple[Any, int]:
+        """Return what the encoder finds in paragraphs, and their tokens."""
+        raise NotImplementedError
+
+    def stock(self, paragraphs: Sequence[str], batch_size: int) -> Any:  # noqa: ANN401 - as `encoded`
+        """Return what the framework finds, in the form of `encoded`."""
+        raise NotImplementedError
+
+    def difference(self, one: Any, other: Any) -> Difference:  # noqa: ANN401 - as `encoded`
+        """Return how two findings of the same paragraphs differ."""
+        raise NotImplementedError
+
+    def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
+        """Load the model from a folder, without network, on exactly this device.
+
+        ``model``: A folder that the framework loads.
+        ``device``: ``cpu`` or ``cuda``.
+        ``params``: values of the knobs. ``shortcuts`` may be ``off`` with a reason.
+        ``threads``: for torch on the CPU.
+        """
+        self._folder = model_folder(model)
+        os.environ.setdefault(*SILENT_TOKENIZERS)
+        import torch
+        import transformers
+
+        transformers.utils.logging.disable_progress_bar()
+        torch.set_num_threads(threads)
+        self._device, self._params, sizes = device, params, numbers(params)
+        if precision := str(params.get(PRECISION, "")):
+            self._effective[PRECISION] = set_tf32(precision, device)
+        self._network = self.open(self._folder, DTYPES.get(precision, "float32"))
+        self._network.register_forward_pre_hook(self._note, with_kwargs=True)
+        if wanted := str(params.get(SHORTCUTS, "")):
+            self._effective[SHORTCUTS] = wanted
+        if wanted == EXACT:
+            budget = sizes.get(PADDED, None if BATCH_SIZE in sizes else DEFAULT_BUDGET)
+            made = self.encoder(device=device, budget=budget, size=sizes.get(BATCH_SIZE, 1))
+            if isinstance(made, str):
+                self._effective[SHORTCUTS] = f"{OFF}: {made}"
+            else:
+                self._encoder, self.tokenize_ahead = made, made.tokenize_ahead
+
+    def _note(self, network: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:  # noqa: ANN401
+        del network
+        inputs = kwargs if INPUT in kwargs else args[0]
+        rows, columns = inputs[INPUT].shape
+        self._shapes.append((rows, columns))
+        self._largest = max(self._largest or 0, rows)
+        if rows * columns > self._heaviest[0]:
+            kept = {name: value.cpu() for name, value in inputs.items() if hasattr(value, "cpu")}
+            self._heaviest = rows * columns, kept, INPUT in kwargs
+
+    def items_per_call(self) -> int:
+        """Return the batch size, in paragraphs; with a budget those of a window."""
+        sizes = numbers(self._params)
+        if self._encoder and (PADDED in sizes or BATCH_SIZE not in sizes):
+            return sizes.get("paragraphs_per_call", WINDOW[self._device])
+        return sizes.get(BATCH_SIZE, DEFAULT_BATCH_SIZE)
+
+    def find(self, paragraphs: Sequence[str]) -> tuple[Any, dict[str, Any]]:
+        """Return what is found in the paragraphs of a call, and other fields of its `Result`.
+
+        The load is the largest ``items x tokens of the longest`` of a batch.
+        """
+        self._shapes.clear()
+        if self._encoder:
+            found, tokens = self.encoded(paragraphs, self._encoder)
+        else:
+            found, tokens = self.stock(paragraphs, self.items_per_call()), None
+        load = max((rows * columns for rows, columns in self._shapes), default=0)
+        return found, {"load": load, "tokens": tokens}
+
+    def check_shortcuts(self, paragraphs: Sequence[str]) -> str:
+        """Return why the encoder must not be used; empty if it finds what the framework finds.
+
+        The control is the framework with another batch size: in another batch kernels add in another order.
+        In fp32 the encoder may differ as much as the control. In another precision both are compared with
+        the framework in fp32, and the encoder may be twice as far from it as the framework is, or, if the
+        weights are rounded (fp16, bf16), as far as `Difference.near` permits.
+        """
+        if not self._encoder:
+            return str(self._effective.get(SHORTCUTS, OFF)).removeprefix(f"{OFF}: ")
+        found, _ = self.encoded(paragraphs, self._encoder)
+        precision = str(self._effective.get(PRECISION, FP32))
+        if precision == FP32:
+            control, name = self.stock(paragraphs, CONTROL_SIZE), f"in batches of {CONTROL_SIZE}"
+        else:
+            control, name = self.stock(paragraphs, DEFAULT_BATCH_SIZE), f"in {precision}"
+            set_tf32(FP32, self._device)
+            self.open(self._folder, "float32")
+        reference = self.stock(paragraphs, DEFAULT_BATCH_SIZE)
+        own, of_control = self.difference(found, reference), self.difference(control, reference)
+        self.checked = (
+            f"{len(paragraphs)} paragraphs against the framework in fp32: {own.words}; "
+            f"the framework {name}: {of_control.words}"
+        )
+        permitted = max(of_control.distance, own.exact)
+        if precision != FP32:
+            permitted = max(2 * of_control.distance, own.near if precision in DTYPES else own.exact)
+        return "" if own.distance <= permitted else self.checked
+
+    def heaviest(self) -> Sequence[Heavy]:
+        """Return the heaviest batch so far, whole and in part; each part has the columns of the whole."""
+        load, inputs, by_name = self._heaviest
+        if not load:
+            return []
+        import torch
+
+        rows, columns = inputs[INPUT].shape
+
+        def again(count: int) -> None:
+            batch = {name: value[:count].to(self._device) for name, value in inputs.items()}
+            with torch.inference_mode():
+                self._network(**batch) if by_name else self._network(batch)
+
+        return [Heavy(count * columns, partial(again, count)) for count in parts_of(rows)]
+
+    def attempted_load(self) -> int:
+        """Return the load of the batch that began last; after an error, of the batch that failed."""
+        rows, columns = self._shapes[-1] if self._shapes else (0, 0)
+        return rows * columns
+
+    def effective(self) -> Mapping[str, Value | None]:
+        """Return the most texts of a batch that entered the model, and what else was asked for."""
+        return {BATCH_SIZE: self._largest, **self._effective}
+
+
+def unknown_input(tokenizer: Any) -> str:  # noqa: ANN401 - transformers is untyped
+    """Return why an encoder cannot make the input of a model; empty if it can."""
+    if tokenizer.padding_side != "right" or tokenizer.truncation_side != "right":
+        return f"{type(tokenizer).__name__} pads or cuts on the left"
+    if any(tokenizer.backend_tokenizer.encode("a").type_ids):
+        return f"{type(tokenizer).__name__} has types of tokens"
+    return ""
+
+
+# -- entities
+
+AGGREGATION = Knob(name="aggregation", words=("simple", "first", "average", "max"))
+"""The ``aggregation_strategy`` of the pipeline."""
+STRIDE = 64
+"""Tokens that the pieces of a long text have in common, so that an entity at an edge is whole in one."""
+NEAR_ENTITIES = 0.05
+"""Of the entities, the share that may differ from fp32 in another precision."""
+NO_LIMIT = 10**6
+"""A tokenizer that names no maximum has one above this (``VERY_LARGE_INTEGER`` in transformers)."""
+FIRST_POSITIONS = 2
+"""Positions that no token has: RoBERTa counts them from 2."""
+
+
+class TokenClassification(EncoderWorkload):
+    """Tag entities with a model of transformers; the module's docstring explains the knobs."""
+
+    KNOBS: ClassVar[tuple[Knob | str, ...]] = (*EncoderWorkload.KNOBS, AGGREGATION)
+
+    @staticmethod
+    def preload() -> None:
+        """Import what loading and tagging import."""
+        os.environ.setdefault(*SILENT_TOKENIZERS)
+        import torch  # noqa: F401 - imported for its side effect
+
+    def open(self, folder: Path, dtype: str) -> Any:  # noqa: ANN401 - transformers is untyped
+        """Load tokenizer and model into a pipeline, and return the model."""
+        import torch
+        from transformers import AutoModelForTokenClassification, TokenClassificationPipeline
+
+        network = AutoModelForTokenClassification.from_pretrained(
+            folder,
+            local_files_only=True,
+            dtype=getattr(torch, dtype),
+        ).to(self._device)
+        self._strategy = str(self._params.get(AGGREGATION.name, "simple"))
+        self._pipeline = TokenClassificationPipeline(
+            model=network,
+            tokenizer=tokenizer_of(folder),
+            device=torch.device(self._device),
+            aggregation_strategy=self._strategy,
+            stride=STRIDE,
+        )
+        return network
+
+    def encoder(self, **limits: Any) -> Encoder | str:  # noqa: ANN401 - as there
+        """Return an encoder with the model, or why it cannot do what the pipeline does."""
+        from jobkit.worker.workloads.extras.encoder import Aggregation, Encoder
+
+        tokenizer, network = self._pipeline.tokenizer, self._pipeline.model
+        if refused := unknown_input(tokenizer):
+            return refused
+        self._aggregation = Aggregation(self._strategy, tokenizer, network.config.id2label)
+
+        def run(ids: Any, mask: Any, places: Any) -> Sequence[Any]:  # noqa: ANN401 - torch is untyped
+            logits = network(input_ids=ids, attention_mask=mask).logits
+            return self._aggregation.outputs(logits.flatten(0, 1)[places])
+
+        return Encoder(tokenizer, run, most_tokens=tokenizer.model_max_length, stride=STRIDE, **limits)
+
+    def encoded(self, paragraphs: Sequence[str], encoder: Encoder) -> tuple[list[Entity], int]:
+        """Return the entities that the encoder finds, and the tokens."""
+        from jobkit.worker.workloads.extras.encoder import without_overlaps
+
+        found: list[Entity] = []
+        cut: dict[int, list[Found]] = {}
+        tokens = 0
+        for batch in encoder.batches(paragraphs):
+            self._aggregation.add(batch, paragraphs, found, cut)
+            tokens += len(batch.ids)
+        for number, several in cut.items():
+            for start, end, label, _ in without_overlaps(several):
+                found.append(Entity(number, paragraphs[number][start:end], label, start, end))
+        return found, tokens
+
+    def stock(self, paragraphs: Sequence[str], batch_size: int) -> list[Entity]:
+        """Return the entities that the pipeline finds."""
+        found = self._pipeline(list(paragraphs), batch_size=batch_size) if paragraphs else []
+        return [
+            Entity(
+                number, text[one["start"] : one["end"]], str(one["entity_group"]), one["start"], one["end"]
+            )
+            for number, (text, some) in enumerate(zip(paragraphs, found, strict=True))
+            for one in some
+        ]
+
+    def difference(self, one: Sequence[Entity], other: Sequence[Entity]) -> Difference:
+        """Return the entities that differ, and the F1 score of the first ones."""
+        same, differ = len({*one} & {*other}), len({*one} ^ {*other})
+        score = 2 * same / (len(one) + len(other)) if one or other else 1.0
+        words = f"{differ} of {len(other)} entities differ, F1 {score:.4f}"
+        return Difference(words, differ, 0, NEAR_ENTITIES * len(other))
+
+    def process(self, paragraphs: Sequence[str]) -> Result:
+        """Tag these paragraphs."""
+        entities, more = self.find(paragraphs)
+        return Result(entities=tuple(entities), **more)
+
+    @staticmethod
+    def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
+        """Return the padded length, in tokens, of every piece of every paragraph, by the tokenizer alone."""
+        tokenizer = tokenizer_of(model_folder(model.path if model else None))
+        cut = tokenizer(
+            list(paragraphs), truncation=True, return_overflowing_tokens=True, stride=STRIDE, padding=False
+        )
+        pieces = Counter(cut["overflow_to_sample_mapping"])
+        longest = [0] * len(paragraphs)
+        for at, tokens in zip(cut["overflow_to_sample_mapping"], cut["input_ids"], strict=True):
+            longest[at] = max(longest[at], len(tokens))
+        return [[longest[at]] * pieces[at] for at in range(len(paragraphs))]
+
+    def versions(self) -> Mapping[str, str]:
+        """Return the versions of torch, transformers, tokenizers, numpy, CUDA and cuDNN."""
+        import tokenizers
+        import transformers
+
+        return torch_versions(transformers, tokenizers)
+
+
+@lru_cache(maxsize=2)
+def tokenizer_of(folder: Path) -> Any:  # noqa: ANN401 - transformers is untyped
+    """Return the tokenizer of a folder, with the maximum of the model if it names none itself."""
+    os.environ.setdefault(*SILENT_TOKENIZERS)
+    from transformers import AutoConfig, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    if not tokenizer.is_fast:
+        hint = "save it again as a fast one: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+        raise JobkitError(f"model {folder}: its tokenizer is not a fast one (no tokenizer.json)", hint=hint)
+    if tokenizer.model_max_length > NO_LIMIT:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        tokenizer.model_max_length = config.max_position_embeddings - FIRST_POSITIONS
+    return tokenizer
+
+
+# -- embeddings
+
+STORED = Knob(name="vectors", words=(FP32, FP16))
+"""The type of the numbers that are written."""
+KNOWN = ("Transformer", "Pooling", "Dense", "Normalize")
+"""The modules of sentence-transformers that take what the one before gave, and nothing of the text."""
+ROUNDING, NEAR_VECTORS = 1e-5, 1e-2
+"""The largest difference of two numbers that is rounding in fp32, and in another precision."""
+
+
+class SentenceEmbedding(EncoderWorkload):
+    """Embed each paragraph; the module's docstring explains the knobs."""
+
+    KNOBS: ClassVar[tuple[Knob | str, ...]] = (*EncoderWorkload.KNOBS, STORED)
+    COLUMNS: ClassVar[tuple[str, ...]] = ("embedding",)
+
+    @staticmethod
+    def preload() -> None:
+        """Import what loading and encoding import."""
+        os.environ.setdefault(*SILENT_TOKENIZERS)
+        import sentence_transformers  # noqa: F401 - imported for its side effect
+        from transformers import AutoTokenizer  # noqa: F401 - the same
+
+    def open(self, folder: Path, dtype: str) -> Any:  # noqa: ANN401 - the framework is untyped
+        """Load the model, and return it."""
+        if stored := self._params.get(STORED.name):
+            self._effective[STORED.name] = stored
+        self._model = open_model(folder, self._device, dtype)
+        return self._model
+
+    def encoder(self, **limits: Any) -> Encoder | str:  # noqa: ANN401 - as there
+        """Return an encoder with the model, or why it cannot do what ``encode`` does."""
+        from jobkit.worker.workloads.extras.encoder import Encoder
+
+        model = self._model
+        for module in model:
+            if type(module).__name__ not in KNOWN:
+                return f"the model has a module {type(module).__name__}"
+        if model.default_prompt_name is not None or model.truncate_dim is not None:
+            return "the model has a prompt, or shortens its vectors"
+        if not 0 < (model.max_seq_length or 0) < NO_LIMIT:
+            return "the model names no largest number of tokens"
+        if refused := unknown_input(model.tokenizer):
+            return refused
+
+        def run(ids: Any, mask: Any, places: Any) -> Sequence[Any]:  # noqa: ANN401 - torch is untyped
+            del places
+            return [model({"input_ids": ids, "attention_mask": mask})["sentence_embedding"].float()]
+
+        return Encoder(model.tokenizer, run, most_tokens=model.max_seq_length, **limits)
+
+    def encoded(self, paragraphs: Sequence[str], encoder: Encoder) -> tuple[Any, int]:
+        """Return the vectors that the encoder finds, and the tokens."""
+        import numpy as np
+
+        vectors, tokens = np.zeros((len(paragraphs), 0), np.float32), 0
+        for batch in encoder.batches(paragraphs):
+            [found] = batch.outputs
+            if not vectors.size:
+                vectors = np.empty((len(paragraphs), found.shape[1]), np.float32)
+            vectors[batch.texts] = found
+            tokens += len(batch.ids)
+        return vectors, tokens
+
+    def stock(self, paragraphs: Sequence[str], batch_size: int) -> Any:  # noqa: ANN401 - numpy is untyped here
+        """Return the vectors that ``encode`` finds."""
+        texts = list(paragraphs)
+        found = self._model.encode(
+            texts, batch_size=batch_size, show_progress_bar=False, convert_to_tensor=True
+        )
+        return found.float().cpu().numpy()
+
+    def difference(self, one: Any, other: Any) -> Difference:  # noqa: ANN401 - as above
+        """Return the distances of vectors, by their numbers."""
+        distances = abs(one - other)
+        mean, largest = float(distances.mean()), float(distances.max())
+        words = f"vectors differ by {mean:.1e} on average, by {largest:.1e} at most"
+        return Difference(words, largest, ROUNDING, NEAR_VECTORS)
+
+    def process(self, paragraphs: Sequence[str]) -> Result:
+        """Embed these paragraphs."""
+        vectors, more = self.find(paragraphs)
+        if self._params.get(STORED.name) == FP16:
+            vectors = vectors.astype("float16")
+        return Result(vectors=vectors, **more)
+
+    @staticmethod
+    def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
+        """Return each paragraph as one item with its tokens, by the tokenizer of the model."""
+        loaded = _kept_model(model_folder(model.path if model else None))
+        tokens = loaded.tokenizer(list(paragraphs), truncation=True, max_length=loaded.max_seq_length)
+        return [[len(ids)] for ids in tokens["input_ids"]]
+
+    def versions(self) -> Mapping[str, str]:
+        """Return the versions of torch, sentence-transformers, transformers, tokenizers, numpy and CUDA."""
+        import sentence_transformers
+        import tokenizers
+        import transformers
+
+        return torch_versions(sentence_transformers, transformers, tokenizers)
+
+
+@lru_cache(maxsize=1)
+def _kept_model(folder: Path) -> Any:  # noqa: ANN401 - as above
+    return open_model(folder, CPU, "float32")
+
+
+def open_model(folder: Path, device: str, dtype: str) -> Any:  # noqa: ANN401 - the framework is untyped
+    """Return a model of a folder, without network, with weights of one of torch's types."""
+    os.environ.setdefault(*SILENT_TOKENIZERS)
+    import torch
+    import transformers
+    from sentence_transformers import SentenceTransformer
+
+    transformers.utils.logging.disable_progress_bar()
+    return SentenceTransformer(
+        str(folder), device=device, local_files_only=True, model_kwargs={"dtype": getattr(torch, dtype)}
+    )
