@@ -80,7 +80,7 @@ def write(run: Path, index: int, windows: Iterable[Window], numbers: Any, *, tex
         rows = []
         for at in range(0, len(order), CALL):
             items = order[at : at + CALL]
-            found = numbers[[item % WINDOW for item in items]]
+            found = numbers[at : at + len(items)]
             listed = enumerate(found.astype("float64").round(DIGITS).tolist()) if text else ()
             result = Result(rows=tuple(listed) if text else None, vectors=None if text else found, load=0)
             rows += WORK.rows(result, COLUMNS, items)

@@ -394,9 +394,7 @@ def _lines(
 ) -> Iterator[bytes]:
     """Yield the rows of extents, line by line; if ``named``, each with the file of its document."""
     for index, start, end, name in extents:
-        tail = f', "{formats.FILE}": {json.dumps(name, ensure_ascii=False)}}}\n'.encode(
-            "utf-8", "backslashreplace"
-        )
+        tail = f', "file": {json.dumps(name, ensure_ascii=False)}}}\n'.encode("utf-8", "backslashreplace")
         path = _rows_of(run_dir, winners[index])
         with os.fdopen(open_regular(path), "rb") as file:
             file.seek(start)

@@ -64,10 +64,6 @@ class RowsWriter:
         types = [" ".join(sorted(types)) for types in self._types]
         return write_manifest(self._path.parent, part, types, self._pieces)
 
-    def abandon(self) -> None:
-        with self._file:
-            pass
-
     def __enter__(self) -> Self:
         return self
 
@@ -75,8 +71,7 @@ class RowsWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close the file if `close` did not."""
-        if not self._file.closed:
-            self.abandon()
+        self._file.close()
 
 
 def write_manifest(folder: Path, part: Part, types: Sequence[str], pieces: Sequence[int] = ()) -> Rows:
