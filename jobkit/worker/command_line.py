@@ -6,6 +6,7 @@ For a shell a placeholder becomes the expansion of a variable, which the shell d
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
@@ -99,11 +100,6 @@ def split(template: str) -> list[str]:
         return template.split()
 
 
-def names_variable(name: str, text: bytes | str) -> bool:
-    data = text.encode() if isinstance(text, str) else text
-    return re.search(rb"(?<![A-Za-z0-9_])%s(?![A-Za-z0-9_])" % variable(name).encode(), data) is not None
-
-
 def faults(command: Command, knobs: Iterable[str], sources: Iterable[Path] = ()) -> Iterator[tuple[str, str]]:
     """Yield the faults of a command, each with its knob, else with an empty word.
 
@@ -147,9 +143,9 @@ def _syntax(command: Command) -> Iterator[str]:
 
 
 def _named(name: str, command: Command, sources: Iterable[Path]) -> bool:
-    return names_variable(name, command.template) or any(
-        names_variable(name, read_bytes(path)) for path in sources
-    )
+    named = re.compile(rb"(?<![A-Za-z0-9_])%s(?![A-Za-z0-9_])" % variable(name).encode())
+    texts = itertools.chain([command.template.encode()], map(read_bytes, sources))
+    return any(map(named.search, texts))
 
 
 def needs(name: str, command: Command, sources: Iterable[Path]) -> bool:

@@ -1,8 +1,8 @@
 """A daemon of NVIDIA's MPS for one try: workers that share a GPU share a scheduler of its work, too.
 
-``python -m jobkit.worker.mps FOLDER`` is its guard. It runs the daemon, and ends it when its standard input
-ends, so also when the supervisor is killed. https://docs.nvidia.com/deploy/mps/ has the commands, the
-variables and the modes of a GPU that forbid MPS.
+Its guard is a process forked from the supervisor. It runs the daemon, and ends it when the supervisor ends,
+however that happens. https://docs.nvidia.com/deploy/mps/ has the commands, the variables and the modes of a
+GPU that forbid MPS.
 """
 
 from __future__ import annotations
@@ -79,14 +79,15 @@ def _refuse(point: Point, gpus: Iterable[GpuState]) -> None:
 
 
 class MpsDaemon:
-    def __init__(self, point: Point, guard: subprocess.Popen[bytes], folder: Path) -> None:
-        self._point = point
-        assert guard.stdin  # noqa: S101 - both are pipes; this is for the type checker
-        assert guard.stdout  # noqa: S101 - as above
-        self._guard, self._stdin, self._stdout = guard, guard.stdin, guard.stdout
-        self._folder = folder
+    def __init__(self, point: Point, folder: Path) -> None:
+        self._point, self._folder, self.variables = point, folder, _variables(folder)
         self._family: list[int] = []
-        self.variables = _variables(folder)
+        # The guard sees the end of the first pipe, and closes the second one if the daemon ends.
+        (lives, self._lives), (self._ended, ended) = os.pipe(), os.pipe()
+        with process.signals_blocked():
+            self._guard = process.fork(partial(_guard, folder, lives, ended))
+        os.close(lives)
+        os.close(ended)
 
     def wait_until_it_answers(self) -> None:
         deadline_s = time.monotonic() + START_S
@@ -101,7 +102,7 @@ class MpsDaemon:
 
     def _has_ended(self, wait_s: float = 0.0) -> bool:
         """Return whether the guard has ended, or has closed its output because the daemon ended."""
-        return bool(select.select([self._stdout], [], [], wait_s)[0])
+        return bool(select.select([self._ended], [], [], wait_s)[0])
 
     def check_clients(self, pids: Mapping[int, int]) -> str:
         """Return ``on``, or ``off`` and the reason.
@@ -127,8 +128,8 @@ class MpsDaemon:
         return [int(line) for line in answer.split("\n") if line.strip().isdigit()]
 
     def end(self) -> None:
-        self._stdin.close()
-        self._stdout.close()
+        os.close(self._lives)
+        os.close(self._ended)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._guard.wait(2 * QUIT_S + KILL_S)
         if self._guard.returncode != 0:
@@ -140,15 +141,7 @@ class MpsDaemon:
 @contextlib.contextmanager
 def _running(point: Point, work: Path) -> Iterator[MpsDaemon]:
     """Run a daemon for the block; its folder is in ``work``, or next to it if that path is too long."""
-    folder = _make_folder((work, work.parent))
-    with process.signals_blocked():
-        guard = subprocess.Popen(  # noqa: S603 - our own module, an argv list
-            [sys.executable, "-m", "jobkit.worker.mps", str(folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,  # Grid Engine kills the group of a job whose script has ended
-        )
-    daemon = MpsDaemon(point, guard, folder)
+    daemon = MpsDaemon(point, _make_folder((work, work.parent)))
     try:
         daemon.wait_until_it_answers()
         yield daemon
@@ -196,9 +189,10 @@ def _last_line(folder: Path) -> str:
 # -- the guard
 
 
-def main() -> None:
-    """Run the daemon until standard input ends; if the daemon ends before, close the output."""
-    folder = Path(sys.argv[1])
+def _guard(folder: Path, lives: int, ended: int) -> None:
+    """Run the daemon until the supervisor has closed the other end of ``lives``."""
+    os.setsid()  # Grid Engine kills the group of a job whose script has ended
+    process.close_files(lives, ended)
     process.adopt_orphans()  # servers stay below this process
     try:
         # If the folder stays, its lock shows a later task of the node that it may be removed (``job.sh``).
@@ -207,14 +201,14 @@ def main() -> None:
             (folder / "lock.part").rename(folder / "lock")
             daemon = _start(folder)
             while daemon.poll() is None:
-                if select.select([sys.stdin], [], [], POLL_S)[0]:
+                if select.select([lives], [], [], POLL_S)[0]:
                     _ask(folder, "quit", QUIT_S)
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         daemon.wait(QUIT_S)
                     return
             process.end_descendants(KILL_S)
-            os.close(sys.stdout.fileno())
-            sys.stdin.read()  # the supervisor reads the logs first
+            os.close(ended)
+            os.read(lives, 1)  # the supervisor reads the logs first
     finally:
         process.end_descendants(KILL_S)
         shutil.rmtree(folder, ignore_errors=True)
@@ -232,7 +226,3 @@ def _start(folder: Path) -> subprocess.Popen[bytes]:
             stderr=subprocess.STDOUT,
             preexec_fn=partial(process.end_with, os.getpid()),  # noqa: PLW1509 - this process has one thread
         )
-
-
-if __name__ == "__main__":
-    main()

@@ -80,19 +80,23 @@ ANSWERS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 """What these methods must return, in words and as a check."""
 
 
-class CheckedWorkload:
-    """A user's workload whose answers are checked against `ANSWERS`.
+class OpenedWorkload:
+    """A workload whose answers are checked, and which is called once for each batch if that has a budget.
 
-    ``name``: its name in the spec.
-    ``workload``: an instance of its class.
+    ``checks``: whether it is a class of the user's: its answers have to be those of `ANSWERS`.
+    ``cuts``: whether jobkit cuts its calls into batches if a setting caps the load of these.
     """
 
-    def __init__(self, name: str, workload: Workload) -> None:
-        self._name, self._workload = name, workload
+    def __init__(self, name: str, workload: Workload, *, checks: bool, cuts: bool) -> None:
+        self._name, self._checks, self._cuts = name, checks, cuts
+        self._workload: Any = workload
+        self._cap = 0  # of the load; 0 for none
+        self._by_length = False
+        self._model: ModelRef | None = None
 
-    def __getattr__(self, method: str) -> Any:  # noqa: ANN401 - whatever the user's class has
+    def __getattr__(self, method: str) -> Any:  # noqa: ANN401 - whatever the workload has
         call = getattr(self._workload, method)
-        if method not in ANSWERS:
+        if not self._checks or method not in ANSWERS:
             return call
         expected, fits = ANSWERS[method]
 
@@ -104,24 +108,11 @@ class CheckedWorkload:
 
         return checked
 
-
-class BudgetedWorkload:
-    """A workload that jobkit calls once for each batch, if a setting caps the load of its batches."""
-
-    def __init__(self, workload: Workload) -> None:
-        self._workload: Any = workload
-        self._cap = 0  # of the load; 0 for none
-        self._by_length = False
-        self._model: ModelRef | None = None
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the workload has
-        return getattr(self._workload, name)
-
     def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
         """Load the workload; with a cap its batch size is the paragraphs of a call."""
         values = dict(params)
         self._by_length = values.get(ORDER) == SORTED
-        if cap := numbers(params).get(PADDED):
+        if self._cuts and (cap := numbers(params).get(PADDED)):
             self._cap, values[BATCH_SIZE] = cap, values["paragraphs_per_call"]
             if model:
                 rest = {"name": "", "size": "", "fingerprint": ""}
@@ -132,8 +123,9 @@ class BudgetedWorkload:
 
     def process(self, paragraphs: Sequence[str]) -> Result:
         """Process these paragraphs, batch by batch; the load is that of the heaviest batch."""
+        call: Callable[[Sequence[str]], Result] = self.__getattr__("process")
         if not self._cap:
-            return cast("Result", self._workload.process(paragraphs))
+            return call(paragraphs)
         pads = getattr(self._workload, "PADS", True)
         rows = self._workload.lengths(paragraphs, self._model)
         places: Sequence[int] = range(len(rows))
@@ -143,7 +135,7 @@ class BudgetedWorkload:
         left, parts = iter(places), []
         for size in sizes:
             batch = [*islice(left, size)]
-            result = self._workload.process([paragraphs[at] for at in batch])
+            result = call([paragraphs[at] for at in batch])
             if result.load == BY_LENGTHS:
                 items = [item for at in batch for item in rows[at]]
                 result = replace(result, load=load_of(items, pads=pads))
@@ -163,10 +155,16 @@ def _merged(parts: Sequence[tuple[Sequence[int], Result]]) -> Result:
         rows = [(at[row[0]], *row[1:]) for at, result in parts for row in getattr(result, kind) or ()]
         return sorted(rows, key=itemgetter(0))
 
+    vectors = None
+    if not any(result.vectors is None for result in results):
+        import numpy as np  # a workload with vectors has it
+
+        order = np.argsort([place for at, _ in parts for place in at])
+        vectors = np.concatenate([np.asarray(result.vectors) for result in results])[order]
     return Result(
         entities=tuple(map(Entity._make, placed("entities"))),
         rows=None if any(result.rows is None for result in results) else tuple(placed("rows")),
-        vectors=_placed_vectors(parts),
+        vectors=vectors,
         load=max(result.load for result in results),
         sentences=total("sentences"),
         tokens=total("tokens"),
@@ -175,23 +173,12 @@ def _merged(parts: Sequence[tuple[Sequence[int], Result]]) -> Result:
     )
 
 
-def _placed_vectors(parts: Sequence[tuple[Sequence[int], Result]]) -> Any:  # noqa: ANN401 - an array
-    """Return the vectors of a call in the order of its paragraphs; ``None`` if a batch has none."""
-    if any(result.vectors is None for _, result in parts):
-        return None
-    import numpy as np  # a workload with vectors has it
-
-    order = np.argsort([place for at, _ in parts for place in at])
-    return np.concatenate([np.asarray(result.vectors) for _, result in parts])[order]
-
-
 def open_workload(name: str, folder: str | None, staged: str | None = None) -> Workload:
-    """Return a new workload; a user's own class checks its answers."""
     workload = checked_class(name, folder, staged)()
-    trusted = name in SHIPPED or isinstance(workload, function.FunctionWorkload)
-    checked = workload if trusted else cast("Workload", CheckedWorkload(name, workload))
-    cut = finds_lengths(type(workload)) and not cuts_itself(type(workload))
-    return cast("Workload", BudgetedWorkload(checked)) if cut else checked
+    checks = name not in SHIPPED and not isinstance(workload, function.FunctionWorkload)
+    cuts = finds_lengths(type(workload)) and not cuts_itself(type(workload))
+    opened = OpenedWorkload(name, workload, checks=checks, cuts=cuts) if checks or cuts else workload
+    return cast("Workload", opened)
 
 
 def checked_class(name: str, folder: str | None, staged: str | None = None) -> type[Workload]:

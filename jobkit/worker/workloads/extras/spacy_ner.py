@@ -13,6 +13,7 @@ of the setting are torch's; spaCy's own networks use one.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import BATCH_SIZE, CUDA, Knob, Value, numbers
 from jobkit.core.records import ModelRef
 from jobkit.worker.workloads.base import Entity, Heavy, Result
-from jobkit.worker.workloads.model import model_folder, parts_of
+from jobkit.worker.workloads.model import model_folder, parts_of, torch_versions
 
 DEFAULT_BATCH_SIZE = 1000
 """Documents per call if the sweep does not set it: the default of ``Language.pipe``."""
@@ -122,19 +123,13 @@ class SpacyNer:
         return {BATCH_SIZE: self._largest}
 
     def versions(self) -> Mapping[str, str]:
-        """Return the versions of spaCy, thinc, numpy and torch, and of cupy if a GPU is used."""
-        import numpy as np
+        """Return the versions of spaCy, thinc, numpy, torch, CUDA and cuDNN, and of cupy if a GPU is used."""
         import spacy
         import thinc
-        import torch
         from thinc.api import get_current_ops
 
-        modules = [spacy, thinc, np, torch]
-        if get_current_ops().name == "cupy":
-            import cupy
-
-            modules.append(cupy)
-        return {module.__name__: str(module.__version__) for module in modules}
+        used = [sys.modules["cupy"]] if get_current_ops().name == "cupy" else []
+        return torch_versions(spacy, thinc, *used)
 
     def _again(self, part: Sequence[tuple[str, int]]) -> None:
         for _ in self._nlp.pipe((text for text, _ in part), batch_size=self._batch_size):
