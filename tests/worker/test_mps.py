@@ -16,7 +16,6 @@ from jobkit.core.records import JobFacts, Outcome, Point
 from jobkit.worker import mps
 from jobkit.worker.failure import TryFailed
 from jobkit.worker.measure.nvml import GpuState
-from jobkit.worker.mps import ForbiddenError
 from jobkit.worker.process import process_tree
 from jobkit.worker.record import Task, TryState, now
 from tests.support.processes import gone, with_variable
@@ -139,22 +138,6 @@ def test_only_the_gpus_of_the_job_decide(
     assert begun.mps == "on"
 
 
-def test_its_folder_is_next_to_the_jobs_if_that_has_a_long_path(short: Path) -> None:
-    work = short / ("x" * 60)
-    work.mkdir()
-    assert mps._make_folder((short, short.parent)).parent == short
-    folder = mps._make_folder((work, short))
-    assert folder.parent == short
-    with socket.socket(socket.AF_UNIX) as longest, pytest.raises(FileNotFoundError):
-        longest.bind(str(folder / Path(mps.LONGEST_SOCKET).relative_to("mps-12345678")))
-    with pytest.raises(ForbiddenError, match="is longer than 107 bytes"):
-        mps._make_folder((work, work))
-    with pytest.raises(ForbiddenError, match="there is no folder for its sockets: "):
-        mps._make_folder([short / "none"])
-    for made in short.glob("mps-*"):
-        made.rmdir()
-
-
 # -- while it runs
 
 
@@ -162,17 +145,9 @@ def test_its_folder_is_next_to_the_jobs_if_that_has_a_long_path(short: Path) -> 
 def test_a_daemon_that_does_not_answer_in_time_is_refused(
     begun: TryState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The time is over when it is asked for the first time, which here is after its first line in the log."""
     monkeypatch.setenv("FAKE_MPS", "silent")
     monkeypatch.setattr(mps, "START_S", 0.0)
-    ask, logged = mps._ask, mps._last_line
-
-    def ask_when_it_has_logged(folder: Path, command: str) -> str | None:
-        wait_until(lambda: bool(logged(folder)))
-        return ask(folder, command)
-
-    monkeypatch.setattr(mps, "_ask", ask_when_it_has_logged)
-    with ExitStack() as stack, pytest.raises(TryFailed, match=r"does not answer: Starting control daemon"):
+    with ExitStack() as stack, pytest.raises(TryFailed, match="does not answer"):
         mps.start_if_wanted(begun, stack, [])
 
 

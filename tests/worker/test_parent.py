@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.worker import parent, process
-from jobkit.worker.parent import ForkRequest, Parent
+from jobkit.worker.parent import ForkRequest
 
 ENVIRONMENT = {"PATH": "/bin", "HOME": "/home/ada"}
 
@@ -92,16 +90,3 @@ def test_a_client_that_ends_in_the_middle_of_its_request_is_forgotten(sent: byte
         theirs.sendall(sent)
         theirs.close()
         assert parent.receive(ours) is None
-
-
-@pytest.mark.slow
-def test_a_child_is_killed_if_its_client_ends_before_it_has_read_the_answer() -> None:
-    with ExitStack() as stack:
-        child = stack.enter_context(subprocess.Popen(["cat"], stdin=subprocess.PIPE))
-        ours, theirs = (stack.enter_context(one) for one in socket.socketpair())
-        serving = Parent(ours, os.getpid(), {}, "", 0.0, {child.pid: ours})
-        ours.sendall(b"forked\n")
-        theirs.close()
-        serving._signal(child.pid, ours)
-        assert child.wait(30) == -signal.SIGKILL
-        assert serving.children == {child.pid: None}

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -50,18 +48,6 @@ def test_the_age_of_a_process_counts_from_its_start() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert 0.0 < float(done.stdout) < time.monotonic() - began_s + 0.02
     assert process.started_at(2**22 + 1) is None
-
-
-@pytest.mark.slow
-def test_a_forked_child_is_waited_for_like_another() -> None:
-    if (pid := os.fork()) == 0:
-        signal.pause()
-    child = process.Forked(pid)
-    assert child.poll() is None
-    with pytest.raises(subprocess.TimeoutExpired):
-        child.wait(0.0)
-    os.kill(pid, signal.SIGTERM)
-    assert child.wait() == child.poll() == child.returncode == -signal.SIGTERM
 
 
 CHILD = """

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 import gc
-import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 
@@ -34,23 +33,6 @@ class Knot:
 
     def __init__(self) -> None:
         self.itself = self
-
-
-def test_what_is_loaded_is_frozen_and_garbage_waits_until_there_is_enough(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    before = weakref.ref(Knot())
-    frozen = gc.get_freeze_count()
-    steps.only_between_calls(Count())
-    assert before() is None, "garbage of the loading is not frozen"
-    assert not gc.isenabled()
-    assert gc.get_freeze_count() > frozen
-    after = weakref.ref(Knot())
-    steps.collect()
-    assert after() is not None
-    monkeypatch.setattr(steps, "DUE", 1)
-    steps.collect()
-    assert after() is None
 
 
 class Looks(Count):
@@ -96,29 +78,6 @@ def test_garbage_is_collected_between_calls_and_after_a_try_python_does_it_again
 # -- before a fork
 
 COUNT = replace(point(device="cpu"), workload="count", model=None, fork=True)
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({}, ""),
-        ({"fork": False}, "the spec has fork: false"),
-        ({"workload": "tests.workloads.framework:Without"}, "has no preload()"),
-        (
-            {"workload": "tests.workloads.framework:Missing"},
-            "ModuleNotFoundError: No module named 'framework'",
-        ),
-        ({"workload": "nowhere:Own"}, "cannot import the framework: workload 'nowhere:Own'"),
-    ],
-)
-def test_why_processes_must_not_be_forked(
-    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], reason: str
-) -> None:
-    monkeypatch.setattr(steps, "touched_cuda", lambda: False)
-    monkeypatch.setattr(gc, "freeze", lambda: None)
-    found = steps.preload(state(of=replace(COUNT, **changes)).task)
-    assert reason in found
-    assert bool(found) == bool(reason)
 
 
 def test_nor_if_cuda_was_touched(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,11 +21,11 @@ from jobkit.core.layout import BASELINES_FOLDER, BATCHES_FILE, ENTITIES_FILE, RE
 from jobkit.core.measurements import Attribution
 from jobkit.core.records import Batch, JobFacts, Outcome, Point, Record
 from jobkit.worker import process, work
-from jobkit.worker.failure import CAUGHT_SIGNALS, TryFailed
+from jobkit.worker.failure import CAUGHT_SIGNALS
 from jobkit.worker.measure.memory import SEARCHED
 from jobkit.worker.measure.sampler import in_initial_namespace
 from jobkit.worker.paragraphs import Call
-from jobkit.worker.pool import HANG_FACTOR, CallQueue
+from jobkit.worker.pool import CallQueue
 from jobkit.worker.process import process_tree
 from jobkit.worker.record import Task
 from tests.support.builders import point
@@ -346,16 +346,6 @@ def test_a_worker_that_runs_out_of_gpu_memory_leaves_the_load(tmp_path: Path) ->
     assert found.outcome is Outcome.GPU_OOM
     assert re.match(r"worker \d: \S+ OutOfMemoryError: CUDA out of memory", found.message)
     assert found.failed_load
-
-
-@pytest.mark.parametrize(("longest_s", "limit_s"), [(0.0, 60.0), (2.0, 60.0), (5.0, 5.0 * HANG_FACTOR)])
-def test_a_call_hangs_after_the_larger_of_two_times(longest_s: float, limit_s: float) -> None:
-    queue = CallQueue(lambda: Call((0,), ("a", "b")), 60, longest_s=longest_s)
-    queue.next_calls(3, 100.0)
-    queue.refuse_hang(100.0 + limit_s)
-    with pytest.raises(TryFailed, match=r"worker 3 .* batch of 2 paragraphs for \d+ s") as caught:
-        queue.refuse_hang(101.0 + limit_s)
-    assert caught.value.outcome is Outcome.TIMEOUT
 
 
 def test_a_call_that_a_busy_worker_has_tokenized_is_done_by_a_free_one() -> None:

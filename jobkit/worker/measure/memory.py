@@ -196,23 +196,6 @@ def bracket(passes: Callable[[int], bool], low_bytes: int, high_bytes: int) -> t
     return high_bytes, low_bytes, tries
 
 
-def run_heaviest_first(device: Device, workload: Workload, call: Call) -> float:
-    """Run the heaviest batch of a call alone, from an empty cache; return the seconds it took.
-
-    Inside a call the batches run in text order, so the heaviest would come after lighter ones have
-    fragmented the allocator's memory: on an H200 a pass then ran out of memory under a cap that its
-    heaviest batch alone kept (by 0.1 % with expandable segments, by 10 % with PyTorch's default). A
-    workload without `tag_heaviest` begins with the call.
-    """
-    if not hasattr(workload, "tag_heaviest"):
-        return 0.0
-    start = time.perf_counter()
-    device.empty_cache()
-    workload.tag_heaviest(call.paragraphs)
-    device.synchronise()
-    return time.perf_counter() - start
-
-
 def heaviest(workload: Workload, batch: Batch, call: Call) -> Iterator[Heavy]:
     """Yield the heaviest batches that the workload reports, else its heaviest call.
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import cast
 
 import pytest
@@ -107,11 +106,6 @@ def test_a_stranger_that_has_ended_or_is_a_new_child_is_not_foreign() -> None:
     card.pids = (7, 51)  # 50 has ended
     owners.confirm([(7, 50, 51)], {7, 51})  # 51 was started since
     assert owners.attribution() == (Attribution.OWN, "")
-
-
-def test_the_namespace_is_the_initial_one_if_its_number_is(tmp_path: Path) -> None:
-    assert not sampler.in_initial_namespace(tmp_path)
-    assert not sampler.in_initial_namespace(tmp_path / "absent")
 
 
 A, B = "GPU-a", "GPU-b"

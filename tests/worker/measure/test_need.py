@@ -3,7 +3,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -20,7 +19,6 @@ from jobkit.worker.measure.memory import (
     bracket,
     heaviest,
     measure_needs,
-    run_heaviest_first,
 )
 from jobkit.worker.paragraphs import Call
 from jobkit.worker.workloads.base import Heavy, Workload
@@ -134,11 +132,3 @@ def test_a_workload_that_fails_to_tell_its_heaviest_batch_loses_nothing(
     found = heaviest(cast("Workload", Broken()), batch(0), Call((3,), ("d",)))
     assert measure_needs(Device("cuda", torch), found, SEARCHING) == ()
     assert "broken" in capsys.readouterr().err
-
-
-def test_the_heaviest_batch_comes_before_its_call_and_from_an_empty_cache_if_it_can(torch: FakeTorch) -> None:
-    asked: list[Sequence[str]] = []
-    able, unable, call = SimpleNamespace(tag_heaviest=asked.append), object(), Call((0,), ("a", "b"))
-    assert run_heaviest_first(Device("cuda", torch), cast("Workload", unable), call) == torch.emptied == 0
-    assert run_heaviest_first(Device("cuda", torch), cast("Workload", able), call) >= 0
-    assert (asked, torch.emptied) == ([("a", "b")], 1)
