@@ -21,8 +21,7 @@ import pyarrow.parquet  # noqa: F401 - here, so that no step pays for it
 
 from jobkit.core.layout import try_folder
 from jobkit.extensions.corpus.merge import merge
-from jobkit.extensions.corpus.scan import scan
-from jobkit.extensions.corpus.sources import find_sources
+from jobkit.extensions.corpus.scan import find_sources, scan
 from jobkit.extensions.corpus.winners import claim
 from jobkit.extensions.corpus.work import WORK, RowsFile, shard_windows
 from jobkit.worker.paragraphs import Window

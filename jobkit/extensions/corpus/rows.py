@@ -15,7 +15,7 @@ from jobkit.core.files import write_atomically
 from jobkit.core.json_codec import to_json
 from jobkit.core.paragraphs import GIVEN
 from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Part, Rows
-from jobkit.extensions.corpus.reading import Paragraph, given_offset
+from jobkit.extensions.corpus.readers import Paragraph, given_offset
 
 OFFSETS = frozenset({"start", "end"})
 """Columns of offsets into the paragraph's text; a row has offsets into the document as given."""
