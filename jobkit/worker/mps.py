@@ -14,10 +14,9 @@ import re
 import select
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -52,7 +51,12 @@ def start_if_wanted(state: TryState, stack: ExitStack, gpus: Iterable[GpuState])
         return None
     try:
         _refuse(point, gpus)
-        daemon = stack.enter_context(_running(point, state.task.out.absolute().parent))
+        work = state.task.out.absolute().parent
+        with ExitStack() as starting:
+            daemon = MpsDaemon(point, _make_folder((work, work.parent)))
+            starting.callback(daemon.end)
+            daemon.wait_until_it_answers()
+            stack.push(starting.pop_all())
     except ForbiddenError as error:
         state.mps = f"{OFF}: {error}"
         if point.mps == ON:
@@ -117,7 +121,7 @@ class MpsDaemon:
         if not missing:
             return ON
         if len(clients) == len(pids) == len(missing):
-            sys.stderr.write(f"jobkit: MPS has {len(clients)} clients, with ids of another namespace\n")
+            process.report(f"MPS has {len(clients)} clients, with ids of another namespace")
             return ON
         if self._point.mps == AUTO and not clients:
             return f"{OFF}: no worker is a client of the daemon"
@@ -136,17 +140,6 @@ class MpsDaemon:
             process.kill(self._family if self._guard.returncode else process.process_tree(self._guard.pid))
             self._guard.wait()
             shutil.rmtree(self._folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _running(point: Point, work: Path) -> Iterator[MpsDaemon]:
-    """Run a daemon for the block; its folder is in ``work``, or next to it if that path is too long."""
-    daemon = MpsDaemon(point, _make_folder((work, work.parent)))
-    try:
-        daemon.wait_until_it_answers()
-        yield daemon
-    finally:
-        daemon.end()
 
 
 def _make_folder(parents: Iterable[Path]) -> Path:

@@ -22,7 +22,7 @@ from statistics import fmean
 from jobkit.core import files, json_codec, layout
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import WORKERS
-from jobkit.core.layout import BY_HAND, POINTS_FILE, read_begin, read_exit, read_point
+from jobkit.core.layout import BY_HAND, POINTS_FILE, Exit, read_begin, read_exit, read_point
 from jobkit.core.measurements import Gpu
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.student import deviation, half_width
@@ -153,25 +153,22 @@ def failed_tries(run: Path, round_: int) -> Iterator[FailedTry]:
     """Yield the tries of a round that left a flag, without those that cannot be read."""
     for name in sorted(layout.names(run / layout.FLAGS_FOLDER)):
         index, _, number = name.partition("-")
-        if index.isdecimal() and number.isdecimal():
-            with contextlib.suppress(JobkitError, OSError):
-                if failed := _read(run, int(index), int(number), round_):
-                    yield failed
-
-
-def _read(run: Path, index: int, number: int, round_: int) -> FailedTry | None:
-    point = read_point(run / POINTS_FILE, index)
-    home = Path(layout.try_folder(run, point.point_id, number))
-    begin = read_begin(home / layout.BEGIN_FILE)
-    if begin.round != round_ or begin.scheduler == BY_HAND:
-        return None
-    if (home / layout.RECORD_FILE).is_file():
-        record = _record(home)
-        return FailedTry(point=point, outcome=record.outcome, message=record.message, record=record)
-    exit_ = read_exit(home / layout.EXIT_FILE)
-    outcome = exit_.outcome or (Outcome.BUG if exit_.stage == "run" and not exit_.signal else Outcome.LOST)
-    message = exit_.message or f"status {exit_.status} in step {exit_.stage}"
-    return FailedTry(point=point, outcome=outcome, message=message, record=None)
+        if not (index.isdecimal() and number.isdecimal()):
+            continue
+        with contextlib.suppress(JobkitError, OSError):
+            point = read_point(run / POINTS_FILE, int(index))
+            home = Path(layout.try_folder(run, point.point_id, int(number)))
+            begin = read_begin(home / layout.BEGIN_FILE)
+            if begin.round != round_ or begin.scheduler == BY_HAND:
+                continue
+            record = _record(home) if (home / layout.RECORD_FILE).is_file() else None
+            told = record or read_exit(home / layout.EXIT_FILE)
+            outcome, message = told.outcome, told.message
+            if isinstance(told, Exit):
+                failed = told.stage == "run" and not told.signal
+                outcome = outcome or (Outcome.BUG if failed else Outcome.LOST)
+                message = message or f"status {told.status} in step {told.stage}"
+            yield FailedTry(point=point, outcome=outcome or Outcome.LOST, message=message, record=record)
 
 
 def main() -> int:

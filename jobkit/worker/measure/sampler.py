@@ -69,12 +69,10 @@ NAMESPACE = "the job is in a process namespace of its own, in which NVML may hid
 # -- energy
 
 
-def in_initial_namespace(link: Path = Path("/proc/self/ns/pid")) -> bool:
+def in_initial_namespace() -> bool:
     """Return whether this process can see the ids of all processes of the host (pid_namespaces(7))."""
-    try:
-        return link.stat().st_ino == INITIAL_PID_NAMESPACE
-    except OSError:
-        return False
+    link = Path("/proc/self/ns/pid")
+    return link.exists() and link.stat().st_ino == INITIAL_PID_NAMESPACE
 
 
 class Meter:
@@ -303,7 +301,12 @@ class Follower:
             used, queries = zip(*(gpu.used_bytes() for gpu in self._gpus), strict=True)
             self._query = queries[0]
             peaks.device_bytes = largest((peaks.device_bytes, total(used)))
-            peaks.process_bytes = largest((peaks.process_bytes, self._process_bytes()))
+            running = [gpu.processes() or {} for gpu in self._gpus]
+            if self._owners.strangers(running, self._own):
+                self._list_tree()
+                self._owners.confirm(running, self._own)
+            held = sum(processes.get(pid) or 0 for processes in running for pid in self._tree)
+            peaks.process_bytes = largest((peaks.process_bytes, held or None))  # NVML may report none of them
 
     def _rss_bytes(self) -> int:
         return sum(rss_bytes(pid) or 0 for pid in (*self._tree, *self._others))
@@ -320,14 +323,6 @@ class Follower:
         self._shared_bytes = 0 if None in known or not pss else max(0, self._rss_bytes() - pss)
         self._shared_tree = self._tree
         self._shared_due_s = time.monotonic() + (time.monotonic() - began_s) / SHARED_SHARE
-
-    def _process_bytes(self) -> int | None:
-        """Return the GPU memory of the processes of the tree; ``None`` if NVML reports none of them."""
-        running = [gpu.processes() or {} for gpu in self._gpus]
-        if self._owners.strangers(running, self._own):
-            self._list_tree()
-            self._owners.confirm(running, self._own)
-        return sum(processes.get(pid) or 0 for processes in running for pid in self._tree) or None
 
     def sample_power(self) -> None:
         if self._meter and self._began_s is not None:

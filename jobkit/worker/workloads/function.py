@@ -12,6 +12,7 @@ errors and its ``__file__`` name the original, which is the file that the user c
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import inspect
 import os
@@ -29,7 +30,7 @@ from typing import Any, ClassVar, Literal, NoReturn, cast
 
 from jobkit.core.errors import JobkitError, file_error
 from jobkit.core.files import MOST_BYTES, read_bytes
-from jobkit.core.knobs import BATCH_SIZE, RUN_KNOBS, SWITCH, TRUE, Knob, Value, numbers
+from jobkit.core.knobs import BATCH_SIZE, RUN_KNOBS, SWITCH, TRUE, Knob, Value, declared, numbers
 from jobkit.core.records import FileRef, ModelRef
 from jobkit.core.terminal import did_you_mean
 from jobkit.core.units import format_count
@@ -274,29 +275,19 @@ def _knob(workload: str, parameter: inspect.Parameter, owner: Function) -> Knob 
     """Return the knob that a parameter is; ``None`` if it is none and has a default."""
     if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
         return None
-    words = _words(parameter, owner)
-    default = parameter.default
-    if words or _is_count(default) or (default is parameter.empty and _hint_of(parameter, owner) is not str):
+    default, hint = parameter.default, parameter.annotation
+    with contextlib.suppress(Exception):  # an annotation may be any expression, and may fail
+        hint = typing.get_type_hints(owner).get(parameter.name)
+    values = typing.get_args(hint) if typing.get_origin(hint) is Literal else ()
+    words = tuple(values) if all(isinstance(value, str) for value in values) else ()
+    if hint is bool or isinstance(default, bool):
+        words = SWITCH
+    if words or _is_count(default) or (default is parameter.empty and hint is not str):
         return Knob(name=parameter.name, words=words)
     if default is parameter.empty:
         what = f"has the parameter {parameter.name} without a default, which is no knob"
         _refuse(workload, owner, f"{what}: annotate its words, Literal['fast', 'exact']")
     return None
-
-
-def _hint_of(parameter: inspect.Parameter, owner: Function) -> object:
-    try:
-        return typing.get_type_hints(owner).get(parameter.name)
-    except Exception:  # noqa: BLE001 - an annotation may be any expression, and may fail
-        return parameter.annotation
-
-
-def _words(parameter: inspect.Parameter, owner: Function) -> tuple[str, ...]:
-    hint = _hint_of(parameter, owner)
-    if hint is bool or isinstance(parameter.default, bool):
-        return SWITCH
-    values = typing.get_args(hint) if typing.get_origin(hint) is Literal else ()
-    return tuple(values) if all(isinstance(value, str) for value in values) else ()
 
 
 def _is_count(value: object) -> bool:
@@ -354,14 +345,14 @@ class FunctionWorkload:
     def _taken(self, function: Function, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values that a function takes by name, with the defaults of its knobs."""
         parameters = list(inspect.signature(function).parameters.values())
+        switches = {knob.name for knob in declared(self.KNOBS) if knob.words == SWITCH}
         taken: dict[str, Any] = {}
         for parameter in parameters[function is self.FUNCTION :]:
             if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
                 continue
             if parameter.name in values:
                 value = values[parameter.name]
-                switch = _words(parameter, function) == SWITCH
-                taken[parameter.name] = value == TRUE if switch else value
+                taken[parameter.name] = value == TRUE if parameter.name in switches else value
             elif parameter.default is not parameter.empty:
                 taken[parameter.name] = parameter.default
             else:

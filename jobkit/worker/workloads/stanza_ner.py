@@ -323,18 +323,10 @@ class StanzaNer:
                 return f"{where} their {name} differ from those of stock Stanza"
         return ""
 
-    def _everything(self, paragraphs: Sequence[str]) -> list[tuple[list[Any], list[Any]]]:
+    def _everything(self, paragraphs: Sequence[str]) -> list[tuple[Any, Any]]:
         self._cap_tokenizer(paragraphs)
-        return [
-            (
-                [
-                    [(token.text, token.start_char, token.end_char, token.ner) for token in sentence.tokens]
-                    for sentence in document.sentences
-                ],
-                [(entity.text, entity.type, entity.start_char, entity.end_char) for entity in document.ents],
-            )
-            for document in self._pipeline.bulk_process(list(paragraphs))
-        ]
+        documents = self._pipeline.bulk_process(list(paragraphs))
+        return [(document.to_dict(), [one.to_dict() for one in document.ents]) for document in documents]
 
     @property
     def _tagger(self) -> Any:  # noqa: ANN401 - Stanza is untyped
