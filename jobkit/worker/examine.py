@@ -132,24 +132,20 @@ def _torch(device: str) -> dict[str, Any]:
         "import_s": round(time.monotonic() - start, 1),
         "built_for": getattr(torch.version, "cuda", None),
     }
-    return report | (_cuda() if device == "cuda" else {})
-
-
-def _cuda() -> dict[str, Any]:
-    """Return whether a tensor can be placed on the first device, and what that device is."""
-    try:
-        torch = open_device("cuda").torch
+    if device != "cuda":
+        return report
+    try:  # to place a tensor on the first device
+        open_device("cuda")
         properties = torch.cuda.get_device_properties(0)
-        return {
-            "works": True,
-            "devices": int(torch.cuda.device_count()),
-            "name": str(properties.name),
-            "total_bytes": int(properties.total_memory),
-        }
-    except TryFailed as error:
-        return {"works": False, "why": str(error)}
     except Exception as error:  # noqa: BLE001 - CUDA may raise anything
-        return {"works": False, "why": f"{type(error).__name__}: {error}".splitlines()[0]}
+        name = "" if isinstance(error, TryFailed) else f"{type(error).__name__}: "
+        return report | {"works": False, "why": f"{name}{error}".splitlines()[0]}
+    return report | {
+        "works": True,
+        "devices": int(torch.cuda.device_count()),
+        "name": str(properties.name),
+        "total_bytes": int(properties.total_memory),
+    }
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ memory of the GPU, and is not this knob.) ``vectors`` is the type of the numbers
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -83,8 +84,20 @@ class Difference(NamedTuple):
 class EncoderWorkload:
     """What both workloads share: batch size, precision, shortcuts, and the batches that entered the model.
 
-    A subclass has the methods of both ways: `encoder` and `encoded`, and `stock`.
+    A subclass has the methods of both ways:
+
+    ``open``: loads the model of a folder, with weights of one of torch's types, and returns the network.
+    ``encoder``: returns an encoder with the model and limits, or why it cannot do what the framework does.
+    ``encoded``: returns what the encoder finds in paragraphs, and their tokens.
+    ``stock``: returns what the framework finds in batches of so many paragraphs, in the form of `encoded`.
+    ``difference``: returns how two findings of the same paragraphs differ.
     """
+
+    open: Callable[[Path, str], Any]
+    encoder: Callable[..., Encoder | str]
+    encoded: Callable[[Sequence[str], Encoder], tuple[Any, int]]
+    stock: Callable[[Sequence[str], int], Any]
+    difference: Callable[[Any, Any], Difference]
 
     KNOBS: ClassVar[tuple[Knob | str, ...]] = (
         BATCH_SIZE,
@@ -94,6 +107,7 @@ class EncoderWorkload:
     NEEDS_MODEL: ClassVar[bool] = True
     LOAD_UNIT: ClassVar[str] = "padded tokens"
     WINDOW: ClassVar[Mapping[str, int]] = WINDOW
+    FRAMEWORKS: ClassVar[tuple[str, ...]] = ("transformers", "tokenizers")
     # tokenizes the texts of calls; ``None`` if the framework works, which does not cut calls by ``padded``
     tokenize_ahead: Callable[..., None] | None = None
     checked = ""  # what the check of the shortcuts found
@@ -109,26 +123,6 @@ class EncoderWorkload:
         self._shapes: list[tuple[int, int]] = []
         self._largest: int | None = None  # the most texts of a batch so far
         self._heaviest: tuple[int, Mapping[str, Any], bool] = (0, {}, True)  # load, tensors, and if by name
-
-    def open(self, folder: Path, dtype: str) -> Any:  # noqa: ANN401 - the frameworks are untyped
-        """Load the model of a folder, with weights of one of torch's types, and return the network."""
-        raise NotImplementedError
-
-    def encoder(self, **limits: Any) -> Encoder | str:  # noqa: ANN401 - `Encoder` has their types
-        """Return an encoder with the model, or why it cannot do what the framework does."""
-        raise NotImplementedError
-
-    def encoded(self, paragraphs: Sequence[str], encoder: Encoder) -> tuple[Any, int]:
-        """Return what the encoder finds in paragraphs, and their tokens."""
-        raise NotImplementedError
-
-    def stock(self, paragraphs: Sequence[str], batch_size: int) -> Any:  # noqa: ANN401 - as `encoded`
-        """Return what the framework finds, in the form of `encoded`."""
-        raise NotImplementedError
-
-    def difference(self, one: Any, other: Any) -> Difference:  # noqa: ANN401 - as `encoded`
-        """Return how two findings of the same paragraphs differ."""
-        raise NotImplementedError
 
     def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
         """Load the model from a folder, without network, on exactly this device.
@@ -243,6 +237,10 @@ class EncoderWorkload:
     def effective(self) -> Mapping[str, Value | None]:
         """Return the most texts of a batch that entered the model, and what else was asked for."""
         return {BATCH_SIZE: self._largest, **self._effective}
+
+    def versions(self) -> Mapping[str, str]:
+        """Return the versions of torch, of `FRAMEWORKS`, and of numpy, CUDA and cuDNN."""
+        return torch_versions(*map(importlib.import_module, self.FRAMEWORKS))
 
 
 def unknown_input(tokenizer: Any) -> str:  # noqa: ANN401 - transformers is untyped
@@ -365,13 +363,6 @@ class TokenClassification(EncoderWorkload):
             longest[at] = max(longest[at], len(tokens))
         return [[longest[at]] * pieces[at] for at in range(len(paragraphs))]
 
-    def versions(self) -> Mapping[str, str]:
-        """Return the versions of torch, transformers, tokenizers, numpy, CUDA and cuDNN."""
-        import tokenizers
-        import transformers
-
-        return torch_versions(transformers, tokenizers)
-
 
 @lru_cache(maxsize=2)
 def tokenizer_of(folder: Path) -> Any:  # noqa: ANN401 - transformers is untyped
@@ -404,6 +395,7 @@ class SentenceEmbedding(EncoderWorkload):
 
     KNOBS: ClassVar[tuple[Knob | str, ...]] = (*EncoderWorkload.KNOBS, STORED)
     COLUMNS: ClassVar[tuple[str, ...]] = ("embedding",)
+    FRAMEWORKS: ClassVar[tuple[str, ...]] = ("sentence_transformers", *EncoderWorkload.FRAMEWORKS)
 
     @staticmethod
     def preload() -> None:
@@ -481,14 +473,6 @@ class SentenceEmbedding(EncoderWorkload):
         loaded = _kept_model(model_folder(model.path if model else None))
         tokens = loaded.tokenizer(list(paragraphs), truncation=True, max_length=loaded.max_seq_length)
         return [[len(ids)] for ids in tokens["input_ids"]]
-
-    def versions(self) -> Mapping[str, str]:
-        """Return the versions of torch, sentence-transformers, transformers, tokenizers, numpy and CUDA."""
-        import sentence_transformers
-        import tokenizers
-        import transformers
-
-        return torch_versions(sentence_transformers, transformers, tokenizers)
 
 
 @lru_cache(maxsize=1)
