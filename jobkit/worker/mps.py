@@ -1,8 +1,9 @@
 """A daemon of NVIDIA's MPS for one try: workers that share a GPU share a scheduler of its work, too.
 
-Its guard is a process forked from the supervisor. It runs the daemon, and ends it when the supervisor ends,
-however that happens. https://docs.nvidia.com/deploy/mps/ has the commands, the variables and the modes of a
-GPU that forbid MPS.
+``python -m jobkit.worker.mps FOLDER`` is its guard. It runs the daemon, and ends it when its standard input
+ends, so also when the supervisor is killed. It is no fork of the supervisor: against a limit on address space
+Grid Engine would count the framework once more. https://docs.nvidia.com/deploy/mps/ has the commands, the
+variables and the modes of a GPU that forbid MPS.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
@@ -86,12 +88,14 @@ class MpsDaemon:
     def __init__(self, point: Point, folder: Path) -> None:
         self._point, self._folder, self.variables = point, folder, _variables(folder)
         self._family: list[int] = []
-        # The guard sees the end of the first pipe, and closes the second one if the daemon ends.
-        (lives, self._lives), (self._ended, ended) = os.pipe(), os.pipe()
         with process.signals_blocked():
-            self._guard = process.fork(partial(_guard, folder, lives, ended))
-        os.close(lives)
-        os.close(ended)
+            self._guard = subprocess.Popen(  # noqa: S603 - our own module, an argv list
+                [sys.executable, "-m", "jobkit.worker.mps", str(folder)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,  # Grid Engine kills the group of a job whose script has ended
+            )
+        self._pipes = [pipe for pipe in (self._guard.stdin, self._guard.stdout) if pipe]
 
     def wait_until_it_answers(self) -> None:
         deadline_s = time.monotonic() + START_S
@@ -106,7 +110,7 @@ class MpsDaemon:
 
     def _has_ended(self, wait_s: float = 0.0) -> bool:
         """Return whether the guard has ended, or has closed its output because the daemon ended."""
-        return bool(select.select([self._ended], [], [], wait_s)[0])
+        return bool(select.select(self._pipes[1:], [], [], wait_s)[0])
 
     def check_clients(self, pids: Mapping[int, int]) -> str:
         """Return ``on``, or ``off`` and the reason.
@@ -132,8 +136,8 @@ class MpsDaemon:
         return [int(line) for line in answer.split("\n") if line.strip().isdigit()]
 
     def end(self) -> None:
-        os.close(self._lives)
-        os.close(self._ended)
+        for pipe in self._pipes:
+            pipe.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._guard.wait(2 * QUIT_S + KILL_S)
         if self._guard.returncode != 0:
@@ -182,10 +186,9 @@ def _last_line(folder: Path) -> str:
 # -- the guard
 
 
-def _guard(folder: Path, lives: int, ended: int) -> None:
-    """Run the daemon until the supervisor has closed the other end of ``lives``."""
-    os.setsid()  # Grid Engine kills the group of a job whose script has ended
-    process.close_files(lives, ended)
+def main() -> None:
+    """Run the daemon until standard input ends; if the daemon ends before, close the output."""
+    folder = Path(sys.argv[1])
     process.adopt_orphans()  # servers stay below this process
     try:
         # If the folder stays, its lock shows a later task of the node that it may be removed (``job.sh``).
@@ -194,14 +197,14 @@ def _guard(folder: Path, lives: int, ended: int) -> None:
             (folder / "lock.part").rename(folder / "lock")
             daemon = _start(folder)
             while daemon.poll() is None:
-                if select.select([lives], [], [], POLL_S)[0]:
+                if select.select([sys.stdin], [], [], POLL_S)[0]:
                     _ask(folder, "quit", QUIT_S)
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         daemon.wait(QUIT_S)
                     return
             process.end_descendants(KILL_S)
-            os.close(ended)
-            os.read(lives, 1)  # the supervisor reads the logs first
+            os.close(sys.stdout.fileno())
+            sys.stdin.read()  # the supervisor reads the logs first
     finally:
         process.end_descendants(KILL_S)
         shutil.rmtree(folder, ignore_errors=True)
@@ -219,3 +222,7 @@ def _start(folder: Path) -> subprocess.Popen[bytes]:
             stderr=subprocess.STDOUT,
             preexec_fn=partial(process.end_with, os.getpid()),  # noqa: PLW1509 - this process has one thread
         )
+
+
+if __name__ == "__main__":
+    main()
