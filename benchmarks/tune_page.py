@@ -16,7 +16,7 @@ from jobkit.core.json_codec import from_json
 from jobkit.core.knobs import PADDED, WORKERS, numbers
 from jobkit.core.records import Record
 from jobkit.core.student import deviation, half_width
-from jobkit.extensions.tune.tuning import Tuning
+from jobkit.extensions.tune.search import Tuning
 
 TUNE = group("tune") / "tune-20261123-101748-667c"
 """The search without shortcuts that had the most time."""

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from jobkit.answers import ledger
 from jobkit.answers.loads import read_lengths
-from jobkit.answers.memory import TOO_SMALL, Memory, memory_of
-from jobkit.answers.observations import RAM, measured_bytes, swept_knob
+from jobkit.answers.memory import TOO_SMALL, Memory, measured_bytes, memory_of, swept_knob
 from jobkit.core.files import append_line
 from jobkit.core.json_codec import to_json
 from jobkit.core.knobs import BATCH_SIZE, CUDA, PADDED
@@ -163,7 +162,7 @@ def _predicted(
         capacity_bytes=capacity,
         expected_bytes=memory.line.at(load),
         bound_bytes=memory.line.upper(load),
-        memory=trials.memory_of(memory.kind == RAM, points[0].workers),
+        memory=trials.memory_of(memory.on_cpu, points[0].workers),
         condition=memory_condition(records),
     )
     return _known(trial, records) or trial
@@ -212,7 +211,7 @@ def _another_gpu(results: Sequence[PointResult]) -> str:
 def _capacity(wanted: SearchGoal, memory: Memory) -> float | None:
     if wanted.memory_bytes is not None:
         return wanted.memory_bytes // memory.workers
-    if memory.kind == RAM:
+    if memory.on_cpu:
         return wanted.ram_bytes
     return None if memory.limit_bytes is None else memory.allocator_bytes(memory.limit_bytes)
 

@@ -25,8 +25,8 @@ from jobkit.core.layout import SETTING_FILE
 from jobkit.core.records import ModelRef, Outcome, Record, described
 from jobkit.core.terminal import NoWrap, relative_path, shell_path
 from jobkit.core.units import format_about, format_bytes_gib, format_count, format_setting, format_walltime
+from jobkit.extensions.tune.search import Tuning, spec_lines
 from jobkit.extensions.tune.steps import FINAL, PHASES, Candidate, TuneAnswer, whole
-from jobkit.extensions.tune.tuning import Tuning, spec_lines
 from jobkit.runs.request import Conditions, condition_lines, conditions_of
 from jobkit.runs.status import PointResult
 

@@ -1,14 +1,19 @@
-"""What a search for the fastest setting begins with: what the text alone decides, and the limits."""
+"""From a spec to a search that could be submitted now: what the text alone decides, and the limits.
+
+It writes only to the cache.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 from jobkit.answers.loads import NONE, Lengths, Loads
 from jobkit.answers.objective import Objective
 from jobkit.core.errors import JobkitError
+from jobkit.core.json_codec import to_json
 from jobkit.core.knobs import (
     BATCH_SIZE,
     CPU,
@@ -24,17 +29,24 @@ from jobkit.core.knobs import (
     Knob,
     Value,
 )
+from jobkit.core.layout import TUNE_GOAL_FILE, TUNE_SCRIPT
+from jobkit.core.records import Point
 from jobkit.core.shell import usable_cpus
+from jobkit.core.terminal import Say
 from jobkit.core.units import format_count
+from jobkit.extensions.tune.search import first_point
 from jobkit.extensions.tune.steps import TuneGoal
+from jobkit.planning import prepare
 from jobkit.planning.batch_sizes import MIN_LOAD
-from jobkit.planning.points import request
+from jobkit.planning.job_script import render_search
+from jobkit.planning.points import Inputs, plan, request
 from jobkit.schedulers.registry import runs_here
 from jobkit.schedulers.survey import Survey, asked_for
 from jobkit.spec.axes import Repeats
 from jobkit.spec.site import Site
-from jobkit.spec.sweep_spec import Axes, SweepSpec
+from jobkit.spec.sweep_spec import Axes, Resources, SweepSpec
 
+MODULE = "jobkit.extensions.tune.search"
 TEXT = "text"
 CLUSTER_WORKERS = 16
 """The most workers on a cluster, if the spec names no other number and its nodes have more CPUs."""
@@ -240,3 +252,55 @@ def _sizes(
 def _rounded(number: int) -> int:
     step = int(10 ** max(0, len(str(number)) - 2))
     return -(-number // step) * step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedSearch(prepare.Prepared):
+    """A search for the fastest setting that could be submitted now; it has only its first point so far."""
+
+    goal: TuneGoal
+
+
+def prepare_search(
+    path: Path | str,
+    options: prepare.Options,
+    *,
+    build: bool = False,
+    say: Say = lambda _: None,
+    find_node: Callable[[SweepSpec, Site], Node | None] = lambda *_: None,
+) -> PreparedSearch:
+    """Return the search of a spec; ``find_node`` asks the scheduler for the largest node that may run it."""
+    named = prepare.resolved(path, options, say, build=build, needs_real=lambda _: "jobkit tune")
+    named.spec.refuse_command("jobkit tune")
+    node, lengths = find_node(named.spec, named.site), prepare.lengths_of(named, say)
+    spec, goal = tuned(named.spec, named.knobs, lengths, pads=named.pads, window=named.window, node=node)
+
+    def begin(spec: SweepSpec, inputs: Inputs) -> tuple[Point, ...]:
+        return (first_point(plan(spec, inputs)[0], goal),)
+
+    run = prepare.planned(named, options, spec, lengths, say, begin)
+    same = {field.name: getattr(run, field.name) for field in fields(run)}
+    own = {TUNE_GOAL_FILE: to_json(goal) + "\n", TUNE_SCRIPT: _script(run, goal)}
+    return PreparedSearch(**same | {"more_files": own}, goal=goal)
+
+
+def _script(run: prepare.Prepared, goal: TuneGoal) -> str:
+    spec, point = run.spec, run.points[0]
+    asking = spec.model_copy(update={"resources": resources(spec, point, goal)})
+    chooses = "chooses a setting, runs it, and chooses the next."
+    return render_search(
+        asking,
+        run.site,
+        point,
+        run.run_dir,
+        MODULE,
+        purpose=f"Searches for the fastest setting of {spec.name}: {chooses}",
+        limit_s=spec.resources.walltime,
+    )
+
+
+def resources(spec: SweepSpec, point: Point, goal: TuneGoal) -> Resources:
+    """Return the resources of the search: CPUs for its most workers, the time of its budget and a point."""
+    most = replace(point, workers=goal.workers, threads=goal.cpus)
+    walltime_s = round(goal.budget_s) + spec.resources.walltime
+    return spec.resources.of(most).model_copy(update={"walltime": walltime_s})
