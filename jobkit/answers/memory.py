@@ -9,7 +9,7 @@ it gives the slack and not the slope. On a CPU it is the largest resident memory
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -142,7 +142,7 @@ class Memory:
             expected_bytes=line.at(at),
             bound_bytes=line.upper(at),
             knob=self.knob,
-            doubts=(*self._of_curve(line, safe_load), *self._doubts(line, at, saturated=saturated)),
+            doubts=self._doubts(line, at, safe_load, saturated=saturated),
         )
 
     def allocator_bytes(self, limit_bytes: float) -> float:
@@ -218,17 +218,13 @@ class Memory:
             largest = replace(largest, tested_batch=proof.size, measured_bytes=proof.measured_bytes)
         return largest
 
-    def _of_curve(self, line: Fit, safe_load: float) -> tuple[str, ...]:
-        """Return the doubt that memory grows faster than a line, and the batch size that would show it."""
-        if not line.curves:
-            return ()
-        batch = self.largest_batch(min(safe_load, TELLS * line.load_max))
-        if batch <= max(self.load_by_batch, default=0):
-            return (CURVED,)
-        return (f"{CURVED}: a sweep with {self.knob} {batch:,} as well shows how much faster",)
-
-    def _doubts(self, line: Fit, load: float, *, saturated: bool) -> tuple[str, ...]:
-        notes, loads = [*doubts(line, load), *self.remarks], self.loads
+    def _doubts(self, line: Fit, load: float, safe_load: float, *, saturated: bool) -> tuple[str, ...]:
+        notes, loads = [], self.loads
+        if line.curves:
+            batch = self.largest_batch(min(safe_load, TELLS * line.load_max))  # would show how it curves
+            more = f": a sweep with {self.knob} {batch:,} as well shows how much faster"
+            notes.append(CURVED + (more if batch > max(self.load_by_batch, default=0) else ""))
+        notes += [*doubts(line, load), *self.remarks]
         if loads is None and self.knob == BATCH_SIZE:
             notes.append("the lengths of the text are unknown: the load is taken to grow with the batch size")
         elif loads and loads.lengths.source != "tokenizer":
@@ -355,45 +351,34 @@ def overhead_bytes(well: Sequence[Record]) -> int | None:
     return well[0].point.workers * context + idle
 
 
-def had_bytes(record: Record, overhead: int) -> int | None:
-    """Return what the allocator of one process of a try on a GPU could take."""
-    total = record.gpu.total_bytes if record.gpu else None
-    each = (total - overhead) // record.point.workers if total else None
-    return record.point.cap_bytes or each
-
-
-def bounds(
-    failed: Sequence[Record], well: Sequence[Record], had: Callable[[Record], int | None]
-) -> list[Censored]:
+def bounds(failed: Sequence[Record], well: Sequence[Record], overhead: int) -> list[Censored]:
     """Return the evidence of points out of memory: the failed batch needs more than they had.
 
-    Points count that ran as the others did and whose failed batch has a known load.
+    Points count that ran as the others did and whose failed batch has a known load. On a GPU the allocator of
+    one process could take its cap, or its share of what the ``overhead`` leaves.
     """
-    first = alike(well[0])
-    return [
-        Censored(record.failed_load, above)
-        for record in failed
-        if record.failed_load and (above := had(record)) and alike(record) == first
-    ]
+    found = []
+    for record in failed:
+        total = record.gpu.total_bytes if record.gpu else None
+        each = (total - overhead) // record.point.workers if total else None
+        ram = record.memory.ram_peak_bytes
+        above = ram if record.point.device == CPU else record.point.cap_bytes or each
+        if record.failed_load and above and alike(record) == alike(well[0]):
+            found.append(Censored(record.failed_load, above))
+    return found
 
 
-def left_out(failed: Sequence[Record], counted: Sequence[Censored]) -> tuple[str, ...]:
-    """Return a remark on points that ran out of memory and do not show how much they need."""
-    number = len(failed) - len(counted)
-    points = f"{number} of {format_count(len(failed), 'point')} that ran out of memory"
-    are, their, they = ("is", "its", "it") if number == 1 else ("are", "their", "they")
-    why = f"{their} load is unknown, or {they} ran otherwise"
-    return (f"{points} {are} not in the line: {why}",) if number else ()
+def remarks(well: Sequence[Record], kind: str, failed: int, counted: int) -> tuple[str, ...]:
+    """Return what to know of the measurements, in sentences without a full stop.
 
-
-def remarks(well: Sequence[Record], kind: str) -> tuple[str, ...]:
-    """Return what to know of measurements on a GPU, in sentences without a full stop."""
+    ``failed`` is the number of points that ran out of memory, ``counted`` of those that show what they need.
+    """
     notes = []
-    if kind != NEED:
+    if kind == ALLOCATED:
         notes.append(
             "no point measured what its batches need: jobkit takes allocated memory and the worst slack"
         )
-    if overhead_bytes(well) is None:
+    if kind != RAM and overhead_bytes(well) is None:
         notes.append(
             "the size of the CUDA context is unknown, so jobkit keeps no memory free for the context"
         )
@@ -402,6 +387,10 @@ def remarks(well: Sequence[Record], kind: str) -> tuple[str, ...]:
         notes.append(f"{shared} of {points} ran next to other processes on the GPU")
     if flushed := sum(bool(record.retries) for record in well):
         notes.append(f"{flushed} of {points} passed only after the allocator had emptied its cache")
+    if number := failed - counted:
+        are, their, they = ("is", "its", "it") if number == 1 else ("are", "their", "they")
+        points = f"{number} of {format_count(failed, 'point')} that ran out of memory"
+        notes.append(f"{points} {are} not in the line: {their} load is unknown, or {they} ran otherwise")
     return tuple(notes)
 
 
@@ -459,47 +448,28 @@ def memory_of(
     for name, values in zip(MUST_MATCH, zip(*map(alike, well), strict=True), strict=True):
         if len(set(values)) > 1:
             return f"the points differ in {name}: {', '.join(sorted(set(map(str, values))))}"
-    if well[0].point.device == CPU:
-        memory = _of_ram(well, [record for record in records if record.outcome is Outcome.RAM_OOM])
-    else:
-        failed = [record for record in records if record.outcome is Outcome.GPU_OOM]
-        memory = _of_gpu(well, failed, batches or {})
-    loads = loads_of(lengths, [record.point for record in records])
-    return replace(memory, loads=agreeing(loads, memory.load_by_batch))
-
-
-def _of_ram(well: Sequence[Record], failed: Sequence[Record]) -> Memory:
-    counted = bounds(failed, well, lambda record: record.memory.ram_peak_bytes)
-    return Memory(
-        records=(*well, *failed),
-        kind=RAM,
-        line=fit_memory(peaks(well, "ram_peak_bytes"), counted),
-        load_by_batch=load_by_batch(well),
-        knob=swept_knob(well[0].point.params),
-        check_bytes=max((record.check.rss_peak_bytes or 0 for record in well if record.check), default=0),
-        remarks=left_out(failed, counted),
-    )
-
-
-def _of_gpu(
-    well: Sequence[Record], failed: Sequence[Record], batches: Mapping[str, Sequence[Batch]]
-) -> Memory:
-    point, gpu = well[0].point, well[0].gpu
-    kind = NEED if any(record.needs for record in well) else ALLOCATED
-    overhead = overhead_bytes(well)
-    counted = bounds(failed, well, lambda record: had_bytes(record, overhead or 0))
+    point, on_cpu = well[0].point, well[0].point.device == CPU
+    gpu = None if on_cpu else well[0].gpu
+    failed = [one for one in records if one.outcome is (Outcome.RAM_OOM if on_cpu else Outcome.GPU_OOM)]
+    kind = RAM if on_cpu else NEED if any(record.needs for record in well) else ALLOCATED
+    overhead = 0 if on_cpu else overhead_bytes(well)
+    counted = bounds(failed, well, overhead or 0)
+    used = peaks(well, "ram_peak_bytes") if on_cpu else on_gpu(well, batches or {})
+    checks = [record.check for record in well if record.check]
+    loads = load_by_batch(well)
     return Memory(
         records=(*well, *failed),
         kind=kind,
-        line=fit_memory(on_gpu(well, batches), counted, in_steps=kind == NEED),
-        slack=1.0 if kind == NEED else slack(well),
+        line=fit_memory(used, counted, in_steps=kind == NEED),
+        slack=slack(well) if kind == ALLOCATED else 1.0,
         overhead_bytes=overhead,
-        workers=point.workers,
-        context_bytes=context_bytes(well) or 0,
-        check_bytes=max((record.check.gpu_peak_bytes or 0 for record in well if record.check), default=0),
+        workers=1 if on_cpu else point.workers,
+        context_bytes=0 if on_cpu else context_bytes(well) or 0,
+        check_bytes=largest(one.rss_peak_bytes if on_cpu else one.gpu_peak_bytes for one in checks) or 0,
         gpu=gpu.name if gpu else None,
-        load_by_batch=load_by_batch(well),
+        load_by_batch=loads,
         knob=swept_knob(point.params),
-        remarks=(*remarks(well, kind), *left_out(failed, counted)),
+        remarks=remarks(well, kind, len(failed), len(counted)),
+        loads=agreeing(loads_of(lengths, [record.point for record in records]), loads),
         limit_bytes=usable_bytes(gpu.name, gpu.total_bytes) if gpu and gpu.total_bytes else None,
     )

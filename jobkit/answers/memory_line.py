@@ -154,10 +154,14 @@ def regress(
         for power in range(powers)
     ]
     sizes = [weight * batch.size_bytes for batch, weight in zip(used, weights, strict=True)]
-    members = _members(used)
+    points: dict[str, list[int]] = {}
+    for number, batch in enumerate(used):
+        points.setdefault(batch.point, []).append(number)
+    members = list(points.values())
     straight, basis = _orthonormal(columns)
     parts = [_dot(column, sizes) for column in straight]
-    shared = _shared(straight, members)
+    sums = [[math.fsum(column[row] for row in rows) for rows in members] for column in straight]
+    shared = [[_dot(row, other) for other in sums] for row in sums]
     taken = sum(shared[number][number] for number in range(len(straight)))
     within = _within(columns, sizes, members)
     squares = _squares(sizes, straight)
@@ -194,13 +198,6 @@ def speaks_for_constant(
     return len(used) / 2 * math.log(shares / squares) + math.fsum(map(math.log, values))
 
 
-def _members(used: Sequence[Observation]) -> list[list[int]]:
-    points: dict[str, list[int]] = {}
-    for number, batch in enumerate(used):
-        points.setdefault(batch.point, []).append(number)
-    return list(points.values())
-
-
 def _orthonormal(columns: Sequence[Column]) -> tuple[list[Column], list[Column]]:
     """Return columns at right angles to each other, and how much of each given column they take.
 
@@ -219,11 +216,6 @@ def _orthonormal(columns: Sequence[Column]) -> tuple[list[Column], list[Column]]
             straight.append([value / length for value in left])
             basis.append([value / length for value in takes])
     return straight, basis
-
-
-def _shared(straight: Sequence[Column], members: Sequence[Sequence[int]]) -> list[list[float]]:
-    sums = [[math.fsum(column[row] for row in rows) for rows in members] for column in straight]
-    return [[_dot(row, other) for other in sums] for row in sums]
 
 
 def _within(columns: Sequence[Column], sizes: Column, members: Sequence[Sequence[int]]) -> float:
@@ -373,36 +365,32 @@ def _lines(used: Sequence[Observation], *, in_steps: bool) -> tuple[Regression, 
 
 
 def _both(used: Sequence[Observation], powers: int) -> tuple[Regression, Regression]:
-    line = regress(used, least_bytes=_rounding_bytes(used))
-    constant = line if powers == LINE else regress(used, powers, least_bytes=_rounding_bytes(used))
+    """Return the regressions of constant and of growing scatter.
+
+    Constant scatter is never less than that of rounding to the step that divides all sizes.
+    """
+    sizes = sorted({batch.size_bytes for batch in used})
+    steps = (step for step in STEPS_BYTES if not any((b - a) % step for a, b in pairwise(sizes)))
+    least_bytes = next(steps, 0) / math.sqrt(12)
+    line = regress(used, least_bytes=least_bytes)
+    constant = line if powers == LINE else regress(used, powers, least_bytes=least_bytes)
     return constant, regress(used, powers, values=values_of(used, line))
 
 
-def _rounding_bytes(used: Sequence[Observation]) -> float:
-    """Return the standard deviation of rounding to the step that divides all sizes; 0 if there is none."""
-    sizes = sorted({batch.size_bytes for batch in used})
-    steps = (step for step in STEPS_BYTES if not any((b - a) % step for a, b in pairwise(sizes)))
-    return next(steps, 0) / math.sqrt(12)
-
-
 def _curves(used: Sequence[Observation], *, alone: bool) -> tuple[Regression, ...]:
-    """Return the curves on the load and its square, if their last coefficient or the largest point bends."""
+    """Return the curves on the load and its square, if their last coefficient or the largest point bends.
+
+    The largest point bends them if it is above the bound that the other points give it.
+    """
     curves = _both(used, CURVE)[: 1 if alone else 2]
-    if all(curve.bends(BENDS) for curve in curves) or _jumps(used, alone=alone):
+    if all(curve.bends(BENDS) for curve in curves):
         return curves
-    return ()
-
-
-def _jumps(used: Sequence[Observation], *, alone: bool) -> bool:
-    """Return whether the largest point is above the bound that the other points give it."""
     largest, rest = _apart(used)
-    if (
-        len({batch.load for batch in rest}) < MIN_DISTINCT_LOADS - 1
-        or len({batch.point for batch in rest}) < MIN_DISTINCT_LOADS - 1
-    ):
-        return False
-    lines = _both(rest, LINE)[: 1 if alone else 2]
-    return all(largest.size_bytes > line.upper(largest.load, JUMPS) * (1 + ROUNDING) for line in lines)
+    fewest = min(len({batch.load for batch in rest}), len({batch.point for batch in rest}))
+    if fewest < MIN_DISTINCT_LOADS - 1:
+        return ()
+    bounds = (line.upper(largest.load, JUMPS) for line in _both(rest, LINE)[: 1 if alone else 2])
+    return curves if all(largest.size_bytes > bound * (1 + ROUNDING) for bound in bounds) else ()
 
 
 def _apart(used: Sequence[Observation]) -> tuple[Observation, list[Observation]]:
@@ -514,11 +502,6 @@ def estimate(
         reason = "the peak does not grow with the size over the sizes measured"
         return Estimate(line=None, capacity_bytes=capacity_bytes, reason=reason)
     largest = math.floor(line.largest(capacity_bytes))
-    warnings = _warnings(line, largest, model_bytes)
-    return Estimate(line=line, capacity_bytes=capacity_bytes, largest=largest, warnings=warnings)
-
-
-def _warnings(line: BatchLine, largest: int, model_bytes: float) -> tuple[str, ...]:
     warnings = []
     if line.no_error_bar:
         warnings.append(line.no_error_bar)
@@ -530,4 +513,4 @@ def _warnings(line: BatchLine, largest: int, model_bytes: float) -> tuple[str, .
         warnings.append(
             f"{largest / line.size_max:.0f} times the largest size measured: far beyond the evidence"
         )
-    return tuple(warnings)
+    return Estimate(line=line, capacity_bytes=capacity_bytes, largest=largest, warnings=tuple(warnings))

@@ -114,7 +114,7 @@ def tuned(
     knobs = list(knobs)
     workers, limited_by = _most_workers(spec, node)
     paragraphs = len(lengths.paragraphs)
-    shared_calls = _within(paragraphs // (CALLS_A_WORKER * workers), MIN_WORK_UNIT, MAX_WORK_UNIT)
+    shared_calls = max(MIN_WORK_UNIT, min(MAX_WORK_UNIT, paragraphs // (CALLS_A_WORKER * workers)))
     work_unit = spec.work_unit or window or shared_calls
     budgets = lengths.source != NONE and any(knob.name == PADDED for knob in knobs)
     knob = PADDED if budgets else BATCH_SIZE
@@ -171,31 +171,12 @@ def _repeats(wanted: int | Repeats) -> Mapping[str, Any]:
 
 def _most_workers(spec: SweepSpec, node: Node | None) -> tuple[int, str]:
     """Return the most workers, and the limit that allows no more."""
-    limits = _limits(spec, node)
-    why = min(limits, key=lambda name: limits[name])
-    named = spec.tune.workers
-    if node and named and limits[why] < named and why == _of_node(node):
-        message = f"tune.workers: {named} with resources.cpus: {spec.resources.cpus} is more than {why}"
-        raise JobkitError(message, hint=f"leave it out, or --set tune.workers={max(1, limits[why])}")
-    if not limits[why]:
-        message = f"resources.cpus: {spec.resources.cpus} is for each worker, and {why} leaves none"
-        raise JobkitError(message, hint="lower resources.cpus: --set resources.cpus=1")
-    return limits[why], why
-
-
-def _of_node(node: Node) -> str:
-    return f"the {format_count(node.cpus, 'CPU')} of the largest node of {node.where}"
-
-
-def _limits(spec: SweepSpec, node: Node | None) -> dict[str, int]:
     if spec.device == CPU and spec.constraints.gpu_memory:
         message = "constraints.gpu_memory means nothing with device: cpu"
         raise JobkitError(message, hint="resources.memory is the limit there")
     gpus = (spec.gpus or spec.resources.gpus) if spec.device == CUDA else 1
-    cpus = spec.resources.cpus * max(1, gpus)
-    limits: dict[str, int] = {}
-    if spec.tune.workers:
-        limits[f"tune.workers: {spec.tune.workers}"] = spec.tune.workers
+    cpus, named = spec.resources.cpus * max(1, gpus), spec.tune.workers
+    limits = {f"tune.workers: {named}": named} if named else {}
     if spec.constraints.cpus:
         limits[f"constraints.cpus: {spec.constraints.cpus}"] = spec.constraints.cpus // cpus
     if runs_here(spec.scheduler):
@@ -203,13 +184,17 @@ def _limits(spec: SweepSpec, node: Node | None) -> dict[str, int]:
         limits[f"the {format_count(here, 'CPU')} of this machine"] = here // cpus
     elif not limits:
         limits[f"tune.workers: {CLUSTER_WORKERS} (the default)"] = CLUSTER_WORKERS
+    of_node = f"the {format_count(node.cpus, 'CPU')} of the largest node of {node.where}" if node else ""
     if node:
-        limits[_of_node(node)] = node.cpus // cpus
-    return limits
-
-
-def _within(number: int, least: int, most: int) -> int:
-    return max(least, min(most, number))
+        limits[of_node] = node.cpus // cpus
+    why = min(limits, key=lambda name: limits[name])
+    if named and limits[why] < named and why == of_node:
+        message = f"tune.workers: {named} with resources.cpus: {spec.resources.cpus} is more than {why}"
+        raise JobkitError(message, hint=f"leave it out, or --set tune.workers={max(1, limits[why])}")
+    if not limits[why]:
+        message = f"resources.cpus: {spec.resources.cpus} is for each worker, and {why} leaves none"
+        raise JobkitError(message, hint="lower resources.cpus: --set resources.cpus=1")
+    return limits[why], why
 
 
 def _order(
@@ -245,13 +230,11 @@ def _sizes(
     whole = min(most_load, loads.under_budget(NO_BUDGET, work_unit).load)
     longest = max((length for row in lengths.paragraphs for length in row), default=1)
     least = max(longest, MIN_LOAD)
-    sizes = sorted({_rounded(max(least, whole // step)) for step in SIZE_STEPS})
-    return {size: loads.under_budget(size, work_unit).load for size in sizes}
-
-
-def _rounded(number: int) -> int:
-    step = int(10 ** max(0, len(str(number)) - 2))
-    return -(-number // step) * step
+    sizes = set()
+    for number in (max(least, whole // step) for step in SIZE_STEPS):
+        digits = int(10 ** max(0, len(str(number)) - 2))  # the first two stay
+        sizes.add(-(-number // digits) * digits)
+    return {size: loads.under_budget(size, work_unit).load for size in sorted(sizes)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,23 +263,19 @@ def prepare_search(
 
     run = prepare.planned(named, options, spec, lengths, say, begin)
     same = {field.name: getattr(run, field.name) for field in fields(run)}
-    own = {TUNE_GOAL_FILE: to_json(goal) + "\n", TUNE_SCRIPT: _script(run, goal)}
-    return PreparedSearch(**same | {"more_files": own}, goal=goal)
-
-
-def _script(run: prepare.Prepared, goal: TuneGoal) -> str:
-    spec, point = run.spec, run.points[0]
-    asking = spec.model_copy(update={"resources": resources(spec, point, goal)})
+    asking = run.spec.model_copy(update={"resources": resources(run.spec, run.points[0], goal)})
     chooses = "chooses a setting, runs it, and chooses the next."
-    return render_search(
+    script = render_search(
         asking,
         run.site,
-        point,
+        run.points[0],
         run.run_dir,
         MODULE,
-        purpose=f"Searches for the fastest setting of {spec.name}: {chooses}",
-        limit_s=spec.resources.walltime,
+        purpose=f"Searches for the fastest setting of {run.spec.name}: {chooses}",
+        limit_s=run.spec.resources.walltime,
     )
+    own = {TUNE_GOAL_FILE: to_json(goal) + "\n", TUNE_SCRIPT: script}
+    return PreparedSearch(**same | {"more_files": own}, goal=goal)
 
 
 def resources(spec: SweepSpec, point: Point, goal: TuneGoal) -> Resources:

@@ -78,13 +78,10 @@ def preview(prepared: PreparedSearch, hide: Path | None, *, only_script: bool) -
     show_dry_run(plan, script, run_dir / TUNE_SCRIPT, submits, only_script=only_script)
 
 
-def tune_job(index: int) -> Job:
-    array = Array(first=1, last=1, offset=index - 1, throttle=None)
-    return Job(script=TUNE_SCRIPT, array=array, role=Role.TUNE)
-
-
 def _jobs(index: int, *, follow: bool) -> list[Job]:
-    return [tune_job(index), *([follow_job(1)] if follow else [])]
+    array = Array(first=1, last=1, offset=index - 1, throttle=None)
+    search = Job(script=TUNE_SCRIPT, array=array, role=Role.TUNE)
+    return [search, *([follow_job(1)] if follow else [])]
 
 
 def tune_here(prepared: PreparedSearch, check: Check) -> None:
@@ -124,7 +121,11 @@ def tune_on_cluster(prepared: PreparedSearch, check: Check, *, wait: bool) -> in
     note(_headline(prepared))
     write_run(prepared, check)
     try:
-        _check(prepared)
+        needed = resources(spec, prepared.points[0], prepared.goal)
+        asked = request(run_dir.name, spec, prepared.site, needed)
+        script = str(run_dir / TUNE_SCRIPT)
+        for line in scheduler_calls.check_submission(by_name(spec.scheduler), asked, script, ONE_TASK):
+            note(line)
     except JobkitError:
         shutil.rmtree(run_dir)
         raise
@@ -133,15 +134,6 @@ def tune_on_cluster(prepared: PreparedSearch, check: Check, *, wait: bool) -> in
         return wait_for_points(run_dir, prepared.points, spec.policy)
     note_follow(run_dir)
     return 0
-
-
-def _check(prepared: PreparedSearch) -> None:
-    spec = prepared.spec
-    needed = resources(spec, prepared.points[0], prepared.goal)
-    asked = request(prepared.run_dir.name, spec, prepared.site, needed)
-    script = str(prepared.run_dir / TUNE_SCRIPT)
-    for line in scheduler_calls.check_submission(by_name(spec.scheduler), asked, script, ONE_TASK):
-        note(line)
 
 
 def _submit(run_dir: Path, spec: SweepSpec, index: int, *, follow: bool) -> None:
