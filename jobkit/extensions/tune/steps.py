@@ -535,10 +535,10 @@ class _Search:
         return f"neither the plain loop nor another setting keeps the constraints: {reasons[0]}"
 
     def _is_known(self, params: Mapping[str, Value]) -> bool:
-        """Return whether the interval of the mean speed of a finalist is short enough."""
-        speeds = tuple(result.speed for one, result in self._good(FINAL) if one.params == params)
-        half = Mean.of(speeds).half_width
-        return half is not None and half < self.goal.share * Mean.of(speeds).value
+        """Return whether the interval of the mean speed of a finalist is short enough, or it has no speed."""
+        speeds = [result.speed for one, result in self._good(FINAL) if one.params == params]
+        half = Mean.of(speeds).half_width if speeds else None
+        return not speeds or (half is not None and half < self.goal.share * Mean.of(speeds).value)
 
     def _final_parts(self, finalists: Sequence[Mapping[str, Value]]) -> tuple[int, int]:
         """Return the parts of the text on which the plain loop and the finalists work.
