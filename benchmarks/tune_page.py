@@ -91,7 +91,7 @@ def search_row(machine: str, tuning: Tuning) -> tuple[str, ...]:
     if best is None or gain is None:
         raise ValueError(machine)
     found = numbers(best.params)
-    joules = (_per_1000(tuning.records_of(one)) for one in (tuning.loop, best))
+    joules = (_per_1000(tuning.records_of(one)) for one in (tuning.finals.plain, best))
     return (
         machine,
         str(tuning.goal.workers),

@@ -441,7 +441,6 @@ MIN_SIZES = 2  # distinct sizes for a line, without anything to judge it by
 class BatchLine(FittedLine):
     residual_bytes: float | None  # standard deviation about the line; ``None`` for two distinct sizes
     points: int  # number of measurements
-    sizes: int  # number of distinct sizes among them
     size_max: float  # the largest size measured
 
     @property
@@ -463,23 +462,6 @@ class Estimate:
     reason: str = ""
 
 
-def fit_line(sizes: Sequence[float], peaks_bytes: Sequence[float]) -> BatchLine | None:
-    """Return the least-squares line through the measurements; ``None`` for fewer than two distinct sizes."""
-    distinct = len(set(sizes))
-    if distinct < MIN_SIZES:
-        return None
-    line = FittedLine.through(sizes, peaks_bytes)
-    squares = math.fsum((y - line.at(x)) ** 2 for x, y in zip(sizes, peaks_bytes, strict=True))
-    return BatchLine(
-        slope_bytes=line.slope_bytes,
-        intercept_bytes=line.intercept_bytes,
-        residual_bytes=math.sqrt(squares / (len(sizes) - MIN_SIZES)) if distinct > MIN_SIZES else None,
-        points=len(sizes),
-        sizes=distinct,
-        size_max=max(sizes),
-    )
-
-
 def estimate(
     sizes: Sequence[float],
     peaks_bytes: Sequence[float],
@@ -492,10 +474,19 @@ def estimate(
     Peaks are total: context, weights and activations. ``model_bytes`` is context and weights, if known: a
     line that meets size 0 below them bends.
     """
-    line = fit_line(sizes, peaks_bytes)
-    if line is None:
-        reason = f"{len(set(sizes))} size measured: a line needs two" if sizes else "nothing measured"
+    distinct = len(set(sizes))
+    if distinct < MIN_SIZES:
+        reason = f"{distinct} size measured: a line needs two" if sizes else "nothing measured"
         return Estimate(line=None, capacity_bytes=capacity_bytes, reason=reason)
+    fitted = FittedLine.through(sizes, peaks_bytes)
+    squares = math.fsum((y - fitted.at(x)) ** 2 for x, y in zip(sizes, peaks_bytes, strict=True))
+    line = BatchLine(
+        slope_bytes=fitted.slope_bytes,
+        intercept_bytes=fitted.intercept_bytes,
+        residual_bytes=math.sqrt(squares / (len(sizes) - MIN_SIZES)) if distinct > MIN_SIZES else None,
+        points=len(sizes),
+        size_max=max(sizes),
+    )
     if capacity_bytes is None:
         return Estimate(line=line, capacity_bytes=None, reason="how much memory there is was not recorded")
     if line.slope_bytes <= 0:

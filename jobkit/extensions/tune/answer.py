@@ -115,7 +115,7 @@ def as_data(tuning: Tuning) -> dict[str, object]:
     """Return the answer for a program."""
     answer, winner, objective = tuning.next, tuning.winner, tuning.goal.objective
     mean, joules = (_mean(tuning, winner, one) for one in (objective.figure, ENERGY_PER_1000))
-    best = tuning.best  # of the finalists that keep the constraints
+    best = tuning.finals.best
     return {
         "ended": isinstance(answer, TuneAnswer),
         **described(_model(tuning)),
@@ -289,7 +289,7 @@ def _help(tuning: Tuning, answer: TuneAnswer) -> str:
 
 
 def _best_other(tuning: Tuning) -> Iterator[str]:
-    best, finals = tuning.best, tuning.finals
+    finals, best = tuning.finals, tuning.finals.best
     broken = [finals.broken(speed) for speed in finals.finalists if finals.broken(speed)]
     if best is None:
         why = (
@@ -331,13 +331,13 @@ def _text(speed: Speed) -> str:
 
 
 def _gains(tuning: Tuning, winner: Speed) -> Iterator[str]:
-    if tuning.gain and tuning.loop and _text(tuning.loop) != _text(winner):
+    if tuning.gain and tuning.finals.plain and _text(tuning.finals.plain) != _text(winner):
         padded = ""
         if tuning.padding:
             of_part, of_all = (f"{100 * share:.1f} %" for share in tuning.padding)
             padded = f": {of_part} of its padded characters are text, of the whole text {of_all}"
-        yield f"  plain loop on {_text(tuning.loop)}{padded}"
-    own_j, loop_j = (_mean(tuning, one, ENERGY_PER_1000) for one in (winner, tuning.loop))
+        yield f"  plain loop on {_text(tuning.finals.plain)}{padded}"
+    own_j, loop_j = (_mean(tuning, one, ENERGY_PER_1000) for one in (winner, tuning.finals.plain))
     if own_j and loop_j:
         yield f"  energy     {own_j.value:,.1f} J for 1,000 items, the plain loop {loop_j.value:,.1f} J"
     if not tuning.goal.objective.by_speed:
@@ -349,15 +349,14 @@ def _gains(tuning: Tuning, winner: Speed) -> Iterator[str]:
 
 def _objective(tuning: Tuning, winner: Speed) -> str:
     objective, unit = tuning.goal.objective, _unit(tuning)
-    own, of_loop = (_mean(tuning, one, objective.figure) for one in (winner, tuning.loop))
+    own, of_loop = (_mean(tuning, one, objective.figure) for one in (winner, tuning.finals.plain))
     words = f"{objective.name} {own.words(unit)}" if own else f"no {objective.name}"
     return f"{words}, the plain loop {of_loop.words(unit)}" if of_loop else words
 
 
 def _mean(tuning: Tuning, speed: Speed | None, figure: Figure) -> Mean | None:
     """Return the mean of a figure of a finalist, or of the plain loop; ``None`` if it is not known."""
-    setting = tuning.setting_of(speed)
-    return setting.mean(figure) if setting else None
+    return tuning.finals.setting(speed).mean(figure) if speed else None
 
 
 def _unit(tuning: Tuning) -> str:

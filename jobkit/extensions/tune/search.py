@@ -16,7 +16,7 @@ from typing import Self
 
 from jobkit.answers.loads import NONE, Loads, read_lengths
 from jobkit.answers.objective import Finals
-from jobkit.answers.setting import Mean, Ratio, Setting
+from jobkit.answers.setting import Mean, Ratio
 from jobkit.answers.speed import Speed
 from jobkit.core.files import write_atomically
 from jobkit.core.knobs import BATCH_SIZE, EVERY, MPS, ON, PADDED, REFUSED, SHORTCUTS, Value, numbers
@@ -107,23 +107,13 @@ class Tuning:
         )
 
     @property
-    def loop(self) -> Speed | None:
-        """``None`` if it was not measured."""
-        return self.finals.plain
-
-    @property
     def winner(self) -> Speed | None:
         """The answer, a finalist or the plain loop; ``None`` if there is none."""
         return self.finals.winner
 
     @property
     def is_loop(self) -> bool:
-        return self.winner is not None and self.winner == self.loop
-
-    @property
-    def best(self) -> Speed | None:
-        """The best finalist that keeps the constraints, be it the answer or not; ``None`` if none does."""
-        return next(iter(self.finals.kept), None)
+        return self.winner is not None and self.winner == self.finals.plain
 
     @property
     def setting(self) -> dict[str, Value]:
@@ -141,7 +131,7 @@ class Tuning:
     @property
     def second(self) -> Speed | None:
         """The other finalist; ``None`` if there is none."""
-        return next((speed for speed in self.finals.finalists if speed != self.best), None)
+        return next((speed for speed in self.finals.finalists if speed != self.finals.best), None)
 
     @property
     def better_words(self) -> str:
@@ -149,12 +139,8 @@ class Tuning:
         objective = self.goal.objective
         return "faster" if objective.by_speed else f"better by {objective.name}"
 
-    def setting_of(self, speed: Speed | None) -> Setting[Record] | None:
-        return self.finals.setting(speed) if speed else None
-
     def records_of(self, speed: Speed | None) -> tuple[Record, ...]:
-        setting = self.setting_of(speed)
-        return setting.points if setting else ()
+        return self.finals.setting(speed).points if speed else ()
 
     @property
     def gain(self) -> Ratio | None:
@@ -164,7 +150,7 @@ class Tuning:
     @property
     def times(self) -> Ratio | None:
         """The speed of the best finalist over that of the plain loop; ``None`` if one has no speed."""
-        best, loop = self.best, self.loop
+        best, loop = self.finals.best, self.finals.plain
         if not best or not loop or not best.rates or not loop.rates:
             return None
         return Mean.of(best.rates).over(Mean.of(loop.rates), self.finals.probability)

@@ -292,12 +292,10 @@ class _Search:
         ]
 
     def _means(self, *phases: str) -> list[tuple[Candidate, float]]:
-        groups: dict[tuple[tuple[str, Value], ...], list[tuple[Candidate, MeasuredCandidate]]] = {}
+        groups: dict[tuple[tuple[str, Value], ...], tuple[Candidate, list[float]]] = {}
         for one, result in self._good(*phases):
-            groups.setdefault(tuple(sorted(one.params.items())), []).append((one, result))
-        return [
-            (group[0][0], Mean.of((result.speed for _, result in group)).value) for group in groups.values()
-        ]
+            groups.setdefault(tuple(sorted(one.params.items())), (one, []))[1].append(result.speed)
+        return [(first, Mean.of(speeds).value) for first, speeds in groups.values()]
 
     def _speed(self, candidate: Candidate) -> float:
         """Return the mean speed of a setting; 0 if it has none."""
