@@ -264,9 +264,7 @@ class Fit(FittedLine):
     theil_sen_slope_bytes: float  # the median slope between two observations: what one wild value cannot move
     r_squared: float  # the share of the variance that the line explains
     residual_bytes: float  # standard deviation of a new point's batch about the line
-    observations: int  # number of measurements, without batches that ran out of memory
     points: int
-    load_min: float
     load_max: float
     # (predicted - measured) / measured at the largest load, without that point; ``None`` for few loads
     leave_largest_out: float | None
@@ -331,9 +329,7 @@ def fit_memory(
         theil_sen_slope_bytes=_theil_sen(used),
         r_squared=1 - squares / total,
         residual_bytes=line.scatter,
-        observations=len(measured),
         points=len(points),
-        load_min=min(loads),
         load_max=max(loads),
         leave_largest_out=_leave_largest_out(measured),
         lines=lines,

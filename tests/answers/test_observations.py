@@ -96,7 +96,6 @@ def test_every_batch_counts_where_batches_are_reported() -> None:
         for one in went_well()
     }
     fit = fit_of(told(went_well(needs=False), batches))
-    assert fit.observations == 10
     assert fit.at(9_000) == pytest.approx(1.25 * (line(9_000) + 1_000_000))
     assert fit_of(told(went_well(), batches)) == fit_of(told(went_well())), "the need is measured"
 
