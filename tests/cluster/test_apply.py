@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import json
 import os
 import random
@@ -127,59 +126,6 @@ def test_a_corpus_is_worked_through_and_merged(applied: Applied) -> None:
     refused = applied.apply()
     assert refused.returncode == 2
     assert "letters.txt: has changed" in refused.stderr
-
-
-NAMES = ("a%s.txt", "B%s.TXT", "sub/c%s.TXT.GZ", "e%s.Txt")
-TEXTS = (
-    "One.",
-    "Two\n\nthree.\n",
-    "\r\rLF\r\n\r\nend\r\n",
-    'tab\t"quote" \u2028 x',
-    "",
-    " \n\n",
-    "word " * 40_000,
-)
-OTHERS = dict.fromkeys(("m.csv", "x.tar.gz", "README", ".hidden.txt", ".git/config"), b"x")
-BAD = {"latin.txt": b"caf\xe9", "torn.txt.gz": gzip.compress(b"x" * 99)[:-4], "wide.txt": b"\xff\xfe\0"}
-
-
-def write_traps(folder: Path) -> dict[str, list[str]]:
-    """Write forty files as people have them; return the paragraphs of each document, without jobkit."""
-    texts = {name % number: text for number, text in enumerate(TEXTS) for name in NAMES}
-    files = {name: text.encode("utf-8-sig" if ".Txt" in name else "utf-8") for name, text in texts.items()}
-    documents = {f"in/{name}": text for name, text in texts.items()}
-    for name in ("d.JSONL", "t.ndjson"):
-        of = {f"{name}\t{number}" if number else f"in/{name}:1": text for number, text in enumerate(TEXTS)}
-        lines = [json.dumps({"id": "" if ":" in one else one, "text": text}) for one, text in of.items()]
-        files[name], documents = "\n\n".join(lines).encode(), documents | of
-    for name, data in (files | OTHERS | BAD).items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(gzip.compress(data) if name.endswith(".GZ") else data)
-    (folder / "loop.txt").symlink_to("loop.txt")
-    os.mkfifo(folder / "pipe.txt")
-    ends = {name: re.sub("\r\n?", "\n", text) for name, text in documents.items()}
-    return {name: [p for p in re.split(r"\n\s*\n", text) if p.strip()] for name, text in ends.items()}
-
-
-@SLURM
-def test_every_document_of_a_folder_with_traps_is_accounted_for(applied: Applied) -> None:
-    documents = write_traps(applied.lab.home / "in")
-    words = [word.replace("letters.txt", "in") for word in applied.words(4)]
-    done = applied.lab.jobkit(*words, "--skip-bad", "--wait")
-    assert (done.returncode, "not read   7 files: in/" in done.stderr) == (0, True), done.stdout + done.stderr
-    rows = [(row["document"], row["words"]) for row in applied.merged()]
-    expected = [(name, len(re.findall(r"\w+", p))) for name, texts in documents.items() for p in texts]
-    assert sorted(rows) == sorted(expected)
-    counted = [json.loads(line) for line in (applied.out / "merged.documents.jsonl").read_text().splitlines()]
-    assert {one["document"]: one["rows"] for one in counted} == {
-        name: len(p) for name, p in documents.items()
-    }
-    corpus = json.loads((applied.out / "provenance.json").read_text())["corpus"]
-    assert corpus["documents"] == len(documents) == len(counted)
-    found = {str(path.relative_to(applied.lab.home)) for path in (applied.lab.home / "in").rglob("*")}
-    named = [one.get("name", one.get("source")) for one in (*corpus["files"], *corpus["left_out"])]
-    assert len(found) == 40 + len({"in/sub", "in/.git"})
-    assert {*named, *corpus["not_read"], "in/sub", "in/.git", "in/.git/config"} == found | {"in/.git/"}
 
 
 @on("scheduler when", "slurm before", "sge after")

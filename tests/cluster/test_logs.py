@@ -12,7 +12,7 @@ import pytest
 from jobkit.runs.reader import read_status
 from jobkit.runs.status import PointState
 from tests.cluster.daemons import Wait
-from tests.cluster.lab import COUNT, HOLD, RELEASE, SGE, SLURM, ClusterLab, FaultySweep
+from tests.cluster.lab import COUNT, HOLD, RELEASE, SLURM, ClusterLab, FaultySweep
 from tests.support.commands import JOBKIT
 
 WORDS = {"slurm": "slurm job {}, task 2", "sge": "sge job {}, task 2"}
@@ -20,21 +20,6 @@ WORDS = {"slurm": "slurm job {}, task 2", "sge": "sge job {}, task 2"}
 
 def logs(lab: ClusterLab, *words: str) -> subprocess.CompletedProcess[str]:
     return lab.jobkit("logs", lab.run_dir(), *words)
-
-
-@SGE
-def test_each_point_has_its_own_log_and_a_failure_its_reason(faulty: FaultySweep) -> None:
-    lab = faulty.lab
-    faulty.fail({2: "bug"})
-    faulty.sweep("--wait")
-    well = logs(lab, "1")
-    assert (well.returncode, well.stdout) == (0, "jobkit: point 1 batch_size-1-r1: ok\n")
-    ill = logs(lab, "batch_size-2", "--err")
-    assert ill.returncode == 0
-    assert ill.stdout.startswith("Traceback (most recent call last):\n")
-    assert "ValueError" in ill.stdout
-    assert f"batch_size-2-r1 try 1: {WORDS[lab.scheduler].format(lab.job())}, " in ill.stderr
-    assert "nothing in the log looks like an error" in logs(lab, "1", "--err").stderr
 
 
 def test_a_log_that_is_to_come_says_why_and_can_be_waited_for(lab: ClusterLab) -> None:

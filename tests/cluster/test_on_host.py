@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import signal
@@ -14,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.host import PROTOCOL
-from jobkit.core.layout import read_points
 from tests.cluster.daemons import until
 from tests.cluster.lab import SGE, SLURM, on
 from tests.cluster.ssh_host import SHELLS, SshHost, commands, end_jobs, kill
@@ -257,21 +255,6 @@ def test_a_transfer_that_breaks_goes_on(ada: Ada) -> None:
     assert len(ada.submitted()) == 1
 
 
-@pytest.mark.slurm
-def test_two_laptops_with_one_path_run_a_spec_each(ada: Ada) -> None:
-    """Also if both files have one size, and were written in the same second."""
-    spec = ada.project / "first.yaml"
-    ada.write(SPEC + "scheduler: slurm\npolicy: {follow_up: false}\n")
-    assert ada.types("sweep first.yaml")[0] == 0
-    time_ns = spec.stat().st_mtime_ns
-    (ada.laptop.home / ".local" / "state" / "jobkit" / "laptop").unlink()
-    ada.write(spec.read_text().replace("100]", "200]"))
-    os.utime(spec, ns=(time_ns, time_ns))
-    assert ada.types("sweep first.yaml")[0] == 0
-    most = {max(point.numbers["batch_size"] for point in read_points(run)[0]) for run in ada.runs()}
-    assert most == {100, 200}
-
-
 @SLURM
 @pytest.mark.fault
 def test_an_answer_that_is_lost_is_asked_for(ada: Ada, scheduler: str) -> None:
@@ -485,12 +468,3 @@ def test_the_site_file_of_a_laptop_names_its_host(ada: Ada) -> None:
     assert (ada.project / "runs").is_dir()
     refused = ada.laptop.run("jobkit", "collect", *[path.name for path in (ada.project / "runs").iterdir()])
     assert refused.returncode == 2
-
-
-def test_a_terminal_is_shown_what_a_terminal_there_shows(ada: Ada) -> None:
-    ada.write(SPEC)
-    plain = ada.types("doctor first.yaml --all")[1]
-    typed = ada.laptop.type("jobkit", "--on", "cluster", "doctor", "first.yaml", "--all", cwd=ada.project)
-    assert "\x1b[" in typed.screen
-    assert "\x1b[" not in plain
-    assert re.search(r"ok +text", plain)
