@@ -65,16 +65,6 @@ def test_one_command_cancels_however_many_tasks(tasks: Sequence[int]) -> None:
     assert [task for few in named for task in few] == list(tasks)
 
 
-def test_all_jobs_are_asked_for_at_once() -> None:
-    jobs = (JobId("12"), JobId("13"))
-    assert slurm.queue_argv(jobs) == ("squeue", "-r", "-h", "-o", "%i|%T|%r|%N|%M|%S|%j|%P", "-j", "12,13")
-    assert "-M" in slurm.queue_argv((JobId("12", "lab"),))
-    argv = slurm.accounting_argv(jobs, "2026-01-02T03:04:05", "demo")
-    assert argv[:8] == ("sacct", "-n", "-P", "-D", "-S", "2026-01-02T03:04:05", "-j", "12,13")
-    assert "-X" not in argv, "the steps are kept"
-    assert slurm.ENVIRONMENT["SLURM_BITSTR_LEN"] == "0"
-
-
 def test_the_queue_tells_held_running_and_requeued() -> None:
     tasks = slurm.parse_queue(captured("slurm/squeue-live")) or ()
 
@@ -113,17 +103,6 @@ def test_a_preempted_task_waits_to_run_again() -> None:
     first, again = slurm.parse_accounting(captured("slurm/sacct-again")) or ()
     assert first == at_once
     assert (again.task, again.ended, again.outcome, again.node) == (first.task, False, None, "")
-
-
-def test_jobs_are_found_by_their_name() -> None:
-    queue, accounting = slurm.search_argvs("jobkit-capture", "2026-01-02T03:04:05")
-    assert {*queue} - {*captured("slurm/squeue-by-name").argv} == {"%i|%T|%r|%N|%M|%S|%j|%P"}
-    asked = captured("slurm/sacct-by-name").argv[2:]
-    assert set(accounting) == {*asked, "2026-01-02T03:04:05"} - {"now-1hours"}
-    tasks = slurm.parse_queue(captured("slurm/squeue-by-name")) or ()
-    said = slurm.parse_accounting(captured("slurm/sacct-by-name")) or ()
-    assert {task.name for task in tasks} == {task.name for task in said} == {"jobkit-capture"}
-    assert len({task.job_id for task in said}) > 3
 
 
 def test_a_cut_off_list_gives_the_tasks_that_are_whole() -> None:

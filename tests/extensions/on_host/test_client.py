@@ -36,10 +36,6 @@ def test_a_command_that_is_suggested_is_the_one_to_type_here(text: str, shown: s
     )
 
 
-def test_a_host_may_have_any_characters_where_it_is_suggested() -> None:
-    assert suggest_here("jobkit status", r"--on 'a\1'") == r"jobkit --on 'a\1' status"
-
-
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -215,14 +211,6 @@ def test_no_file_here_is_written_over(named: Any, name: str, params: Any, part: 
         named(name, params, part)
 
 
-def test_what_was_asked_for_comes(named: Any) -> None:
-    assert named("merge", {"run": "tagged", "fetch": True}, ("tagged/merged.jsonl", False)) == 0
-    assert named("merge", {"run": "tagged", "fetch": True}, ("tagged/merged.jsonl", False)) == 0
-    output = {"run": "tagged", "fetch": True, "output": "all.jsonl"}
-    assert named("merge", output, ("all.jsonl", False), ("all.documents.jsonl", False)) == 0
-    assert named("report", {"runs": ("there/rows.csv",)}, ("rows.csv", False)) == 0
-
-
 def test_an_answer_is_kept_where_a_second_run_would_begin_something_twice(named: Any) -> None:
     Named.kept.clear()
     for name in ("sweep", "verify", "cancel", "resume", "throttle", "merge", "status"):
@@ -230,17 +218,6 @@ def test_an_answer_is_kept_where_a_second_run_would_begin_something_twice(named:
     again = ("cancel", "resume", "throttle", "merge", "status")
     kept = [(name, bool(kept)) for name, kept in Named.kept]
     assert kept == [("sweep", True), ("verify", True), *((name, False) for name in again)]
-
-
-def test_a_laptop_asks_for_its_own_answer(
-    named: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    Named.kept.clear()
-    for laptop in ("mine", "mine", "yours"):
-        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / laptop))
-        named("sweep", {})
-    (_, first), (_, again), (_, other) = Named.kept
-    assert first == again != other
 
 
 @pytest.mark.parametrize("host", ["ssh://hec", "[::1]:jobs", "fe80::1"])
