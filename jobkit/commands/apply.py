@@ -86,10 +86,9 @@ def apply(
       5  submitted, but the journal could not be written; or some shards are still to come
     """
     from jobkit.core.paths import cache_dir
-    from jobkit.extensions.corpus import plan_job, start
-    from jobkit.extensions.corpus.shards import MINUTES, ShardOptions
-    from jobkit.extensions.corpus.texts import corpus_path
-    from jobkit.planning.resolve import Options
+    from jobkit.extensions.corpus import apply as applying
+    from jobkit.extensions.corpus.scan import corpus_path
+    from jobkit.extensions.corpus.shards import MINUTES
 
     run, corpus = shared.run_and_corpus(run, corpus)
     if run is None:
@@ -97,19 +96,20 @@ def apply(
     if not corpus:
         raise click.UsageError("Missing option '--corpus': the files to work through")
     more = (f"max_parallel={max_parallel}",) if max_parallel else ()
-    request = start.ApplyRequest(
-        word=run,
+    request = applying.ApplyRequest(
+        word=str(run),
         paths=tuple(corpus_path(word, cache_dir()) for word in corpus),
-        out=out.expanduser().absolute(),
-        options=Options(overrides=(*overrides, *more), scheduler=scheduler, site=site, stand_in=stand_in),
-        wishes=ShardOptions(minutes=shard_minutes or MINUTES, number=shards),
+        overrides=(*overrides, *more),
+        scheduler=scheduler,
+        site=site,
+        minutes=shard_minutes or MINUTES,
+        number=shards,
         text_field=text_field,
         id_field=id_field,
         skip_bad=skip_bad,
         fmt=fmt,
-        script=script,
-        show_environment=show_environment,
+        stand_in=stand_in,
     )
-    begin = plan_job.apply if plan_as_job else start.apply
-    code = begin(request, dry_run=dry_run or script, wait=wait)
-    return start.report_end(out) if code is None else code
+    preview = applying.Preview(script, show_environment) if dry_run or script else None
+    code = applying.apply(out, request, as_job=plan_as_job, preview=preview, wait=wait)
+    return applying.report_end(out) if code is None else code

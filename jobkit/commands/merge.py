@@ -61,8 +61,7 @@ def merge(run: Path, fmt: str | None, output: Path | None, allow_missing: bool, 
     from jobkit.core.layout import read_points
     from jobkit.extensions.corpus.merge import default_format
     from jobkit.extensions.corpus.merge import merge as join
-    from jobkit.extensions.corpus.provenance import finish
-    from jobkit.extensions.corpus.standing import MOST_NAMED, void_shards
+    from jobkit.extensions.corpus.standing import MOST_NAMED, finish, void_shards
     from jobkit.launch.guards import warn_stand_in
     from jobkit.runs.which_run import changed_run_named
 

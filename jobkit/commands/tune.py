@@ -112,12 +112,13 @@ def _print(run_dir: Path, *, as_json: bool) -> int:
     from jobkit.core.blocks import as_text
     from jobkit.core.errors import ExitCode
     from jobkit.core.terminal import terminal_width
-    from jobkit.extensions.tune.answer import Answer, blocks
+    from jobkit.extensions.tune.answer import as_data, blocks
     from jobkit.extensions.tune.steps import Candidate
+    from jobkit.extensions.tune.tuning import Tuning
 
-    answer = Answer.read(run_dir.absolute())
+    answer = Tuning.read(run_dir.absolute())
     if as_json:
-        terminal.say(terminal.as_json(answer.as_data()), nl=False)
+        terminal.say(terminal.as_json(as_data(answer)), nl=False)
     else:
         terminal.say(as_text(blocks(run_dir, answer), terminal_width()), nl=False)
     if isinstance(answer.next, Candidate):

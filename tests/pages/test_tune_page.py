@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import measurements, shortcuts_page, tune_search
+from jobkit.answers.memory import memory_of
 from jobkit.core.knobs import EXACT, SHORTCUTS
-from jobkit.extensions.tune.answer import Answer
+from jobkit.extensions.tune.steps import MEMORY
+from jobkit.extensions.tune.tuning import Tuning
 
 
 def test_the_tables_are_made_from_the_records() -> None:
@@ -36,8 +38,8 @@ def test_the_search_keeps_what_the_table_says(shape: tune_search.Shape, scatter:
 
 
 def test_no_need_with_shortcuts_is_above_its_bound() -> None:
-    tuning = Answer.read(shortcuts_page.SEARCH)
-    memory = tuning.search.memory
+    tuning = Tuning.read(shortcuts_page.SEARCH)
+    memory = memory_of(tuning.records(MEMORY))
     assert not isinstance(memory, str)
     assert not isinstance(memory.line, str)
     needs = [
