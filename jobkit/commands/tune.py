@@ -47,10 +47,10 @@ def tune(
 
     jobkit chooses order and batch sizes from the text alone, measures the memory of one worker, doubles
     the workers that share the GPU until that gains less than 5 % or memory or CPUs are full, and compares
-    the two best settings with the plain loop (one worker, batches of 300 paragraphs in text order). If none
-    is shown to be faster, the plain loop is the answer. Before
-    it begins it prints how many settings, points and minutes it takes at most. On a cluster the whole
-    search is one job, and a job that goes on with it if it is killed: no one needs to stay logged in.
+    the two best settings with the plain loop (one worker, batches of 300 paragraphs, of an encoder 32, in
+    text order). If none is shown to be faster, the plain loop is the answer. Before it begins it prints how
+    many settings, points and minutes it takes at most. On a cluster the whole search is one job, and a job
+    that goes on with it if it is killed: no one needs to stay logged in.
 
     \b
       jobkit tune sweeps/tune.yaml
