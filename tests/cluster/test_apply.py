@@ -15,12 +15,11 @@ import pytest
 
 from benchmarks import soak_apply
 from jobkit.core.layout import read_begin
-from jobkit.extensions.corpus.standing import live_points
 from jobkit.extensions.corpus.winners import read_winners
 from jobkit.runs.reader import read_status
 from jobkit.runs.status import PointState
 from tests.cluster.daemons import BUSY, until, wait_for
-from tests.cluster.lab import SGE, SLURM, ClusterLab, on
+from tests.cluster.lab import ClusterLab, on
 from tests.cluster.test_client import dies
 from tests.support import commands
 
@@ -147,25 +146,6 @@ def test_a_client_that_is_killed_as_it_submits_is_gone_on_with(
     assert len(tries) == 4, "none ran twice"
 
 
-@SGE
-def test_what_is_left_is_planned_again_and_then_moved_to_this_machine(applied: Applied) -> None:
-    applied.takes(0.7)
-    assert applied.apply(shards=5).returncode == 0
-    until(lambda: applied.done() >= 1, "a shard that is done")
-    again = applied.lab.jobkit("resume", applied.out, "--replan", "--shards", "6")
-    assert again.returncode == 0, again.stderr
-    before = applied.done()
-    assert len(live_points(applied.out)) == before + 6
-    until(lambda: applied.done() > before, "a shard of the new plan that is done")
-    applied.takes(0)
-    here = applied.lab.jobkit("resume", applied.out, "--replan", "--shards", "3", "--set", "scheduler=local")
-    assert here.returncode == 0, here.stdout + here.stderr
-    assert applied.merged() == applied.rows
-    (run,) = read_status([applied.out], ask=False)
-    assert {str(point.state) for point in run.points} == {"done"}
-    assert run.schedulers == sorted({"local", applied.lab.scheduler})
-
-
 @pytest.mark.slurm
 @pytest.mark.usefixtures("slurm_alone")
 def test_a_soak_on_slurm(tmp_path: Path) -> None:
@@ -207,20 +187,3 @@ def soaked(scheduler: str, home: Path) -> None:
     assert report.byte_equal, report
     assert (report.lost, report.doubled) == (0, 0), report
     assert sum(report.kills.values()) >= 1, report
-
-
-@SLURM
-def test_a_client_that_is_killed_while_it_plans_leaves_nothing_half(applied: Applied) -> None:
-    applied.takes(0)
-    for pause in (0.5, 1.0, 1.5, 2.0):
-        process = subprocess.Popen([commands.JOBKIT, *applied.words(4)], cwd=applied.lab.home)
-        try:
-            process.wait(pause)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        if applied.out.exists():
-            break
-    applied.lab.jobkit("cancel", applied.out) if applied.out.exists() else None
-    until(lambda: applied.apply("--wait").returncode == 0, "the same command goes on", 120)
-    assert applied.merged() == applied.rows

@@ -8,32 +8,10 @@ import pytest
 
 from jobkit.core.records import Outcome
 from tests.cluster.daemons import Wait
-from tests.cluster.lab import SGE, SLURM, FaultySweep
+from tests.cluster.lab import SGE, FaultySweep
 
 AGAIN = "again: 1 point, with [34]00MiB of memory"
 """By the policy, or by what the try held, if the accounting had a sample of it."""
-
-
-@SLURM
-def test_only_what_failed_runs_again_and_every_try_is_kept(faulty: FaultySweep) -> None:
-    faulty.fail({2: "memory", 5: "killed"})
-    said = faulty.sweep("--wait")
-    assert [said.count(f"{words}: ") for words in ("ram_oom", "lost", "ok")] == [1, 1, 0], said
-    ok = Outcome.OK
-    assert faulty.outcomes() == [ok, Outcome.RAM_OOM, ok, ok, Outcome.LOST, ok]
-    faulty.fail({})
-    done = faulty.lab.jobkit("resume", faulty.lab.run_dir(), "--only", "failed", "--wait")
-    assert done.returncode == 0, done.stderr
-    assert "6 points: 4 done, 2 failed (1 ram_oom, 1 lost)" in done.stderr
-    assert re.search(AGAIN, done.stderr)
-    assert faulty.outcomes() == [ok] * 6
-    tries = sorted(path.parent.name for path in faulty.lab.run_dir().glob("results/*/try-2"))
-    assert tries == ["batch_size-2-r1", "batch_size-5-r1"]
-    lists = {path.name: path.read_text() for path in faulty.lab.run_dir().glob("tasks-*.txt")}
-    assert sorted(lists.values()) == ["2\n", "5\n"]
-    again = faulty.lab.jobkit("resume", faulty.lab.run_dir())
-    assert (again.returncode, len(faulty.lab.submitted())) == (0, 3)
-    assert "nothing to run again" in again.stderr
 
 
 def test_the_job_that_follows_does_it_with_nobody_there(faulty: FaultySweep) -> None:
