@@ -3,7 +3,6 @@ from __future__ import annotations
 import csv
 import hashlib
 from pathlib import Path
-from statistics import mean, median
 
 import pytest
 
@@ -43,21 +42,6 @@ def test_sentences_cover_the_paragraph(sample: Sample) -> None:
         for start, end in reversed(spans):
             rest = rest[:start] + rest[end:]
         assert not rest.strip()
-
-
-def test_lengths_are_a_novels_and_hard_cases_are_there(sample: Sample) -> None:
-    lengths = [len(paragraph) for paragraph in sample.paragraphs]
-    assert len(lengths) == text.PARAGRAPHS == 881
-    assert [median(lengths), mean(lengths)] == pytest.approx([119, 185.5], abs=4)
-    spans = sorted(end - start for spans in sample.sentences for start, end in spans)
-    assert spans[-1] >= text.LONG_SENTENCE_CHARS - 20, "one is very long, most are short"
-    assert (median(spans) < 80, spans[-20] > 250) == (True, True)
-    labels = {"PERSON", "GPE", "ORG", "DATE", "CARDINAL", "ORDINAL", "WORK_OF_ART"}
-    assert labels <= {entity.label for entity in sample.gold}
-    assert sum("\n" in entity.text for entity in sample.gold) >= 30
-    assert any("\n    " in entity.text for entity in sample.gold)
-    assert sum(paragraph.startswith(" ") for paragraph in sample.paragraphs) >= 30
-    assert any("“" in paragraph for paragraph in sample.paragraphs)
 
 
 def test_the_same_bytes_are_written_everywhere_and_a_damaged_text_is_fixed(

@@ -279,24 +279,6 @@ def test_the_program_itself_serves(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_runs_and_files_are_found_for_the_laptop(tmp_path: Path) -> None:
-    run = tmp_path / "jobkit" / "letters" / "runs" / "letters-20260102-101530-3f9a"
-    run.mkdir(parents=True)
-    (run / "points.jsonl").write_text("{}\n")
-    other = tmp_path / "elsewhere.txt"
-    other.touch()
-    program = (sys.executable, "-m", "jobkit", SERVE)
-    place = str(run.parents[1])
-    with laptop(tmp_path, *program, question="runs", words=[run.name, str(other)]) as side:
-        assert side.until("answer")["answer"] == [
-            [place, f"runs/{run.name}", True],
-            [str(tmp_path), "elsewhere.txt", False],
-        ]
-    with laptop(tmp_path, *program, question="runs", about={"all": True}) as side:
-        assert side.until("answer")["answer"] == [[place, f"runs/{run.name}", True]]
-
-
-@pytest.mark.slow
 def test_a_command_goes_on_if_the_connection_is_reset(tmp_path: Path) -> None:
     ours, its = socket.socketpair()
     request = Request(words=["count", "one"], kept="a", project="letters", origin="/home/ada/letters")
