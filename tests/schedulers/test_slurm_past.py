@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from jobkit.core.records import Outcome
-from jobkit.core.shell import Completed
 from jobkit.schedulers import slurm_past
 from jobkit.schedulers.past import PastJob, without_impossible
 from tests.support.surveys import captured
@@ -133,12 +132,3 @@ def test_how_often_memory_is_sampled() -> None:
     assert {text: slurm_past.sampling_s(config.format(text)) for text in SAMPLED} == SAMPLED
     assert slurm_past.sampling_s("slurmctld is down\n") is None
     assert slurm_past.site_argv()[0] == "scontrol"
-
-
-def test_one_command_asks_for_all_jobs_and_what_it_says_is_passed_on() -> None:
-    (argv,) = slurm_past.argvs(("12", "13_4"), "me", 7)
-    assert argv[argv.index("-j") + 1] == "12,13_4"
-    (argv,) = slurm_past.argvs((), "me", 7)
-    assert argv[argv.index("-u") + 1] == "me"
-    assert slurm_past.refusal(Completed(("sacct",), 1, "", "sacct: error: no")) == "sacct: error: no"
-    assert not slurm_past.refusal(captured("slurm/past-unknown"))

@@ -16,7 +16,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.extensions.on_host import client, commands, connection, transfer
 from jobkit.extensions.on_host.client import Cluster, Suggesting, suggest_here
 from jobkit.extensions.on_host.connection import Connection, connect
-from jobkit.extensions.on_host.protocol import ABSENT, MARK, NO_RSYNC, READY, parse_answer
+from jobkit.extensions.on_host.protocol import ABSENT, MARK, READY, parse_answer
 
 
 @pytest.mark.parametrize(
@@ -211,6 +211,14 @@ def test_no_file_here_is_written_over(named: Any, name: str, params: Any, part: 
         named(name, params, part)
 
 
+def test_what_was_asked_for_comes(named: Any) -> None:
+    assert named("merge", {"run": "tagged", "fetch": True}, ("tagged/merged.jsonl", False)) == 0
+    assert named("merge", {"run": "tagged", "fetch": True}, ("tagged/merged.jsonl", False)) == 0
+    output = {"run": "tagged", "fetch": True, "output": "all.jsonl"}
+    assert named("merge", output, ("all.jsonl", False), ("all.documents.jsonl", False)) == 0
+    assert named("report", {"runs": ("there/rows.csv",)}, ("rows.csv", False)) == 0
+
+
 def test_an_answer_is_kept_where_a_second_run_would_begin_something_twice(named: Any) -> None:
     Named.kept.clear()
     for name in ("sweep", "verify", "cancel", "resume", "throttle", "merge", "status"):
@@ -273,18 +281,6 @@ def test_the_jobkit_of_init_comes_first_then_that_of_the_path(tmp_path: Path, pa
     assert asked(shell, argv, tmp_path, path=path, said="it's!\n") == (0, f"{READY}\npath --serve it's!\n")
     put(tmp_path / ".local/share/jobkit/venv/bin", "jobkit", 'read a; echo "venv $1 $a"; exit 4')
     assert asked(shell, argv, tmp_path, path=path, said="it's!\n") == (4, f"{READY}\nvenv --serve it's!\n")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("shell", SHELLS)
-def test_rsync_begins_after_a_line_that_the_relay_knows(tmp_path: Path, path: str, shell: str) -> None:
-    argv = HOST.rsync_argv(("--server", "-e.LsfxC", "."))
-    (tmp_path / ".profile").write_text(f"echo Welcome; PATH={path}; export PATH\n")
-    status, said = asked(shell, argv, tmp_path, path=path)
-    assert (status, said.splitlines()[-1]) == (127, NO_RSYNC)
-    put(Path(path), "rsync", 'echo "$@"')
-    status, said = asked(shell, argv, tmp_path, path=path)
-    assert (status, said.splitlines()[-2:]) == (0, [READY, "--server -e.LsfxC ."])
 
 
 def test_no_agent_no_port_and_no_question_go_with_a_command() -> None:
