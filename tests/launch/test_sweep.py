@@ -79,6 +79,11 @@ def test_what_is_requested_and_what_it_comes_to(overrides: tuple[str, ...], phra
     assert ("retries not counted" in line) == ("policy.follow_up=false" not in overrides)
 
 
+def test_the_points_are_counted_with_their_repeats() -> None:
+    assert launch.headline(ready()).startswith("15 points (5 settings x 3) of count on slurm (from --sch")
+    assert launch.headline(ready("repeats=auto")).startswith("50 points (5 settings x at most 10) of count")
+
+
 @pytest.fixture
 def cluster(queue: Programs) -> Programs:
     """Return a Slurm that takes arrays."""

@@ -65,6 +65,16 @@ def test_one_command_cancels_however_many_tasks(tasks: Sequence[int]) -> None:
     assert [task for few in named for task in few] == list(tasks)
 
 
+def test_all_jobs_are_asked_for_at_once() -> None:
+    jobs = (JobId("12"), JobId("13"))
+    assert slurm.queue_argv(jobs) == ("squeue", "-r", "-h", "-o", "%i|%T|%r|%N|%M|%S|%j|%P", "-j", "12,13")
+    assert "-M" in slurm.queue_argv((JobId("12", "lab"),))
+    argv = slurm.accounting_argv(jobs, "2026-01-02T03:04:05", "demo")
+    assert argv[:8] == ("sacct", "-n", "-P", "-D", "-S", "2026-01-02T03:04:05", "-j", "12,13")
+    assert "-X" not in argv, "the steps are kept"
+    assert slurm.ENVIRONMENT["SLURM_BITSTR_LEN"] == "0"
+
+
 def test_the_queue_tells_held_running_and_requeued() -> None:
     tasks = slurm.parse_queue(captured("slurm/squeue-live")) or ()
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from jobkit.core.records import Outcome
+from jobkit.core.shell import Completed
 from jobkit.schedulers import slurm_past
 from jobkit.schedulers.past import PastJob, without_impossible
 from tests.support.surveys import captured
@@ -122,6 +123,15 @@ def test_the_lines_of_the_next_job(jobs: dict[str, PastJob]) -> None:
     lines = slurm_past.lines(jobs["simple"], memory=200 * MIB, walltime=300, cpus=1)
     assert lines == ["#SBATCH --mem=200M", "#SBATCH --time=00:05:00", "#SBATCH --cpus-per-task=1"]
     assert slurm_past.lines(jobs["simple"], memory=None, walltime=None, cpus=None) == []
+
+
+def test_one_command_asks_for_all_jobs_and_what_it_says_is_passed_on() -> None:
+    (argv,) = slurm_past.argvs(("12", "13_4"), "me", 7)
+    assert argv[argv.index("-j") + 1] == "12,13_4"
+    (argv,) = slurm_past.argvs((), "me", 7)
+    assert argv[argv.index("-u") + 1] == "me"
+    assert slurm_past.refusal(Completed(("sacct",), 1, "", "sacct: error: no")) == "sacct: error: no"
+    assert not slurm_past.refusal(captured("slurm/past-unknown"))
 
 
 SAMPLED = {"30": 30.0, "energy=10,task=5": 5.0, "task=0": 0.0}

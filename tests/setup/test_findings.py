@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import json
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.setup import findings
-from jobkit.setup.findings import Facts, missing, warning
+from jobkit.setup.findings import Facts, Finding, Status, fine, missing, warning
 
 MISSING = missing("partition", "the cluster has no partition 'gqu'", "change `queue` in site.yaml")
 
@@ -16,6 +19,16 @@ def test_a_command_and_a_long_path_are_never_folded() -> None:
     path = "/" + "a-b/" * 60
     found = findings.lines(warning("cache", f"{path} is on ext4", f"export JOBKIT_CACHE={path}"))
     assert [path in line for line in found].count(True) == 2
+
+
+@pytest.mark.parametrize("told", [[], [fine("a", ""), warning("b", "said", "hint"), fine("c", ""), MISSING]])
+def test_the_json_holds_all_of_it_and_counts_each_status(told: list[Finding]) -> None:
+    said = json.loads(json.dumps(findings.as_json(told)))
+
+    assert said["schema"] == 1
+    found = [Finding(**row | {"status": Status(row["status"])}) for row in said["findings"]]
+    assert found == told
+    assert said["counts"] == {status: sum(one.status is status for one in told) for status in Status}
 
 
 def test_what_the_script_said_and_what_python_found() -> None:
