@@ -84,10 +84,6 @@ class TestSlurm:
         for name in ONE_DASH:
             assert sbatch(f"{BASH}#SBATCH -{name}=1\n"), name
 
-    def test_of_other_options_sbatch_says_that_they_are_wrong(self) -> None:
-        for name in ("account", "gres", "mem", "ntasks", "partition", "time"):
-            assert submit(("sbatch", "--hold"), f"{BASH}#SBATCH -{name}=1\n").returncode != 0, name
-
     @pytest.mark.parametrize(
         ("rule", "text", "said"),
         [

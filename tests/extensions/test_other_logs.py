@@ -87,20 +87,6 @@ def test_every_truncation_yields_only_whole_runs(length: int) -> None:
     assert runs == whole[: len(runs)]
 
 
-@pytest.mark.parametrize(
-    ("said", "instead"),
-    [
-        ("batch size 50: 0.4906s", "batch size 0: 0.4906s"),
-        ("Total time: 8.6445s", "Total time: 0.0000s"),
-        ("1.9911GB", "1.9911GB\n0 - __main__ - INFO - Total number of samples: 0"),
-    ],
-)
-def test_a_run_of_nothing_counts_as_cut_short(said: str, instead: str) -> None:
-    assert GPU_LOG.count(said) == 1
-    runs, cut = parse_log(GPU_LOG.replace(said, instead))
-    assert ([r.batch_size for r in runs], cut) == ([300], 1)
-
-
 LINES = """\
 t - l - INFO - Total time: {time}s
 t - l - INFO - Total number of samples: {items}

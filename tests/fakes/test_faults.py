@@ -1,55 +1,22 @@
-"""What can be wrong with a fake cluster, as jobkit's parsers read it, and that it leaves nothing behind."""
+"""A fake cluster leaves nothing behind."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-from jobkit.schedulers.types import Array, JobId
 from tests.fakes.cluster import FakeCluster
-from tests.fakes.contract import ScenarioLab, lab_in, until
+from tests.fakes.contract import until
 from tests.support.processes import gone
 
-TRAP = """\
-echo "start ${RESTARTED:-${SLURM_RESTART_COUNT:-0}}" >>told
-trap 'echo TERM >>told; exit 3' TERM
-trap 'echo USR1 >>told; exit 4' USR1
-until [[ -s end.${SLURM_ARRAY_TASK_ID:-$SGE_TASK_ID} ]]; do sleep 0.05; done
-exit "$(<"end.${SLURM_ARRAY_TASK_ID:-$SGE_TASK_ID}")"
-"""
-Lab = Callable[..., ScenarioLab]
 
-
-@pytest.fixture
-def slurm(fake_slurm: FakeCluster, tmp_path: Path) -> Lab:
-    fake_slurm.set(requeue_delay_s=0.2)
-    return lambda *lines: lab_in(tmp_path, "slurm", *lines, body=TRAP)
-
-
-def submit(lab: ScenarioLab, last: int = 1, *after: JobId) -> JobId:
-    return lab.submit(
-        lab.scheduler.submit_argv("job.sh", Array(first=1, last=last, offset=0, throttle=None), after)
-    )
-
-
-def running(lab: ScenarioLab, last: int = 1) -> JobId:
-    """Return a job whose tasks are at work: their traps are set."""
-    job = submit(lab, last)
-    until(lambda: told(lab).count("start 0") == last)
-    return job
-
-
-def told(lab: ScenarioLab) -> list[str]:
-    path = lab.folder / "told"
-    return path.read_text().splitlines() if path.exists() else []
-
-
-def test_nothing_is_left_behind(fake_slurm: FakeCluster, slurm: Lab) -> None:
-    pids = [task.pid for task in fake_slurm.job(running(slurm(), 2).id).tasks]
+def test_its_tasks_end_when_it_is_closed(fake_slurm: FakeCluster, tmp_path: Path) -> None:
+    (tmp_path / "job.sh").write_text("#!/bin/sh\nsleep 60\n", encoding="utf-8")
+    argv = ("sbatch", "-o", "/dev/null", "--array=1-2", tmp_path / "job.sh")
+    subprocess.run(argv, check=True, capture_output=True)
+    until(lambda: all(task.pid for task in fake_slurm.jobs()[0].tasks))
+    pids = [task.pid for task in fake_slurm.jobs()[0].tasks]
     fake_slurm.close()
     until(lambda: all(map(gone, pids)))
 

@@ -333,12 +333,6 @@ def test_the_job_that_follows_does_what_the_policy_says_and_no_more(
 
 
 @pytest.mark.slow
-def test_where_there_is_nothing_to_follow_up_nothing_is_submitted(sweep: Sweep) -> None:
-    sweep.ended(OK, BUG, OK, OK, OK, OK)
-    assert (run_follow_up(sweep.run), sweep.calls(), left(sweep)) == (0, [], [])
-
-
-@pytest.mark.slow
 def test_what_the_node_may_not_submit_is_left_to_a_person(
     sweep: Sweep, capsys: pytest.CaptureFixture[str]
 ) -> None:

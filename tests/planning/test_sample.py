@@ -19,11 +19,6 @@ def sample() -> Sample:
     return generate(SEED)
 
 
-def test_other_seeds_give_other_text(sample: Sample) -> None:
-    other = generate(SEED + 1, 100)
-    assert not {p for p in sample.paragraphs if len(p) > 60} & set(other.paragraphs)
-
-
 @pytest.mark.parametrize("seed", [1, 2])
 def test_paragraphs_are_read_back_and_gold_spans_are_the_text_at_their_offsets_in_order(seed: int) -> None:
     made = generate(seed, 200)

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
-from jobkit.spec.axes import Repeats, axis_faults, most, settings
+from jobkit.core.knobs import Knob
+from jobkit.spec.axes import Repeats, axis_faults, most, offer_fault, settings
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 
 values = st.lists(st.integers(1, 9), min_size=1, max_size=4, unique=True)
@@ -32,6 +33,12 @@ def test_zipped_knobs_advance_together_exclude_drops_and_include_adds(
     rows = settings({"a": column, "b": other}, {}, [{"a": 100}], [{"a": column[0]}])
     assert {row["a"] for row in rows} == {*column[1:], 100}
     assert settings({}, {}, [{"a": 1}], []) == ({"a": 1},)
+
+
+def test_a_word_must_be_offered() -> None:
+    known = (Knob(name="precision", words=("fp32", "bf16")),)
+    said = "precision: 'fp16': own:Own offers fp32, bf16"
+    assert [offer_fault("precision", word, known, "own:Own") for word in ("fp16", "bf16")] == [said, ""]
 
 
 @given(

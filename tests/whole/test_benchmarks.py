@@ -11,22 +11,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks import archives, intervals, page
-from benchmarks.runs import read_points, write_run, write_spec
-from jobkit.report.tables import collect
-from jobkit.spec.sweep_spec import load_spec
 
 
 def test_every_benchmark_has_raw_data() -> None:
     assert {path.stem for path in archives.RECORDS.glob("*.json")} >= {*page.NAMES, *page.SHOWN}
-
-
-def test_a_run_folder_of_the_benchmark_is_one_that_collect_reads(tmp_path: Path) -> None:
-    run = write_run(tmp_path, 20)
-    assert len(read_points(run)) == 20
-    collected = collect([run])
-    assert (len(collected.points), len(collected.sizes), collected.exit_code) == (20, 2, 0)
-    assert collected.notes == ()
-    assert load_spec(write_spec(tmp_path, 100, 10)).repeats == 10
 
 
 @pytest.mark.parametrize("repeats", ["3", "auto"])

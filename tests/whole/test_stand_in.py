@@ -167,15 +167,3 @@ def test_the_command_of_the_error_fetches_the_real_model(mirror: tuple[Path, str
     for more in ((), ("--stand-in",)):
         done = ran(*words, "--dry-run", *more)
         assert "STAND-IN" not in done.stdout + done.stderr
-
-
-def test_random_weights_are_a_stand_in_too(home: Path) -> None:
-    spec(home, "random", "hf-token-classification", of="full")
-    done = jobkit("apply", "random.yaml", *APPLY)
-    if "is not installed" in done.stderr:
-        pytest.skip(done.stderr)
-    assert done.returncode == 2
-    assert (
-        "RANDOM weights, architecture bert-base biased to O, in place of dslim/bert-base-NER" in done.stderr
-    )
-    assert "hint: jobkit models fetch dslim/bert-base-NER\n" in done.stderr

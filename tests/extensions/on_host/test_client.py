@@ -14,7 +14,7 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.extensions.on_host import client, commands, connection, transfer
-from jobkit.extensions.on_host.client import Cluster, Suggesting, suggest_here
+from jobkit.extensions.on_host.client import Cluster, suggest_here
 from jobkit.extensions.on_host.connection import Connection, connect
 from jobkit.extensions.on_host.protocol import ABSENT, MARK, READY, parse_answer
 
@@ -39,15 +39,6 @@ def test_a_command_that_is_suggested_is_the_one_to_type_here(text: str, shown: s
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
-
-
-def test_a_stream_changes_what_passes_and_is_the_terminal_that_it_was() -> None:
-    to = Terminal()
-    stream = Suggesting(to, "--on hec")
-    stream.write("next: jobkit collect\n")
-    stream.flush()
-    assert to.getvalue() == "next: jobkit --on hec collect\n"
-    assert stream.isatty()
 
 
 PROMPT = "printf 'Project? '; "
