@@ -19,6 +19,7 @@ from jobkit.extensions.corpus.readers import Paragraph, given_offset
 
 OFFSETS = frozenset({"start", "end"})
 """Columns of offsets into the paragraph's text; a row has offsets into the document as given."""
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 _TYPES = {str: "str", int: "int", float: "float", bool: "bool", type(None): "null"}
 
 
@@ -43,7 +44,7 @@ class RowsWriter:
             types.add(_TYPES.get(type(value), "other"))
             offset = name in OFFSETS and isinstance(value, int)
             row[name] = given_offset(paragraph, value) if offset else value  # type: ignore[arg-type]  # an int
-        line = json.dumps(row, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+        line = _encode(row).encode("utf-8", "backslashreplace") + b"\n"
         with name_file_in_errors(self._path):
             self._file.write(line)
         self._digest.update(line)
