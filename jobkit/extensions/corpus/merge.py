@@ -39,7 +39,7 @@ from jobkit.extensions.corpus.readers import (
     lines_of,
     open_stream,
 )
-from jobkit.extensions.corpus.vectors import Array, parse_type, read_vectors
+from jobkit.extensions.corpus.rows import Array, parse_type, read_vectors
 from jobkit.extensions.corpus.winners import claim_all, digest, read_winners, winner_path
 
 
@@ -167,8 +167,9 @@ def merge(
         columns, types = (*columns, formats.FILE), (*types, {"str"})
     counts, places = counts_path(output), places_path(output, form)
     outputs = [path for path in (output, counts, places) if path]
-    for path in outputs:
-        _refuse_input(path, corpus)
+    read = {Path(source.path).resolve() for source in corpus.sources}
+    if written := next((path for path in outputs if path.resolve() in read), None):
+        raise JobkitError(f"--output {written} is a file of the corpus", hint="name another file")
     _check_inputs(corpus.sources)
     _check_rows(run_dir, list(winners.values()))
     with _published(outputs) as (file, counted, *placed):
@@ -221,11 +222,8 @@ class _Document(NamedTuple):
     name: str
     file: str
     paragraphs: int
-    held: list[range]  # the numbers of its paragraphs whose shard has a result
-
-    @property
-    def missing(self) -> int:
-        return self.paragraphs - sum(map(len, self.held))
+    missing: int  # how many of its paragraphs no shard has a result of
+    held: list[range]  # the numbers of the others
 
 
 def _documents(corpus: Corpus, pieces: Iterable[tuple[Piece, int]]) -> Iterator[_Document]:
@@ -235,13 +233,17 @@ def _documents(corpus: Corpus, pieces: Iterable[tuple[Piece, int]]) -> Iterator[
         parts = ((piece.paragraphs, not index) for piece, index in own.get(number, ()))
         left, won = 0, False
         for name, paragraphs in _counted(corpus, number, [piece for piece, _ in own.get(number, ())]):
-            at, held = 0, list[range]()
+            at, missing, held = 0, 0, list[range]()
             while at < paragraphs:
-                left, won = (left, won) if left else next(parts)
-                end = min(paragraphs, at + left)
-                held += [range(at, end)] if won else ()
-                at, left = end, left - (end - at)
-            yield _Document(name, source.name, paragraphs, held)
+                if not left:
+                    left, won = next(parts)
+                here = min(left, paragraphs - at)
+                if won:
+                    held.append(range(at, at + here))
+                else:
+                    missing += here
+                at, left = at + here, left - here
+            yield _Document(name, source.name, paragraphs, missing, held)
 
 
 def _counted(corpus: Corpus, number: int, pieces: Iterable[Piece]) -> Iterator[tuple[str, int]]:
@@ -341,11 +343,6 @@ def _columns(winners: Iterable[Winner]) -> tuple[tuple[str, ...], tuple[set[str]
     return columns or (), tuple(types)
 
 
-def _refuse_input(output: Path, corpus: Corpus) -> None:
-    if str(output.resolve()) in {str(Path(source.path).resolve()) for source in corpus.sources}:
-        raise JobkitError(f"--output {output} is a file of the corpus", hint="name another file")
-
-
 def _check_inputs(sources: Sequence[Source]) -> None:
     """Refuse a corpus that has changed since it was planned; name all changes at once."""
     with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
@@ -432,7 +429,7 @@ def _vectors(
 
 
 @contextmanager
-def _published(outputs: Sequence[Path]) -> Iterator[list[BinaryIO]]:
+def _published(outputs: Sequence[Path]) -> Iterator[Sequence[BinaryIO]]:
     """Open files under other names next to their places; sync and rename them once all are whole."""
     parts = [output.with_name(f".{output.name}.{uuid4().hex}.part") for output in outputs]
     try:
