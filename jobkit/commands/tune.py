@@ -69,7 +69,7 @@ def tune(
         refuse_unmeasured(run, "tune")
         return _print(run, as_json=as_json)
     from jobkit.extensions.tune import job
-    from jobkit.extensions.tune.job_script import prepare_search
+    from jobkit.extensions.tune.goal import prepare_search
     from jobkit.launch import guards
     from jobkit.planning.prepare import Options
     from jobkit.schedulers.registry import runs_here
@@ -113,8 +113,8 @@ def _print(run_dir: Path, *, as_json: bool) -> int:
     from jobkit.core.errors import ExitCode
     from jobkit.core.terminal import terminal_width
     from jobkit.extensions.tune.answer import as_data, blocks
+    from jobkit.extensions.tune.search import Tuning
     from jobkit.extensions.tune.steps import Candidate
-    from jobkit.extensions.tune.tuning import Tuning
 
     answer = Tuning.read(run_dir.absolute())
     if as_json:
