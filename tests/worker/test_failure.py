@@ -24,6 +24,7 @@ MPS_FAILED = "the remote procedural call between the MPS server and the MPS clie
         (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"), Outcome.GPU_OOM),
         (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), Outcome.GPU_OOM),
         (MemoryError(), Outcome.RAM_OOM),
+        (RuntimeError("std::bad_alloc"), Outcome.RAM_OOM),
         (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), Outcome.RAM_OOM),
         (RuntimeError("all CUDA-capable device(s) is/are busy or unavailable"), Outcome.GPU_BUSY),
         (RuntimeError("No CUDA GPUs are available"), Outcome.NO_GPU),
