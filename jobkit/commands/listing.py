@@ -66,6 +66,22 @@ LISTED: Mapping[str, Listed] = {
     **RARE,
 }
 """Every command."""
+MODULES: Mapping[str, str] = {
+    name: module
+    for module, names in {
+        "begin": ("init", "doctor", "lint", "models", "schema"),
+        "workload": ("workload", "emit"),
+        "sweep": ("sweep", "tune", "preflight", "shell"),
+        "status": ("status", "logs"),
+        "results": ("collect", "recommend", "report", "compare", "waste"),
+        "change": ("resume", "cancel", "throttle", "verify", "profile"),
+        "corpus": ("apply", "merge"),
+        "practice": ("practice",),
+        "help": ("help",),
+    }.items()
+    for name in names
+}
+"""The module of each command in `jobkit.commands`, imported when the command is typed."""
 
 
 def front_page() -> list[str]:

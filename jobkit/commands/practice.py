@@ -65,13 +65,6 @@ def _running(folder: Path, scheduler: str | None) -> list[Cluster]:
     raise JobkitError(f"no practice cluster is up in {folder}", hint=hint)
 
 
-def _only(folder: Path, scheduler: str | None) -> Cluster:
-    clusters = _running(folder, scheduler)
-    if len(clusters) > 1:
-        raise JobkitError("Slurm and Grid Engine are both up", hint="name one: slurm or sge")
-    return clusters[0]
-
-
 @practice.command("up")
 @one_scheduler
 @dir_option
@@ -222,9 +215,11 @@ def break_(fault: str, scheduler: str | None, folder: Path | None) -> int:
     """
     from jobkit.practice import cluster, faults
 
-    one = _only(_folder(folder), scheduler)
-    with cluster.locked(_folder(folder)):
-        terminal.say(faults.break_(one, fault))
+    clusters = _running(where := _folder(folder), scheduler)
+    if len(clusters) > 1:
+        raise JobkitError("Slurm and Grid Engine are both up", hint="name one: slurm or sge")
+    with cluster.locked(where):
+        terminal.say(faults.break_(clusters[0], fault))
     return 0
 
 

@@ -1,0 +1,237 @@
+"""The whole corpus: ``jobkit apply`` and ``merge``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from jobkit.commands import shared
+from jobkit.core import terminal
+from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.layout import read_points
+from jobkit.core.units import format_count, format_list
+
+if TYPE_CHECKING:
+    from jobkit.planning.resolve import Options
+
+
+@click.command(short_help="Work through a whole corpus with a measured setting.")
+@click.argument("run", metavar="RUN|SPEC", type=shared.FilledPath(path_type=Path), required=False)
+@shared.corpus_option("The corpus: files and folders, up to the next option; may be repeated.")
+@click.option(
+    "--out", metavar="DIR", required=True, type=click.Path(path_type=Path), help="The run folder to make."
+)
+@shared.shard_options
+@shared.set_option
+@shared.stand_in_option
+@shared.text_field_option
+@shared.id_field_option
+@shared.skip_bad_option
+@shared.format_option(
+    "The format that jobkit merge writes; a format that cannot be written is refused now.", "jsonl"
+)
+@shared.scheduler_option
+@shared.site_option
+@click.option(
+    "--plan-as-job", is_flag=True, help="Read and plan the corpus in a job, which submits the shards."
+)
+@shared.dry_run_option
+@shared.script_option
+@shared.show_environment_option
+@click.option("--wait", is_flag=True, help="Wait until every shard has ended.")
+@shared.options_of_spec
+def apply(
+    run: Path | None,
+    corpus: tuple[str, ...],
+    out: Path,
+    shard_minutes: float | None,
+    shards: int | None,
+    max_parallel: int | None,
+    options: Options,
+    text_field: str,
+    id_field: str,
+    skip_bad: bool,
+    fmt: str,
+    plan_as_job: bool,
+    dry_run: bool,
+    script: bool,
+    show_environment: bool,
+    wait: bool,
+) -> int:
+    """Work through a whole corpus with the setting that the run folder RUN measured, or that SPEC has.
+
+    jobkit reads the corpus once, cuts it into shards of equal load, and prints the plan: how many shards,
+    the hours with their interval, the end, and the request. Then it runs one job for each shard, on
+    Slurm, on Grid Engine, or here. DIR is a run folder: status, logs, cancel, resume and throttle work on
+    it. Each paragraph is worked through exactly once, also if jobs, nodes or this command are killed:
+    type the same command again, or jobkit resume DIR.
+
+    \b
+      jobkit apply runs/stanza-20260102-101530-3f9a --corpus letters.txt --out tagged
+      jobkit apply runs/stanza-20260102-101530-3f9a --corpus a.txt b.txt.gz more/ --out tagged --dry-run
+      jobkit apply first.yaml --corpus docs.jsonl --text-field body --id-field doi --out tagged
+      jobkit apply first.yaml --corpus corpus/ --out tagged --plan-as-job
+      jobkit apply first.yaml --corpus sample --out trial --stand-in
+      jobkit status tagged
+      jobkit merge tagged
+
+    The corpus `sample` is jobkit's own text. For any other corpus jobkit refuses a stand-in or a model
+    with random weights, with the command that fetches the real one, unless --stand-in permits it.
+
+    All that cannot be read is reported at once, with file and line, before anything is submitted. See
+    jobkit help apply.
+
+    \b
+    Exit status:
+      0  submitted; or every shard is done
+      2  the corpus, the setting or the folder cannot be used: nothing was submitted
+      3  the scheduler refused, or does not answer
+      4  some shards failed; or the job could not plan the corpus
+      5  submitted, but the journal could not be written; or some shards are still to come
+    """
+    from jobkit.core.paths import cache_dir
+    from jobkit.extensions.corpus import plan_job, start
+    from jobkit.extensions.corpus.shards import MINUTES, ShardOptions
+    from jobkit.extensions.corpus.texts import corpus_path
+
+    run, corpus = shared.run_and_corpus(run, corpus)
+    if run is None:
+        raise click.UsageError("Missing argument 'RUN|SPEC': name it before --corpus")
+    if not corpus:
+        raise click.UsageError("Missing option '--corpus': the files to work through")
+    more = (f"max_parallel={max_parallel}",) if max_parallel else ()
+    options = replace(options, overrides=(*options.overrides, *more))
+    request = start.ApplyRequest(
+        word=run,
+        paths=tuple(corpus_path(word, cache_dir()) for word in corpus),
+        out=out.expanduser().absolute(),
+        options=options,
+        wishes=ShardOptions(minutes=shard_minutes or MINUTES, number=shards),
+        text_field=text_field,
+        id_field=id_field,
+        skip_bad=skip_bad,
+        fmt=fmt,
+        script=script,
+        show_environment=show_environment,
+    )
+    begin = plan_job.apply if plan_as_job else start.apply
+    code = begin(request, dry_run=dry_run or script, wait=wait)
+    return start.report_end(out) if code is None else code
+
+
+@click.command()
+@shared.changed_run
+@shared.format_option(
+    "conll needs tokens, npy needs vectors, parquet needs jobkit[parquet]. Default: the format of jobkit "
+    "apply; of vectors parquet."
+)
+@click.option(
+    "--output",
+    type=shared.OutputPath(),
+    metavar="FILE",
+    help="Write to FILE, whole or not at all. Default: merged.jsonl (or .tsv, ...) in RUN.",
+)
+@click.option(
+    "--allow-missing", is_flag=True, help="Write the results that there are, and list what is missing."
+)
+@click.option(
+    "--fetch", is_flag=True, help="With jobkit --on HOST: bring the files to this machine, to the same path."
+)
+def merge(run: Path, fmt: str | None, output: Path | None, allow_missing: bool, fetch: bool) -> int:
+    """Join the results of `jobkit apply` in one file, in the order of the corpus, each row once.
+
+    RUN is the folder that `jobkit apply --out` names. Each row has the document, the number of the
+    paragraph in it, and the columns of the workload; start and end are characters of the document as it
+    was given. If the corpus has JSONL files, each row has its file too.
+
+    \b
+      jobkit merge tagged                                     writes tagged/merged.jsonl
+      jobkit merge tagged --format tsv --output entities.tsv
+
+    Vectors are merged as parquet, or as npy with a table merged.rows.tsv of documents and paragraphs.
+
+    A second file, merged.documents.jsonl, has a line for each document, also for one without a row:
+    document, paragraphs, rows. With --output entities.tsv it is entities.documents.jsonl.
+
+    jobkit merges nothing if a shard has no result yet, if two results overlap, if a result does not
+    match its SHA-256, or if a file of the corpus has changed since it was planned. An older FILE is
+    replaced at the end, at once. With --allow-missing jobkit merges the results that there are into
+    merged.partial.jsonl, and merged.partial.documents.jsonl counts the missing paragraphs of a document.
+
+    \b
+    Exit status:
+      0  merged
+      2  nothing to merge, or something does not match
+      5  some shards are still to come; with --allow-missing the others are merged
+    """
+    from jobkit.extensions.corpus.merge import default_format
+    from jobkit.extensions.corpus.merge import merge as join
+    from jobkit.extensions.corpus.plan import is_corpus_folder, is_unplanned
+    from jobkit.extensions.corpus.provenance import finish
+    from jobkit.extensions.corpus.standing import MOST_NAMED, void_shards
+    from jobkit.launch.guards import warn_stand_in
+    from jobkit.runs.which_run import changed_run_named
+
+    if fetch:
+        raise click.UsageError("--fetch brings files from a cluster: jobkit --on HOST merge RUN --fetch")
+    if output == Path("-"):
+        raise JobkitError(
+            "--output -: jobkit writes a merge whole or not at all, and cannot do so on standard output",
+            hint="name a file: --output FILE",
+        )
+    folder = changed_run_named(run, "merge")
+    if not is_corpus_folder(folder):
+        raise JobkitError(f"{folder}: not the folder of jobkit apply", hint="jobkit collect prints a sweep")
+    if is_unplanned(folder):
+        hint = f"jobkit status {terminal.shell_path(folder)} shows the job that plans it"
+        raise JobkitError(f"{folder}: the corpus is not planned yet", hint=hint, exit_code=ExitCode.TO_COME)
+    void, form = void_shards(folder.absolute()), fmt or default_format(folder)
+    try:
+        merged = join(folder.absolute(), output or folder / f"merged.{form}", form, void=void)
+    except JobkitError as error:
+        if error.exit_code != ExitCode.TO_COME:
+            raise
+        error.hint = _wait_or_resume(folder.absolute(), error.hint)
+        if not allow_missing:
+            raise
+        partial = output or folder / f"merged.partial.{form}"
+        merged = join(folder.absolute(), partial, form, void=void, allow_missing=True)
+        terminal.note(str(error))
+    rows = format_count(merged.rows, f"{merged.vectors} vector" if merged.vectors else "row")
+    terminal.say(
+        f"merged {rows} of {format_count(merged.paragraphs, 'paragraph')} "
+        f"and {format_count(merged.shards, 'shard')}: {terminal.relative_path(merged.output)}"
+    )
+    if merged.places:
+        terminal.note(f"document and paragraph of each row: {terminal.relative_path(merged.places)}")
+    silent = f", {merged.silent:,} of them without a row" if merged.silent else ""
+    documents = f"{format_count(merged.documents, 'document')}{silent}"
+    terminal.note(f"paragraphs and rows of {documents}: {terminal.relative_path(merged.counts)}")
+    for point in read_points(folder)[0][:1]:
+        warn_stand_in(point)
+    if merged.missing:
+        what = format_count(merged.missing.total(), "paragraph")
+        documents = format_list(list(merged.missing), MOST_NAMED)
+        terminal.note(f"missing: {what} of {format_count(len(merged.missing), 'document')}: {documents}")
+        return ExitCode.TO_COME
+    if closing := finish(folder.absolute()):
+        terminal.note(closing)
+    terminal.note("done: all shards are merged, and nothing is left to run")
+    return 0
+
+
+def _wait_or_resume(folder: Path, resume: str) -> str:
+    """Return what to do if shards have no result: wait for those that go on, run the others again."""
+    from jobkit.runs.reader import read_status
+    from jobkit.runs.status import MOVING, PointState
+
+    (run,) = read_status([folder])
+    left = {point.state for point in run.points} - {PointState.DONE}
+    if not left & MOVING:
+        return resume
+    status = f"jobkit status {terminal.shell_path(folder)} --watch"
+    wait = f"shards are running or in the queue: wait; {status} follows them"
+    return wait if left <= MOVING else f"{wait}; for the other shards: {resume}"
