@@ -69,14 +69,15 @@ LISTED: Mapping[str, Listed] = {
 MODULES: Mapping[str, str] = {
     name: module
     for module, names in {
-        "begin": ("init", "doctor", "lint", "models", "schema"),
-        "workload": ("workload", "emit"),
+        "begin": ("init", "doctor", "lint"),
+        "workload": ("workload", "models"),
         "sweep": ("sweep", "tune", "preflight", "shell"),
         "status": ("status", "logs"),
         "results": ("collect", "recommend", "report", "compare", "waste"),
         "change": ("resume", "cancel", "throttle", "verify", "profile"),
         "corpus": ("apply", "merge"),
         "practice": ("practice",),
+        "programs": ("emit", "schema"),
         "help": ("help",),
     }.items()
     for name in names
