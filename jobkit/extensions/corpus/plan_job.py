@@ -50,7 +50,7 @@ from jobkit.runs.request import enough
 from jobkit.runs.status import first_task, run_id_of
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import ONE_TASK
-from jobkit.spec.directives import queue_of
+from jobkit.spec.site import queue_of
 from jobkit.spec.sweep_spec import Resources
 
 LEAST_S, MINUTE_S = 600, 60
