@@ -26,7 +26,7 @@ MOST_CUT_S = 60
 SCAN = """
 import sys
 from jobkit.extensions.corpus.scan import scan
-from jobkit.extensions.corpus.sources import find_sources
+from jobkit.extensions.corpus.scan import find_sources
 if __name__ == "__main__":
     found = scan(find_sources(sys.argv[2:]), processes=int(sys.argv[1]))
     print(found.corpus.paragraphs)

@@ -21,8 +21,7 @@ from jobkit.core.layout import BATCHES_FILE, CORPUS_FILE, POINTS_FILE, RECORD_FI
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import ModelRef, Point, Record, TextRef
 from jobkit.extensions.corpus.plan import MANIFEST_FILE, Rows, Shard, write_plan
-from jobkit.extensions.corpus.scan import scan
-from jobkit.extensions.corpus.sources import find_sources
+from jobkit.extensions.corpus.scan import find_sources, scan
 from jobkit.planning.models import find_model
 from jobkit.planning.points import Inputs, plan
 from jobkit.planning.sample import generate, join_paragraphs

@@ -11,7 +11,8 @@ from benchmarks.archives import RECORDS, group
 from benchmarks.markdown import table
 from benchmarks.tune_page import corpus_row, search_row
 from jobkit.core.blocks import as_text
-from jobkit.extensions.tune.answer import Answer, blocks
+from jobkit.extensions.tune.answer import blocks
+from jobkit.extensions.tune.tuning import Tuning
 
 RAW = RECORDS / "shortcuts"
 RUNS = group("shortcuts")
@@ -31,7 +32,7 @@ MIB = 2**20
 
 def searches() -> Iterator[tuple[str, ...]]:
     """Yield a row for each search with shortcuts."""
-    yield from (search_row(machine, Answer.read(run)) for run, machine in SEARCHES.items())
+    yield from (search_row(machine, Tuning.read(run)) for run, machine in SEARCHES.items())
 
 
 def corpora() -> Iterator[tuple[str, ...]]:
@@ -41,7 +42,7 @@ def corpora() -> Iterator[tuple[str, ...]]:
 
 def answer() -> str:
     """Return what `jobkit tune` prints of the search."""
-    lines = as_text(blocks(SEARCH, Answer.read(SEARCH)), WIDTH).splitlines()
+    lines = as_text(blocks(SEARCH, Tuning.read(SEARCH)), WIDTH).splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("phase"))
     last = next(number for number, line in enumerate(lines) if line.startswith("In a spec"))
     return "\n".join(lines[first:last]).rstrip()

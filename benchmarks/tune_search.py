@@ -22,7 +22,7 @@ from jobkit.answers.objective import Comparison, Finals
 from jobkit.answers.setting import Ratio
 from jobkit.core.knobs import ON, WORKERS, Value, numbers
 from jobkit.extensions.tune.goal import AGAIN, LOOKS
-from jobkit.extensions.tune.steps import FINAL, Candidate, MeasuredCandidate, Search, TuneGoal, follow, whole
+from jobkit.extensions.tune.steps import FINAL, Candidate, MeasuredCandidate, TuneGoal, propose, whole
 from tests.support.machines import GOAL, LOOP, Machine
 
 RAW = Path(__file__).with_name("records") / "tune-search.json"
@@ -122,7 +122,7 @@ def searched(shape: Shape, goal: TuneGoal) -> Found:
         results[candidate.key] = candidate, shape.run(candidate)
         return results[candidate.key][1]
 
-    follow(Search(goal).steps(), result_of)
+    propose(goal, result_of)
     records = [result.record for one, result in results.values() if one.phase == FINAL and result.record]
     finals = Finals(objective=goal.objective, loop=goal.loop, looks=goal.looks, records=records)
     if not finals.winner or not finals.comparison:

@@ -21,8 +21,7 @@ import pyarrow.parquet  # noqa: F401 - here, so that no step pays for it
 
 from jobkit.core.layout import try_folder
 from jobkit.extensions.corpus.merge import merge
-from jobkit.extensions.corpus.scan import scan
-from jobkit.extensions.corpus.sources import find_sources
+from jobkit.extensions.corpus.scan import find_sources, scan
 from jobkit.extensions.corpus.winners import claim
 from jobkit.extensions.corpus.work import WORK, RowsFile, shard_windows
 from jobkit.worker.paragraphs import Window
@@ -81,7 +80,7 @@ def write(run: Path, index: int, windows: Iterable[Window], numbers: Any, *, tex
         rows = []
         for at in range(0, len(order), CALL):
             items = order[at : at + CALL]
-            found = numbers[[item % WINDOW for item in items]]
+            found = numbers[at : at + len(items)]
             listed = enumerate(found.astype("float64").round(DIGITS).tolist()) if text else ()
             result = Result(rows=tuple(listed) if text else None, vectors=None if text else found, load=0)
             rows += WORK.rows(result, COLUMNS, items)

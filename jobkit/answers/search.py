@@ -18,22 +18,19 @@ from jobkit.answers import ledger
 from jobkit.answers.loads import read_lengths
 from jobkit.answers.memory import TOO_SMALL, Memory, memory_of
 from jobkit.answers.observations import RAM, measured_bytes, swept_knob
-from jobkit.core.errors import JobkitError
-from jobkit.core.files import append_line, exclusive_lock
+from jobkit.core.files import append_line
 from jobkit.core.json_codec import to_json
 from jobkit.core.knobs import BATCH_SIZE, CUDA, PADDED
 from jobkit.core.layout import (
-    POINTS_FILE,
     RESULTS_FOLDER,
     SEARCH_GOAL_FILE,
-    SEARCH_LOCK,
     TRIAL_SUFFIX,
     TRIALS_FILE,
     names,
 )
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import format_memory
-from jobkit.runs import trials
+from jobkit.runs import search_loop, trials
 from jobkit.runs.journal import Role, read_accounts
 from jobkit.runs.request import memory_condition
 from jobkit.runs.results import batches_of, read_run
@@ -45,27 +42,22 @@ from jobkit.worker.measure import nvml
 STEP_DOWN = 0.95  # share of the load of a failed trial that the next trial takes at most
 
 
-def next_trial(run_dir: Path) -> Point | None:
+def propose_trial(run_dir: Path) -> Point | None:
     """Settle the last trial, and return the next point to run; ``None`` if all is done.
 
-    The point is appended to ``points.jsonl``. A trial without a result yet is the last: it may still run, and
-    one killed without a trace is not run again.
+    A trial without a result yet is the last: it may still run, and one killed without a trace is not run
+    again.
     """
     wanted = trials.read_goal(run_dir)
-    with exclusive_lock(run_dir / SEARCH_LOCK, lambda: None):
-        results = read_run(run_dir).points
-        done = _settled(run_dir, wanted, results)[wanted.after :]
-        if done and not trials.goes_on(done):
-            return None
-        trial = _predicted(run_dir, wanted, results, done)
-        if trial.index and (why := _another_gpu(results)):
-            trial = Trial(message=why)
-        append_line(run_dir / TRIALS_FILE, to_json(trial))
-        if not trial.index:
-            return None
-        point = _point(run_dir, [result.point for result in results], trial, wanted)
-        append_line(run_dir / POINTS_FILE, to_json(point))
-        return point
+    results = read_run(run_dir).points
+    done = _settled(run_dir, wanted, results)[wanted.after :]
+    if done and not trials.goes_on(done):
+        return None
+    trial = _predicted(run_dir, wanted, results, done)
+    if trial.index and (why := _another_gpu(results)):
+        trial = Trial(message=why)
+    append_line(run_dir / TRIALS_FILE, to_json(trial))
+    return _point(run_dir, [result.point for result in results], trial, wanted) if trial.index else None
 
 
 def _settled(run_dir: Path, wanted: SearchGoal, results: Sequence[PointResult]) -> list[Trial]:
@@ -259,17 +251,9 @@ def _entry(trial: Trial, record: Record) -> ledger.Entry:
 
 
 def main() -> int:
-    run_dir = Path(sys.argv[1])
-    try:
-        point = next_trial(run_dir)
-    except (JobkitError, OSError) as error:
-        sys.stderr.write(f"find_max: {error}\n")
-        return 1
-    lines = trials.describe_trials(trials.trials(run_dir))
-    sys.stderr.write("".join(f"find_max: {line}\n" for line in lines))
-    if point:
-        sys.stdout.write(f"{point.index}\n")
-    return 0
+    return search_loop.main(
+        "find_max", propose_trial, lambda run_dir, _: trials.describe_trials(trials.trials(run_dir))
+    )
 
 
 if __name__ == "__main__":

@@ -6,19 +6,20 @@ a hook ``search`` in `jobkit.core.extensions` that reads a run folder.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
 
 from jobkit.answers.objective import Objective
 from jobkit.answers.setting import Mean
 from jobkit.answers.speed import Speed
 from jobkit.core.blocks import Block
+from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import extension_of, load
-from jobkit.core.knobs import Value
+from jobkit.core.knobs import EVERY, MPS, ON, Value
 from jobkit.core.records import Record
+from jobkit.core.student import TWO_SIDED
+from jobkit.core.terminal import shell_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +41,26 @@ class SearchPanel:
     answer: SearchRow | None  # the one that is the answer; ``None`` if it has no speed
 
 
-class SearchAnswer(ABC):
-    phases: ClassVar[Sequence[str]]  # in order; the answer rests on the points of the last
+@dataclass(frozen=True, kw_only=True)
+class SearchAnswer:
+    phases: Sequence[str]  # in order; the answer rests on the points of the last
+    objective: Objective  # what the answer is chosen by
+    ended: bool
+    title: str  # how much it measured
+    # the speed of the answer, its knobs, ``auto`` as it ran, and its records; ``None`` and empty without one
+    winner: Speed | None
+    setting: dict[str, Value]
+    winner_records: tuple[Record, ...]
+    records: Sequence[Record]  # of the last phase, those that succeeded
+    limit: str  # what limits the speed of the answer, and what may help; empty if that is unknown
+    why: str  # what ended the search, in a sentence without a full stop; empty while it goes on
+    sentence: str  # the answer, and what it is worth
+    worth: Sequence[str]  # what the answer is worth, in sentences
+    lines: Sequence[str]  # the worth of the answer, the next best setting, and what limits it
+    table: Block  # all settings that it measured
+    panel: SearchPanel
+    last_probability: float  # of the quantile that ends the intervals of the last phase
+    data: Mapping[str, object]  # the answer for a program
 
     def rank(self, phase: str | None) -> int:
         """Return which phase of the search it is, from 1; 0 for a point of another run."""
@@ -50,83 +69,38 @@ class SearchAnswer(ABC):
     def rests_on(self, phase: str | None) -> bool:
         return phase == self.phases[-1]
 
-    @property
-    @abstractmethod
-    def objective(self) -> Objective:
-        """What the answer is chosen by."""
-
-    @property
-    @abstractmethod
-    def setting(self) -> dict[str, Value]:
-        """The knobs of the answer, ``auto`` as it ran; empty if there is none."""
-
-    @property
-    @abstractmethod
-    def winner(self) -> Speed | None:
-        """The speed of the answer; ``None`` if there is none."""
-
-    @property
-    @abstractmethod
-    def winner_records(self) -> tuple[Record, ...]:
-        """The records of the answer; empty if there is none."""
-
-    @property
-    @abstractmethod
-    def limit(self) -> str:
-        """What limits the speed of the answer, and what may help; empty if that is unknown."""
-
-    @property
-    @abstractmethod
-    def why(self) -> str:
-        """What ended the search, in a sentence without a full stop; empty while it goes on."""
-
-    @property
-    @abstractmethod
-    def title(self) -> str:
-        """How much it measured."""
-
-    @property
-    @abstractmethod
-    def sentence(self) -> str:
-        """The answer of a search that has one, and what it is worth."""
-
-    @property
-    @abstractmethod
-    def table(self) -> Block:
-        """All settings that it measured."""
-
-    @property
-    @abstractmethod
-    def panel(self) -> SearchPanel:
-        """What to draw of it."""
-
-    @abstractmethod
     def probability(self, phase: str | None) -> float:
         """Return the probability of the quantile that ends the intervals of a phase."""
+        return self.last_probability if self.rests_on(phase) else TWO_SIDED
 
-    @abstractmethod
-    def last_records(self, run: str) -> list[Record]:
-        """Return the records of the last phase, each with its setting as the answer names it."""
-
-    @abstractmethod
     def named(self, record: Record) -> dict[str, Value]:
-        """Return the setting of a record of the last phase as the answer names settings."""
+        """Return the setting of a record of the last phase as the answer names it: on the whole text."""
+        if self.winner and record.params == self.winner.params:
+            return self.setting
+        params = {knob: value for knob, value in record.params.items() if knob != EVERY}
+        return {**params, MPS: ON} if record.mps == ON and MPS in params else params
 
-    @abstractmethod
-    def cautions(self) -> Iterator[str]:
-        """Yield what to beware of in the answer, in sentences without a full stop."""
+    def last_records(self, run: str) -> list[Record]:
+        """Return the records of the last phase, each with its setting as the answer names it.
 
-    @abstractmethod
-    def worth(self) -> Iterator[str]:
-        """Yield what the answer of a search that has one is worth, in sentences."""
+        Points of other phases worked on a part of the text, or ran once: no recommendation rests on them.
+        """
+        folder = shell_path(Path(run))
+        if not self.ended:
+            hint = f"jobkit status {folder} shows how far it is; jobkit resume {folder} goes on"
+            raise JobkitError(f"{run}: the search has not ended, so it has no setting yet", hint=hint)
+        if self.winner is None:
+            hint = f"what was tried: jobkit tune {folder}"
+            raise JobkitError(f"{run}: the search found no setting: {self.why}", hint=hint)
+        return [replace(one, point=replace(one.point, params=self.named(one))) for one in self.records]
 
-    @abstractmethod
-    def answer_lines(self) -> Iterator[str]:
-        """Yield the worth of the answer, the next best setting, and what limits it, as lines."""
-
-    @abstractmethod
-    def as_data(self) -> dict[str, object]:
-        """Return the answer for a program."""
+    @property
+    def cautions(self) -> Sequence[str]:
+        """What to beware of if the last phase worked on a part of the text, without a full stop."""
+        every = max((record.point.every for record in self.winner_records), default=1)
+        paragraphs = f"the finals worked on one of every {every} paragraphs: "
+        scaled = "time, energy and request are computed from them for the whole text"
+        return (paragraphs + scaled,) if every > 1 else ()
 
 
 def read_search(run: Path, objective: Objective | None = None) -> SearchAnswer | None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -13,9 +11,6 @@ from jobkit.core import terminal
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.layout import read_points
 from jobkit.core.units import format_count, format_list
-
-if TYPE_CHECKING:
-    from jobkit.planning.resolve import Options
 
 
 @click.command(short_help="Work through a whole corpus with a measured setting.")
@@ -42,7 +37,6 @@ if TYPE_CHECKING:
 @shared.script_option
 @shared.show_environment_option
 @click.option("--wait", is_flag=True, help="Wait until every shard has ended.")
-@shared.options_of_spec
 def apply(
     run: Path | None,
     corpus: tuple[str, ...],
@@ -50,11 +44,14 @@ def apply(
     shard_minutes: float | None,
     shards: int | None,
     max_parallel: int | None,
-    options: Options,
+    overrides: tuple[str, ...],
+    stand_in: bool,
     text_field: str,
     id_field: str,
     skip_bad: bool,
     fmt: str,
+    scheduler: str | None,
+    site: str | None,
     plan_as_job: bool,
     dry_run: bool,
     script: bool,
@@ -93,9 +90,9 @@ def apply(
       5  submitted, but the journal could not be written; or some shards are still to come
     """
     from jobkit.core.paths import cache_dir
-    from jobkit.extensions.corpus import plan_job, start
-    from jobkit.extensions.corpus.shards import MINUTES, ShardOptions
-    from jobkit.extensions.corpus.texts import corpus_path
+    from jobkit.extensions.corpus import apply as applying
+    from jobkit.extensions.corpus.scan import corpus_path
+    from jobkit.extensions.corpus.shards import MINUTES
 
     run, corpus = shared.run_and_corpus(run, corpus)
     if run is None:
@@ -103,23 +100,23 @@ def apply(
     if not corpus:
         raise click.UsageError("Missing option '--corpus': the files to work through")
     more = (f"max_parallel={max_parallel}",) if max_parallel else ()
-    options = replace(options, overrides=(*options.overrides, *more))
-    request = start.ApplyRequest(
-        word=run,
+    request = applying.ApplyRequest(
+        word=str(run),
         paths=tuple(corpus_path(word, cache_dir()) for word in corpus),
-        out=out.expanduser().absolute(),
-        options=options,
-        wishes=ShardOptions(minutes=shard_minutes or MINUTES, number=shards),
+        overrides=(*overrides, *more),
+        scheduler=scheduler,
+        site=site,
+        minutes=shard_minutes or MINUTES,
+        number=shards,
         text_field=text_field,
         id_field=id_field,
         skip_bad=skip_bad,
         fmt=fmt,
-        script=script,
-        show_environment=show_environment,
+        stand_in=stand_in,
     )
-    begin = plan_job.apply if plan_as_job else start.apply
-    code = begin(request, dry_run=dry_run or script, wait=wait)
-    return start.report_end(out) if code is None else code
+    preview = applying.Preview(script, show_environment) if dry_run or script else None
+    code = applying.apply(out, request, as_job=plan_as_job, preview=preview, wait=wait)
+    return applying.report_end(out) if code is None else code
 
 
 @click.command()
@@ -170,8 +167,7 @@ def merge(run: Path, fmt: str | None, output: Path | None, allow_missing: bool, 
     from jobkit.extensions.corpus.merge import default_format
     from jobkit.extensions.corpus.merge import merge as join
     from jobkit.extensions.corpus.plan import is_corpus_folder, is_unplanned
-    from jobkit.extensions.corpus.provenance import finish
-    from jobkit.extensions.corpus.standing import MOST_NAMED, void_shards
+    from jobkit.extensions.corpus.standing import MOST_NAMED, finish, void_shards
     from jobkit.launch.guards import warn_stand_in
     from jobkit.runs.which_run import changed_run_named
 

@@ -147,10 +147,10 @@ def tune(
 
     jobkit chooses order and batch sizes from the text alone, measures the memory of one worker, doubles
     the workers that share the GPU until that gains less than 5 % or memory or CPUs are full, and compares
-    the two best settings with the plain loop (one worker, batches of 300 paragraphs in text order). If none
-    is shown to be faster, the plain loop is the answer. Before
-    it begins it prints how many settings, points and minutes it takes at most. On a cluster the whole
-    search is one job, and a job that goes on with it if it is killed: no one needs to stay logged in.
+    the two best settings with the plain loop (one worker, batches of 300 paragraphs, of an encoder 32, in
+    text order). If none is shown to be faster, the plain loop is the answer. Before it begins it prints how
+    many settings, points and minutes it takes at most. On a cluster the whole search is one job, and a job
+    that goes on with it if it is killed: no one needs to stay logged in.
 
     \b
       jobkit tune sweeps/tune.yaml
@@ -205,12 +205,13 @@ def _node(spec: SweepSpec, site: Site) -> Node | None:
 def _print(run_dir: Path, *, as_json: bool) -> int:
     """Print the answer of a search; return the exit code."""
     from jobkit.commands.results import note_apply
-    from jobkit.extensions.tune.answer import Answer, blocks
+    from jobkit.extensions.tune.answer import as_data, blocks
     from jobkit.extensions.tune.steps import Candidate
+    from jobkit.extensions.tune.tuning import Tuning
 
-    answer = Answer.read(run_dir.absolute())
+    answer = Tuning.read(run_dir.absolute())
     if as_json:
-        terminal.say(terminal.as_json(answer.as_data()), nl=False)
+        terminal.say(terminal.as_json(as_data(answer)), nl=False)
     else:
         shared.say_blocks(blocks(run_dir, answer))
     if isinstance(answer.next, Candidate):

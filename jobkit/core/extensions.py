@@ -26,12 +26,12 @@ EXTENSIONS: dict[str, Extension] = {
     "corpus": Extension(
         marks=("corpus.json", "apply.json"),
         parts={
-            "run": "jobkit.extensions.corpus.kind:CORPUS",
-            "resume": "jobkit.extensions.corpus.resumption:CORPUS",
+            "run": "jobkit.extensions.corpus.standing:CORPUS",
+            "resume": "jobkit.extensions.corpus.replan:CORPUS",
             "work": "jobkit.extensions.corpus.work:WORK",
-            "script": "jobkit.extensions.corpus.script:SCRIPT",
-            "volume": "jobkit.extensions.corpus.texts:volume",
-            "page": "jobkit.extensions.corpus.corpus_page:of_corpus",
+            "script": "jobkit.extensions.corpus.shards:SCRIPT",
+            "volume": "jobkit.extensions.corpus.scan:volume",
+            "page": "jobkit.extensions.corpus.page:of_corpus",
         },
     ),
     "tune": Extension(

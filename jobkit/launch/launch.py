@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -82,15 +81,14 @@ def submit_commands(prepared: Prepared) -> Iterator[tuple[str, ...]]:
 
 
 def _note_refusal(prepared: Prepared, arrays: Sequence[Array]) -> None:
-    with tempfile.TemporaryDirectory(prefix="jobkit-") as folder:
-        script = Path(folder) / "job.sh"
-        script.write_text(prepared.script, encoding="utf-8")
-        try:
-            round_ = sweep.first_round(prepared)
-            submission.check_round(by_name(prepared.spec.scheduler), round_, str(script), arrays)
-        except JobkitError as error:
-            reasons = error.message.partition(scheduler_calls.REFUSED)[2] or error.message
-            note(f"the scheduler {WOULD_REFUSE}: {reasons}\n  hint: {error.hint}")
+    scheduler, round_ = by_name(prepared.spec.scheduler), sweep.first_round(prepared)
+    try:
+        submission.would_accept(
+            prepared.script, lambda path: submission.check_round(scheduler, round_, path, arrays)
+        )
+    except JobkitError as error:
+        reasons = error.message.partition(scheduler_calls.REFUSED)[2] or error.message
+        note(f"the scheduler {WOULD_REFUSE}: {reasons}\n  hint: {error.hint}")
 
 
 def headline(prepared: Prepared) -> str:
@@ -271,14 +269,14 @@ def _refusal(program: str, spec: SweepSpec, site: Site, point: Point, text: str)
             exit_code=ExitCode.REFUSED,
         )
     asked = request(point.run_id, spec, site, spec.resources.of(point))
-    with tempfile.TemporaryDirectory(prefix="jobkit-") as folder:
-        script = Path(folder) / "job.sh"
-        script.write_text(text, encoding="utf-8")
-        try:
-            scheduler_calls.check_submission(by_name(site.scheduler), asked, str(script), ONE_TASK)
-        except JobkitError as error:
-            error.message = error.message.replace(WOULD_REFUSE, "would refuse this shell")
-            return error
+    scheduler = by_name(site.scheduler)
+    try:
+        submission.would_accept(
+            text, lambda path: scheduler_calls.check_submission(scheduler, asked, path, ONE_TASK)
+        )
+    except JobkitError as error:
+        error.message = error.message.replace(WOULD_REFUSE, "would refuse this shell")
+        return error
     return None
 
 

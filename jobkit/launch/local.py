@@ -38,6 +38,7 @@ from jobkit.planning.job_script import check_programs, script_name
 from jobkit.runs import journal
 from jobkit.runs.driver_lock import driving
 from jobkit.runs.journal import SchedulerAnswer
+from jobkit.runs.search_loop import Propose, next_point
 from jobkit.runs.status import kind_of
 from jobkit.runs.which_run import remember
 from jobkit.schedulers.local import NAME, log_name
@@ -157,17 +158,15 @@ def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalR
             _account(run_dir, point, job_id, "interrupted", 0.0, Outcome.CANCELLED)
         raise
     if leg.round == 1 and (run_dir / SEARCH_GOAL_FILE).is_file():
-        from jobkit.answers.search import next_trial  # only a run that asks for its largest batch
+        from jobkit.answers.search import propose_trial  # only a run that asks for its largest batch
 
-        search(run_dir, tick, job_id, next_trial)
+        search(run_dir, tick, job_id, propose_trial)
 
 
-def search(
-    run_dir: Path, tick: Callable[[Point], None], job_id: str, choose: Callable[[Path], Point | None]
-) -> None:
+def search(run_dir: Path, tick: Callable[[Point], None], job_id: str, propose: Propose) -> None:
     """Run the points that a search chooses by the results so far, until it chooses none; as `drive`."""
     with _runner(run_dir, load_spec(run_dir / SPEC_FILE), 1, tick, job_id) as run_point:
-        while point := choose(run_dir):
+        while point := next_point(run_dir, propose):
             span: dict[str, Any] = {"first": point.index, "last": point.index, "offset": 0, "throttle": 1}
             span["on_path"] = unused_schedulers()
             journal.note(run_dir, "submitted", scheduler=NAME, job_id=job_id, cluster=platform.node(), **span)

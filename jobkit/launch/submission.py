@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 
 from jobkit.core import files, shell
 from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.layout import JOB_SCRIPT
 from jobkit.launch import scheduler_calls
 from jobkit.launch.job import Job, ids
 from jobkit.launch.scheduler_calls import SubmissionUnconfirmed, run_while_busy
@@ -112,6 +114,17 @@ def check_round(scheduler: Scheduler, round_: Round, script: str, arrays: Sequen
         for group in round_.groups
     ]
     return answers[0]
+
+
+def would_accept(script: str, ask: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the scheduler's forecast of a script that is in no run folder yet; raise if it would refuse it.
+
+    ``ask`` is given the path of the script, and asks the scheduler.
+    """
+    with tempfile.TemporaryDirectory(prefix="jobkit-") as folder:
+        path = Path(folder) / JOB_SCRIPT
+        path.write_text(script, encoding="utf-8")
+        return ask(str(path))
 
 
 def write_round(run_dir: Path, round_: Round) -> list[Path]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jobkit.answers.search import foreseen, next_trial, under_way
+from jobkit.answers.search import foreseen, propose_trial, under_way
 from jobkit.core import terminal
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.layout import POINTS_FILE, SPEC_FILE, read_points
@@ -86,7 +86,7 @@ def _verify(run_dir: Path, memory: int | str | None) -> int:
 def _here(run_dir: Path, before: int) -> int:
     note("predicting the largest batch and running it here")
     with local.as_driver(run_dir) as job_id:
-        local.search(run_dir, lambda _: None, job_id, next_trial)
+        local.search(run_dir, lambda _: None, job_id, propose_trial)
     tried = trials(run_dir)[before:]
     for line in describe_trials(tried):
         terminal.say(line)

@@ -230,7 +230,7 @@ def group_block(
     search = collected.search(number)
     answer = [*fastest_line(sizes), *front_line(sizes)]
     if search:
-        answer = [f"The answer of the search: {format_setting(search.setting)}", *search.answer_lines()]
+        answer = [f"The answer of the search: {format_setting(search.setting)}", *search.lines]
     unknown = ["No estimate of the largest batch: these points ran on a CPU."] if asked and not own else []
     return Block(
         title=title,

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
-from jobkit.core.errors import JobkitError
-from jobkit.core.files import read_text, read_tolerantly
+from jobkit.core.files import read_tolerantly
 from jobkit.core.json_codec import from_json
 from jobkit.core.knobs import BATCH_SIZE, PADDED
 from jobkit.core.layout import SEARCH_GOAL_FILE, TRIALS_FILE, read_points
 from jobkit.core.records import Outcome
 from jobkit.core.units import format_memory
+from jobkit.runs import search_loop
 
 ALLOCATOR = "of the allocator, the CUDA context on top"
 PROCESS = "of the process"
@@ -191,11 +191,7 @@ def finished(run_dir: Path) -> bool:
 
 
 def read_goal(run_dir: Path) -> SearchGoal:
-    path = run_dir / SEARCH_GOAL_FILE
-    try:
-        return from_json(SearchGoal, read_text(path), where=str(path))
-    except OSError as error:
-        raise JobkitError(f"{path}: {error.strerror}", hint="jobkit verify RUN writes it") from error
+    return search_loop.read_goal(SearchGoal, run_dir / SEARCH_GOAL_FILE, "jobkit verify RUN writes it")
 
 
 def goes_on(done: Sequence[Trial]) -> bool:

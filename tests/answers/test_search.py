@@ -25,6 +25,7 @@ from jobkit.report.recommend.material import read_material
 from jobkit.report.rows import never_began, read_sources
 from jobkit.runs.journal import Role
 from jobkit.runs.results import read_run
+from jobkit.runs.search_loop import next_point
 from jobkit.runs.trials import ALLOCATOR, PROCESS, SearchGoal, describe_trials, finished, trials
 from jobkit.worker.measure import nvml
 from tests.support.builders import (
@@ -103,13 +104,13 @@ def ends(run: Path, point: Point, outcome: Outcome, size_bytes: int | None = Non
 
 
 def planned(run: Path) -> Point:
-    point = search.next_trial(run)
+    point = next_point(run, search.propose_trial)
     assert point is not None
     return point
 
 
 def is_over(run: Path) -> bool:
-    return search.next_trial(run) is None and finished(run)
+    return next_point(run, search.propose_trial) is None and finished(run)
 
 
 def ledger_of(run: Path) -> list[ledger.Entry]:
@@ -158,7 +159,7 @@ def test_a_trial_that_held_is_the_last_and_asking_again_changes_nothing(tmp_path
     run = run_of(tmp_path)
     assert not finished(run)
     point = planned(run)
-    assert search.next_trial(run) is None, "it may still run"
+    assert next_point(run, search.propose_trial) is None, "it may still run"
     assert not finished(run)
     ends(run, point, Outcome.OK)
     assert is_over(run)
@@ -219,7 +220,7 @@ def test_what_says_nothing_of_memory_ends_it_until_it_is_asked_for_anew(
     want(run, GIB, after=1)
     second = planned(run)
     assert (second.params, second.point_id) == (first.params, f"{first.point_id}-2")
-    assert search.next_trial(run) is None
+    assert next_point(run, search.propose_trial) is None
     assert trials(run)[1].under_way
     assert [len(point.tries) for point in read_run(run).points] == [*[1] * 6, 0]
 
@@ -238,7 +239,7 @@ def test_a_worker_that_was_killed_is_taken_for_out_of_memory(tmp_path: Path) -> 
     for number, signal in enumerate(("TERM", "")):
         run = run_of(tmp_path / str(number))
         write_exit(run, planned(run), Exit(status=137 if signal else 1, stage="run", signal=signal or None))
-        assert search.next_trial(run) is None
+        assert next_point(run, search.propose_trial) is None
         assert not trials(run)[-1].killed, "it ended otherwise"
 
 
@@ -292,7 +293,7 @@ def test_a_gpu_is_capped_and_judged_by_need_else_by_the_reserved_peak(
     assert trials(run)[-1].measured_bytes == GIB - 7
     monkeypatch.setattr(nvml, "read_gpu", lambda *_: replace(GPU, name="NVIDIA A40"))
     run = run_of(tmp_path / "other", device="cuda")
-    assert search.next_trial(run) is None
+    assert next_point(run, search.propose_trial) is None
     assert "the points ran on NVIDIA H200, but this job was given NVIDIA A40" in trials(run)[0].message
 
 
@@ -361,7 +362,7 @@ def test_workers_share_all_of_a_gpu_less_their_contexts(tmp_path: Path) -> None:
         assert trial.capacity_bytes == pytest.approx((most.limit_bytes - contexts) / number)
         assert (trial.batch_size == ITEMS) is fits
     other = run_of(tmp_path / "none", device="cuda", memory_bytes=None, workers=200)
-    assert search.next_trial(other) is None
+    assert next_point(other, search.propose_trial) is None
     assert trials(other)[0].message == "not even a batch of 1 fits"
 
 
@@ -387,7 +388,7 @@ def test_without_a_memory_it_is_all_of_the_card_or_what_the_job_asks_for(tmp_pat
     silent = run_of(tmp_path / "silent", device="cuda", memory_bytes=None)
     for one in points_of(silent):
         write_record(silent, replace(measured(one), gpu=replace(GPU, total_bytes=None)))
-    assert search.next_trial(silent) is None
+    assert next_point(silent, search.propose_trial) is None
     assert "set find_max.memory" in trials(silent)[0].message
     cpu = run_of(tmp_path / "cpu", memory_bytes=None)
     planned(cpu)
@@ -425,7 +426,7 @@ def test_another_knob_is_refused(tmp_path: Path) -> None:
     run = run_of(tmp_path)
     odd = [replace(one, params={**one.params, "tokenizer_batch": one.index}) for one in points_of(run)]
     (run / POINTS_FILE).write_text("".join(to_json(one) + "\n" for one in odd), encoding="utf-8")
-    assert search.next_trial(run) is None
+    assert next_point(run, search.propose_trial) is None
     assert "no other knob varies" in trials(run)[0].message
 
 
@@ -457,11 +458,11 @@ def test_a_search_that_was_killed_between_its_two_lines_goes_on(tmp_path: Path) 
     """
     run = run_of(tmp_path)
     before = (run / POINTS_FILE).read_bytes()
-    point = search.next_trial(run)
+    point = next_point(run, search.propose_trial)
     (run / POINTS_FILE).write_bytes(before)
     assert trials(run) == []
     assert "being tried" not in str(read_sources([run]))
-    assert search.next_trial(run) == point
+    assert next_point(run, search.propose_trial) == point
     assert [trial.index for trial in trials(run)] == [points_of(run)[-1].index]
 
 

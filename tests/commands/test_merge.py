@@ -8,8 +8,7 @@ import pytest
 
 from jobkit.core.layout import read_points
 from jobkit.extensions.corpus.plan import read_corpus, read_plan, write_plan
-from jobkit.extensions.corpus.scan import scan
-from jobkit.extensions.corpus.sources import find_sources
+from jobkit.extensions.corpus.scan import find_sources, scan
 from tests.support.builders import record, write_record, write_submitted
 from tests.support.commands import jobkit
 from tests.support.corpora import plan, points_of, work

@@ -20,6 +20,7 @@ from jobkit.core.measurements import MemoryReadings
 from jobkit.core.records import Outcome, Point
 from jobkit.core.units import GIB
 from jobkit.launch import resume, verify
+from jobkit.runs.search_loop import next_point
 from jobkit.runs.trials import Trial
 from tests.support.builders import ITEMS, grid, record, write_answer, write_points, write_record
 from tests.support.programs import Programs
@@ -117,7 +118,7 @@ def test_what_is_being_tried_is_not_submitted_again(
     measured(run, POINTS, lambda point: int(point.numbers["batch_size"]) * GIB // 100 + point.index % 2)
     assert verify.verify(run, memory=None) == 0
     assert verify.verify(run, memory=None) == 5, "its job waits"
-    point = search.next_trial(run)
+    point = next_point(run, search.propose_trial)
     assert point is not None
     before = unlocked(run)
     capsys.readouterr()

@@ -7,9 +7,12 @@ import json
 import pytest
 
 from benchmarks import measurements, shortcuts_page, tune_page, tune_search
+from jobkit.answers.memory import memory_of
 from jobkit.core.blocks import as_text
 from jobkit.core.knobs import EXACT, SHORTCUTS
-from jobkit.extensions.tune.answer import Answer, blocks
+from jobkit.extensions.tune.answer import blocks
+from jobkit.extensions.tune.steps import MEMORY
+from jobkit.extensions.tune.tuning import Tuning
 
 ABOVE_TEN = {"tune-20261123-075119-ff54", tune_page.TUNE.name}
 """The searches whose interval lies above ten times the plain loop."""
@@ -30,7 +33,7 @@ def test_the_readme_names_the_latest_search_with_its_interval_and_the_page_has_i
 
 
 def test_with_shortcuts_the_answer_is_at_least_25_times_the_plain_loop() -> None:
-    tuning = Answer.read(shortcuts_page.SEARCH)
+    tuning = Tuning.read(shortcuts_page.SEARCH)
     assert tuning.setting["shortcuts"] == "exact"
     assert tuning.gain
     assert (tuning.gain.low or 0) >= 25
@@ -50,7 +53,7 @@ def test_no_shortcut_changes_an_entity() -> None:
 
 @pytest.mark.parametrize("run", tune_page.MACHINES)
 def test_a_search_kept_to_its_limits_and_its_mean_is_above_ten_times(run: str) -> None:
-    tuning = Answer.read(tune_page.TUNE.parent / run)
+    tuning = Tuning.read(tune_page.TUNE.parent / run)
     assert len({str(one.params) for one, _ in tuning.results if one.phase == "search"}) <= 12
     assert tuning.held_s <= 600
     assert tuning.gain
@@ -91,8 +94,8 @@ def test_the_instruments_of_energy_agree_over_a_minute() -> None:
 
 
 def test_no_need_with_shortcuts_is_above_its_bound() -> None:
-    tuning = Answer.read(shortcuts_page.SEARCH)
-    memory = tuning.search.memory
+    tuning = Tuning.read(shortcuts_page.SEARCH)
+    memory = memory_of(tuning.records(MEMORY))
     assert not isinstance(memory, str)
     assert not isinstance(memory.line, str)
     needs = [

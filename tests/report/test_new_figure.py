@@ -80,8 +80,8 @@ def test_the_report_and_its_pictures_have_it(tmp_path: Path, collected: Collecte
     assert "Emptied caches against batch size. Bars: 95 % interval of the mean of 2 to 3 repeats." in page
     assert "emptied times" in page
     panel = group_plots(collected)[0].others[0]
-    (line,) = panel.series
-    assert (line.sizes, [mean.value for mean in line.means]) == ((50, 100), [2, 4])
+    (line,) = panel.series.values()
+    assert [(size, mean.value) for size, mean in line] == [(50, 2), (100, 4)]
     assert (panel.knee, knob_finding(panel)) == (None, "Emptied caches, times: 2 is the lowest mean")
 
 

@@ -171,5 +171,5 @@ def test_without_items_the_speed_is_blank_and_the_time_of_the_work_is_shown(tmp_
     assert not {"speed paragr./s", "speed-up x", "energy J/1,000"} & shown.keys()
     assert [row.value(SPEED) for row in collected.rows] == [None] * 4
     assert "Fastest" not in render(collected)
-    assert [plot.speed.series for plot in group_plots(collected)] == [()]
+    assert [plot.speed.series for plot in group_plots(collected)] == [{}]
     assert all(point.outcome is Outcome.OK for point in read_run(tmp_path).points)

@@ -154,5 +154,5 @@ def test_the_faults_of_a_file_that_another_names_are_counted_once(tmp_path: Path
 
 
 def test_a_document_without_end_is_refused() -> None:
-    with pytest.raises(JobkitError, match="/dev/zero.*more than 16"):
+    with pytest.raises(JobkitError, match=r"/dev/zero.*more than 16"):
         read_document(Path("/dev/zero"))

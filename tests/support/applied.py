@@ -11,12 +11,10 @@ from pathlib import Path
 
 from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Point, Record
-from jobkit.extensions.corpus import start
+from jobkit.extensions.corpus import apply
 from jobkit.extensions.corpus.setting import find_setting
-from jobkit.extensions.corpus.shards import ShardOptions
 from jobkit.extensions.corpus.standing import live_points
 from jobkit.extensions.corpus.winners import claim
-from jobkit.planning.resolve import Options
 from tests.support.builders import grid, record, write_record, write_records
 from tests.support.corpora import work
 
@@ -72,32 +70,30 @@ def expected_rows(name: str, paragraphs: Sequence[str]) -> list[dict[str, object
     ]
 
 
+OUT = Path("tagged")
+"""The run folder that tests name: below the folder in which they work."""
+
+
 def request(
-    run: Path, corpus: Sequence[str], out: Path, *overrides: str, shards: int | None = 3, **more: object
-) -> start.ApplyRequest:
+    run: Path, corpus: Sequence[str], *overrides: str, shards: int | None = 3, **more: object
+) -> apply.ApplyRequest:
     """Return what a person asks for."""
-    made = start.ApplyRequest(
-        word=run,
-        paths=tuple(corpus),
-        out=out,
-        options=Options(overrides=overrides),
-        wishes=ShardOptions(number=shards),
+    made = apply.ApplyRequest(
+        word=str(run), paths=tuple(corpus), overrides=overrides, number=shards, stand_in=False
     )
     return replace(made, **more)  # type: ignore[arg-type]
 
 
-def plan(asked: start.ApplyRequest) -> start.Planned:
+def plan(asked: apply.ApplyRequest, out: Path = OUT) -> apply.Planned:
     """Return what is planned of a corpus; nothing is written."""
-    setting = find_setting(asked.word, asked.options, build=False, say=lambda _: None)
-    return start.prepare(asked, setting, *start.read(asked))
+    setting = find_setting(Path(asked.word), asked.options, build=False, say=lambda _: None)
+    return apply.prepare(out.absolute(), asked, setting, *apply.read(asked))
 
 
-def write_planned(asked: start.ApplyRequest) -> start.Planned:
+def write_planned(asked: apply.ApplyRequest, out: Path = OUT) -> apply.Planned:
     """Write the folder of a corpus, and run nothing."""
-    planned = plan(asked)
-    prospect = planned.prospect
-    promise = start.promise_of(prospect.setting)
-    start.write_folder(planned.prepared, prospect.corpus, prospect.plan.shards, promise)
+    planned = plan(asked, out)
+    apply.write_planned(planned)
     return planned
 
 

@@ -16,7 +16,7 @@ from jobkit.core.json_codec import to_json
 from jobkit.core.layout import POINTS_FILE, try_folder
 from jobkit.core.records import Point
 from jobkit.extensions.corpus.plan import ROWS_FILE, Shard, cut, read_corpus, read_planned, write_plan
-from jobkit.extensions.corpus.reading import Paragraph, read_pieces
+from jobkit.extensions.corpus.readers import Paragraph, read_pieces
 from jobkit.extensions.corpus.rows import RowsWriter
 from jobkit.extensions.corpus.scan import Scan
 from tests.support.builders import point

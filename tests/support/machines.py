@@ -14,9 +14,10 @@ from jobkit.core.layout import TUNE_GOAL_FILE
 from jobkit.core.measurements import Attribution, Energy, MemoryReadings, Sampler, Share
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
-from jobkit.extensions.tune.search import next_point
+from jobkit.extensions.tune.search import propose_point
 from jobkit.extensions.tune.steps import Candidate, MeasuredCandidate, TuneGoal
 from jobkit.extensions.tune.tuning import first_point
+from jobkit.runs.search_loop import next_point
 from tests.support.builders import GPU, need, point, record, summary, write_points, write_record
 
 SIZES = (4_000, 16_000, 32_000, 64_000)
@@ -133,7 +134,7 @@ def search(folder: Path, machine: Machine, goal: TuneGoal = GOAL, *, most: int =
     run = write_points(folder / "tune-20260102-101530-3f9a", [first_point(point(params={}), goal)])
     write_atomically(run / TUNE_GOAL_FILE, to_json(goal))
     for _ in range(most):
-        if not (of := next_point(run)):
+        if not (of := next_point(run, propose_point)):
             break
         result = machine.run(Candidate(of.params, of.phase, of.repeat))
         if result.record:

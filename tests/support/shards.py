@@ -14,7 +14,7 @@ from jobkit.core.json_codec import to_json
 from jobkit.core.layout import CORPUS_FILE, POINTS_FILE
 from jobkit.core.records import Point, TextRef
 from jobkit.extensions.corpus.plan import ROWS_FILE, Corpus, Piece, Shard, Source, write_plan
-from jobkit.extensions.corpus.reading import Paragraph, given_offset, numbered
+from jobkit.extensions.corpus.readers import Paragraph, given_offset, numbered
 
 PIECE = 10
 """Paragraphs of a piece; of a long text more, so that there are at most a hundred."""

@@ -24,6 +24,7 @@ from jobkit.extensions.tune.steps import FINAL
 from jobkit.extensions.tune.tuning import Tuning
 from jobkit.planning.job_script import render_find
 from jobkit.runs.results import read_run
+from jobkit.runs.search_loop import next_point
 from jobkit.runs.trials import SearchGoal, trials
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
@@ -127,7 +128,7 @@ def test_a_signal_reaches_the_point_and_is_the_last(tmp_path: Path) -> None:
     assert tried.chosen.record.summary is not None
     assert tried.chosen.record.summary.batches == 1, "what was done is home"
     assert len(trials(run.dir)) == 1
-    assert search.next_trial(run.dir) is None
+    assert next_point(run.dir, search.propose_trial) is None
     assert trials(run.dir)[0].outcome == "timeout"
     assert run.left_on_scratch() == []
 

@@ -25,8 +25,7 @@ from jobkit.core import json_codec
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import Exit
 from jobkit.core.records import Outcome
-from jobkit.extensions.corpus.scan import scan
-from jobkit.extensions.corpus.sources import find_sources
+from jobkit.extensions.corpus.scan import find_sources, scan
 from jobkit.launch.cancel import cancel
 from jobkit.launch.resume import run_again
 from jobkit.report.tables import collect

@@ -35,7 +35,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 NODE = (
     "jobkit.cli",
-    "jobkit.extensions.corpus.reading",
+    "jobkit.extensions.corpus.readers",
     "jobkit.extensions.corpus.rows",
     "jobkit.extensions.corpus.winners",
     "jobkit.extensions.corpus.work",

@@ -17,7 +17,6 @@ from uuid import uuid4
 from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.files import open_regular
 from jobkit.core.layout import read_points, try_folder
-from jobkit.core.paragraphs import BOM, Fields
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_list
 from jobkit.extensions.corpus import formats
@@ -31,9 +30,15 @@ from jobkit.extensions.corpus.plan import (
     read_corpus,
     read_plan,
 )
-from jobkit.extensions.corpus.reading import document_of, left_out_lines, numbered, read_pieces
-from jobkit.extensions.corpus.scan_part import lines_of
-from jobkit.extensions.corpus.sources import JSONL, open_stream
+from jobkit.extensions.corpus.readers import (
+    JSONL,
+    documents,
+    left_out_lines,
+    lines_of,
+    numbered,
+    open_stream,
+    read_pieces,
+)
 from jobkit.extensions.corpus.vectors import Array, parse_type, read_vectors
 from jobkit.extensions.corpus.winners import claim_all, digest, read_winners, winner_path
 
@@ -181,7 +186,7 @@ def merge(
     _check_rows(run_dir, list(winners.values()))
     missing = read_pieces(corpus, tuple(piece for _, piece in covered.missing))
     tally = _Tally(Counter(paragraph.document for paragraph in missing))
-    documents = _documents(corpus, covered.pieces)
+    listed = _documents(corpus, covered.pieces)
     writers: dict[Path, Callable[[BinaryIO], None]]
     if vectors:
         groups = _vectors(run_dir, winners, covered.extents)
@@ -194,13 +199,13 @@ def merge(
             }
         else:
             writers = {output: lambda part: formats.write_parquet(part, groups, keys, columns)}
-        writers[counts] = lambda part: tally.write(part, documents, None)
+        writers[counts] = lambda part: tally.write(part, listed, None)
     else:
         lines = _lines(run_dir, winners, covered.extents, named=named)
         again = _lines(run_dir, winners, covered.extents)
         writers = {
             output: lambda part: formats.write_rows(form, part, lines, columns, types),
-            counts: lambda part: tally.write(part, documents, again),
+            counts: lambda part: tally.write(part, listed, again),
         }
     _publish(writers)
     return Merged(
@@ -237,7 +242,6 @@ def default_format(run_dir: Path) -> str:
 def _documents(corpus: Corpus, pieces: Iterable[Piece]) -> Iterator[tuple[str, int]]:
     """Yield each document of a corpus, even if it is empty, and the number of its paragraphs."""
     counts, left_out = Counter[int](), left_out_lines(corpus)
-    fields = Fields(corpus.text_field, corpus.id_field)
     for piece in pieces:
         counts[piece.source] += piece.paragraphs
     for number, source in enumerate(corpus.sources):
@@ -245,11 +249,9 @@ def _documents(corpus: Corpus, pieces: Iterable[Piece]) -> Iterator[tuple[str, i
             yield source.name, counts[number]
             continue
         with open_stream(source.path, source.compression) as stream:
-            for line, data in enumerate(lines_of(stream), 1):
-                bare = data.removeprefix(BOM) if line == 1 else data
-                if bare.strip() and line not in left_out.get(source.name, ()):
-                    name, text = document_of(source, line, bare, fields)
-                    yield name, sum(1 for _ in numbered(name, text, 0, 0))
+            skipped = left_out.get(source.name, set())
+            for name, text in documents(corpus, number, lines_of(stream), 1, skipped):
+                yield name, sum(1 for _ in numbered(name, text, 0, 0))
 
 
 class _Tally:
@@ -392,9 +394,7 @@ def _lines(
 ) -> Iterator[bytes]:
     """Yield the rows of extents, line by line; if ``named``, each with the file of its document."""
     for index, start, end, name in extents:
-        tail = f', "{formats.FILE}": {json.dumps(name, ensure_ascii=False)}}}\n'.encode(
-            "utf-8", "backslashreplace"
-        )
+        tail = f', "file": {json.dumps(name, ensure_ascii=False)}}}\n'.encode("utf-8", "backslashreplace")
         path = _rows_of(run_dir, winners[index])
         with os.fdopen(open_regular(path), "rb") as file:
             file.seek(start)

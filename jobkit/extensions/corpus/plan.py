@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -144,6 +145,14 @@ class Winner:
     parts: tuple[Part, ...] = field(default=())
 
 
+def promised(shards: Sequence[Shard]) -> tuple[float | None, float | None, float | None]:
+    """Return the time of shards together, and its interval; ``None`` if that of a shard is not known."""
+    columns = zip(*((shard.expected_s, shard.low_s, shard.high_s) for shard in shards), strict=True)
+    sums = [None if None in column else math.fsum(filter(None, column)) for column in columns]
+    expected_s, low_s, high_s = sums or (0.0, 0.0, 0.0)
+    return expected_s, low_s, high_s
+
+
 def write_plan(run: Path, corpus: Corpus, shards: Iterable[Shard]) -> None:
     """Write ``plan.jsonl`` and then ``corpus.json``, each atomically."""
     write_atomically(run / PLAN_FILE, "".join(f"{to_json(shard)}\n" for shard in shards))
@@ -163,12 +172,17 @@ def is_unplanned(path: Path) -> bool:
         return False
 
 
-def read_corpus(run: Path) -> Corpus:
-    path = run / CORPUS_FILE
+@contextmanager
+def _in_corpus_folder(path: Path) -> Iterator[Path]:
     try:
-        return from_json(Corpus, read_text(path), where=str(path))
+        yield path
     except OSError as error:
         raise file_error(error, path, hint="is this the folder of a `jobkit apply`?") from error
+
+
+def read_corpus(run: Path) -> Corpus:
+    with _in_corpus_folder(run / CORPUS_FILE) as path:
+        return from_json(Corpus, read_text(path), where=str(path))
 
 
 def read_plan(run: Path) -> Iterator[Shard]:
@@ -176,24 +190,17 @@ def read_plan(run: Path) -> Iterator[Shard]:
 
     A line that was cut short is left out: it ends a plan that was killed before it came into force.
     """
-    path = run / PLAN_FILE
-    try:
+    with _in_corpus_folder(run / PLAN_FILE) as path:
         for number, line in read_lines(path):
             with suppress(JobkitError):
                 yield from_json(Shard, line, where=f"{path}:{number}")
-    except OSError as error:
-        raise file_error(error, path, hint="is this the folder of a `jobkit apply`?") from error
 
 
 def read_planned(run: Path, index: int) -> Shard:
-    path = run / PLAN_FILE
-    opening = f'{{"index": {index},'
-    try:
+    with _in_corpus_folder(run / PLAN_FILE) as path:
         for number, line in read_lines(path):
-            if line.startswith(opening):
+            if line.startswith(f'{{"index": {index},'):
                 return from_json(Shard, line, where=f"{path}:{number}")
-    except OSError as error:
-        raise file_error(error, path, hint="is this the folder of a `jobkit apply`?") from error
     raise JobkitError(f"{path}: no shard {index}", hint="shards count from 1")
 
 

@@ -15,7 +15,7 @@ from jobkit.core.files import write_atomically
 from jobkit.core.json_codec import to_json
 from jobkit.core.paragraphs import GIVEN
 from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Part, Rows
-from jobkit.extensions.corpus.reading import Paragraph, given_offset
+from jobkit.extensions.corpus.readers import Paragraph, given_offset
 
 OFFSETS = frozenset({"start", "end"})
 """Columns of offsets into the paragraph's text; a row has offsets into the document as given."""
@@ -64,10 +64,6 @@ class RowsWriter:
         types = [" ".join(sorted(types)) for types in self._types]
         return write_manifest(self._path.parent, part, types, self._pieces)
 
-    def abandon(self) -> None:
-        with self._file:
-            pass
-
     def __enter__(self) -> Self:
         return self
 
@@ -75,8 +71,7 @@ class RowsWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close the file if `close` did not."""
-        if not self._file.closed:
-            self.abandon()
+        self._file.close()
 
 
 def write_manifest(folder: Path, part: Part, types: Sequence[str], pieces: Sequence[int] = ()) -> Rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from jobkit.answers import ledger
@@ -18,16 +18,16 @@ from jobkit.core.layout import (
     read_points,
 )
 from jobkit.core.paths import ledger_path
-from jobkit.core.records import FULL, ModelRef, Point, Record, TextRef
+from jobkit.core.records import FULL, ModelRef, Point, TextRef
 from jobkit.core.terminal import Say, relative_path
 from jobkit.core.units import format_count, format_setting
+from jobkit.extensions.corpus.provenance import Promise
 from jobkit.launch.guards import measure_again
 from jobkit.planning import resolve
 from jobkit.planning.points import Inputs, plan
 from jobkit.planning.resolve import Options, ResolvedSpec, refuse_missing_packages
 from jobkit.planning.workload_traits import Traits
 from jobkit.report.recommend.advice import (
-    EnergyUse,
     RecommendOptions,
     energy_answer,
     memory_of_setting,
@@ -47,10 +47,11 @@ CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy", "sch
 MOST_WINDOW = 10_000
 """Paragraphs that are sorted together if the setting sorts the whole text: a corpus is too long for that."""
 MOST_LISTED = 8
+NO_TEXT = TextRef(path="", sha256="", size_bytes=0, name="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AppliedSetting:
+class AppliedSetting(Promise):
     """A setting, ready to be applied, and what is known of it."""
 
     # with this setting alone, everything ``auto`` decided: ``sweep.yaml`` of the folder to come
@@ -59,17 +60,15 @@ class AppliedSetting:
     why: str
     inputs: Inputs  # what the shards share, without the run id and the corpus
     point: Point  # A shard with neither run id nor corpus
-    source: str  # where the setting is from, in words
-    given: tuple[str, ...] = ()  # the keys that a person set
-    speed: Speed | None = None  # ``None`` if not measured, as is ``energy``
-    energy: EnergyUse | None = None
     memory: Memory | None = None  # with its largest load; ``None`` if that is not known
-    peak_bytes: int | None = None  # as in `jobkit.runs.request.held_by`
     call_characters: int = 0  # of a mean call; 0 if not measured
     call_load: int = 0  # the largest that was measured; 0 if none was
-    measured: int = 0  # paragraphs of the text that was measured; 0 if none was
-    # shares by which predicted times of earlier corpora with this workload, model and GPU were off
-    past: tuple[float, ...] = ()
+
+    @property
+    def promise(self) -> Promise:
+        """What was measured, as the run folder keeps it; the times are of whole jobs."""
+        known = {one.name: getattr(self, one.name) for one in fields(Promise)}
+        return Promise(**{**known, "whole": True})
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -137,7 +136,9 @@ def _of_run(run: Path, options: Options, refuse: Refuse) -> AppliedSetting:
     params, speed, found = _chosen(run, material)
     alike = [record for record in material.measured if speed and record.params == speed.params]
     sums = [record.summary for record in alike if record.summary]
-    spec = load_spec(run / SPEC_FILE, (*found, *_spec_words(options)))
+    answer = energy_answer(alike, speed, CorpusVolume(paragraphs=1)) if speed else None
+    given = (word for word in options.overrides if word.partition("=")[0].strip() != "scheduler")
+    spec = load_spec(run / SPEC_FILE, (*found, *given))  # the scheduler is chosen apart
     spec, site, why = _placed(spec, options, before.scheduler)
     refuse_missing_packages(spec, site)
     first = alike[0].point if alike else points[0]
@@ -148,7 +149,7 @@ def _of_run(run: Path, options: Options, refuse: Refuse) -> AppliedSetting:
         )
     inputs = Inputs(
         run_id="",
-        text=_no_text(),
+        text=NO_TEXT,
         model=first.model,
         device=first.device,
         workload_folder=first.workload_folder,
@@ -156,17 +157,11 @@ def _of_run(run: Path, options: Options, refuse: Refuse) -> AppliedSetting:
         files=tuple(replace(file, path=str(run / FILES_FOLDER / file.name)) for file in first.files),
     )
     spec = _alone(spec, params, options, first, paragraphs(material.records))
-    (point,) = plan(spec, inputs)
-    return AppliedSetting(
-        spec=spec,
-        site=site,
-        why=why,
-        inputs=inputs,
-        point=replace(point, shard=True),
-        source=f"from {relative_path(run)}",
-        given=keys_of(options.overrides),
+    setting = _applied(spec, site, why, inputs, run, options)
+    return replace(
+        setting,
         speed=speed if speed and speed.rates else None,
-        energy=_energy(alike, speed) if speed else None,
+        energy=answer.recommended if answer else None,
         memory=memory_of_setting(material, alike[0]) if alike else None,
         peak_bytes=held_by(material.measured, alike[0]) if alike else None,
         call_characters=max((one.characters // max(1, one.batches) for one in sums), default=0),
@@ -209,7 +204,7 @@ def _of_spec(path: Path, options: Options, *, build: bool, say: Say, refuse: Ref
     named.spec.refuse_command("jobkit apply")
     inputs = Inputs(
         run_id="",
-        text=_no_text(),
+        text=NO_TEXT,
         model=named.model,
         device=named.spec.device,
         workload_folder=named.workload_folder,
@@ -219,11 +214,17 @@ def _of_spec(path: Path, options: Options, *, build: bool, say: Say, refuse: Ref
     found = _settings(named.spec, inputs)
     params = _one_of([point.params for point in found], path)
     spec = _alone(named.spec, params, options, found[0], 0)
+    return _applied(spec, named.site, named.why, inputs, path, options)
+
+
+def _applied(
+    spec: SweepSpec, site: Site, why: str, inputs: Inputs, path: Path, options: Options
+) -> AppliedSetting:
     (point,) = plan(spec, inputs)
     return AppliedSetting(
         spec=spec,
-        site=named.site,
-        why=named.why,
+        site=site,
+        why=why,
         inputs=inputs,
         point=replace(point, shard=True),
         source=f"from {relative_path(path.absolute())}",
@@ -252,11 +253,6 @@ def _one_of(settings: Sequence[dict[str, Value]] | Sequence[object], path: Path)
     )
 
 
-def _spec_words(options: Options) -> tuple[str, ...]:
-    """Return the ``--set`` words that the spec itself takes: the scheduler is chosen apart."""
-    return tuple(word for word in options.overrides if word.partition("=")[0].strip() != "scheduler")
-
-
 def keys_of(overrides: Sequence[str]) -> tuple[str, ...]:
     return tuple(word.partition("=")[0].strip() for word in overrides)
 
@@ -265,7 +261,7 @@ def asked_scheduler(options: Options) -> str | None:
     """Return the scheduler that a person names, by ``--scheduler`` or by ``--set``."""
     words = [word.partition("=") for word in options.overrides]
     named = [value.strip() for key, _, value in words if key.strip() == "scheduler"]
-    return options.scheduler or (named[-1] if named else None)
+    return options.scheduler or next(reversed(named), None)
 
 
 def _placed(spec: SweepSpec, options: Options, before: str) -> tuple[SweepSpec, Site, str]:
@@ -304,12 +300,3 @@ def _alone(
         "constraints": Constraints(),
     }
     return spec.model_copy(update=update)
-
-
-def _energy(records: Sequence[Record], speed: Speed) -> EnergyUse | None:
-    answer = energy_answer(records, speed, CorpusVolume(paragraphs=1))
-    return answer.recommended if answer else None
-
-
-def _no_text() -> TextRef:
-    return TextRef(path="", sha256="", size_bytes=0, name="")

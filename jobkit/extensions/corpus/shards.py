@@ -1,23 +1,158 @@
-"""Cut a corpus into shards: how many, how long each takes, and what it requests. Pure but for the corpus."""
+"""Cut a corpus into shards, each with what it requests, and show that plan. Pure but for the corpus."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
 
 from jobkit.answers.speed import Duration, duration, total, upper
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import CORPUS_FILE
+from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED, numbers
+from jobkit.core.layout import CORPUS_FILE, WINNERS_FOLDER
 from jobkit.core.records import Point, TextRef
-from jobkit.core.units import MIB, format_size
-from jobkit.extensions.corpus.oversized import OversizedPiece, memory_of
-from jobkit.extensions.corpus.plan import Corpus, Piece, Shard, cut
+from jobkit.core.units import (
+    GIB,
+    MIB,
+    format_about,
+    format_count,
+    format_energy,
+    format_list,
+    format_memory,
+    format_size,
+    format_walltime,
+    parse_size,
+)
+from jobkit.extensions.corpus.plan import MANIFEST_FILE, Corpus, Piece, Shard, cut
+from jobkit.extensions.corpus.readers import place_of, read_pieces
+from jobkit.extensions.corpus.scan import MOST_NAMED
 from jobkit.extensions.corpus.setting import AppliedSetting
-from jobkit.runs.request import enough
+from jobkit.launch.launch import request_words
+from jobkit.planning.job_script import Claim, PointScript
+from jobkit.planning.texts import estimated_lengths
+from jobkit.runs.request import MEMORY_FACTOR, enough, memory_request
+from jobkit.schedulers.registry import runs_here
 from jobkit.spec.sweep_spec import Resources, SweepSpec
+
+# -- paragraphs that no measured batch covers
+
+MOST_TOO_LARGE = 10
+MACHINE_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+TAGGED_BYTES = 1024
+"""RAM for a character of a paragraph of ordinary sentences: Stanza took 0.75 KiB in one of 400,000."""
+UNMEASURED = 100_000  # a longer paragraph gets a shard of its own if nothing was measured
+LENGTHS: Mapping[str, Callable[[str], Sequence[int]]] = {
+    "stanza-ner": lambda text: estimated_lengths([text]).paragraphs[0],
+    "count": lambda text: [len(text)],
+}
+"""How long the items of a paragraph are to a workload; unknown for a workload that is not here."""
+
+
+@dataclass(frozen=True, slots=True)
+class OversizedPiece:
+    piece: Piece  # it has a shard of its own
+    where: str  # the paragraph that needs most, in words
+    characters: int  # of that paragraph
+    longest: int  # the characters of its longest item, as the framework sees it
+    load: int  # of the piece, if it is worked through alone
+    known: bool  # whether what was measured says how much memory it needs
+
+
+def find_heavy(corpus: Corpus, pieces: Sequence[Piece], setting: AppliedSetting) -> list[OversizedPiece]:
+    """Return the pieces that must not share a shard with others, by what was measured of the setting.
+
+    Only paragraphs that are longer than the bound allows an item to be are read.
+    """
+    items = longest_item(setting) if setting.point.workload in LENGTHS else None
+    limit = min(covered(setting), math.inf if items is None else items)
+    found = (_looked_at(corpus, piece, setting, items) for piece in pieces if piece.longest > limit)
+    return [heavy for heavy in found if heavy is not None]
+
+
+def covered(setting: AppliedSetting) -> int:
+    """Return the longest permitted paragraph: by a measured call, or by the margin of memory."""
+    if setting.peak_bytes is None:
+        return UNMEASURED
+    return max(setting.call_characters, int((MEMORY_FACTOR - 1) * setting.peak_bytes / TAGGED_BYTES))
+
+
+def longest_item(setting: AppliedSetting) -> int | None:
+    """Return the permitted length of an item by the memory line; without a line, of an item alone.
+
+    ``None`` if no load was measured.
+    """
+    if setting.memory is None:
+        return setting.call_load or None
+    together = numbers(setting.point.params).get(BATCH_SIZE, 1)
+    if PADDED in setting.point.params:
+        together = 1  # an item that is longer than the budget is a batch of its own
+    return int(setting.memory.largest.safe_load // max(1, together))
+
+
+def _looked_at(
+    corpus: Corpus, piece: Piece, setting: AppliedSetting, items: int | None
+) -> OversizedPiece | None:
+    """Return a piece if a paragraph or an item in it is really too long."""
+    lengths_of = LENGTHS.get(setting.point.workload, LENGTHS["count"])
+    paragraphs = [(one, lengths_of(one.text)) for one in read_pieces(corpus, (piece,))]
+    longest = max(max(own, default=0) for _, own in paragraphs)
+    long = items is not None and longest > items
+    if not long and piece.longest <= covered(setting):
+        return None
+    worst, _ = max(paragraphs, key=lambda pair: max(pair[1], default=0) if long else len(pair[0].text))
+    number = sum(len(own) for _, own in paragraphs)
+    together = numbers(setting.point.params).get(BATCH_SIZE, 1)
+    together = 1 if PADDED in setting.point.params else min(together, number)
+    known = setting.memory is not None if long else setting.point.workload in LENGTHS
+    where = place_of(corpus, piece, worst)
+    return OversizedPiece(piece, where, len(worst.text), longest, together * longest, known)
+
+
+def refuse_too_large(heavy: Sequence[OversizedPiece], setting: AppliedSetting) -> None:
+    """Refuse paragraphs whose shard is not known to have the memory that they need."""
+    lines = list(_too_large(heavy, setting))
+    if not lines:
+        return
+    more = [f"and {len(lines) - MOST_TOO_LARGE:,} more"] if len(lines) > MOST_TOO_LARGE else []
+    head = f"{format_count(len(lines), 'paragraph')} too large for what was measured of the setting:"
+    raise JobkitError(
+        "\n  ".join([head, *lines[:MOST_TOO_LARGE], *more]),
+        hint="put blank lines into the paragraph (sed G FILE puts one after each line); "
+        "measure with a text that has such a paragraph; "
+        "or name the memory of a shard: --set resources.memory=16GiB",
+    )
+
+
+def _too_large(heavy: Sequence[OversizedPiece], setting: AppliedSetting) -> Iterator[str]:
+    given = setting.peak_bytes is None or bool({*setting.given} & {"resources", "resources.memory"})
+    largest = None if setting.memory is None or setting.point.device == CPU else setting.memory.largest
+    for one in heavy:
+        what = f"{one.where}: {one.characters:,} characters, {one.longest:,} in a sentence"
+        if not one.known:
+            if not given:
+                yield f"{what}: no measured batch had so many characters, so its need of memory is not known"
+        elif largest and one.load > largest.safe_load:
+            yield f"{what}: the bound of the GPU is {format_memory(largest.capacity_bytes)}"
+        elif runs_here(setting.spec.scheduler) and (needed := memory_of(one, setting, 0)) > MACHINE_BYTES:
+            yield f"{what}: {format_memory(needed)} of {format_memory(MACHINE_BYTES)} on this machine"
+
+
+def memory_of(heavy: OversizedPiece, setting: AppliedSetting, usual_bytes: int) -> int:
+    line, needed = setting.memory.line if setting.memory else "", setting.peak_bytes
+    if needed is None or not heavy.known:
+        return usual_bytes
+    if not isinstance(line, str) and setting.point.device == CPU:
+        needed = max(needed, math.ceil(line.upper(heavy.load)))
+    if heavy.characters > covered(setting):
+        needed += TAGGED_BYTES * heavy.characters
+    return max(usual_bytes, memory_request(needed))
+
+
+# -- shards
 
 MINUTES = 30.0  # time of a shard by default
 UNKNOWN_BYTES = 4 * MIB  # size of a shard if no speed is known
@@ -118,12 +253,14 @@ def _number(pieces: Sequence[Piece], setting: AppliedSetting, wishes: ShardOptio
 
 
 def _shard(index: int, pieces: Sequence[Piece], time: Duration | None) -> Shard:
-    load = sum(piece.characters for piece in pieces)
-    shard = Shard(index=index, pieces=tuple(pieces), load=load)
-    if time is None:
-        return shard
-    return replace(
-        shard, expected_s=time.expected_s, low_s=time.low_s, high_s=time.high_s, slow_s=upper(time, SLOW)
+    return Shard(
+        index=index,
+        pieces=tuple(pieces),
+        load=sum(piece.characters for piece in pieces),
+        expected_s=time.expected_s if time else None,
+        low_s=time.low_s if time else None,
+        high_s=time.high_s if time else None,
+        slow_s=upper(time, SLOW) if time else None,
     )
 
 
@@ -177,4 +314,212 @@ def points_of(
             ),
         )
         for shard in shards
+    )
+
+
+SCRIPT = PointScript(  # what the job script of a shard has beyond that of another point
+    text_sizes=2,  # of the rows; the tagger wrote 1.4 (benchmarks/shards.py)
+    claim=Claim(module="jobkit.extensions.corpus.winners", manifest=MANIFEST_FILE, folder=WINNERS_FOLDER),
+)
+
+
+# -- the plan in words
+
+LABEL = 11
+HOUR_S = 3600.0
+SMALL_SPREAD = 0.001
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorpusSummary:
+    corpus: Corpus
+    setting: AppliedSetting
+    plan: CorpusPlan
+    read_s: float | None  # how long it took to read the corpus; ``None`` if it was read before
+    now: datetime  # when it would begin
+    # how long earlier corpora took, next to what was predicted, in words; empty if there were none
+    before: str = ""
+
+    @property
+    def at_a_time(self) -> int:
+        """How many shards run at the same time, if the queue starts them at once."""
+        spec, number = self.setting.spec, len(self.plan.shards)
+        return 1 if runs_here(spec.scheduler) else min(number, (spec.max_parallel or number) * spec.pack)
+
+
+def plan_lines(prospect: CorpusSummary) -> list[str]:
+    """Return the plan, a line for each thing that a person decides by."""
+    rows = {
+        "corpus": _corpus_words(prospect.corpus, prospect.read_s),
+        "not read": unread_words(prospect.corpus.unread),
+        "setting": f"{prospect.setting.words} ({prospect.setting.source})",
+        "model": prospect.setting.point.model.label if prospect.setting.point.model else "",
+        "shards": _shards(prospect),
+        **_cost(prospect),
+        "earlier": prospect.before if prospect.plan.whole else "",
+        "request": _request(prospect),
+        "warning": f"\n{' ' * LABEL}".join(_warnings(prospect)),
+    }
+    return labelled(rows)
+
+
+def labelled(rows: Mapping[str, str]) -> list[str]:
+    """Return rows that are not empty as lines, their words below each other."""
+    return [f"{label.ljust(LABEL)}{words}" for label, words in rows.items() if words]
+
+
+def _corpus_words(corpus: Corpus, read_s: float | None) -> str:
+    """Return a corpus in words: ``3 files, 88.1 MiB, 412,330 paragraphs``."""
+    size = sum(source.size_bytes for source in corpus.sources)
+    words = [
+        format_count(len(corpus.sources), "file"),
+        format_bytes(size),
+        format_count(corpus.paragraphs, "paragraph"),
+    ]
+    if corpus.skipped:
+        names = format_list([*dict.fromkeys(bad.source for bad in corpus.skipped)], MOST_NAMED)
+        words.append(f"{format_count(len(corpus.skipped), 'place')} left out (in {names})")
+    return ", ".join(words) + ("" if read_s is None else f" (read in {read_s:,.1f} s)")
+
+
+def unread_words(names: Sequence[str]) -> str:
+    """Return the number and first names of files in the folders of a corpus that are not read."""
+    return f"{format_count(len(names), 'file')}: {format_list(names, MOST_NAMED)}" if names else ""
+
+
+def format_bytes(size: int) -> str:
+    """Return the size of files: ``1.4 GiB``, ``88.1 MiB``; small ones in bytes."""
+    if size >= GIB:
+        return f"{size / GIB:,.1f} GiB"
+    return f"{size / MIB:,.1f} MiB" if size >= MIB else f"{size:,} bytes"
+
+
+def _shards(prospect: CorpusSummary) -> str:
+    plan = prospect.plan
+    number = f"{len(plan.shards):,}"
+    spread = plan.spread
+    alike = ""
+    if plan.even > 1:
+        within = max(SMALL_SPREAD, math.ceil(1000 * spread) / 1000)
+        alike = f" (loads differ by at most {100 * within:.1f} %)"
+    if alone := len(plan.shards) - plan.even:
+        sizes = {word.partition("=")[2] for words in plan.needs.values() for word in words}
+        most = "".join(f" ({size})" for size in sorted(sizes, key=parse_size)[-1:])
+        alike += f", {alone:,} of them of a large paragraph{most}"
+    if plan.each is None:
+        size = format_size(UNKNOWN_BYTES)
+        return f"{number}{alike}; speed not known: shards of {size} at most, walltime as in the spec"
+    return f"{number} of about {format_about(plan.each.expected_s)}{alike}"
+
+
+def _cost(prospect: CorpusSummary) -> dict[str, str]:
+    setting, plan, corpus = prospect.setting, prospect.plan, prospect.corpus
+    if plan.whole is None:
+        return {}
+    on_cpu = setting.point.device == CPU
+    each = setting.spec.resources.of(setting.point).cpus if on_cpu else setting.point.gpus
+    words = {f"{'CPU' if on_cpu else 'GPU'}-hours": _hours(plan.whole, each)}
+    if doubts := setting.doubts:
+        words["beware"] = f"\n{' ' * LABEL}".join(doubts)
+    if setting.energy:
+        joules = setting.energy.of(corpus.paragraphs, corpus.characters)
+        rate = 1000 * joules / max(1, corpus.characters)
+        words["energy"] = f"{format_energy(joules)} (measured: {format_energy(rate)} for 1,000 characters)"
+    words["ends"] = _end(prospect)
+    return words
+
+
+def _hours(whole: Duration, each: int) -> str:
+    expected = f"{_hour_words(whole.expected_s * each / HOUR_S)}"
+    if whole.low_s is None or whole.high_s is None:
+        return f"{expected} (one repeat was measured, so there is no interval)"
+    if whole.unknown:
+        return f"{expected} (mean of {format_count(whole.repeats, 'repeat')}; spread unknown)"
+    low, high = (_hour_words(seconds * each / HOUR_S) for seconds in (whole.low_s, whole.high_s))
+    return f"{expected} (95 %: {low} to {high})"
+
+
+def _hour_words(value: float) -> str:
+    return f"{value:,.1f}" if value >= 1 else f"{value:.2g}"
+
+
+def _end(prospect: CorpusSummary) -> str:
+    """Return when it ends if the queue starts all that may run at a time now."""
+    plan, at_a_time = prospect.plan, prospect.at_a_time
+    if plan.each is None:
+        return ""
+    unit = "CPU job" if prospect.setting.point.device == CPU else "GPU"
+    number = at_a_time * (1 if unit == "CPU job" else prospect.setting.point.gpus)
+    where = "here, one shard after the other" if runs_here(prospect.setting.spec.scheduler) else ""
+    where = where or f"with {format_count(number, unit)} from now"
+    time = plan.whole if at_a_time == 1 and plan.whole else plan.each
+    rounds = 1 if time is plan.whole else math.ceil(len(plan.shards) / at_a_time)
+    ends = [
+        None if seconds is None else moment_words(prospect.now, rounds * seconds)
+        for seconds in (time.expected_s, time.low_s, time.high_s)
+    ]
+    known = ends[1] is not None and not time.unknown
+    between = f" (95 %: {_short(ends[1], ends[0])} to {_short(ends[2], ends[0])})" if known else ""
+    return f"{ends[0]} {where}{between}"
+
+
+def moment_words(now: datetime, after_s: float) -> str:
+    """Return a moment: ``today 19:40``, ``tomorrow 02:10``, ``2026-01-05 09:00``."""
+    local = now.astimezone()
+    end = local + timedelta(seconds=after_s)
+    days = (end.date() - local.date()).days
+    day = {0: "today", 1: "tomorrow"}.get(days, f"{end:%Y-%m-%d}")
+    return f"{day} {end:%H:%M}"
+
+
+def _short(end: str | None, other: str | None) -> str:
+    """Return a moment, without its day if that is the day of the other."""
+    day, _, clock = (end or "").rpartition(" ")
+    return clock if other and other.startswith(day) else f"{day} {clock}"
+
+
+def _request(prospect: CorpusSummary) -> str:
+    setting, resources = prospect.setting, prospect.plan.resources.of(prospect.setting.point)
+    why = _rests_on(prospect.plan)
+    if runs_here(setting.spec.scheduler):
+        return f"on this machine ({setting.why}): walltime {format_walltime(resources.walltime)}{why} a shard"
+    where = f"({setting.spec.scheduler}, site {setting.site.name})"
+    return f"each shard: {request_words([resources])}{why} {where}"
+
+
+def _rests_on(plan: CorpusPlan) -> str:
+    each = plan.each
+    if each is None or plan.resources.walltime != plan.measured.walltime:
+        return ""
+    why = ", twice the mean" if each.high_s is None else ", as the spread is unknown" if each.unknown else ""
+    return f" (for a shard of up to {format_about(each.longest_s)}{why})"
+
+
+def _warnings(prospect: CorpusSummary) -> Iterator[str]:
+    """Yield what a person has set that is less than what was measured."""
+    setting, plan = prospect.setting, prospect.plan
+    yield from low_memory(setting, plan.measured.memory)
+    walltime_s = plan.resources.walltime
+    left_s = walltime_s - min(setting.site.warning_s, walltime_s // 4)
+    if plan.each and left_s < plan.each.expected_s:
+        yield (
+            f"walltime {format_walltime(walltime_s)} gives a shard {format_about(left_s)}, but it takes "
+            f"about {format_about(plan.each.expected_s)} at the measured speed; "
+            f"better: --set resources.walltime={format_walltime(plan.measured.walltime)}"
+        )
+
+
+def low_memory(setting: AppliedSetting, measured_bytes: int) -> Iterator[str]:
+    """Yield that a person has set less memory than a try of the setting held.
+
+    ``measured_bytes`` is what a shard would request if a person had set nothing.
+    """
+    asked, peak = setting.spec.resources.memory, setting.peak_bytes
+    if peak is None or asked >= peak or not {*setting.given} & {"resources", "resources.memory"}:
+        return
+    here = runs_here(setting.spec.scheduler)
+    so = "jobkit sets no limit here, but a scheduler does" if here else "shards may run out of memory"
+    yield (
+        f"memory {format_size(asked)} is less than the {format_memory(peak)} that the run measured: {so}; "
+        f"better: --set resources.memory={format_size(measured_bytes)}"
     )

@@ -1,35 +1,57 @@
-"""The shards of a corpus: which are done, which try of each counts, and how far the corpus is."""
+"""Where a corpus stands: which shards are done, which try of each counts, and what commands say of it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.files import read_text
+from jobkit.core.json_codec import from_json
 from jobkit.core.layout import (
     BAD_ROWS,
     EXIT_FILE,
+    ORDER_FILE,
     PLAN_FILE,
+    PROMISE_FILE,
     point_folder,
     read_points,
     try_folder,
     try_numbers,
 )
-from jobkit.core.records import Point
+from jobkit.core.records import Outcome, Point
 from jobkit.core.student import deviation, half_width
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_compared, format_count, format_list
-from jobkit.extensions.corpus.plan import Piece, Winner, read_corpus, read_plan
-from jobkit.extensions.corpus.reading import place_of, read_pieces
-from jobkit.extensions.corpus.winners import claim, claim_all, has_rows
-from jobkit.runs.journal import read_journal
-from jobkit.runs.status import PointState, PointStatus, RunStatus
+from jobkit.extensions.corpus.plan import (
+    Shard,
+    Winner,
+    is_corpus_folder,
+    is_unplanned,
+    promised,
+    read_corpus,
+    read_plan,
+)
+from jobkit.extensions.corpus.readers import place_of, read_pieces
+from jobkit.extensions.corpus.winners import claim, claim_all, has_rows, read_claim, winner_path
+from jobkit.runs.journal import Role, read_journal
+from jobkit.runs.results import each_point
+from jobkit.runs.status import (
+    Foreseen,
+    NextStep,
+    Order,
+    PointState,
+    PointStatus,
+    RunKind,
+    RunStatus,
+)
+from jobkit.runs.tries import Try
 
 
 def live_points(run_dir: Path) -> list[Point]:
@@ -59,6 +81,18 @@ def settle(run_dir: Path) -> dict[int, Winner]:
     return {index: winner for index, winner in winners.items() if index in indices}
 
 
+def finish(run_dir: Path) -> str:
+    """Write ``provenance.json`` if every shard has a winner; return the closing line, empty until then."""
+    if not is_corpus_folder(run_dir) or is_unplanned(run_dir):
+        return ""
+    winners = settle(run_dir)
+    if not winners or any(result.point.index not in winners for result in each_point(run_dir, [])):
+        return ""
+    from jobkit.extensions.corpus.provenance import write_provenance  # most looks come before the end
+
+    return write_provenance(run_dir, winners)
+
+
 def _claim_ended(run_dir: Path, point: Point) -> Winner | None:
     """Claim once more for ended tries; mark whole rows that do not match their manifest."""
     home = point_folder(run_dir, point.point_id)
@@ -75,19 +109,6 @@ def _claim_ended(run_dir: Path, point: Point) -> Winner | None:
 MOST_NAMED = 5
 PERCENT = 100
 ENOUGH = 3  # done shards: with this many, their own times say when the rest ends
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedShard:
-    """The plan of a shard: its size, its time if known, and the piece with its longest paragraph."""
-
-    paragraphs: int
-    characters: int
-    expected_s: float | None
-    low_s: float | None
-    high_s: float | None
-    slow_s: float | None
-    longest: Piece
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,26 +151,36 @@ def corpus_standing(run: RunStatus) -> CorpusStanding | None:
     parts = read_parts(run.folder)
     if not parts:
         return None
-    points = [point for point in run.points if point.point.index in parts]
-    done = [point for point in points if point.state is PointState.DONE]
-    took = [(parts[point.point.index], _took_s(point)) for point in done]
-    pairs = [(part, seconds) for part, seconds in took if seconds is not None and part.expected_s]
-    planned = [parts[point.point.index] for point in points]
+    pairs = [(point, parts[point.point.index]) for point in run.points if point.point.index in parts]
+    far = [_far(point, part) for point, part in pairs]
+    timed = [
+        (part, took)
+        for point, part in pairs
+        if point.state is PointState.DONE and (took := _took_s(point)) is not None and part.expected_s
+    ]
+    promise = promised([part for part, _ in timed]) if timed else (None, None, None)
+    planned = [part for _, part in pairs]
     return CorpusStanding(
-        shards=len(points),
-        done=len(done),
+        shards=len(pairs),
+        done=sum(point.state is PointState.DONE for point, _ in pairs),
         paragraphs=sum(part.paragraphs for part in planned),
-        paragraphs_done=sum(_far(point, parts[point.point.index])[0] for point in points),
+        paragraphs_done=sum(paragraphs for paragraphs, _ in far),
         characters=sum(part.characters for part in planned),
-        characters_done=sum(_far(point, parts[point.point.index])[1] for point in points),
-        slow=tuple(point.point.point_id for point in points if _is_slow(point, parts[point.point.index])),
-        **_promise(pairs),
-        **_left(run, [seconds for _, seconds in pairs], planned),
+        characters_done=sum(characters for _, characters in far),
+        slow=tuple(point.point.point_id for point, part in pairs if _is_slow(point, part)),
+        took_s=math.fsum(took for _, took in timed) if timed else None,
+        promised_s=promise[0],
+        low_s=promise[1],
+        high_s=promise[2],
+        **_left(run, [took for _, took in timed], planned),
     )
 
 
-def read_parts(folder: Path) -> Mapping[int, PlannedShard]:
-    """Return what was planned of each shard, by index; nothing if the plan cannot be read."""
+def read_parts(folder: Path) -> Mapping[int, Shard]:
+    """Return what was planned of each shard, by index; nothing if the plan cannot be read.
+
+    Of its pieces there is the one with the longest paragraph, and a second that stands for all others.
+    """
     try:
         status = (folder / PLAN_FILE).stat()
         return _read_parts(folder, status.st_mtime_ns, status.st_size)
@@ -158,13 +189,15 @@ def read_parts(folder: Path) -> Mapping[int, PlannedShard]:
 
 
 @lru_cache(maxsize=4)
-def _read_parts(folder: Path, _changed_ns: int, _size: int) -> Mapping[int, PlannedShard]:
-    """Return what was planned of each shard, by index: read again only if the file has changed."""
-    names = [one.name for one in fields(PlannedShard)]
-    return {
-        shard.index: PlannedShard(**{name: getattr(shard, name) for name in names})
-        for shard in read_plan(folder)
-    }
+def _read_parts(folder: Path, _changed_ns: int, _size: int) -> Mapping[int, Shard]:
+    """Read the plan again only if the file has changed."""
+    parts: dict[int, Shard] = {}
+    for shard in read_plan(folder):
+        first = shard.longest
+        numbers = shard.paragraphs - first.paragraphs, shard.characters - first.characters
+        others = replace(first, paragraphs=numbers[0], characters=numbers[1], longest=0)
+        parts[shard.index] = replace(shard, pieces=(first, others))
+    return parts
 
 
 def _took_s(point: PointStatus) -> float | None:
@@ -172,7 +205,7 @@ def _took_s(point: PointStatus) -> float | None:
     return point.pace.elapsed_s if point.record else None
 
 
-def _far(point: PointStatus, part: PlannedShard) -> tuple[int, int]:
+def _far(point: PointStatus, part: Shard) -> tuple[int, int]:
     if point.state is PointState.DONE:
         return part.paragraphs, part.characters
     if point.progress is None:
@@ -181,42 +214,30 @@ def _far(point: PointStatus, part: PlannedShard) -> tuple[int, int]:
     return min(items, part.paragraphs), min(point.progress.characters, part.characters)
 
 
-def _is_slow(point: PointStatus, part: PlannedShard) -> bool:
+def _is_slow(point: PointStatus, part: Shard) -> bool:
     if part.slow_s is None or point.state not in {PointState.DONE, PointState.RUNNING}:
         return False
     took = _took_s(point) if point.state is PointState.DONE else point.elapsed_s
     return took is not None and took > part.slow_s
 
 
-def _promise(pairs: Sequence[tuple[PlannedShard, float]]) -> dict[str, float]:
-    """Return the real and the promised time of the shards that are done."""
-    if not pairs:
-        return {}
-    sums = {"took_s": math.fsum(took for _, took in pairs)}
-    sums["promised_s"] = math.fsum(part.expected_s or 0.0 for part, _ in pairs)
-    if all(part.low_s is not None and part.high_s is not None for part, _ in pairs):
-        sums["low_s"] = math.fsum(part.low_s or 0.0 for part, _ in pairs)
-        sums["high_s"] = math.fsum(part.high_s or 0.0 for part, _ in pairs)
-    return sums
-
-
-def _left(run: RunStatus, took: Sequence[float], planned: Sequence[PlannedShard]) -> dict[str, float]:
+def _left(run: RunStatus, took: Sequence[float], planned: Sequence[Shard]) -> dict[str, float]:
     """Return how long the rest takes, with an interval: by what is done, else by the promise."""
     if run.to_go_s is None:
         return {}
+    known = [part for part in planned if part.expected_s and part.low_s is not None and part.high_s]
     low = high = None
     if len(took) >= ENOUGH and (half := half_width(deviation(took), len(took))) is not None:
         share = half * math.sqrt(len(took) + 1) / fmean(took)
         low, high = max(0.0, 1 - share), 1 + share
-    else:
-        known = [part for part in planned if part.expected_s and part.low_s is not None and part.high_s]
-        if known:
-            low = fmean((part.low_s or 0.0) / (part.expected_s or 1.0) for part in known)
-            high = fmean((part.high_s or 0.0) / (part.expected_s or 1.0) for part in known)
-    found = {"left_s": run.to_go_s}
-    if low is not None and high is not None:
-        found |= {"left_low_s": low * run.to_go_s, "left_high_s": high * run.to_go_s}
-    return found
+    elif known:
+        low, high = (
+            fmean((getattr(part, name) or 0.0) / (part.expected_s or 1.0) for part in known)
+            for name in ("low_s", "high_s")
+        )
+    if low is None or high is None:
+        return {"left_s": run.to_go_s}
+    return {"left_s": run.to_go_s, "left_low_s": low * run.to_go_s, "left_high_s": high * run.to_go_s}
 
 
 def corpus_lines(run: RunStatus) -> Iterator[str]:
@@ -243,7 +264,7 @@ def corpus_lines(run: RunStatus) -> Iterator[str]:
     yield from _failed_lines(run, read_parts(run.folder))
 
 
-def _failed_lines(run: RunStatus, parts: Mapping[int, PlannedShard]) -> Iterator[str]:
+def _failed_lines(run: RunStatus, parts: Mapping[int, Shard]) -> Iterator[str]:
     """Yield the longest paragraph of shards that failed, which mostly holds a corpus back."""
     ended = [point for point in run.points if point.state is PointState.FAILED]
     failed = [point.point for point in ended if not point.cancelled and point.point.index in parts]
@@ -279,3 +300,95 @@ def corpus_json(run: RunStatus) -> dict[str, object] | None:
         return None
     names = (*CorpusStanding.__dataclass_fields__, "share", "speed", "broken")
     return {name: getattr(found, name) for name in names}
+
+
+# -- the hooks
+
+
+class CorpusRun(RunKind):
+    command = "apply"
+    look = "status"
+    noun = "shard"
+    subject = "the corpus"
+    untabled = "the shards of a corpus, which measure no setting"
+    again = "jobkit apply with another --out"
+    fewer_points = "jobkit apply RUN --corpus PATH --out FOLDER --shard-minutes 30"
+
+    def order(self, folder: Path) -> Order | None:
+        path = folder / ORDER_FILE
+        if not path.is_file():
+            return None
+        try:
+            return from_json(Order, read_text(path), where=str(path))
+        except (OSError, JobkitError):
+            return Order()
+
+    def settle(self, folder: Path) -> str:
+        return finish(folder)
+
+    def title(self, run: RunStatus) -> str:
+        """Return the name of the folder, which a person has chosen."""
+        return run.folder.name if run.points else run.name
+
+    def status_lines(self, run: RunStatus) -> Iterator[str]:
+        return corpus_lines(run)
+
+    def status_data(self, run: RunStatus) -> Mapping[str, object]:
+        return {"corpus": corpus_json(run)}
+
+    def looks(self, run: RunStatus, typed: str) -> Iterator[NextStep]:
+        """Yield what joins the results, once all are there."""
+        if {point.state for point in run.points} == {PointState.DONE}:
+            yield f"jobkit merge {typed}", "joins the results of all shards"
+
+    def steps_after(self, folder: Path, outcomes: Collection[Outcome | None]) -> Iterator[NextStep]:
+        """Yield what joins the results, unless they are joined; while a shard is missing, its status."""
+        from jobkit.extensions.corpus.merge import counts_path
+
+        if set(outcomes) != {Outcome.OK}:
+            yield f"jobkit status {shell_path(folder)}", "how much of the corpus is done"
+        elif not counts_path(folder / "merged.jsonl").is_file():
+            yield f"jobkit merge {shell_path(folder)}", "joins the results of all shards"
+
+    def refusal(self, folder: Path, command: str) -> JobkitError | None:
+        typed = shell_path(folder)
+        return JobkitError(
+            f"{folder}: the shards of a corpus, and {command} has nothing to show: shards measure no setting",
+            hint=f"jobkit merge {typed} joins the results, jobkit status {typed} shows how far they are",
+        )
+
+    def foreseen(self, folder: Path, point: Point) -> Foreseen:
+        """Return the time by the plan, and the memory of the run that measured the setting."""
+        part, path = read_parts(folder).get(point.index), folder / PROMISE_FILE
+        try:
+            promised = from_json(Foreseen, read_text(path), where=str(path))
+        except (OSError, JobkitError):
+            promised = Foreseen()
+        return replace(promised, seconds=part.expected_s if part else None)
+
+    def awaited(self, folder: Path) -> Role | None:
+        """Return the job that plans, until the corpus is planned."""
+        return Role.PLAN if self.unplanned(folder) else None
+
+    def places(self, folder: Path) -> tuple[str, ...]:
+        return tuple(read_corpus(folder).folders())
+
+    def is_home(self, home: str, folder: str) -> bool:
+        """Return whether the rows of a try are home, or those of another try have won."""
+        return has_rows(home, folder)
+
+    def judged(self, home: str, tries: Iterable[Try]) -> Iterable[Try]:
+        """Yield the tries; the one whose rows won has succeeded, also if its record is lost."""
+        tries = tuple(tries)
+        won = None
+        with suppress(JobkitError):  # then it is as if none had won
+            if all(tried.outcome is not Outcome.OK for tried in tries):
+                won = read_claim(winner_path(Path(home).parents[1], Path(home).name))
+        for tried in tries:
+            if won and tried.number and tried.number == won.try_number:
+                yield replace(tried.ended(Outcome.OK, "its rows are those that count"), hung=False)
+            else:
+                yield tried
+
+
+CORPUS = CorpusRun()

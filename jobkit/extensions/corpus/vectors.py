@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from jobkit.core.errors import name_file_in_errors
-from jobkit.core.files import sync_folder
 from jobkit.core.knobs import FP16, FP32
 from jobkit.core.records import Outcome
 from jobkit.extensions.corpus.plan import ROWS_FILE, Part, Rows
@@ -121,7 +120,6 @@ class VectorsWriter:
         link = self._path.with_name(ROWS_FILE)
         link.unlink(missing_ok=True)
         link.symlink_to(self._path.name)
-        sync_folder(link.parent)
         part = Part(1, self._path.name, paragraphs, self._rows, self._columns, size, sha256)
         return write_manifest(self._path.parent, part, (self._type,))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
 from jobkit.extensions.corpus.plan import ROWS_FILE, read_corpus, read_planned
-from jobkit.extensions.corpus.reading import Paragraph, read_pieces
+from jobkit.extensions.corpus.readers import Paragraph, read_pieces
 from jobkit.extensions.corpus.rows import RowsWriter
 from jobkit.extensions.corpus.vectors import VectorsWriter, as_vectors, in_order
 from jobkit.worker.failure import TryFailed, describe_error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from jobkit.answers.objective import Objective
@@ -11,7 +11,6 @@ from jobkit.answers.search_answer import SearchAnswer, SearchPanel, SearchRow
 from jobkit.answers.setting import Mean, Ratio, Setting, settings_of
 from jobkit.answers.speed import Speed
 from jobkit.core.blocks import Block, Column
-from jobkit.core.errors import JobkitError
 from jobkit.core.figures import (
     ENERGY_PER_1000,
     GPU_MEMORY,
@@ -21,10 +20,9 @@ from jobkit.core.figures import (
     own_columns,
     units_of,
 )
-from jobkit.core.knobs import EVERY, MPS, ON, Value
+from jobkit.core.knobs import EVERY, Value
 from jobkit.core.layout import SETTING_FILE
 from jobkit.core.records import ModelRef, Outcome, Record, described
-from jobkit.core.student import TWO_SIDED
 from jobkit.core.terminal import NoWrap, relative_path, shell_path
 from jobkit.core.units import format_about, format_bytes_gib, format_count, format_setting, format_walltime
 from jobkit.extensions.tune.steps import FINAL, PHASES, Candidate, TuneAnswer, whole
@@ -45,156 +43,103 @@ NO_DIFFERENCE = "no difference is shown"
 Key = tuple[tuple[str, Value], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer(Tuning, SearchAnswer):
-    phases = PHASES
-
-    @property
-    def objective(self) -> Objective:
-        return self.goal.objective
-
-    @property
-    def winner_records(self) -> tuple[Record, ...]:
-        return self.records_of(self.winner)
-
-    @property
-    def limit(self) -> str:
-        """What limits the speed of the answer, and what may help; empty if that is unknown."""
-        answer = self.next
-        if self.winner and isinstance(answer, TuneAnswer) and self.objective.by_speed and answer.limit:
-            return f"{answer.limit}: {answer.why}; {_help(self, answer)}"
-        return ""
-
-    @property
-    def why(self) -> str:
-        """What ended the search, in a sentence without a full stop; empty while it goes on."""
-        return self.next.why if isinstance(self.next, TuneAnswer) else ""
-
-    @property
-    def title(self) -> str:
-        return f"a search of {format_count(len(_settings(self)), 'setting')}"
-
-    @property
-    def sentence(self) -> str:
-        times = f", {_gain_words(self.gain)}" if self.gain else _named_loop(self)
-        why = f" {_not_shown(self)}" if self.is_loop else ""
-        return f"The answer of the search: {format_setting(self.setting)}{times}.{why}"
-
-    @property
-    def table(self) -> Block:
-        columns = phase_columns(self)
-        part = " (every: one of so many paragraphs)" if any(one.head == EVERY for one in columns) else ""
-        return Block(title=f"What the search measured, by phase{part}", columns=tuple(columns))
-
-    @property
-    def panel(self) -> SearchPanel:
-        found: dict[Key, dict[str, Mean]] = {}
-        for phase in PHASES:
-            for setting in settings_of(self.records(phase), lambda record: _key(record.params)):
-                if mean := setting.mean(SPEED):
-                    found.setdefault(_key(setting.first.params), {})[phase] = mean
-        loop = _key(self.goal.loop)
-        knobs = _distinct([dict(key) for key in found if key != loop])
-        rows = {
-            key: SearchRow(
-                name=PLAIN_LOOP if key == loop else format_setting({k: v for k, v in key if k in knobs}),
-                means=means,
-            )
-            for key, means in found.items()
-        }
-        return SearchPanel(
-            phases=PHASES,
-            rows=tuple(sorted(rows.values(), key=lambda row: row.last.value, reverse=True)),
-            base=rows.get(loop),
-            answer=rows.get(_key(self.winner.params)) if self.winner else None,
-        )
-
-    def probability(self, phase: str | None) -> float:
-        """Return the probability of the quantile that ends the intervals of a phase."""
-        return self.finals.probability if self.rests_on(phase) else TWO_SIDED
-
-    def last_records(self, run: str) -> list[Record]:
-        """Return the records of the finals, each with its setting as the answer names it.
-
-        Points of the other phases worked on a part of the text, or ran once: no recommendation rests on them.
-        """
-        folder = shell_path(Path(run))
-        if isinstance(self.next, Candidate):
-            hint = f"jobkit status {folder} shows how far it is; jobkit resume {folder} goes on"
-            raise JobkitError(f"{run}: the search has not ended, so it has no setting yet", hint=hint)
-        if self.winner is None:
-            hint = f"what was tried: jobkit tune {folder}"
-            raise JobkitError(f"{run}: the search found no setting: {self.why}", hint=hint)
-        return [
-            replace(record, point=replace(record.point, params=self.named(record)))
-            for record in self.records(FINAL)
-        ]
-
-    def named(self, record: Record) -> dict[str, Value]:
-        """Return the setting of a final as the answer names it: on the whole text, ``auto`` as it ran."""
-        params = whole(record.params)
-        if self.winner and record.params == self.winner.params:
-            return self.setting
-        return {**params, MPS: ON} if record.mps == ON and MPS in params else params
-
-    def cautions(self) -> Iterator[str]:
-        """Warn if the finals worked on a part of the text."""
-        every = max((record.point.every for record in self.winner_records), default=1)
-        if every > 1:
-            yield (
-                f"the finals worked on one of every {every} paragraphs: "
-                "time, energy and request are computed from them for the whole text"
-            )
-
-    def worth(self) -> Iterator[str]:
-        if self.is_loop:
-            yield _not_shown(self)
-        else:
-            yield f"{_gain_words(self.gain)}." if self.gain else "Next to the plain loop:"
-        yield from (f"{line}." for line in _more_lines(self))
-
-    def answer_lines(self) -> Iterator[str]:
-        if self.is_loop:
-            yield f"  answer     the plain loop: no setting is shown to be {self.better_words}"
-        yield from _worth_lines(self)
-        yield from _limit_lines(self)
-
-    def as_data(self) -> dict[str, object]:
-        answer, gain, winner = self.next, self.gain, self.winner
-        best, joules = (_mean(self, winner, one) for one in (self.objective.figure, ENERGY_PER_1000))
-        return {
-            "ended": isinstance(answer, TuneAnswer),
-            **described(_model(self)),
-            "setting": self.setting or None,
-            "objective": {**asdict(self.objective), "mean": best.value if best else None},
-            "plain_loop": self.is_loop,
-            "best_other": _best_other_json(self),
-            "items_per_s": winner.items_per_s if winner else None,
-            "times_the_plain_loop": _ratio_json(gain),
-            "joules_per_1000": joules.value if joules else None,
-            "limit": answer.limit if isinstance(answer, TuneAnswer) else None,
-            "why": answer.why if isinstance(answer, TuneAnswer) else None,
-            "held_s": self.held_s,
-            "conditions": asdict(conditions) if (conditions := _conditions(self)) else None,
-            "points": [
-                {
-                    "point": result.point.point_id,
-                    "phase": one.phase,
-                    "params": dict(one.params),
-                    "outcome": result.outcome,
-                }
-                for one, result in self.results
-            ],
-        }
-
-
-def read_answer(run: Path, objective: Objective | None) -> Answer:
+def read_answer(run: Path, objective: Objective | None) -> SearchAnswer:
     """Return what the search of a run found; a given objective replaces its own."""
-    answer = Answer.read(run)
-    return replace(answer, goal=replace(answer.goal, objective=objective)) if objective else answer
+    tuning = Tuning.read(run)
+    if objective:
+        tuning = replace(tuning, goal=replace(tuning.goal, objective=objective))
+    columns = phase_columns(tuning)
+    part = " (every: one of so many paragraphs)" if any(one.head == EVERY for one in columns) else ""
+    times = f", {_gain_words(tuning.gain)}" if tuning.gain else _named_loop(tuning)
+    why = f" {_not_shown(tuning)}" if tuning.is_loop else ""
+    worth = _not_shown(tuning) if tuning.is_loop else "Next to the plain loop:"
+    loop = f"  answer     the plain loop: no setting is shown to be {tuning.better_words}"
+    return SearchAnswer(
+        phases=PHASES,
+        objective=tuning.goal.objective,
+        ended=isinstance(tuning.next, TuneAnswer),
+        title=f"a search of {format_count(len(_settings(tuning)), 'setting')}",
+        winner=tuning.winner,
+        setting=tuning.setting,
+        winner_records=tuning.records_of(tuning.winner),
+        records=tuning.records(FINAL),
+        limit=_limit(tuning),
+        why=tuning.next.why if isinstance(tuning.next, TuneAnswer) else "",
+        sentence=f"The answer of the search: {format_setting(tuning.setting)}{times}.{why}",
+        worth=(
+            f"{_gain_words(tuning.gain)}." if tuning.gain else worth,
+            *(f"{line}." for line in _more_lines(tuning)),
+        ),
+        lines=(*([loop] if tuning.is_loop else ()), *_worth_lines(tuning), *_limit_lines(tuning)),
+        table=Block(title=f"What the search measured, by phase{part}", columns=tuple(columns)),
+        panel=_panel(tuning),
+        last_probability=tuning.finals.probability,
+        data=as_data(tuning),
+    )
 
 
-def blocks(run_dir: Path, tuning: Answer) -> Iterator[Block]:
+def _limit(tuning: Tuning) -> str:
+    """Return what limits the speed of the answer, and what may help; empty if that is unknown."""
+    answer = tuning.next
+    if tuning.winner and isinstance(answer, TuneAnswer) and tuning.goal.objective.by_speed and answer.limit:
+        return f"{answer.limit}: {answer.why}; {_help(tuning, answer)}"
+    return ""
+
+
+def _panel(tuning: Tuning) -> SearchPanel:
+    found: dict[Key, dict[str, Mean]] = {}
+    for phase in PHASES:
+        for setting in settings_of(tuning.records(phase), lambda record: _key(record.params)):
+            if mean := setting.mean(SPEED):
+                found.setdefault(_key(setting.first.params), {})[phase] = mean
+    loop = _key(tuning.goal.loop)
+    knobs = _distinct([dict(key) for key in found if key != loop])
+    rows = {
+        key: SearchRow(
+            name=PLAIN_LOOP if key == loop else format_setting({k: v for k, v in key if k in knobs}),
+            means=means,
+        )
+        for key, means in found.items()
+    }
+    return SearchPanel(
+        phases=PHASES,
+        rows=tuple(sorted(rows.values(), key=lambda row: row.last.value, reverse=True)),
+        base=rows.get(loop),
+        answer=rows.get(_key(tuning.winner.params)) if tuning.winner else None,
+    )
+
+
+def as_data(tuning: Tuning) -> dict[str, object]:
+    """Return the answer for a program."""
+    answer, winner, objective = tuning.next, tuning.winner, tuning.goal.objective
+    best, joules = (_mean(tuning, winner, one) for one in (objective.figure, ENERGY_PER_1000))
+    return {
+        "ended": isinstance(answer, TuneAnswer),
+        **described(_model(tuning)),
+        "setting": tuning.setting or None,
+        "objective": {**asdict(objective), "mean": best.value if best else None},
+        "plain_loop": tuning.is_loop,
+        "best_other": _best_other_json(tuning),
+        "items_per_s": winner.items_per_s if winner else None,
+        "times_the_plain_loop": _ratio_json(tuning.gain),
+        "joules_per_1000": joules.value if joules else None,
+        "limit": answer.limit if isinstance(answer, TuneAnswer) else None,
+        "why": answer.why if isinstance(answer, TuneAnswer) else None,
+        "held_s": tuning.held_s,
+        "conditions": asdict(conditions) if (conditions := _conditions(tuning)) else None,
+        "points": [
+            {
+                "point": result.point.point_id,
+                "phase": one.phase,
+                "params": dict(one.params),
+                "outcome": result.outcome,
+            }
+            for one, result in tuning.results
+        ],
+    }
+
+
+def blocks(run_dir: Path, tuning: Tuning) -> Iterator[Block]:
     answer, model, run = tuning.next, _model(tuning), shell_path(run_dir)
     warning = (model.warning,) if model and model.stand_in else ()
     yield Block(title=headline(run_dir, tuning), before=warning, columns=tuple(phase_columns(tuning)))
@@ -278,7 +223,7 @@ def _remark(tuning: Tuning, setting: Setting[Record] | None, results: Sequence[P
     return tuning.goal.objective.broken(setting) if setting else str(results[-1].outcome or "to come")
 
 
-def _found(run_dir: Path, tuning: Answer) -> Iterator[Block]:
+def _found(run_dir: Path, tuning: Tuning) -> Iterator[Block]:
     yield Block.of(_setting(tuning))
     spec = tuple(NoWrap(line, "  ") for line in spec_lines(tuning))
     yield Block(title=f"In a spec (also in {relative_path(run_dir)}/{SETTING_FILE}):", before=spec)
@@ -286,7 +231,7 @@ def _found(run_dir: Path, tuning: Answer) -> Iterator[Block]:
     yield Block.of(condition_lines(_conditions(tuning)))
 
 
-def _setting(tuning: Answer) -> Iterator[str]:
+def _setting(tuning: Tuning) -> Iterator[str]:
     if tuning.is_loop:
         yield _not_shown(tuning)
     yield f"The setting: {format_setting(tuning.setting)}{_named_loop(tuning)}"
@@ -307,9 +252,9 @@ def _named_loop(tuning: Tuning) -> str:
     return " (the plain loop)" if tuning.is_loop else ""
 
 
-def _limit_lines(answer: Answer) -> Iterator[str]:
-    if answer.limit:
-        yield f"  limit      {answer.limit}"
+def _limit_lines(tuning: Tuning) -> Iterator[str]:
+    if limit := _limit(tuning):
+        yield f"  limit      {limit}"
 
 
 def _worth_lines(tuning: Tuning) -> Iterator[str]:

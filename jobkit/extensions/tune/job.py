@@ -12,7 +12,7 @@ from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import note, relative_path, shell_path
 from jobkit.core.units import format_about, format_count, format_setting
 from jobkit.extensions.tune.job_script import PreparedSearch, resources
-from jobkit.extensions.tune.search import next_point
+from jobkit.extensions.tune.search import propose_point
 from jobkit.extensions.tune.steps import Candidate, TuneGoal
 from jobkit.extensions.tune.tuning import Tuning
 from jobkit.launch import local, scheduler_calls, submission
@@ -96,7 +96,7 @@ def _search(run_dir: Path) -> None:
     def choose(folder: Path) -> Point | None:
         for before in ran[-1:]:
             note(_ending(folder, before))
-        point = next_point(folder)
+        point = propose_point(folder)
         ran.extend([point] if point else [])
         return point
 

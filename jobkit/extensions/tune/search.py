@@ -8,34 +8,27 @@ jobkit's own and the standard library is imported, for the node may have no more
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from jobkit.core.errors import JobkitError
-from jobkit.core.files import append_line, exclusive_lock, write_atomically
-from jobkit.core.json_codec import to_json
-from jobkit.core.layout import POINTS_FILE, SEARCH_LOCK, SETTING_FILE
+from jobkit.core.files import write_atomically
+from jobkit.core.layout import SETTING_FILE
 from jobkit.core.records import Point
 from jobkit.core.units import format_setting
 from jobkit.extensions.tune.steps import TuneAnswer
 from jobkit.extensions.tune.tuning import Tuning, spec_lines
+from jobkit.runs import search_loop
 
 
-def next_point(run_dir: Path) -> Point | None:
-    """Return the next point to run, appended to ``points.jsonl`` if it is new; ``None`` if all is done.
-
-    The caller has run the point before to its end: a point without a result was killed, and runs again.
-    """
-    with exclusive_lock(run_dir / SEARCH_LOCK, lambda: None):
-        if (run_dir / SETTING_FILE).is_file():
-            return None
-        tuning = Tuning.read(run_dir)
-        if isinstance(tuning.next, TuneAnswer):
-            write_atomically(run_dir / SETTING_FILE, setting_text(run_dir.name, tuning))
-            return None
-        point = tuning.point(tuning.next)
-        if point.index > len(tuning.results):
-            append_line(run_dir / POINTS_FILE, to_json(point))
-        return point
+def propose_point(run_dir: Path) -> Point | None:
+    """Return the next point; ``None`` once ``setting.yaml`` is there. A point without a result runs again."""
+    if (run_dir / SETTING_FILE).is_file():
+        return None
+    tuning = Tuning.read(run_dir)
+    if isinstance(tuning.next, TuneAnswer):
+        write_atomically(run_dir / SETTING_FILE, setting_text(run_dir.name, tuning))
+        return None
+    return tuning.point(tuning.next)
 
 
 def setting_text(name: str, tuning: Tuning) -> str:
@@ -53,15 +46,11 @@ def setting_text(name: str, tuning: Tuning) -> str:
 
 
 def main() -> int:
-    try:
-        point = next_point(Path(sys.argv[1]))
-    except (JobkitError, OSError) as error:
-        sys.stderr.write(f"tune: {error}\n")
-        return 1
-    if point:
-        sys.stderr.write(f"tune: point {point.index}, {point.phase}: {format_setting(point.params)}\n")
-        sys.stdout.write(f"{point.index}\n")
-    return 0
+    def notes(_: Path, point: Point | None) -> Iterator[str]:
+        if point:
+            yield f"point {point.index}, {point.phase}: {format_setting(point.params)}"
+
+    return search_loop.main("tune", propose_point, notes)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ run next to the plain loop. What scatter may have decided is measured again.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jobkit.answers.memory import Memory, memory_of
@@ -196,38 +196,44 @@ class TuneAnswer:
     why: str  # the limit in a sentence without a full stop; without finalists why there are none
 
 
-Steps = Generator[Candidate, MeasuredCandidate, TuneAnswer]
-
-
-def follow(
-    steps: Steps, result_of: Callable[[Candidate], MeasuredCandidate | None]
+def propose(
+    goal: TuneGoal,
+    result_of: Callable[[Candidate], MeasuredCandidate | None],
+    tried: tuple[Candidate, ...] | None = None,
 ) -> Candidate | TuneAnswer:
-    """Return the first candidate without a result, or the answer if every candidate has one."""
+    """Return the first candidate without a result, or the answer if every candidate has one.
+
+    ``tried``: as in `_Search`.
+    """
     try:
-        candidate = next(steps)
-        while result := result_of(candidate):
-            candidate = steps.send(result)
-    except StopIteration as end:
-        answer: TuneAnswer = end.value
-        return answer
-    return candidate
+        return _Search(goal, result_of, tried).answer()
+    except _NoResultError as end:
+        return end.candidate
+
+
+class _NoResultError(Exception):
+    """Ends a search at the candidate that is to be measured next."""
+
+    def __init__(self, candidate: Candidate) -> None:
+        super().__init__()
+        self.candidate = candidate
 
 
 @dataclass(slots=True)
-class Search:
+class _Search:
     goal: TuneGoal
+    result_of: Callable[[Candidate], MeasuredCandidate | None]
+    # all candidates of a search that has ended: they show what the budget decided; ``None`` while it goes on.
+    # The times of files cannot show it, because a copy of the run folder loses them.
+    tried: tuple[Candidate, ...] | None = None
     results: list[tuple[Candidate, MeasuredCandidate]] = field(default_factory=list)
     memory: Memory | str = ""  # what one worker shows about memory, or why nothing
     limit: str = ""  # as in `TuneAnswer`
     why: str = ""
     shortcuts: str = EXACT  # the value for the settings that are tried
-    # all candidates of a search that has ended: they show what the budget decided; ``None`` while it goes on.
-    # The times of files cannot show it, because a copy of the run folder loses them.
-    tried: tuple[Candidate, ...] | None = None
 
-    def steps(self) -> Steps:
-        """Yield each candidate, take its result, and return the answer."""
-        yield from self._measure_memory()
+    def answer(self) -> TuneAnswer:
+        self._measure_memory()
         alone = self._good(MEMORY)
         if not alone:
             return TuneAnswer(why=self._failure())
@@ -235,25 +241,28 @@ class Search:
             return TuneAnswer(why=self._no_metric())
         self.memory = memory_of([result.record for _, result in alone if result.record])
         size = self._first_size(alone)
-        yield from self._add_workers(size)
-        yield from self._compare()
-        yield from self._measure_best_again()
+        self._add_workers(size)
+        self._compare()
+        for candidate in self._ranked()[:CONTENDERS]:  # scatter often favours the best of many
+            self._again(candidate)
         finalists = self._finalists()
-        yield from self._prove(finalists)
+        self._prove(finalists)
         if self.goal.looks and self._finals().winner is None:
             return TuneAnswer(why=self._no_winner())
         if not finalists and not self.goal.looks:
             return TuneAnswer(why="no setting keeps the constraints")
         return TuneAnswer(finalists=tuple(finalists), limit=self.limit, why=self.why)
 
-    def _try(self, candidate: Candidate) -> Generator[Candidate, MeasuredCandidate, MeasuredCandidate]:
-        result = yield candidate
+    def _try(self, candidate: Candidate) -> MeasuredCandidate:
+        result = self.result_of(candidate)
+        if result is None:
+            raise _NoResultError(candidate)
         self.results.append((candidate, result))
         return result
 
     # -- memory
 
-    def _measure_memory(self) -> Generator[Candidate, MeasuredCandidate, None]:
+    def _measure_memory(self) -> None:
         """Measure one worker at each size: memory, and where the doubling begins.
 
         If its shortcuts are refused, the search begins again without them.
@@ -264,10 +273,10 @@ class Search:
             candidate = Candidate(params, MEMORY)
             if self._left_out(candidate):
                 return
-            result = yield from self._try(candidate)
+            result = self._try(candidate)
             if result.refused:
                 self.shortcuts = OFF
-                yield from self._measure_memory()
+                self._measure_memory()
                 return
             failed = sum(not one.speed and not one.refused for _, one in self.results)
             if result.outcome in OUT_OF_MEMORY or (failed > 1 and not self._good(MEMORY)):
@@ -298,19 +307,17 @@ class Search:
     def _repeats(self, params: Mapping[str, Value]) -> int:
         return sum(one.params == params for one, _ in self.results)
 
-    def _again(self, *candidates: Candidate) -> Generator[Candidate, MeasuredCandidate, bool]:
+    def _again(self, *candidates: Candidate) -> bool:
         """Measure settings again; return whether points and time were left for that."""
-        repeats = (1 + sum(one.params == of.params for one, _ in self._in(SEARCH)) for of in candidates)
+        searched = [one.params for one, _ in self.results if one.phase == SEARCH]
+        repeats = (1 + searched.count(of.params) for of in candidates)
         again = [Candidate(of.params, SEARCH, n) for of, n in zip(candidates, repeats, strict=True)]
         done = len(self.results) - len({tuple(sorted(one.params.items())) for one, _ in self.results})
         if done + len(again) > self.goal.again or any(map(self._late, again)):
             return False
         for one in again:
-            yield from self._try(one)
+            self._try(one)
         return True
-
-    def _in(self, phase: str) -> list[tuple[Candidate, MeasuredCandidate]]:
-        return [(one, result) for one, result in self.results if one.phase == phase]
 
     def _left_out(self, candidate: Candidate) -> bool:
         """Return whether a search that has ended did without a candidate."""
@@ -363,7 +370,7 @@ class Search:
 
     # -- workers
 
-    def _add_workers(self, size: int) -> Generator[Candidate, MeasuredCandidate, None]:
+    def _add_workers(self, size: int) -> None:
         """Double the workers until that gains too little, or memory or CPUs end."""
         goal, held = self.goal, self.most_workers(size)
         fitting = goal.workers if held is None else held
@@ -378,13 +385,13 @@ class Search:
             if self._late(candidate):
                 self._note("time", "the budget of time ended the search before more workers were tried")
                 return
-            result = yield from self._try(candidate)
+            result = self._try(candidate)
             if not result.speed:
                 limit = "memory" if result.outcome in OUT_OF_MEMORY else "failure"
                 without = ", without their shortcuts" if result.refused else ""
                 self._note(limit, f"{workers} workers ended as {result.outcome}{without}")
                 return
-            times = yield from self._times(candidate, last)
+            times = self._times(candidate, last)
             step = f"{workers} workers are {times:.2f} times as fast as {last.workers}"
             if times < 1 + goal.gain:
                 self._note(*_bottleneck(result, step))
@@ -394,9 +401,7 @@ class Search:
         if fitting < goal.workers:
             self._note("memory", f"memory holds {fitting} workers at {goal.size_knob} {size:,}")
 
-    def _times(
-        self, candidate: Candidate, before: Candidate
-    ) -> Generator[Candidate, MeasuredCandidate, float]:
+    def _times(self, candidate: Candidate, before: Candidate) -> float:
         """Return the speed of a step over that of the setting before.
 
         If scatter may have decided whether the doubling ends there, the two are measured again.
@@ -404,7 +409,7 @@ class Search:
         while True:
             times, repeats = self._speed(candidate) / self._speed(before), self._repeats(candidate.params)
             sure = abs(math.log(times / (1 + self.goal.gain))) > DOUBT / math.sqrt(repeats)
-            if sure or repeats >= TIMES or not (yield from self._again(before, candidate)):
+            if sure or repeats >= TIMES or not self._again(before, candidate):
                 return times
 
     def _shared(self, size: int, workers: int, mps: str = AUTO) -> dict[str, Value]:
@@ -423,22 +428,28 @@ class Search:
 
     # -- other values
 
-    def _compare(self) -> Generator[Candidate, MeasuredCandidate, None]:
+    def _compare(self) -> None:
         """Vary the best setting: without MPS, at other sizes, in another order, without shortcuts."""
         for candidate in self._fastest()[:RIVALS]:
-            yield from self._again(candidate)
-        yield from self._try_without_mps()
+            self._again(candidate)
+        shared = next((one for one in self._fastest() if one.workers > 1), None)
+        if shared and any(
+            one.params == shared.params and result.record is not None and result.record.mps == ON
+            for one, result in self.results
+        ):
+            params = self._shared(self._size(shared), shared.workers, mps=OFF)
+            self._try_in_time(Candidate(params, SEARCH))
         best = self._enough_workers()
         if best.workers > 1:
             mps = str(best.params.get(MPS, OFF))
             for other in self._other_sizes(self._size(best), best.workers):
-                yield from self._try_in_time(Candidate(self._shared(other, best.workers, mps=mps), SEARCH))
+                self._try_in_time(Candidate(self._shared(other, best.workers, mps=mps), SEARCH))
         if self.goal.other_order:
             best = self._fastest()[0]
-            yield from self._try_in_time(Candidate({**best.params, ORDER: self.goal.other_order}, SEARCH))
+            self._try_in_time(Candidate({**best.params, ORDER: self.goal.other_order}, SEARCH))
         if self.goal.shortcuts and self.shortcuts == EXACT and not self.goal.fills_gpu:
             best = self._fastest()[0]
-            yield from self._try_in_time(Candidate({**best.params, SHORTCUTS: OFF}, SEARCH))
+            self._try_in_time(Candidate({**best.params, SHORTCUTS: OFF}, SEARCH))
 
     def _fastest(self) -> list[Candidate]:
         means = self._means(MEMORY, SEARCH)
@@ -450,34 +461,16 @@ class Search:
         fast = [one for one in self._fastest() if self._speed(one) >= enough]
         return min(fast, key=lambda one: one.workers)
 
-    def _try_without_mps(self) -> Generator[Candidate, MeasuredCandidate, None]:
-        """Try the fastest setting of several workers without MPS, if it ran with it."""
-        best = next((one for one in self._fastest() if one.workers > 1), None)
-        if best and self._ran_with_mps(best):
-            params = self._shared(self._size(best), best.workers, mps=OFF)
-            yield from self._try_in_time(Candidate(params, SEARCH))
-
-    def _ran_with_mps(self, candidate: Candidate) -> bool:
-        return any(
-            one.params == candidate.params and result.record is not None and result.record.mps == ON
-            for one, result in self.results
-        )
-
     def _other_sizes(self, size: int, workers: int) -> list[int]:
         sizes = dict.fromkeys(self._size(one) for one, _ in self._good(MEMORY))
         held = {other: self.most_workers(other) for other in sizes if other != size}
         return [other for other, most in held.items() if most is None or workers <= most]
 
-    def _try_in_time(self, candidate: Candidate) -> Generator[Candidate, MeasuredCandidate, None]:
+    def _try_in_time(self, candidate: Candidate) -> None:
         if not self._late(candidate):
-            yield from self._try(candidate)
+            self._try(candidate)
 
     # -- finalists
-
-    def _measure_best_again(self) -> Generator[Candidate, MeasuredCandidate, None]:
-        """Measure the best settings of the search again: scatter often favours the best of many."""
-        for candidate in self._ranked()[:CONTENDERS]:
-            yield from self._again(candidate)
 
     def _finalists(self) -> list[dict[str, Value]]:
         """Return the two best settings that keep the constraints; only one if it is faster beyond doubt."""
@@ -517,9 +510,7 @@ class Search:
             )
         return f"no point has the metric {metric!r}, by which objective chooses"
 
-    def _prove(
-        self, finalists: Sequence[Mapping[str, Value]]
-    ) -> Generator[Candidate, MeasuredCandidate, None]:
+    def _prove(self, finalists: Sequence[Mapping[str, Value]]) -> None:
         """Measure the plain loop and the finalists in turn, at least once, then as the budget allows."""
         if not finalists and self._left_out(Candidate(self.goal.loop, FINAL)):
             return
@@ -528,7 +519,7 @@ class Search:
         for repeat in range(1, max(self.goal.repeats, self.goal.most_repeats) + 1):
             before = len(self.results)
             for params in rows:
-                yield from self._try(Candidate(params, FINAL, repeat))
+                self._try(Candidate(params, FINAL, repeat))
             if self._enough(repeat, rows):
                 return
             if self.goal.looks and len(self.results) + len(rows) > self._most_points():

@@ -12,9 +12,6 @@ from jobkit.answers.loads import NONE, Loads, read_lengths
 from jobkit.answers.objective import Finals
 from jobkit.answers.setting import Mean, Ratio, Setting
 from jobkit.answers.speed import Speed
-from jobkit.core.errors import JobkitError
-from jobkit.core.files import read_text
-from jobkit.core.json_codec import from_json
 from jobkit.core.knobs import BATCH_SIZE, EVERY, MPS, ON, PADDED, REFUSED, SHORTCUTS, Value, numbers
 from jobkit.core.layout import SETTING_FILE, TUNE_GOAL_FILE
 from jobkit.core.records import Outcome, Point, Record
@@ -25,13 +22,13 @@ from jobkit.extensions.tune.steps import (
     SEARCH,
     Candidate,
     MeasuredCandidate,
-    Search,
     TuneAnswer,
     TuneGoal,
-    follow,
+    propose,
     whole,
 )
 from jobkit.runs.results import read_run
+from jobkit.runs.search_loop import read_goal
 from jobkit.runs.status import PointResult
 from jobkit.runs.tries import task_s, timed
 
@@ -47,24 +44,22 @@ class Tuning:
     goal: TuneGoal
     results: tuple[tuple[Candidate, PointResult], ...]  # the points, each with its candidate
     next: Candidate | TuneAnswer  # what is to be measured next, or the answer
-    search: Search
     # the share of text in the padding of the plain loop, on the part of the text that it worked on and on all
     # of it; ``None`` if that is all of it, or it does not pad
     padding: tuple[float, float] | None = None
 
     @classmethod
     def read(cls, run_dir: Path) -> Self:
-        goal = read_goal(run_dir)
+        goal = read_goal(TuneGoal, run_dir / TUNE_GOAL_FILE, "jobkit tune SPEC makes such a run")
         results = tuple(_with_candidates(read_run(run_dir).points))
         measured = {candidate.key: _measured(result) for candidate, result in results}
         ended = (run_dir / SETTING_FILE).is_file()
-        search = Search(goal, tried=tuple(candidate for candidate, _ in results) if ended else None)
+        tried = tuple(candidate for candidate, _ in results)
         return cls(
             goal=goal,
             results=results,
-            next=follow(search.steps(), lambda candidate: measured.get(candidate.key)),
-            search=search,
-            padding=_padding(run_dir, goal, [candidate for candidate, _ in results]) if ended else None,
+            next=propose(goal, lambda candidate: measured.get(candidate.key), tried if ended else None),
+            padding=_padding(run_dir, goal, tried) if ended else None,
         )
 
     @property
@@ -166,14 +161,6 @@ class Tuning:
         return Mean.of(best.rates).over(Mean.of(loop.rates), self.finals.probability)
 
 
-def read_goal(run_dir: Path) -> TuneGoal:
-    path = run_dir / TUNE_GOAL_FILE
-    try:
-        return from_json(TuneGoal, read_text(path), where=str(path))
-    except OSError as error:
-        raise JobkitError(f"{path}: {error.strerror}", hint="jobkit tune SPEC makes such a run") from error
-
-
 def _padding(run_dir: Path, goal: TuneGoal, ran: Sequence[Candidate]) -> tuple[float, float] | None:
     loops = (one for one in ran if one.phase == FINAL and whole(one.params) == goal.loop)
     part = next((numbers(one.params).get(EVERY, 1) for one in loops), 1)
@@ -208,7 +195,10 @@ def _held_s(result: PointResult) -> float:
 
 
 def first_point(template: Point, goal: TuneGoal) -> Point:
-    return _point([], next(Search(goal).steps()), template)
+    first = propose(goal, lambda _: None)
+    if not isinstance(first, Candidate):
+        raise TypeError(first)  # without results there is no answer
+    return _point([], first, template)
 
 
 def _point(points: Sequence[Point], candidate: Candidate, template: Point | None = None) -> Point:

@@ -32,13 +32,8 @@ from jobkit.worker.workloads.base import SHIPPED, load_unit
 Spot = tuple[float, float]
 """A load (in a file without records a batch size) and bytes."""
 
-MEASURED, ALLOCATED, PREDICTED, VERIFIED, EXCEEDED = (
-    "measured",
-    "allocated_peak",
-    "predicted",
-    "verified",
-    "exceeded",
-)
+MEASURED, ALLOCATED, PREDICTED = "measured", "allocated_peak", "predicted"
+VERIFIED, EXCEEDED = "verified", "exceeded"
 """The kinds of marks."""
 WORDS = {BATCH_SIZE: "batch", PADDED: "budget"}
 """What the legend calls a value of a knob."""
@@ -118,11 +113,8 @@ def memory_of_records(
     ``gpu_memory_bytes``: of the GPU to draw, the context included; by default what the tries had to stay
         within, else the GPU measured on.
     """
-    workload, line, notes = (
-        next((one.point.workload for one in memory.records), ""),
-        memory.line,
-        tuple[str, ...](),
-    )
+    workload = next((one.point.workload for one in memory.records), "")
+    line, notes = memory.line, tuple[str, ...]()
     ram, limit = memory.kind == observations.RAM, None  # unknown on a CPU without trials
     if trials and (gpu_memory_bytes is None or ram):
         size_bytes = min(trial.capacity_bytes for trial in trials)
@@ -237,22 +229,14 @@ def memory_of_file(guess: Estimate, peaks: Sequence[Spot], up: str) -> MemoryPan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnobSeries:
-    """A figure over the first knob, all other knobs the same."""
-
-    name: str  # the other knobs in words; empty if none varies by itself
-    sizes: tuple[float, ...]  # values of the knob, ascending
-    means: tuple[Mean, ...]  # over the repeats of each, as a person sees the figure
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KnobPanel:
     """A figure against the batch size."""
 
     figure: Figure = SPEED  # what is shown
     knob: str  # the name of the knob
-    # one for each setting of the other knobs; empty if the figure is not known
-    series: tuple[KnobSeries, ...] = ()
+    # by the other knobs in words, empty if none varies by itself: values of the knob, ascending, each with
+    # the mean over its repeats, as a person sees the figure; empty if the figure is not known
+    series: Mapping[str, Sequence[tuple[float, Mean]]] = field(default_factory=dict)
     # if no knob has numbers: the settings in words, by their places across
     names: Mapping[float, str] = field(default_factory=dict)
     # of the speed, the smallest value whose mean is within `jobkit.answers.speed.SPEED_TOLERANCE` of
@@ -262,7 +246,7 @@ class KnobPanel:
     @property
     def means(self) -> list[Mean]:
         """All means."""
-        return [mean for line in self.series for mean in line.means]
+        return [mean for line in self.series.values() for _, mean in line]
 
     @property
     def best(self) -> float:
@@ -273,7 +257,7 @@ class KnobPanel:
     @property
     def sizes(self) -> list[float]:
         """All values of the knob, ascending."""
-        return sorted({size for line in self.series for size in line.sizes})
+        return sorted({size for line in self.series.values() for size, _ in line})
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,10 +306,8 @@ def _memory(
     collected: Collected, group: int, rows: Sequence[Row], gpu_memory_bytes: int | None
 ) -> MemoryPanel:
     tries = [row for row in rows if row.point.trial]
-    tested, indices = (
-        [row.record for row in tries if row.record],
-        {(row.folder, row.point.index) for row in tries},
-    )
+    tested = [row.record for row in tries if row.record]
+    indices = {(row.folder, row.point.index) for row in tries}
     tried = [
         trial
         for folder, trials in sorted(collected.sources.trials.items())
@@ -352,22 +334,21 @@ def _over_knob(settings: Sequence[Size], knobs: Sequence[str], figure: Figure) -
         return KnobPanel(figure=figure, knob=knob or BATCH_SIZE)
     if knob is None:
         names = {float(place): format_setting(one.params) for place, one in enumerate(known)}
-        series = _series("", [*zip(names, known, strict=True)], figure)
-        return KnobPanel(figure=figure, knob="setting", series=(series,), names=names)
+        line = [(place, _mean(one, figure)) for place, one in zip(names, known, strict=True)]
+        return KnobPanel(figure=figure, knob="setting", series={"": line}, names=names)
     numbered = ((_number(one.params.get(knob)), one) for one in known)
     over = sorted(((number, one) for number, one in numbered if number is not None), key=itemgetter(0))
     one_line = len(dict(over)) == len(over)  # the other knobs move with it
-    lines: dict[str, list[tuple[float, Size]]] = defaultdict(list)
+    lines: dict[str, list[tuple[float, Mean]]] = defaultdict(list)
     for number, one in over:
         record = None if one_line else one.first.record
-        lines[other_knobs(record, knob) if record else ""].append((number, one))
-    named = ((name if len(lines) > 1 else "", line) for name, line in lines.items())
-    panel = KnobPanel(figure=figure, knob=knob, series=tuple(_series(*one, figure) for one in named))
+        lines[other_knobs(record, knob) if record else ""].append((number, _mean(one, figure)))
+    panel = KnobPanel(
+        figure=figure, knob=knob, series=lines if len(lines) > 1 else {"": next(iter(lines.values()))}
+    )
     if figure is not SPEED:
         return panel
-    means = (
-        (size, mean.value) for one in panel.series for size, mean in zip(one.sizes, one.means, strict=True)
-    )
+    means = [(size, mean.value) for line in lines.values() for size, mean in line]
     return replace(panel, knee=min(pair for pair in means if pair[1] >= (1 - SPEED_TOLERANCE) * panel.best))
 
 
@@ -382,9 +363,8 @@ def _number(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _series(name: str, settings: Sequence[tuple[float, Size]], figure: Figure) -> KnobSeries:
-    means = (Mean.of(value / figure.scale for value in one.values(figure)) for _, one in settings)
-    return KnobSeries(name=name, sizes=tuple(size for size, _ in settings), means=tuple(means))
+def _mean(setting: Size, figure: Figure) -> Mean:
+    return Mean.of(value / figure.scale for value in setting.values(figure))
 
 
 NEAR = f"within {100 * SPEED_TOLERANCE:.0f} % of the fastest"
@@ -418,13 +398,12 @@ def knob_finding(panel: KnobPanel) -> str:
         return f"{panel.figure.title}: {panel.best:,.4g} is the {which} mean"
     size, mean = panel.knee
     if len(panel.sizes) == 1:
-        best = max(panel.series, key=lambda line: max(mean.value for mean in line.means)).name
+        best = max(panel.series, key=lambda name: max(mean.value for _, mean in panel.series[name]))
         which = f"{best}, {knob} {size:,}" if best else f"{knob} {size:,}"
         return f"Speed: {mean:,.4g} paragraphs/s at {which}"
     if size == max(panel.sizes):
         return f"Speed: no knee up to {knob} {size:,}, the largest measured and the fastest"
-    slowest = panel.series[0].means[0].value
-    gain = f"{mean / slowest:.2g} times as fast as {panel.series[0].sizes[0]:,}"
-    return (
-        f"Speed: the knee is at {knob} {size:,}, {NEAR if len(panel.series) > 1 or slowest == mean else gain}"
-    )
+    smallest, slowest = next(iter(panel.series.values()))[0]
+    gain = f"{mean / slowest.value:.2g} times as fast as {smallest:,}"
+    shown = NEAR if len(panel.series) > 1 or slowest.value == mean else gain
+    return f"Speed: the knee is at {knob} {size:,}, {shown}"

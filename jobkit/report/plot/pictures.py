@@ -219,12 +219,12 @@ def _of_knob(panel: KnobPanel) -> Picture:
     at_size = not panel.names  # else the size is only a place in the picture
     rows = [
         (
-            panel.names.get(size, line.name),
+            panel.names.get(size, name),
             *([f"{size:,}"] if at_size else []),
             *(f"{mean.value:,.4g}", _half(mean), f"{mean.n}"),
         )
-        for line in panel.series
-        for size, mean in zip(line.sizes, line.means, strict=True)
+        for name, line in panel.series.items()
+        for size, mean in line
     ]
     return Picture(
         title=knob_finding(panel),
@@ -265,14 +265,13 @@ def _over_knob(panel: KnobPanel) -> Drawing:
         drawing.line([(x, near) for x in drawing.x_range], NEAR, css="grey", dash=DOTTED)
         name = f"{'fastest' if knee == sizes[-1] else 'knee'}: {knee:,}"
         drawing.mark(panel.knee, "ring", css="blue", label=name, far=True, name=f"{name}, {speed:,.4g}/s")
-    for line, (shape, dash) in zip(panel.series, cycle(SERIES), strict=False):
-        name = line.name or ("means" if len(line.means) > 1 else "mean")
-        means = [*zip(line.sizes, line.means, strict=True)]
+    for (others, means), (shape, dash) in zip(panel.series.items(), cycle(SERIES), strict=False):
+        name = others or ("means" if len(means) > 1 else "mean")
         drawing.line([(size, mean.value) for size, mean in means], name, css="grey", dash=dash, width=1.2)
         for size, mean in means:
             bar = [(size, end) for end in _ends(mean, drawing.y_range)]
             drawing.line(bar, "95 % interval", width=1.2)
-            setting = f"{line.name}, {size:,}" if line.name else f"{size:,}"
+            setting = f"{others}, {size:,}" if others else f"{size:,}"
             drawing.mark((size, mean.value), shape, title=_said(panel, setting, mean), name=name)
     return drawing
 

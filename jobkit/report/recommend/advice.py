@@ -235,28 +235,27 @@ class EnergyAnswer:
     reason: str
 
 
-def uses(records: Iterable[Record]) -> tuple[EnergyUse, ...]:
+def uses(records: Iterable[Record]) -> list[EnergyUse]:
     """Return the energy of each setting, from the records of points that succeeded."""
-    known = (record for record in records if record.value(ENERGY_PER_1000) is not None)
-    return tuple(map(_use, settings_of(known)))
-
-
-def _use(setting: Setting[Record]) -> EnergyUse:
-    each, net = Mean.of(setting.values(ENERGY_PER_1000)), setting.mean(NET_PER_1000)
-    letters = [
-        joules / record.summary.characters
-        for record in setting.well
-        if (joules := record.value(ENERGY)) is not None and record.summary and record.summary.characters
-    ]
-    return EnergyUse(
-        params=dict(sorted(setting.params.items())),
-        per_1000_j=each.value,
-        per_1000_j_sd=each.sd,
-        net_per_1000_j=net.value if net and net.n == each.n else None,
-        per_character_j=Mean.of(letters).value if len(letters) == each.n else None,
-        counted=all(record.energy and record.energy.counter_j is not None for record in setting.well),
-        repeats=each.n,
-    )
+    found = []
+    for setting in settings_of(record for record in records if record.value(ENERGY_PER_1000) is not None):
+        each, net = Mean.of(setting.values(ENERGY_PER_1000)), setting.mean(NET_PER_1000)
+        letters = [
+            joules / record.summary.characters
+            for record in setting.well
+            if (joules := record.value(ENERGY)) is not None and record.summary and record.summary.characters
+        ]
+        use = EnergyUse(
+            params=dict(sorted(setting.params.items())),
+            per_1000_j=each.value,
+            per_1000_j_sd=each.sd,
+            net_per_1000_j=net.value if net and net.n == each.n else None,
+            per_character_j=Mean.of(letters).value if len(letters) == each.n else None,
+            counted=all(record.energy and record.energy.counter_j is not None for record in setting.well),
+            repeats=each.n,
+        )
+        found.append(use)
+    return found
 
 
 def energy_answer(records: Sequence[Record], chosen: Speed, corpus: CorpusVolume) -> EnergyAnswer | None:
@@ -417,7 +416,7 @@ class Advice:
             )
         doubts = list(dict.fromkeys((*largest.doubts, *self.memory.largest.doubts)))
         if self.search:  # it has no line of memory, and its cautions are in its answer
-            notes += [*self.search.cautions(), *doubts]
+            notes += [*self.search.cautions, *doubts]
         else:
             notes += doubts or self.memory.remarks
         record = next((record for record in self.records if record.params == chosen.params), None)
@@ -519,7 +518,7 @@ class Advice:
             "trials": self.material.trials,
             "ledger": self.material.ledger,
             "conditions": self.conditions,
-            "search": self.search.as_data() if self.search else None,
+            "search": self.search.data if self.search else None,
         }
 
 

@@ -83,7 +83,7 @@ def answer(advice: Advice, *, joined: bool = False) -> list[Block]:
     search, time, asked, chosen = advice.search, advice.time, advice.request, advice.recommended
     if search:
         taken = [f"Take {format_setting(search.setting)}: {_rate(chosen)}, the answer of the search."]
-        taken += search.worth()
+        taken += search.worth
     elif not (judged := advice.judged).objective.by_speed:
         extreme = "highest" if judged.objective.direction == MAX else "lowest"
         safe = " that is safe" if judged.rank(chosen) < max(map(judged.rank, advice.accepted)) else ""

@@ -368,7 +368,7 @@ def as_json(run: RunUse, found: Sequence[Waste]) -> str:
         "to_come": run.to_come,
         "wastes": found,
         "notes": run.notes,
-        "search": run.search.as_data() if run.search else None,
+        "search": run.search.data if run.search else None,
     }
     return terminal.as_json(data, indent=2) + "\n"
 
@@ -398,7 +398,7 @@ def _heading(run: RunUse) -> Iterator[str]:
         yield f"{format_count(run.unended, run.noun)} {'has' if run.unended == 1 else 'have'} not ended yet."
     if run.search and run.search.setting:
         yield f"The answer of the search, and its points: {format_setting(run.search.setting)}"
-        yield from run.search.answer_lines()
+        yield from run.search.lines
     if run.here:
         yield "No scheduler reserved anything for it: the lines are for a job with the same request."
 

@@ -12,5 +12,5 @@ def tagged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of a corpus of three shards, of which none has begun; nothing runs."""
     monkeypatch.chdir(tmp_path)
     write_corpus(tmp_path / "letters.txt")
-    write_planned(request(measured_run(tmp_path / "run"), ["letters.txt"], tmp_path / "tagged"))
+    write_planned(request(measured_run(tmp_path / "run"), ["letters.txt"]))
     return tmp_path / "tagged"

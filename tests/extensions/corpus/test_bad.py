@@ -12,10 +12,9 @@ import zstandard
 
 from jobkit.answers.speed import CorpusVolume
 from jobkit.core.errors import JobkitError
+from jobkit.extensions.corpus import readers
 from jobkit.extensions.corpus import scan as scanning
-from jobkit.extensions.corpus import scan_text
-from jobkit.extensions.corpus.scan import Scan, scan
-from jobkit.extensions.corpus.sources import find_sources
+from jobkit.extensions.corpus.scan import Scan, find_sources, scan
 from jobkit.planning.volume import read_corpora
 from tests.support.corpora import jsonl, plan, read_all
 
@@ -158,7 +157,7 @@ def test_every_kind_of_bad_line(folder: Path) -> None:
 
 
 def test_every_kind_of_bad_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan_text, "LONGEST_BYTES", 2**20)
+    monkeypatch.setattr(readers, "LONGEST_BYTES", 2**20)
     whole = gzip.compress(b"a text\n" * 1000)
     flipped = bytearray(whole)
     flipped[20] ^= 255
@@ -247,7 +246,7 @@ def test_an_id_like_that_of_a_document_without_one(folder: Path, monkeypatch: py
 
 
 def test_a_long_paragraph_wherever_it_lies(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan_text, "LONGEST_BYTES", 2**20)
+    monkeypatch.setattr(readers, "LONGEST_BYTES", 2**20)
     long = b"word " * (2**18 - 2)  # 1.25 MiB
     for name, before, after in [
         ("a", b"", b"\n\nz"),

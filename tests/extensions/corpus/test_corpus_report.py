@@ -13,13 +13,13 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.layout import PLAN_FILE, WINNERS_FOLDER, Exit
 from jobkit.core.paths import LEDGER_VARIABLE, ledger_path
 from jobkit.core.terminal import NoWrap
-from jobkit.extensions.corpus import corpus_report
-from jobkit.extensions.corpus.corpus_report import read_corpus_report
+from jobkit.extensions.corpus import page as corpus_report
 from jobkit.extensions.corpus.merge import merge
-from jobkit.extensions.corpus.provenance import closing_line, finish, read_promise
-from jobkit.extensions.corpus.standing import live_points
+from jobkit.extensions.corpus.page import read_corpus_report
+from jobkit.extensions.corpus.provenance import closing_line, read_promise
+from jobkit.extensions.corpus.standing import finish, live_points
 from jobkit.report.page import page
-from tests.report.html.test_page import Parsed
+from tests.report.test_page import Parsed
 from tests.support.applied import win
 from tests.support.builders import write_begin, write_exit
 

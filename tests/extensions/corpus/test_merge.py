@@ -22,10 +22,9 @@ from jobkit.core.layout import PLAN_FILE
 from jobkit.extensions.corpus.formats import check_format, write_rows
 from jobkit.extensions.corpus.merge import merge
 from jobkit.extensions.corpus.plan import ROWS_FILE, read_corpus, read_plan
-from jobkit.extensions.corpus.reading import Paragraph
+from jobkit.extensions.corpus.readers import Paragraph
 from jobkit.extensions.corpus.rows import RowsWriter
-from jobkit.extensions.corpus.scan import scan
-from jobkit.extensions.corpus.sources import find_sources
+from jobkit.extensions.corpus.scan import find_sources, scan
 from jobkit.extensions.corpus.winners import claim, claim_all, read_winners
 from tests.support.corpora import jsonl, plan, points_of, read_shard, work
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -24,13 +24,11 @@ from hypothesis import strategies as st
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import CORPUS_FILE, PLAN_FILE
 from jobkit.core.paragraphs import split_paragraphs
-from jobkit.core.units import parse_size
+from jobkit.extensions.corpus import readers, scan_text
 from jobkit.extensions.corpus import scan as scanning
-from jobkit.extensions.corpus import scan_part, scan_text
 from jobkit.extensions.corpus.plan import read_corpus, read_planned
-from jobkit.extensions.corpus.reading import Paragraph, given_offset
-from jobkit.extensions.corpus.scan import Scan, in_order, scan
-from jobkit.extensions.corpus.sources import find_sources
+from jobkit.extensions.corpus.readers import Paragraph, given_offset
+from jobkit.extensions.corpus.scan import Scan, find_sources, in_order, scan
 from tests.support.corpora import HARD, jsonl, plan, read_all, read_as_text, read_shard, reference
 
 
@@ -38,10 +36,10 @@ from tests.support.corpora import HARD, jsonl, plan, read_all, read_as_text, rea
 def borders(block: int, piece: int) -> Iterator[None]:
     """Read in blocks, ranges and pieces of a few bytes, so that small files have all the borders."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scan_text, "TEXT_BLOCK_BYTES", block)
-        patch.setattr(scan_part, "LINE_BLOCK_BYTES", block)
+        patch.setattr(readers, "TEXT_BLOCK_BYTES", block)
+        patch.setattr(readers, "LINE_BLOCK_BYTES", block)
         patch.setattr(scanning, "RANGE_BYTES", block)
-        patch.setattr(scan_part, "_WINDOW_BYTES", block)
+        patch.setattr(readers, "WINDOW_BYTES", block)
         patch.setattr(scanning, "piece_bytes", lambda _: piece)
         yield
 
@@ -191,11 +189,13 @@ def test_a_plan_of_another_version_is_an_error_with_its_line(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_an_error_and_a_killed_process_are_reported() -> None:
-    with pytest.raises(JobkitError, match="five"):
-        list(in_order(parse_size, ["4MiB", "five", "6MiB"], 2))
+def test_a_killed_process_is_reported_and_no_process_is_waited_for() -> None:
     with pytest.raises(JobkitError, match="was killed"):
         list(in_order(signal.raise_signal, [0, 0, signal.SIGKILL, 0], 2))
+    begin = time.monotonic()
+    with closing(in_order(time.sleep, [0, 600, 600], 2)) as answers:
+        next(answers)
+    assert time.monotonic() - begin < 300, "no process is waited for once no answer is wanted"
 
 
 @pytest.mark.slow

@@ -16,20 +16,22 @@ from jobkit.answers.observations import RAM
 from jobkit.answers.stats import Observation
 from jobkit.core.errors import JobkitError
 from jobkit.core.units import GIB, MIB
-from jobkit.extensions.corpus import start
-from jobkit.extensions.corpus.oversized import (
+from jobkit.extensions.corpus import apply
+from jobkit.extensions.corpus.plan import Piece, cut_loads
+from jobkit.extensions.corpus.setting import MOST_WINDOW, AppliedSetting, find_setting
+from jobkit.extensions.corpus.shards import (
+    UNKNOWN_BYTES,
+    ShardOptions,
     find_heavy,
     longest_item,
     memory_of,
+    plan_shards,
     refuse_too_large,
 )
-from jobkit.extensions.corpus.plan import Piece, cut_loads
-from jobkit.extensions.corpus.setting import MOST_WINDOW, AppliedSetting, find_setting
-from jobkit.extensions.corpus.shards import UNKNOWN_BYTES, ShardOptions, plan_shards
 from jobkit.planning.resolve import Options
 from jobkit.runs.journal import read_journal
 from jobkit.runs.results import read_run
-from tests.support.applied import CHARACTERS, SPEC, measured_run, request, write_corpus
+from tests.support.applied import CHARACTERS, OUT, SPEC, measured_run, request, write_corpus
 from tests.support.builders import ITEMS, with_shortcuts, write_record
 
 
@@ -230,7 +232,7 @@ def bounded(home: Path) -> AppliedSetting:
 
 
 def test_a_long_paragraph_gets_its_memory_or_is_refused(home: Path, bounded: AppliedSetting) -> None:
-    corpus, pieces, _ = start.read(request(home / "run", ["letters.txt"], home / "tagged"))
+    corpus, pieces, _ = apply.read(request(home / "run", ["letters.txt"]))
     assert longest_item(bounded) == 100
     (heavy,) = found = find_heavy(corpus, pieces, bounded)
     assert (heavy.where, heavy.longest) == ("letters.txt, paragraph 21", 901)
@@ -246,7 +248,7 @@ def test_a_long_paragraph_gets_its_memory_or_is_refused(home: Path, bounded: App
 
 def test_a_paragraph_that_no_measured_batch_covers(home: Path, bounded: AppliedSetting) -> None:
     """By its item without a memory line; by its characters, of which the margin of memory holds 512."""
-    corpus, pieces, _ = start.read(request(home / "run", ["letters.txt"], home / "tagged"))
+    corpus, pieces, _ = apply.read(request(home / "run", ["letters.txt"]))
     measured = replace(bounded, memory=None, call_load=901, call_characters=901, peak_bytes=5 * 2**19)
     assert find_heavy(corpus, pieces, measured) == []
     longer, more = replace(measured, call_load=900), replace(measured, call_characters=900)
@@ -264,19 +266,14 @@ def test_a_paragraph_that_no_measured_batch_covers(home: Path, bounded: AppliedS
         refuse_too_large([replace(known, characters=2**40)], more)
 
 
-def test_what_needs_more_is_a_round_of_its_own(
-    bounded: AppliedSetting, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = request(Path("run"), ["letters.txt"], Path("tagged"), shards=2)
+def test_what_needs_more_is_a_round_of_its_own(bounded: AppliedSetting) -> None:
+    asked = request(Path("run"), ["letters.txt"], shards=2)
     slurm = find_setting(Path("run"), Options(scheduler="slurm"), build=False, say=lambda _: None)
     slurm = replace(slurm, memory=bounded.memory)
-    monkeypatch.setattr(start, "find_setting", lambda *_, **__: slurm)
-    planned = start.prepare(asked, slurm, *start.read(asked))
+    planned = apply.prepare(OUT.absolute(), asked, slurm, *apply.read(asked))
     number = len(planned.prepared.points)
     (group,) = planned.prepared.groups
     assert group.points == tuple(range(1, number))
     prospect = planned.prospect
-    start.write_folder(
-        planned.prepared, prospect.corpus, prospect.plan.shards, start.promise_of(prospect.setting)
-    )
-    assert read_journal(asked.out).needs == prospect.plan.needs
+    apply.write_planned(planned)
+    assert read_journal(OUT).needs == prospect.plan.needs

@@ -14,20 +14,19 @@ from jobkit.core.layout import POINTS_FILE, is_run_folder, read_points
 from jobkit.core.paths import CACHE_VARIABLE, LEDGER_VARIABLE
 from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB, MIB
-from jobkit.extensions.corpus import plan_job, start
+from jobkit.extensions.corpus import apply
+from jobkit.extensions.corpus.apply import ApplyRequest, Preview
 from jobkit.extensions.corpus.plan import is_corpus_folder, is_unplanned, read_corpus, read_plan
-from jobkit.extensions.corpus.plan_text import plan_lines
-from jobkit.extensions.corpus.provenance import finish
-from jobkit.extensions.corpus.shards import ShardOptions, plan_shards
-from jobkit.extensions.corpus.start import ApplyRequest
+from jobkit.extensions.corpus.shards import ShardOptions, plan_lines, plan_shards
+from jobkit.extensions.corpus.standing import finish
 from jobkit.launch import resume
 from jobkit.launch.cancel import cancel
-from jobkit.planning.resolve import Options
 from jobkit.runs.journal import read_journal
 from jobkit.runs.reader import read_status
 from jobkit.runs.status_text import render
 from tests.support.applied import (
     CHARACTERS,
+    OUT,
     expected_rows,
     measured_run,
     merged,
@@ -54,7 +53,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def asked(home: Path) -> ApplyRequest:
-    return request(home / "run", ["letters.txt"], home / "tagged")
+    return request(home / "run", ["letters.txt"])
 
 
 @pytest.mark.slow
@@ -97,7 +96,7 @@ def test_a_corpus_is_worked_through_here_and_merged(home: Path) -> None:
     ],
 )
 def test_a_request_below_what_was_measured_is_a_warning(given: str, figures: tuple[str, ...]) -> None:
-    asked = request(Path("run"), ["letters.txt"], Path("tagged"), f"resources.{given}", shards=1)
+    asked = request(Path("run"), ["letters.txt"], f"resources.{given}", shards=1)
     prospect = plan(asked).prospect
     piece = prospect.plan.shards[0].pieces[0]
     pieces = [replace(piece, characters=CHARACTERS)]
@@ -109,7 +108,7 @@ def test_a_request_below_what_was_measured_is_a_warning(given: str, figures: tup
 
 
 def test_the_folder_is_whole_or_not_there(asked: ApplyRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    part = asked.out.with_name(".tagged.part")
+    part = OUT.with_name(".tagged.part")
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
@@ -118,20 +117,20 @@ def test_the_folder_is_whole_or_not_there(asked: ApplyRequest, monkeypatch: pyte
         patch.setattr(Path, "replace", killed)
         with pytest.raises(KeyboardInterrupt):
             write_planned(asked)
-    assert (part.is_dir(), asked.out.exists()) == (True, False)
+    assert (part.is_dir(), OUT.exists()) == (True, False)
     planned = write_planned(asked)
-    assert (part.exists(), is_corpus_folder(asked.out)) == (False, True)
-    points, _ = read_points(asked.out)
+    assert (part.exists(), is_corpus_folder(OUT)) == (False, True)
+    points, _ = read_points(OUT)
     assert points == list(planned.prepared.points)
-    assert [shard.index for shard in read_plan(asked.out)] == [1, 2, 3]
+    assert [shard.index for shard in read_plan(OUT)] == [1, 2, 3]
     assert {point.run_id for point in points} == {planned.prepared.inputs.run_id}
     assert points[0].run_id.startswith("demo-"), "and not the folder's name"
 
 
 def test_the_format_is_kept_for_merge(asked: ApplyRequest, capsys: pytest.CaptureFixture[str]) -> None:
     write_planned(asked)
-    assert read_corpus(asked.out).format == "jsonl"
-    assert start.apply(replace(asked, fmt="tsv"), dry_run=True) == 0
+    assert read_corpus(OUT).format == "jsonl"
+    assert apply.apply(OUT, replace(asked, fmt="tsv"), preview=Preview()) == 0
     assert "jobkit merge tagged --format tsv" in capsys.readouterr().err
 
 
@@ -140,30 +139,30 @@ def test_what_differs_is_named_and_nothing_runs(asked: ApplyRequest, home: Path)
     other_run = measured_run(home / "other", sizes=(10,))
     cases = {
         "text_field: text there, body now": replace(asked, text_field="body"),
-        "setting: batch_size 50 there, batch_size 10 now": replace(asked, word=other_run),
+        "setting: batch_size 50 there, batch_size 10 now": replace(asked, word=str(other_run)),
     }
     for words, other in cases.items():
         with pytest.raises(JobkitError, match="is of another corpus or setting") as refused:
-            start.apply(other)
+            apply.apply(OUT, other)
         assert words in refused.value.message
     (home / "more.txt").write_text("More.\n", encoding="utf-8")
     with pytest.raises(JobkitError, match=r"more\.txt: new"):
-        start.apply(replace(asked, paths=("letters.txt", "more.txt")))
+        apply.apply(OUT, replace(asked, paths=("letters.txt", "more.txt")))
     text = (home / "letters.txt").read_text()
     (home / "letters.txt").write_text(text.replace("word", "wort"), encoding="utf-8")
     with pytest.raises(JobkitError, match="another SHA-256"):
-        start.apply(asked)
+        apply.apply(OUT, asked)
     (home / "letters.txt").write_text(text, encoding="utf-8")
     with pytest.raises(JobkitError, match="runs with local") as refused:
-        start.apply(replace(asked, options=Options(scheduler="slurm")))
+        apply.apply(OUT, replace(asked, scheduler="slurm"))
     assert "--replan --set scheduler=slurm" in refused.value.hint
 
 
 def test_a_place_with_something_else_is_refused(asked: ApplyRequest, home: Path) -> None:
     for out in (home / "run", home / "letters.txt"):
         with pytest.raises(JobkitError, match="exists already"):
-            start.apply(replace(asked, out=out))
-    asked.out.mkdir()
+            apply.apply(out, asked)
+    OUT.mkdir()
     write_planned(asked)
 
 
@@ -172,9 +171,9 @@ def test_all_that_cannot_be_read_is_reported_before_anything_is_written(asked: A
     Path("bad.jsonl").write_text('{"text": "Good."}\nno json\n', encoding="utf-8")
     bad = replace(asked, paths=("letters.txt", "bad.txt", "bad.jsonl"))
     with pytest.raises(JobkitError, match=r"bad\.txt") as refused:
-        start.apply(bad)
+        apply.apply(OUT, bad)
     assert "bad.jsonl:2" in refused.value.message
-    assert not asked.out.exists()
+    assert not OUT.exists()
     kept = plan(replace(bad, skip_bad=True)).prospect.corpus
     assert (kept.documents, len(kept.skipped)) == (2, 2)
 
@@ -182,9 +181,9 @@ def test_all_that_cannot_be_read_is_reported_before_anything_is_written(asked: A
 def test_only_changed_keys_are_given(asked: ApplyRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[tuple[str, ...]] = []
     monkeypatch.setattr(resume, "run_again", lambda *words, **_: given.append(words[2]))
-    write_planned(replace(asked, options=Options(overrides=("resources.memory=3GiB",))))
+    write_planned(replace(asked, overrides=("resources.memory=3GiB",)))
     words = ("resources.memory=3GiB", "resources.cpus=2")
-    start.apply(replace(asked, options=Options(overrides=words)))
+    apply.apply(OUT, replace(asked, overrides=words))
     assert given == [("resources.cpus=2",)]
 
 
@@ -212,15 +211,15 @@ def ordered(sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ap
     sweep._programs("")
     measured_run(tmp_path / "run")
     write_corpus(tmp_path / "letters.txt")
-    made = request(Path("run"), ["letters.txt"], tmp_path / "tagged")
-    return replace(made, options=Options(scheduler="slurm"))
+    made = request(Path("run"), ["letters.txt"])
+    return replace(made, scheduler="slurm")
 
 
 @pytest.fixture
 def out(ordered: ApplyRequest) -> Path:
     """Return the folder of a corpus that a job is to plan."""
-    assert plan_job.apply(ordered) == 0
-    return ordered.out
+    assert apply.apply(OUT, ordered, as_job=True) == 0
+    return OUT.absolute()
 
 
 def roles(run: Path) -> list[str]:
@@ -236,29 +235,29 @@ def shown(run: Path) -> tuple[int, str]:
 def test_the_folder_of_an_order_is_a_run_without_points_and_one_job_plans_at_a_time(
     ordered: ApplyRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert plan_job.apply(ordered, dry_run=True) == 0
-    assert (ordered.out.exists(), "tagged/plan.sh" in capsys.readouterr().out) == (False, True)
-    assert plan_job.apply(ordered) == 0
+    assert apply.apply(OUT, ordered, as_job=True, preview=Preview()) == 0
+    assert (OUT.exists(), "tagged/plan.sh" in capsys.readouterr().out) == (False, True)
+    assert apply.apply(OUT, ordered, as_job=True) == 0
     assert "job 101 reads and plans the corpus, then submits the shards" in capsys.readouterr().err
-    assert all(kind(ordered.out) for kind in (is_run_folder, is_corpus_folder, is_unplanned))
-    code, text = shown(ordered.out)
+    assert all(kind(OUT) for kind in (is_run_folder, is_corpus_folder, is_unplanned))
+    code, text = shown(OUT)
     assert (code, "demo-" in text, "the corpus is not planned yet" in text) == (ExitCode.TO_COME, True, True)
     assert "job 101, which reads and plans the corpus, waits: " in text
     assert "jobkit status tagged --watch" in text
-    assert finish(ordered.out) == ""
+    assert finish(OUT) == ""
     listed = jobkit("status", ".")
     assert (listed.returncode, "demo-" in listed.stdout) == (ExitCode.TO_COME, True), listed.stderr
     for words, code in ("merge RUN", 5), ("logs RUN 1", 2), ("collect RUN", 2), ("resume RUN --replan", 2):
         refused = jobkit(*words.replace("RUN", "tagged").split())
         assert (refused.returncode, "Traceback" in refused.stderr) == (code, False), refused.stderr
-    assert plan_job.apply(ordered) == ExitCode.TO_COME
-    assert plan_job.go_on(ordered.out) == ExitCode.TO_COME
+    assert apply.apply(OUT, ordered, as_job=True) == ExitCode.TO_COME
+    assert apply.order_again(OUT) == ExitCode.TO_COME
     assert "job 101 reads and plans the corpus: jobkit status" in capsys.readouterr().err
     with pytest.raises(JobkitError, match="plans another corpus there, or with other options"):
-        plan_job.apply(replace(ordered, skip_bad=True))
+        apply.apply(OUT, replace(ordered, skip_bad=True), as_job=True)
     with pytest.raises(JobkitError, match="job 101 reads and plans this corpus"):
-        start.apply(ordered)
-    assert roles(ordered.out) == ["plan"]
+        apply.apply(OUT, ordered)
+    assert roles(OUT) == ["plan"]
 
 
 @pytest.mark.slow
@@ -272,8 +271,8 @@ def test_what_was_cancelled_is_submitted_again_also_with_other_options(
     code, text = shown(out)
     assert (code, "has ended (cancelled at " in text) == (ExitCode.FAILED, True)
     assert "jobkit resume tagged   # submits the job that plans the corpus again" in text
-    assert plan_job.apply(replace(ordered, skip_bad=True)) == 0
-    assert plan_job.read_order(out).skip_bad
+    assert apply.apply(OUT, replace(ordered, skip_bad=True), as_job=True) == 0
+    assert apply.read_order(out).skip_bad
     assert roles(out) == ["plan", "plan"]
 
 
@@ -282,9 +281,9 @@ def test_the_job_plans_and_submits_and_is_gone_on_with_by_names_and_sizes(
     out: Path, ordered: ApplyRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = Path.cwd()
-    name = plan_job.read_order(out).run_id
+    name = apply.read_order(out).run_id
     monkeypatch.chdir("/")
-    assert plan_job.run(out) == 0
+    assert apply.plan_in_job(out) == 0
     points, _ = read_points(out)
     assert [point.run_id for point in points] == [name] * 3
     assert [shard.index for shard in read_plan(out)] == [1, 2, 3]
@@ -292,35 +291,35 @@ def test_the_job_plans_and_submits_and_is_gone_on_with_by_names_and_sizes(
     assert not [path.name for path in out.parent.iterdir() if path.name.endswith(".part")]
     code, text = shown(out)
     assert (code, "3 waiting" in text, "plans the corpus" in text) == (ExitCode.TO_COME, True, False)
-    assert not plan_job.is_open(out)
+    assert not apply.is_open(out)
     monkeypatch.chdir(place)
-    assert plan_job.apply(ordered) == 0
+    assert apply.apply(OUT, ordered, as_job=True) == 0
     assert "the corpus is planned already: jobkit goes on with that plan" in capsys.readouterr().err
     Path("more.txt").write_text("More.\n", encoding="utf-8")
     with pytest.raises(JobkitError, match=r"more\.txt: new"):
-        plan_job.apply(replace(ordered, paths=("letters.txt", "more.txt")))
+        apply.apply(OUT, replace(ordered, paths=("letters.txt", "more.txt")), as_job=True)
     Path("letters.txt").write_text("Another.\n", encoding="utf-8")
     with pytest.raises(JobkitError, match=r"letters\.txt: has changed"):
-        plan_job.apply(ordered)
+        apply.apply(OUT, ordered, as_job=True)
 
 
 @pytest.mark.slow
 def test_what_the_job_cannot_read_is_shown_and_nothing_is_submitted(out: Path) -> None:
     Path("letters.txt").write_bytes(b"caf\xe9\n")
-    assert plan_job.run(out) == ExitCode.USAGE
+    assert apply.plan_in_job(out) == ExitCode.USAGE
     assert (is_unplanned(out), roles(out)) == (True, ["plan"])
     _, text = shown(out)
     assert "the corpus could not be planned: " in text
     assert "letters.txt" in text
     write_corpus(Path("letters.txt"))
-    assert plan_job.run(out) == 0
+    assert apply.plan_in_job(out) == 0
     assert "could not be planned" not in shown(out)[1]
 
 
 @pytest.mark.slow
 def test_shards_that_the_node_may_not_submit_are_left_to_a_person(out: Path, sweep: Sweep) -> None:
     sweep.refuse("job-")
-    assert plan_job.run(out) == 0
+    assert apply.plan_in_job(out) == 0
     (left,) = [event for event in events(out) if event["event"] == "left"]
     assert left["points"] == [1, 2, 3]
     assert "the job that planned the corpus could not submit 3 shards: " in shown(out)[1]
@@ -343,10 +342,10 @@ def test_a_job_that_was_killed_as_it_wrote_is_done_again(
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", killed)
         with pytest.raises(KeyboardInterrupt):
-            plan_job.run(out)
+            apply.plan_in_job(out)
     assert is_unplanned(out)
     assert shown(out)[0] == ExitCode.TO_COME
-    assert plan_job.run(out) == 0
+    assert apply.plan_in_job(out) == 0
     assert len(read_points(out)[0]) == 3
 
 
@@ -361,9 +360,9 @@ def test_a_job_that_was_killed_before_it_submitted_does_so_again(
     with monkeypatch.context() as patch:
         patch.setattr(resume, "run_again", killed)
         with pytest.raises(KeyboardInterrupt):
-            plan_job.run(out)
+            apply.plan_in_job(out)
     points, _ = read_points(out)
-    assert (len(points), plan_job.is_open(out)) == (3, True)
+    assert (len(points), apply.is_open(out)) == (3, True)
     done = jobkit("resume", out, "--follow-up")
     assert done.returncode == 0, done.stderr
     assert roles(out) == ["plan", "points", "follow"]
@@ -374,11 +373,11 @@ def test_a_job_that_was_killed_before_it_submitted_does_so_again(
 def test_the_request_follows_the_size_and_doubles_its_walltime(
     ordered: ApplyRequest, sweep: Sweep, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert plan_job.apply(ordered) == 0
+    assert apply.apply(OUT, ordered, as_job=True) == 0
     assert "1 CPU, 2GiB of memory and 00:10:00" in capsys.readouterr().err
     sweep.queue()
     os.truncate("letters.txt", 100 * GIB)
-    assert plan_job.apply(ordered, dry_run=True) == 0
+    assert apply.apply(OUT, ordered, as_job=True, preview=Preview()) == 0
     assert "1 CPU, 3GiB of memory and 03:10:00" in capsys.readouterr().out
 
 
@@ -387,16 +386,17 @@ def test_without_a_scheduler_and_without_the_folder_it_is_refused(
     ordered: ApplyRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(JobkitError, match="no scheduler here"):
-        plan_job.apply(replace(ordered, options=Options(scheduler="local")))
-    place = tmp_path / "place"
+        apply.apply(OUT, replace(ordered, scheduler="local"), as_job=True)
+    out, place = OUT.absolute(), tmp_path / "place"
     place.mkdir()
     with monkeypatch.context() as patch:
         patch.chdir(place)
         paths = (str(tmp_path / "letters.txt"),)
-        assert plan_job.apply(replace(ordered, word=tmp_path / "run", paths=paths)) == 0
+        other = replace(ordered, word=str(tmp_path / "run"), paths=paths)
+        assert apply.apply(out, other, as_job=True) == 0
     place.rmdir()
     with pytest.raises(JobkitError, match="no such folder"):
-        plan_job.go_on(ordered.out)
+        apply.order_again(out)
 
 
 STAND_IN = """\
@@ -419,18 +419,18 @@ def tagged(
     (models / Path(tiny_model.path).name).symlink_to(tiny_model.path)
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     (tmp_path / "first.yaml").write_text(STAND_IN, encoding="utf-8")
-    return replace(ordered, word=Path("first.yaml"))
+    return replace(ordered, word="first.yaml")
 
 
 def test_a_job_plans_with_a_stand_in_that_a_person_permits(
     tagged: ApplyRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(JobkitError, match="needs the real en") as caught:
-        plan_job.apply(tagged)
-    assert (caught.value.exit_code, tagged.out.exists()) == (2, False)
-    permitted = replace(tagged, options=replace(tagged.options, stand_in=True))
-    assert plan_job.apply(permitted) == 0
+        apply.apply(OUT, tagged, as_job=True)
+    assert (caught.value.exit_code, OUT.exists()) == (2, False)
+    permitted = replace(tagged, stand_in=True)
+    assert apply.apply(OUT, permitted, as_job=True) == 0
     assert "model      STAND-IN model, in place of en tiny\n" in capsys.readouterr().err
-    assert "warning: STAND-IN model, in place of en tiny" in shown(tagged.out)[1].splitlines()
-    assert plan_job.run(tagged.out) == 0
-    assert "STAND-IN model, in place of en tiny: its results" in shown(tagged.out)[1]
+    assert "warning: STAND-IN model, in place of en tiny" in shown(OUT)[1].splitlines()
+    assert apply.plan_in_job(OUT) == 0
+    assert "STAND-IN model, in place of en tiny: its results" in shown(OUT)[1]

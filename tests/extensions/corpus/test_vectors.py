@@ -21,9 +21,8 @@ from jobkit.core.records import Point
 from jobkit.extensions.corpus import work as shard_work
 from jobkit.extensions.corpus.merge import default_format, merge
 from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Rows, read_plan
-from jobkit.extensions.corpus.reading import Paragraph
-from jobkit.extensions.corpus.scan import scan
-from jobkit.extensions.corpus.sources import find_sources
+from jobkit.extensions.corpus.readers import Paragraph
+from jobkit.extensions.corpus.scan import find_sources, scan
 from jobkit.extensions.corpus.winners import claim, has_rows, read_winners
 from jobkit.worker.failure import TryFailed
 from jobkit.worker.workloads.base import Result

@@ -23,9 +23,8 @@ from jobkit.extensions.corpus import winners
 from jobkit.extensions.corpus.merge import merge
 from jobkit.extensions.corpus.plan import ROWS_FILE, Winner, read_plan
 from jobkit.extensions.corpus.replan import replan
-from jobkit.extensions.corpus.scan import scan
+from jobkit.extensions.corpus.scan import find_sources, scan
 from jobkit.extensions.corpus.shards import ShardOptions
-from jobkit.extensions.corpus.sources import find_sources
 from jobkit.extensions.corpus.standing import corpus_standing, live_points, settle, void_shards
 from jobkit.extensions.corpus.winners import claim, claim_all, read_winners, withdraw
 from jobkit.launch import resume
@@ -315,7 +314,7 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(resume, "run_again", lambda *_, **__: 0)
     write_corpus(tmp_path / "letters.txt")
-    write_planned(request(measured_run(tmp_path / "run"), ["letters.txt"], tmp_path / "tagged", shards=4))
+    write_planned(request(measured_run(tmp_path / "run"), ["letters.txt"], shards=4))
     win(tmp_path / "tagged", 2)
     return tmp_path / "tagged"
 

@@ -16,12 +16,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from jobkit.core import files, json_codec
 from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
 from jobkit.core.records import Batch, JobFacts, ModelRef, Outcome, Point, Record
 from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Rows
+from jobkit.extensions.corpus.vectors import read_vectors
 from jobkit.planning.sample import sample_text
 from jobkit.worker import work
 from jobkit.worker.failure import CAUGHT_SIGNALS, Signals
@@ -153,6 +155,31 @@ class Longest(Count):
         """Return the longest words as the rows, the last paragraph's first."""
         result = super().process(paragraphs)
         return replace(result, entities=result.entities[::-1], rows=None)
+
+
+class Lengths(Count):
+    """Returns a vector for each paragraph: its characters, and their number."""
+
+    COLUMNS = ("embedding",)
+
+    def process(self, paragraphs: list[str]) -> Result:  # type: ignore[override]  # the worker gives a list
+        """Return the vectors of the call."""
+        vectors = [[len(text), *text.encode()[:20].ljust(20)] for text in paragraphs]
+        return replace(super().process(paragraphs), rows=None, vectors=np.array(vectors, np.float32))
+
+
+@pytest.mark.slow
+def test_vectors_do_not_depend_on_how_they_are_made(tmp_path: Path) -> None:
+    [shard] = planned(tmp_path, replace(SETTING, workload=f"{__name__}:Lengths"))
+    changes: list[dict[str, Any]] = [{}, {"workers": 3}, {"order": "text", "sort_window": None}]
+    for number, change in enumerate(changes, 1):
+        found = tried(tmp_path, replace(shard, **change))
+        assert found.outcome is Outcome.OK, found.message
+        out = tmp_path / f"out-{number}"
+        assert [*out.glob("part-*")] == [out / (out / ROWS_FILE).readlink()]
+        vectors = np.concatenate([*read_vectors(out / "part-00001.arrow", 0, 52)])
+        texts = [paragraph.text for paragraph in read_shard(tmp_path / "run", 1)]
+        assert vectors[:, 0].tolist() == list(map(len, texts)), change
 
 
 class Short(Count):

@@ -17,9 +17,10 @@ from jobkit.core.knobs import Value
 from jobkit.core.layout import SETTING_FILE, TUNE_GOAL_FILE, Exit, read_points
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Outcome
-from jobkit.extensions.tune.search import main, next_point
+from jobkit.extensions.tune.search import main, propose_point
 from jobkit.extensions.tune.steps import FINAL, MEMORY, SEARCH, Candidate, MeasuredCandidate, TuneGoal
 from jobkit.runs.journal import Role
+from jobkit.runs.search_loop import next_point
 from jobkit.runs.status import kind_of
 from tests.support.builders import write_exit, write_record
 from tests.support.commands import jobkit
@@ -58,7 +59,7 @@ def test_points_are_appended_as_they_are_chosen_and_the_setting_is_written_at_th
     ]
     best = next(one for one in points if one.phase == FINAL and one.params != LOOP)
     assert (best.workers, best.order, best.mps, best.every) == (16, "sorted", "auto", 1)
-    assert next_point(ended) is None
+    assert next_point(ended, propose_point) is None
     assert (kind_of(ended).finished(ended), kind_of(ended).awaited(ended)) == (True, None)
     assert yaml.safe_load((ended / SETTING_FILE).read_text()) == {
         "order": "sorted",
@@ -115,10 +116,10 @@ def test_two_points_without_result_end_it(
 ) -> None:
     run = search(tmp_path, Machine(), most=0)
     for _ in range(2):
-        first = next_point(run)
+        first = next_point(run, propose_point)
         assert first
         for number in range(1, tries + 1):
-            assert next_point(run) == first
+            assert next_point(run, propose_point) == first
             if left:
                 record = Machine().run(Candidate(first.params, first.phase)).record
                 assert record
@@ -126,7 +127,7 @@ def test_two_points_without_result_end_it(
                 write_record(run, replace(changed, outcome=left))
             else:
                 write_exit(run, first, Exit(status=137, stage="run"), number)
-    assert next_point(run) is None
+    assert next_point(run, propose_point) is None
     assert said in (run / SETTING_FILE).read_text()
 
 

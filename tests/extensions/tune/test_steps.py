@@ -26,10 +26,9 @@ from jobkit.extensions.tune.steps import (
     SEARCH,
     Candidate,
     MeasuredCandidate,
-    Search,
     TuneAnswer,
     TuneGoal,
-    follow,
+    propose,
     whole,
 )
 from jobkit.schedulers.survey import Nodes, Queue, Survey
@@ -174,7 +173,7 @@ def searched(goal: TuneGoal, machine: Machine) -> tuple[TuneAnswer, list[Candida
         order.append(candidate)
         return machine.run(candidate)
 
-    answer = follow(Search(goal).steps(), run)
+    answer = propose(goal, run)
     assert isinstance(answer, TuneAnswer)
     return answer, order
 
@@ -185,7 +184,7 @@ def read_again(
     """Return the answer of a search that has ended, from its files, whose times may be off by a factor."""
     done = {one.key: machine.run(one) for one in ran}
     copied = {key: replace(one, held_s=max(one.work_s, one.held_s * factor)) for key, one in done.items()}
-    return follow(Search(goal, tried=tuple(ran)).steps(), lambda one: copied.get(one.key))
+    return propose(goal, lambda one: copied.get(one.key), tuple(ran))
 
 
 def of_phase(order: Sequence[Candidate], *phases: str) -> list[Candidate]:

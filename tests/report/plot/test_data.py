@@ -86,7 +86,7 @@ def test_an_old_log_has_a_straight_line_without_an_error_bar() -> None:
     assert panel.line
     assert (panel.line.name, panel.bound) == ("straight line", None)
     assert panel.notes[0] == "2 points, no error bar"
-    assert {mean.n for mean in found.speed.series[0].means} == {1}
+    assert {mean.n for mean in found.speed.means} == {1}
 
 
 def test_a_card_that_is_unknown_has_no_limit_and_one_that_is_too_small_says_so(tmp_path: Path) -> None:

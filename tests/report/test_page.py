@@ -19,7 +19,7 @@ from jobkit.report.page import MOST_CHARACTERS, page, paragraphs
 from tests.support.builders import TEXT, grid, record, write_points, write_record
 from tests.support.commands import jobkit as typed
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 GPU_RUN = ROOT / "benchmarks" / "records" / "gpu" / "stanza-20261121-034558-42cc"
 CPU_RUN = ROOT / "benchmarks" / "records" / "demo" / "demo-20261123-022857-7888"
 HOSTILE = (

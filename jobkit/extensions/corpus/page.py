@@ -1,13 +1,16 @@
-"""A corpus for a person: promise and truth, shards, counts. Only reads, and asks no scheduler."""
+"""The page of a corpus: done or not, promise against truth, the shards over time, what failed, counts.
+
+It only reads, and asks no scheduler.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jobkit.core import files
 from jobkit.core.blocks import Block, Column
@@ -23,28 +26,39 @@ from jobkit.core.units import (
     moment,
 )
 from jobkit.extensions.corpus.merge import counts_path
-from jobkit.extensions.corpus.plan import Corpus, Shard, is_unplanned, read_corpus, read_plan
+from jobkit.extensions.corpus.plan import (
+    Corpus,
+    Shard,
+    is_unplanned,
+    read_corpus,
+    read_plan,
+)
 from jobkit.extensions.corpus.provenance import provenance, read_promise
+from jobkit.extensions.corpus.standing import MOST_NAMED
 from jobkit.extensions.corpus.winners import read_winners
+from jobkit.report.page import OfRun, PictureGroup, folded, source
+from jobkit.report.plot.drawing import from_zero
+from jobkit.report.plot.pictures import Picture, row_drawing
 from jobkit.runs.hints import remedy
 from jobkit.runs.results import each_point
 from jobkit.runs.status import PointResult
 from jobkit.runs.tries import Try, task_s
 
-MOST_NAMED = 5
 MOST_DOCUMENTS = 500  # more documents are not listed: their file has them
+MOST_TRIES = 400  # of more tries only some are drawn
+PICTURE_PX, MOST_ROW_PX = 400.0, 16.0  # the height of all rows, and the most of one row
+UNITS = ((2 * 86400.0, 86400.0, "days"), (2 * 3600.0, 3600.0, "hours"), (120.0, 60.0, "minutes"))
+"""Each unit of time with the seconds from which on it is used, and its seconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardTry:
+class ShardTry(NamedTuple):
     name: str  # of the shard, with the number of the try
     began_s: float  # since the first try began
     ended_s: float | None  # since the first try began; ``None`` if unknown
     outcome: str  # in a word; ``to come`` while it has none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentCount:
+class DocumentCount(NamedTuple):
     document: str
     paragraphs: int
     rows: int
@@ -56,8 +70,7 @@ class CorpusReport:
     corpus: Corpus  # what was read
     results: Sequence[PointResult]  # the shards, and their tries
     planned: Mapping[int, Shard]  # the shards of the plan that could be read, by index
-    # of `jobkit.extensions.corpus.provenance.provenance`, for the shards that are done; else empty
-    data: Mapping[str, Any]
+    data: Mapping[str, Any]  # of `provenance`, for the shards that are done; else empty
     counts: Sequence[DocumentCount]  # of each document, in corpus order; empty if the results are not merged
     notes: Sequence[str]  # what could not be read
 
@@ -89,13 +102,20 @@ def read_corpus_report(folder: Path) -> CorpusReport:
         notes.append(
             f"jobkit cannot read the plan of {format_list(lost, MOST_NAMED)}: no sum includes these shards"
         )
+    winners = read_winners(folder)
+    live = {result.point.index for result in results if result.outcome is Outcome.OK} & planned.keys()
+    if late := [one.point.point_id for one in results if one.point.index in live - winners.keys()]:
+        notes.append(
+            f"jobkit status has not claimed {format_list(late, MOST_NAMED)} yet: no sum includes these shards"
+        )
+    counted = {index: winner for index, winner in winners.items() if index in live}
     counts, faults = files.read_tolerantly(counts_path(folder / "merged.jsonl"), _count, growing=False)
     return CorpusReport(
         folder=folder,
         corpus=read_corpus(folder),
         results=results,
         planned=planned,
-        data=_of_winners(folder, results, planned, notes),
+        data=provenance(folder, results, counted) if counted else {},
         counts=counts,
         notes=[*notes, *faults],
     )
@@ -104,46 +124,47 @@ def read_corpus_report(folder: Path) -> CorpusReport:
 def _count(line: str, where: str) -> DocumentCount:
     counted = files.parse_object(line, where)
     try:
-        return DocumentCount(
-            document=str(counted["document"]),
-            paragraphs=int(counted["paragraphs"]),
-            rows=int(counted["rows"]),
-        )
+        return DocumentCount(str(counted["document"]), int(counted["paragraphs"]), int(counted["rows"]))
     except (KeyError, TypeError, ValueError) as error:
         raise JobkitError(f"{where}: no counts of a document") from error
 
 
-def _of_winners(
-    folder: Path, results: Sequence[PointResult], planned: Mapping[int, Shard], notes: list[str]
-) -> Mapping[str, Any]:
-    """Return the provenance of the shards whose result counts, and whose plan can be read."""
-    winners = read_winners(folder)
-    live = {result.point.index for result in results if result.outcome is Outcome.OK} & planned.keys()
-    if late := [one.point.point_id for one in results if one.point.index in live - winners.keys()]:
-        notes.append(
-            f"jobkit status has not claimed {format_list(late, MOST_NAMED)} yet: no sum includes these shards"
-        )
-    counted = {index: winner for index, winner in winners.items() if index in live}
-    return provenance(folder, results, counted) if counted else {}
+def of_corpus(run: Path) -> OfRun:
+    """Return the page of a corpus: promise against truth, the shards over time, what failed, counts."""
+    report = read_corpus_report(run)
+    model = report.first.model
+    title = f"{report.first.workload}: {format_count(report.corpus.documents, 'document')} of a corpus"
+    notes = Block(
+        title=format_count(len(report.notes), "note"), after=tuple(f"- {note}" for note in report.notes)
+    )
+    drawn = tries(report)
+    return OfRun(
+        name=f"{run.resolve().name}: {report.title}",
+        outcomes=frozenset(result.outcome for result in report.results),
+        titles=[title],
+        caveats=[model.warning] if model and model.stand_in else [],
+        tiles=answer(report),
+        groups=[PictureGroup(block=Block(), pictures=[_shard_picture(drawn, report)])] if drawn else [],
+        missing=failed(report),
+        tables=[count_block(report)],
+        folded=[*map(folded, [notes] if report.notes else []), source(run, _fact_block(report))],
+    )
 
 
 def tries(report: CorpusReport) -> list[ShardTry]:
     """Return the tries of all shards, in the order in which they began."""
     pairs = [(result, tried) for result in report.results for tried in result.all_tries if tried.number]
     begun = [(began, result, tried) for result, tried in pairs if (began := moment(_began(tried)))]
-    first = min((began for began, _, _ in begun), default=None)
+    begun.sort(key=lambda one: one[0])
     in_order = []
-    for began, result, tried in sorted(begun, key=itemgetter(0)):
+    for began, result, tried in begun:
         held_s = task_s(tried) if tried.outcome else None
-        began_s = (began - (first or began)) / timedelta(seconds=1)
-        in_order.append(
-            ShardTry(
-                name=f"{result.point.point_id}, try {tried.number}",
-                began_s=began_s,
-                ended_s=None if held_s is None else began_s + held_s,
-                outcome=str(tried.outcome or "to come"),
-            )
+        began_s = (began - begun[0][0]) / timedelta(seconds=1)
+        name, ended_s = (
+            f"{result.point.point_id}, try {tried.number}",
+            None if held_s is None else began_s + held_s,
         )
+        in_order.append(ShardTry(name, began_s, ended_s, str(tried.outcome or "to come")))
     return in_order
 
 
@@ -156,33 +177,32 @@ def _began(tried: Try) -> str:
 
 def answer(report: CorpusReport) -> list[Block]:
     """Return whether it is done, promise against truth, and the setting."""
-    promise = [Block.of(_promise(report.data))] if report.data else []
-    return [Block.of(_done(report)), *(block for block in promise if block.title), Block.of(_setting(report))]
+    tiles = [_done(report), _against_promise(report.data), _with(report)]
+    return [block for block in map(Block.of, tiles) if block.title]
 
 
 def _done(report: CorpusReport) -> Iterator[str]:
     done = [result.point.index for result in report.done]
-    shards = [report.planned[index] for index in done if index in report.planned]
-    paragraphs, all_of_it = sum(shard.paragraphs for shard in shards), report.corpus.paragraphs
+    paragraphs = sum(report.planned[index].paragraphs for index in done if index in report.planned)
     documents = format_count(report.corpus.documents, "document")
     yield f"{report.title[:1].upper()}{report.title[1:]}."
-    yield f"{paragraphs:,} of {format_count(all_of_it, 'paragraph')} of {documents} are done."
+    yield f"{paragraphs:,} of {format_count(report.corpus.paragraphs, 'paragraph')} of {documents} are done."
     if report.data:
         yield f"{format_count(report.data['rows'], 'row')}."
     if left_out := len(report.corpus.skipped):
         yield f"jobkit left out {format_count(left_out, 'place')} that it could not read."
     run = shell_path(report.folder)
-    if len(report.done) < len(report.results):
+    if len(done) < len(report.results):
         yield NoWrap(f"jobkit status {run}", "How much of the corpus is done: ")
     elif not report.counts:
         yield NoWrap(f"jobkit merge {run}", "Join the results: ")
 
 
-def _promise(data: Mapping[str, Any]) -> Iterator[str]:
+def _against_promise(data: Mapping[str, Any]) -> Iterator[str]:
     """Yield the time of the shards that are done, next to what was promised; nothing without a promise."""
-    time, energy = data["time"], data["energy"]
-    if not time["predicted_s"]:
+    if not data or not data["time"]["predicted_s"]:
         return
+    time, joules = data["time"], data["energy"]["joules"]
     took, predicted = time["took_s"], time["predicted_s"]
     yield f"The shards took {format_compared(took)}; the promise was {format_compared(predicted)}."
     yield f"{took / predicted:.2f} times the promise, over {format_count(data['shards'], 'shard')}."
@@ -190,11 +210,11 @@ def _promise(data: Mapping[str, Any]) -> Iterator[str]:
     if low is not None and high is not None:
         within = "within" if low <= took <= high else "outside"
         yield f"The time is {within} the 95 % interval of the promise, {low:,.1f} s to {high:,.1f} s."
-    if energy["joules"]:
-        yield f"The shards took {format_energy(energy['joules'])}."
+    if joules:
+        yield f"The shards took {format_energy(joules)}."
 
 
-def _setting(report: CorpusReport) -> Iterator[str]:
+def _with(report: CorpusReport) -> Iterator[str]:
     point, promise = report.first, read_promise(report.folder)
     yield f"With {format_setting(point.params)}."
     model = f", model {point.model.name} {point.model.size}" if point.model else ""
@@ -217,9 +237,8 @@ def _failed(report: CorpusReport, outcome: Outcome, results: Sequence[PointResul
     yield f"{format_count(len(results), 'shard')} {outcome}: {names}"
     yield from dict.fromkeys(f"  {result.counts.evidence}" for result in results[:MOST_NAMED])
     first = results[0]
-    steps = remedy(
-        outcome, first.counts.evidence, run=shell_quote(str(report.folder)), point=first.point.index
-    )
+    run = shell_quote(str(report.folder))
+    steps = remedy(outcome, first.counts.evidence, run=run, point=first.point.index)
     yield from (NoWrap(step.command, f"  {step.does}: ") for step in steps)
 
 
@@ -246,28 +265,29 @@ def count_block(report: CorpusReport) -> Block:
 
 def _of_files(report: CorpusReport) -> Block:
     done = {result.point.index for result in report.done}
-    sums = [[0, 0] for _ in report.corpus.sources]
+    planned, ended = Counter[int](), Counter[int]()
     for result in report.results:
         shard = report.planned.get(result.point.index)
         for piece in shard.pieces if shard else ():
-            sums[piece.source][0] += piece.paragraphs
-            sums[piece.source][1] += piece.paragraphs if result.point.index in done else 0
-    shown = list(zip(report.corpus.sources, sums, strict=True))[:MOST_DOCUMENTS]
-    more = len(report.corpus.sources) - len(shown)
+            planned[piece.source] += piece.paragraphs
+            ended[piece.source] += piece.paragraphs if result.point.index in done else 0
+    sources = report.corpus.sources
+    shown = range(min(len(sources), MOST_DOCUMENTS))
+    more = len(sources) - len(shown)
     return Block(
-        title=f"{format_count(len(report.corpus.sources), 'file')}; jobkit merge counts each document",
+        title=f"{format_count(len(sources), 'file')}; jobkit merge counts each document",
         columns=(
-            Column("file", [source.name for source, _ in shown], left=True),
-            Column("paragraphs", [f"{planned:,}" for _, (planned, _) in shown]),
-            Column("done", [f"{ended:,}" for _, (_, ended) in shown]),
+            Column("file", [sources[number].name for number in shown], left=True),
+            Column("paragraphs", [f"{planned[number]:,}" for number in shown]),
+            Column("done", [f"{ended[number]:,}" for number in shown]),
         ),
         after=(f"... and {more:,} more",) if more else (),
     )
 
 
-def fact_block(report: CorpusReport) -> Block:
+def _fact_block(report: CorpusReport) -> Block:
     point, data = report.first, report.data
-    versions = {name: " ".join(numbers) for name, numbers in data.get("versions", {}).items()}
+    versions = (f"{name} {' '.join(numbers)}" for name, numbers in data.get("versions", {}).items())
     facts = {
         "run": point.run_id,
         "workload": point.workload,
@@ -276,9 +296,39 @@ def fact_block(report: CorpusReport) -> Block:
         "GPU": ", ".join(data.get("gpus", ())),
         "hosts": ", ".join(data.get("hosts", ())),
         "jobs": ", ".join(f"{job['scheduler']} {job['job']}" for job in data.get("jobs", ())),
-        "versions": ", ".join(f"{name} {numbers}" for name, numbers in versions.items()),
+        "versions": ", ".join(versions),
         "run folder": str(report.folder),
     }
     known = {name: value for name, value in facts.items() if value}
     columns = (Column("what", [*known], left=True), Column("value", [*known.values()], left=True))
     return Block(title="GPU, versions, model, jobs", columns=columns, folded=True)
+
+
+def _shard_picture(tries: Sequence[ShardTry], report: CorpusReport) -> Picture:
+    """Return the tries of the shards over time, a row each, in the order in which they began."""
+    step = -(-len(tries) // MOST_TRIES)
+    shown = tries[::step]
+    most = max(tried.ended_s or tried.began_s for tried in tries)
+    unit_s, unit = next(((each, name) for least, each, name in UNITS if most >= least), (1.0, "seconds"))
+    row_px = min(MOST_ROW_PX, PICTURE_PX / len(shown))
+    ids = [tried.name.partition(",")[0] for tried in shown]
+    names = {row + 0.5: shard.removeprefix("shard-").lstrip("0") for row, shard in enumerate(ids)}
+    across = f"{unit} since the first try began"
+    drawing = row_drawing(across, from_zero(most / unit_s), len(shown), row_px, names, up="shard")
+    for row, tried in enumerate(shown):
+        css = "blue" if tried.outcome == Outcome.OK else "grey" if tried.ended_s is None else "limit"
+        title, began = f"{tried.name}: {tried.outcome}", tried.began_s / unit_s
+        if tried.ended_s is None:
+            drawing.mark((began, row + 0.5), "cross", css=css, title=title, name="began, end not known")
+            continue
+        bar = [(began, row + 0.5), (tried.ended_s / unit_s, row + 0.5)]
+        name = "ok" if css == "blue" else "failed"
+        drawing.line(bar, name, css=css, width=max(1.0, 0.6 * row_px), title=title)
+    ended = sum(tried.outcome == Outcome.OK for tried in tries)
+    part = f" One of every {step} tries is drawn." if step > 1 else ""
+    return Picture(
+        title=f"Shards over time: {format_count(len(tries), 'try', 'tries')}, {ended:,} of them ok",
+        canvas=drawing.canvas(),
+        caption=f"Each row is a try of one of {format_count(len(report.results), 'shard')}.{part}",
+        data=Block(),
+    )

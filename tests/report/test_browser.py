@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.report.page import page
-from tests.report.html.test_page import CPU_RUN, GPU_RUN, HOSTILE, Parsed, measured
+from tests.report.test_page import CPU_RUN, GPU_RUN, HOSTILE, Parsed, measured
 from tests.support.applied import measured_run, request, win, write_corpus, write_planned
 from tests.support.browser import A4, BROWSER, visit
 from tests.support.machines import Machine, search
@@ -93,7 +93,7 @@ def tagged(folder: Path) -> Path:
     """Return the folder of a corpus of which a shard is not done."""
     write_corpus(folder / "a.txt")
     run = measured_run(folder / "runs" / "demo-20260102-101530-3f9a")
-    write_planned(request(run, [str(folder / "a.txt")], folder / "tagged"))
+    write_planned(request(run, [str(folder / "a.txt")]), folder / "tagged")
     win(folder / "tagged", 1, 2)
     return folder / "tagged"
 

@@ -1,0 +1,649 @@
+"""What `jobkit apply` does: read the corpus, plan it here or in a job, write the folder, run or submit it.
+
+Until a job has planned a corpus, its run folder has an order (``apply.json``), a journal, and no points.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from jobkit.answers import ledger
+from jobkit.core import files, terminal
+from jobkit.core.errors import ExitCode, JobkitError, file_error
+from jobkit.core.json_codec import from_json, to_json
+from jobkit.core.knobs import OFFERED
+from jobkit.core.layout import (
+    ACCOUNTING_FILE,
+    JOB_SCRIPT,
+    JOURNAL_FILE,
+    LOGS_FOLDER,
+    ORDER_FILE,
+    PLAN_SCRIPT,
+    POINTS_FILE,
+    SPEC_FILE,
+    WINNERS_FOLDER,
+    read_points,
+)
+from jobkit.core.paths import cache_dir, ledger_path
+from jobkit.core.records import ModelRef, Point
+from jobkit.core.terminal import note, relative_path, shell_path
+from jobkit.core.units import GIB, MIB, format_count, format_setting
+from jobkit.extensions.corpus.formats import DEFAULT_FORMAT, check_format
+from jobkit.extensions.corpus.plan import (
+    Corpus,
+    Piece,
+    Source,
+    is_corpus_folder,
+    is_unplanned,
+    read_corpus,
+    write_plan,
+)
+from jobkit.extensions.corpus.provenance import write_promise
+from jobkit.extensions.corpus.scan import CorpusFiles, find_sources, scan
+from jobkit.extensions.corpus.setting import AppliedSetting, asked_scheduler, find_setting
+from jobkit.extensions.corpus.shards import (
+    MINUTES,
+    CorpusSummary,
+    ShardOptions,
+    find_heavy,
+    format_bytes,
+    labelled,
+    low_memory,
+    plan_lines,
+    plan_shards,
+    points_of,
+    refuse_too_large,
+    unread_words,
+)
+from jobkit.extensions.corpus.standing import finish
+from jobkit.launch import begin, job, launch, local, resume, scheduler_calls, submission, sweep
+from jobkit.launch.begin import RunFolder
+from jobkit.launch.guards import refuse_moved_run
+from jobkit.launch.resubmit import read_settled, run_lock
+from jobkit.planning.job_script import little, render, render_follow, render_resume
+from jobkit.planning.points import request as request_of
+from jobkit.planning.prepare import Prepared, refuse_too_many_threads, run_id
+from jobkit.planning.resolve import Options, warn_again
+from jobkit.planning.texts import is_sample_file
+from jobkit.planning.workload_traits import traits
+from jobkit.runs import journal
+from jobkit.runs.journal import STILL_AT_IT, Role, read_journal
+from jobkit.runs.reader import read_status
+from jobkit.runs.request import enough
+from jobkit.runs.status import first_task, run_id_of
+from jobkit.runs.status_text import render as render_status
+from jobkit.schedulers.registry import by_name, runs_here
+from jobkit.schedulers.types import ONE_TASK
+from jobkit.spec.site import queue_of
+from jobkit.spec.sweep_spec import Resources, load_spec
+
+MOST_NAMED = 5
+MOST_LISTED = 10  # shards that are listed one by one at the end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyRequest:
+    """What a person asks of `jobkit apply`, and, with what a job needs to plan it, ``apply.json``."""
+
+    word: str  # the run, or the spec
+    paths: tuple[str, ...]  # the corpus, as typed
+    overrides: tuple[str, ...] = ()  # as in `Options`, as are the scheduler and the site
+    scheduler: str | None = None  # in a job never ``auto``: a node may lack the commands that it looks for
+    site: str | None = None
+    minutes: float = MINUTES  # as in `ShardOptions`
+    number: int | None = None
+    text_field: str = "text"  # key of the text in JSONL documents
+    id_field: str = "id"  # key of the id in JSONL documents
+    skip_bad: bool = False  # whether what cannot be read is left out
+    fmt: str = DEFAULT_FORMAT  # the format in which the results are wanted
+    cpus: int | None = None  # how many processes read the corpus; ``None`` for one for each core
+    # whether a person permits a stand-in model; ``None`` of an earlier version, which did not ask
+    stand_in: bool | None = None
+    run_id: str = ""  # of a job: of the run, and the name of its jobs
+    folder: str = ""  # of a job: in which the command was typed; its paths begin there
+    caveat: str = ""  # of a job: the label of the stand-in model; empty for a real one
+
+    @property
+    def options(self) -> Options:
+        return Options(
+            overrides=self.overrides,
+            scheduler=self.scheduler,
+            site=self.site,
+            stand_in=bool(self.stand_in),
+        )
+
+
+class Preview(NamedTuple):
+    """A dry run: whether it prints the job script alone, and with the values of `environment`."""
+
+    only_script: bool = False
+    show_environment: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    prepared: Prepared
+    prospect: CorpusSummary
+
+    @property
+    def lines(self) -> str:
+        return "\n".join(plan_lines(self.prospect))
+
+
+# -- what both ways share
+
+
+def apply(
+    out: Path,
+    request: ApplyRequest,
+    *,
+    as_job: bool = False,
+    preview: Preview | None = None,
+    wait: bool = False,
+) -> int | None:
+    """Work through a corpus, or go on with it; return an exit code, or ``None`` if all shards have ended.
+
+    ``as_job``: a job reads and plans it. Then it is not read here, and if the folder is planned already, its
+    files are compared by name and size.
+    """
+    out = out.expanduser().absolute()
+    refuse_other_folder(out)
+    unplanned = is_unplanned(out)
+    if unplanned and not as_job:
+        _refuse_planning_job(out)
+    setting = find_permitted(out, request, build=preview is None)
+    check_format(request.fmt, columns(setting.point))
+    planned = is_corpus_folder(out) and not unplanned
+    if as_job:
+        found = find_sources(request.paths)
+        if not planned:
+            return _submit(out, request, setting, found, preview=preview, wait=wait)
+        return _go_on(out, request, setting, _as_planned(read_corpus(out), found.files), preview, wait=wait)
+    corpus, pieces, read_s = read(request)
+    if planned:
+        return _go_on(out, request, setting, corpus, preview, wait=wait)
+    made = prepare(out, request, setting, corpus, pieces, read_s)
+    if preview is None:
+        return _start(made, wait=wait)
+    lines, prepared = made.lines.splitlines(), made.prepared
+    script = _shown(prepared.script, setting, request, preview)
+    commands = launch.submit_commands(prepared)
+    launch.preview(lines, script, out / JOB_SCRIPT, commands, only_script=preview.only_script)
+    return 0
+
+
+def _shown(script: str, setting: AppliedSetting, request: ApplyRequest, preview: Preview) -> str:
+    return script if preview.show_environment else setting.spec.hidden_in(script, Path(request.word))
+
+
+def find_permitted(out: Path, request: ApplyRequest, *, build: bool) -> AppliedSetting:
+    """Return the setting that a person asks for; refuse a stand-in for a corpus that is not the sample."""
+
+    def refuse(workload: str, model: ModelRef | None, ways: tuple[str, ...]) -> None:
+        if model and model.stand_in and not permitted():
+            from jobkit.planning.models import refuse_stand_in  # only for a stand-in
+
+            refuse_stand_in(workload, model, "jobkit apply", *ways)
+
+    def permitted() -> bool:
+        """Return whether a person permits it, the folder is planned already, or the corpus is the sample."""
+        if request.stand_in is not False or (is_corpus_folder(out) and not is_unplanned(out)):
+            return True
+        paths = (Path(found.path) for found in find_sources(request.paths).files)
+        return all(is_sample_file(path, cache_dir()) for path in paths)
+
+    return find_setting(Path(request.word), request.options, build=build, say=note, refuse=refuse)
+
+
+def columns(point: Point) -> tuple[str, ...]:
+    staged = str(Path(point.files[0].path).parent) if point.files else None
+    return traits(point.workload, point.workload_folder, staged).columns
+
+
+def read(request: ApplyRequest) -> tuple[Corpus, Sequence[Piece], float]:
+    """Read a corpus once; return it, its pieces, and how long that took."""
+    start = time.monotonic()
+    done = scan(
+        find_sources(request.paths),
+        text_field=request.text_field,
+        id_field=request.id_field,
+        skip_bad=request.skip_bad,
+        processes=request.cpus,
+    )
+    return replace(done.corpus, format=request.fmt), done.pieces, time.monotonic() - start
+
+
+def prepare(
+    out: Path,
+    request: ApplyRequest,
+    setting: AppliedSetting,
+    corpus: Corpus,
+    pieces: Sequence[Piece],
+    read_s: float,
+) -> Planned:
+    """Return the run that works through a corpus, as it could be submitted now."""
+    heavy = find_heavy(corpus, pieces, setting)
+    refuse_too_large(heavy, setting)
+    plan = plan_shards(
+        pieces, setting, ShardOptions(minutes=request.minutes, number=request.number), heavy=heavy
+    )
+    changes = {"resources": plan.resources, "pack": min(setting.spec.pack, len(plan.shards))}
+    spec = setting.spec.model_copy(update=changes)
+    setting = replace(setting, spec=spec)
+    name = run_id_of(out) or run_id(spec.name)
+    points = points_of(plan.shards, setting.point, out, name, corpus)
+    refuse_too_many_threads(spec, points[:1])
+    warn_again(note, spec, points[:1])
+    followed = spec.policy.follow_up and not runs_here(spec.scheduler)
+    prepared = Prepared(
+        spec=spec,
+        site=setting.site,
+        why=setting.why,
+        inputs=replace(setting.inputs, run_id=points[0].run_id, text=points[0].text),
+        points=points,
+        run_dir=out,
+        script=render(spec, setting.site, points[0], out, places=corpus.folders()),
+        follow_script=render_follow(spec, setting.site, points[0], out) if followed else None,
+        needs={} if runs_here(spec.scheduler) else plan.needs,
+    )
+    model = setting.point.model.fingerprint if setting.point.model else None
+    prospect = CorpusSummary(
+        corpus=corpus,
+        setting=setting,
+        plan=plan,
+        read_s=read_s,
+        now=datetime.now(UTC),
+        before=ledger.corpus_summary(ledger.corpora(ledger_path()), setting.point.workload, model) or "",
+    )
+    return Planned(prepared=prepared, prospect=prospect)
+
+
+def report_end(run_dir: Path) -> int:
+    """Print how an ended corpus stands, and what to type next; return the exit code."""
+    run_dir = run_dir.absolute()
+    closing = finish(run_dir)
+    (run,) = read_status([run_dir])
+    terminal.say(
+        render_status(run, relative_path(run_dir), width=terminal.page_width(), most=MOST_LISTED), nl=False
+    )
+    if closing:
+        terminal.say(f"\n{closing}")
+    return run.exit_code
+
+
+# -- the folder
+
+
+def refuse_other_folder(run_dir: Path) -> None:
+    """Refuse a place that holds something else than the folder of a corpus."""
+    if is_corpus_folder(run_dir):
+        return
+    try:
+        empty = not run_dir.exists() or not any(run_dir.iterdir())
+    except OSError:
+        empty = False
+    if not empty:
+        what = "a folder that jobkit apply did not make" if run_dir.is_dir() else "a file"
+        raise JobkitError(
+            f"--out {run_dir}: exists already, {what}", hint="name a folder that does not exist"
+        )
+
+
+def _create(run_dir: Path, fill: Callable[[Path], None]) -> None:
+    def check() -> bool:
+        refuse_other_folder(run_dir)
+        if is_corpus_folder(run_dir) and not is_unplanned(run_dir):
+            raise JobkitError(
+                f"{run_dir}: another command has just made it", hint="type the same command again"
+            )
+        return is_unplanned(run_dir)
+
+    RunFolder.create(run_dir, check, fill, option="--out")
+
+
+def write_planned(planned: Planned) -> None:
+    """Write the run folder; one that is not planned yet gets the missing files."""
+    prepared, prospect = planned.prepared, planned.prospect
+
+    def fill(part: Path) -> None:
+        sweep.write_files(prepared, part)
+        (part / WINNERS_FOLDER).mkdir()
+        write_promise(part, prospect.setting.promise)
+        write_plan(part, prospect.corpus, prospect.plan.shards)
+        for index, words in prepared.needs.items():
+            journal.note(part, "needs", points=[index], given=list(words))
+
+    _create(prepared.run_dir, fill)
+
+
+# -- start and go on
+
+
+def _start(planned: Planned, *, wait: bool) -> int | None:
+    prepared = planned.prepared
+    run_dir, spec = prepared.run_dir, prepared.spec
+    note(planned.lines)
+    if is_unplanned(run_dir):
+        write_planned(planned)
+        return resume.run_again(run_dir, (), (), wait=wait)
+    if runs_here(spec.scheduler):
+        from jobkit.runs import watch  # brings rich: a submission returns at once without it
+
+        write_planned(planned)
+        note(f"run folder: {relative_path(run_dir)}")
+        with local.as_driver(run_dir) as job_id, watch.ProgressBars(run_dir, prepared.points) as progress:
+            local.drive(run_dir, progress.tick, job_id)
+        return resume.run_follow_up(run_dir) or None
+    scheduler, round_ = by_name(spec.scheduler), sweep.first_round(prepared)
+    arrays = submission.plan_arrays(scheduler, round_)
+    for line in submission.would_accept(
+        prepared.script, lambda path: submission.check_round(scheduler, round_, path, arrays)
+    ):
+        note(line)
+    write_planned(planned)
+    begin.submit(run_dir, spec, sweep.planned_jobs(prepared, arrays))
+    if prepared.needs:  # a round of its own for those that request more
+        return resume.run_again(run_dir, (), (), wait=wait)
+    return begin.follow(run_dir, prepared.points, spec.policy, wait=wait)
+
+
+def _go_on(
+    out: Path,
+    request: ApplyRequest,
+    setting: AppliedSetting,
+    corpus: Corpus,
+    preview: Preview | None,
+    *,
+    wait: bool,
+) -> int | None:
+    """Go on with a folder that is of this corpus and this setting; refuse any other."""
+    points, _ = read_points(out)
+    before = read_corpus(out)
+    found = [*_corpus_differences(before, corpus), *_setting_differences(points[0], setting.point)]
+    if found:
+        more = [f"and {len(found) - MOST_NAMED} more"] if len(found) > MOST_NAMED else []
+        lines = "".join(f"\n  {line}" for line in [*found[:MOST_NAMED], *more])
+        raise JobkitError(
+            f"{out}: is of another corpus or setting:{lines}",
+            hint=f"name another folder with --out; or go on with what was planned: jobkit resume "
+            f"{shell_path(out)}",
+        )
+    note(f"{relative_path(out)}: the corpus is planned already: jobkit goes on with that plan")
+    if request.fmt not in {DEFAULT_FORMAT, before.format}:
+        other = f"jobkit merge {shell_path(out)} --format {request.fmt}"
+        note(f"the format of this run is {before.format}; for {request.fmt}: {other}")
+    if preview is not None:
+        note(f"dry run: nothing was submitted; {shell_path(out / JOB_SCRIPT)} is the job script")
+        return 0
+    return resume.run_again(out, (), _changes(out, request), wait=wait)
+
+
+def _corpus_differences(before: Corpus, now: Corpus) -> Iterator[str]:
+    for what in ("text_field", "id_field"):
+        if getattr(before, what) != getattr(now, what):
+            yield f"{what}: {getattr(before, what)} there, {getattr(now, what)} now"
+    names = [[source.name for source in corpus.sources] for corpus in (before, now)]
+    known = {source.name: source for source in before.sources}
+    yield from (f"{name}: there, and not in the corpus now" for name in known.keys() - {*names[1]})
+    for source in now.sources:
+        was = known.get(source.name)
+        if was is None:
+            yield f"{source.name}: new"
+        elif was.path != source.path:
+            yield f"{source.name}: was {was.path}, is {source.path}"
+        elif was.size_bytes != source.size_bytes:
+            sizes = f"{was.size_bytes:,} bytes there, {source.size_bytes:,} now"
+            yield f"{source.name}: has changed: {sizes}"
+        elif was.sha256 != source.sha256:
+            yield f"{source.name}: has changed: its content has another SHA-256"
+    if sorted(names[0]) == sorted(names[1]) and names[0] != names[1]:
+        yield "the files are in another order"
+    if not set(before.skipped) >= set(now.skipped):
+        yield "other places cannot be read"
+
+
+def _setting_differences(before: Point, now: Point) -> Iterator[str]:
+    """Yield how a setting differs, the identity of a shard aside."""
+    if before.params != now.params:
+        yield f"setting: {format_setting(before.params)} there, {format_setting(now.params)} now"
+    was, is_ = (point.model.fingerprint if point.model else "none" for point in (before, now))
+    if was != is_:
+        yield f"model: {was[:12]} there, {is_[:12]} now"
+    digests = {file.name: file.sha256 for file in before.files}
+    for file in now.files:
+        if (there := digests.get(file.name, file.sha256)) != file.sha256:
+            yield f"{file.name}: SHA-256 {there[:12]} there, {file.sha256[:12]} now"
+    names = ("workload", "device", "order", "sort_window", "work_unit", "threads", "workers", "gpus", "mps")
+    for name in (*names, *OFFERED, "allocator", "workload_folder"):
+        values = getattr(before, name), getattr(now, name)
+        if values[0] != values[1] and name not in before.params:
+            yield f"{name}: {values[0]} there, {values[1]} now"
+
+
+def _changes(out: Path, request: ApplyRequest) -> tuple[str, ...]:
+    """Return those keys that a person sets whose values are not yet those of the run."""
+    before = load_spec(out / SPEC_FILE)
+    asked = asked_scheduler(request.options)
+    if asked and asked not in {"auto", before.scheduler}:
+        raise JobkitError(
+            f"{out}: runs with {before.scheduler}",
+            hint=f"to move the shards: jobkit resume {shell_path(out)} --replan --set scheduler={asked}",
+        )
+    words = (word for word in request.overrides if word.partition("=")[0].strip() != "scheduler")
+    return tuple(word for word in words if load_spec(out / SPEC_FILE, (word,)) != before)
+
+
+# -- a job that plans
+
+LEAST_S, MINUTE_S = 600, 60
+PURPOSE = "reads and plans the corpus, and submits the shards, or records why not."
+BYTES_PER_S = 20 * MIB
+"""Slower than one core reads JSONL (docs/measurements.md), because others use the file server too."""
+LEAST_BYTES = 2 * GIB
+CORPUS_SHARE = 64
+"""Planning holds 2.5 MiB for each GiB of text (docs/measurements.md), several times that for archives."""
+POLL_S = 1.0
+
+
+def read_order(run_dir: Path) -> ApplyRequest:
+    path = run_dir / ORDER_FILE
+    try:
+        return from_json(ApplyRequest, files.read_text(path), where=str(path))
+    except OSError as error:
+        raise file_error(error, path) from error
+
+
+def _refuse_planning_job(run_dir: Path) -> None:
+    (run,) = read_status([run_dir])
+    if run.planner:
+        typed = shell_path(run_dir)
+        raise JobkitError(
+            f"{run_dir}: job {run.planner.submission.job} reads and plans this corpus",
+            hint=f"jobkit status {typed} shows it; to plan the corpus here: jobkit cancel {typed} first",
+        )
+
+
+def _as_planned(before: Corpus, found: Sequence[Source]) -> Corpus:
+    """Return a corpus as it was planned, with the names and sizes of its files now."""
+    digests = {source.path: source.sha256 for source in before.sources}
+    left_out = {bad.source for bad in before.skipped if not bad.line}
+    kept = (source for source in found if source.name not in left_out)
+    return replace(before, sources=tuple(replace(one, sha256=digests.get(one.path, "")) for one in kept))
+
+
+def _submit(
+    run_dir: Path,
+    request: ApplyRequest,
+    setting: AppliedSetting,
+    found: CorpusFiles,
+    *,
+    preview: Preview | None,
+    wait: bool,
+) -> int | None:
+    spec, point = setting.spec, setting.point
+    if runs_here(spec.scheduler):
+        raise JobkitError(
+            "--plan-as-job: there is no scheduler here to submit the job to",
+            hint="leave it out: then jobkit reads and plans the corpus now",
+        )
+    scheduler = by_name(spec.scheduler)
+    # A node does not have the variables of the shell (see `asked_by_shell`).
+    keys = scheduler.ASKING_VARIABLES.values()
+    asked = {key: value for key in keys if (value := getattr(spec.resources, key))}
+    given = (f"resources.{key}={json.dumps(value)}" for key, value in asked.items())
+    order = replace(
+        request,
+        overrides=tuple(dict.fromkeys((*request.overrides, *given))),  # an order that is given again has them
+        scheduler=spec.scheduler,
+        site=spec.site,
+        cpus=spec.resources.of(point).cpus,
+        run_id=run_id_of(run_dir) or run_id(spec.name),
+        folder=str(Path.cwd()),
+        caveat=point.model.label if point.model else "",
+    )
+    resources = _resources(run_dir, setting, found.files)
+    purpose = f"Runs before the shards of {spec.name}: {PURPOSE}"
+    named = replace(point, run_id=order.run_id)
+    script = render_resume(spec, setting.site, named, run_dir, resources, purpose)
+    plan = _plan_of_job(setting, found, resources)
+    planner = job.plan_job()
+    if preview is not None:
+        shown, path = _shown(script, setting, request, preview), run_dir / PLAN_SCRIPT
+        command = scheduler.submit_argv(str(path), planner.array, ())
+        launch.preview(plan, shown, path, [command], only_script=preview.only_script)
+        return 0
+    note("\n".join(plan))
+    wanted = request_of(order.run_id, spec.model_copy(update={"pack": 1}), setting.site, resources)
+    for line in submission.would_accept(
+        script, lambda path: scheduler_calls.check_submission(scheduler, wanted, path, ONE_TASK)
+    ):
+        note(line)
+    texts = {SPEC_FILE: spec.as_yaml(), ORDER_FILE: to_json(order) + "\n", PLAN_SCRIPT: script}
+
+    def fill(part: Path) -> None:
+        files.make_run_folder(part, group=setting.site.group_can_read)
+        (part / LOGS_FOLDER).mkdir()
+        for name in (POINTS_FILE, JOURNAL_FILE, ACCOUNTING_FILE):
+            (part / name).touch()
+        write(part)
+
+    def write(folder: Path) -> None:
+        for name, text in texts.items():
+            files.write_atomically(folder / name, text)
+
+    if not is_unplanned(run_dir):
+        _create(run_dir, fill)
+    with run_lock(run_dir, note):
+        if _is_under_way(run_dir, order):
+            return ExitCode.TO_COME
+        write(run_dir)
+        begin.submit(run_dir, spec, [planner], ", then submits the shards")
+    return begin.follow(run_dir, (), spec.policy, wait=wait)
+
+
+def _resources(run_dir: Path, setting: AppliedSetting, found: Sequence[Source]) -> Resources:
+    """Return what the job requests; each job that ended unplanned and uncancelled doubles its walltime."""
+    size, unfinished = sum(one.size_bytes for one in found), 0
+    if is_unplanned(run_dir):
+        before = read_journal(run_dir)
+        jobs = [job for job in before.submissions if job.role is Role.PLAN]
+        unfinished = sum(first_task(job) not in before.cancelled for job in jobs)
+    return little(
+        setting.spec,
+        setting.site,
+        cpus=setting.spec.resources.of(setting.point).cpus,
+        memory=LEAST_BYTES + size // CORPUS_SHARE // GIB * GIB,
+        walltime=(LEAST_S + size // BYTES_PER_S // MINUTE_S * MINUTE_S) * 2**unfinished,
+    )
+
+
+def _plan_of_job(setting: AppliedSetting, found: CorpusFiles, resources: Resources) -> list[str]:
+    size = format_bytes(sum(one.size_bytes for one in found.files))
+    by_measure = enough(setting.spec.resources, held_bytes=setting.peak_bytes)
+    queue = queue_of(resources, setting.site)
+    rows = {
+        "corpus": f"{format_count(len(found.files), 'file')}, {size}: to be read and planned by a job",
+        "not read": unread_words(found.unread),
+        "setting": f"{setting.words} ({setting.source})",
+        "model": setting.point.model.label if setting.point.model else "",
+        "request": f"for this job: {launch.request_words([resources])}{f', queue {queue}' if queue else ''}",
+        "warning": "\n".join(low_memory(setting, by_measure.memory)),
+    }
+    return labelled(rows)
+
+
+def _is_under_way(run_dir: Path, order: ApplyRequest) -> bool:
+    run = read_settled(run_dir, by_name(str(order.scheduler)), note)
+    if run.planner is None:
+        return False
+    planner, typed = run.planner.submission.job, shell_path(run_dir)
+    if replace(read_order(run_dir), stand_in=order.stand_in, caveat=order.caveat) != order:
+        raise JobkitError(
+            f"{run_dir}: job {planner} plans another corpus there, or with other options",
+            hint=f"jobkit cancel {typed} ends that job; then type this command again",
+        )
+    note(f"job {planner} reads and plans the corpus: jobkit status {typed} shows it")
+    return True
+
+
+def order_again(run_dir: Path, *, wait: bool = False) -> int | None:
+    """Submit the job that plans a corpus again, if none does; return as `apply`."""
+    refuse_moved_run(run_dir)
+    order = read_order(run_dir)
+    with _in_folder(order):
+        return apply(run_dir, replace(order, run_id="", folder="", caveat=""), as_job=True, wait=wait)
+
+
+@contextlib.contextmanager
+def _in_folder(order: ApplyRequest) -> Iterator[None]:
+    """Work in the folder in which an order was typed."""
+    if not Path(order.folder).is_dir():
+        hint = "the paths of the corpus begin there; type `jobkit apply` again in another folder"
+        raise JobkitError(f"{order.folder}: no such folder", hint=hint)
+    with contextlib.chdir(order.folder):
+        yield
+
+
+def is_open(run_dir: Path) -> bool:
+    """Return whether a corpus that a job is to plan is not planned yet, or has no submitted shards."""
+    return (run_dir / ORDER_FILE).is_file() and all(
+        job.role is not Role.POINTS for job in read_journal(run_dir).submissions
+    )
+
+
+def plan_in_job(run_dir: Path) -> int:
+    """Plan a corpus in the job, unless it is planned, and submit its shards; return the exit code.
+
+    The journal records what could not be done: a person does it, on a submit host.
+    """
+    try:
+        if is_unplanned(run_dir):
+            order = read_order(run_dir)
+            with _in_folder(order):
+                setting = find_permitted(run_dir, order, build=True)
+                planned = prepare(run_dir, order, setting, *read(order))
+            note(planned.lines)
+            with run_lock(run_dir, note):
+                write_planned(planned)
+    except JobkitError as error:
+        journal.note(run_dir, "left", points=[], why=str(error), role=Role.PLAN)
+        note(str(error))
+        return error.exit_code
+    # The client may journal this job a second after it has begun.
+    deadline = time.monotonic() + STILL_AT_IT.total_seconds()
+    while read_journal(run_dir).unanswered is not None and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    try:
+        return resume.run_again(run_dir, (), ()) or 0
+    except JobkitError as error:
+        points = [point.index for point in read_points(run_dir)[0]]
+        journal.note(run_dir, "left", points=points, why=error.message, role=Role.PLAN)
+        note(f"{error}\na person must resume it: jobkit resume {shell_path(run_dir)}")
+        return 0
