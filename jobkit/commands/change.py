@@ -10,6 +10,7 @@ import click
 from jobkit.commands import shared
 from jobkit.core.layout import PROFILE_FILES
 from jobkit.core.units import parse_size
+from jobkit.runs.which_run import changed_run_named, refuse_runs, refuse_unmeasured
 
 
 @click.command(short_help="Rerun the points of a run that failed or are missing.")
@@ -79,7 +80,6 @@ def resume(
     """
     from jobkit.launch.resume import Asked, resumption_of
     from jobkit.runs.status import kind_of
-    from jobkit.runs.which_run import changed_run_named, refuse_runs
 
     run = changed_run_named(run, "resume")
     refuse_runs(points)
@@ -148,7 +148,6 @@ def cancel(run: Path, points: tuple[str, ...], kept: tuple[str, ...]) -> int:
     if points and kept:
         raise click.UsageError("name the POINTs to cancel, or those to keep with --except, not both")
     from jobkit.launch.cancel import cancel as cancel_points
-    from jobkit.runs.which_run import changed_run_named, refuse_runs
 
     folder = changed_run_named(run, "cancel").absolute()
     refuse_runs((*points, *kept))
@@ -159,7 +158,6 @@ class _Number(click.IntRange):
     """A number; the error for a second run says so."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ANN401 - click's own
-        from jobkit.runs.which_run import refuse_runs
 
         refuse_runs([str(value)])
         number: int = super().convert(value, param, ctx)
@@ -187,7 +185,6 @@ def throttle(run: Path, most: int) -> int:
       3  the scheduler refused, or does not answer
     """
     from jobkit.launch.cancel import throttle as change
-    from jobkit.runs.which_run import changed_run_named
 
     return change(changed_run_named(run, "throttle").absolute(), most)
 
@@ -231,7 +228,6 @@ def verify(run: Path, gpu_memory: str | None, stand_in: bool) -> int:
       5  a job already tries that batch: nothing more is submitted
     """
     from jobkit.launch import verify as verification
-    from jobkit.runs.which_run import changed_run_named, refuse_unmeasured
 
     size_bytes = None if gpu_memory in {None, "device"} else parse_size(str(gpu_memory))
     folder = changed_run_named(run, "verify").absolute()
@@ -275,7 +271,6 @@ def profile(
       5  the profile is still to come
     """
     from jobkit.extensions.profile import rerun
-    from jobkit.runs.which_run import changed_run_named, refuse_runs, refuse_unmeasured
 
     folder = changed_run_named(run, "profile").absolute()
     refuse_unmeasured(folder, "profile")

@@ -18,6 +18,8 @@ from jobkit.core.knobs import CPU
 from jobkit.core.layout import is_run_folder, read_points
 from jobkit.core.records import Outcome
 from jobkit.core.units import format_count, format_list, parse_size
+from jobkit.runs.status import kind_of
+from jobkit.runs.which_run import find_run, how_to_begin, refuse_unmeasured, run_or_latest, usual
 
 STDOUT = Path("-")
 MOST_NAMED = 3
@@ -103,7 +105,6 @@ def collect(
     if output and plot and output.resolve() == plot.resolve():
         raise click.UsageError(f"--plot and --output both name {output}: give each a file of its own")
     gpu_memory_bytes = None if gpu_memory is None else parse_size(gpu_memory)
-    from jobkit.runs.which_run import how_to_begin, refuse_unmeasured
 
     found = _named(paths)
     for path in found:
@@ -144,8 +145,6 @@ def collect(
 
 def _named(paths: tuple[Path, ...]) -> tuple[Path, ...]:
     """Return the paths to read: the folder of a run given by name; without PATHS the runs folder."""
-    from jobkit.runs.which_run import find_run, how_to_begin, usual
-
     if paths:
         return tuple(path if path.exists() else find_run(path) or path for path in paths)
     if not usual().exists():
@@ -228,7 +227,6 @@ def recommend(
     from jobkit.report.recommend.advice import RecommendOptions
     from jobkit.report.recommend.advice import recommend as recommend_for
     from jobkit.report.recommend.material import read_material
-    from jobkit.runs.which_run import refuse_unmeasured, run_or_latest
 
     gpus = gpu_kinds(gpu) if gpu is not None else None
     if gpu_memory is not None:
@@ -322,7 +320,6 @@ def report(runs: tuple[Path, ...], output: Path, dcgm: tuple[Path, ...]) -> int:
       jobkit report runs/a100-20260102-101530-3f9a runs/v100-20260103-091200-77b2
     """
     from jobkit.report.page import page
-    from jobkit.runs.status import kind_of
 
     named = runs_named(runs)
     if dcgm and len(named) > 1:
@@ -361,7 +358,6 @@ def compare(runs: tuple[Path, ...], as_json: bool) -> int:
     """
     from jobkit.extensions.compare import as_data, blocks, sides
     from jobkit.report.tables import collect
-    from jobkit.runs.which_run import refuse_unmeasured
 
     named = runs_named(runs)
     for run in named:
@@ -381,8 +377,6 @@ def compare(runs: tuple[Path, ...], as_json: bool) -> int:
 
 def runs_named(words: Sequence[Path]) -> list[Path]:
     """Return the runs, corpora and old logs that words name, each once; the latest run without a word."""
-    from jobkit.runs.which_run import run_or_latest
-
     found = [word if word.is_file() else run_or_latest(word) for word in words] or [run_or_latest(None)]
     return list({run.resolve(): run for run in found}.values())
 
@@ -494,8 +488,6 @@ def _of_run(words: tuple[str, ...], *, as_json: bool) -> int:
     """Print what a run used."""
     from jobkit.report.recommend import waste as wasted
     from jobkit.report.recommend.material import read_use
-    from jobkit.runs.status import kind_of
-    from jobkit.runs.which_run import run_or_latest
 
     if len(words) > 1:
         raise click.UsageError(f"{words[1]}: one RUN at a time")

@@ -13,6 +13,7 @@ import click
 from jobkit.commands import shared
 from jobkit.core import terminal
 from jobkit.core.terminal import note
+from jobkit.runs.which_run import refuse_copy, refuse_runs, resolve_words, run_and_point, runs_in
 
 if TYPE_CHECKING:
     from jobkit.runs.status import RunStatus
@@ -63,7 +64,6 @@ def status(words: tuple[str, ...], watch: bool, listed: bool, whole: bool, as_js
         return _list(words, most=sys.maxsize if whole else MAX_LISTED, watch=watch, as_json=as_json)
     from jobkit.runs import status_text
     from jobkit.runs.reader import read_status
-    from jobkit.runs.which_run import refuse_copy, resolve_words, runs_in
 
     what = resolve_words(words)
     here = [] if what.runs else runs_in(what.folder)
@@ -173,7 +173,6 @@ def logs(words: tuple[str, ...], following: bool, err: bool, number: int | None)
       130  Ctrl-C during -f; the job goes on
     """
     from jobkit.runs.logs import ErrorFilter, find_log, print_log, show
-    from jobkit.runs.which_run import refuse_runs, run_and_point
 
     run, point = run_and_point(words)
     refuse_runs([point])

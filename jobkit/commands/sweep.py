@@ -16,6 +16,7 @@ from jobkit.core import terminal
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.layout import read_points
 from jobkit.core.units import parse_size
+from jobkit.runs.which_run import find_run, refuse_unmeasured
 
 if TYPE_CHECKING:
     from jobkit.core.records import Point
@@ -87,7 +88,6 @@ def sweep(
     from jobkit.core.layout import JOB_SCRIPT
     from jobkit.launch import guards, launch
     from jobkit.planning.prepare import prepare
-    from jobkit.runs.which_run import find_run
     from jobkit.schedulers.registry import runs_here
 
     dry_run = dry_run or script
@@ -163,8 +163,6 @@ def tune(
 
     The run folder has every point, and the setting in setting.yaml. See jobkit help tune.
     """
-    from jobkit.runs.which_run import find_run, refuse_unmeasured
-
     if run := (spec if spec.is_dir() else None if spec.is_file() else find_run(spec)):
         refuse_unmeasured(run, "tune")
         return _print(run, as_json=as_json)
@@ -298,8 +296,6 @@ def shell(source: Path, word: str | None, go: bool, options: Options) -> int:
       3  the scheduler refused, or does not answer
       4  the shell ended with another status, which is printed
     """
-    from jobkit.runs.which_run import find_run
-
     if go and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise JobkitError(
             "--go needs a terminal", hint="leave --go out, and type the command that is printed"
