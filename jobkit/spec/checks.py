@@ -254,11 +254,15 @@ def check_objective(document: YamlDocument) -> None:
 
 
 def check_workload(document: YamlDocument) -> None:
-    """Add a fault for a word that is neither a shipped workload nor an entry point."""
-    name = document.data.get("workload")
-    if isinstance(name, str) and ":" not in class_name(name):
-        what = f"workload: {name!r}: no such workload{suggest(name, offered())}"
-        document.add(("workload",), what)
+    """Add the faults of the workload's name, of the knobs in the sweep, and of what it does not offer."""
+    name = document.data.get("workload", "stanza-ner")
+    word = name if isinstance(name, str) else None
+    if word is not None and ":" not in class_name(word):
+        document.add(("workload",), f"workload: {word!r}: no such workload{suggest(word, offered())}")
+    for loc, what in axis_faults(document.part("sweep"), word or ""):
+        document.add(("sweep", *loc), what, on_key=True)
+    if word is not None and (known := knobs(word)) is not None:
+        add_offer_faults(document, known, word)
 
 
 def check_environment(document: YamlDocument) -> None:
@@ -278,20 +282,6 @@ def check_options(document: YamlDocument) -> None:
             if isinstance(line, str) and (what := own_option(str(scheduler), line)):
                 loc = ("resources", "options", str(scheduler), number)
                 document.add(loc, f"{'.'.join(map(str, loc))}: {what}")
-
-
-def check_axes(document: YamlDocument) -> None:
-    """Add the faults of the sweep: unknown knobs, uneven ``zip``, a knob on two axes, no points."""
-    workload = document.data.get("workload", "stanza-ner")
-    for loc, what in axis_faults(document.part("sweep"), workload if isinstance(workload, str) else ""):
-        document.add(("sweep", *loc), what, on_key=True)
-
-
-def check_offers(document: YamlDocument) -> None:
-    """Add a fault for a precision, or shortcuts, that a shipped workload does not offer."""
-    workload = document.data.get("workload", "stanza-ner")
-    if isinstance(workload, str) and (known := knobs(workload)) is not None:
-        add_offer_faults(document, known, workload)
 
 
 def add_offer_faults(document: YamlDocument, known: Sequence[Knob], workload: str) -> None:
@@ -334,14 +324,12 @@ def check_budget(document: YamlDocument) -> None:
 
 CHECKS = (
     check_budget,
-    check_axes,
     check_points,
     check_repeats,
     check_objective,
     check_workload,
     check_environment,
     check_options,
-    check_offers,
     check_find_max,
 )
 """All of them, in the order in which they are asked."""
