@@ -24,9 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from jobkit.answers.loads import Lengths, Loads
-from jobkit.answers.memory import Memory
+from jobkit.answers.memory import ALLOCATED, NEED, Memory
 from jobkit.answers.memory_line import Observation, fit_memory
-from jobkit.answers.observations import ALLOCATED, NEED
 from jobkit.core.measurements import Need
 from jobkit.core.paragraphs import split_paragraphs
 from jobkit.core.paths import cache_dir
@@ -225,7 +224,7 @@ def jobkit(bench: Bench, cap_bytes: int, up_to: float | None = None) -> tuple[Se
 
 
 def _bytes(bench: Bench, one: Need, slack: float) -> float:
-    """Return what a measurement counts, as `jobkit.answers.observations` takes it."""
+    """Return what a measurement counts, as `jobkit.answers.memory` takes it."""
     return one.passed_bytes if bench.order == "load" else one.allocated_bytes * slack
 
 

@@ -10,7 +10,7 @@ from benchmarks.markdown import table
 from benchmarks.tune_page import SECOND, read, speeds
 from jobkit.core.knobs import ORDER, PADDED, WORKERS, numbers
 from jobkit.core.records import Record
-from jobkit.extensions.tune.tuning import Tuning
+from jobkit.extensions.tune.search import Tuning
 
 FINALS = next(group("grid").glob("finals-2*"))
 CPU, GPU = (next(group("cpu").glob(f"{name}-2*")) for name in ("cpu", "gpu"))

@@ -12,7 +12,7 @@ from benchmarks.markdown import table
 from benchmarks.tune_page import corpus_row, search_row
 from jobkit.core.blocks import as_text
 from jobkit.extensions.tune.answer import blocks
-from jobkit.extensions.tune.tuning import Tuning
+from jobkit.extensions.tune.search import Tuning
 
 RAW = RECORDS / "shortcuts"
 RUNS = group("shortcuts")

@@ -16,7 +16,7 @@ from jobkit.core.json_codec import from_json
 from jobkit.core.knobs import PADDED, WORKERS, numbers
 from jobkit.core.records import Record
 from jobkit.core.student import deviation, half_width
-from jobkit.extensions.tune.tuning import Tuning
+from jobkit.extensions.tune.search import Tuning
 
 TUNE = group("tune") / "tune-20261123-101748-667c"
 """The search without shortcuts that had the most time."""
@@ -91,7 +91,7 @@ def search_row(machine: str, tuning: Tuning) -> tuple[str, ...]:
     if best is None or gain is None:
         raise ValueError(machine)
     found = numbers(best.params)
-    joules = (_per_1000(tuning.records_of(one)) for one in (tuning.loop, best))
+    joules = (_per_1000(tuning.records_of(one)) for one in (tuning.finals.plain, best))
     return (
         machine,
         str(tuning.goal.workers),

@@ -51,11 +51,6 @@ class Entry:
         """(expected - measured) / measured; ``None`` if nothing was measured."""
         return prediction_error(self.expected_bytes, self.measured_bytes)
 
-    @property
-    def above_bound(self) -> bool:
-        """Whether it needed more than the bound: one in twenty may."""
-        return not self.held or (self.measured_bytes or 0) > self.bound_bytes
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusEntry:
@@ -149,7 +144,7 @@ def summary(known: Iterable[Entry], record: Record) -> str | None:
     unsafe = sum(not entry.held for entry in alike)
     errors = [abs(entry.error) for entry in alike if entry.error is not None]
     worst = f", worst {max(errors):.1%}".replace("%", " %") if errors else ""
-    above = sum(entry.above_bound for entry in alike)
+    above = sum(not entry.held or (entry.measured_bytes or 0) > entry.bound_bytes for entry in alike)
     bound = f"{above} above {'its' if above == 1 else 'the'} bound"
     return f"{format_count(len(alike), 'prediction')}, {unsafe} unsafe{worst}, {bound}"
 

@@ -273,25 +273,22 @@ class Loads:
     @cached_property
     def _envelope(self) -> tuple[list[int], list[int]]:
         """The envelope from batch size 0 to where it ends, and the batch size that makes each value."""
+        items = max(len(self._flat), 1)
+        if self.cut.paragraphs_per_call is not None:  # a load that no batch size exceeds
+            ceiling = self._scan(self.cut.paragraphs_per_call, items)[0]
+        elif not self.lengths.padded:
+            ceiling = self._sums[-1]
+        else:
+            ceiling = min(self.cut.sentences_per_ner_batch or items, items) * max(self._flat, default=0)
         loads, sources = [0], [1]
         last = self.limit if self.cut.sentences_per_ner_batch else max(self.limit, len(self._flat))
         for size in range(1, last + 1):
             own = self.own(size)
             loads.append(max(own, loads[-1]))
             sources.append(size if own >= loads[-1] else sources[-1])
-            if loads[-1] >= self._ceiling:
+            if loads[-1] >= ceiling:
                 break
         return loads, sources
-
-    @cached_property
-    def _ceiling(self) -> int:
-        """A load that no batch size exceeds."""
-        items = max(len(self._flat), 1)
-        if self.cut.paragraphs_per_call is not None:
-            return self._scan(self.cut.paragraphs_per_call, items)[0]
-        if not self.lengths.padded:
-            return self._sums[-1]
-        return min(self.cut.sentences_per_ner_batch or items, items) * max(self._flat, default=0)
 
 
 @dataclass(frozen=True)

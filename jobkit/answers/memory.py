@@ -1,4 +1,10 @@
-"""GPU memory, on a CPU the RAM, over the batch: line, bound, largest batch and doubts. Pure."""
+"""GPU memory, on a CPU the RAM, over the batch: line, bound, largest batch and doubts. Pure.
+
+On a GPU the *need* of a batch binds: the smallest cap on the allocator under which it passes
+(`jobkit.worker.measure.memory`). If it was not measured, as in text order, the allocated peak of
+every batch counts, times the worst ratio of reserved to allocated memory: reserved memory never shrinks, so
+it gives the slack and not the slope. On a CPU it is the largest resident memory of each try.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +13,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from jobkit.answers import observations
 from jobkit.answers.gpus import usable_bytes
 from jobkit.answers.loads import Budgets, Lengths, TextLoads, agreeing, loads_of
-from jobkit.answers.memory_line import CURVED, Fit, doubts, fit_memory
-from jobkit.answers.observations import ALLOCATED, MUST_MATCH, NEED, RAM
+from jobkit.answers.memory_line import CURVED, Censored, Fit, Observation, doubts, fit_memory
 from jobkit.answers.setting import other_knobs
-from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED
+from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED, Value
+from jobkit.core.measurements import largest
 from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import format_bytes_gib, format_count
 from jobkit.runs.trials import Trial
 
+NEED, ALLOCATED, RAM = "need", "allocated", "ram"
 TELLS = 2.0  # a load this many times the largest measured distinguishes a curve from a line
 
 SAME_CAPACITY = 0.99  # trials with at least this share of a capacity count for it: the rest is rounding
@@ -84,6 +90,10 @@ class Memory:
     asked_bytes: float | None = None
     margin: float = 0.0  # share of the memory to keep free besides what the bound keeps
 
+    @property
+    def on_cpu(self) -> bool:
+        return self.kind == RAM
+
     @cached_property
     def largest(self) -> Prediction:
         return self.within(self.limit_bytes)
@@ -132,7 +142,7 @@ class Memory:
             expected_bytes=line.at(at),
             bound_bytes=line.upper(at),
             knob=self.knob,
-            doubts=(*self._of_curve(line, safe_load), *self._doubts(line, at, saturated=saturated)),
+            doubts=self._doubts(line, at, safe_load, saturated=saturated),
         )
 
     def allocator_bytes(self, limit_bytes: float) -> float:
@@ -208,17 +218,13 @@ class Memory:
             largest = replace(largest, tested_batch=proof.size, measured_bytes=proof.measured_bytes)
         return largest
 
-    def _of_curve(self, line: Fit, safe_load: float) -> tuple[str, ...]:
-        """Return the doubt that memory grows faster than a line, and the batch size that would show it."""
-        if not line.curves:
-            return ()
-        batch = self.largest_batch(min(safe_load, TELLS * line.load_max))
-        if batch <= max(self.load_by_batch, default=0):
-            return (CURVED,)
-        return (f"{CURVED}: a sweep with {self.knob} {batch:,} as well shows how much faster",)
-
-    def _doubts(self, line: Fit, load: float, *, saturated: bool) -> tuple[str, ...]:
-        notes, loads = [*doubts(line, load), *self.remarks], self.loads
+    def _doubts(self, line: Fit, load: float, safe_load: float, *, saturated: bool) -> tuple[str, ...]:
+        notes, loads = [], self.loads
+        if line.curves:
+            batch = self.largest_batch(min(safe_load, TELLS * line.load_max))  # would show how it curves
+            more = f": a sweep with {self.knob} {batch:,} as well shows how much faster"
+            notes.append(CURVED + (more if batch > max(self.load_by_batch, default=0) else ""))
+        notes += [*doubts(line, load), *self.remarks]
         if loads is None and self.knob == BATCH_SIZE:
             notes.append("the lengths of the text are unknown: the load is taken to grow with the batch size")
         elif loads and loads.lengths.source != "tokenizer":
@@ -234,6 +240,158 @@ class Memory:
                 f"the text ends the batch at {format_count(loads.limit, unit)}: memory would allow more"
             )
         return tuple(notes)
+
+
+MUST_MATCH = (
+    "GPU",
+    "allocator setting",
+    "order of work",
+    "version of torch",
+    "model",
+    "workload",
+    "device",
+    "number of workers",
+    "MPS",
+    "precision",
+    "shortcuts",
+    "another knob than batch_size",
+)
+
+
+def alike(record: Record) -> tuple[object, ...]:
+    point = record.point
+    return (
+        (record.gpu.name, record.gpu.total_bytes) if record.gpu else None,
+        point.allocator,
+        point.order,
+        record.versions.get("torch"),
+        point.model.fingerprint if point.model else None,
+        point.workload,
+        point.device,
+        point.workers,
+        record.mps,
+        record.precision,
+        record.shortcuts,
+        other_knobs(record),
+    )
+
+
+def _setting(record: Record) -> str:
+    """Return what repeats of one setting share: they measure the same, so they count as one point."""
+    return ", ".join(f"{knob} {value}" for knob, value in sorted(record.params.items()))
+
+
+def measured_bytes(record: Record | None) -> int | None:
+    """Return the memory that a try took, in the kind that a prediction is about."""
+    if record is None or record.outcome is not Outcome.OK:
+        return None
+    if record.point.device == "cpu":
+        return record.memory.ram_peak_bytes
+    return record.needs[0].passed_bytes if record.needs else record.memory.reserved_peak_bytes
+
+
+def swept_knob(params: Mapping[str, Value]) -> str:
+    return PADDED if PADDED in params else BATCH_SIZE
+
+
+def load_by_batch(well: Sequence[Record]) -> dict[int, int]:
+    """Return the largest load that was measured with each batch size or budget."""
+    loads: dict[int, int] = {}
+    knob = swept_knob(well[0].point.params)
+    for record in well:
+        batch, summary = record.point.numbers.get(knob), record.summary
+        if batch and summary and summary.load_max:
+            loads[batch] = max(summary.load_max, loads.get(batch, 0))
+    return loads
+
+
+def on_gpu(well: Sequence[Record], batches: Mapping[str, Sequence[Batch]]) -> list[Observation]:
+    """Return the need of each batch; if none was measured, its allocated peak times the worst slack."""
+    if any(record.needs for record in well):
+        return [
+            Observation(one.load, one.passed_bytes, _setting(record))
+            for record in well
+            for one in record.needs
+        ]
+    used = [
+        Observation(batch.load, batch.allocated_peak_bytes, _setting(record))
+        for record in well
+        for batch in batches.get(record.point.point_id, ())
+        if batch.allocated_peak_bytes
+    ] or peaks(well, "allocated_peak_bytes")
+    worst = slack(well)
+    return [Observation(one.load, one.size_bytes * worst, one.point) for one in used]
+
+
+def peaks(well: Sequence[Record], name: str) -> list[Observation]:
+    """Return a peak of each record, by its name in `jobkit.core.measurements.MemoryReadings`."""
+    return [
+        Observation(record.summary.load_max, peak, _setting(record))
+        for record in well
+        if record.summary and record.summary.load_max and (peak := getattr(record.memory, name))
+    ]
+
+
+def slack(well: Sequence[Record]) -> float:
+    """Return the worst ratio of reserved to allocated memory; 1 if none is known."""
+    pairs = [(record.memory.reserved_peak_bytes, record.memory.allocated_peak_bytes) for record in well]
+    return max((reserved / used for reserved, used in pairs if reserved and used), default=1.0)
+
+
+def context_bytes(well: Sequence[Record]) -> int | None:
+    """Return the size of the CUDA context of a worker; ``None`` if it is not known."""
+    return largest(record.memory.context_bytes for record in well)
+
+
+def overhead_bytes(well: Sequence[Record]) -> int | None:
+    """Return the contexts, and what the GPU held before; ``None`` if the contexts are not known."""
+    if (context := context_bytes(well)) is None:
+        return None
+    idle = max((record.memory.device_idle_bytes or 0 for record in well), default=0)
+    return well[0].point.workers * context + idle
+
+
+def bounds(failed: Sequence[Record], well: Sequence[Record], overhead: int) -> list[Censored]:
+    """Return the evidence of points out of memory: the failed batch needs more than they had.
+
+    Points count that ran as the others did and whose failed batch has a known load. On a GPU the allocator of
+    one process could take its cap, or its share of what the ``overhead`` leaves.
+    """
+    found = []
+    for record in failed:
+        total = record.gpu.total_bytes if record.gpu else None
+        each = (total - overhead) // record.point.workers if total else None
+        ram = record.memory.ram_peak_bytes
+        above = ram if record.point.device == CPU else record.point.cap_bytes or each
+        if record.failed_load and above and alike(record) == alike(well[0]):
+            found.append(Censored(record.failed_load, above))
+    return found
+
+
+def remarks(well: Sequence[Record], kind: str, failed: int, counted: int) -> tuple[str, ...]:
+    """Return what to know of the measurements, in sentences without a full stop.
+
+    ``failed`` is the number of points that ran out of memory, ``counted`` of those that show what they need.
+    """
+    notes = []
+    if kind == ALLOCATED:
+        notes.append(
+            "no point measured what its batches need: jobkit takes allocated memory and the worst slack"
+        )
+    if kind != RAM and overhead_bytes(well) is None:
+        notes.append(
+            "the size of the CUDA context is unknown, so jobkit keeps no memory free for the context"
+        )
+    points = format_count(len(well), "point")
+    if shared := sum(bool(record.gpu and record.gpu.foreign_processes) for record in well):
+        notes.append(f"{shared} of {points} ran next to other processes on the GPU")
+    if flushed := sum(bool(record.retries) for record in well):
+        notes.append(f"{flushed} of {points} passed only after the allocator had emptied its cache")
+    if number := failed - counted:
+        are, their, they = ("is", "its", "it") if number == 1 else ("are", "their", "they")
+        points = f"{number} of {format_count(failed, 'point')} that ran out of memory"
+        notes.append(f"{points} {are} not in the line: {their} load is unknown, or {they} ran otherwise")
+    return tuple(notes)
 
 
 def memory_by_setting(
@@ -267,7 +425,7 @@ def memory_by_setting(
             memory,
             tried=tried,
             asked_bytes=asked_bytes,
-            limit_bytes=ram_bytes if memory.kind == RAM else gpu_bytes or memory.limit_bytes,
+            limit_bytes=ram_bytes if memory.on_cpu else gpu_bytes or memory.limit_bytes,
         )
         for words, memory in whole.items()
     }
@@ -287,50 +445,31 @@ def memory_of(
     well = [record for record in records if record.outcome is Outcome.OK]
     if not well:
         return NOTHING
-    for name, values in zip(MUST_MATCH, zip(*map(observations.alike, well), strict=True), strict=True):
+    for name, values in zip(MUST_MATCH, zip(*map(alike, well), strict=True), strict=True):
         if len(set(values)) > 1:
             return f"the points differ in {name}: {', '.join(sorted(set(map(str, values))))}"
-    if well[0].point.device == CPU:
-        memory = _of_ram(well, [record for record in records if record.outcome is Outcome.RAM_OOM])
-    else:
-        failed = [record for record in records if record.outcome is Outcome.GPU_OOM]
-        memory = _of_gpu(well, failed, batches or {})
-    loads = loads_of(lengths, [record.point for record in records])
-    return replace(memory, loads=agreeing(loads, memory.load_by_batch))
-
-
-def _of_ram(well: Sequence[Record], failed: Sequence[Record]) -> Memory:
-    bounds = observations.bounds(failed, well, lambda record: record.memory.ram_peak_bytes)
-    return Memory(
-        records=(*well, *failed),
-        kind=RAM,
-        line=fit_memory(observations.peaks(well, "ram_peak_bytes"), bounds),
-        load_by_batch=observations.load_by_batch(well),
-        knob=observations.swept_knob(well[0].point.params),
-        check_bytes=max((record.check.rss_peak_bytes or 0 for record in well if record.check), default=0),
-        remarks=observations.left_out(failed, bounds),
-    )
-
-
-def _of_gpu(
-    well: Sequence[Record], failed: Sequence[Record], batches: Mapping[str, Sequence[Batch]]
-) -> Memory:
-    point, gpu = well[0].point, well[0].gpu
-    kind = NEED if any(record.needs for record in well) else ALLOCATED
-    overhead = observations.overhead_bytes(well)
-    bounds = observations.bounds(failed, well, lambda record: observations.had_bytes(record, overhead or 0))
+    point, on_cpu = well[0].point, well[0].point.device == CPU
+    gpu = None if on_cpu else well[0].gpu
+    failed = [one for one in records if one.outcome is (Outcome.RAM_OOM if on_cpu else Outcome.GPU_OOM)]
+    kind = RAM if on_cpu else NEED if any(record.needs for record in well) else ALLOCATED
+    overhead = 0 if on_cpu else overhead_bytes(well)
+    counted = bounds(failed, well, overhead or 0)
+    used = peaks(well, "ram_peak_bytes") if on_cpu else on_gpu(well, batches or {})
+    checks = [record.check for record in well if record.check]
+    loads = load_by_batch(well)
     return Memory(
         records=(*well, *failed),
         kind=kind,
-        line=fit_memory(observations.on_gpu(well, batches), bounds, in_steps=kind == NEED),
-        slack=1.0 if kind == NEED else observations.slack(well),
+        line=fit_memory(used, counted, in_steps=kind == NEED),
+        slack=slack(well) if kind == ALLOCATED else 1.0,
         overhead_bytes=overhead,
-        workers=point.workers,
-        context_bytes=observations.context_bytes(well) or 0,
-        check_bytes=max((record.check.gpu_peak_bytes or 0 for record in well if record.check), default=0),
+        workers=1 if on_cpu else point.workers,
+        context_bytes=0 if on_cpu else context_bytes(well) or 0,
+        check_bytes=largest(one.rss_peak_bytes if on_cpu else one.gpu_peak_bytes for one in checks) or 0,
         gpu=gpu.name if gpu else None,
-        load_by_batch=observations.load_by_batch(well),
-        knob=observations.swept_knob(point.params),
-        remarks=(*observations.remarks(well, kind), *observations.left_out(failed, bounds)),
+        load_by_batch=loads,
+        knob=swept_knob(point.params),
+        remarks=remarks(well, kind, len(failed), len(counted)),
+        loads=agreeing(loads_of(lengths, [record.point for record in records]), loads),
         limit_bytes=usable_bytes(gpu.name, gpu.total_bytes) if gpu and gpu.total_bytes else None,
     )

@@ -1,7 +1,7 @@
 """Memory as a straight line in the load or in the batch, with a bound that a new measurement keeps. Pure.
 
 Least squares; the bound is a one-sided 95 % *prediction* bound: for the next batch, not for the mean of many.
-The measurements of one point are not independent (`jobkit.answers.stats`), so the quantile is Student's with
+The measurements of one point are not independent (`regress`), so the quantile is Student's with
 two degrees fewer than there are points. A variance clustered by point is too small with four or five of them
 (simulated: the bound then holds in 90 of 100 cases).
 
@@ -13,16 +13,14 @@ the bound of a curve counts too. ``python -m benchmarks coverage`` simulates wha
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
-from statistics import median
+from statistics import linear_regression, median
 
-from jobkit.answers import stats
-from jobkit.answers.stats import FittedLine, Observation, Regression, regress
+from jobkit.core.student import quantile
 from jobkit.core.units import format_count
-
-__all__ = ["Censored", "Fit", "Observation", "doubts", "fit_memory", "upper_part"]
 
 CONFIDENCE = 0.95
 MIN_DISTINCT_LOADS = 4  # fewer are not fitted: two give a line, three hardly an error
@@ -53,6 +51,206 @@ MOST_PAIRS = 20_000
 _HALVINGS = 60
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedLine:
+    """The line ``bytes = intercept_bytes + slope_bytes * size``; a size is a load or a batch size."""
+
+    slope_bytes: float
+    intercept_bytes: float
+
+    @classmethod
+    def through(cls, sizes: Sequence[float], sizes_bytes: Sequence[float]) -> FittedLine:
+        """Return the line of least squares through measurements of at least two distinct sizes."""
+        slope, intercept = linear_regression(sizes, sizes_bytes)
+        return cls(slope_bytes=slope, intercept_bytes=intercept)
+
+    def at(self, size: float) -> float:
+        return self.intercept_bytes + self.slope_bytes * size
+
+    def largest(self, capacity_bytes: float) -> float:
+        """Return the largest size whose bytes on the line stay within the capacity, at least 0."""
+        return max(0.0, (capacity_bytes - self.intercept_bytes) / self.slope_bytes)
+
+
+LINE, CURVE = 2, 3  # number of powers of the load: 1 and the load; the square of the load too
+NOTHING = 1e-9  # a column adds nothing if less than this share is left without the others
+LEAST_SHARE = 0.1  # of the largest measurement: smaller ones count as if they had this share
+
+Column = Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    load: float
+    size_bytes: float
+    point: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regression:
+    """Bytes as a polynomial of the load."""
+
+    coefficients: tuple[float, ...]  # of the powers of load / scale, the constant first
+    scale: float  # the largest load
+    basis: tuple[tuple[float, ...], ...]  # of each orthonormal column, how much of each power it takes
+    # product of the sums of each two orthonormal columns over a point, summed over the points
+    shared: tuple[tuple[float, ...], ...]
+    between: float  # variance of what the measurements of a point share
+    within: float  # variance of each measurement by itself
+    proportional: bool  # whether these are variances of shares of the value, and not of bytes
+    free: int  # degrees of freedom: points less powers
+
+    @property
+    def scatter(self) -> float:
+        """The standard deviation of a new point's batch; a share of the value where ``proportional``."""
+        return math.sqrt(self.between + self.within)
+
+    @property
+    def slope(self) -> float:
+        return self.coefficients[1] / self.scale
+
+    def at(self, load: float) -> float:
+        return _dot(self.coefficients, self._powers(load))
+
+    def upper(self, load: float, confidence: float) -> float:
+        """Return the bytes that a new batch of this load stays below, with a confidence."""
+        value = self.at(load)
+        own = self.scatter * (value if self.proportional else 1.0)
+        error = math.sqrt(self._variance(self._powers(load)) + own * own)
+        return value + quantile(confidence, self.free) * error
+
+    def bends(self, confidence: float) -> bool:
+        """Return whether the coefficient of the highest power is above 0 with a confidence."""
+        highest = [0.0] * (len(self.coefficients) - 1) + [1.0]
+        error = math.sqrt(self._variance(highest)) + NOTHING * max(map(abs, self.coefficients))
+        return self.coefficients[-1] > quantile(confidence, self.free) * error
+
+    def _powers(self, load: float) -> list[float]:
+        return [(load / self.scale) ** power for power in range(len(self.coefficients))]
+
+    def _variance(self, powers: Column) -> float:
+        parts = [_dot(column, powers) for column in self.basis]
+        alike = [_dot(row, parts) for row in self.shared]
+        return self.within * _dot(parts, parts) + self.between * _dot(parts, alike)
+
+
+def regress(
+    used: Sequence[Observation],
+    powers: int = LINE,
+    *,
+    values: Column | None = None,
+    least_bytes: float = 0.0,
+) -> Regression:
+    """Return the polynomial of least squares; there must be more points than powers.
+
+    The expected sum of squares is ``within (n - powers) + between (n - taken)``. ``values`` make the scatter
+    a share of them (`values_of`); ``None`` for constant scatter, never below ``least_bytes`` as a standard
+    deviation.
+    """
+    scale = max(batch.load for batch in used)
+    weights = [1 / value for value in values] if values else [1.0] * len(used)
+    columns = [
+        [weight * (batch.load / scale) ** power for batch, weight in zip(used, weights, strict=True)]
+        for power in range(powers)
+    ]
+    sizes = [weight * batch.size_bytes for batch, weight in zip(used, weights, strict=True)]
+    points: dict[str, list[int]] = {}
+    for number, batch in enumerate(used):
+        points.setdefault(batch.point, []).append(number)
+    members = list(points.values())
+    straight, basis = _orthonormal(columns)
+    parts = [_dot(column, sizes) for column in straight]
+    sums = [[math.fsum(column[row] for row in rows) for rows in members] for column in straight]
+    shared = [[_dot(row, other) for other in sums] for row in sums]
+    taken = sum(shared[number][number] for number in range(len(straight)))
+    within = _within(columns, sizes, members)
+    squares = _squares(sizes, straight)
+    between = max(0.0, (squares - within * (len(used) - powers)) / (len(used) - taken))
+    return Regression(
+        coefficients=tuple(_dot(parts, [column[power] for column in basis]) for power in range(powers)),
+        scale=scale,
+        basis=tuple(map(tuple, basis)),
+        shared=tuple(map(tuple, shared)),
+        between=between if values else max(between, least_bytes**2 - within),
+        within=within,
+        proportional=bool(values),
+        free=max(1, len(members) - powers),
+    )
+
+
+def values_of(used: Sequence[Observation], line: Regression) -> list[float]:
+    """Return what a line of constant scatter gives each measurement; never far below the largest."""
+    least = LEAST_SHARE * max(batch.size_bytes for batch in used) or 1.0
+    return [max(line.at(batch.load), least) for batch in used]
+
+
+def speaks_for_constant(
+    used: Sequence[Observation], constant: Regression, growing: Regression, values: Column
+) -> float:
+    """Return the logarithm of the likelihood ratio of constant scatter to one that grows with the value."""
+    squares = math.fsum((batch.size_bytes - constant.at(batch.load)) ** 2 for batch in used)
+    shares = math.fsum(
+        ((batch.size_bytes - growing.at(batch.load)) / value) ** 2
+        for batch, value in zip(used, values, strict=True)
+    )
+    if not (squares and shares):
+        return 0.0
+    return len(used) / 2 * math.log(shares / squares) + math.fsum(map(math.log, values))
+
+
+def _orthonormal(columns: Sequence[Column]) -> tuple[list[Column], list[Column]]:
+    """Return columns at right angles to each other, and how much of each given column they take.
+
+    By Gram and Schmidt, twice, because the powers of similar loads are nearly alike. A column that the
+    earlier ones make up is left out.
+    """
+    straight: list[Column] = []
+    basis: list[Column] = []
+    for number, column in enumerate(columns):
+        left, takes = list(column), [float(number == other) for other in range(len(columns))]
+        for earlier, earlier_takes in [*zip(straight, basis, strict=True)] * 2:
+            part = _dot(earlier, left)
+            left, takes = _less(left, part, earlier), _less(takes, part, earlier_takes)
+        length = math.sqrt(_dot(left, left))
+        if length > NOTHING * math.sqrt(_dot(column, column)):
+            straight.append([value / length for value in left])
+            basis.append([value / length for value in takes])
+    return straight, basis
+
+
+def _within(columns: Sequence[Column], sizes: Column, members: Sequence[Sequence[int]]) -> float:
+    """Return the variance about parallel lines, one through each point; 0 if that leaves no freedom."""
+    straight, _ = _orthonormal([_centred(column, members) for column in columns])
+    free = len(sizes) - len(members) - len(straight)
+    return _squares(_centred(sizes, members), straight) / free if free > 0 else 0.0
+
+
+def _centred(values: Column, members: Sequence[Sequence[int]]) -> list[float]:
+    """Return the values less the mean of their point; nothing where only rounding is left."""
+    centred = list(values)
+    for rows in members:
+        mean = math.fsum(values[row] for row in rows) / len(rows)
+        for row in rows:
+            away = values[row] - mean
+            centred[row] = away if abs(away) > NOTHING * abs(mean) else 0.0
+    return centred
+
+
+def _squares(values: Column, straight: Sequence[Column]) -> float:
+    left = list(values)
+    for column in straight:
+        left = _less(left, _dot(column, left), column)
+    return _dot(left, left)
+
+
+def _less(values: Column, part: float, other: Column) -> list[float]:
+    return [value - part * taken for value, taken in zip(values, other, strict=True)]
+
+
+def _dot(column: Column, other: Column) -> float:
+    return math.fsum(map(operator.mul, column, other))
+
+
 @dataclass(frozen=True, slots=True)
 class Censored:
     load: float
@@ -66,9 +264,7 @@ class Fit(FittedLine):
     theil_sen_slope_bytes: float  # the median slope between two observations: what one wild value cannot move
     r_squared: float  # the share of the variance that the line explains
     residual_bytes: float  # standard deviation of a new point's batch about the line
-    observations: int  # number of measurements, without batches that ran out of memory
     points: int
-    load_min: float
     load_max: float
     # (predicted - measured) / measured at the largest load, without that point; ``None`` for few loads
     leave_largest_out: float | None
@@ -133,9 +329,7 @@ def fit_memory(
         theil_sen_slope_bytes=_theil_sen(used),
         r_squared=1 - squares / total,
         residual_bytes=line.scatter,
-        observations=len(measured),
         points=len(points),
-        load_min=min(loads),
         load_max=max(loads),
         leave_largest_out=_leave_largest_out(measured),
         lines=lines,
@@ -158,45 +352,41 @@ def upper_part(observations: Sequence[Observation]) -> list[Observation]:
 
 def _lines(used: Sequence[Observation], *, in_steps: bool) -> tuple[Regression, ...]:
     """Return the line of constant scatter and, unless it stands alone, that of growing scatter."""
-    constant, growing = _both(used, stats.LINE)
+    constant, growing = _both(used, LINE)
     if in_steps and constant.scatter <= COARSE_BYTES:
-        values = stats.values_of(used, constant)
-        if stats.speaks_for_constant(used, constant, growing, values) >= AGAINST:
+        values = values_of(used, constant)
+        if speaks_for_constant(used, constant, growing, values) >= AGAINST:
             return (constant,)
     return constant, growing
 
 
 def _both(used: Sequence[Observation], powers: int) -> tuple[Regression, Regression]:
-    line = regress(used, least_bytes=_rounding_bytes(used))
-    constant = line if powers == stats.LINE else regress(used, powers, least_bytes=_rounding_bytes(used))
-    return constant, regress(used, powers, values=stats.values_of(used, line))
+    """Return the regressions of constant and of growing scatter.
 
-
-def _rounding_bytes(used: Sequence[Observation]) -> float:
-    """Return the standard deviation of rounding to the step that divides all sizes; 0 if there is none."""
+    Constant scatter is never less than that of rounding to the step that divides all sizes.
+    """
     sizes = sorted({batch.size_bytes for batch in used})
     steps = (step for step in STEPS_BYTES if not any((b - a) % step for a, b in pairwise(sizes)))
-    return next(steps, 0) / math.sqrt(12)
+    least_bytes = next(steps, 0) / math.sqrt(12)
+    line = regress(used, least_bytes=least_bytes)
+    constant = line if powers == LINE else regress(used, powers, least_bytes=least_bytes)
+    return constant, regress(used, powers, values=values_of(used, line))
 
 
 def _curves(used: Sequence[Observation], *, alone: bool) -> tuple[Regression, ...]:
-    """Return the curves on the load and its square, if their last coefficient or the largest point bends."""
-    curves = _both(used, stats.CURVE)[: 1 if alone else 2]
-    if all(curve.bends(BENDS) for curve in curves) or _jumps(used, alone=alone):
+    """Return the curves on the load and its square, if their last coefficient or the largest point bends.
+
+    The largest point bends them if it is above the bound that the other points give it.
+    """
+    curves = _both(used, CURVE)[: 1 if alone else 2]
+    if all(curve.bends(BENDS) for curve in curves):
         return curves
-    return ()
-
-
-def _jumps(used: Sequence[Observation], *, alone: bool) -> bool:
-    """Return whether the largest point is above the bound that the other points give it."""
     largest, rest = _apart(used)
-    if (
-        len({batch.load for batch in rest}) < MIN_DISTINCT_LOADS - 1
-        or len({batch.point for batch in rest}) < MIN_DISTINCT_LOADS - 1
-    ):
-        return False
-    lines = _both(rest, stats.LINE)[: 1 if alone else 2]
-    return all(largest.size_bytes > line.upper(largest.load, JUMPS) * (1 + ROUNDING) for line in lines)
+    fewest = min(len({batch.load for batch in rest}), len({batch.point for batch in rest}))
+    if fewest < MIN_DISTINCT_LOADS - 1:
+        return ()
+    bounds = (line.upper(largest.load, JUMPS) for line in _both(rest, LINE)[: 1 if alone else 2])
+    return curves if all(largest.size_bytes > bound * (1 + ROUNDING) for bound in bounds) else ()
 
 
 def _apart(used: Sequence[Observation]) -> tuple[Observation, list[Observation]]:
@@ -247,7 +437,6 @@ MIN_SIZES = 2  # distinct sizes for a line, without anything to judge it by
 class BatchLine(FittedLine):
     residual_bytes: float | None  # standard deviation about the line; ``None`` for two distinct sizes
     points: int  # number of measurements
-    sizes: int  # number of distinct sizes among them
     size_max: float  # the largest size measured
 
     @property
@@ -269,23 +458,6 @@ class Estimate:
     reason: str = ""
 
 
-def fit_line(sizes: Sequence[float], peaks_bytes: Sequence[float]) -> BatchLine | None:
-    """Return the least-squares line through the measurements; ``None`` for fewer than two distinct sizes."""
-    distinct = len(set(sizes))
-    if distinct < MIN_SIZES:
-        return None
-    line = FittedLine.through(sizes, peaks_bytes)
-    squares = math.fsum((y - line.at(x)) ** 2 for x, y in zip(sizes, peaks_bytes, strict=True))
-    return BatchLine(
-        slope_bytes=line.slope_bytes,
-        intercept_bytes=line.intercept_bytes,
-        residual_bytes=math.sqrt(squares / (len(sizes) - MIN_SIZES)) if distinct > MIN_SIZES else None,
-        points=len(sizes),
-        sizes=distinct,
-        size_max=max(sizes),
-    )
-
-
 def estimate(
     sizes: Sequence[float],
     peaks_bytes: Sequence[float],
@@ -298,21 +470,25 @@ def estimate(
     Peaks are total: context, weights and activations. ``model_bytes`` is context and weights, if known: a
     line that meets size 0 below them bends.
     """
-    line = fit_line(sizes, peaks_bytes)
-    if line is None:
-        reason = f"{len(set(sizes))} size measured: a line needs two" if sizes else "nothing measured"
+    distinct = len(set(sizes))
+    if distinct < MIN_SIZES:
+        reason = f"{distinct} size measured: a line needs two" if sizes else "nothing measured"
         return Estimate(line=None, capacity_bytes=capacity_bytes, reason=reason)
+    fitted = FittedLine.through(sizes, peaks_bytes)
+    squares = math.fsum((y - fitted.at(x)) ** 2 for x, y in zip(sizes, peaks_bytes, strict=True))
+    line = BatchLine(
+        slope_bytes=fitted.slope_bytes,
+        intercept_bytes=fitted.intercept_bytes,
+        residual_bytes=math.sqrt(squares / (len(sizes) - MIN_SIZES)) if distinct > MIN_SIZES else None,
+        points=len(sizes),
+        size_max=max(sizes),
+    )
     if capacity_bytes is None:
         return Estimate(line=line, capacity_bytes=None, reason="how much memory there is was not recorded")
     if line.slope_bytes <= 0:
         reason = "the peak does not grow with the size over the sizes measured"
         return Estimate(line=None, capacity_bytes=capacity_bytes, reason=reason)
     largest = math.floor(line.largest(capacity_bytes))
-    warnings = _warnings(line, largest, model_bytes)
-    return Estimate(line=line, capacity_bytes=capacity_bytes, largest=largest, warnings=warnings)
-
-
-def _warnings(line: BatchLine, largest: int, model_bytes: float) -> tuple[str, ...]:
     warnings = []
     if line.no_error_bar:
         warnings.append(line.no_error_bar)
@@ -324,4 +500,4 @@ def _warnings(line: BatchLine, largest: int, model_bytes: float) -> tuple[str, .
         warnings.append(
             f"{largest / line.size_max:.0f} times the largest size measured: far beyond the evidence"
         )
-    return tuple(warnings)
+    return Estimate(line=line, capacity_bytes=capacity_bytes, largest=largest, warnings=tuple(warnings))

@@ -120,7 +120,10 @@ class Finals:
     def finalists(self) -> tuple[Speed, ...]:
         """The finalists, the best by the objective first; equal ones by speed."""
         others = (speed for speed in self.speeds if not self._is_loop(speed))
-        return tuple(sorted(others, key=lambda one: (self._rank(one), one.rate), reverse=True))
+        rank = self.objective.rank
+        return tuple(
+            sorted(others, key=lambda one: (rank(Mean.of(self.values(one)).value), one.rate), reverse=True)
+        )
 
     @property
     def kept(self) -> tuple[Speed, ...]:
@@ -128,10 +131,15 @@ class Finals:
         return tuple(speed for speed in self.finalists if not self.looks or not self.broken(speed))
 
     @property
+    def best(self) -> Speed | None:
+        """The best finalist that keeps the constraints, be it the answer or not; ``None`` if none does."""
+        return next(iter(self.kept), None)
+
+    @property
     def comparison(self) -> Comparison | None:
         """The best finalist that keeps the constraints against the plain loop; ``None`` if one is missing."""
-        plain = self.plain
-        return self.compared(self.kept[0], plain) if self.kept and plain else None
+        best, plain = self.best, self.plain
+        return self.compared(best, plain) if best and plain else None
 
     @property
     def winner(self) -> Speed | None:
@@ -139,7 +147,7 @@ class Finals:
 
         A plain loop that breaks a constraint, or was not measured, is no answer and needs no comparison.
         """
-        best, plain = next(iter(self.kept), None), self.plain
+        best, plain = self.best, self.plain
         if not self.looks or plain is None or self.broken(plain):
             return best
         return best if self.comparison and self.comparison.better else plain
@@ -176,9 +184,6 @@ class Finals:
     def broken(self, speed: Speed) -> str:
         """Return which bounds its means break, in words; empty if none."""
         return self.objective.broken(self.setting(speed))
-
-    def _rank(self, speed: Speed) -> float:
-        return self.objective.rank(Mean.of(self.values(speed)).value)
 
     def _is_loop(self, speed: Speed) -> bool:
         return {knob: value for knob, value in speed.params.items() if knob != EVERY} == self.loop

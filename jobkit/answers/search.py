@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
 from jobkit.answers import ledger
 from jobkit.answers.loads import read_lengths
-from jobkit.answers.memory import TOO_SMALL, Memory, memory_of
-from jobkit.answers.observations import RAM, measured_bytes, swept_knob
+from jobkit.answers.memory import TOO_SMALL, Memory, measured_bytes, memory_of, swept_knob
 from jobkit.core.files import append_line
 from jobkit.core.json_codec import to_json
 from jobkit.core.knobs import BATCH_SIZE, CUDA, PADDED
@@ -62,39 +61,38 @@ def propose_trial(run_dir: Path) -> Point | None:
 
 def _settled(run_dir: Path, wanted: SearchGoal, results: Sequence[PointResult]) -> list[Trial]:
     """Return the trials, with the outcome of those that have come home since."""
-    by_index = {result.point.index: result for result in results}
+    begun = {result.point.index for result in results}
     return [
-        _settle(run_dir, wanted, trial, by_index[trial.index], seen=_seen(results, trial))
-        if trial.under_way and trial.index in by_index
-        else trial
+        _settle(run_dir, wanted, trial, results) if trial.under_way and trial.index in begun else trial
         for trial in trials.trials(run_dir)
     ]
 
 
-def _seen(results: Sequence[PointResult], trial: Trial) -> bool:
-    """Return whether an earlier point succeeded with the same batch: a measured value is no prediction."""
-    return any(
-        result.point.index < trial.index
-        and result.point.params.get(trial.knob) == trial.size
-        and result.point.kind.tabled
-        and result.outcome is Outcome.OK
-        for result in results
-    )
-
-
-def _settle(run_dir: Path, wanted: SearchGoal, trial: Trial, result: PointResult, *, seen: bool) -> Trial:
+def _settle(run_dir: Path, wanted: SearchGoal, trial: Trial, results: Sequence[PointResult]) -> Trial:
+    """Return a trial with its outcome, noted in the ledger if it shows whether a prediction was right."""
+    result = next(result for result in results if result.point.index == trial.index)
     if result.outcome is None:
         return trial
-    tried, record = result.chosen, result.record
+    tried, record, outcome = result.chosen, result.record, result.outcome
     killed = not record and bool(
         tried and tried.exit and tried.exit.status == KILLED and not tried.exit.signal
     )
-    size_bytes, outcome = measured_bytes(record), result.outcome
+    size_bytes = measured_bytes(record)
     settled = replace(trial, outcome=outcome, measured_bytes=size_bytes, killed=killed)
     append_line(run_dir / TRIALS_FILE, to_json(settled))
-    tells = settled.measured_bytes is not None or settled.outcome is not Outcome.OK
-    if record and settled.outcome in trials.CONCLUSIVE and tells and not seen:
-        ledger.note(Path(wanted.ledger), _entry(settled, record))
+    seen = any(  # a batch that succeeded before is no prediction
+        earlier.point.index < trial.index
+        and earlier.point.params.get(trial.knob) == trial.size
+        and earlier.point.kind.tabled
+        and earlier.outcome is Outcome.OK
+        for earlier in results
+    )
+    tells = size_bytes is not None or outcome is not Outcome.OK
+    if record and outcome in trials.CONCLUSIVE and tells and not seen:
+        names, sources = [field.name for field in fields(ledger.Entry)], (record.point, settled)
+        own = {name: getattr(of, name) for of in sources for name in names if hasattr(of, name)}
+        ended = {"at": record.ended_at, "outcome": str(outcome)}
+        ledger.note(Path(wanted.ledger), ledger.Entry(**own | ledger.subject(record) | ended))
     return settled
 
 
@@ -141,9 +139,13 @@ def _predicted(
         return Trial(message=why)
     records = [result.record for result in results if result.record]
     asked = {trial.index for trial in done}
-    memory = memory_of(
-        [record for record in records if _tells(record, asked)], batches_of(results), read_lengths(run_dir)
-    )
+    # Trials of an earlier search count only if they failed: otherwise a run would get two largest batches.
+    telling = [
+        record
+        for record in records
+        if not record.point.trial or record.point.index in asked or record.outcome is not Outcome.OK
+    ]
+    memory = memory_of(telling, batches_of(results), read_lengths(run_dir))
     if isinstance(memory, str):
         return Trial(message=memory)
     capacity = _capacity(wanted, memory)
@@ -163,18 +165,10 @@ def _predicted(
         capacity_bytes=capacity,
         expected_bytes=memory.line.at(load),
         bound_bytes=memory.line.upper(load),
-        memory=trials.memory_of(memory.kind == RAM, points[0].workers),
+        memory=trials.memory_of(memory.on_cpu, points[0].workers),
         condition=memory_condition(records),
     )
     return _known(trial, records) or trial
-
-
-def _tells(record: Record, asked: Container[int]) -> bool:
-    """Return whether a record goes into the prediction.
-
-    A trial of an earlier search does so only if it failed: otherwise a run would get two largest batches.
-    """
-    return not record.point.trial or record.point.index in asked or record.outcome is not Outcome.OK
 
 
 def _known(trial: Trial, records: Sequence[Record]) -> Trial | None:
@@ -212,7 +206,7 @@ def _another_gpu(results: Sequence[PointResult]) -> str:
 def _capacity(wanted: SearchGoal, memory: Memory) -> float | None:
     if wanted.memory_bytes is not None:
         return wanted.memory_bytes // memory.workers
-    if memory.kind == RAM:
+    if memory.on_cpu:
         return wanted.ram_bytes
     return None if memory.limit_bytes is None else memory.allocator_bytes(memory.limit_bytes)
 
@@ -241,13 +235,6 @@ def _point(run_dir: Path, points: Sequence[Point], trial: Trial, wanted: SearchG
         cap_bytes=cap,
         trial=True,
     )
-
-
-def _entry(trial: Trial, record: Record) -> ledger.Entry:
-    names = [field.name for field in fields(ledger.Entry)]
-    own = {name: getattr(of, name) for of in (record.point, trial) for name in names if hasattr(of, name)}
-    ended = {"at": record.ended_at, "outcome": str(record.outcome)}
-    return ledger.Entry(**own | ledger.subject(record) | ended)
 
 
 def main() -> int:

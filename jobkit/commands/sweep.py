@@ -167,7 +167,7 @@ def tune(
         refuse_unmeasured(run, "tune")
         return _print(run, as_json=as_json)
     from jobkit.extensions.tune import job
-    from jobkit.extensions.tune.job_script import prepare_search
+    from jobkit.extensions.tune.goal import prepare_search
     from jobkit.launch import guards
     from jobkit.schedulers.registry import runs_here
 
@@ -204,8 +204,8 @@ def _print(run_dir: Path, *, as_json: bool) -> int:
     """Print the answer of a search; return the exit code."""
     from jobkit.commands.results import note_apply
     from jobkit.extensions.tune.answer import as_data, blocks
+    from jobkit.extensions.tune.search import Tuning
     from jobkit.extensions.tune.steps import Candidate
-    from jobkit.extensions.tune.tuning import Tuning
 
     answer = Tuning.read(run_dir.absolute())
     if as_json:

@@ -37,8 +37,8 @@ EXTENSIONS: dict[str, Extension] = {
     "tune": Extension(
         marks=("tune.json",),
         parts={
-            "run": "jobkit.extensions.tune.kind:TUNE",
-            "resume": "jobkit.extensions.tune.resumption:TUNE",
+            "run": "jobkit.extensions.tune.search:TUNE",
+            "resume": "jobkit.extensions.tune.job:TUNE",
             "search": "jobkit.extensions.tune.answer:read_answer",
         },
     ),

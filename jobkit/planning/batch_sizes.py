@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jobkit.answers.loads import NONE, PUNCTUATION, TOKENIZER, Cut, Lengths, Loads
-from jobkit.answers.memory_line import MIN_DISTINCT_LOADS
-from jobkit.answers.stats import FittedLine
+from jobkit.answers.memory_line import MIN_DISTINCT_LOADS, FittedLine
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import (
     BATCH_SIZE,

@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from jobkit.answers.loads import Loads
-from jobkit.answers.stats import FittedLine
+from jobkit.answers.memory_line import FittedLine
 from jobkit.core.errors import ExitCode
 from jobkit.core.knobs import BATCH_SIZE, CUDA
 from jobkit.core.paths import cache_dir

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from jobkit.answers.loads import Lengths, Loads
-from jobkit.answers.memory import Memory, Prediction
+from jobkit.answers.memory import NEED, Memory, Prediction
 from jobkit.answers.memory_line import Fit, Observation, fit_memory
-from jobkit.answers.observations import NEED
 
 FIXED, SLOPE = 2e8, 10_000.0
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from jobkit.answers import observations
 from jobkit.answers.gpus import usable_bytes
-from jobkit.answers.memory import NOTHING, memory_by_setting, memory_of
+from jobkit.answers.memory import ALLOCATED, NEED, NOTHING, RAM, memory_by_setting, memory_of
 from jobkit.answers.memory import Memory as Found
 from jobkit.answers.memory_line import Fit
 from jobkit.answers.setting import other_knobs
@@ -64,7 +63,7 @@ def fit_of(evidence: Found) -> Fit:
 
 def test_need_is_the_line() -> None:
     found = told(went_well())
-    assert (found.kind, found.slack, found.remarks) == (observations.NEED, 1.0, ())
+    assert (found.kind, found.slack, found.remarks) == (NEED, 1.0, ())
     assert fit_of(found).at(10_000) == pytest.approx(line(10_000))
     assert (found.gpu, found.limit_bytes) == (GPU.name, usable_bytes(GPU.name, GPU.total_bytes or 0))
     assert found.load_by_batch == {size: LOAD * size for size in SIZES}
@@ -72,7 +71,7 @@ def test_need_is_the_line() -> None:
 
 def test_what_was_not_measured_is_allocated_times_the_worst_slack() -> None:
     found = told(went_well(needs=False))
-    assert found.kind == observations.ALLOCATED
+    assert found.kind == ALLOCATED
     assert found.slack == pytest.approx(1.25)
     assert fit_of(found).at(10_000) == pytest.approx(1.25 * line(10_000))
     assert found.remarks == (
@@ -97,7 +96,6 @@ def test_every_batch_counts_where_batches_are_reported() -> None:
         for one in went_well()
     }
     fit = fit_of(told(went_well(needs=False), batches))
-    assert fit.observations == 10
     assert fit.at(9_000) == pytest.approx(1.25 * (line(9_000) + 1_000_000))
     assert fit_of(told(went_well(), batches)) == fit_of(told(went_well())), "the need is measured"
 
@@ -290,7 +288,7 @@ def on_cpu() -> list[Record]:
 
 def test_on_a_cpu_it_is_the_memory_of_the_process() -> None:
     found = told(on_cpu())
-    assert (found.kind, found.overhead_bytes, found.limit_bytes) == (observations.RAM, 0, None)
+    assert (found.kind, found.overhead_bytes, found.limit_bytes) == (RAM, 0, None)
     assert fit_of(found).at(10_000) == pytest.approx(line(10_000))
     assert found.load_by_batch == {size: LOAD * size for size in SIZES}
     assert fit_of(told([replace(on_cpu()[0], memory=MemoryReadings()), *on_cpu()[1:]])).points == 4

@@ -9,8 +9,8 @@ import pytest
 
 from jobkit.core.errors import ExitCode
 from jobkit.core.layout import SETTING_FILE, read_points
+from jobkit.extensions.tune.search import Tuning
 from jobkit.extensions.tune.steps import TuneAnswer
-from jobkit.extensions.tune.tuning import Tuning
 from tests.cluster.daemons import Wait
 from tests.cluster.lab import CPUS_VARIABLE, SGE, SLURM, ClusterLab
 

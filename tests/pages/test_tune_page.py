@@ -11,8 +11,8 @@ from jobkit.answers.memory import memory_of
 from jobkit.core.blocks import as_text
 from jobkit.core.knobs import EXACT, SHORTCUTS
 from jobkit.extensions.tune.answer import blocks
+from jobkit.extensions.tune.search import Tuning
 from jobkit.extensions.tune.steps import MEMORY
-from jobkit.extensions.tune.tuning import Tuning
 
 ABOVE_TEN = {"tune-20261123-075119-ff54", tune_page.TUNE.name}
 """The searches whose interval lies above ten times the plain loop."""

@@ -14,9 +14,8 @@ from jobkit.core.layout import TUNE_GOAL_FILE
 from jobkit.core.measurements import Attribution, Energy, MemoryReadings, Sampler, Share
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
-from jobkit.extensions.tune.search import propose_point
+from jobkit.extensions.tune.search import first_point, propose_point
 from jobkit.extensions.tune.steps import Candidate, MeasuredCandidate, TuneGoal
-from jobkit.extensions.tune.tuning import first_point
 from jobkit.runs.search_loop import next_point
 from tests.support.builders import GPU, need, point, record, summary, write_points, write_record
 

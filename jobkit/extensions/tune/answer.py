@@ -25,8 +25,8 @@ from jobkit.core.layout import SETTING_FILE
 from jobkit.core.records import ModelRef, Outcome, Record, described
 from jobkit.core.terminal import NoWrap, relative_path, shell_path
 from jobkit.core.units import format_about, format_bytes_gib, format_count, format_setting, format_walltime
+from jobkit.extensions.tune.search import Tuning, spec_lines
 from jobkit.extensions.tune.steps import FINAL, PHASES, Candidate, TuneAnswer, whole
-from jobkit.extensions.tune.tuning import Tuning, spec_lines
 from jobkit.runs.request import Conditions, condition_lines, conditions_of
 from jobkit.runs.status import PointResult
 
@@ -93,7 +93,9 @@ def _panel(tuning: Tuning) -> SearchPanel:
             if mean := setting.mean(SPEED):
                 found.setdefault(_key(setting.first.params), {})[phase] = mean
     loop = _key(tuning.goal.loop)
-    knobs = _distinct([dict(key) for key in found if key != loop])
+    settings = [dict(key) for key in found if key != loop]
+    every = dict.fromkeys(knob for setting in settings for knob in setting)
+    knobs = [knob for knob in every if len({setting.get(knob) for setting in settings}) > 1] or every
     rows = {
         key: SearchRow(
             name=PLAIN_LOOP if key == loop else format_setting({k: v for k, v in key if k in knobs}),
@@ -112,14 +114,17 @@ def _panel(tuning: Tuning) -> SearchPanel:
 def as_data(tuning: Tuning) -> dict[str, object]:
     """Return the answer for a program."""
     answer, winner, objective = tuning.next, tuning.winner, tuning.goal.objective
-    best, joules = (_mean(tuning, winner, one) for one in (objective.figure, ENERGY_PER_1000))
+    mean, joules = (_mean(tuning, winner, one) for one in (objective.figure, ENERGY_PER_1000))
+    best = tuning.finals.best
     return {
         "ended": isinstance(answer, TuneAnswer),
         **described(_model(tuning)),
         "setting": tuning.setting or None,
-        "objective": {**asdict(objective), "mean": best.value if best else None},
+        "objective": {**asdict(objective), "mean": mean.value if mean else None},
         "plain_loop": tuning.is_loop,
-        "best_other": _best_other_json(tuning),
+        "best_other": {"setting": dict(best.params), "times_the_plain_loop": _ratio_json(tuning.times)}
+        if best and tuning.is_loop
+        else None,
         "items_per_s": winner.items_per_s if winner else None,
         "times_the_plain_loop": _ratio_json(tuning.gain),
         "joules_per_1000": joules.value if joules else None,
@@ -179,21 +184,20 @@ def headline(run_dir: Path, tuning: Tuning) -> str:
     return f"{relative_path(run_dir)}: {spent}, {format_about(tuning.held_s)} of {where}"
 
 
-def _phases(tuning: Tuning) -> list[tuple[Candidate, list[PointResult]]]:
+def phase_columns(tuning: Tuning) -> list[Column]:
     rows: dict[tuple[object, ...], tuple[Candidate, list[PointResult]]] = {}
     for candidate, result in tuning.results:
         key = (candidate.phase, *sorted(candidate.params.items()))
         rows.setdefault(key, (candidate, []))[1].append(result)
-    return list(rows.values())
-
-
-def phase_columns(tuning: Tuning) -> list[Column]:
-    phases = _phases(tuning)
+    phases = list(rows.values())
     settings = [_measured(results) for _, results in phases]
     knobs = list(dict.fromkeys(knob for one, _ in phases for knob in one.params))
     own = own_columns(record for setting in settings if setting for record in setting.well)
     columns = [Column("phase", [one.phase for one, _ in phases], left=True)]
-    columns += [Column(knob, [_value(one.params.get(knob)) for one, _ in phases]) for knob in knobs]
+    for knob in knobs:
+        values = [one.params.get(knob) for one, _ in phases]
+        cells = [f"{value:,}" if isinstance(value, int) else value or "" for value in values]
+        columns.append(Column(knob, cells))
     shown: list[tuple[str, Figure, Callable[[float], str]]] = [
         ("paragraphs/s", SPEED, "{:,.1f}".format),
         *((f"{one.label} [{one.unit}]" if one.unit else one.label, one, format_figure) for one in own),
@@ -203,24 +207,19 @@ def phase_columns(tuning: Tuning) -> list[Column]:
     for head, figure, form in shown:
         means = [setting.mean(figure) if setting else None for setting in settings]
         columns.append(Column(head, [form(mean.value) if mean else "" for mean in means]))
-    pairs = zip(settings, phases, strict=True)
-    remarks = [_remark(tuning, setting, results) for setting, (_, results) in pairs]
+    objective = tuning.goal.objective
+    remarks = [
+        objective.broken(setting) if setting else str(results[-1].outcome or "to come")
+        for setting, (_, results) in zip(settings, phases, strict=True)
+    ]
     columns.append(Column("", remarks, left=True))
     return [column for column in columns if any(column.cells)]
-
-
-def _value(value: Value | None) -> str:
-    return f"{value:,}" if isinstance(value, int) else value or ""
 
 
 def _measured(results: Sequence[PointResult]) -> Setting[Record] | None:
     """Return the repeats of a setting that succeeded; ``None`` if none did."""
     records = [result.record for result in results if result.record and result.outcome is Outcome.OK]
     return Setting(points=tuple(records)) if records else None
-
-
-def _remark(tuning: Tuning, setting: Setting[Record] | None, results: Sequence[PointResult]) -> str:
-    return tuning.goal.objective.broken(setting) if setting else str(results[-1].outcome or "to come")
 
 
 def _found(run_dir: Path, tuning: Tuning) -> Iterator[Block]:
@@ -290,7 +289,7 @@ def _help(tuning: Tuning, answer: TuneAnswer) -> str:
 
 
 def _best_other(tuning: Tuning) -> Iterator[str]:
-    best, finals = tuning.best, tuning.finals
+    finals, best = tuning.finals, tuning.finals.best
     broken = [finals.broken(speed) for speed in finals.finalists if finals.broken(speed)]
     if best is None:
         why = (
@@ -332,9 +331,13 @@ def _text(speed: Speed) -> str:
 
 
 def _gains(tuning: Tuning, winner: Speed) -> Iterator[str]:
-    if tuning.gain:
-        yield from _loop_part(tuning)
-    own_j, loop_j = (_mean(tuning, one, ENERGY_PER_1000) for one in (winner, tuning.loop))
+    if tuning.gain and tuning.finals.plain and _text(tuning.finals.plain) != _text(winner):
+        padded = ""
+        if tuning.padding:
+            of_part, of_all = (f"{100 * share:.1f} %" for share in tuning.padding)
+            padded = f": {of_part} of its padded characters are text, of the whole text {of_all}"
+        yield f"  plain loop on {_text(tuning.finals.plain)}{padded}"
+    own_j, loop_j = (_mean(tuning, one, ENERGY_PER_1000) for one in (winner, tuning.finals.plain))
     if own_j and loop_j:
         yield f"  energy     {own_j.value:,.1f} J for 1,000 items, the plain loop {loop_j.value:,.1f} J"
     if not tuning.goal.objective.by_speed:
@@ -344,29 +347,16 @@ def _gains(tuning: Tuning, winner: Speed) -> Iterator[str]:
         yield f"  next best  {words}: {_apart(tuning, winner, second)}"
 
 
-def _loop_part(tuning: Tuning) -> Iterator[str]:
-    """Yield the part of the text on which the plain loop worked, and whether it pads as much there."""
-    if tuning.loop is None or tuning.winner is None:
-        return
-    if tuning.loop.params.get(EVERY, 1) != tuning.winner.params.get(EVERY, 1):
-        padded = ""
-        if tuning.padding:
-            of_part, of_all = (f"{100 * share:.1f} %" for share in tuning.padding)
-            padded = f": {of_part} of its padded characters are text, of the whole text {of_all}"
-        yield f"  plain loop on {_text(tuning.loop)}{padded}"
-
-
 def _objective(tuning: Tuning, winner: Speed) -> str:
     objective, unit = tuning.goal.objective, _unit(tuning)
-    own, of_loop = (_mean(tuning, one, objective.figure) for one in (winner, tuning.loop))
+    own, of_loop = (_mean(tuning, one, objective.figure) for one in (winner, tuning.finals.plain))
     words = f"{objective.name} {own.words(unit)}" if own else f"no {objective.name}"
     return f"{words}, the plain loop {of_loop.words(unit)}" if of_loop else words
 
 
 def _mean(tuning: Tuning, speed: Speed | None, figure: Figure) -> Mean | None:
     """Return the mean of a figure of a finalist, or of the plain loop; ``None`` if it is not known."""
-    setting = tuning.setting_of(speed)
-    return setting.mean(figure) if setting else None
+    return tuning.finals.setting(speed).mean(figure) if speed else None
 
 
 def _unit(tuning: Tuning) -> str:
@@ -408,20 +398,5 @@ def _not_tried(tuning: Tuning) -> str:
     return f"{max(0, goal.combinations - tried)} of {goal.combinations} combinations{why}"
 
 
-def _best_other_json(tuning: Tuning) -> dict[str, object] | None:
-    """Return the best finalist that keeps the constraints, if the plain loop is the answer."""
-    best, times = tuning.best, tuning.times
-    if best is None or not tuning.is_loop:
-        return None
-    return {"setting": dict(best.params), "times_the_plain_loop": _ratio_json(times)}
-
-
 def _ratio_json(ratio: Ratio | None) -> dict[str, float | None] | None:
     return {"mean": ratio.mean, "low": ratio.low, "high": ratio.high} if ratio else None
-
-
-def _distinct(settings: Sequence[Mapping[str, Value]]) -> list[str]:
-    """Return the knobs that set these settings apart; all knobs if none does."""
-    knobs = list(dict.fromkeys(knob for setting in settings for knob in setting))
-    apart = [knob for knob in knobs if len({setting.get(knob) for setting in settings}) > 1]
-    return apart or knobs

@@ -1,14 +1,19 @@
-"""What a search for the fastest setting begins with: what the text alone decides, and the limits."""
+"""From a spec to a search that could be submitted now: what the text alone decides, and the limits.
+
+It writes only to the cache.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 from jobkit.answers.loads import NONE, Lengths, Loads
 from jobkit.answers.objective import Objective
 from jobkit.core.errors import JobkitError
+from jobkit.core.json_codec import to_json
 from jobkit.core.knobs import (
     BATCH_SIZE,
     CPU,
@@ -24,17 +29,24 @@ from jobkit.core.knobs import (
     Knob,
     Value,
 )
+from jobkit.core.layout import TUNE_GOAL_FILE, TUNE_SCRIPT
+from jobkit.core.records import Point
 from jobkit.core.shell import usable_cpus
+from jobkit.core.terminal import Say
 from jobkit.core.units import format_count
+from jobkit.extensions.tune.search import first_point
 from jobkit.extensions.tune.steps import TuneGoal
+from jobkit.planning import prepare
 from jobkit.planning.batch_sizes import MIN_LOAD
-from jobkit.planning.points import request
+from jobkit.planning.job_script import render_search
+from jobkit.planning.points import Inputs, plan, request
 from jobkit.schedulers.registry import runs_here
 from jobkit.schedulers.survey import Survey, asked_for
 from jobkit.spec.axes import Repeats
 from jobkit.spec.site import Site
-from jobkit.spec.sweep_spec import Axes, SweepSpec
+from jobkit.spec.sweep_spec import Axes, Resources, SweepSpec
 
+MODULE = "jobkit.extensions.tune.search"
 TEXT = "text"
 CLUSTER_WORKERS = 16
 """The most workers on a cluster, if the spec names no other number and its nodes have more CPUs."""
@@ -102,7 +114,7 @@ def tuned(
     knobs = list(knobs)
     workers, limited_by = _most_workers(spec, node)
     paragraphs = len(lengths.paragraphs)
-    shared_calls = _within(paragraphs // (CALLS_A_WORKER * workers), MIN_WORK_UNIT, MAX_WORK_UNIT)
+    shared_calls = max(MIN_WORK_UNIT, min(MAX_WORK_UNIT, paragraphs // (CALLS_A_WORKER * workers)))
     work_unit = spec.work_unit or window or shared_calls
     budgets = lengths.source != NONE and any(knob.name == PADDED for knob in knobs)
     knob = PADDED if budgets else BATCH_SIZE
@@ -159,31 +171,12 @@ def _repeats(wanted: int | Repeats) -> Mapping[str, Any]:
 
 def _most_workers(spec: SweepSpec, node: Node | None) -> tuple[int, str]:
     """Return the most workers, and the limit that allows no more."""
-    limits = _limits(spec, node)
-    why = min(limits, key=lambda name: limits[name])
-    named = spec.tune.workers
-    if node and named and limits[why] < named and why == _of_node(node):
-        message = f"tune.workers: {named} with resources.cpus: {spec.resources.cpus} is more than {why}"
-        raise JobkitError(message, hint=f"leave it out, or --set tune.workers={max(1, limits[why])}")
-    if not limits[why]:
-        message = f"resources.cpus: {spec.resources.cpus} is for each worker, and {why} leaves none"
-        raise JobkitError(message, hint="lower resources.cpus: --set resources.cpus=1")
-    return limits[why], why
-
-
-def _of_node(node: Node) -> str:
-    return f"the {format_count(node.cpus, 'CPU')} of the largest node of {node.where}"
-
-
-def _limits(spec: SweepSpec, node: Node | None) -> dict[str, int]:
     if spec.device == CPU and spec.constraints.gpu_memory:
         message = "constraints.gpu_memory means nothing with device: cpu"
         raise JobkitError(message, hint="resources.memory is the limit there")
     gpus = (spec.gpus or spec.resources.gpus) if spec.device == CUDA else 1
-    cpus = spec.resources.cpus * max(1, gpus)
-    limits: dict[str, int] = {}
-    if spec.tune.workers:
-        limits[f"tune.workers: {spec.tune.workers}"] = spec.tune.workers
+    cpus, named = spec.resources.cpus * max(1, gpus), spec.tune.workers
+    limits = {f"tune.workers: {named}": named} if named else {}
     if spec.constraints.cpus:
         limits[f"constraints.cpus: {spec.constraints.cpus}"] = spec.constraints.cpus // cpus
     if runs_here(spec.scheduler):
@@ -191,13 +184,17 @@ def _limits(spec: SweepSpec, node: Node | None) -> dict[str, int]:
         limits[f"the {format_count(here, 'CPU')} of this machine"] = here // cpus
     elif not limits:
         limits[f"tune.workers: {CLUSTER_WORKERS} (the default)"] = CLUSTER_WORKERS
+    of_node = f"the {format_count(node.cpus, 'CPU')} of the largest node of {node.where}" if node else ""
     if node:
-        limits[_of_node(node)] = node.cpus // cpus
-    return limits
-
-
-def _within(number: int, least: int, most: int) -> int:
-    return max(least, min(most, number))
+        limits[of_node] = node.cpus // cpus
+    why = min(limits, key=lambda name: limits[name])
+    if named and limits[why] < named and why == of_node:
+        message = f"tune.workers: {named} with resources.cpus: {spec.resources.cpus} is more than {why}"
+        raise JobkitError(message, hint=f"leave it out, or --set tune.workers={max(1, limits[why])}")
+    if not limits[why]:
+        message = f"resources.cpus: {spec.resources.cpus} is for each worker, and {why} leaves none"
+        raise JobkitError(message, hint="lower resources.cpus: --set resources.cpus=1")
+    return limits[why], why
 
 
 def _order(
@@ -233,10 +230,56 @@ def _sizes(
     whole = min(most_load, loads.under_budget(NO_BUDGET, work_unit).load)
     longest = max((length for row in lengths.paragraphs for length in row), default=1)
     least = max(longest, MIN_LOAD)
-    sizes = sorted({_rounded(max(least, whole // step)) for step in SIZE_STEPS})
-    return {size: loads.under_budget(size, work_unit).load for size in sizes}
+    sizes = set()
+    for number in (max(least, whole // step) for step in SIZE_STEPS):
+        digits = int(10 ** max(0, len(str(number)) - 2))  # the first two stay
+        sizes.add(-(-number // digits) * digits)
+    return {size: loads.under_budget(size, work_unit).load for size in sorted(sizes)}
 
 
-def _rounded(number: int) -> int:
-    step = int(10 ** max(0, len(str(number)) - 2))
-    return -(-number // step) * step
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedSearch(prepare.Prepared):
+    """A search for the fastest setting that could be submitted now; it has only its first point so far."""
+
+    goal: TuneGoal
+
+
+def prepare_search(
+    path: Path | str,
+    options: prepare.Options,
+    *,
+    build: bool = False,
+    say: Say = lambda _: None,
+    find_node: Callable[[SweepSpec, Site], Node | None] = lambda *_: None,
+) -> PreparedSearch:
+    """Return the search of a spec; ``find_node`` asks the scheduler for the largest node that may run it."""
+    named = prepare.resolved(path, options, say, build=build, needs_real=lambda _: "jobkit tune")
+    named.spec.refuse_command("jobkit tune")
+    node, lengths = find_node(named.spec, named.site), prepare.lengths_of(named, say)
+    spec, goal = tuned(named.spec, named.knobs, lengths, pads=named.pads, window=named.window, node=node)
+
+    def begin(spec: SweepSpec, inputs: Inputs) -> tuple[Point, ...]:
+        return (first_point(plan(spec, inputs)[0], goal),)
+
+    run = prepare.planned(named, options, spec, lengths, say, begin)
+    same = {field.name: getattr(run, field.name) for field in fields(run)}
+    asking = run.spec.model_copy(update={"resources": resources(run.spec, run.points[0], goal)})
+    chooses = "chooses a setting, runs it, and chooses the next."
+    script = render_search(
+        asking,
+        run.site,
+        run.points[0],
+        run.run_dir,
+        MODULE,
+        purpose=f"Searches for the fastest setting of {run.spec.name}: {chooses}",
+        limit_s=run.spec.resources.walltime,
+    )
+    own = {TUNE_GOAL_FILE: to_json(goal) + "\n", TUNE_SCRIPT: script}
+    return PreparedSearch(**same | {"more_files": own}, goal=goal)
+
+
+def resources(spec: SweepSpec, point: Point, goal: TuneGoal) -> Resources:
+    """Return the resources of the search: CPUs for its most workers, the time of its budget and a point."""
+    most = replace(point, workers=goal.workers, threads=goal.cpus)
+    walltime_s = round(goal.budget_s) + spec.resources.walltime
+    return spec.resources.of(most).model_copy(update={"walltime": walltime_s})

@@ -1,4 +1,7 @@
-"""Search for the fastest setting: here, or as a job; and go on with a search that was cut short."""
+"""Search for the fastest setting: here, or as a job; and go on with a search that was cut short.
+
+`jobkit resume` chooses the next point of a search, and runs none again.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,19 @@ from jobkit.core.layout import SETTING_FILE, TUNE_SCRIPT
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import note, relative_path, shell_path
 from jobkit.core.units import format_about, format_count, format_setting
-from jobkit.extensions.tune.job_script import PreparedSearch, resources
-from jobkit.extensions.tune.search import propose_point
+from jobkit.extensions.tune.goal import PreparedSearch, resources
+from jobkit.extensions.tune.search import Tuning, propose_point
 from jobkit.extensions.tune.steps import Candidate, TuneGoal
-from jobkit.extensions.tune.tuning import Tuning
 from jobkit.launch import local, scheduler_calls, submission
 from jobkit.launch.job import Job, announce, follow_job
 from jobkit.launch.launch import model_warning, note_follow, wait_for_points
 from jobkit.launch.launch import preview as show_dry_run
 from jobkit.launch.resubmit import has_ended
+from jobkit.launch.resume import Resumption
 from jobkit.launch.sweep import Check, write_run
 from jobkit.planning.points import request
 from jobkit.runs.journal import Role
+from jobkit.runs.request import RetryGroup
 from jobkit.runs.results import read_run
 from jobkit.runs.status import RunStatus, followers
 from jobkit.schedulers.registry import by_name, runs_here
@@ -74,13 +78,10 @@ def preview(prepared: PreparedSearch, hide: Path | None, *, only_script: bool) -
     show_dry_run(plan, script, run_dir / TUNE_SCRIPT, submits, only_script=only_script)
 
 
-def tune_job(index: int) -> Job:
-    array = Array(first=1, last=1, offset=index - 1, throttle=None)
-    return Job(script=TUNE_SCRIPT, array=array, role=Role.TUNE)
-
-
 def _jobs(index: int, *, follow: bool) -> list[Job]:
-    return [tune_job(index), *([follow_job(1)] if follow else [])]
+    array = Array(first=1, last=1, offset=index - 1, throttle=None)
+    search = Job(script=TUNE_SCRIPT, array=array, role=Role.TUNE)
+    return [search, *([follow_job(1)] if follow else [])]
 
 
 def tune_here(prepared: PreparedSearch, check: Check) -> None:
@@ -120,7 +121,11 @@ def tune_on_cluster(prepared: PreparedSearch, check: Check, *, wait: bool) -> in
     note(_headline(prepared))
     write_run(prepared, check)
     try:
-        _check(prepared)
+        needed = resources(spec, prepared.points[0], prepared.goal)
+        asked = request(run_dir.name, spec, prepared.site, needed)
+        script = str(run_dir / TUNE_SCRIPT)
+        for line in scheduler_calls.check_submission(by_name(spec.scheduler), asked, script, ONE_TASK):
+            note(line)
     except JobkitError:
         shutil.rmtree(run_dir)
         raise
@@ -129,15 +134,6 @@ def tune_on_cluster(prepared: PreparedSearch, check: Check, *, wait: bool) -> in
         return wait_for_points(run_dir, prepared.points, spec.policy)
     note_follow(run_dir)
     return 0
-
-
-def _check(prepared: PreparedSearch) -> None:
-    spec = prepared.spec
-    needed = resources(spec, prepared.points[0], prepared.goal)
-    asked = request(prepared.run_dir.name, spec, prepared.site, needed)
-    script = str(prepared.run_dir / TUNE_SCRIPT)
-    for line in scheduler_calls.check_submission(by_name(spec.scheduler), asked, script, ONE_TASK):
-        note(line)
 
 
 def _submit(run_dir: Path, spec: SweepSpec, index: int, *, follow: bool) -> None:
@@ -175,3 +171,17 @@ def go_on(
     if not by_itself:
         note_follow(run_dir)
     return 0
+
+
+class TuneResumption(Resumption):
+    def decide(self, *_: object, **__: object) -> list[RetryGroup]:
+        """Return no point: a search judges a point that failed."""
+        return []
+
+    def nothing(
+        self, run: RunStatus, spec: SweepSpec, *, by_itself: bool = False, wait: bool = False
+    ) -> int | None:
+        return go_on(run.folder, spec, run, by_itself=by_itself, wait=wait)
+
+
+TUNE = TuneResumption()

@@ -1,23 +1,242 @@
-"""Search for the fastest setting by running it: ``python -m jobkit.extensions.tune.search RUN``.
+"""A search for the fastest setting: how far it is, its answer, and its next point.
 
-It prints the number of the next point to run, or nothing once it has written ``setting.yaml``. All that
-it knows is in the run folder, so a search that was killed goes on where it stood. No package beyond
-jobkit's own and the standard library is imported, for the node may have no more.
+``python -m jobkit.extensions.tune.search RUN`` prints the number of the next point to run, or nothing once
+it has written ``setting.yaml``. All that it knows is in the run folder, so a search that was killed goes on
+where it stood. Only jobkit and the standard library are imported: the node may have no more.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Self
 
+from jobkit.answers.loads import NONE, Loads, read_lengths
+from jobkit.answers.objective import Finals
+from jobkit.answers.setting import Mean, Ratio
+from jobkit.answers.speed import Speed
 from jobkit.core.files import write_atomically
-from jobkit.core.layout import SETTING_FILE
-from jobkit.core.records import Point
+from jobkit.core.knobs import BATCH_SIZE, EVERY, MPS, ON, PADDED, REFUSED, SHORTCUTS, Value, numbers
+from jobkit.core.layout import SETTING_FILE, TUNE_GOAL_FILE
+from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import format_setting
-from jobkit.extensions.tune.steps import TuneAnswer
-from jobkit.extensions.tune.tuning import Tuning, spec_lines
+from jobkit.extensions.tune.steps import (
+    FINAL,
+    MEMORY,
+    OUT_OF_MEMORY,
+    SEARCH,
+    Candidate,
+    MeasuredCandidate,
+    TuneAnswer,
+    TuneGoal,
+    propose,
+    whole,
+)
 from jobkit.runs import search_loop
+from jobkit.runs.journal import Role
+from jobkit.runs.results import read_run
+from jobkit.runs.status import NextStep, PointResult, RunKind, RunStatus
+from jobkit.runs.tries import task_s, timed
+
+MOST_TRIES = 3
+"""How often a point is run that ends without a result of its own."""
+FINAL_OUTCOMES = OUT_OF_MEMORY | {Outcome.OK, Outcome.BUG, Outcome.NO_GPU, Outcome.MODEL_MISSING}
+"""Outcomes that another try would not change. A job that is cancelled while it activates its environment
+may end as ``environment``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    goal: TuneGoal
+    results: tuple[tuple[Candidate, PointResult], ...]  # the points, each with its candidate
+    next: Candidate | TuneAnswer  # what is to be measured next, or the answer
+    # the share of text in the padding of the plain loop, on the part of the text that it worked on and on all
+    # of it; ``None`` if that is all of it, or it does not pad
+    padding: tuple[float, float] | None = None
+
+    @classmethod
+    def read(cls, run_dir: Path) -> Self:
+        goal = search_loop.read_goal(TuneGoal, run_dir / TUNE_GOAL_FILE, "jobkit tune SPEC makes such a run")
+        results = tuple(_with_candidates(read_run(run_dir).points))
+        measured = {candidate.key: _measured(result) for candidate, result in results}
+        ended = (run_dir / SETTING_FILE).is_file()
+        tried = tuple(candidate for candidate, _ in results)
+        return cls(
+            goal=goal,
+            results=results,
+            next=propose(goal, lambda candidate: measured.get(candidate.key), tried if ended else None),
+            padding=_padding(run_dir, goal, tried) if ended else None,
+        )
+
+    @property
+    def held_s(self) -> float:
+        """The time that its points held their GPU, or their CPUs."""
+        return sum(_held_s(result) for _, result in self.results)
+
+    def point(self, candidate: Candidate) -> Point:
+        """Return the point of a candidate: one that ran before, or a new one after all others."""
+        before = [result.point for one, result in self.results if one.key == candidate.key]
+        return before[0] if before else _point([result.point for _, result in self.results], candidate)
+
+    @cached_property
+    def _timed(self) -> list[tuple[str, Record]]:
+        """The phase of each point that succeeded, and its record with the time by its files."""
+        return [
+            (candidate.phase, record)
+            for candidate, result in self.results
+            if result.outcome is Outcome.OK and (record := timed(result.counts))
+            if record.params.get(SHORTCUTS) != REFUSED
+        ]
+
+    def records(self, *phases: str) -> list[Record]:
+        """Return the records of the points of some phases that succeeded as they are set."""
+        return [record for phase, record in self._timed if phase in phases]
+
+    @cached_property
+    def finals(self) -> Finals:
+        goal = self.goal
+        return Finals(
+            objective=goal.objective,
+            loop=goal.loop,
+            looks=goal.looks,
+            records=self.records(FINAL),
+            started=self.records(MEMORY, SEARCH, FINAL),
+        )
+
+    @property
+    def winner(self) -> Speed | None:
+        """The answer, a finalist or the plain loop; ``None`` if there is none."""
+        return self.finals.winner
+
+    @property
+    def is_loop(self) -> bool:
+        return self.winner is not None and self.winner == self.finals.plain
+
+    @property
+    def setting(self) -> dict[str, Value]:
+        """The winner's knobs, ``auto`` as it ran; empty if there is none."""
+        if self.winner is None:
+            return {}
+        if self.is_loop:
+            return whole(self.winner.params)
+        params = self.winner.params
+        ran = {record.mps for record in self.records_of(self.winner)}
+        found = {**params, **({MPS: ON} if ran == {ON} else {})} if MPS in params else params
+        names = self.goal.setting(self.goal.sizes[0], 1)
+        return {knob: found[knob] for knob in names if knob in found}
+
+    @property
+    def second(self) -> Speed | None:
+        """The other finalist; ``None`` if there is none."""
+        return next((speed for speed in self.finals.finalists if speed != self.finals.best), None)
+
+    @property
+    def better_words(self) -> str:
+        """What an answer is to be: ``faster``, or ``better by f1``."""
+        objective = self.goal.objective
+        return "faster" if objective.by_speed else f"better by {objective.name}"
+
+    def records_of(self, speed: Speed | None) -> tuple[Record, ...]:
+        return self.finals.setting(speed).points if speed else ()
+
+    @property
+    def gain(self) -> Ratio | None:
+        """The speed of the winner over the plain loop's; ``None`` if one is unknown, or the loop has won."""
+        return None if self.is_loop else self.times
+
+    @property
+    def times(self) -> Ratio | None:
+        """The speed of the best finalist over that of the plain loop; ``None`` if one has no speed."""
+        best, loop = self.finals.best, self.finals.plain
+        if not best or not loop or not best.rates or not loop.rates:
+            return None
+        return Mean.of(best.rates).over(Mean.of(loop.rates), self.finals.probability)
+
+
+def _padding(run_dir: Path, goal: TuneGoal, ran: Sequence[Candidate]) -> tuple[float, float] | None:
+    loops = (one for one in ran if one.phase == FINAL and whole(one.params) == goal.loop)
+    part = next((numbers(one.params).get(EVERY, 1) for one in loops), 1)
+    lengths = read_lengths(run_dir) if part > 1 else None
+    if lengths is None or not lengths.padded or lengths.source == NONE:
+        return None
+    size = numbers(goal.loop)[BATCH_SIZE]
+    of_part, of_all = (Loads(some).chunks(size).efficiency for some in (lengths.every(part), lengths))
+    return of_part, of_all
+
+
+def _with_candidates(results: Sequence[PointResult]) -> list[tuple[Candidate, PointResult]]:
+    """Return the points with what each measures, numbered among the repeats of its setting in its phase."""
+    found: list[tuple[Candidate, PointResult]] = []
+    seen: dict[tuple[object, ...], int] = {}
+    for result in results:
+        first = Candidate(result.point.params, result.point.phase)
+        seen[first.key] = repeat = seen.get(first.key, 0) + 1
+        found.append((replace(first, repeat=repeat), result))
+    return found
+
+
+def _measured(result: PointResult) -> MeasuredCandidate | None:
+    """Return the result of a point; ``None`` if it is to be run, or run again."""
+    if result.outcome not in FINAL_OUTCOMES and len(result.tries) < MOST_TRIES:
+        return None
+    return MeasuredCandidate(result.outcome, result.record, _held_s(result))
+
+
+def _held_s(result: PointResult) -> float:
+    return sum(task_s(tried, shared=True) or 0.0 for tried in result.tries)
+
+
+def first_point(template: Point, goal: TuneGoal) -> Point:
+    first = propose(goal, lambda _: None)
+    if not isinstance(first, Candidate):
+        raise TypeError(first)  # without results there is no answer
+    return _point([], first, template)
+
+
+def _point(points: Sequence[Point], candidate: Candidate, template: Point | None = None) -> Point:
+    """Return a candidate as a point after those that there are."""
+    first = template or points[0]
+    repeat = 1 + sum(point.params == candidate.params for point in points)
+    name = "-".join([*(f"{knob}-{value}" for knob, value in candidate.params.items()), f"r{repeat}"])
+    return replace(
+        replace(first, every=1).at(candidate.params),
+        index=len(points) + 1,
+        point_id=name,
+        repeat=repeat,
+        phase=candidate.phase,
+    )
+
+
+def spec_lines(tuning: Tuning) -> list[str]:
+    params, goal = tuning.setting, tuning.goal
+    knob = BATCH_SIZE if tuning.is_loop else goal.size_knob
+    size = params.pop(knob)
+    point = next(result.point for _, result in tuning.results)
+    unit = [f"work_unit: {point.work_unit}"] if knob == PADDED else []
+    keys = [f"{name}: {value}" for name, value in params.items()]
+    return [*keys, *unit, "resources:", f"  cpus: {goal.cpus}", "sweep:", f"  {knob}: [{size}]"]
+
+
+class TuneRun(RunKind):
+    """A run whose points are chosen by the results of earlier points."""
+
+    command = "tune"
+
+    def looks(self, run: RunStatus, typed: str) -> Iterator[NextStep]:
+        yield f"jobkit tune {typed}", "the answer, or how far the search is"
+        yield from super().looks(run, typed)
+
+    def finished(self, folder: Path) -> bool:
+        return (folder / SETTING_FILE).is_file()
+
+    def awaited(self, folder: Path) -> Role | None:
+        return None if self.finished(folder) else Role.TUNE
+
+
+TUNE = TuneRun()
 
 
 def propose_point(run_dir: Path) -> Point | None:

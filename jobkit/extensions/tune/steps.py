@@ -292,12 +292,10 @@ class _Search:
         ]
 
     def _means(self, *phases: str) -> list[tuple[Candidate, float]]:
-        groups: dict[tuple[tuple[str, Value], ...], list[tuple[Candidate, MeasuredCandidate]]] = {}
+        groups: dict[tuple[tuple[str, Value], ...], tuple[Candidate, list[float]]] = {}
         for one, result in self._good(*phases):
-            groups.setdefault(tuple(sorted(one.params.items())), []).append((one, result))
-        return [
-            (group[0][0], Mean.of((result.speed for _, result in group)).value) for group in groups.values()
-        ]
+            groups.setdefault(tuple(sorted(one.params.items())), (one, []))[1].append(result.speed)
+        return [(first, Mean.of(speeds).value) for first, speeds in groups.values()]
 
     def _speed(self, candidate: Candidate) -> float:
         """Return the mean speed of a setting; 0 if it has none."""
@@ -341,16 +339,11 @@ class _Search:
         if not limits:
             return None
         if isinstance(memory.line, str):
-            return self._by_one(size, min(limits))
+            alone = (result.record for one, result in self._good(MEMORY) if self._size(one) == size)
+            memories = (record.memory for record in alone if record)
+            peak = next((one.process_peak_bytes or one.ram_peak_bytes for one in memories), None)
+            return int(min(limits) // peak) if peak else None  # each takes what one worker took
         return memory.most_workers(min(limits), self.goal.loads[self.goal.sizes.index(size)])
-
-    def _by_one(self, size: int, capacity_bytes: float) -> int | None:
-        """Return how many workers memory holds if each takes what one took at this size: there is no line."""
-        records = [result.record for one, result in self._good(MEMORY) if self._size(one) == size]
-        peaks = [
-            record.memory.process_peak_bytes or record.memory.ram_peak_bytes for record in records if record
-        ]
-        return int(capacity_bytes // peaks[0]) if peaks and peaks[0] else None
 
     def _first_size(self, alone: Sequence[tuple[Candidate, MeasuredCandidate]]) -> int:
         """Return the size with which workers are added: the fastest that memory holds for most workers."""
@@ -375,31 +368,32 @@ class _Search:
         goal, held = self.goal, self.most_workers(size)
         fitting = goal.workers if held is None else held
         last, alone = next(pair for pair in self._good(MEMORY) if self._size(pair[0]) == size)
-        self._note("cores", f"there is one worker: {goal.limited_by}")
+        self.limit, self.why = "cores", f"there is one worker: {goal.limited_by}"
         limit, why = _bottleneck(alone, "one worker suffices")
         if goal.fills_gpu and limit == "GPU":
-            self._note(limit, why)
+            self.limit, self.why = limit, why
             return
         for workers in dict.fromkeys(min(workers, fitting) for workers in goal.steps if fitting > 1):
             candidate = Candidate(self._shared(size, workers), SEARCH)
             if self._late(candidate):
-                self._note("time", "the budget of time ended the search before more workers were tried")
+                self.limit = "time"
+                self.why = "the budget of time ended the search before more workers were tried"
                 return
             result = self._try(candidate)
             if not result.speed:
                 limit = "memory" if result.outcome in OUT_OF_MEMORY else "failure"
                 without = ", without their shortcuts" if result.refused else ""
-                self._note(limit, f"{workers} workers ended as {result.outcome}{without}")
+                self.limit, self.why = limit, f"{workers} workers ended as {result.outcome}{without}"
                 return
             times = self._times(candidate, last)
             step = f"{workers} workers are {times:.2f} times as fast as {last.workers}"
             if times < 1 + goal.gain:
-                self._note(*_bottleneck(result, step))
+                self.limit, self.why = _bottleneck(result, step)
                 return
-            self._note("cores", f"{step}, and there are no more workers: {goal.limited_by}")
+            self.limit, self.why = "cores", f"{step}, and there are no more workers: {goal.limited_by}"
             last = candidate
         if fitting < goal.workers:
-            self._note("memory", f"memory holds {fitting} workers at {goal.size_knob} {size:,}")
+            self.limit, self.why = "memory", f"memory holds {fitting} workers at {goal.size_knob} {size:,}"
 
     def _times(self, candidate: Candidate, before: Candidate) -> float:
         """Return the speed of a step over that of the setting before.
@@ -417,9 +411,6 @@ class _Search:
         every = min(goal.memory_every, goal.search_every * max(1, goal.workers // workers))
         words = {MPS: mps if workers > 1 else OFF, SHORTCUTS: self.shortcuts}
         return goal.setting(size, workers, every=every, **words)
-
-    def _note(self, limit: str, why: str) -> None:
-        self.limit, self.why = limit, why
 
     def _late(self, candidate: Candidate) -> bool:
         if self.tried is not None:
@@ -439,11 +430,15 @@ class _Search:
         ):
             params = self._shared(self._size(shared), shared.workers, mps=OFF)
             self._try_in_time(Candidate(params, SEARCH))
-        best = self._enough_workers()
-        if best.workers > 1:
-            mps = str(best.params.get(MPS, OFF))
-            for other in self._other_sizes(self._size(best), best.workers):
-                self._try_in_time(Candidate(self._shared(other, best.workers, mps=mps), SEARCH))
+        fastest = self._fastest()
+        least = self._speed(fastest[0]) / (1 + self.goal.gain)  # more workers do not add the gain of a step
+        best = min((one for one in fastest if self._speed(one) >= least), key=lambda one: one.workers)
+        sizes = dict.fromkeys(self._size(one) for one, _ in self._good(MEMORY)) if best.workers > 1 else {}
+        held = {size: self.most_workers(size) for size in sizes if size != self._size(best)}
+        for size, most in held.items():
+            if most is None or best.workers <= most:
+                mps = str(best.params.get(MPS, OFF))
+                self._try_in_time(Candidate(self._shared(size, best.workers, mps=mps), SEARCH))
         if self.goal.other_order:
             best = self._fastest()[0]
             self._try_in_time(Candidate({**best.params, ORDER: self.goal.other_order}, SEARCH))
@@ -454,17 +449,6 @@ class _Search:
     def _fastest(self) -> list[Candidate]:
         means = self._means(MEMORY, SEARCH)
         return [one for one, _ in sorted(means, key=lambda pair: pair[1], reverse=True)]
-
-    def _enough_workers(self) -> Candidate:
-        """Return the setting with the fewest workers to which more workers do not add the gain of a step."""
-        enough = self._speed(self._fastest()[0]) / (1 + self.goal.gain)
-        fast = [one for one in self._fastest() if self._speed(one) >= enough]
-        return min(fast, key=lambda one: one.workers)
-
-    def _other_sizes(self, size: int, workers: int) -> list[int]:
-        sizes = dict.fromkeys(self._size(one) for one, _ in self._good(MEMORY))
-        held = {other: self.most_workers(other) for other in sizes if other != size}
-        return [other for other, most in held.items() if most is None or workers <= most]
 
     def _try_in_time(self, candidate: Candidate) -> None:
         if not self._late(candidate):
@@ -522,18 +506,13 @@ class _Search:
                 self._try(Candidate(params, FINAL, repeat))
             if self._enough(repeat, rows):
                 return
-            if self.goal.looks and len(self.results) + len(rows) > self._most_points():
+            once = len(self._means(MEMORY, SEARCH)) + 3 * self.goal.repeats  # each setting measured once
+            if self.goal.looks and not self.goal.share and len(self.results) + len(rows) > 2 * once:
                 return
             last_s = sum(result.held_s for _, result in self.results[before:])
             again = Candidate(rows[0], FINAL, repeat + 1)
             if self._late(again) if self.tried is not None else self._left_s() < last_s:
                 return
-
-    def _most_points(self) -> float:
-        """Return the most points: twice the points with each setting measured once."""
-        if self.goal.share:
-            return math.inf
-        return 2 * (len(self._means(MEMORY, SEARCH)) + 3 * self.goal.repeats)
 
     def _enough(self, repeat: int, rows: Sequence[Mapping[str, Value]]) -> bool:
         """Return whether the finalists need no more repeats, if that is asked after this repeat."""
@@ -554,10 +533,10 @@ class _Search:
         return f"neither the plain loop nor another setting keeps the constraints: {reasons[0]}"
 
     def _is_known(self, params: Mapping[str, Value]) -> bool:
-        """Return whether the interval of the mean speed of a finalist is short enough."""
-        speeds = tuple(result.speed for one, result in self._good(FINAL) if one.params == params)
-        half = Mean.of(speeds).half_width
-        return half is not None and half < self.goal.share * Mean.of(speeds).value
+        """Return whether the interval of the mean speed of a finalist is short enough, or it has no speed."""
+        speeds = [result.speed for one, result in self._good(FINAL) if one.params == params]
+        half = Mean.of(speeds).half_width if speeds else None
+        return not speeds or (half is not None and half < self.goal.share * Mean.of(speeds).value)
 
     def _final_parts(self, finalists: Sequence[Mapping[str, Value]]) -> tuple[int, int]:
         """Return the parts of the text on which the plain loop and the finalists work.
@@ -566,7 +545,12 @@ class _Search:
         its part is cut first: its speed does not depend on how long it works.
         """
         if self.tried is not None:
-            return self._parts_tried()
+            parts: dict[bool, int] = {}
+            for one in self.tried:
+                if one.phase == FINAL:
+                    parts.setdefault(whole(one.params) == self.goal.loop, numbers(one.params).get(EVERY, 1))
+            of_loop = parts.get(True, 1)
+            return of_loop, parts.get(False, of_loop)
         good = self._good(MEMORY, SEARCH)
         whole_s = {
             tuple(sorted(whole(one.params).items())): result.work_s * numbers(one.params).get(EVERY, 1)
@@ -585,14 +569,6 @@ class _Search:
         of_finals_s = max(room_s - of_loop_s, room_s / 2)
         every = max(1, math.ceil(finals_s / of_finals_s))
         return math.ceil(loop_s / of_loop_s), min(every, self.goal.memory_every)
-
-    def _parts_tried(self) -> tuple[int, int]:
-        parts: dict[bool, int] = {}
-        for one in self.tried or ():
-            if one.phase == FINAL:
-                parts.setdefault(whole(one.params) == self.goal.loop, numbers(one.params).get(EVERY, 1))
-        of_loop = parts.get(True, 1)
-        return of_loop, parts.get(False, of_loop)
 
     def _left_s(self) -> float:
         return self.goal.budget_s - sum(result.held_s for _, result in self.results)

@@ -12,10 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter, itemgetter
 
-from jobkit.answers import observations
-from jobkit.answers.memory import TOO_SMALL, Memory
+from jobkit.answers.memory import NEED, TOO_SMALL, Memory, measured_bytes
 from jobkit.answers.memory_line import Estimate
-from jobkit.answers.observations import NEED, measured_bytes
 from jobkit.answers.search_answer import SearchPanel
 from jobkit.answers.setting import Mean, other_knobs
 from jobkit.answers.speed import SPEED_TOLERANCE
@@ -115,7 +113,7 @@ def memory_of_records(
     """
     workload = next((one.point.workload for one in memory.records), "")
     line, notes = memory.line, tuple[str, ...]()
-    ram, limit = memory.kind == observations.RAM, None  # unknown on a CPU without trials
+    ram, limit = memory.on_cpu, None  # unknown on a CPU without trials
     if trials and (gpu_memory_bytes is None or ram):
         size_bytes = min(trial.capacity_bytes for trial in trials)
         limit = Limit(f"limit {format_bytes_gib(size_bytes)}", size_bytes)
@@ -165,7 +163,7 @@ def _measured(memory: Memory) -> list[Marks]:
     def peaks(name: str) -> tuple[Spot, ...]:
         return _spots((_load(record), getattr(record.memory, name)) for record in well)
 
-    if memory.kind == observations.RAM:
+    if memory.on_cpu:
         return [Marks(MEASURED, "RAM peak", peaks("ram_peak_bytes"))]
     return [
         Marks(ALLOCATED, "allocated peak", peaks("allocated_peak_bytes")),

@@ -11,7 +11,6 @@ from jobkit.answers.gpus import GpuKind, common_gpus
 from jobkit.answers.memory import Memory, Prediction, memory_by_setting
 from jobkit.answers.memory_line import Fit
 from jobkit.answers.objective import Objective
-from jobkit.answers.observations import RAM
 from jobkit.answers.search_answer import SearchAnswer
 from jobkit.answers.setting import Mean, Ratio, Setting, other_knobs, setting_with, settings_of
 from jobkit.answers.speed import CorpusVolume, Duration, Speed
@@ -365,7 +364,7 @@ class Advice:
     def most_workers(self) -> int | None:
         """How many workers the GPU holds with the recommended setting, by the bound."""
         limit_bytes, load = self.memory.limit_bytes, self.recommended.load
-        if limit_bytes is None or load is None or self.memory.kind == RAM:
+        if limit_bytes is None or load is None or self.memory.on_cpu:
             return None
         return self.memory.most_workers(limit_bytes, load)
 
@@ -575,7 +574,7 @@ def recommend(material: RunData, options: RecommendOptions) -> Advice:
         time=time,
         energy=energy_answer(records, chosen, corpus),
         request=request(material, repeat, time),
-        gpus=() if own.kind == RAM else common_gpus() if options.gpus is None else options.gpus,
+        gpus=() if own.on_cpu else common_gpus() if options.gpus is None else options.gpus,
         conditions=conditions_of(repeat),
     )
 

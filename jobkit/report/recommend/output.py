@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from jobkit.answers.memory import Prediction
-from jobkit.answers.observations import ALLOCATED, NEED, RAM
+from jobkit.answers.memory import ALLOCATED, NEED, RAM, Prediction
 from jobkit.answers.setting import Mean
 from jobkit.answers.speed import NO_INTERVAL, SPEED_TOLERANCE, CorpusVolume, Speed, differ, no_difference
 from jobkit.core import terminal
@@ -297,7 +296,7 @@ def _largest(advice: Advice) -> list[str]:
     of, largest, with_ = advice.memory, advice.largest, f" with {advice.others}" if advice.others else ""
     if largest.reason:
         return [f"Largest safe batch{with_}: not known, because {largest.reason}."]
-    ram, whole, ends = of.kind == RAM, of.largest, ["where memory ends", "which is the whole text"]
+    ram, whole, ends = of.on_cpu, of.largest, ["where memory ends", "which is the whole text"]
     proven = f", {ends[largest.saturated]}"
     if largest.measured_bytes is not None:
         larger = f"{largest.tested_batch:,} " if largest.tested_batch != largest.safe_batch else ""

@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.answers.memory import Memory
-from jobkit.answers.memory_line import fit_memory
-from jobkit.answers.observations import RAM
-from jobkit.answers.stats import Observation
+from jobkit.answers.memory import RAM, Memory
+from jobkit.answers.memory_line import Observation, fit_memory
 from jobkit.core.errors import JobkitError
 from jobkit.core.units import GIB, MIB
 from jobkit.extensions.corpus import apply

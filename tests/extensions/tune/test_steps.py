@@ -338,6 +338,8 @@ def test_the_finalists_run_until_their_speeds_are_known(noise: float, repeats: i
     assert read_again(goal, machine, order) == answer
     with_looks = replace(goal, looks=3, again=12)
     assert loops(searched(with_looks, machine)[1]) == repeats, "that may take more points"
+    failing = replace(machine, noise=0.0, fails={(ORDER, "text"): Outcome.BUG})
+    assert loops(searched(with_looks, failing)[1]) == 3, "a plain loop that fails has no speed to wait for"
 
 
 def test_the_budget_ends_the_repeats_whose_speeds_are_not_known() -> None:

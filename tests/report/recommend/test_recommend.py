@@ -7,8 +7,7 @@ import pytest
 
 from jobkit.answers.gpus import GPUS, GpuKind, gpu_kinds
 from jobkit.answers.loads import Lengths, Loads
-from jobkit.answers.memory import memory_of
-from jobkit.answers.observations import NEED, RAM
+from jobkit.answers.memory import NEED, RAM, memory_of
 from jobkit.answers.speed import CorpusVolume
 from jobkit.core.errors import JobkitError
 from jobkit.core.measurements import MemoryReadings
