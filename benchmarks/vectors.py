@@ -21,9 +21,10 @@ import pyarrow.parquet  # noqa: F401 - here, so that no step pays for it
 
 from jobkit.core.layout import try_folder
 from jobkit.extensions.corpus.merge import merge
+from jobkit.extensions.corpus.rows import RowsFile
 from jobkit.extensions.corpus.scan import find_sources, scan
 from jobkit.extensions.corpus.winners import claim
-from jobkit.extensions.corpus.work import WORK, RowsFile, shard_windows
+from jobkit.extensions.corpus.work import WORK, shard_windows
 from jobkit.worker.paragraphs import Window
 from jobkit.worker.workloads.base import Result
 from tests.support.corpora import plan, points_of, read_shard

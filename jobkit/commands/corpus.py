@@ -168,6 +168,7 @@ def merge(run: Path, fmt: str | None, output: Path | None, allow_missing: bool, 
     from jobkit.extensions.corpus.merge import merge as join
     from jobkit.extensions.corpus.plan import is_corpus_folder, is_unplanned
     from jobkit.extensions.corpus.standing import MOST_NAMED, finish, void_shards
+    from jobkit.extensions.corpus.winners import read_winners
     from jobkit.launch.guards import warn_stand_in
     from jobkit.runs.which_run import changed_run_named
 
@@ -191,7 +192,7 @@ def merge(run: Path, fmt: str | None, output: Path | None, allow_missing: bool, 
         if error.exit_code != ExitCode.TO_COME:
             raise
         error.hint = _wait_or_resume(folder.absolute(), error.hint)
-        if not allow_missing:
+        if not allow_missing or not read_winners(folder).keys() - void:
             raise
         partial = output or folder / f"merged.partial.{form}"
         merged = join(folder.absolute(), partial, form, void=void, allow_missing=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import json
 import os
 import random
@@ -16,12 +15,11 @@ import pytest
 
 from benchmarks import soak_apply
 from jobkit.core.layout import read_begin
-from jobkit.extensions.corpus.standing import live_points
 from jobkit.extensions.corpus.winners import read_winners
 from jobkit.runs.reader import read_status
 from jobkit.runs.status import PointState
 from tests.cluster.daemons import BUSY, until, wait_for
-from tests.cluster.lab import SGE, SLURM, ClusterLab, on
+from tests.cluster.lab import ClusterLab, on
 from tests.cluster.test_client import dies
 from tests.support import commands
 
@@ -129,59 +127,6 @@ def test_a_corpus_is_worked_through_and_merged(applied: Applied) -> None:
     assert "letters.txt: has changed" in refused.stderr
 
 
-NAMES = ("a%s.txt", "B%s.TXT", "sub/c%s.TXT.GZ", "e%s.Txt")
-TEXTS = (
-    "One.",
-    "Two\n\nthree.\n",
-    "\r\rLF\r\n\r\nend\r\n",
-    'tab\t"quote" \u2028 x',
-    "",
-    " \n\n",
-    "word " * 40_000,
-)
-OTHERS = dict.fromkeys(("m.csv", "x.tar.gz", "README", ".hidden.txt", ".git/config"), b"x")
-BAD = {"latin.txt": b"caf\xe9", "torn.txt.gz": gzip.compress(b"x" * 99)[:-4], "wide.txt": b"\xff\xfe\0"}
-
-
-def write_traps(folder: Path) -> dict[str, list[str]]:
-    """Write forty files as people have them; return the paragraphs of each document, without jobkit."""
-    texts = {name % number: text for number, text in enumerate(TEXTS) for name in NAMES}
-    files = {name: text.encode("utf-8-sig" if ".Txt" in name else "utf-8") for name, text in texts.items()}
-    documents = {f"in/{name}": text for name, text in texts.items()}
-    for name in ("d.JSONL", "t.ndjson"):
-        of = {f"{name}\t{number}" if number else f"in/{name}:1": text for number, text in enumerate(TEXTS)}
-        lines = [json.dumps({"id": "" if ":" in one else one, "text": text}) for one, text in of.items()]
-        files[name], documents = "\n\n".join(lines).encode(), documents | of
-    for name, data in (files | OTHERS | BAD).items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(gzip.compress(data) if name.endswith(".GZ") else data)
-    (folder / "loop.txt").symlink_to("loop.txt")
-    os.mkfifo(folder / "pipe.txt")
-    ends = {name: re.sub("\r\n?", "\n", text) for name, text in documents.items()}
-    return {name: [p for p in re.split(r"\n\s*\n", text) if p.strip()] for name, text in ends.items()}
-
-
-@SLURM
-def test_every_document_of_a_folder_with_traps_is_accounted_for(applied: Applied) -> None:
-    documents = write_traps(applied.lab.home / "in")
-    words = [word.replace("letters.txt", "in") for word in applied.words(4)]
-    done = applied.lab.jobkit(*words, "--skip-bad", "--wait")
-    assert (done.returncode, "not read   7 files: in/" in done.stderr) == (0, True), done.stdout + done.stderr
-    rows = [(row["document"], row["words"]) for row in applied.merged()]
-    expected = [(name, len(re.findall(r"\w+", p))) for name, texts in documents.items() for p in texts]
-    assert sorted(rows) == sorted(expected)
-    counted = [json.loads(line) for line in (applied.out / "merged.documents.jsonl").read_text().splitlines()]
-    assert {one["document"]: one["rows"] for one in counted} == {
-        name: len(p) for name, p in documents.items()
-    }
-    corpus = json.loads((applied.out / "provenance.json").read_text())["corpus"]
-    assert corpus["documents"] == len(documents) == len(counted)
-    found = {str(path.relative_to(applied.lab.home)) for path in (applied.lab.home / "in").rglob("*")}
-    named = [one.get("name", one.get("source")) for one in (*corpus["files"], *corpus["left_out"])]
-    assert len(found) == 40 + len({"in/sub", "in/.git"})
-    assert {*named, *corpus["not_read"], "in/sub", "in/.git", "in/.git/config"} == found | {"in/.git/"}
-
-
 @on("scheduler when", "slurm before", "sge after")
 def test_a_client_that_is_killed_as_it_submits_is_gone_on_with(
     applied: Applied, when: str, monkeypatch: pytest.MonkeyPatch
@@ -199,25 +144,6 @@ def test_a_client_that_is_killed_as_it_submits_is_gone_on_with(
     assert applied.merged() == applied.rows
     tries = [*(applied.out / "results").glob("*/try-*")]
     assert len(tries) == 4, "none ran twice"
-
-
-@SGE
-def test_what_is_left_is_planned_again_and_then_moved_to_this_machine(applied: Applied) -> None:
-    applied.takes(0.7)
-    assert applied.apply(shards=5).returncode == 0
-    until(lambda: applied.done() >= 1, "a shard that is done")
-    again = applied.lab.jobkit("resume", applied.out, "--replan", "--shards", "6")
-    assert again.returncode == 0, again.stderr
-    before = applied.done()
-    assert len(live_points(applied.out)) == before + 6
-    until(lambda: applied.done() > before, "a shard of the new plan that is done")
-    applied.takes(0)
-    here = applied.lab.jobkit("resume", applied.out, "--replan", "--shards", "3", "--set", "scheduler=local")
-    assert here.returncode == 0, here.stdout + here.stderr
-    assert applied.merged() == applied.rows
-    (run,) = read_status([applied.out], ask=False)
-    assert {str(point.state) for point in run.points} == {"done"}
-    assert run.schedulers == sorted({"local", applied.lab.scheduler})
 
 
 @pytest.mark.slurm
@@ -261,20 +187,3 @@ def soaked(scheduler: str, home: Path) -> None:
     assert report.byte_equal, report
     assert (report.lost, report.doubled) == (0, 0), report
     assert sum(report.kills.values()) >= 1, report
-
-
-@SLURM
-def test_a_client_that_is_killed_while_it_plans_leaves_nothing_half(applied: Applied) -> None:
-    applied.takes(0)
-    for pause in (0.5, 1.0, 1.5, 2.0):
-        process = subprocess.Popen([commands.JOBKIT, *applied.words(4)], cwd=applied.lab.home)
-        try:
-            process.wait(pause)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        if applied.out.exists():
-            break
-    applied.lab.jobkit("cancel", applied.out) if applied.out.exists() else None
-    until(lambda: applied.apply("--wait").returncode == 0, "the same command goes on", 120)
-    assert applied.merged() == applied.rows

@@ -76,23 +76,3 @@ def test_points_that_wait_and_points_that_run_are_cancelled_and_run_again(
     faulty.becomes_ok(60)
     tries = {path.parent.name.split("-")[1] for path in run.glob("results/*/try-2")}
     assert tries == {"1", "2", "3"}, "what never began has one try"
-
-
-def test_more_of_a_run_at_a_time(faulty: FaultySweep, wait_until: Wait) -> None:
-    faulty.fail(HANG)
-    faulty.sweep("--set", "max_parallel=1", "--set", "sweep.batch_size=[1, 2, 3, 4]")
-    lab, run = faulty.lab, faulty.lab.run_dir()
-    wait_until(lambda: running(run) == {1}, 60)
-    lab.jobkit("cancel", run, "1")  # with a task that has ended scontrol answers with status 1
-    wait_until(lambda: running(run) == {2}, 60)
-    done = lab.jobkit("throttle", run, "2")
-    assert done.returncode == 0, done.stderr
-    assert "at most 2 at a time" in done.stderr
-    wait_until(lambda: running(run) == {2, 3}, 60)
-    assert lab.jobkit("throttle", run, "0").returncode == 0
-    wait_until(lambda: running(run) == {2, 3, 4}, 60)
-    lab.jobkit("cancel", run)
-    wait_until(lambda: not seen(run).queued, 60)
-    done = lab.jobkit("throttle", run, "2")
-    assert done.returncode == 2
-    assert "there is nothing to throttle" in done.stderr

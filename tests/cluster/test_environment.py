@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 from jobkit.runs.reader import read_status
 from jobkit.runs.status import PointState
 from tests.cluster.daemons import Wait
-from tests.cluster.lab import ClusterLab, FaultySweep
+from tests.cluster.lab import FaultySweep
 from tests.cluster.test_apply import Applied
 
 HOSTILE = """
@@ -74,29 +73,3 @@ def test_defaults_of_the_user_change_no_answer_of_a_scheduler(faulty: FaultySwee
 
 def _lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-
-
-COMMAND = """\
-name: command
-workload: {command: "python tag.py {text} {batch_size}", files: [tag.py]}
-sweep: {batch_size: [1]}
-repeats: 1
-resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
-policy: {follow_up: false}
-"""
-TAG = """\
-import os, pathlib, sys
-pathlib.Path(%r).write_text(f"{sys.prefix} {os.environ.get('HF_HOME')}")
-"""
-
-
-def test_a_command_has_the_workers_python_and_what_slurm_passes_of_the_shell(
-    lab: ClusterLab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_HOME", "/data/models")
-    seen = lab.home / "seen"
-    (lab.home / "tag.py").write_text(TAG % str(seen), encoding="utf-8")
-    done = lab.sweep(lab.spec(COMMAND), "--wait")
-    assert done.returncode == 0, done.stdout + done.stderr
-    passed = "/data/models" if lab.scheduler == "slurm" else None
-    assert seen.read_text(encoding="utf-8") == f"{sys.prefix} {passed}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.lesson import PAGES, TABS, agree, for_scheduler, learner, tabbed_lines
+from tests.cluster.lesson import PAGES, TABS, for_scheduler, learner, tabbed_lines
 from tests.pages.test_docs import DOCS
 from tests.pages.test_docs_shell import shell_blocks
 
@@ -66,36 +66,3 @@ def test_the_talk_types_what_the_lesson_types() -> None:
 
 def commands(text: str, scheduler: str) -> list[str]:
     return [command for block in shell_blocks(for_scheduler(text, scheduler)) for command in block.commands]
-
-
-SHOWN = "submitted: slurm job 6\n...\nbatch_size-5-r1  ok  0:07  n1\n"
-
-
-def test_only_what_varies_may_differ() -> None:
-    for output in (
-        "submitted: slurm job 31\n\nmore\nbatch_size-5-r1 ok 0:12 n1\n",
-        "submitted: sge job 31\nbatch_size-5-r1     ok     0:12  localhost\n",
-    ):
-        assert agree(SHOWN, output, tabbed=False), output
-    for output in (
-        "submitted: slurm job 31\nbatch_size-5-r1 bug 0:12 n1\n",
-        "submitted: slurm job 31\n",
-        "submitted: slurm job 31\nbatch_size-5-r1 ok 0:12 n1\nand more\n",
-        "error\nsubmitted: slurm job 31\nbatch_size-5-r1 ok 0:12 n1\n",
-    ):
-        assert not agree(SHOWN, output, tabbed=False), output
-    assert not agree("on slurm\n", "on sge\n", tabbed=True)
-
-
-ADVICE = """\
-Take batch_size 80: 70.5 paragraphs/s (n=1), the smallest within 5 % of the fastest.
-Largest safe: batch_size 160 in the requested RAM, which is the whole text.
-  unproved, until you test it: jobkit verify runs/lesson
-"""
-
-
-def test_advice_that_the_noise_of_memory_decides_may_differ_and_the_setting_to_take_may_not() -> None:
-    first = ADVICE.splitlines(keepends=True)[0]
-    unknown = "Largest safe batch: not known, because memory does not grow with the load.\n"
-    assert agree(ADVICE, f"{first}{unknown}  extrapolated: 2.0 times.\n", tabbed=True)
-    assert not agree(ADVICE, ADVICE.replace("80", "40"), tabbed=True)

@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.runs.reader import read_status
-from jobkit.runs.status import PointState
 from tests.cluster.daemons import Wait
-from tests.cluster.lab import COUNT, HOLD, RELEASE, SGE, SLURM, ClusterLab, FaultySweep
+from tests.cluster.lab import COUNT, HOLD, RELEASE, SLURM, ClusterLab, FaultySweep
 from tests.support.commands import JOBKIT
 
 WORDS = {"slurm": "slurm job {}, task 2", "sge": "sge job {}, task 2"}
@@ -20,21 +18,6 @@ WORDS = {"slurm": "slurm job {}, task 2", "sge": "sge job {}, task 2"}
 
 def logs(lab: ClusterLab, *words: str) -> subprocess.CompletedProcess[str]:
     return lab.jobkit("logs", lab.run_dir(), *words)
-
-
-@SGE
-def test_each_point_has_its_own_log_and_a_failure_its_reason(faulty: FaultySweep) -> None:
-    lab = faulty.lab
-    faulty.fail({2: "bug"})
-    faulty.sweep("--wait")
-    well = logs(lab, "1")
-    assert (well.returncode, well.stdout) == (0, "jobkit: point 1 batch_size-1-r1: ok\n")
-    ill = logs(lab, "batch_size-2", "--err")
-    assert ill.returncode == 0
-    assert ill.stdout.startswith("Traceback (most recent call last):\n")
-    assert "ValueError" in ill.stdout
-    assert f"batch_size-2-r1 try 1: {WORDS[lab.scheduler].format(lab.job())}, " in ill.stderr
-    assert "nothing in the log looks like an error" in logs(lab, "1", "--err").stderr
 
 
 def test_a_log_that_is_to_come_says_why_and_can_be_waited_for(lab: ClusterLab) -> None:
@@ -53,30 +36,6 @@ def test_a_log_that_is_to_come_says_why_and_can_be_waited_for(lab: ClusterLab) -
         out, _ = process.communicate(timeout=120)
     assert process.returncode == 0
     assert out == "jobkit: point 2 batch_size-10-r1: ok\n"
-
-
-@SLURM
-def test_what_runs_is_followed_until_it_has_ended(faulty: FaultySweep, wait_until: Wait) -> None:
-    lab = faulty.lab
-    faulty.fail({1: "slow"})
-    faulty.sweep()
-    run = lab.run_dir()
-    wait_until(lambda: read_status([run])[0].points[0].state is PointState.RUNNING, 60)
-    wait_until(lambda: any(run.glob("logs/*")), 30)
-    argv: list[str | Path] = [JOBKIT, "logs", run, "1", "-f"]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as left:
-        assert left.stderr is not None
-        assert "batch_size-1-r1" in left.stderr.readline()
-        left.send_signal(signal.SIGINT)
-        assert left.wait(20) == 130
-    assert read_status([run])[0].points[0].state is PointState.RUNNING, "Ctrl-C leaves the job alone"
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        assert "batch_size-1-r1" in process.stderr.readline()
-        assert lab.jobkit("cancel", run, "1").returncode == 0
-        out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
-    assert "batch_size-1-r1" in out
 
 
 @SLURM

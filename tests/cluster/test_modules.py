@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.records import Outcome
 from tests.support.packages import MODULES, need
 from tests.whole.test_job_script import ScriptRun
 
@@ -39,12 +38,3 @@ def test_a_module_is_loaded(modules: None, tmp_path: Path) -> None:
     status, said = run.run(1)
     assert status == 0, said
     assert (tmp_path / "told").read_text(encoding="utf-8") == "by-modules\n"
-
-
-def test_a_module_that_is_not_there_ends_the_try(modules: None, tmp_path: Path) -> None:
-    del modules
-    run = ScriptRun(tmp_path, site={"setup": ready(tmp_path)}, environment=environment(tmp_path, "nope"))
-    status, said = run.run(1)
-    assert status == 1
-    assert "nope" in said
-    assert run.exit().outcome is Outcome.ENVIRONMENT

@@ -42,25 +42,6 @@ def test_a_job_plans_the_corpus_and_submits_the_shards(applied: Applied) -> None
     assert (refused.returncode, "letters.txt: has changed" in refused.stderr) == (2, True), refused.stderr
 
 
-@SLURM
-def test_what_cannot_be_read_is_reported_and_resume_plans_again(applied: Applied) -> None:
-    applied.takes(0)
-    letters = applied.lab.home / "letters.txt"
-    good = letters.read_bytes()
-    letters.write_bytes(good + b"\ncaf\xe9\n")
-    failed = applied.apply(*JOB, "--wait")
-    assert failed.returncode == ExitCode.FAILED, failed.stdout + failed.stderr
-    assert "the corpus could not be planned: " in failed.stdout
-    assert "letters.txt" in failed.stdout
-    assert f"jobkit resume {applied.out.name}" in failed.stdout.replace("\\ ", " ")
-    assert applied.lab.jobkit("merge", applied.out).returncode == ExitCode.TO_COME
-    letters.write_bytes(good)
-    done = applied.lab.jobkit("resume", applied.out, "--wait")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert roles(applied) == ["plan", "plan", "points", "follow"]
-    assert applied.merged() == applied.rows
-
-
 @SGE
 def test_a_job_that_waits_is_shown_and_cancelled_and_resume_submits_another(applied: Applied) -> None:
     applied.takes(0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 from pathlib import Path
 
@@ -103,32 +102,11 @@ def test_slurm_reads_the_plain_keys_and_gives_a_point_its_node(slurm_asker: Aske
     assert "OverSubscribe=NO" in job
 
 
-@pytest.mark.slurm
-@pytest.mark.parametrize(
-    ("key", "value", "refusal"),
-    [("constraint", "a100&ib", "feature"), ("reservation", "nowhere", "reservation")],
-)
-def test_slurm_refuses_what_it_does_not_have(slurm_asker: Asker, key: str, value: str, refusal: str) -> None:
-    done = slurm_asker.asks("n2", "--set", f"resources.{key}={value}")
-    assert done.returncode == 3, done.stderr
-    assert refusal in done.stderr
-
-
 @pytest.mark.sge
 def test_grid_engine_reads_the_plain_keys(sge_asker: Asker) -> None:
     (job,) = sge_asker.shown(sge_asker.asks("node07, node12"))
     assert "ada@example.org" in job
     assert "hostname=!(node07|node12)" in job
-
-
-@pytest.mark.sge
-def test_grid_engine_keeps_away_from_an_excluded_host(sge_asker: Asker) -> None:
-    """Of a cluster of one host, excluding it leaves none: the check before the submission says so."""
-    host = said("qconf", "-sel").split()[0]
-    assert host in {"localhost", socket.gethostname(), socket.getfqdn()}
-    done = sge_asker.asks(host)
-    assert done.returncode == 3, done.stderr
-    assert "hostname" in done.stderr
 
 
 @pytest.mark.sge

@@ -14,7 +14,6 @@ from jobkit.launch.job import Job
 from jobkit.launch.submission import cut_into_arrays
 from jobkit.planning.prepare import Options, prepare
 from jobkit.schedulers.registry import by_name
-from jobkit.worker.process import started_at
 from tests.cluster.daemons import Wait
 from tests.cluster.lab import COUNT, CPUS_VARIABLE, SLURM, WORKLOADS, ClusterLab
 from tests.support import commands
@@ -128,25 +127,6 @@ def test_a_walltime_that_is_too_short_ends_as_timeout_with_what_was_done(
     assert record["signal"] == "USR1"
     assert len(next(lab.run_dir().glob("results/*/try-1/batches.jsonl")).read_text().splitlines()) == 1
     lab.clears_scratch()
-
-
-COMMAND = """\
-name: waits
-workload: {command: sh wait.sh, files: [wait.sh]}
-text: sample:20
-repeats: 1
-resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
-"""
-
-
-def test_a_cancelled_command_leaves_no_process(lab: ClusterLab, wait_until: Wait) -> None:
-    pids = lab.home / "pids"
-    (lab.home / "wait.sh").write_text(f"sleep 300 &\necho $! $$ >'{pids}'\nwait\n", encoding="utf-8")
-    assert lab.sweep(lab.spec(COMMAND)).returncode == 0
-    wait_until(lambda: pids.is_file() and len(pids.read_text().split()) == 2, 60)
-    assert lab.jobkit("cancel", lab.run_dir()).returncode == 0
-    wait_until(lambda: not any(started_at(int(pid)) for pid in pids.read_text().split()), 60)
-    wait_until(lambda: lab.points()[0]["outcome"] == "cancelled", 60)
 
 
 SEVERAL = {"slurm": ("cpu", "low"), "sge": ("serial.q", "gpu.q")}

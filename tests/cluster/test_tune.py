@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.errors import ExitCode
 from jobkit.core.layout import SETTING_FILE, read_points
 from jobkit.extensions.tune.search import Tuning
 from jobkit.extensions.tune.steps import TuneAnswer
 from tests.cluster.daemons import Wait
-from tests.cluster.lab import CPUS_VARIABLE, SGE, SLURM, ClusterLab
+from tests.cluster.lab import CPUS_VARIABLE, SLURM, ClusterLab
 
 DEADLINE_S = 120
 SPEC = """\
@@ -73,17 +72,3 @@ def test_a_search_whose_job_is_killed_goes_on_by_itself(lab: ClusterLab, wait_un
     used = {result.record.job.job_id for _, result in tuning.results if result.record}
     assert used == {first, second}
     assert [result.point.index for _, result in tuning.results] == [*range(1, len(tuning.results) + 1)]
-
-
-@SGE
-def test_a_cancelled_search_ends_and_resume_goes_on(lab: ClusterLab, wait_until: Wait) -> None:
-    done = tune(lab, lab.spec(SPEC))
-    assert done.returncode == 0, done.stdout + done.stderr
-    run = lab.run_dir()
-    wait_until(lambda: len(read_points(run)[0]) > 1, DEADLINE_S)
-    assert lab.jobkit("cancel", run).returncode == 0
-    answer = lab.jobkit("tune", run)
-    assert (answer.returncode, "The search has not ended. Next" in answer.stdout) == (ExitCode.TO_COME, True)
-    done = lab.jobkit("resume", run, "--wait")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert ended(lab).winner

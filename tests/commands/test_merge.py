@@ -60,9 +60,9 @@ def test_the_results_that_there_are_can_be_merged(run: Path) -> None:
     assert "missing" not in (run / "merged.documents.jsonl").read_text()
 
 
-def missing(run: Path, said: str) -> str:
+def missing(run: Path, said: str, *options: str) -> str:
     """Return the hint of a merge that is refused because shards are missing."""
-    done = jobkit("merge", run)
+    done = jobkit("merge", run, *options)
     assert (done.returncode, said in done.stderr) == (5, True), done.stderr
     return " ".join(done.stderr.partition("hint: ")[2].split())
 
@@ -84,7 +84,7 @@ def test_while_shards_run_the_hint_is_to_wait_and_to_resume_the_others(run: Path
     apart.mkdir()
     points_of(apart, plan(apart, scan(find_sources(["a.txt"])), 2))
     write_submitted(apart, "slurm", "100", first=2, last=2, round=1)
-    hint = missing(apart, "2 shards have no result yet")
+    hint = missing(apart, "2 shards have no result yet", "--allow-missing")
     assert hint.endswith("--watch follows them; for the other shards: jobkit resume apart")
 
 

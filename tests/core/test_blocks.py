@@ -4,44 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.core.blocks import Block, Column, as_markdown, as_text, fit_columns, table
+from jobkit.core.blocks import Block, Column, as_markdown, as_text, fit_columns
 from jobkit.core.terminal import NoWrap, printable
 
 SPEED = Column("speed\n1/s", ["20", "19"], notes=("speed: of the work", "± ?: unknown"))
 MEMORY = Column("memory\nGiB", ["1.5", "2.5"], rank=1, notes=("± ?: unknown", "memory: the peak"))
 SIZE = Column("size", ["a|b", "c"], left=True)
 WHOLE = Block(title="Sizes", before=("of one run",), columns=(SIZE, SPEED, MEMORY), after=("The end.",))
-
-
-def test_blocks_stand_apart_and_empty_ones_are_left_out() -> None:
-    blocks = [Block.of("ab", [], "c"), Block.of([]), Block(after=("d",))]
-    assert as_text(blocks) == "a\nb\nc\n\nd\n"
-
-
-def test_a_table_stands_between_its_lines_and_has_each_note_once() -> None:
-    assert as_text([WHOLE]).splitlines() == [
-        "Sizes",
-        "of one run",
-        "",
-        "      speed  memory",
-        "size    1/s     GiB",
-        "───────────────────",
-        "a|b      20     1.5",
-        "c        19     2.5",
-        "",
-        "speed: of the work",
-        "± ?: unknown",
-        "memory: the peak",
-        "",
-        "The end.",
-    ]
-
-
-def test_what_a_terminal_has_no_room_for_is_named() -> None:
-    text = as_text([WHOLE], 18, wider="a page has them")
-    assert "GiB" not in text.splitlines()[4]
-    assert "memory: the peak" not in text
-    assert "no room for:\n  memory GiB; a\n  page has them" in text
 
 
 def test_a_table_of_question_marks_and_a_column_without_a_value_are_not_shown() -> None:
@@ -86,16 +55,6 @@ def test_markdown_has_all_of_a_block() -> None:
     ]
 
 
-def test_long_lines_go_on_below_unless_they_are_to_be_copied() -> None:
-    words = "  " + "word " * 20
-    command = NoWrap("jobkit verify " + "x" * 60, "  Prove it: ")
-    row = NoWrap("1  " * 30)
-    first, *others = as_text([Block(before=(words, command, row))], 40).splitlines()
-    assert len(first) <= 40
-    assert others[0].startswith("    word")
-    assert others[-2:] == [command, row]
-
-
 @given(st.text(), st.integers(40, 80))
 def test_nothing_is_lost_and_no_terminal_obeys(text: str, width: int) -> None:
     shown = as_text([Block(before=(text,))], width)
@@ -122,10 +81,3 @@ def test_a_sum_is_shown_unless_all_its_parts_are(width: int | None, heads: str) 
     shown = fit_columns([total, *parts, x], width)
     assert "".join(column.head for column in shown) == heads
     assert fit_columns([total, parts[0], x]) == [total, parts[0], x]
-
-
-def test_the_cells_of_a_table_stand_in_columns() -> None:
-    columns = [Column("name", ["a", "見本"], left=True), Column("size\nGiB", ["1.0", "12.0"])]
-    lines = table([*columns, Column("", ["", ""])])
-    assert lines == ["      size", "name   GiB", "──────────", "a      1.0", "見本  12.0"]
-    assert table(columns, rule=False) == lines[:2] + lines[3:]

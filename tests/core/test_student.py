@@ -32,12 +32,6 @@ def test_a_quantile_has_its_probability(probability: float, degrees: int) -> Non
     assert student.distribution(value, degrees) == pytest.approx(probability, abs=1e-12)
 
 
-@given(st.floats(-30, 30))
-def test_with_one_and_two_degrees_there_is_a_closed_form(t: float) -> None:
-    assert student.distribution(t, 1) == pytest.approx(0.5 + math.atan(t) / math.pi, abs=1e-12)
-    assert student.distribution(t, 2) == pytest.approx(0.5 + t / (2 * math.sqrt(2 + t * t)), abs=1e-12)
-
-
 def test_the_interval_of_a_mean_is_that_of_the_textbook_and_one_value_has_none() -> None:
     """Of 9, 10, 11: the deviation is 1, and t of two degrees 4.303."""
     assert student.deviation((9, 10, 11)) == pytest.approx(statistics.stdev((9, 10, 11)))

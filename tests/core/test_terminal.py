@@ -24,26 +24,6 @@ def test_the_closest_word_or_all_of_them() -> None:
     assert terminal.suggest("pbs", words) == terminal.suggest("", words) == "; one of: slurm, sge"
 
 
-WORDS = {"partition": "resources.queue", "job_name": "name", "G": "resources.gpus", "nodes": "one node only"}
-
-
-@pytest.mark.parametrize(
-    ("names", "keys", "said"),
-    [
-        (["resources", "--partition"], ["gpus", "queue"], "; did you mean 'queue'?"),
-        (["Partition"], ["name"], "; did you mean 'resources.queue'?"),
-        (["resources", "job-name"], ["gpus"], "; did you mean 'name', at the top?"),
-        (["resources", "G"], ["gpus"], "; did you mean 'gpus'?"),
-        (["resources", "g"], ["gpus"], ""),
-        (["resources", "nodes"], ["gpus"], "; one node only"),
-        (["quue"], ["name"], ""),
-        (["include", 0], [], ""),
-    ],
-)
-def test_another_programs_word_names_the_key(names: list[int | str], keys: list[str], said: str) -> None:
-    assert terminal.suggest_key(names, WORDS, keys) == said
-
-
 RUN = Path(__file__).parents[2] / "benchmarks/records/gpu/stanza-20261121-034558-42cc"
 
 

@@ -87,25 +87,6 @@ def test_every_truncation_yields_only_whole_runs(length: int) -> None:
     assert runs == whole[: len(runs)]
 
 
-@given(st.text())
-def test_any_text_is_read_without_a_fault(text: str) -> None:
-    assert parse_log(text)[0] == ()
-
-
-@pytest.mark.parametrize(
-    ("said", "instead"),
-    [
-        ("batch size 50: 0.4906s", "batch size 0: 0.4906s"),
-        ("Total time: 8.6445s", "Total time: 0.0000s"),
-        ("1.9911GB", "1.9911GB\n0 - __main__ - INFO - Total number of samples: 0"),
-    ],
-)
-def test_a_run_of_nothing_counts_as_cut_short(said: str, instead: str) -> None:
-    assert GPU_LOG.count(said) == 1
-    runs, cut = parse_log(GPU_LOG.replace(said, instead))
-    assert ([r.batch_size for r in runs], cut) == ([300], 1)
-
-
 LINES = """\
 t - l - INFO - Total time: {time}s
 t - l - INFO - Total number of samples: {items}
@@ -134,16 +115,6 @@ def test_thousands_commas_and_exponents_are_read() -> None:
     assert [(run.items, run.batch_size) for run in runs] == [(1_000, 20)]
 
 
-@pytest.mark.parametrize("size", ["10,24", "1.5", "1e-1", "9" * 5_000])
-def test_what_is_no_whole_number_is_no_batch_size(size: str) -> None:
-    assert parse_log(LINES.format(time="3", items="9", size=size, batch="1", gpu="1")) == ((), 1)
-
-
-def test_an_absurd_number_is_no_figure() -> None:
-    runs, _ = parse_log(LINES.format(time="3", items="9", size="3", batch="1", gpu="1e999"))
-    assert [run.gpu_peak_bytes for run in runs] == [None]
-
-
 REPORT = (DATA / "gpu-stanza-tagging.gpu-report").read_text()
 LOG = DATA / "gpu-stanza-tagging.o2650"
 SHAPE = {"energy": r"(Energy Consumed \(Joules\)\s*\| )\S+", "memory": r"(Memory Used \(bytes\)\s*\| )\d+"}
@@ -169,18 +140,6 @@ def test_two_gpus_are_two_reports() -> None:
     second = REPORT.replace("GPU ID: 1", "GPU ID: 3").replace("31.56", "N/A")
     first, other = parse_report(f"Successfully retrieved statistics for job: 7.\n{REPORT}{second}")
     assert (first.gpu, other.gpu, other.seconds) == (1, 3, None)
-
-
-@given(st.lists(st.sampled_from(REPORT.splitlines(keepends=True)), max_size=60))
-def test_lines_may_be_missing_and_in_any_order(found: list[str]) -> None:
-    for report in parse_report("".join(found)):
-        assert report.seconds in {None, 31.56}
-        assert report.memory_peak_bytes in {None, 2_205_155_328}
-
-
-@given(st.text(alphabet="|GPU ID: 0123456789.\nAvgMaxMin,-", max_size=200))
-def test_any_text_is_read(text: str) -> None:
-    assert len(parse_report(text)) == len(re.findall(r"(?m)^\|\s*GPU ID:\s*\d+\s*\|\s*$", text))
 
 
 def test_a_report_belongs_to_the_log_of_its_job() -> None:

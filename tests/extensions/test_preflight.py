@@ -58,13 +58,6 @@ def test_what_the_text_tells(spec: Path) -> None:
     assert all(size.gpu_bytes is None for size in found.sizes)
 
 
-def test_auto_is_what_is_worth_measuring(spec: Path) -> None:
-    found = preflight(spec, ("sweep.batch_size=auto",))
-    assert len(found.measure) == 5
-    assert [setting.params["batch_size"] for setting in found.settings] == list(found.measure)
-    assert all(size.in_spec == size.to_measure for size in found.sizes)
-
-
 @pytest.mark.slow
 def test_without_lengths_the_batch_size_is_the_load(spec: Path) -> None:
     found = preflight(spec, (f"workload={own_workload(spec.parent, 'lengths = None')}",))
@@ -95,12 +88,3 @@ def test_the_loads_are_those_of_the_records_of_a_gpu(kept: Path, tiny_model: Mod
     assert len(records) > 20
     for record in records:
         assert loads.own(record["point"]["params"]["batch_size"]) == record["summary"]["load_max"]
-
-
-def test_other_knobs_have_their_loads_reported(spec: Path) -> None:
-    sweep = "sweep={paragraphs_per_call: [10, 50], sentences_per_ner_batch: 20}"
-    found = preflight(spec, (sweep, *MODEL), fast=True)
-    assert [setting.params for setting in found.settings] == [
-        {"paragraphs_per_call": size, "sentences_per_ner_batch": 20} for size in (10, 50)
-    ]
-    assert not any(size.in_spec for size in found.sizes)

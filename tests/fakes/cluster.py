@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import shlex
@@ -13,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from tests.fakes.common import life
 from tests.fakes.common.model import RUNNING, Job, State, Task, TaskRun
@@ -51,7 +49,7 @@ class FakeCluster:
         self.folder = folder
         self.bin = folder / "bin"
         self.bin.mkdir(parents=True)
-        known = {"scheduler": scheduler, "owner": os.getpid(), "epoch": time.time(), **settings}
+        known = {"scheduler": scheduler, "owner": os.getpid(), **settings}
         (folder / "settings.json").write_text(json.dumps(known), encoding="utf-8")
         words = {"python": sys.executable, "root": str(ROOT), "folder": str(folder)}
         quoted = {key: shlex.quote(word) for key, word in words.items()}
@@ -121,29 +119,11 @@ class FakeCluster:
             assert found, f"no task {task} in job {job_id}"
             change(store, job, found)
 
-    def _rules(self) -> Any:
-        return importlib.import_module(f"tests.fakes.{self.scheduler}.rules")
-
     def node_fails(self, job_id: int | str, task: int) -> None:
         """Have the node of a task go down: no signal, no trap."""
 
         def change(store: Store, _: Job, found: Task) -> None:
             life.end(store, found, "node_fail")
-            life.tell(found, signal.SIGKILL)
-
-        self._change(job_id, task, change)
-
-    def preempt(self, job_id: int | str, task: int) -> None:
-        """Have another job take the place of a task: Slurm only."""
-        self._change(
-            job_id, task, lambda store, job, found: self._rules().stop(store, job, found, "preempted")
-        )
-
-    def out_of_memory(self, job_id: int | str, task: int) -> None:
-        """Have the kernel kill a task for its memory."""
-
-        def change(store: Store, _: Job, found: Task) -> None:
-            life.end(store, found, "out_of_memory")
             life.tell(found, signal.SIGKILL)
 
         self._change(job_id, task, change)

@@ -77,20 +77,6 @@ def test_only_what_failed_or_is_missing_is_submitted_by_what_it_gets(
 
 
 @pytest.mark.slow
-def test_what_was_submitted_again_is_not_submitted_once_more(
-    sweep: Sweep, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sweep.ended(OK, OOM, OK, OK, OK, OK)
-    run_again(sweep.run, (), ())
-    before = sweep.calls()
-    assert run_again(sweep.run, (), ()) == 0
-    assert "1 waiting" in capsys.readouterr().err
-    assert sweep.calls() == before
-    with pytest.raises(JobkitError, match="is waiting: it is not run twice at a time"):
-        run_again(sweep.run, ("2",), ())
-
-
-@pytest.mark.slow
 def test_points_run_again_next_to_others_and_together_keep_to_max_parallel(sweep: Sweep) -> None:
     sweep.ended(OOM, BUG, None, None, None, None)
     name = sweep.points[0].run_id
@@ -347,12 +333,6 @@ def test_the_job_that_follows_does_what_the_policy_says_and_no_more(
 
 
 @pytest.mark.slow
-def test_where_there_is_nothing_to_follow_up_nothing_is_submitted(sweep: Sweep) -> None:
-    sweep.ended(OK, BUG, OK, OK, OK, OK)
-    assert (run_follow_up(sweep.run), sweep.calls(), left(sweep)) == (0, [], [])
-
-
-@pytest.mark.slow
 def test_what_the_node_may_not_submit_is_left_to_a_person(
     sweep: Sweep, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -367,15 +347,6 @@ def test_what_the_node_may_not_submit_is_left_to_a_person(
     sweep.refuse()
     assert run_again(sweep.run, (), ()) == 0
     assert read_journal(sweep.run).left is None
-
-
-@pytest.mark.slow
-def test_a_part_that_could_not_be_submitted_is_left_too(sweep: Sweep) -> None:
-    sweep.ended(OK, OOM, OK, LATE, OK, OK)
-    sweep.refuse("job-3.sh")
-    assert run_follow_up(sweep.run) == 0
-    ((points, why),) = left(sweep)
-    assert (points, "1 point not submitted" in why) == ([4], True)
 
 
 @pytest.mark.slow

@@ -416,14 +416,6 @@ def test_a_refused_check_leaves_no_run_folder(prepared: Prepared, queue: Program
 
 
 @pytest.mark.slow
-def test_a_place_that_cannot_be_written_is_named(prepared: Prepared, tmp_path: Path, queue: Programs) -> None:
-    (tmp_path / "runs").write_text("a file is in the way", encoding="utf-8")
-    queue.add("scontrol", "echo MaxArraySize = 1001")
-    with pytest.raises(JobkitError, match=r"/runs: File exists"):
-        sweep.submit(prepared)
-
-
-@pytest.mark.slow
 def test_the_limits_are_asked_for_or_there_are_none(queue: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobkit.launch.scheduler_calls.PAUSES_S", (0.0,))
     monkeypatch.setenv("SBATCH_ACCOUNT", "of the shell")

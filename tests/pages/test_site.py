@@ -87,14 +87,6 @@ def test_no_page_loads_anything_from_another_address(site: Path) -> None:
         assert not LOADED_BY_CSS.search(style.read_text(encoding="utf-8")), style
 
 
-@pytest.mark.slow
-def test_a_link_to_a_folder_is_text_and_one_to_a_file_downloads_it(site: Path) -> None:
-    text = (site / "docs" / "adding-a-scheduler.html").read_text(encoding="utf-8")
-    assert re.search(r'<a class="reference download internal"[^>]*"\.\./_downloads/\w+/protocol\.py"', text)
-    text = (site / "docs" / "measurements.html").read_text(encoding="utf-8")
-    assert re.search(r"\(<code [^>]*><span [^>]*>benchmarks/records</span></code>\)", text)
-
-
 @pytest.fixture(scope="module")
 def address(site: Path, serve: Callable[[Path], str]) -> str:
     """Serve the site on this machine."""

@@ -15,7 +15,7 @@ from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB
 from jobkit.planning import batch_sizes
 from jobkit.planning.batch_sizes import MIN_LOAD, Chosen, sizes
-from jobkit.spec.sweep_spec import FindMax, SweepSpec
+from jobkit.spec.sweep_spec import SweepSpec
 from tests.answers.test_loads import CUTS, PARAGRAPHS, lengths, novel
 
 RECORDS = Path(__file__).parents[2] / "benchmarks" / "records" / "gpu"
@@ -96,14 +96,6 @@ def test_auto_is_replaced_and_the_other_knobs_stay() -> None:
     assert cut.load(9) == 4 * 10, "another knob that cuts the text counts with its largest value"
     for sweep in ({"batch_size": [3]}, {"sentences_per_ner_batch": [2]}):
         assert batch_sizes.loads_of(spec(**sweep), lengths).load(9) == 9 * 10
-
-
-def test_a_card_that_find_max_names_is_known() -> None:
-    named = SweepSpec.model_validate({"name": "t", "device": "cuda", "find_max": {"memory": "16GiB"}})
-    assert batch_sizes.named_gpu_bytes(named) == 16 * GIB
-    on_cpu = named.model_copy(update={"device": "cpu"})  # its memory is that of the process
-    for other in (spec(), named.model_copy(update={"find_max": FindMax()}), on_cpu):
-        assert batch_sizes.named_gpu_bytes(other) is None
 
 
 def test_the_sizes_are_spread_evenly_in_load_up_to_a_quarter() -> None:

@@ -7,12 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import Knob
 from jobkit.core.records import Point, TextRef
-from jobkit.planning.points import Inputs, group_points, offered, plan
+from jobkit.planning.points import Inputs, group_points, plan
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
-from jobkit.worker.workloads.model import PRECISIONS
 
 TEXT = TextRef(path="/t", sha256="0" * 64, size_bytes=1, name="sample")
 
@@ -55,16 +53,6 @@ def test_a_load_of_16_bits_needs_half_and_a_point_knows_its_precision() -> None:
     assert need == [(600, "bf16"), (1000, "bf16"), (600, "fp32"), (1000, "fp32")]
     assert planned(repeats=1)[0].precision == "fp32"
     assert planned(repeats=1, precision=None)[0].precision is None
-
-
-def test_a_workload_without_a_choice_has_no_precision_and_no_shortcuts() -> None:
-    spec = SweepSpec(name="t")
-    assert offered(spec, [PRECISIONS]) == {"precision": "fp32", "shortcuts": None}
-    assert offered(spec, []) == {"precision": None, "shortcuts": None}
-    assert offered(spec, [Knob(name="precision", words=("bf16",))])["precision"] is None
-    assert offered(SweepSpec(name="t", precision=None), [PRECISIONS])["precision"] is None
-    knob = Knob(name="shortcuts", words=("off", "exact"))
-    assert offered(SweepSpec(name="t", shortcuts="exact"), [knob])["shortcuts"] == "exact"
 
 
 @pytest.mark.parametrize(

@@ -7,16 +7,7 @@ import pytest
 
 from jobkit.core.shell import Completed, run
 from jobkit.schedulers import local
-from jobkit.schedulers.types import Array, JobId, State
-
-ARRAY = Array(first=1, last=3, offset=0, throttle=None)
-
-
-def test_a_driver_is_a_process_that_no_scheduler_submits_or_limits() -> None:
-    assert local.queue_argv((JobId("7-a1"), JobId("8-b2")))[-1] == "7,8"
-    assert local.cancel_argv(JobId("7-a1")) == ("bash", "-c", 'kill -TERM "$1"', "kill", "7")
-    assert local.task_limit_error("anything", [ARRAY] * 10**6) is None
-
+from jobkit.schedulers.types import JobId, State
 
 ROW = {"job_id": "7", "task": 2, "evidence": "process finished", "host": "n1", "elapsed_s": 1.5}
 

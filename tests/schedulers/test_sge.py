@@ -108,14 +108,6 @@ def test_states_of_the_man_page(state: State, words: list[str]) -> None:
     assert [task.state for task in tasks] == [state] * len(words)
 
 
-def test_jobs_are_found_by_their_name() -> None:
-    queue, accounting = sge.search_argvs("jobkit-since", "2026-01-02T03:04:05")
-    assert queue == sge.queue_argv(())
-    assert accounting == captured("sge/qacct-eqw").argv
-    assert "jobkit-since" in {one.name for one in sge.parse_queue(captured("sge/qstat-eqw")) or ()}
-    assert {one.name for one in sge.parse_accounting(captured("sge/qacct-eqw")) or ()} == {"jobkit-since"}
-
-
 def test_a_shell_has_a_terminal_waits_for_a_node_and_gets_no_warning() -> None:
     lines = ["-q gpu.q", "-l s_rt=60", "-l s_rt=60,h_rt=90", "-c n", "-pe smp 2"]
     shell = "qrsh -pty y -now n -cwd -q gpu.q -l h_rt=90 -pe smp 2 bash"

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from jobkit.core.shell import Completed
-from jobkit.schedulers import sge
 from jobkit.schedulers.sge_survey import gpu_resource, memory_resources, parse_survey, survey_argvs
 from jobkit.schedulers.survey import Consumable, Resource
 from tests.support import surveys
@@ -34,22 +33,6 @@ def test_a_qmaster_that_is_down_is_asked_no_more() -> None:
     assert "unable to send message to qmaster" in survey.trouble
     assert (survey.queues, survey.resources, survey.accounts, survey.version) == (None, None, None, "")
     assert survey.keeping.works is None
-
-
-def test_the_test_cluster() -> None:
-    survey = parse_survey(answers("lab"))
-
-    assert (survey.version, survey.trouble, survey.must_charge) == ("8.1.9", "", False)
-    assert (survey.keeping.works, survey.one_node, survey.silent) == (True, ("smp",), {})
-    assert sge.parse_limit(survey.limits) == 75000
-    assert [(queue.name, queue.gpus, queue.cpus) for queue in survey.queues or ()] == [
-        ("gpu.q", {"": 2}, 8),
-        ("serial.q", {"": 2}, 8),
-    ]
-    assert (survey.queues or ())[0].memory_bytes == pytest.approx(23.5 * 2**30, rel=0.01)
-    ngpus = gpu_resource(survey.resources or ())
-    assert ngpus is not None
-    assert (ngpus.name, ngpus.counted, ngpus.most) == ("ngpus", Consumable.SLOT, {"gpu.q": 2, "serial.q": 2})
 
 
 def test_a_site_with_queues_of_every_kind() -> None:

@@ -115,17 +115,6 @@ def test_a_preempted_task_waits_to_run_again() -> None:
     assert (again.task, again.ended, again.outcome, again.node) == (first.task, False, None, "")
 
 
-def test_jobs_are_found_by_their_name() -> None:
-    queue, accounting = slurm.search_argvs("jobkit-capture", "2026-01-02T03:04:05")
-    assert {*queue} - {*captured("slurm/squeue-by-name").argv} == {"%i|%T|%r|%N|%M|%S|%j|%P"}
-    asked = captured("slurm/sacct-by-name").argv[2:]
-    assert set(accounting) == {*asked, "2026-01-02T03:04:05"} - {"now-1hours"}
-    tasks = slurm.parse_queue(captured("slurm/squeue-by-name")) or ()
-    said = slurm.parse_accounting(captured("slurm/sacct-by-name")) or ()
-    assert {task.name for task in tasks} == {task.name for task in said} == {"jobkit-capture"}
-    assert len({task.job_id for task in said}) > 3
-
-
 def test_a_cut_off_list_gives_the_tasks_that_are_whole() -> None:
     whole, cut = (slurm.parse_queue(captured(f"slurm/squeue-{name}")) or () for name in ("full", "truncated"))
     assert len(whole) == 40

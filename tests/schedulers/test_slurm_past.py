@@ -125,6 +125,15 @@ def test_the_lines_of_the_next_job(jobs: dict[str, PastJob]) -> None:
     assert slurm_past.lines(jobs["simple"], memory=None, walltime=None, cpus=None) == []
 
 
+def test_one_command_asks_for_all_jobs_and_what_it_says_is_passed_on() -> None:
+    (argv,) = slurm_past.argvs(("12", "13_4"), "me", 7)
+    assert argv[argv.index("-j") + 1] == "12,13_4"
+    (argv,) = slurm_past.argvs((), "me", 7)
+    assert argv[argv.index("-u") + 1] == "me"
+    assert slurm_past.refusal(Completed(("sacct",), 1, "", "sacct: error: no")) == "sacct: error: no"
+    assert not slurm_past.refusal(captured("slurm/past-unknown"))
+
+
 SAMPLED = {"30": 30.0, "energy=10,task=5": 5.0, "task=0": 0.0}
 
 
@@ -133,12 +142,3 @@ def test_how_often_memory_is_sampled() -> None:
     assert {text: slurm_past.sampling_s(config.format(text)) for text in SAMPLED} == SAMPLED
     assert slurm_past.sampling_s("slurmctld is down\n") is None
     assert slurm_past.site_argv()[0] == "scontrol"
-
-
-def test_one_command_asks_for_all_jobs_and_what_it_says_is_passed_on() -> None:
-    (argv,) = slurm_past.argvs(("12", "13_4"), "me", 7)
-    assert argv[argv.index("-j") + 1] == "12,13_4"
-    (argv,) = slurm_past.argvs((), "me", 7)
-    assert argv[argv.index("-u") + 1] == "me"
-    assert slurm_past.refusal(Completed(("sacct",), 1, "", "sacct: error: no")) == "sacct: error: no"
-    assert not slurm_past.refusal(captured("slurm/past-unknown"))

@@ -3,7 +3,6 @@ from __future__ import annotations
 from functools import partial
 
 from jobkit.core.shell import Completed
-from jobkit.schedulers import slurm
 from jobkit.schedulers.slurm_survey import parse_survey, partitions, survey_argvs
 from tests.support import surveys
 from tests.support.surveys import captured
@@ -33,21 +32,6 @@ def test_a_controller_that_is_down_is_asked_no_more() -> None:
     assert survey.trouble.startswith("Slurmctld(primary) at ")
     assert (survey.version, survey.queues, survey.accounts) == ("22.05.8", None, None)
     assert survey.keeping.works is None
-
-
-def test_the_test_cluster() -> None:
-    survey = parse_survey(answers("lab"))
-
-    assert (survey.cluster, survey.version, survey.trouble, survey.silent) == ("lab", "22.05.8", "", {})
-    assert survey.keeping.works
-    assert (survey.accounts, survey.account, survey.must_charge) == (("root",), "root", False)
-    assert slurm.parse_limit(survey.limits) == 10000
-    queues = survey.queues or ()
-    assert [queue.name for queue in queues if queue.default] == ["cpu"]
-    assert not any(queue.closed or queue.only for queue in queues)
-    first = queues[0]
-    assert (first.gpus, first.walltime_s, first.nodes, first.cpus) == ({"v100": 2}, 3600, 2, 8)
-    assert first.memory_bytes == 8000 * 2**20
 
 
 def test_a_site_with_partitions_of_every_kind() -> None:

@@ -21,10 +21,6 @@ def test_a_command_and_a_long_path_are_never_folded() -> None:
     assert [path in line for line in found].count(True) == 2
 
 
-def test_a_terminal_gets_no_orders_from_what_a_scheduler_says() -> None:
-    assert "\\x1b[2J" in findings.lines(missing("scheduler", "down\x1b[2J\tnow"))[0]
-
-
 @pytest.mark.parametrize("told", [[], [fine("a", ""), warning("b", "said", "hint"), fine("c", ""), MISSING]])
 def test_the_json_holds_all_of_it_and_counts_each_status(told: list[Finding]) -> None:
     said = json.loads(json.dumps(findings.as_json(told)))

@@ -10,13 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import Knob, declared
-from jobkit.spec.axes import Repeats, axis_faults, most, name_faults, offer_fault, settings
+from jobkit.core.knobs import Knob
+from jobkit.spec.axes import Repeats, axis_faults, most, offer_fault, settings
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 
 values = st.lists(st.integers(1, 9), min_size=1, max_size=4, unique=True)
-
-WITH_PRECISION = "stanza-ner, hf-token-classification and sentence-embedding"
 
 
 @given(st.dictionaries(st.sampled_from("abc"), values, max_size=3))
@@ -37,28 +35,10 @@ def test_zipped_knobs_advance_together_exclude_drops_and_include_adds(
     assert settings({}, {}, [{"a": 1}], []) == ({"a": 1},)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "words", "said"),
-    [
-        ("precision", "int8", (), ""),  # is a fault of the type
-        ("precision", ["bf16"], (), ""),
-        ("precision", "bf16", (), f"'bf16': own:Own offers no choice; {WITH_PRECISION} do"),
-        ("precision", "fp16", ("fp32", "bf16"), "'fp16': own:Own offers fp32, bf16"),
-    ],
-)
-def test_a_word_must_be_offered(name: str, value: object, words: tuple[str, ...], said: str) -> None:
-    known = (Knob(name="batch_size"), *((Knob(name=name, words=words),) if words else ()))
-    assert offer_fault(name, value, known, "own:Own") == (f"{name}: {said}" if said else "")
-
-
-def test_knobs_of_a_users_own_workload_are_judged_once_its_class_is_known() -> None:
-    assert not list(axis_faults({"anything": [1]}, "package.module:Class"))
-    axes = {"size": [1], "zip": {"width": [1], "beam": [1]}, "exclude": [{"withd": 1}]}
-    words = "no such knob: the KNOBS of mywork:Toy holds size, width"
-    assert dict(name_faults(axes, declared(["size", "width"]), "mywork:Toy")) == {
-        ("zip", "beam"): f"sweep.zip.beam: {words}",
-        ("exclude", 0, "withd"): f"sweep.exclude.0.withd: {words}",
-    }
+def test_a_word_must_be_offered() -> None:
+    known = (Knob(name="precision", words=("fp32", "bf16")),)
+    said = "precision: 'fp16': own:Own offers fp32, bf16"
+    assert [offer_fault("precision", word, known, "own:Own") for word in ("fp16", "bf16")] == [said, ""]
 
 
 @given(

@@ -5,18 +5,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.paths import shipped_folder
 from jobkit.spec.site import load_site
-
-SHIPPED = sorted((shipped_folder("templates") / "sites").glob("*.yaml"))
-
-
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_every_shipped_site_is_one_and_is_found_by_its_name(path: Path) -> None:
-    scheduler = next(
-        line.split()[1] for line in path.read_text().splitlines() if line.startswith("scheduler:")
-    )
-    assert load_site(path.stem, scheduler).name == path.stem
 
 
 def test_auto_prefers_the_users_own_site_of_the_same_scheduler(

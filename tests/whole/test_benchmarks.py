@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import tarfile
@@ -11,39 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import archives, coverage, intervals, page
-from benchmarks.runs import read_points, write_run, write_spec
-from jobkit.report.tables import collect
-from jobkit.spec.sweep_spec import load_spec
+from benchmarks import archives, intervals, page
 
 
 def test_every_benchmark_has_raw_data() -> None:
     assert {path.stem for path in archives.RECORDS.glob("*.json")} >= {*page.NAMES, *page.SHOWN}
-
-
-def test_a_run_folder_of_the_benchmark_is_one_that_collect_reads(tmp_path: Path) -> None:
-    run = write_run(tmp_path, 20)
-    assert len(read_points(run)) == 20
-    collected = collect([run])
-    assert (len(collected.points), len(collected.sizes), collected.exit_code) == (20, 2, 0)
-    assert collected.notes == ()
-    assert load_spec(write_spec(tmp_path, 100, 10)).repeats == 10
-
-
-def test_the_coverage_of_the_bound_is_what_is_claimed() -> None:
-    raw = json.loads(coverage.RAW.read_text(encoding="utf-8"))
-    chance = 2.5 * math.sqrt(0.95 * 0.05 / raw["cases"])
-    claimed = [row for row in raw["straight"] if row["scatter"] != coverage.NEED_GROWING.name]
-    assert len(claimed) == len(coverage.SCATTERS) * len(coverage.DESIGNS)
-    assert min(share for row in claimed for share in row["held"]) >= 0.95 - chance
-    assert max(row["seen"] for row in claimed) <= 0.035
-
-
-def test_each_cell_of_the_intervals_holds_or_warns() -> None:
-    raw = json.loads(intervals.RAW.read_text(encoding="utf-8"))
-    found = [intervals.Cell(**{**cell, "warnings": tuple(cell["warnings"])}) for cell in raw["cells"]]
-    assert len(found) == len(intervals.SCATTERS) * len(intervals.REPEATS) * (len(intervals.PLACES) + 1)
-    assert [cell for cell in found if cell.held < intervals.ENOUGH and not cell.warnings] == []
 
 
 @pytest.mark.parametrize("repeats", ["3", "auto"])

@@ -133,20 +133,6 @@ def test_a_signal_reaches_the_point_and_is_the_last(tmp_path: Path) -> None:
     assert run.left_on_scratch() == []
 
 
-def test_by_hand_it_does_the_same_and_ends_well(tmp_path: Path) -> None:
-    run = Following(tmp_path)
-    job = run.dir / "points.jsonl"
-    job.write_text(job.read_text(encoding="utf-8").replace("odd:Slow", "count"), encoding="utf-8")
-    for point in read_run(run.dir).points:
-        size = point.point.numbers["batch_size"]
-        write_record(run.dir, replace(record(point.point), memory=MemoryReadings(maxrss_bytes=size * GIB)))
-    for _ in range(2):  # once it is done, nothing is run
-        said = run.ok(script="find.sh")
-        (trial,) = trials(run.dir)
-        assert trial.held
-        assert "find_max: batch_size 2 fits in 2.10 GiB of process memory" in said
-
-
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("JOBKIT_CACHE", str(tmp_path / "cache"))

@@ -7,11 +7,9 @@ import csv
 import io
 import json
 import os
-import re
 import signal
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +19,16 @@ from markdown_it import MarkdownIt
 from benchmarks.hostile import run_case
 from jobkit.cli import _exit_code
 from jobkit.commands.listing import LISTED
-from jobkit.core import json_codec
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import Exit
-from jobkit.core.records import Outcome
 from jobkit.extensions.corpus.scan import find_sources, scan
 from jobkit.launch.cancel import cancel
 from jobkit.launch.resume import run_again
 from jobkit.report.tables import collect
 from jobkit.runs.reader import read_status
-from jobkit.spec.sweep_spec import load_spec
-from jobkit.spec.yaml_files import MOST_SHOWN
 from tests.support.builders import (
     grid,
     record,
-    try_folder,
     write_answer,
     write_begin,
     write_exit,
@@ -49,35 +42,6 @@ from tests.whole.specs import ran, write_spec
 pytestmark = pytest.mark.fault
 
 EVIL = "ab $`\"'()&;|<>*?[]{}!#~\\é中 $(touch pwned)`touch pwned`; touch pwned;x"
-
-
-@pytest.mark.parametrize(
-    ("override", "said"),
-    [
-        (f"repeats={'9' * 5000}", f"the value is not YAML: '{'9' * 40}' is no !!int"),
-        ("name=!mine x", "the value is not YAML: !mine is not used here"),
-        ("sweep={batch_size: [1], batch_size: [2]}", "batch_size: given twice, first on line 1"),
-        ("name=\udcff", "the value is not YAML: it cannot be read"),
-        ('text="a\\0b"', "a NUL character, which no file name, variable or line of a script can"),
-        ("resources.walltime=1000000000000s", "duration '1000000000000s': more than ten years"),
-        ("repeats=1000000000", "repeats: 1 setting x 1,000,000,000 would be 1,000,000,000 points; a run has"),
-    ],
-)
-def test_a_value_that_cannot_be(tmp_path: Path, override: str, said: str) -> None:
-    """FAULT: a value of `--set` has a wrong YAML tag, the same key twice, a NUL, a loop, or an absurd size.
-
-    HOW: real: such overrides, for example a billion repeats and a walltime of 10^12 s.
-    REPORTED: the override and its fault, at once; exit code 2, nothing is planned or written.
-    LOST: nothing.
-    """
-    path = write_spec(tmp_path, text="sample", sweep={"batch_size": [1]})
-    with pytest.raises(JobkitError) as caught:
-        load_spec(path, (override,))
-    lines = [line.strip() for line in caught.value.message.splitlines()[1:]]
-    shown = override if len(override) <= MOST_SHOWN else f"{override[:MOST_SHOWN]}..."
-    assert all(line.startswith(f"--set {shown}: ") for line in lines)
-    assert said in lines[0] + lines[-1]
-    assert caught.value.exit_code == 2
 
 
 def test_a_long_paragraph_and_names_that_a_shell_would_run(tmp_path: Path) -> None:
@@ -99,33 +63,6 @@ def test_a_long_paragraph_and_names_that_a_shell_would_run(tmp_path: Path) -> No
     assert found["outcome"] == "ok"
     assert (found["summary"]["items"], found["summary"]["load_max"]) == (1, 5_000_001)
     assert not [one for one in home.parent.rglob("*") if one.name == "pwned"]
-
-
-def test_records_that_are_spoilt_or_came_home_twice(tmp_path: Path) -> None:
-    """FAULT: records are half-written, of a newer schema, of another point, or not JSON; one point has two.
-
-    HOW: real: such files in a run folder, `jobkit collect`; two records, as a scheduler leaves them after it
-    requeued a finished task.
-    REPORTED: each with its path and what is wrong; the point is `lost` unless another source has its
-    outcome. A point with two once; both tries are kept.
-    LOST: the contents of the damaged record; every other point is read.
-    """
-    points = grid([50, 100, 200, 300, 400])
-    run = write_points(tmp_path / "run", points)
-    write_record(run, record(points[0]))
-    write_record(run, replace(record(points[0]), try_number=2))
-    text = json_codec.to_json(record(points[1]))  # in the third file it is another point's
-    newer = re.sub(r"\"schema\": \d+", '"schema": 99', text, count=1)
-    for of, spoilt in zip(points[1:], (text[: len(text) // 2], newer, text, "\x00\xff noise"), strict=True):
-        (try_folder(run, of) / "record.json").write_text(spoilt, encoding="utf-8")
-        write_exit(run, of, Exit(status=0, stage="done"))
-    found = collect([run])
-    assert (found.points["outcome"].tolist()[0], found.points["tries"].tolist()[0]) == (Outcome.OK, 2)
-    assert len(found.points) == 5
-    notes = "\n".join(found.notes)
-    for words in ("not JSON", "schema 99 is newer than this jobkit's", "of another point"):
-        assert words in notes
-    assert found.exit_code == 4
 
 
 @pytest.fixture

@@ -15,16 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from benchmarks.archives import RECORDS, runs
+from benchmarks.archives import runs
 from jobkit.answers.search import foreseen
 from jobkit.commands.listing import LISTED
 from jobkit.core.files import read_lines
 from jobkit.core.knobs import renamed
-from jobkit.core.layout import POINTS_FILE, RECORD_FILE, SETTING_FILE, SPEC_FILE, TUNE_GOAL_FILE
+from jobkit.core.layout import POINTS_FILE, RECORD_FILE, SPEC_FILE, TUNE_GOAL_FILE
 from jobkit.core.student import half_width
-from jobkit.core.units import format_setting
 from jobkit.launch.sweep import search_goal
 from jobkit.report.output import render
 from jobkit.report.plot.data import PREDICTED, group_plots
@@ -115,37 +113,6 @@ def figures(answers: Answers) -> Iterator[tuple[str, object, object]]:
     yield "outcomes: status, collect", outcomes, [row["outcome"] for row in answers.collect["points"]]
 
 
-def of_search(answers: Answers) -> Iterator[tuple[str, object, object]]:
-    """Yield what commands print of the answer of a search."""
-    search, setting = answers.search, answers.search["setting"]
-    written = yaml.safe_load((answers.run / SETTING_FILE).read_text())
-    cpus = written.pop("resources")["cpus"]
-    knobs = renamed({name: value[0] for name, value in written.pop("sweep").items()})
-    written.pop("work_unit", None)
-    written = {name: {True: "on", False: "off"}.get(value, value) for name, value in written.items()}
-    yield "setting.yaml, recommend", {**written, **knobs}, setting
-    yield "recommend: the setting, the search", answers.chosen["params"], setting
-    waste = said("waste", answers.run)
-    yield "tune, recommend", said("tune", answers.run), search
-    yield "waste, recommend", waste["search"], search
-    yield "points of the waste", waste["points"], len(answers.chosen["starts_s"])
-    size, times = answers.size(setting), search["times_the_plain_loop"]
-    yield "times the loop: collect, tune", size["speedup"], times["mean"]
-    yield "low end: collect, tune", size["speedup_low"], times["low"]
-    yield "high end: collect, tune", size["speedup_high"], times["high"]
-    yield "speed: tune, collect", search["items_per_s"], size["items_per_s"]
-    yield "energy: tune, collect", search["joules_per_1000"], size["energy_per_1000_j"]
-    sides = said("compare", answers.run, RECORDS / "demo" / "demo-20261123-022857-7888")["runs"]
-    (side,) = (side for side in sides if Path(side["run"]) == answers.run)
-    yield "compare, recommend", side["answer"], format_setting(setting)
-    yield "speed: compare, collect", side["items_per_s"], size["items_per_s"]
-    memory = next(one for one in waste["wastes"] if one["name"] == "memory")
-    if memory["fix"]:
-        asked = f"{answers.recommend['request']['memory_bytes'] // 2**30}GiB"
-        yield "memory request: waste, recommend", memory["fix"]["keys"]["resources.memory"], asked
-    yield "cpus", answers.recommend["request"]["cpus"], cpus * setting["workers"]
-
-
 def other_largest_batches(run: Path, answers: Answers) -> Iterator[tuple[str, object, object]]:
     """Yield the largest batch of `verify`, `apply` and the picture next to that of the recommendation."""
     largest = answers.recommend["batch"]["largest"]
@@ -172,9 +139,7 @@ def other_largest_batches(run: Path, answers: Answers) -> Iterator[tuple[str, ob
 def test_two_commands_print_one_figure(run: Path) -> None:
     answers = Answers(run)
     compared = [*largest_batches(answers), *figures(answers)]
-    if (run / TUNE_GOAL_FILE).is_file():
-        compared += of_search(answers)
-    else:
+    if not (run / TUNE_GOAL_FILE).is_file():
         compared += other_largest_batches(run, answers)
     different = [(name, one, other) for name, one, other in compared if not same(one, other)]
     assert not different

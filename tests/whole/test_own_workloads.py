@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -207,22 +204,3 @@ def test_what_is_staged_must_be_what_was_planned(run: Path) -> None:
     assert bad.record
     assert bad.record.outcome is Outcome.STAGE_IN
     assert "tagger.py is not the file that was planned" in bad.record.message
-
-
-WORKLOAD = Path(__file__).parents[1] / "workloads" / "rounding.py"
-
-
-def test_entities_of_each_precision_are_compared_with_fp32(tmp_path: Path) -> None:
-    shutil.copy(WORKLOAD, tmp_path)
-    text = "Beautiful weather.\n\nNothing.\n\nA dangerous road.\n"
-    knobs = {"batch_size": 2, "precision": ["fp32", "bf16"]}
-    spec = write_spec(tmp_path, content=text, workload="rounding:Rounding", sweep=knobs)
-    ran("sweep", spec, cwd=tmp_path)
-    (run,) = (tmp_path / "runs").iterdir()
-    table = jobkit("collect", run, "--format", "csv").stdout
-    rows = {row["precision"]: row for row in csv.DictReader(io.StringIO(table))}
-    assert [rows["fp32"][name] for name in ("entities", "differ", "f1")] == ["3", "0", "1"]
-    assert [rows["bf16"][name] for name in ("entities", "differ", "f1")] == ["1", "2", "0.5"]
-    answer = json.loads(jobkit("recommend", run, "--json").stdout)["batch"]
-    assert answer["recommended"]["params"]["precision"] == "fp32"
-    assert [one["agreement"]["f1"] for one in answer["precisions"]] == [0.5]

@@ -10,8 +10,7 @@ import pytest
 
 from jobkit.core.layout import SPEC_FILE
 from jobkit.core.paths import CACHE_VARIABLE, LEDGER_VARIABLE
-from jobkit.core.records import FOLDER, ModelRef
-from jobkit.planning.models import find_or_stand_in
+from jobkit.core.records import ModelRef
 from jobkit.planning.sample import sample_text
 from tests.support.builders import TEXT, grid, record, write_records
 from tests.support.commands import jobkit
@@ -168,25 +167,3 @@ def test_the_command_of_the_error_fetches_the_real_model(mirror: tuple[Path, str
     for more in ((), ("--stand-in",)):
         done = ran(*words, "--dry-run", *more)
         assert "STAND-IN" not in done.stdout + done.stderr
-
-
-def test_random_weights_are_a_stand_in_too(home: Path) -> None:
-    spec(home, "random", "hf-token-classification", of="full")
-    done = jobkit("apply", "random.yaml", *APPLY)
-    if "is not installed" in done.stderr:
-        pytest.skip(done.stderr)
-    assert done.returncode == 2
-    assert (
-        "RANDOM weights, architecture bert-base biased to O, in place of dslim/bert-base-NER" in done.stderr
-    )
-    assert "hint: jobkit models fetch dslim/bert-base-NER\n" in done.stderr
-
-
-def test_the_option_takes_the_real_model_or_the_tiny_one_unless_the_spec_names_another(home: Path) -> None:
-    for asked, size in (({}, "tiny"), ({"fallback": "stand-in"}, "full"), ({"size": "full"}, "full")):
-        found = find_or_stand_in("stanza-ner", {"name": "en", **asked}, home, home.parent / "cache")
-        assert (found.size, found.stand_in) == (size, True)
-    (home / "mine").mkdir()
-    (home / "mine" / "config.json").write_text("{}")
-    found = find_or_stand_in("hf-token-classification", {"path": "mine"}, home, home.parent / "cache")
-    assert (found.kind, found.stand_in) == (FOLDER, False)

@@ -7,7 +7,7 @@ import functools
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -29,7 +29,6 @@ from jobkit.runs.journal import Role, note, read_journal
 from jobkit.runs.reader import read_status
 from jobkit.runs.status import RunStatus
 from jobkit.runs.trials import Trial
-from jobkit.schedulers.parsing import expand_tasks
 from jobkit.spec.sweep_spec import load_spec
 from tests.runs.test_driver_lock import another
 from tests.support.builders import (
@@ -44,18 +43,15 @@ from tests.support.builders import (
 from tests.support.swept import SPEC
 
 pytestmark = pytest.mark.fault
-SGE = Path(__file__).parents[1] / "data" / "sge"
-KILLED = {"failed": "100 : assumedly after job", "exit_status": "137                  (Killed)"}
-"""What qacct has of a task that qdel ended."""
 DONE, AT_WORK = (1, 2), (3, 4, 5, 6)
 AROUND_ENDS = 1
 """So many bytes on either side of the end of a line are positions to cut at."""
 
 
-class SimulatedController:
-    """What a scheduler holds and does, within this process; it answers in the form of the real one.
+class Slurm:
+    """What a Slurm holds and does, within this process; it answers in the form of tests/data/slurm.
 
-    Its jobs run from the start. An answer that no class below has is empty, with status 0.
+    Its jobs run from the start. An answer that it does not have is empty, with status 0.
     """
 
     def __init__(self, run: Path, name: str) -> None:
@@ -91,10 +87,6 @@ class SimulatedController:
         lines = (self.run / f"tasks-{number[1]}.txt").read_text().splitlines()
         return self.take({n: tuple(map(int, line.split())) for n, line in enumerate(lines, 1)})
 
-
-class Slurm(SimulatedController):
-    """Answers as tests/data/slurm has them."""
-
     def _squeue(self, _: list[str]) -> str:
         return "".join(f"{job}_{task}|RUNNING|None|n1|0:10|N/A|{self.name}\n" for job, task in self.alive())
 
@@ -118,73 +110,14 @@ class Slurm(SimulatedController):
         return "" if "--test-only" in argv else f"{self._submitted(argv)}\n"
 
 
-class GridEngine(SimulatedController):
-    """Answers as tests/data/sge has them: its own elements and records, with other values in them."""
-
-    def _qstat(self, _: list[str]) -> str:
-        answer = (SGE / "qstat-live.txt").read_text()
-        element = re.search(r" *<job_list state=.running.>.*?</job_list>\n", answer, re.DOTALL)
-        whole = (SGE / "qstat-empty.txt").read_text()
-        head, tail = whole[whole.index("<?xml") : whole.index("--- stderr")].split("  </queue_info>")
-        assert element
-        rows = "".join(
-            _filled(element[0], r"(<{}>)[^<]*", JB_job_number=job, JB_name=self.name, tasks=task)
-            for job, task in self.alive()
-        )
-        return f"{head}{rows}  </queue_info>{tail}"
-
-    def _qacct(self, _: list[str]) -> str:
-        first = re.split(r"(?m)^(?==+$)", (SGE / "qacct.txt").read_text())[1]
-        return "".join(
-            _filled(first, r"(?m)(^{} +).*", jobname=self.name, jobnumber=job, taskid=task, **KILLED)
-            for job, tasks in self.ended.items()
-            for task in tasks
-        )
-
-    def _qconf(self, argv: list[str]) -> str:
-        name = {"-sconf": "config.txt", "-sc": "complexes.txt"}.get(argv[1])
-        return (SGE / name).read_text() if name else ""
-
-    def _qdel(self, argv: list[str]) -> str:
-        for word in argv[1:]:
-            job, _, tasks = word.partition(".")
-            self.ended[job] |= set(expand_tasks(tasks)) if tasks else self.jobs[job].keys()
-        return ""
-
-    def _qsub(self, argv: list[str]) -> str:
-        if "-w" in argv:
-            return "verification: found suitable queue(s)\n"
-        job = self._submitted(argv)
-        return f"{job}.1-{len(self.jobs[job])}:1\n"
-
-
-def _filled(text: str, pattern: str, **values: object) -> str:
-    """Return a recorded answer with other values in the places that ``pattern`` describes."""
-    for name, value in values.items():
-        text, times = re.subn(pattern.format(name), rf"\g<1>{value}", text)
-        assert times == 1, name
-    return text
-
-
-CONTROLLERS: Mapping[str, type[SimulatedController]] = {"slurm": Slurm, "sge": GridEngine}
-on_both = pytest.mark.parametrize("scheduler", CONTROLLERS)
-"""Runs a test with each controller; without it the scheduler is Slurm."""
-
-
 @pytest.fixture
-def scheduler() -> str:
-    """Return the scheduler of a test that does not name one."""
-    return "slurm"
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheduler: str) -> Path:
-    """Return a run of six points of which two are done, made for a scheduler, its journal still empty."""
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a run of six points of which two are done, made for Slurm, its journal still empty."""
     (tmp_path / "text.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
     (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
-    monkeypatch.setattr(shell, "run", CONTROLLERS[scheduler](tmp_path, ""))
+    monkeypatch.setattr(shell, "run", Slurm(tmp_path, ""))
     prepared = prepare(
-        tmp_path / "spec.yaml", Options(scheduler=scheduler, runs_dir=tmp_path / "runs"), build=True
+        tmp_path / "spec.yaml", Options(scheduler="slurm", runs_dir=tmp_path / "runs"), build=True
     )
     sweep.write_run(prepared)
     monkeypatch.setattr(resubmit, "PATIENCE_S", 0.0)
@@ -194,23 +127,21 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheduler: str) -> Path
             monkeypatch.setattr(module, "load_spec", lambda path, given=(): cached(path, tuple(given)))
     for point in prepared.points[: len(DONE)]:
         said = record(point)
-        write_record(
-            prepared.run_dir, replace(said, job=replace(said.job, scheduler=scheduler, job_id="101"))
-        )
+        write_record(prepared.run_dir, replace(said, job=replace(said.job, job_id="101")))
     return prepared.run_dir
 
 
 @pytest.fixture
-def controller(run: Path, monkeypatch: pytest.MonkeyPatch, scheduler: str) -> SimulatedController:
+def controller(run: Path, monkeypatch: pytest.MonkeyPatch) -> Slurm:
     """Return a controller that works on all points in job 101, and has the job that follows, 102."""
-    found = CONTROLLERS[scheduler](run, run.name)
+    found = Slurm(run, run.name)
     monkeypatch.setattr(shell, "run", found)
     found.take({task: (task,) for task in range(1, 7)})
     found.take({1: ()})
     found.ended["101"] |= set(DONE)
     for job, role, last in (("101", Role.POINTS, 6), ("102", Role.FOLLOW, 1)):
-        write_event(run, "submitting", scheduler=scheduler, first=1, last=last, offset=0, role=role, round=1)
-        write_submitted(run, scheduler, job, first=1, last=last, role=role, round=1)
+        write_event(run, "submitting", scheduler="slurm", first=1, last=last, offset=0, role=role, round=1)
+        write_submitted(run, "slurm", job, first=1, last=last, role=role, round=1)
     note(run, "throttled", job_id="101", cluster="", status=0, said="", throttle=2, refused="")
     return found
 
@@ -251,12 +182,11 @@ def tried(what: Callable[[], object]) -> str:
     return ""
 
 
-@on_both
 @pytest.mark.parametrize("appended", [False, True], ids=["cut", "cut, then appended to"])
-def test_a_journal_of_a_cluster(run: Path, controller: SimulatedController, *, appended: bool) -> None:
+def test_a_journal_of_a_cluster(run: Path, controller: Slurm, *, appended: bool) -> None:
     """FAULT: `journal.jsonl` is cut short while jobs wait and run, and later lines may be appended.
 
-    HOW: real: files cut around the end of each line, and in the middle; fake: Slurm or Grid Engine answers
+    HOW: real: files cut around the end of each line, and in the middle; fake: Slurm answers
     within the test.
     REPORTED: if the line of a job is lost, jobkit finds the job by the run's name; if its points are not
     known, `jobkit resume` refuses and names the job. `jobkit cancel` ends every job. The line is named and
@@ -278,7 +208,7 @@ def test_a_journal_of_a_cluster(run: Path, controller: SimulatedController, *, a
         assert controller.at_work() == list(AT_WORK), f"cut at {position}: all run again, once"
 
 
-def test_every_byte_of_a_journal(run: Path, controller: SimulatedController) -> None:
+def test_every_byte_of_a_journal(run: Path, controller: Slurm) -> None:
     """FAULT: `journal.jsonl` is cut short at any byte, and the next event is appended.
 
     HOW: real: the file cut at every byte.
@@ -302,7 +232,7 @@ def test_every_byte_of_a_journal(run: Path, controller: SimulatedController) -> 
 
 
 @pytest.mark.parametrize("name", ["accounting.jsonl", "trials.jsonl", "batches.jsonl"])
-def test_the_other_files_that_grow(run: Path, controller: SimulatedController, name: str) -> None:
+def test_the_other_files_that_grow(run: Path, controller: Slurm, name: str) -> None:
     """FAULT: `accounting.jsonl`, `trials.jsonl` or `batches.jsonl` is cut short.
 
     HOW: real: files cut around the end of each line, and in the middle.
@@ -322,8 +252,7 @@ def test_the_other_files_that_grow(run: Path, controller: SimulatedController, n
         assert controller.at_work() == list(AT_WORK)
 
 
-@on_both
-def test_the_list_of_points(run: Path, controller: SimulatedController) -> None:
+def test_the_list_of_points(run: Path, controller: Slurm) -> None:
     """FAULT: `points.jsonl` is cut short.
 
     HOW: real: the file cut around the end of each line, and in the middle.
@@ -395,13 +324,10 @@ def test_a_journal_of_this_machine(
         assert (run / ".driver.lock").stat().st_ino == inode
 
 
-@on_both
-def test_what_a_lost_line_is_called(
-    run: Path, controller: SimulatedController, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_lost_line_is_called(run: Path, controller: Slurm, capsys: pytest.CaptureFixture[str]) -> None:
     """FAULT: the disk fills while sbatch answers, so that half of the line `submitted` is in the journal.
 
-    HOW: real: that line cut in the middle; fake: Slurm or Grid Engine answers within the test.
+    HOW: real: that line cut in the middle; fake: Slurm answers within the test.
     REPORTED: "a submission was cut off; its job 101 was found by its name", once; the cut line is named.
     LOST: nothing.
     """

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from jobkit.core.errors import JobkitError
 from jobkit.core.extras import missing_extra
 from jobkit.core.terminal import DELIMITERS
-from jobkit.extensions.corpus.vectors import Array, arrow_batch, npy_header
+from jobkit.extensions.corpus.rows import Array, arrow_batch, npy_header
 
 FORMATS = ("jsonl", "csv", "tsv", "conll", "parquet", "npy")
 DEFAULT_FORMAT = FORMATS[0]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import accumulate, groupby, repeat
 from pathlib import Path
@@ -34,12 +35,11 @@ from jobkit.extensions.corpus.readers import (
     JSONL,
     documents,
     left_out_lines,
+    lengths_of,
     lines_of,
-    numbered,
     open_stream,
-    read_pieces,
 )
-from jobkit.extensions.corpus.vectors import Array, parse_type, read_vectors
+from jobkit.extensions.corpus.rows import Array, parse_type, read_vectors
 from jobkit.extensions.corpus.winners import claim_all, digest, read_winners, winner_path
 
 
@@ -56,41 +56,34 @@ class Extent(NamedTuple):
     file: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
+class _Coverage(NamedTuple):
     extents: tuple[Extent, ...]  # in corpus order, those of consecutive pieces of one shard as one
-    # pieces without a winner, each with the index of the shard that was last planned for it
-    missing: tuple[tuple[int, Piece], ...]
-    pieces: tuple[Piece, ...]  # all pieces of the corpus, in its order
-    held: tuple[Piece, ...]  # those with a winner, in corpus order
+    # all pieces in corpus order; one without a winner has the shard that was last planned for it, others 0
+    pieces: tuple[tuple[Piece, int], ...]
 
     @property
     def open_shards(self) -> tuple[int, ...]:
-        """The shards that are last planned for the missing pieces."""
-        return tuple(sorted({index for index, _ in self.missing}))
+        return tuple(sorted({index for _, index in self.pieces if index}))
 
 
-def coverage(corpus: Corpus, shards: Iterable[Shard], winners: Mapping[int, Winner]) -> Coverage:
-    """Return what the winners have of a corpus, whose number of paragraphs is known.
+def _coverage(corpus: Corpus, shards: Iterable[Shard], winners: Mapping[int, Winner]) -> _Coverage:
+    """Return what the winners, by shard index, have of a corpus.
 
-    ``shards`` are all lines of the plan, also those that a later plan replaced; ``winners`` are by shard
-    index.
+    ``shards`` are all lines of the plan, also those that a later plan replaced.
     """
     won: dict[tuple[int, int, int], Extent] = {}
     named = has_files(corpus)
     files = [source.name if named else "" for source in corpus.sources]
-    planned: dict[tuple[int, int, int], tuple[int, Piece]] = {}
+    planned: dict[tuple[int, int, int], tuple[Piece, int]] = {}
     for shard in shards:
-        winner = winners.get(shard.index)
-        for piece in shard.pieces:
-            planned[_key(piece)] = (shard.index, piece)
-        if winner:
+        planned |= {_key(piece): (piece, shard.index) for piece in shard.pieces}
+        if winner := winners.get(shard.index):
             _add(won, shard, winner, files)
-    _check_whole(corpus, (piece for _, piece in planned.values()))
-    missing = tuple(planned[key] for key in sorted(planned.keys() - won.keys()))
-    pieces = tuple(planned[key][1] for key in sorted(planned))
-    held = tuple(planned[key][1] for key in sorted(won))
-    return Coverage(_joined(won[key] for key in sorted(won)), missing, pieces, held)
+    found = sum(piece.paragraphs for piece, _ in planned.values())
+    if found != corpus.paragraphs:  # a line of the plan is lost
+        raise JobkitError(f"the plan has {found:,} paragraphs, the corpus {corpus.paragraphs:,}")
+    planned |= {key: (planned[key][0], 0) for key in won}
+    return _Coverage(_joined(won[key] for key in sorted(won)), tuple(planned[key] for key in sorted(planned)))
 
 
 def _key(piece: Piece) -> tuple[int, int, int]:
@@ -118,13 +111,6 @@ def _add(won: dict[tuple[int, int, int], Extent], shard: Shard, winner: Winner, 
             shards = f"shards {won[key].shard} and {shard.index}"
             raise JobkitError(f"{shards} both have results of the same part of the corpus")
         won[key] = Extent(shard.index, start, end, "" if vectors else files[piece.source])
-
-
-def _check_whole(corpus: Corpus, pieces: Iterable[Piece]) -> None:
-    """Refuse a plan that lacks a part of the corpus: a line is lost."""
-    found = sum(piece.paragraphs for piece in pieces)
-    if found != corpus.paragraphs:
-        raise JobkitError(f"the plan has {found:,} paragraphs, the corpus {corpus.paragraphs:,}")
 
 
 def _joined(extents: Iterable[Extent]) -> tuple[Extent, ...]:
@@ -180,34 +166,27 @@ def merge(
     if named := has_files(corpus) and formats.FILE not in columns:
         columns, types = (*columns, formats.FILE), (*types, {"str"})
     counts, places = counts_path(output), places_path(output, form)
-    for path in filter(None, (output, counts, places)):
-        _refuse_input(path, corpus)
+    outputs = [path for path in (output, counts, places) if path]
+    read = {Path(source.path).resolve() for source in corpus.sources}
+    if written := next((path for path in outputs if path.resolve() in read), None):
+        raise JobkitError(f"--output {written} is a file of the corpus", hint="name another file")
     _check_inputs(corpus.sources)
     _check_rows(run_dir, list(winners.values()))
-    missing = read_pieces(corpus, tuple(piece for _, piece in covered.missing))
-    tally = _Tally(Counter(paragraph.document for paragraph in missing))
-    listed = _documents(corpus, covered.pieces)
-    writers: dict[Path, Callable[[BinaryIO], None]]
-    if vectors:
-        groups = _vectors(run_dir, winners, covered.extents)
-        keys = _keys(corpus, covered.held)
-        held = sum(piece.paragraphs for piece in covered.held)
-        if places:
-            writers = {
-                output: lambda part: formats.write_npy(part, groups, held, vectors),
-                places: lambda part: formats.write_places(part, keys, named=named),
-            }
+    with _published(outputs) as (file, counted, *placed):
+        tally = _Tally(counted, _documents(corpus, covered.pieces))
+        if not vectors:
+            lines = _lines(run_dir, winners, covered.extents, named=named)
+            formats.write_rows(form, file, lines, columns, types)
+            tally.write(json.loads(row)["document"] for row in _lines(run_dir, winners, covered.extents))
         else:
-            writers = {output: lambda part: formats.write_parquet(part, groups, keys, columns)}
-        writers[counts] = lambda part: tally.write(part, listed, None)
-    else:
-        lines = _lines(run_dir, winners, covered.extents, named=named)
-        again = _lines(run_dir, winners, covered.extents)
-        writers = {
-            output: lambda part: formats.write_rows(form, part, lines, columns, types),
-            counts: lambda part: tally.write(part, listed, again),
-        }
-    _publish(writers)
+            groups, keys = _vectors(run_dir, winners, covered.extents), tally.keys()
+            if placed:
+                formats.write_npy(file, groups, sum(winner.rows for winner in winners.values()), vectors)
+                formats.write_places(placed[0], keys, named=named)
+            else:
+                formats.write_parquet(file, groups, keys, columns)
+            if next(keys, None):
+                raise JobkitError("there are more paragraphs than vectors")
     return Merged(
         output=output,
         counts=counts,
@@ -239,65 +218,103 @@ def default_format(run_dir: Path) -> str:
     return "parquet" if vectors else form
 
 
-def _documents(corpus: Corpus, pieces: Iterable[Piece]) -> Iterator[tuple[str, int]]:
-    """Yield each document of a corpus, even if it is empty, and the number of its paragraphs."""
-    counts, left_out = Counter[int](), left_out_lines(corpus)
-    for piece in pieces:
-        counts[piece.source] += piece.paragraphs
+class _Document(NamedTuple):
+    name: str
+    file: str
+    paragraphs: int
+    missing: int  # how many of its paragraphs no shard has a result of
+    held: list[range]  # the numbers of the others
+
+
+def _documents(corpus: Corpus, pieces: Iterable[tuple[Piece, int]]) -> Iterator[_Document]:
+    """Yield each document of a corpus, even if it is empty; each JSONL file is read once."""
+    own = {number: [*group] for number, group in groupby(pieces, key=lambda one: one[0].source)}
     for number, source in enumerate(corpus.sources):
-        if source.kind != JSONL:
-            yield source.name, counts[number]
-            continue
-        with open_stream(source.path, source.compression) as stream:
-            skipped = left_out.get(source.name, set())
-            for name, text in documents(corpus, number, lines_of(stream), 1, skipped):
-                yield name, sum(1 for _ in numbered(name, text, 0, 0))
+        parts = ((piece.paragraphs, not index) for piece, index in own.get(number, ()))
+        left, won = 0, False
+        for name, paragraphs in _counted(corpus, number, [piece for piece, _ in own.get(number, ())]):
+            at, missing, held = 0, 0, list[range]()
+            while at < paragraphs:
+                if not left:
+                    left, won = next(parts)
+                here = min(left, paragraphs - at)
+                if won:
+                    held.append(range(at, at + here))
+                else:
+                    missing += here
+                at, left = at + here, left - here
+            yield _Document(name, source.name, paragraphs, missing, held)
+
+
+def _counted(corpus: Corpus, number: int, pieces: Iterable[Piece]) -> Iterator[tuple[str, int]]:
+    """Yield each document of a source and the number of its paragraphs."""
+    source = corpus.sources[number]
+    if source.kind != JSONL:
+        yield source.name, sum(piece.paragraphs for piece in pieces)
+        return
+    digest = hashlib.sha256()
+    with open_stream(source.path, source.compression, digest.update) as stream:
+        skipped = left_out_lines(corpus).get(source.name, set())
+        for name, text in documents(corpus, number, lines_of(stream), 1, skipped):
+            yield name, len(lengths_of(text))
+    if digest.hexdigest() != source.sha256:
+        raise JobkitError(f"{source.path}: changed while it was merged")
 
 
 class _Tally:
-    """Counts the paragraphs and rows of each document, one document at a time."""
+    """Writes a line for each document, in corpus order, and counts them."""
 
-    def __init__(self, missing: Counter[str]) -> None:
-        self.missing = missing
+    def __init__(self, file: BinaryIO, documents: Iterator[_Document]) -> None:
+        self._file, self._documents = file, documents
+        self.missing = Counter[str]()
         self.documents = self.silent = 0
 
-    def write(
-        self, file: BinaryIO, documents: Iterable[tuple[str, int]], rows: Iterable[bytes] | None
-    ) -> None:
-        """Write a line for each document; documents and rows are both in corpus order.
-
-        Without ``rows`` each paragraph that is not missing has one.
-        """
-        owners = (json.loads(row)["document"] for row in rows or ())
+    def write(self, owners: Iterator[str]) -> None:
+        """Count rows, given the document of each, which are in corpus order."""
         owner = next(owners, None)
-        for document, paragraphs in documents:
-            own = 0 if rows is not None else paragraphs - self.missing[document]
-            while owner == document:
-                own, owner = own + 1, next(owners, None)
-            self.documents, self.silent = self.documents + 1, self.silent + (not own)
-            counts = {"document": document, "paragraphs": paragraphs, "rows": own}
-            counts |= {"missing": self.missing[document]} if document in self.missing else {}
-            file.write(json.dumps(counts, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
+        for document in self._documents:
+            rows = 0
+            while owner == document.name:
+                rows, owner = rows + 1, next(owners, None)
+            self._count(document, rows)
         if owner is not None:
             raise JobkitError(f"rows of document {owner!r} are not in corpus order")
+
+    def keys(self) -> Iterator[formats.Key]:
+        """Yield document, paragraph and file of each paragraph that has a result, and count it as a row."""
+        for document in self._documents:
+            self._count(document, document.paragraphs - document.missing)
+            for numbers in document.held:
+                yield from zip(repeat(document.name), numbers, repeat(document.file))
+
+    def _count(self, document: _Document, rows: int) -> None:
+        self.documents, self.silent = self.documents + 1, self.silent + (not rows)
+        line = f'{{"document": {_quoted(document.name)}, "paragraphs": {document.paragraphs}, "rows": {rows}'
+        if missing := document.missing:
+            self.missing[document.name] += missing
+            line += f', "missing": {missing}'
+        self._file.write(f"{line}}}\n".encode("utf-8", "backslashreplace"))
+
+
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def _covered(
     run_dir: Path, corpus: Corpus, void: Collection[int], *, allow_missing: bool
-) -> tuple[dict[int, Winner], Coverage]:
+) -> tuple[dict[int, Winner], _Coverage]:
     """Return the winners and their coverage, which must be whole unless ``allow_missing``."""
 
     def plan() -> Iterator[Shard]:
         return (shard for shard in read_plan(run_dir) if shard.index not in void)
 
     winners = {index: winner for index, winner in read_winners(run_dir).items() if index not in void}
-    found = coverage(corpus, plan(), winners)
-    if found.missing:
+    found = _coverage(corpus, plan(), winners)
+    if found.open_shards:
         points = [point for point in read_points(run_dir)[0] if point.index in found.open_shards]
         claimed = claim_all(run_dir, points)
         winners |= {point.index: claimed[point.index] for point in points if point.index in claimed}
-        found = coverage(corpus, plan(), winners)
-    if found.missing and not (winners and allow_missing):
+        found = _coverage(corpus, plan(), winners)
+    if found.open_shards and not (winners and allow_missing):
         names = {point.index: point.point_id for point in points}
         missing = [names.get(index, f"shard {index}") for index in found.open_shards]
         number = "1 shard has" if len(missing) == 1 else f"{len(missing):,} shards have"
@@ -324,11 +341,6 @@ def _columns(winners: Iterable[Winner]) -> tuple[tuple[str, ...], tuple[set[str]
     if len(kinds := {word for words in types for word in words if parse_type(word)}) > 1:
         raise JobkitError(f"shards have vectors of different types: {format_list(sorted(kinds), _NAMED)}")
     return columns or (), tuple(types)
-
-
-def _refuse_input(output: Path, corpus: Corpus) -> None:
-    if str(output.resolve()) in {str(Path(source.path).resolve()) for source in corpus.sources}:
-        raise JobkitError(f"--output {output} is a file of the corpus", hint="name another file")
 
 
 def _check_inputs(sources: Sequence[Source]) -> None:
@@ -416,34 +428,22 @@ def _vectors(
             yield [*read_vectors(path, at, min(at + formats.GROUP_ROWS, end))]
 
 
-def _keys(corpus: Corpus, pieces: Iterable[Piece]) -> Iterator[formats.Key]:
-    """Yield document, paragraph and file of each paragraph of pieces, which are in corpus order."""
-    for number, group in groupby(pieces, key=lambda piece: piece.source):
-        source = corpus.sources[number]
-        if source.kind == JSONL:
-            for one in read_pieces(corpus, tuple(group)):
-                yield one.document, one.number, source.name
-        else:
-            for piece in group:
-                numbers = range(piece.first_paragraph, piece.first_paragraph + piece.paragraphs)
-                yield from zip(repeat(source.name), numbers, repeat(source.name))
-
-
-def _publish(writers: Mapping[Path, Callable[[BinaryIO], None]]) -> None:
-    """Write files under other names next to their places, sync them, and rename them once all are whole."""
-    parts = {output: output.with_name(f".{output.name}.{uuid4().hex}.part") for output in writers}
-    output = next(iter(writers))
+@contextmanager
+def _published(outputs: Sequence[Path]) -> Iterator[Sequence[BinaryIO]]:
+    """Open files under other names next to their places; sync and rename them once all are whole."""
+    parts = [output.with_name(f".{output.name}.{uuid4().hex}.part") for output in outputs]
     try:
-        for output, write in writers.items():
-            with parts[output].open("xb") as file:
-                write(file)
+        with ExitStack() as stack:
+            files = [stack.enter_context(part.open("xb")) for part in parts]
+            yield files
+            for file in files:
                 file.flush()
                 os.fsync(file.fileno())
-        for output, part in parts.items():
+        for output, part in zip(outputs, parts, strict=True):
             part.replace(output)
     except OSError as error:
-        raise file_error(error, output, hint="see --output") from error
+        raise file_error(error, outputs[0], hint="see --output") from error
     finally:
-        for part in parts.values():
+        for part in parts:
             with suppress(OSError):
                 part.unlink(missing_ok=True)

@@ -511,10 +511,7 @@ class _Jsonl(Reader):
             part.ids += id_hash(document.id)
             if ":" in document.id and (source := source_of(document.id)):
                 part.likened.add(source)
-        text = document.text
-        if "\r" in text:
-            text = text.replace("\r\n", "\n").replace("\r", "\n")
-        return [end - start for start, end in spans(text)]
+        return lengths_of(document.text)
 
     def names(self, part: ScanPart) -> Iterator[tuple[int, str]]:
         with open_stream(part.file.path, part.file.compression) as stream:
@@ -537,6 +534,15 @@ class _Jsonl(Reader):
             for paragraph in numbered(document, text, 0, 0)
         )
         return islice(found, piece.skip, piece.skip + piece.paragraphs)
+
+
+def lengths_of(given: str) -> list[int]:
+    """Return the characters of each paragraph of a document."""
+    if "\r" in given:
+        given = given.replace("\r\n", "\n").replace("\r", "\n")
+    elif "\n" not in given:  # as most documents are; three times as fast
+        return [len(given)] if given.strip() else []
+    return [end - start for start, end in spans(given)]
 
 
 def lines_of(stream: Stream) -> Iterator[bytes]:

@@ -224,20 +224,13 @@ def plan_shards(
         whole=total(known) if known else None,
         resources=resources,
         measured=measured,
-        needs=_needs(shards[len(shards) - len(heavy) :], heavy, setting, resources),
+        needs={
+            shard.index: (f"resources.memory={format_size(size)}",)
+            for shard, one in zip(shards[len(shards) - len(heavy) :], heavy, strict=True)
+            if (size := memory_of(one, setting, resources.memory)) > resources.memory
+        },
         even=len(shards) - len(heavy),
     )
-
-
-def _needs(
-    shards: Sequence[Shard], heavy: Sequence[OversizedPiece], setting: AppliedSetting, resources: Resources
-) -> dict[int, tuple[str, ...]]:
-    sizes = [memory_of(one, setting, resources.memory) for one in heavy]
-    return {
-        shard.index: (f"resources.memory={format_size(size)}",)
-        for shard, size in zip(shards, sizes, strict=True)
-        if size > resources.memory
-    }
 
 
 def _number(pieces: Sequence[Piece], setting: AppliedSetting, wishes: ShardOptions) -> int:

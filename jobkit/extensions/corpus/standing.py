@@ -294,14 +294,6 @@ def _end_line(run: RunStatus, found: CorpusStanding) -> str:
     return f"ends about {at(found.left_s)}{between}, if as many shards run at a time as now"
 
 
-def corpus_json(run: RunStatus) -> dict[str, object] | None:
-    found = corpus_standing(run)
-    if found is None:
-        return None
-    names = (*CorpusStanding.__dataclass_fields__, "share", "speed", "broken")
-    return {name: getattr(found, name) for name in names}
-
-
 # -- the hooks
 
 
@@ -334,7 +326,9 @@ class CorpusRun(RunKind):
         return corpus_lines(run)
 
     def status_data(self, run: RunStatus) -> Mapping[str, object]:
-        return {"corpus": corpus_json(run)}
+        names = (*CorpusStanding.__dataclass_fields__, "share", "speed", "broken")
+        found = corpus_standing(run)
+        return {"corpus": found and {name: getattr(found, name) for name in names}}
 
     def looks(self, run: RunStatus, typed: str) -> Iterator[NextStep]:
         """Yield what joins the results, once all are there."""

@@ -5,19 +5,17 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
-from jobkit.extensions.corpus.plan import ROWS_FILE, read_corpus, read_planned
+from jobkit.extensions.corpus.plan import read_corpus, read_planned
 from jobkit.extensions.corpus.readers import Paragraph, read_pieces
-from jobkit.extensions.corpus.rows import RowsWriter
-from jobkit.extensions.corpus.vectors import VectorsWriter, as_vectors, in_order
+from jobkit.extensions.corpus.rows import RowsFile, as_vectors
 from jobkit.worker.failure import TryFailed, describe_error
 from jobkit.worker.paragraphs import Todo, Window
 from jobkit.worker.record import PointWork, TryState
-from jobkit.worker.workloads.base import Result, Row, text_order
+from jobkit.worker.workloads.base import Result, Row
 
 SHARD_WINDOW = 10_000  # paragraphs of a window of a shard, if the setting has no ``sort_window``
 WINDOW_CHARACTERS = 16 * 2**20  # a window ends before it holds more: long paragraphs do not take all memory
@@ -33,10 +31,7 @@ class ShardWork(PointWork):
         state.items_total, state.characters_total = shard.paragraphs, shard.characters
         size = point.sort_window or SHARD_WINDOW
         windows = shard_windows(read_pieces(corpus, shard.pieces), size)
-        if (first := next(windows, None)) is None:
-            raise TryFailed(
-                Outcome.STAGE_IN, f"{run_dir}: shard {point.index} of the plan holds no paragraph"
-            )
+        first = next(windows)
         gc.freeze()  # a collection in a forked worker would copy the pages of the plan
         return Todo(first, windows, size)
 
@@ -83,48 +78,3 @@ def reading_corpus() -> Iterator[None]:
 
 def _shard_window(first: int, paragraphs: Sequence[Paragraph]) -> Window:
     return Window(first, [paragraph.text for paragraph in paragraphs], paragraphs)
-
-
-class RowsFile:
-    """The only part of a shard, window by window in corpus order: rows, or vectors; whole, or not there.
-
-    Until it is whole it has another name, which the job script does not copy home.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / ROWS_FILE
-        self._part = folder / f"{ROWS_FILE}.part"
-        self._paragraphs = 0
-        self._open = ExitStack()
-        self._vectors: VectorsWriter | None = None
-
-    def open(self, columns: Sequence[str]) -> None:
-        """Open the file under its other name."""
-        self._columns = columns
-        self._order = text_order(columns)
-        self._writer = self._open.enter_context(RowsWriter(self._part, columns))
-
-    def write(self, rows: list[Row], first: int, places: Sequence[Paragraph]) -> None:
-        if rows and not isinstance(rows[0][0], int):
-            if self._vectors is None:
-                self._vectors = VectorsWriter(self._path.parent, self._columns)
-            self._vectors.write(in_order(rows, first))
-        else:
-            for number, *values in sorted(rows, key=self._order):
-                self._writer.write(places[number - first], values)
-        self._paragraphs += len(places)
-
-    def close(self, left: Sequence[Row], *, failed: bool) -> None:
-        """Sync the file and write its manifest; of a try that failed, remove it."""
-        del left
-        try:
-            with self._open:
-                if self._vectors and not failed:
-                    self._vectors.close(self._paragraphs)
-                elif not failed:
-                    self._writer.close(self._paragraphs)
-                    self._part.replace(self._path)
-        finally:
-            self._part.unlink(missing_ok=True)
-            if self._vectors:
-                self._vectors.abandon()

@@ -404,7 +404,9 @@ def _merged(request: Request) -> list[list[str | bool]]:
     output = request.about.get("output")
     form = str(request.about.get("fmt") or default_format(run))
     stems = ("merged", "merged.partial") if request.about.get("allow_missing") else ("merged",)
-    merged = [Path(output)] if output else [run / f"{stem}.{form}" for stem in stems]
+    found = [Path(output)] if output else [run / f"{stem}.{form}" for stem in stems]
+    found = [path for path in found if path.is_file()]
+    merged = sorted(found, key=lambda path: path.stat().st_mtime_ns)[-1:]  # the other is of an earlier merge
     places = (places_path(path, form) or path for path in merged)
     made = (*merged, *{*places} - {*merged}, *map(counts_path, merged), run / "provenance.json")
     return [_parts(path) for path in made if path.is_file()]

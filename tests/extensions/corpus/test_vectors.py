@@ -22,6 +22,7 @@ from jobkit.extensions.corpus import work as shard_work
 from jobkit.extensions.corpus.merge import default_format, merge
 from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Rows, read_plan
 from jobkit.extensions.corpus.readers import Paragraph
+from jobkit.extensions.corpus.rows import RowsFile
 from jobkit.extensions.corpus.scan import find_sources, scan
 from jobkit.extensions.corpus.winners import claim, has_rows, read_winners
 from jobkit.worker.failure import TryFailed
@@ -68,7 +69,7 @@ def tried(run: Path, index: int, *, dtype: str = "float32", fails: bool = False)
     """Write the part of a shard window by window, each from calls in disorder; return the try's folder."""
     folder = Path(try_folder(run, f"shard-{index:05d}", 1))
     folder.mkdir(parents=True, exist_ok=True)
-    output = shard_work.RowsFile(folder)
+    output = RowsFile(folder)
     output.open(("embedding",))
     paragraphs = list(read_shard(run, index))
     for first in range(0, len(paragraphs), WINDOW):
@@ -226,7 +227,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.slow
 def test_a_full_disk_leaves_no_part(small: Path, kind: str) -> None:
     del kind
-    output = shard_work.RowsFile(small)
+    output = RowsFile(small)
     output.open(("embedding",))
     vectors = np.zeros((1000, WIDTH), np.float32)
     places = [Paragraph("a", n, "", 0) for n in range(1000)]
@@ -253,7 +254,7 @@ def test_what_is_no_vector_for_each_paragraph_is_a_bug(found: object, reason: st
 
 def test_vectors_are_of_one_type(run: Path, tmp_path: Path) -> None:
     finished(run)
-    output = shard_work.RowsFile(tmp_path)
+    output = RowsFile(tmp_path)
     output.open(("embedding",))
     calls = [(range(3), np.zeros((3, WIDTH), np.float32)), (range(3, 5), np.zeros((2, WIDTH), np.float16))]
     with pytest.raises(TryFailed, match=r"returned fp32\[384\], another fp16\[384\]"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import json
 import os
 import re
 import signal
@@ -23,7 +22,7 @@ from jobkit.core import files, json_codec
 from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
 from jobkit.core.records import Batch, JobFacts, ModelRef, Outcome, Point, Record
 from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Rows
-from jobkit.extensions.corpus.vectors import read_vectors
+from jobkit.extensions.corpus.rows import read_vectors
 from jobkit.planning.sample import sample_text
 from jobkit.worker import work
 from jobkit.worker.failure import CAUGHT_SIGNALS, Signals
@@ -234,13 +233,6 @@ def test_a_corpus_or_a_plan_that_is_gone_is_reported_before_any_work(tmp_path: P
     assert found.outcome is Outcome.STAGE_IN
     assert gone in found.message
     assert found.load_s is None
-
-
-def test_a_shard_without_paragraphs_is_reported(tmp_path: Path) -> None:
-    [shard] = planned(tmp_path)
-    path = tmp_path / "run" / "plan.jsonl"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"pieces": []}) + "\n")
-    assert "holds no paragraph" in tried(tmp_path, shard).message
 
 
 @pytest.mark.slow

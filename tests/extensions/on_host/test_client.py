@@ -14,9 +14,9 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.extensions.on_host import client, commands, connection, transfer
-from jobkit.extensions.on_host.client import Cluster, Suggesting, suggest_here
+from jobkit.extensions.on_host.client import Cluster, suggest_here
 from jobkit.extensions.on_host.connection import Connection, connect
-from jobkit.extensions.on_host.protocol import ABSENT, MARK, NO_RSYNC, READY, parse_answer
+from jobkit.extensions.on_host.protocol import ABSENT, MARK, READY, parse_answer
 
 
 @pytest.mark.parametrize(
@@ -36,22 +36,9 @@ def test_a_command_that_is_suggested_is_the_one_to_type_here(text: str, shown: s
     )
 
 
-def test_a_host_may_have_any_characters_where_it_is_suggested() -> None:
-    assert suggest_here("jobkit status", r"--on 'a\1'") == r"jobkit --on 'a\1' status"
-
-
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
-
-
-def test_a_stream_changes_what_passes_and_is_the_terminal_that_it_was() -> None:
-    to = Terminal()
-    stream = Suggesting(to, "--on hec")
-    stream.write("next: jobkit collect\n")
-    stream.flush()
-    assert to.getvalue() == "next: jobkit --on hec collect\n"
-    assert stream.isatty()
 
 
 PROMPT = "printf 'Project? '; "
@@ -232,17 +219,6 @@ def test_an_answer_is_kept_where_a_second_run_would_begin_something_twice(named:
     assert kept == [("sweep", True), ("verify", True), *((name, False) for name in again)]
 
 
-def test_a_laptop_asks_for_its_own_answer(
-    named: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    Named.kept.clear()
-    for laptop in ("mine", "mine", "yours"):
-        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / laptop))
-        named("sweep", {})
-    (_, first), (_, again), (_, other) = Named.kept
-    assert first == again != other
-
-
 @pytest.mark.parametrize("host", ["ssh://hec", "[::1]:jobs", "fe80::1"])
 def test_an_address_with_colons_is_refused_with_the_way_to_name_it(host: str) -> None:
     with pytest.raises(JobkitError, match="neither HOST nor HOST:FOLDER") as caught:
@@ -296,18 +272,6 @@ def test_the_jobkit_of_init_comes_first_then_that_of_the_path(tmp_path: Path, pa
     assert asked(shell, argv, tmp_path, path=path, said="it's!\n") == (0, f"{READY}\npath --serve it's!\n")
     put(tmp_path / ".local/share/jobkit/venv/bin", "jobkit", 'read a; echo "venv $1 $a"; exit 4')
     assert asked(shell, argv, tmp_path, path=path, said="it's!\n") == (4, f"{READY}\nvenv --serve it's!\n")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("shell", SHELLS)
-def test_rsync_begins_after_a_line_that_the_relay_knows(tmp_path: Path, path: str, shell: str) -> None:
-    argv = HOST.rsync_argv(("--server", "-e.LsfxC", "."))
-    (tmp_path / ".profile").write_text(f"echo Welcome; PATH={path}; export PATH\n")
-    status, said = asked(shell, argv, tmp_path, path=path)
-    assert (status, said.splitlines()[-1]) == (127, NO_RSYNC)
-    put(Path(path), "rsync", 'echo "$@"')
-    status, said = asked(shell, argv, tmp_path, path=path)
-    assert (status, said.splitlines()[-2:]) == (0, [READY, "--server -e.LsfxC ."])
 
 
 def test_no_agent_no_port_and_no_question_go_with_a_command() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from jobkit.core.host import PROTOCOL, SERVE
+from jobkit.core.host import PROTOCOL
 from jobkit.extensions.on_host import server
 from jobkit.extensions.on_host.protocol import ACCEPTED, INTERRUPT, Request, mark, parse_answer
 
@@ -269,34 +269,6 @@ def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_program_itself_serves(tmp_path: Path) -> None:
-    program = (sys.executable, "-m", "jobkit", SERVE)
-    with laptop(tmp_path, *program, words=["--version"]) as side:
-        assert side.until("out")["out"].endswith(f"protocol {PROTOCOL}\n")
-    with laptop(tmp_path, *program, words=["status"]) as side:
-        assert "no runs in runs" in side.until("err")["err"]
-        assert side.until("exit") == {"exit": 2}
-
-
-@pytest.mark.slow
-def test_runs_and_files_are_found_for_the_laptop(tmp_path: Path) -> None:
-    run = tmp_path / "jobkit" / "letters" / "runs" / "letters-20260102-101530-3f9a"
-    run.mkdir(parents=True)
-    (run / "points.jsonl").write_text("{}\n")
-    other = tmp_path / "elsewhere.txt"
-    other.touch()
-    program = (sys.executable, "-m", "jobkit", SERVE)
-    place = str(run.parents[1])
-    with laptop(tmp_path, *program, question="runs", words=[run.name, str(other)]) as side:
-        assert side.until("answer")["answer"] == [
-            [place, f"runs/{run.name}", True],
-            [str(tmp_path), "elsewhere.txt", False],
-        ]
-    with laptop(tmp_path, *program, question="runs", about={"all": True}) as side:
-        assert side.until("answer")["answer"] == [[place, f"runs/{run.name}", True]]
-
-
-@pytest.mark.slow
 def test_a_command_goes_on_if_the_connection_is_reset(tmp_path: Path) -> None:
     ours, its = socket.socketpair()
     request = Request(words=["count", "one"], kept="a", project="letters", origin="/home/ada/letters")
@@ -321,19 +293,6 @@ def test_a_folder_name_may_end_with_a_blank(tmp_path: Path, monkeypatch: pytest.
     request = Request(folder="jobkit", project="letters ", origin="/home/ada/letters ")
     answers = server.Answers(BytesIO())
     assert server.project_folder(request, answers) == server.project_folder(request, answers)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("end", ["ctrl-c", "gone"])
-def test_who_waits_for_the_same_command_may_go(tmp_path: Path, end: str) -> None:
-    with laptop(tmp_path, words=["wait"], kept="a") as first:
-        first.until("out")
-        with laptop(tmp_path, words=["wait"], kept="a") as second:
-            second.until("busy")
-            second.send(INTERRUPT) if end == "ctrl-c" else second.goes()
-            assert second.until("error")["code"] == 130
-        first.send(INTERRUPT)
-        assert first.until("exit") == {"exit": 130}
 
 
 @pytest.mark.slow

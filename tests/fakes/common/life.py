@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +39,7 @@ def _reap(store: Store, rules: Rules, children: Children) -> None:
                 continue
             child = children.get(task.pid)
             status = child.poll() if child else None
-            if status is None:
-                rules.look(store, job, task)
-            elif not store.fault("controller_away"):
+            if status is not None and not store.fault("controller_away"):
                 task.pid = 0
                 rules.ended(store, job, task, status)
                 store.changed(task, rules.ACCOUNTING)
@@ -59,7 +56,7 @@ def _start_what_may(store: Store, rules: Rules, children: Children) -> None:
         room = (job.throttle or len(job.tasks)) - sum(task.live for task in job.tasks)
         for task in waiting:
             waited_for, task.reason = task.reason, _reason(store, task, why, room, free)
-            if task.reason == "None" and not rules.overtaken(store, job, task):
+            if task.reason == "None":
                 start(store, rules, job, task, children)
                 task.runs[-1].reason = waited_for
                 room, free = room - 1, free - 1
@@ -83,19 +80,14 @@ def start(store: Store, rules: Rules, job: Job, task: Task, children: Children) 
     task.runs.append(
         TaskRun(submitted=task.submitted or job.submitted, start=now, node=task.node, queue=task.queue)
     )
-    task.state, task.cause, task.told, task.single = RUNNING, "", [], True
+    task.state, task.cause, task.single = RUNNING, "", True
     store.changed(task, rules.ACCOUNTING)
-    try:
-        child = _spawn(store, rules, job, task)
-    except OSError as error:
-        rules.not_started(store, job, task, error)
-        return
+    child = _spawn(store, rules, job, task)
     task.pid = child.pid
     children[child.pid] = child
 
 
 def _spawn(store: Store, rules: Rules, job: Job, task: Task) -> subprocess.Popen[bytes]:
-    os.stat(job.directory)  # noqa: PTH116 - said with its path where it is not there
     out, err, how = rules.logs(store, job, task)
     with out.open(how) as stdout, (err or out).open("ab") as stderr:
         child = subprocess.Popen(
@@ -117,13 +109,6 @@ def tell(task: Task, number: signal.Signals, *, group: bool = True) -> None:
     if task.pid:
         with contextlib.suppress(ProcessLookupError):
             (os.killpg if group else os.kill)(task.pid, number)
-
-
-def once(task: Task, name: str, due: float, now: float, act: Callable[[], object]) -> None:
-    """Act when it is time, but only once for each time that a task runs."""
-    if now >= due and name not in task.told:
-        task.told.append(name)
-        act()
 
 
 def end(store: Store, task: Task, cause: str) -> None:

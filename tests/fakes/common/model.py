@@ -54,10 +54,7 @@ class Task:
     begin
         It may not start before this time.
     cause
-        Why it is being ended, where not by itself: ``cancelled``, ``timeout``, ``preempted``,
-        ``node_fail``, ``out_of_memory``; and since when.
-    told
-        Signals that it was sent already, by the names of the timers.
+        Why it is being ended, if not by itself: ``cancelled``, ``deleted``, ``node_fail``; and since when.
     changed
         How often the accounting had been asked when this task last began or ended.
     single
@@ -86,7 +83,6 @@ class Task:
 
     def __init__(self, **values: Any) -> None:
         self.runs: list[TaskRun] = []
-        self.told: list[str] = []
         vars(self).update(values)
 
     @property

@@ -22,7 +22,6 @@ from typing import Any
 from tests.fakes.common.model import State, Task, plain, restored
 
 DEFAULTS: dict[str, Any] = {
-    "rate": 1.0,
     "slots": 16,
     "cluster": "lab",
     "kill_wait_s": 5.0,
@@ -32,7 +31,7 @@ DEFAULTS: dict[str, Any] = {
     "max_array_size": 10_001,
     "max_job_count": 20_000,
 }
-"""As the lab clusters of tests/cluster are set up; ``rate``: seconds of the cluster in a real second."""
+"""As the lab clusters of tests/cluster are set up."""
 
 
 class Store:
@@ -93,8 +92,7 @@ class Store:
 
     def clock(self) -> float:
         """Return the cluster's time, in seconds since the epoch."""
-        epoch = self.settings.get("epoch", 0.0)
-        return float(epoch + (time.time() - epoch) * self.settings["rate"])
+        return time.time()
 
     def changed(self, task: Task, accounting: str) -> None:
         """Note that a task began or ended, so that the accounting can lag behind."""

@@ -58,37 +58,9 @@ def place(store: Store, job: Job, task: Task) -> None:
     task.node = HOST
 
 
-def overtaken(store: Store, job: Job, task: Task) -> bool:
-    """Put a task into Eqw in place of starting it (fault ``eqw``: its tasks)."""
-    del job
-    if task.number not in (store.fault("eqw") or ()):
-        return False
-    store.faults["eqw"].remove(task.number)
-    _into_error(store, task, f'can\'t get password entry for user "{pwd.getpwuid(os.getuid()).pw_name}"')
-    return True
-
-
 def _into_error(store: Store, task: Task, words: str) -> None:
     at = iso(store.clock()).replace("T", " ")
     in_error(task, f"{at[5:7]}/{at[8:10]}/{at[:4]} {at[11:]} [0:{os.getpid()}]: {words}")
-
-
-def not_started(store: Store, job: Job, task: Task, error: OSError) -> None:
-    """Put a task whose folder or log is not there into Eqw (seen)."""
-    run = task.runs[-1]
-    folder = not Path(job.directory).is_dir()
-    run.word, run.end, run.start = "28" if folder else "26", store.clock(), 0.0
-    told = (
-        f"error: can't chdir to {job.directory}"
-        if folder
-        else f'error: can\'t open output file "{error.filename}"'
-    )
-    _into_error(store, task, f"{told}: {error.strerror}")
-
-
-def look(store: Store, job: Job, task: Task) -> None:
-    """Leave a live task alone: this cluster has no walltime."""
-    del store, job, task
 
 
 def stop(store: Store, job: Job, task: Task, cause: str) -> None:

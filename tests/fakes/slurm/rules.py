@@ -9,7 +9,7 @@ import re
 import signal
 from pathlib import Path
 
-from tests.fakes.common.life import again, end, environment_of, once, tell
+from tests.fakes.common.life import again, end, environment_of, tell
 from tests.fakes.common.model import ENDED, PENDING, Job, Task
 from tests.fakes.common.store import Store
 from tests.fakes.common.text import duration_s, iso, size_bytes
@@ -23,15 +23,6 @@ MAX_TIME_MIN = 60
 """Of each partition."""
 ACCOUNTS, QOS = ("root",), ("normal",)
 ACCOUNTING = "sacct"
-WHY = {
-    "timeout": "DUE TO TIME LIMIT ",
-    "preempted": "DUE TO PREEMPTION ",
-    "node_fail": "DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ",
-}
-"""What stands in the log of a task that was ended, behind ``CANCELLED AT ...`` (seen)."""
-WORDS = {"timeout": "TIMEOUT", "preempted": "PREEMPTED", "node_fail": "NODE_FAIL"}
-FAR_OFF_S = 60.0
-"""--signal without a time: sbatch(1)."""
 
 
 def logs(store: Store, job: Job, task: Task) -> tuple[Path, Path | None, str]:
@@ -78,42 +69,6 @@ def not_begun(job: Job, but: Task | None = None) -> list[Task]:
     return [task for task in job.tasks if task.state == PENDING and not task.single and task is not but]
 
 
-def overtaken(store: Store, job: Job, task: Task) -> bool:
-    """Tell that nothing keeps a task from starting."""
-    del store, job, task
-    return False
-
-
-def not_started(store: Store, job: Job, task: Task, error: OSError) -> None:
-    """End a task whose folder or log is not there: FAILED, 0:53, and not a word (seen)."""
-    del job, error
-    run = task.runs[-1]
-    run.end, run.word, run.signal = store.clock(), "FAILED", 53
-    run.step_word, run.step_signal = "CANCELLED", 53
-    task.state, task.word = ENDED, "FAILED"
-
-
-def look(store: Store, job: Job, task: Task) -> None:
-    """Send the warning of ``--signal``, then what ends a task whose time is over."""
-    now, began = store.clock(), task.runs[-1].start
-    over = began + 60 * limit_min(job)
-    warning = re.fullmatch(r"B:(?:SIG)?(\w+?)(?:@(\d+))?", job.options.get("signal", ""))
-    if warning and not task.cause:  # without B: it goes to steps, of which there are none (seen)
-        number = signal.Signals[f"SIG{warning[1]}"]
-        once(
-            task,
-            "warning",
-            over - float(warning[2] or FAR_OFF_S),
-            now,
-            lambda: tell(task, number, group=False),
-        )
-    if not task.cause:
-        once(task, "limit", over, now, lambda: stop(store, job, task, "timeout"))
-    if task.cause:
-        wait_s = store.settings["kill_wait_s"]
-        once(task, "kill", task.cause_at + wait_s, now, lambda: tell(task, signal.SIGKILL))
-
-
 def stop(store: Store, job: Job, task: Task, cause: str) -> None:
     """Tell a live task to end: a line in its log, then CONT and TERM to all its processes."""
     end(store, task, cause)
@@ -122,7 +77,7 @@ def stop(store: Store, job: Job, task: Task, cause: str) -> None:
     )
     out, err, _ = logs(store, job, task)
     with contextlib.suppress(OSError), (err or out).open("a", encoding="utf-8") as log:
-        log.write(f"{said}{WHY.get(cause, '')}***\n")
+        log.write(f"{said}***\n")
     tell(task, signal.SIGCONT)
     tell(task, signal.SIGTERM)
 
@@ -145,20 +100,14 @@ def ended(store: Store, job: Job, task: Task, status: int) -> None:
     run.rss_kib = run.rss_kib or 4676
     if not task.cause:
         run.word, run.status, run.signal = "FAILED" if status else "COMPLETED", code, number
-    elif task.cause == "out_of_memory":
-        run.step_word, run.step_status, run.step_signal = "OUT_OF_MEMORY", 0, 125
-        run.word, run.signal = "OUT_OF_MEMORY", 125
     else:
-        run.word, run.end = WORDS.get(task.cause, task.cause.replace("cancelled", "CANCELLED")), task.cause_at
-    if _runs_again(job, task):
+        run.word = "NODE_FAIL" if task.cause == "node_fail" else task.cause.replace("cancelled", "CANCELLED")
+        run.end = task.cause_at
+    if task.cause == "node_fail" and "no-requeue" not in job.options:
         again(store, task, store.settings["requeue_delay_s"])
     else:
         task.state, task.word = ENDED, run.word.partition(" ")[0]
         task.reason = "NodeDown" if task.cause == "node_fail" else task.reason
-
-
-def _runs_again(job: Job, task: Task) -> bool:
-    return task.cause in {"preempted", "node_fail"} and "no-requeue" not in job.options
 
 
 def minutes(text: str) -> int:
