@@ -13,14 +13,14 @@ from typing import Any, TextIO
 
 import click
 
-from jobkit.commands.listing import LISTED, front_page
+from jobkit.commands.listing import LISTED, MODULES, front_page
 from jobkit.core.errors import DISK_FULL, ERRNO_HINTS, ExitCode, JobkitError, file_error
 from jobkit.core.host import HERE, PROTOCOL, SERVE, usual_host
 from jobkit.core.terminal import accept_any_text, did_you_mean, say
 
 
 class Commands(click.Group):
-    """A group whose commands live in `jobkit.commands`, one file each."""
+    """A group whose commands live in `jobkit.commands`; `MODULES` names the module of each."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names of the commands."""
@@ -30,7 +30,7 @@ class Commands(click.Group):
         """Import and return one command."""
         if cmd_name not in LISTED:
             return None
-        module = importlib.import_module(f"jobkit.commands.{cmd_name}")
+        module = importlib.import_module(f"jobkit.commands.{MODULES[cmd_name]}")
         command: click.Command = getattr(module, cmd_name)
         host = _host(ctx)
         return OnHost(command, host) if host else command

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from io import StringIO
 from pathlib import Path
 
 import click
@@ -92,7 +93,11 @@ def _pages_with(ctx: click.Context, word: str) -> list[str]:
         raise _unknown(ctx, word)
     width = max(map(len, topics))
     room = terminal.page_width() - width - 4
-    rows = [f"  {topic:<{width}}  {_around(found[topic][0], word, room)}" for topic in topics[:MOST_PAGES]]
+    rows: list[str] = []
+    for topic in topics[:MOST_PAGES]:  # the part of the line around the word that fits
+        text = found[topic][0].strip("#|> ")
+        begin = max(0, min(text.lower().find(word.lower()) - room // 3, len(text) - room))
+        rows.append(f"  {topic:<{width}}  {text[begin : begin + room].strip()}")
     more = f", the first {MOST_PAGES} here" if len(topics) > MOST_PAGES else ""
     end = f"next: jobkit help {topics[0]}"
     return [f"{format_count(len(topics), 'page')} with {word!r}{more}:", *rows, "", end]
@@ -103,13 +108,6 @@ def _lines_with(page: Path, word: str) -> list[str]:
     lines = _plain(page.read_text(encoding="utf-8")).splitlines()
     found = [line for line in lines if word.lower() in line.lower()]
     return sorted(found, key=lambda line: not line.startswith("#"))
-
-
-def _around(line: str, word: str, room: int) -> str:
-    """Return a line, or the part of it around a word that fits the room."""
-    text = line.strip("#|> ")
-    begin = max(0, min(text.lower().find(word.lower()) - room // 3, len(text) - room))
-    return text[begin : begin + room].strip()
 
 
 def _command_help(ctx: click.Context, words: tuple[str, ...]) -> str:
@@ -133,26 +131,20 @@ def _unknown(ctx: click.Context, topic: str) -> JobkitError:
 
 
 def _show(command: str, page: Path | None) -> None:
+    """Print the help of a command and a page: as Markdown, on a terminal formatted and in a pager."""
     text = page.read_text(encoding="utf-8") if page else ""
     if not sys.stdout.isatty():
         terminal.say("\n\n".join(filter(None, (command, text.rstrip("\n")))))
         return
-    shown = filter(None, (command, _rendered(without_links(text, page)) if page else ""))
-    click.echo_via_pager("\n\n".join(shown), color=True)
-
-
-def _rendered(page: str) -> str:
-    """Return a page formatted for a terminal."""
-    from io import StringIO
-
-    from rich.console import Console
-    from rich.markdown import Markdown
-
     out = StringIO()
-    width = min(WIDEST, terminal.terminal_width() or WIDEST)
-    text = Markdown(page, hyperlinks=False, code_theme="ansi_dark")
-    Console(file=out, force_terminal=True, width=width).print(text)
-    return out.getvalue()
+    if page:
+        from rich.console import Console
+        from rich.markdown import Markdown
+
+        width = min(WIDEST, terminal.terminal_width() or WIDEST)
+        formatted = Markdown(without_links(text, page), hyperlinks=False, code_theme="ansi_dark")
+        Console(file=out, force_terminal=True, width=width).print(formatted)
+    click.echo_via_pager("\n\n".join(filter(None, (command, out.getvalue()))), color=True)
 
 
 def _plain(page: str) -> str:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from jobkit.core import terminal
 from jobkit.core.errors import ExitCode, JobkitError
-
-if TYPE_CHECKING:
-    from jobkit.practice.cluster import Cluster
+from jobkit.practice import cluster, faults, packages
+from jobkit.practice.place import default_folder, typed
 
 NOT_UP = 2
 """The exit status of `status` if nothing is up."""
@@ -26,6 +24,7 @@ dir_option = click.option(
     "--dir",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
+    callback=lambda _ctx, _param, folder: (folder or default_folder()).absolute(),
     help="The folder with all files of the practice clusters.  [default: $JOBKIT_PRACTICE, else"
     " jobkit/practice in your state folder]",
 )
@@ -49,27 +48,11 @@ def practice() -> None:
     """
 
 
-def _folder(folder: Path | None) -> Path:
-    from jobkit.practice.place import default_folder
-
-    return (folder or default_folder()).absolute()
-
-
-def _running(folder: Path, scheduler: str | None) -> list[Cluster]:
-    from jobkit.practice import cluster
-    from jobkit.practice.place import typed
-
+def _running(folder: Path, scheduler: str | None) -> list[cluster.Cluster]:
     if clusters := cluster.running(folder, scheduler):
         return clusters
     hint = f"jobkit practice up {scheduler or 'slurm'}{typed(folder)}"
     raise JobkitError(f"no practice cluster is up in {folder}", hint=hint)
-
-
-def _only(folder: Path, scheduler: str | None) -> Cluster:
-    clusters = _running(folder, scheduler)
-    if len(clusters) > 1:
-        raise JobkitError("Slurm and Grid Engine are both up", hint="name one: slurm or sge")
-    return clusters[0]
 
 
 @practice.command("up")
@@ -78,7 +61,7 @@ def _only(folder: Path, scheduler: str | None) -> Cluster:
 @click.option(
     "--install", is_flag=True, help="First install the packages that are missing, with apt-get and sudo."
 )
-def up(scheduler: str, folder: Path | None, install: bool) -> int:
+def up(scheduler: str, folder: Path, install: bool) -> int:
     """Start a practice cluster; return when a job can start.
 
     It starts only what does not run. Without --install it installs nothing: if packages are missing, it
@@ -88,16 +71,12 @@ def up(scheduler: str, folder: Path | None, install: bool) -> int:
       jobkit practice up slurm
       jobkit practice up sge --dir /tmp/lesson
     """
-    from jobkit.practice import cluster, packages
-    from jobkit.practice.place import typed
-
-    where = _folder(folder)
     if install:
         packages.install(scheduler)
-    started = cluster.up(where, scheduler)
+    started = cluster.up(folder, scheduler)
     terminal.say(started.kind.summary(started.place))
     terminal.say(
-        f'\n{scheduler} is up. For this shell: eval "$(jobkit practice env{typed(where)})"', err=True
+        f'\n{scheduler} is up. For this shell: eval "$(jobkit practice env{typed(folder)})"', err=True
     )
     return 0
 
@@ -105,26 +84,23 @@ def up(scheduler: str, folder: Path | None, install: bool) -> int:
 @practice.command("down")
 @which_scheduler
 @dir_option
-def down(scheduler: str | None, folder: Path | None) -> int:
+def down(scheduler: str | None, folder: Path) -> int:
     """Cancel the jobs of a practice cluster and end it; its files stay.
 
     It ends a process only if pid file, start time and boot prove that it is one of this folder's daemons,
     and the processes that these have started. `jobkit practice up` goes on with the same accounting.
     """
-    from jobkit.practice import cluster
-
-    where = _folder(folder)
-    for ended in (clusters := cluster.down(where, scheduler)):
+    for ended in (clusters := cluster.down(folder, scheduler)):
         terminal.say(f"{ended.place.scheduler} is down; its files are in {ended.place.folder}")
     if not clusters:
-        terminal.say(f"there is no practice cluster in {where}")
+        terminal.say(f"there is no practice cluster in {folder}")
     return 0
 
 
 @practice.command("status")
 @which_scheduler
 @dir_option
-def status(scheduler: str | None, folder: Path | None) -> int:
+def status(scheduler: str | None, folder: Path) -> int:
     """Show whether a practice cluster is up, and its nodes.
 
     \b
@@ -132,33 +108,27 @@ def status(scheduler: str | None, folder: Path | None) -> int:
       0   up: all daemons run and jobs can start
       2   not up, or something of it is broken
     """
-    from jobkit.practice import cluster
-    from jobkit.practice.place import typed
-
-    clusters = cluster.running(where := _folder(folder), scheduler)
+    clusters = cluster.running(folder, scheduler)
     for one in clusters:
         state = "up" if (good := one.is_up()) else "broken"
         lost = f"; not running: {', '.join(one.stopped())}" if one.stopped() else ""
-        hint = "" if good else f"\n  hint: jobkit practice fix{typed(where)}"
+        hint = "" if good else f"\n  hint: jobkit practice fix{typed(folder)}"
         terminal.say(f"{one.place.scheduler} is {state} in {one.place.folder}{lost}{hint}")
         terminal.say(one.kind.summary(one.place))
     if not clusters:
-        terminal.say(f"no practice cluster is up in {where}")
+        terminal.say(f"no practice cluster is up in {folder}")
     return 0 if clusters and all(one.is_up() for one in clusters) else NOT_UP
 
 
 @practice.command("reset")
 @which_scheduler
 @dir_option
-def reset(scheduler: str | None, folder: Path | None) -> int:
+def reset(scheduler: str | None, folder: Path) -> int:
     """End a practice cluster, remove all its files, and start it empty."""
-    from jobkit.practice import cluster
-
-    where = _folder(folder)
-    known = [one.place.scheduler for one in cluster.found(where, scheduler)]
-    cluster.remove(where, scheduler)
+    known = [one.place.scheduler for one in cluster.found(folder, scheduler)]
+    cluster.remove(folder, scheduler)
     for name in known:
-        cluster.up(where, name)
+        cluster.up(folder, name)
         terminal.say(f"{name} is up, with an empty accounting")
     return 0
 
@@ -166,15 +136,13 @@ def reset(scheduler: str | None, folder: Path | None) -> int:
 @practice.command("env")
 @which_scheduler
 @dir_option
-def env(scheduler: str | None, folder: Path | None) -> int:
+def env(scheduler: str | None, folder: Path) -> int:
     """Print the variables by which commands find the practice cluster, for eval.
 
     \b
       eval "$(jobkit practice env)"
     """
-    from jobkit.practice import cluster
-
-    found = cluster.variables(_running(_folder(folder), scheduler))
+    found = cluster.variables(_running(folder, scheduler))
     for name, value in found.items():
         terminal.say(f"export {name}={shlex.quote(value)}")
     return 0
@@ -185,16 +153,14 @@ def env(scheduler: str | None, folder: Path | None) -> int:
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @dir_option
-def shell(command: tuple[str, ...], folder: Path | None) -> int:
+def shell(command: tuple[str, ...], folder: Path) -> int:
     """Run a command, or your shell, that finds the practice cluster; its exit status is the command's.
 
     \b
       jobkit practice shell
       jobkit practice shell sbatch --wrap hostname
     """
-    from jobkit.practice import cluster
-
-    os.environ.update(cluster.variables(_running(_folder(folder), None)))
+    os.environ.update(cluster.variables(_running(folder, None)))
     words = command or (os.environ.get("SHELL", "/bin/sh"),)
     try:
         os.execvp(words[0], words)  # noqa: S606 - the command of the user, without a shell
@@ -210,7 +176,7 @@ def shell(command: tuple[str, ...], folder: Path | None) -> int:
 @click.argument("fault", type=click.Choice(["node", "disk", "accounting", "preempt"]))
 @which_scheduler
 @dir_option
-def break_(fault: str, scheduler: str | None, folder: Path | None) -> int:
+def break_(fault: str, scheduler: str | None, folder: Path) -> int:
     """Break something of the practice cluster on purpose, and print what to look at.
 
     \b
@@ -220,23 +186,21 @@ def break_(fault: str, scheduler: str | None, folder: Path | None) -> int:
       accounting   sacct or qacct does not answer; jobs go on
       preempt      an urgent job takes the whole cluster: running jobs are requeued or suspended
     """
-    from jobkit.practice import cluster, faults
-
-    one = _only(_folder(folder), scheduler)
-    with cluster.locked(_folder(folder)):
-        terminal.say(faults.break_(one, fault))
+    clusters = _running(folder, scheduler)
+    if len(clusters) > 1:
+        raise JobkitError("Slurm and Grid Engine are both up", hint="name one: slurm or sge")
+    with cluster.locked(folder):
+        terminal.say(faults.break_(clusters[0], fault))
     return 0
 
 
 @practice.command("fix")
 @which_scheduler
 @dir_option
-def fix(scheduler: str | None, folder: Path | None) -> int:
+def fix(scheduler: str | None, folder: Path) -> int:
     """Put right all that was broken; return when jobs can start everywhere."""
-    from jobkit.practice import cluster, faults
-
-    clusters = _running(_folder(folder), scheduler)
-    with cluster.locked(_folder(folder)):
+    clusters = _running(folder, scheduler)
+    with cluster.locked(folder):
         for one in clusters:
             faults.fix(one)
             terminal.say(f"{one.place.scheduler} takes jobs again")

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from jobkit.core import terminal
+from jobkit.core.errors import JobkitError
+
+if TYPE_CHECKING:
+    from jobkit.core.blocks import Block
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,7 +46,6 @@ class OutputPath(FilledPath):
 
 def write_output(path: Path, text: str) -> None:
     """Write the file that ``--output`` names, all of it or nothing."""
-    from jobkit.core.errors import JobkitError
     from jobkit.core.files import write_atomically
 
     try:
@@ -87,6 +92,27 @@ class Paths(click.Option):
         option.process = take_all
 
 
+def say_blocks(blocks: Iterable[Block]) -> None:
+    """Print an answer for a person, as wide as the terminal."""
+    from jobkit.core.blocks import as_text
+
+    terminal.say(as_text(blocks, terminal.terminal_width()), nl=False)
+
+
+def options_of_spec(command: Callable[..., int]) -> Callable[..., int]:
+    """Pass ``--set``, ``--scheduler`` and the other options that every spec accepts as one `Options`."""
+
+    @wraps(command)
+    def call(**given: Any) -> int:  # noqa: ANN401 - of any option
+        from jobkit.planning.resolve import Options
+
+        names = given.keys() & {"overrides", "scheduler", "site", "runs_dir", "stand_in"}
+        options = Options(**{name: given.pop(name) for name in names})
+        return command(options=options, **given)
+
+    return call
+
+
 def corpus_option(meaning: str) -> Callable[[F], F]:
     """Return the decorator that adds ``--corpus`` with its help."""
     return click.option("--corpus", cls=Paths, multiple=True, metavar="PATH...", help=meaning)
@@ -109,19 +135,13 @@ class NamedRun(click.Argument):
         try:
             return super().handle_parse_result(ctx, opts, args)
         except click.MissingParameter:
-            raise click.UsageError(f"Missing argument 'RUN'.{_latest(ctx)}", ctx) from None
+            from jobkit.runs.which_run import runs_in, usual
 
-
-def _latest(ctx: click.Context) -> str:
-    from jobkit.core.errors import JobkitError
-    from jobkit.runs.which_run import runs_in, usual
-
-    try:
-        run = runs_in(usual())[0]
-    except JobkitError:
-        return ""
-    words = f"jobkit {ctx.info_name} {terminal.shell_path(run)}"
-    return f" A command that changes a run needs the run; for the latest: {words}"
+            latest = ""
+            with suppress(JobkitError):
+                words = f"jobkit {ctx.info_name} {terminal.shell_path(runs_in(usual())[0])}"
+                latest = f" A command that changes a run needs the run; for the latest: {words}"
+            raise click.UsageError(f"Missing argument 'RUN'.{latest}", ctx) from None
 
 
 changed_run = click.argument("run", type=FilledPath(file_okay=False, path_type=Path), cls=NamedRun)

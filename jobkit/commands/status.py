@@ -1,4 +1,4 @@
-"""``jobkit status``: the state of every point, and what to type next."""
+"""How a run stands: ``jobkit status`` and ``logs``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jobkit.commands.shared import json_option
+from jobkit.commands import shared
 from jobkit.core import terminal
+from jobkit.core.terminal import note
+from jobkit.runs.which_run import refuse_copy, refuse_runs, resolve_words, run_and_point, runs_in
 
 if TYPE_CHECKING:
     from jobkit.runs.status import RunStatus
@@ -29,7 +31,7 @@ OTHER_LINES = 16
     "--list", "listed", is_flag=True, help="List all your runs, the latest first, wherever they are."
 )
 @click.option("--all", "whole", is_flag=True, help="List all points of a long run, or with --list all runs.")
-@json_option
+@shared.json_option
 def status(words: tuple[str, ...], watch: bool, listed: bool, whole: bool, as_json: bool) -> int:
     """Show the state of the run folders RUN: one line for each point, then what to type next.
 
@@ -62,7 +64,6 @@ def status(words: tuple[str, ...], watch: bool, listed: bool, whole: bool, as_js
         return _list(words, most=sys.maxsize if whole else MAX_LISTED, watch=watch, as_json=as_json)
     from jobkit.runs import status_text
     from jobkit.runs.reader import read_status
-    from jobkit.runs.which_run import refuse_copy, resolve_words, runs_in
 
     what = resolve_words(words)
     here = [] if what.runs else runs_in(what.folder)
@@ -127,3 +128,58 @@ def _settled(folder: Path) -> str:
 def _write(text: str) -> None:
     sys.stdout.write(text)  # made safe by the screen, whose cursor moves too
     sys.stdout.flush()
+
+
+@click.command(short_help="Print the log of a point, or follow it.")
+@click.argument("words", nargs=-1, required=True, metavar="[RUN] POINT")
+@click.option(
+    "-f",
+    "--follow",
+    "following",
+    is_flag=True,
+    help="Follow the log until the point has ended; wait for it to begin.",
+)
+@click.option("--err", is_flag=True, help="Print only from the first line that looks like an error.")
+@click.option(
+    "--try",
+    "number",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The number of the try. Default: the latest.",
+)
+def logs(words: tuple[str, ...], following: bool, err: bool, number: int | None) -> int:
+    """Print the log of POINT, given by number or id, of the run folder RUN, by default the latest.
+
+    An id may be shortened if no other id begins like it. The log goes to standard output with its
+    colours; other control characters are printed as text. The name of the log goes to standard
+    error. A point that ran several times has one log for each job; if the scheduler restarts a task
+    by itself, the task appends to the same log. Points that share a job share its log.
+
+    Job scripts write standard output and standard error into one file, and the lines are not marked.
+    So --err prints from the first line that looks like an error: a traceback, or a message of the
+    job script, the shell or the scheduler.
+
+    \b
+      jobkit logs 7
+      jobkit logs runs/stanza-20260102-101530-3f9a 7
+      jobkit logs runs/stanza-20260102-101530-3f9a batch_size-300-r2 --err
+      jobkit logs runs/stanza-20260102-101530-3f9a 7 -f
+
+    \b
+    Exit status:
+      0    printed
+      2    no such point or try, or it has no log
+      5    no log yet: the point waits, or was not submitted
+      130  Ctrl-C during -f; the job goes on
+    """
+    from jobkit.runs.logs import ErrorFilter, find_log, print_log, show
+
+    run, point = run_and_point(words)
+    refuse_runs([point])
+    log = find_log(run, point, number)
+    error_filter, out = ErrorFilter(faults=err), sys.stdout.buffer
+    if following:
+        print_log(run, log, error_filter, out, note)
+    else:
+        show(run, log, error_filter, out, note)
+    return 0

@@ -1,13 +1,30 @@
-"""``jobkit sweep``: plan, render, submit, and with ``--wait`` print the table."""
+"""From a spec to a run: ``jobkit sweep``, ``tune``, ``preflight`` and ``shell``."""
 
 from __future__ import annotations
 
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from jobkit.commands import shared
 from jobkit.core import terminal
+from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.layout import read_points
+from jobkit.core.units import parse_size
+from jobkit.runs.which_run import find_run, refuse_unmeasured
+
+if TYPE_CHECKING:
+    from jobkit.core.records import Point
+    from jobkit.extensions.tune.goal import Node
+    from jobkit.launch.launch import Session
+    from jobkit.planning.resolve import Options
+    from jobkit.spec.site import Site
+    from jobkit.spec.sweep_spec import SweepSpec
 
 
 @click.command("sweep", short_help="Run a tagger once per batch size.")
@@ -29,14 +46,11 @@ from jobkit.core import terminal
 @click.option("--new", is_flag=True, help="Start another run even if this sweep already has one.")
 @shared.wait_option
 @click.option("--detach", is_flag=True, help="Run a local sweep in the background and return at once.")
+@shared.options_of_spec
 def sweep(
     spec: Path,
-    overrides: tuple[str, ...],
-    stand_in: bool,
+    options: Options,
     setting: Path | None,
-    scheduler: str | None,
-    site: str | None,
-    runs_dir: Path | None,
     dry_run: bool,
     script: bool,
     show_environment: bool,
@@ -73,20 +87,13 @@ def sweep(
         raise click.UsageError("--wait and --detach contradict each other")
     from jobkit.core.layout import JOB_SCRIPT
     from jobkit.launch import guards, launch
-    from jobkit.planning.prepare import Options, prepare
-    from jobkit.runs.which_run import find_run
+    from jobkit.planning.prepare import prepare
     from jobkit.schedulers.registry import runs_here
 
     dry_run = dry_run or script
-    options = Options(
-        overrides=overrides,
-        setting=setting if setting is None or setting.is_file() else find_run(setting) or setting,
-        scheduler=scheduler,
-        site=site,
-        runs_dir=runs_dir,
-        stand_in=stand_in,
-    )
-    prepared = prepare(spec, options, build=not dry_run, say=terminal.note)
+    if setting and not setting.is_file():
+        setting = find_run(setting) or setting
+    prepared = prepare(spec, replace(options, setting=setting), build=not dry_run, say=terminal.note)
 
     def check() -> None:
         if not new:
@@ -99,7 +106,7 @@ def sweep(
         text = prepared.script if show_environment else prepared.spec.hidden_in(prepared.script, spec)
         launch.preview(plan, text, path, commands, only_script=script)
         return 0
-    from jobkit.commands.collect import print_table
+    from jobkit.commands.results import print_table
     from jobkit.launch.resume import run_follow_up
 
     if not runs_here(prepared.spec.scheduler):
@@ -110,3 +117,245 @@ def sweep(
         launch.here(prepared, check)
         code = run_follow_up(prepared.run_dir) or None
     return print_table(Path(terminal.relative_path(prepared.run_dir))) if code is None else code
+
+
+@click.command("tune", short_help="Find the fastest setting by measuring a few.")
+@click.argument("spec", metavar="SPEC|RUN", type=shared.FilledPath(path_type=Path))
+@shared.set_option
+@shared.stand_in_option
+@shared.scheduler_option
+@shared.site_option
+@shared.runs_dir_option
+@shared.dry_run_option
+@shared.script_option
+@shared.show_environment_option
+@click.option("--new", is_flag=True, help="Start another run even if this sweep already has one.")
+@shared.wait_option
+@shared.json_option
+@shared.options_of_spec
+def tune(
+    spec: Path,
+    options: Options,
+    dry_run: bool,
+    script: bool,
+    show_environment: bool,
+    new: bool,
+    wait: bool,
+    as_json: bool,
+) -> int:
+    """Find the fastest setting of the spec SPEC, or print the answer of the search in the folder RUN.
+
+    jobkit chooses order and batch sizes from the text alone, measures the memory of one worker, doubles
+    the workers that share the GPU until that gains less than 5 % or memory or CPUs are full, and compares
+    the two best settings with the plain loop (one worker, batches of 300 paragraphs, of an encoder 32, in
+    text order). If none is shown to be faster, the plain loop is the answer. Before it begins it prints how
+    many settings, points and minutes it takes at most. On a cluster the whole search is one job, and a job
+    that goes on with it if it is killed: no one needs to stay logged in.
+
+    \b
+      jobkit tune sweeps/tune.yaml
+      jobkit tune sweeps/tune.yaml --set tune.budget=15m --set constraints.gpu_memory=20GiB
+      jobkit tune runs/tune-20260102-101530-3f9a
+      jobkit sweep sweeps/stanza.yaml --setting runs/tune-20260102-101530-3f9a
+
+    For a text that is not jobkit's own `sample`, jobkit refuses a stand-in or a model with random weights,
+    with the command that fetches the real one, unless --stand-in permits it.
+
+    The run folder has every point, and the setting in setting.yaml. See jobkit help tune.
+    """
+    if run := (spec if spec.is_dir() else None if spec.is_file() else find_run(spec)):
+        refuse_unmeasured(run, "tune")
+        return _print(run, as_json=as_json)
+    from jobkit.extensions.tune import job
+    from jobkit.extensions.tune.goal import prepare_search
+    from jobkit.launch import guards
+    from jobkit.schedulers.registry import runs_here
+
+    dry_run = dry_run or script
+    prepared = prepare_search(spec, options, build=not dry_run, say=terminal.note, find_node=_node)
+
+    def check() -> None:
+        if not new:
+            guards.refuse_duplicate_sweep(prepared, dry_run=dry_run)
+
+    check()
+    if dry_run:
+        job.preview(prepared, None if show_environment else spec, only_script=script)
+        return 0
+    if runs_here(prepared.spec.scheduler):
+        job.tune_here(prepared, check)
+    elif (code := job.tune_on_cluster(prepared, check, wait=wait)) is not None:
+        return code
+    return _print(prepared.run_dir, as_json=as_json)
+
+
+def _node(spec: SweepSpec, site: Site) -> Node | None:
+    """Return the largest node that a search may run on, as its scheduler describes it."""
+    from jobkit.extensions.tune.goal import largest_node
+    from jobkit.schedulers.registry import by_name, runs_here
+    from jobkit.setup.init import ask_site
+
+    if runs_here(site.scheduler):
+        return None
+    return largest_node(ask_site(by_name(site.scheduler)), spec, site)
+
+
+def _print(run_dir: Path, *, as_json: bool) -> int:
+    """Print the answer of a search; return the exit code."""
+    from jobkit.commands.results import note_apply
+    from jobkit.extensions.tune.answer import as_data, blocks
+    from jobkit.extensions.tune.search import Tuning
+    from jobkit.extensions.tune.steps import Candidate
+
+    answer = Tuning.read(run_dir.absolute())
+    if as_json:
+        terminal.say(terminal.as_json(as_data(answer)), nl=False)
+    else:
+        shared.say_blocks(blocks(run_dir, answer))
+    if isinstance(answer.next, Candidate):
+        return ExitCode.TO_COME
+    if answer.winner and not as_json:
+        note_apply(run_dir)
+    return 0 if answer.winner else ExitCode.FAILED
+
+
+@click.command("preflight", short_help="Compute the padding of each batch size from the text, without a GPU.")
+@click.argument("spec", type=shared.FilledPath(dir_okay=False, path_type=Path))
+@shared.set_option
+@shared.stand_in_option
+@click.option("--fast", is_flag=True, help="Estimate lengths from punctuation, without model and torch.")
+@shared.gpu_memory_option("The GPU memory that the chosen batch sizes must fit, such as 32GiB.")
+@shared.json_option
+def preflight(
+    spec: Path, overrides: tuple[str, ...], stand_in: bool, fast: bool, gpu_memory: str | None, as_json: bool
+) -> int:
+    """Read the text of the YAML file SPEC, and compute what each batch size pads to.
+
+    jobkit submits nothing and uses no GPU. It computes the lengths of the sentences once, with the real
+    tokenizer on the CPU, and keeps them. From the lengths follow the load of every batch size, in which
+    memory grows as a straight line; the share of padding; the batch size beyond which nothing changes;
+    and the four or five batch sizes that are worth measuring.
+
+    \b
+      jobkit preflight sweeps/stanza.yaml
+      jobkit preflight sweeps/stanza.yaml --fast
+      jobkit preflight sweeps/stanza.yaml --set text=corpus.txt --gpu-memory 32GiB
+      jobkit preflight sweeps/demo.yaml --json
+
+    A spec with `sweep: {batch_size: auto}` runs these sizes. See jobkit help preflight.
+    """
+    size = None if gpu_memory is None else parse_size(gpu_memory)
+    from jobkit.extensions import preflight as extension
+
+    result = extension.preflight(
+        spec, overrides, fast=fast, gpu_memory_bytes=size, stand_in=stand_in, say=terminal.note
+    )
+    if as_json:
+        terminal.say(extension.as_json(result), nl=False)
+    else:
+        shared.say_blocks(extension.blocks(result))
+        words = [f"--set {terminal.shell_quote(override)}" for override in overrides]
+        words += ["--stand-in"] if stand_in else []
+        terminal.note_next(" ".join(["jobkit sweep", terminal.shell_path(spec), *words]), "measures it")
+    return 0
+
+
+RESOURCES = "resources."
+"""Keys of a run's spec that `--set` may change: its job script is written, and has the rest."""
+
+
+@click.command(short_help="Print or start a shell on a node, to run a point by hand.")
+@click.argument("source", type=shared.FilledPath(path_type=Path), metavar="SPEC|RUN")
+@click.option("--point", "word", metavar="K", help="The point, by number or id. Default: the first.")
+@click.option("--go", is_flag=True, help="Start the shell in this terminal.")
+@shared.set_option
+@shared.stand_in_option
+@shared.scheduler_option
+@shared.site_option
+@shared.runs_dir_option
+@shared.options_of_spec
+def shell(source: Path, word: str | None, go: bool, options: Options) -> int:
+    """Print the command for a shell on a node, and what to type there to run one point.
+
+    The command is `srun --pty` or `qrsh` with the request of the point's job. `bash job.sh K` then does
+    what the job does: it copies the inputs to scratch, activates the environment, runs the point and
+    copies the results home. With a SPEC, jobkit writes a run folder into runs/shell/ and submits nothing;
+    with a RUN, it is a point of that run, such as one that failed.
+
+    \b
+      jobkit shell first.yaml
+      jobkit shell first.yaml --point 3 --go --set resources.walltime=1h
+      jobkit shell runs/stanza-20260102-101530-3f9a --point 12
+
+    Without a scheduler no allocation is needed: the command runs the point in this shell.
+
+    \b
+    Exit status:
+      0  the commands were printed, or the shell ended with status 0
+      2  no such point, or no terminal for --go
+      3  the scheduler refused, or does not answer
+      4  the shell ended with another status, which is printed
+    """
+    if go and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise JobkitError(
+            "--go needs a terminal", hint="leave --go out, and type the command that is printed"
+        )
+    run = find_run(source)
+    session, point, number = (
+        _of_run(run.absolute(), word, options) if run else _of_spec(source, word, options)
+    )
+    which = f"point {point.index} of {number:,}, {point.point_id}"
+    if session.argv:
+        terminal.say(f"# A shell on a node, for {which}:\n{shlex.join(session.argv)}")
+        terminal.say(f"# Then, in that shell:\n{session.command}")
+    else:
+        terminal.say(f"# No allocation is needed here: runs {which}, in this shell.\n{session.command}")
+    if not go:
+        if session.refused:
+            terminal.note(str(session.refused))
+        return 0
+    status = session.go() if session.argv else 0
+    if status:
+        terminal.note(f"{session.argv[0]} ended with status {status}")
+    return ExitCode.FAILED if status else ExitCode.DONE
+
+
+def _of_run(run: Path, word: str | None, options: Options) -> tuple[Session, Point, int]:
+    """Return the shell for a point of a run, the point, and how many points the run has."""
+    from jobkit.launch.guards import refuse_moved_run
+    from jobkit.launch.launch import session
+    from jobkit.launch.resubmit import spec_of_run
+    from jobkit.spec.site import load_site
+
+    fixed = [key for key in ("scheduler", "site", "runs_dir") if getattr(options, key)]
+    if fixed:
+        key = fixed[0].replace("_", "-")
+        raise JobkitError(f"--{key}: a run has its own {key}", hint=f"leave --{key} out, or name a spec")
+    for override in options.overrides:
+        if not override.startswith(RESOURCES):
+            message = f"--set {override}: a run has its job script already; only {RESOURCES}... can change"
+            raise JobkitError(message, hint="to change another key name a spec")
+    refuse_moved_run(run)
+    spec, (points, _) = spec_of_run(run, options.overrides), read_points(run)
+    point = _chosen(points, word, run)
+    return session(spec, load_site(spec.site, spec.scheduler), point, run), point, len(points)
+
+
+def _of_spec(path: Path, word: str | None, options: Options) -> tuple[Session, Point, int]:
+    """Write a run folder, or take the one that is there; return the same for a point of it."""
+    from jobkit.launch.launch import session, write_shell_run
+    from jobkit.planning.prepare import prepare
+
+    prepared = prepare(path, options, build=True, say=terminal.note, needs_real=lambda _: "")
+    point = _chosen(prepared.points, word, path)
+    run_dir = write_shell_run(prepared)
+    terminal.note(f"run folder: {terminal.relative_path(run_dir)}; nothing was submitted")
+    return session(prepared.spec, prepared.site, point, run_dir), point, len(prepared.points)
+
+
+def _chosen(points: Sequence[Point], word: str | None, source: Path) -> Point:
+    from jobkit.runs.status import point_named
+
+    if not points:
+        raise JobkitError(f"{source}: has no point yet", hint=f"jobkit status {terminal.shell_path(source)}")
+    return point_named(points, word) if word is not None else points[0]

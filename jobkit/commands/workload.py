@@ -1,11 +1,25 @@
-"""``jobkit workload``: check a workload before it is measured."""
+"""What a job runs: ``jobkit workload`` checks it, ``jobkit models`` fetches, builds and lists its models."""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
-from jobkit.commands.shared import json_option
+from jobkit.commands import shared
 from jobkit.core import terminal
+from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.paths import cache_dir
+from jobkit.core.records import FOLDER, ModelRef
+from jobkit.core.units import MIB
+from jobkit.worker.workloads.base import EXTRA_OF
+
+if TYPE_CHECKING:
+    from jobkit.planning.resolve import Options
 
 
 @click.group("workload")
@@ -33,7 +47,7 @@ def workload() -> None:
     show_default=True,
     help="auto is cuda if this machine has a GPU.",
 )
-@json_option
+@shared.json_option
 def check(word: str, text: str, model: str, device: str, as_json: bool) -> int:
     """Run WORKLOAD, named as in a spec, a few times on a short text, in a process without network.
 
@@ -62,3 +76,170 @@ def check(word: str, text: str, model: str, device: str, as_json: bool) -> int:
     )
     terminal.say(printed, nl=False)
     return check_workload.exit_code(found)
+
+
+DOCTOR = "checks what else a sweep needs"
+
+
+def size_option(default: str) -> Callable[[shared.F], shared.F]:
+    """Add ``--size``."""
+    return click.option(
+        "--size",
+        type=click.Choice(["full", "tiny"]),
+        default=default,
+        show_default=True,
+        help="The size of the stand-in model; full has the dimensions of Stanza's English model.",
+    )
+
+
+workload_option = click.option(
+    "--for",
+    "workload",
+    type=click.Choice([*EXTRA_OF]),
+    default="stanza-ner",
+    show_default=True,
+    help="The workload that loads the model.",
+)
+
+
+@click.group("models")
+def models() -> None:
+    """Fetch, build and find models, so that jobs need no network.
+
+    A job never downloads: a model must be on disk before `jobkit sweep` submits anything.
+
+    \b
+      jobkit models fetch en              Stanza's English model, tokenizer and NER
+      jobkit models fetch dslim/bert-base-NER   a model of the Hugging Face hub
+      jobkit models build --size tiny     jobkit's own stand-in model, for trying jobkit
+      jobkit models path en               print the folder of a model
+      jobkit models list                  list the models on this machine
+    """
+
+
+@models.command("fetch")
+@click.argument("name")
+@click.option(
+    "--resources-url",
+    metavar="URL",
+    help="Download from this address, such as a mirror, instead of Stanza's or the hub's.",
+)
+@click.option(
+    "--as-job",
+    is_flag=True,
+    help="Download on a node, in a job on the site's CPU queue, and wait for the job.",
+)
+@shared.scheduler_option
+@shared.site_option
+@shared.options_of_spec
+def fetch(name: str, resources_url: str | None, as_job: bool, options: Options) -> int:
+    """Download a model NAME: Stanza's tokenizer and NER of a language (en), or ORGANISATION/MODEL of the hub.
+
+    jobkit checks every file against its checksum. After an interruption it does not download complete
+    files again, and it keeps an existing model until the new one is complete. Models of the Hugging Face
+    hub are fetched by huggingface_hub, which obeys HF_ENDPOINT and HF_TOKEN.
+
+    \b
+      jobkit models fetch en
+      jobkit models fetch dslim/bert-base-NER
+      jobkit models fetch en --as-job --site lancaster-hec
+    """
+    if as_job:
+        return _fetch_as_job(name, resources_url, options)
+    from jobkit.planning.models import fetch_hub, fetch_model
+
+    fetched = fetch_hub if "/" in name else fetch_model
+    terminal.say(fetched(name, cache_dir(), resources_url, say=terminal.note).path)
+    terminal.note_next("jobkit doctor", DOCTOR)
+    return 0
+
+
+def _fetch_as_job(name: str, resources_url: str | None, options: Options) -> int:
+    from jobkit.launch.helper_job import submit_fetch, wait_for_fetch
+    from jobkit.launch.job import announce
+    from jobkit.planning.resolve import DEFAULT_RUNS_DIR
+
+    words = [name, *(["--resources-url", resources_url] if resources_url else [])]
+    asked = {"scheduler": options.scheduler or "auto", "site": options.site or "auto"}
+    errand = submit_fetch(name, words, **asked, runs_dir=Path(DEFAULT_RUNS_DIR))
+    then = f"; run folder {errand.run_dir}; waiting for the job (Ctrl-C does not cancel the job)"
+    announce(errand.scheduler.NAME, [errand.job], then)
+    succeeded, log = wait_for_fetch(errand)
+    terminal.say(log.rstrip())
+    terminal.note(
+        "fetched" if succeeded else f"the download failed; its log is above and in {errand.run_dir}/logs"
+    )
+    if succeeded:
+        terminal.note_next(shlex.join(["jobkit", "doctor", *options.words]), DOCTOR)
+    return ExitCode.DONE if succeeded else ExitCode.FAILED
+
+
+@models.command("build")
+@size_option("tiny")
+@workload_option
+def build(size: str, workload: str) -> int:
+    """Build jobkit's stand-in model now, and print its folder.
+
+    For stanza-ner it is a real Stanza tokenizer and NER tagger, trained on text that jobkit generates; for
+    the other workloads a named architecture with random weights, not trained. Speed and memory are real,
+    the results are not; tables and records say which of the two it is.
+    """
+    from jobkit.planning import models as store
+
+    model = store.stand_in(workload, size, cache_dir())
+    terminal.say(store.build(workload, model, cache_dir(), say=terminal.note).path)
+    terminal.note_next("jobkit doctor", DOCTOR)
+    return 0
+
+
+@models.command("list")
+@shared.json_option
+def list_(as_json: bool) -> int:
+    """Print the models on this machine, one per line: name, kind, size on disk, folder."""
+    from jobkit.planning.models import list_folders, list_models
+
+    on_disk = (*list_models(cache_dir()), *list_folders(cache_dir()))
+    if as_json:
+        terminal.say(terminal.as_json([asdict(model) for model in on_disk], indent=1))
+        return 0
+    for model in on_disk:
+        terminal.say(f"{model.name}  {_kind(model):<24} {model.size_bytes / MIB:6,.0f} MiB  {model.path}")
+    if not on_disk:
+        terminal.note("no model on this machine")
+        terminal.note_next("jobkit models fetch en", "Stanza's English model")
+    return 0
+
+
+def _kind(model: ModelRef) -> str:
+    """Return what a model on this machine is."""
+    from jobkit.planning.standin import read_card
+
+    if model.architecture:
+        return f"random weights, {model.architecture}"
+    if model.stand_in:
+        return f"stand-in {model.size}, F1 {read_card(Path(model.path)).f1:.3f}"
+    return "of the hub" if model.kind == FOLDER else "Stanza's own"
+
+
+@models.command("path")
+@click.argument("name")
+@size_option("full")
+@workload_option
+@click.option(
+    "--fallback", type=click.Choice(["stand-in"]), help="Also accept a stand-in that is already built."
+)
+@shared.json_option
+def path(name: str, size: str, workload: str, fallback: str | None, as_json: bool) -> int:
+    """Print the folder that a spec with this model would load.
+
+    If the stand-in is not built yet, that is an error (exit 2), with the command that builds it.
+    """
+    from jobkit.planning.models import NOT_BUILT, find
+
+    wanted = {"name": name, "size": size, "fallback": fallback}
+    model = find(workload, wanted, Path(), cache_dir())
+    if model.fingerprint == NOT_BUILT:
+        hint = f"jobkit models build --size {size}{f' --for {workload}' * (workload != 'stanza-ner')}"
+        raise JobkitError(f"the {size} stand-in is not built yet: there is no {model.path}", hint=hint)
+    terminal.say(terminal.as_json(asdict(model), indent=1) if as_json else model.path)
+    return 0

@@ -24,8 +24,7 @@ from jobkit.core.units import format_walltime
 from jobkit.schedulers.lint import refuse_script
 from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
 from jobkit.spec.axes import Repeats
-from jobkit.spec.directives import directives
-from jobkit.spec.site import Site
+from jobkit.spec.site import Site, directives
 from jobkit.spec.sweep_spec import Environment, Resources, SweepSpec
 from jobkit.worker.measure.nvml import GPU_COUNT_VARIABLE
 from jobkit.worker.process import ALLOCATOR_VARIABLES, GRACE_VARIABLE, MORE_VARIABLES

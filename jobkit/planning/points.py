@@ -34,9 +34,8 @@ from jobkit.core.records import FileRef, ModelRef, Point, TextRef
 from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.types import JobRequest
 from jobkit.spec.axes import most, settings
-from jobkit.spec.directives import directives, queue_of
 from jobkit.spec.fields import Auto
-from jobkit.spec.site import Site
+from jobkit.spec.site import Site, directives, queue_of
 from jobkit.spec.sweep_spec import Resources, SweepSpec
 from jobkit.worker.process import ALLOCATOR_VARIABLES
 from jobkit.worker.workloads.base import knobs

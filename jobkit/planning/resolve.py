@@ -238,7 +238,7 @@ class _Lookup:
                 find = partial(file_refs, [name], self.path.parent)
                 self.files += _found(document, "workload", find, "files", number) or ()
         for loc, what in command_faults(document, self.path.parent, self.files):
-            document.faults.append(document.fault(loc, what, on_key=loc[0] == "sweep"))
+            document.add(loc, what, on_key=loc[0] == "sweep")
         self.traits = command_traits(
             str(command.get("command", "")), swept(document.data), sources(self.files)
         )
@@ -250,7 +250,7 @@ class _Lookup:
         add_offer_faults(document, knobs, workload)
         if isinstance(axes, dict):
             for loc, what in (*name_faults(axes, knobs, workload), *value_faults(axes, knobs)):
-                document.faults.append(document.fault(("sweep", *loc), what, on_key=True))
+                document.add(("sweep", *loc), what, on_key=True)
 
 
 def _found(document: YamlDocument, key: str, find: Callable[[], T], *below: int | str) -> T | None:
@@ -259,7 +259,7 @@ def _found(document: YamlDocument, key: str, find: Callable[[], T], *below: int 
     except JobkitError as error:
         hint = f" ({error.hint})" if error.hint else ""
         named = "" if error.message.startswith(key) else f"{key}: "
-        document.faults.append(document.fault((key, *below), f"{named}{error.message}{hint}"))
+        document.add((key, *below), f"{named}{error.message}{hint}")
         return None
 
 

@@ -15,11 +15,12 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import chain
 
 from jobkit.core.paths import user_name
 from jobkit.core.records import Outcome
@@ -28,13 +29,18 @@ from jobkit.core.units import format_list, format_memory
 from jobkit.schedulers import protocol, sge_lint, sge_survey
 from jobkit.schedulers.parsing import bytes_of, expand_tasks, seconds_of, task_ranges
 from jobkit.schedulers.sge_survey import shut_queues
-from jobkit.schedulers.survey import asked_for, no_such
+from jobkit.schedulers.survey import no_such, queue_check
 from jobkit.schedulers.types import Accounted, Array, Check, JobId, JobRequest, Queued, Remedy, State
 
 lint, parse_survey, survey_argvs = sge_lint.lint, sge_survey.parse_survey, sge_survey.survey_argvs
 
 
 _SIGKILL = 128 + 9
+KEYS = frozenset(
+    {"qname", "owner", "jobname", "jobnumber", "taskid", "start_time", "end_time", "granted_pe", "slots"}
+    | {"failed", "exit_status", "ru_wallclock", "ru_maxrss", "cpu", "maxvmem", "category"}
+    | {"hostname", "pe_taskid", "submit_cmd"}
+)  # the lines of a record that are read: an accounting may have millions of them
 
 # sge_status(5), "failed": the task will run again, so this record is not its end.
 _TO_COME = frozenset({24, 25})
@@ -78,16 +84,22 @@ def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
         return () if re.search(r"error: .* not found", answer.said) else None
     return tuple(
         _accounted(record)
-        for record in _records(answer.stdout)
+        for record in records(answer.stdout.splitlines())
         if record.get("taskid", "").isdigit() and record.get("jobnumber", "").isdigit()
     )
 
 
-def _records(text: str) -> Iterator[dict[str, str]]:
-    """Yield the records: ``key  value`` lines between rows of ``=``."""
-    for block in re.split(r"^=+$", text, flags=re.MULTILINE):
-        pairs = (line.strip().partition(" ") for line in block.splitlines() if line.strip())
-        yield {key: " ".join(value.split()) for key, _, value in pairs}
+def records(lines: Iterable[str]) -> Iterator[dict[str, str]]:
+    """Yield the records one by one: lines of ``key  value`` between rows of ``=``."""
+    record: dict[str, str] = {}
+    for line in chain(lines, ("====",)):
+        if line.startswith("====") and "jobnumber" in record:
+            yield record
+            record = {}
+        elif not line.startswith("="):
+            key, _, value = line.partition(" ")
+            if key in KEYS:
+                record[key] = " ".join(value.split())
 
 
 def _accounted(record: Mapping[str, str]) -> Accounted:
@@ -201,7 +213,9 @@ def submit_words(script: str, array: Array) -> tuple[str, ...]:
 def checks(script: str, array: Array, request: JobRequest) -> tuple[Check, ...]:
     """Return the checks before a submission; ``-w v`` uses up a job id."""
     return (
-        Check(sge_survey.QUEUES, partial(_queue_refusal, request), partial(_queue_outlook, request)),
+        queue_check(
+            sge_survey.QUEUES, sge_survey.queues, request, sge_survey.QUEUE, limit=sge_survey.WALLTIME
+        ),
         Check(sge_survey.RESOURCES, partial(_resource_refusal, request)),
         Check(sge_survey.INSTANCES, partial(_slots_refusal, request)),
         Check(
@@ -209,20 +223,6 @@ def checks(script: str, array: Array, request: JobRequest) -> tuple[Check, ...]:
             partial(_verify_refusal, request),
         ),
     )
-
-
-def _queue_refusal(request: JobRequest, answer: Completed) -> str | None:
-    """Refuse an unknown queue, and a walltime that none of the requested queues allows."""
-    if not answer.ok:
-        return None  # then -w v and the submission check it
-    asked = asked_for(request.queue, sge_survey.queues(answer.stdout).values(), sge_survey.QUEUE)
-    fault = asked.unknown or asked.walltime_fault(request, sge_survey.WALLTIME)
-    return str(fault) if fault else None
-
-
-def _queue_outlook(request: JobRequest, answer: Completed) -> str:
-    known = sge_survey.queues(answer.stdout).values() if answer.ok else ()
-    return asked_for(request.queue, known, sge_survey.QUEUE).never(request, sge_survey.WALLTIME)
 
 
 def _slots_refusal(request: JobRequest, answer: Completed) -> str | None:
@@ -308,16 +308,14 @@ def interactive_argv(options: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     With a command qrsh makes no terminal unless ``-pty y`` says so, and without ``-now n`` it gives up if no
     node is free. ``s_rt`` is left out: its signal would end the shell.
     """
-    kept = [_without_warning(option) for option in options if option[0] not in BATCH_ONLY]
-    return ("qrsh", "-pty", "y", "-now", "n", "-cwd", *(word for option in kept for word in option), "bash")
-
-
-def _without_warning(option: tuple[str, ...]) -> tuple[str, ...]:
-    """Return an option without the soft limit of the walltime; empty if nothing else is in it."""
-    if option[0] != "-l":
-        return option
-    left = ",".join(word for word in ",".join(option[1:]).split(",") if not word.startswith("s_rt="))
-    return ("-l", left) if left else ()
+    kept: list[str] = []
+    for name, *words in options:
+        if name == "-l":
+            left = [word for word in ",".join(words).split(",") if not word.startswith("s_rt=")]
+            kept += ["-l", ",".join(left)] if left else []
+        elif name not in BATCH_ONLY:
+            kept += [name, *words]
+    return ("qrsh", "-pty", "y", "-now", "n", "-cwd", *kept, "bash")
 
 
 def limit_argv() -> tuple[str, ...]:

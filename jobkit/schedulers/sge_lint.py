@@ -144,22 +144,16 @@ def _shape(script: Script, options: Sequence[Option]) -> Iterator[LintFinding]:
 def _soft(asked: Sequence[ScriptLine]) -> Iterator[LintFinding]:
     for line in asked:
         option_words = scripts.words(line, MARK)
-        wishes = _wishes(option_words)
+        soft, wishes = False, []  # what it asks for after ``-soft``
+        for word, after in pairwise((*option_words, "")):
+            soft = word == "-soft" or (soft and word != "-hard")
+            if soft and word in {"-l", "-q"}:
+                wishes.append(after)
         gpu = next((wish for wish in wishes if _GPU.search(wish)), None)
         if gpu:
             yield _finding(line, "soft", gpu=gpu)
         elif "-soft" in option_words and not wishes:
             yield _finding(line, "soft-alone")
-
-
-def _wishes(words: Sequence[str]) -> list[str]:
-    """Return what a directive asks for after ``-soft``."""
-    soft, wishes = False, []
-    for word, after in pairwise((*words, "")):
-        soft = word == "-soft" or (soft and word != "-hard")
-        if soft and word in {"-l", "-q"}:
-            wishes.append(after)
-    return wishes
 
 
 def _asked(options: Sequence[Option]) -> Iterator[tuple[ScriptLine, str, str]]:

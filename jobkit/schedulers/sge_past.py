@@ -9,7 +9,6 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from jobkit.core.shell import Completed
 from jobkit.core.units import MIB, format_walltime
@@ -18,11 +17,6 @@ from jobkit.schedulers.parsing import bytes_of, number_of, seconds_of
 from jobkit.schedulers.past import PastJob
 from jobkit.schedulers.survey import Consumable, Resource
 
-KEYS = frozenset(
-    {"qname", "owner", "jobname", "jobnumber", "taskid", "start_time", "end_time", "granted_pe", "slots"}
-    | {"failed", "exit_status", "ru_wallclock", "ru_maxrss", "cpu", "maxvmem", "category"}
-    | {"pe_taskid", "submit_cmd"}
-)  # the lines of a record that are read: an accounting may have millions of them
 ACCOUNTING = "Grid Engine's accounting (qacct)"
 
 
@@ -55,10 +49,10 @@ def argvs(ids: tuple[str, ...], user: str, days: int) -> tuple[tuple[str, ...], 
 
 
 def read(lines: Iterable[str], site: str) -> Iterator[PastJob]:
-    """Yield the jobs: records are lines of ``key  value`` between rows of ``=``."""
+    """Yield the jobs."""
     known = _Site.of(sge_survey.resources(site))
     slaves_s: dict[str, float] = {}  # CPU time of the tasks that a parallel job has started on other hosts
-    for record in _records(lines):
+    for record in sge.records(lines):
         job = _job(record, known)
         if record.get("pe_taskid", "NONE") != "NONE":
             slaves_s[job.job_id] = slaves_s.get(job.job_id, 0.0) + (job.cpu_s or 0.0)
@@ -66,18 +60,6 @@ def read(lines: Iterable[str], site: str) -> Iterator[PastJob]:
             yield replace(job, cpu_s=(job.cpu_s or 0.0) + more_s, held_bytes=None)
         else:
             yield job
-
-
-def _records(lines: Iterable[str]) -> Iterator[dict[str, str]]:
-    record: dict[str, str] = {}
-    for line in chain(lines, ("====",)):
-        if line.startswith("====") and "jobnumber" in record:
-            yield record
-            record = {}
-        elif not line.startswith("="):
-            key, _, value = line.partition(" ")
-            if key in KEYS:
-                record[key] = " ".join(value.split())
 
 
 def _job(record: Mapping[str, str], known: _Site) -> PastJob:

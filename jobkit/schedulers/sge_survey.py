@@ -54,14 +54,11 @@ def survey_argvs(answers: Answers) -> Mapping[str, tuple[str, ...]]:
         **({"projects": ("qconf", "-sprjl")} if _must_charge(limits) else {}),
     }
     known = queues(text_of(answers, "queues") or "")
-    environments = sorted({name for queue in known.values() for name in queue.environments}, key=_likely)
+    names = {name for queue in known.values() for name in queue.environments}
+    one_node = re.compile(r"smp|shm|sh[a-z]*mem|thread|openmp|omp", re.IGNORECASE)  # what such a name says
+    environments = sorted(names, key=lambda name: (not one_node.search(name), name))
     asked = {f"{_ENVIRONMENT}{name}": ("qconf", "-sp", name) for name in environments[:_MOST_ENVIRONMENTS]}
     return {**first, **then, **asked}
-
-
-def _likely(name: str) -> tuple[bool, str]:
-    """Sort first the environments whose names say one node."""
-    return not re.search(r"smp|shm|sh[a-z]*mem|thread|openmp|omp", name, re.IGNORECASE), name
 
 
 def parse_survey(answers: Answers) -> Survey:
@@ -69,6 +66,7 @@ def parse_survey(answers: Answers) -> Survey:
     limits = text_of(answers, CONTROLLER) or ""
     queue_list, instance_list = text_of(answers, "queues"), text_of(answers, "instances")
     instances = None if instance_list is None else _instances(instance_list)
+    version = re.search(r"\d[\w.]*", (text_of(answers, "version") or "").partition("\n")[0])  # SGE 8.1.9
     listed, projects = text_of(answers, "resources"), text_of(answers, "projects")
     known = tuple(_placed(resource, instances or ()) for resource in resources(listed or ""))
     gpus = gpu_resource(known)
@@ -82,7 +80,7 @@ def parse_survey(answers: Answers) -> Survey:
         product="Grid Engine",
         queue_noun=QUEUE,
         walltime_noun=WALLTIME,
-        version=_version(text_of(answers, "version") or ""),
+        version=version[0] if version else "",
         trouble=silent.get(CONTROLLER, ""),
         queues=None if queue_list is None else all_queues,
         limits=limits,
@@ -167,19 +165,19 @@ def gpu_resource(known: Iterable[Resource]) -> Resource | None:
     It is a number with ``gpu``, ``cuda`` or ``coproc`` in its name; of several the one that is counted, that
     some queue has, and that has the plainest name.
     """
+
+    def plainness(resource: Resource) -> tuple[bool, bool, int, str]:
+        place = _PLAIN.index(resource.name.lower()) if resource.name.lower() in _PLAIN else len(_PLAIN)
+        return resource.counted is Consumable.NOT, not resource.most, place, resource.name
+
     numbers = (resource for resource in known if resource.kind in _NUMBERS)
     found = (resource for resource in numbers if re.search(_GPU, resource.name, re.IGNORECASE))
-    return min(found, key=_plainness, default=None)
+    return min(found, key=plainness, default=None)
 
 
 _NUMBERS = {"INT", "DOUBLE", "RSMAP"}
 _GPU = r"gpu|cuda|coproc"
 _PLAIN = ("ngpus", "gpu", "gpus", "ngpu", "num_gpu", "num_gpus", "n_gpu", "n_gpus")
-
-
-def _plainness(resource: Resource) -> tuple[bool, bool, int, str]:
-    place = _PLAIN.index(resource.name.lower()) if resource.name.lower() in _PLAIN else len(_PLAIN)
-    return resource.counted is Consumable.NOT, not resource.most, place, resource.name
 
 
 _MEMORY = ("h_vmem", "m_mem_free", "mem_free", "virtual_free", "h_rss", "s_vmem")
@@ -280,12 +278,6 @@ def queues_on_hosts(text: str, names: str | None) -> survey.RequestedQueues:
             slots[instance.host] = slots.get(instance.host, 0) + instance.slots
     kinds = tuple(Nodes(number=1, names=host, cpus=cpus) for host, cpus in slots.items())
     return replace(asked, queues=(Queue(name=asked.where, kinds=kinds),))
-
-
-def _version(text: str) -> str:
-    """Return the version: ``SGE 8.1.9`` in the first line of a help text."""
-    found = re.search(r"\d[\w.]*", (text.splitlines() or [""])[0])
-    return found[0] if found else ""
 
 
 def _must_charge(limits: str) -> bool:

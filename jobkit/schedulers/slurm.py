@@ -24,7 +24,7 @@ from jobkit.core.units import format_count, format_memory, moment
 from jobkit.schedulers import protocol, slurm_lint, slurm_survey
 from jobkit.schedulers.parsing import bytes_of, expand_tasks, number_of, seconds_of, task_ranges
 from jobkit.schedulers.slurm_survey import NODES, PARTITION, partitions
-from jobkit.schedulers.survey import asked_for, no_such
+from jobkit.schedulers.survey import no_such, queue_check
 from jobkit.schedulers.types import (
     Accounted,
     Array,
@@ -168,7 +168,11 @@ def _outcome(word: str, rows: _Rows) -> tuple[Outcome | None, str]:
     row, outcome = rows.own, END_STATES.get(word)
     evidence = f"sacct: {row['State']}, ExitCode {row['ExitCode']}"
     if _over_memory(rows):
-        evidence = f"sacct: {_memory(rows)}{row['State']}, ExitCode {row['ExitCode']}"
+        if rows.max_rss_bytes is not None:  # first, because a table cuts the end of a line
+            required = _required_bytes(row)
+            asked = row["ReqMem"] if required is None else format_memory(required)
+            used = f"MaxRSS {format_memory(rows.max_rss_bytes)} of ReqMem {asked}"
+            evidence = f"sacct: {used}, {row['State']}, ExitCode {row['ExitCode']}"
         return (Outcome.RAM_OOM if word == "FAILED" else outcome), evidence
     if row["State"] == "FAILED" and row["ExitCode"] == "0:53":  # measured
         return Outcome.STAGE_OUT, f"{evidence}: the node could not open the job's log, or its working folder"
@@ -182,15 +186,6 @@ def end_of(row: Mapping[str, str], steps: Iterable[Mapping[str, str]]) -> tuple[
         rows.add_step(step)
     word = _whole_word(row["State"].partition(" ")[0])
     return word, _outcome(word, rows)[0]
-
-
-def _memory(rows: _Rows) -> str:
-    """Return the used memory of the request: first, because a table cuts the end of a line."""
-    if rows.max_rss_bytes is None:
-        return ""
-    required = _required_bytes(rows.own)
-    asked = rows.own["ReqMem"] if required is None else format_memory(required)
-    return f"MaxRSS {format_memory(rows.max_rss_bytes)} of ReqMem {asked}, "
 
 
 def _whole_word(word: str) -> str:
@@ -229,7 +224,7 @@ def checks(script: str, array: Array, request: JobRequest) -> tuple[Check, ...]:
     span = f"--array={array.first}-{array.last}"
     tested = ("sbatch", "--test-only", *array.option_words, span, script)
     asked = [
-        Check(NODES, partial(_partition_refusal, request), partial(_partition_outlook, request)),
+        queue_check(NODES, partitions, request, PARTITION, nodes=True),
         Check(tested, _test_only_refusal, _start_estimate),
     ]
     if request.account:
@@ -241,22 +236,6 @@ def checks(script: str, array: Array, request: JobRequest) -> tuple[Check, ...]:
             Check((*SHOW, "qos", "format=Name"), partial(_name_refusal, "QOS", request.qos, "resources.qos"))
         )
     return tuple(asked)
-
-
-def _partition_refusal(request: JobRequest, answer: Completed) -> str | None:
-    if not answer.ok:
-        return None  # then --test-only and the submission check it
-    known = partitions(answer.stdout).values()
-    asked = asked_for(request.queue, known, PARTITION)
-    if asked.unknown:
-        return str(asked.unknown)
-    faults = (asked.walltime_fault(request), asked.gpu_fault(request), asked.node_fault(request))
-    return "\n".join(map(str, filter(None, faults))) or None
-
-
-def _partition_outlook(request: JobRequest, answer: Completed) -> str:
-    known = partitions(answer.stdout).values() if answer.ok else ()
-    return asked_for(request.queue, known, PARTITION).never(request)
 
 
 def _test_only_refusal(answer: Completed) -> str | None:

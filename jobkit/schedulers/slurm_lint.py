@@ -124,17 +124,12 @@ def lint(script: Script) -> tuple[LintFinding, ...] | None:
 def _misspelt(script: Script) -> Iterator[LintFinding]:
     for line in script.lines:
         meant = None if line.here or line.text.startswith(MARK) else _MEANT.match(line.text)
-        if meant and _alike(meant["word"]) and not _shown(meant):
+        if not meant or difflib.SequenceMatcher(None, "sbatch", meant["word"].lower()).ratio() < _ALIKE:
+            continue
+        # A comment may show a command: # sbatch --array=1-3 job.sh 7
+        shown = meant["word"].islower() and meant["gap"] and _COMMAND.search(meant["rest"].rstrip())
+        if not shown:
             yield _finding(line, "misspelt", rest=meant["rest"].strip())
-
-
-def _alike(word: str) -> bool:
-    return difflib.SequenceMatcher(None, "sbatch", word.lower()).ratio() >= _ALIKE
-
-
-def _shown(meant: re.Match[str]) -> bool:
-    """Return whether a comment shows a command: ``# sbatch --array=1-3 job.sh 7``."""
-    return meant["word"].islower() and bool(meant["gap"]) and bool(_COMMAND.search(meant["rest"].rstrip()))
 
 
 def _late(script: Script) -> Iterator[LintFinding]:
@@ -158,16 +153,11 @@ def _options(line: ScriptLine) -> Iterator[Option]:
     for word, after in pairwise((*scripts.words(line, MARK), "")):
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
-            yield Option(line, _long(name), value if equals else after)
+            if name not in _LONG and len(name) >= _SHORTEST:  # it may be cut short
+                name = next((known for known in _LONG if known.startswith(name)), name)
+            yield Option(line, name, value if equals else after)
         elif word.startswith("-") and word[1:2] in _SHORT:
             yield Option(line, _SHORT[word[1]], word[2:] or after)
-
-
-def _long(name: str) -> str:
-    """Return a long option's whole name; it may be cut short."""
-    if name in _LONG or len(name) < _SHORTEST:
-        return name
-    return next((known for known in _LONG if known.startswith(name)), name)
 
 
 def _one_dash(asked: Sequence[ScriptLine]) -> Iterator[LintFinding]:

@@ -48,7 +48,8 @@ def parse_survey(answers: Answers) -> Survey:
     silent = unanswered(answers)
     nodes = text_of(answers, "nodes")
     limits = text_of(answers, CONFIG) or ""
-    config = _config(limits)
+    pairs = (line.partition("=") for line in limits.splitlines())
+    config = {name.strip(): value.strip() for name, sign, value in pairs if sign}
     accounts, account = _accounts(text_of(answers, "accounts"))
     return Survey(
         product="Slurm",
@@ -80,6 +81,9 @@ def partitions(text: str) -> dict[str, Queue]:
 
 def _row(name: str, max_time: str, gres: str, state: str, *node: str) -> Queue:
     nodes, cpus, mebibytes = node
+    days, dash, rest = max_time.rpartition("-")
+    if dash:  # sinfo leaves parts out, as in 2-00 and 1-00:00 (sbatch(1), --time)
+        max_time = f"{days}-{rest}{':00' * (2 - rest.count(':'))}"
     # gpu:v100:2(S:0-1), gpu:2, gpu:a100_3g.20gb:4 (gres.conf(5)); sorted, so that the largest counts
     counts = re.findall(r"\bgpu(?::([^:,(\s]+))?:(\d+)", gres)
     gpus = dict(sorted((kind, int(count)) for kind, count in counts))
@@ -92,7 +96,7 @@ def _row(name: str, max_time: str, gres: str, state: str, *node: str) -> Queue:
     return Queue(
         name=name.removesuffix("*"),
         default=name.endswith("*"),
-        walltime_s=seconds_of(_with_seconds(max_time)),
+        walltime_s=seconds_of(max_time),
         gpus=gpus,
         nodes=kind.number,
         cpus=kind.cpus,
@@ -111,12 +115,6 @@ def _joined(first: Queue, other: Queue) -> Queue:
         cpus=max(filter(None, (first.cpus, other.cpus)), default=None),
         memory_bytes=max(filter(None, (first.memory_bytes, other.memory_bytes)), default=None),
     )
-
-
-def _with_seconds(max_time: str) -> str:
-    """Return sinfo's ``2-00`` and ``1-00:00`` with all their parts (sbatch(1), --time)."""
-    days, dash, rest = max_time.rpartition("-")
-    return f"{days}-{rest}{':00' * (2 - rest.count(':'))}" if dash else max_time
 
 
 def _with_access(known: Mapping[str, Queue], text: str | None) -> tuple[Queue, ...]:
@@ -141,11 +139,6 @@ def _opened(queue: Queue, row: Mapping[str, str] | None) -> Queue:
 
 def _pairs(line: str) -> dict[str, str]:
     return {name: value for name, sign, value in (word.partition("=") for word in line.split()) if sign}
-
-
-def _config(text: str) -> dict[str, str]:
-    pairs = (line.partition("=") for line in text.splitlines())
-    return {name.strip(): value.strip() for name, sign, value in pairs if sign}
 
 
 def _keeping(answers: Answers, config: Mapping[str, str]) -> AccountingStatus:

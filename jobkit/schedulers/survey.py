@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from jobkit.core.shell import Completed
 from jobkit.core.terminal import did_you_mean
 from jobkit.core.units import format_count, format_memory, format_walltime
-from jobkit.schedulers.types import JobRequest
+from jobkit.schedulers.types import Check, JobRequest
 
 PRACTICE_ENV = 'eval "$(jobkit practice env)"'
 PRACTICE_NEEDS = "a practice cluster needs in every shell:"
@@ -167,6 +167,37 @@ def asked_for(names: str | None, known: Iterable[Queue], noun: str) -> Requested
         unknown=next((no_such(noun, word, have, "the queue") for word in unknown), None),
         where=f"{noun} {named!r}" if named else f"any {noun}",
     )
+
+
+def queue_check(
+    argv: tuple[str, ...],
+    read: Callable[[str], Mapping[str, Queue]],
+    request: JobRequest,
+    noun: str,
+    *,
+    limit: str = "",
+    nodes: bool = False,
+) -> Check:
+    """Return the check that finds an unknown queue, and a walltime that none of the named queues allows.
+
+    ``read`` reads the queues from the answer to ``argv``; ``nodes`` is whether it finds their nodes, too.
+    """
+
+    def refusal(answer: Completed) -> str | None:
+        if not answer.ok:
+            return None  # then the scheduler's own check and the submission find it
+        asked = asked_for(request.queue, read(answer.stdout).values(), noun)
+        if asked.unknown:
+            return str(asked.unknown)
+        faults = [asked.walltime_fault(request, limit)]
+        faults += [asked.gpu_fault(request), asked.node_fault(request)] if nodes else []
+        return "\n".join(map(str, filter(None, faults))) or None
+
+    def outlook(answer: Completed) -> str:
+        known = read(answer.stdout).values() if answer.ok else ()
+        return asked_for(request.queue, known, noun).never(request, limit)
+
+    return Check(argv, refusal, outlook)
 
 
 Answers = Mapping[str, Completed]  # by the name of the question

@@ -49,9 +49,8 @@ from jobkit.setup.findings import (
 )
 from jobkit.setup.machine import MACHINE, PYTHON, NodeRequest, check_node, programs
 from jobkit.spec.axes import most, settings
-from jobkit.spec.directives import queue_of
 from jobkit.spec.fields import Auto
-from jobkit.spec.site import own_site
+from jobkit.spec.site import own_site, queue_of
 from jobkit.spec.sweep_spec import Environment, SweepSpec
 from jobkit.spec.yaml_files import is_mapping
 

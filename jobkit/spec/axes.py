@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, Field, GetPydanticSchema, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 from pydantic_core import core_schema
 
 from jobkit.core.knobs import AUTO, BATCH_SIZE, OFFERED, RUN_KNOBS, SWITCH, Knob, Value
 from jobkit.core.student import LEAST
 from jobkit.core.terminal import suggest
-from jobkit.spec.fields import MOST, POSITIVE, STRICT
+from jobkit.spec.fields import MOST, POSITIVE, STRICT, number_written, or_mapping
 from jobkit.worker.workloads.base import knobs, offered_by
 
 Loc = tuple[int | str, ...]
@@ -97,18 +97,16 @@ def name_faults(axes: Mapping[str, Any], known: Sequence[Knob], owner: str = "")
     names = [knob.name for knob in known]
     own = ", ".join(knob.name for knob in known if knob not in RUN_KNOBS)
     holds = f": the KNOBS of {owner} holds {own or 'nothing'}"
-    for loc, _ in _places(axes):
-        if loc[-1] not in names:
-            more = holds if owner else _instead(str(loc[-1]), names)
-            yield loc, f"sweep.{'.'.join(map(str, loc))}: no such knob{more}"
-
-
-def _instead(name: str, names: Sequence[str]) -> str:
-    """Return the end of a message about a knob that a shipped workload lacks: what there is instead."""
-    if others := offered_by(name):
-        return f" of this workload; {_each(others)} {'have' if len(others) > 1 else 'has'} it"
-    close = suggest(name, names)
-    return close if close.startswith("; did you") else f", of no shipped workload{close}"
+    for loc, _ in places(axes):
+        if (name := str(loc[-1])) in names:
+            continue
+        if owner:
+            more = holds
+        elif others := offered_by(name):
+            more = f" of this workload; {_each(others)} {'have' if len(others) > 1 else 'has'} it"
+        elif not (more := suggest(name, names)).startswith("; did you"):
+            more = f", of no shipped workload{more}"
+        yield loc, f"sweep.{'.'.join(map(str, loc))}: no such knob{more}"
 
 
 def offer_fault(key: str, value: object, known: Sequence[Knob], owner: str) -> str:
@@ -144,10 +142,13 @@ def _each(names: Sequence[str]) -> str:
 def value_faults(axes: Mapping[str, Any], known: Sequence[Knob]) -> Iterator[tuple[Loc, str]]:
     """Yield ``(place below sweep, what is wrong)`` for each word and number that a knob does not have."""
     named = {knob.name: knob for knob in known}
-    for loc, values in _places(axes):
+    for loc, values in places(axes):
         if (knob := named.get(str(loc[-1]))) is None:
             continue
-        for place, value in _numbered(loc, values):
+        listed = isinstance(values, list)
+        for place, value in (
+            [((*loc, number), value) for number, value in enumerate(values)] if listed else [(loc, values)]
+        ):
             # What is neither a number nor a word is a fault of the type.
             word = SWITCH[value] if isinstance(value, bool) else value
             whole = value == AUTO and len(place) == 1  # `axis_faults` has the others
@@ -155,15 +156,7 @@ def value_faults(axes: Mapping[str, Any], known: Sequence[Knob]) -> Iterator[tup
                 yield place, f"sweep.{'.'.join(map(str, place))}: {value!r}: should be {knob.expected}"
 
 
-def _numbered(loc: Loc, values: object) -> Iterator[tuple[Loc, object]]:
-    """Yield each value with its place."""
-    if not isinstance(values, list):
-        yield loc, values
-        return
-    yield from (((*loc, number), value) for number, value in enumerate(values))
-
-
-def _places(axes: Mapping[str, Any]) -> Iterator[tuple[Loc, Any]]:
+def places(axes: Mapping[str, Any]) -> Iterator[tuple[Loc, Any]]:
     """Yield each knob that a sweep names, by its place, and what the raw YAML gives as its values."""
     yield from knob_values(axes).items()
     for key in ("include", "exclude"):
@@ -176,25 +169,16 @@ def _places(axes: Mapping[str, Any]) -> Iterator[tuple[Loc, Any]]:
 PERCENT_PATTERN = r"^\d+(\.\d+)?%$"
 ENOUGH = 2
 """Fewer repeats have no interval."""
-
-
-def _percent(value: object) -> object:
-    """Return the share of ``3%``."""
-    wanted = "a share is written like 3%, and is between 0% and 100%"
-    if not isinstance(value, str) or not value.endswith("%"):
-        raise ValueError(wanted)
-    try:
-        share = float(value[:-1]) / 100
-    except ValueError as error:
-        raise ValueError(wanted) from error
-    if not 0 < share < 1:
-        raise ValueError(wanted)
-    return share
-
-
 Percent = Annotated[
     float,
-    BeforeValidator(_percent),
+    BeforeValidator(
+        number_written(
+            PERCENT_PATTERN,
+            lambda percent: 0 < percent < 100,  # noqa: PLR2004 - percent
+            "a share is written like 3%, and is between 0% and 100%",
+        )
+    ),
+    AfterValidator(lambda percent: percent / 100),
     PlainSerializer(lambda share: f"{100 * share:g}%"),
     WithJsonSchema({"type": "string", "pattern": PERCENT_PATTERN}),
 ]
@@ -241,21 +225,5 @@ def _number_or(value: object, mapping: core_schema.ValidatorFunctionWrapHandler)
     return value
 
 
-def _core_schema(_source: Any, handler: Any) -> core_schema.CoreSchema:  # noqa: ANN401 - pydantic's
-    return core_schema.no_info_wrap_validator_function(
-        _number_or,
-        handler(Repeats),
-        serialization=core_schema.plain_serializer_function_ser_schema(
-            lambda value: value.model_dump(mode="json") if isinstance(value, Repeats) else value
-        ),
-    )
-
-
-RepeatsOrNumber = Annotated[
-    int | Repeats,
-    GetPydanticSchema(
-        _core_schema,
-        lambda schema, handler: {"anyOf": [POSITIVE, {"const": AUTO}, handler(schema)]},
-    ),
-]
+RepeatsOrNumber = Annotated[int | Repeats, or_mapping(Repeats, _number_or, [POSITIVE, {"const": AUTO}])]
 """A whole number above 0, ``auto``, or the keys of `Repeats`."""

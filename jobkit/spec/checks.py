@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, GetPydanticSchema
-from pydantic_core import core_schema
+from pydantic import BaseModel, Field
+from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.figures import by_key
@@ -20,8 +21,8 @@ from jobkit.core.records import Command, FileRef
 from jobkit.core.terminal import suggest
 from jobkit.core.units import format_count
 from jobkit.schedulers.registry import own_option
-from jobkit.spec.axes import ENOUGH, Loc, Repeats, axis_faults, knob_values, offer_fault, value_faults
-from jobkit.spec.fields import STRICT
+from jobkit.spec.axes import ENOUGH, Loc, Repeats, axis_faults, knob_values, offer_fault, places, value_faults
+from jobkit.spec.fields import STRICT, or_mapping
 from jobkit.spec.yaml_files import YamlDocument
 from jobkit.worker import command_line
 from jobkit.worker.measure.figures import MOST_NAME
@@ -70,7 +71,7 @@ class CommandSpec(BaseModel):
         return Command(template=self.command, shell=self.shell, metrics=self.metrics)
 
 
-def _name_or(value: object, mapping: core_schema.ValidatorFunctionWrapHandler) -> object:
+def _name_or(value: object, mapping: ValidatorFunctionWrapHandler) -> object:
     """Return a name as it is, and anything else as a mapping."""
     if isinstance(value, str):
         return value
@@ -79,22 +80,9 @@ def _name_or(value: object, mapping: core_schema.ValidatorFunctionWrapHandler) -
     return mapping(value)
 
 
-def _core_schema(_source: Any, handler: Any) -> core_schema.CoreSchema:  # noqa: ANN401 - pydantic's
-    return core_schema.no_info_wrap_validator_function(
-        _name_or,
-        handler(CommandSpec),
-        serialization=core_schema.plain_serializer_function_ser_schema(
-            lambda value: value.model_dump(mode="json") if isinstance(value, CommandSpec) else value
-        ),
-    )
-
-
 NAMES = ({"enum": list(SHIPPED)}, {"type": "string", "pattern": ".:."})
 """What an editor shows of a name."""
-NameOrCommand = Annotated[
-    str | CommandSpec,
-    GetPydanticSchema(_core_schema, lambda schema, handler: {"anyOf": [*NAMES, handler(schema)]}),
-]
+NameOrCommand = Annotated[str | CommandSpec, or_mapping(CommandSpec, _name_or, NAMES)]
 """The name of a workload, or a command."""
 
 
@@ -114,26 +102,24 @@ def file_refs(files: Iterable[str], folder: Path) -> tuple[FileRef, ...]:
     JobkitError
         If one is missing or is not below the folder.
     """
-    return tuple(_file_ref(file, folder) for file in dict.fromkeys(files))
-
-
-def _file_ref(file: str, folder: Path) -> FileRef:
-    parts = PurePosixPath(file).parts
-    if PurePosixPath(file).is_absolute() or ".." in parts or not parts:
-        hint = "name files below the folder of the spec; an absolute path in the command needs no staging"
-        raise JobkitError(f"{file!r} is not below the folder of the spec", hint=hint)
-    path = Path(os.path.abspath(folder), *parts)  # noqa: PTH100 - links as they are
-    try:
-        number = len(files_of(path)) if path.is_dir() else 1
-        if number > MOST_FILES:
-            raise JobkitError(f"{path} holds {format_count(number, 'file')}", hint=f"at most {MOST_FILES:,}")
-        sha256, size_bytes = digest(path)
-    except OSError as error:
-        raise JobkitError(
-            f"{path}: {error.strerror}", hint="files are relative to the folder of the spec"
-        ) from error
-    name = f"{PurePosixPath(file)}{'/' if path.is_dir() else ''}"
-    return FileRef(path=str(path), name=name, sha256=sha256, size_bytes=size_bytes)
+    refs = []
+    for file in map(PurePosixPath, dict.fromkeys(files)):
+        if file.is_absolute() or ".." in file.parts or not file.parts:
+            hint = "name files below the folder of the spec; an absolute path in the command needs no staging"
+            raise JobkitError(f"{str(file)!r} is not below the folder of the spec", hint=hint)
+        path = Path(os.path.abspath(folder), file)  # noqa: PTH100 - links as they are
+        try:
+            number = len(files_of(path)) if path.is_dir() else 1
+            if number > MOST_FILES:
+                what = f"{path} holds {format_count(number, 'file')}"
+                raise JobkitError(what, hint=f"at most {MOST_FILES:,}")
+            sha256, size_bytes = digest(path)
+        except OSError as error:
+            hint = "files are relative to the folder of the spec"
+            raise JobkitError(f"{path}: {error.strerror}", hint=hint) from error
+        name = f"{file}{'/' if path.is_dir() else ''}"
+        refs.append(FileRef(path=str(path), name=name, sha256=sha256, size_bytes=size_bytes))
+    return tuple(refs)
 
 
 def sources(refs: Iterable[FileRef]) -> list[Path]:
@@ -146,16 +132,9 @@ def sources(refs: Iterable[FileRef]) -> list[Path]:
 
 def swept(data: Mapping[str, Any]) -> dict[str, Loc]:
     """Return the knobs that raw YAML sweeps, with their places."""
-    axes = data.get("sweep")
-    axes = axes if isinstance(axes, dict) else {}
-    rows = axes["include"] if isinstance(axes.get("include"), list) else []
-    included: dict[str, Loc] = {
-        str(name): ("sweep", "include", number, name)
-        for number, row in enumerate(rows)
-        if isinstance(row, dict)
-        for name in row
-    }
-    return included | {str(loc[-1]): ("sweep", *loc) for loc in knob_values(axes)}
+    axes = data["sweep"] if isinstance(data.get("sweep"), dict) else {}
+    found = [loc for loc, _ in places(axes) if loc[0] != "exclude"]
+    return {str(loc[-1]): ("sweep", *loc) for loc in reversed(found)}
 
 
 def command_faults(
@@ -180,7 +159,7 @@ def command_faults(
                 yield loc, f"{'.'.join(map(str, loc))}: {what.partition(': ')[2]}"
             else:
                 yield ("workload", "command"), f"workload.command: {what}"
-        axes = data["sweep"] if isinstance(data.get("sweep"), dict) else {}
+        axes = document.part("sweep")
         flags = [Knob(name=name, words=SWITCH) for name in command_line.switches(text)]
         yield from ((("sweep", *loc), what) for loc, what in value_faults(axes, flags))
         yield from _unstaged(text, folder, {ref.name.rstrip("/") for ref in refs})
@@ -229,19 +208,17 @@ MOST_POINTS = 100_000
 
 def check_points(document: YamlDocument) -> None:
     """Add a fault where there would be more points than a run can have; nothing is multiplied out."""
-    axes, repeats = document.data.get("sweep"), document.data.get("repeats", 3)
-    axes = axes if isinstance(axes, dict) else {}
+    axes, repeats = document.part("sweep"), _most_repeats(document.data.get("repeats", 3))
     values = knob_values(axes)
     lists = [column for loc, column in values.items() if len(loc) == 1]
     lists += [column for loc, column in values.items() if len(loc) > 1][:1]
     count = math.prod(len(column) for column in lists if isinstance(column, list))
     count += len(axes["include"]) if isinstance(axes.get("include"), list) else 0
-    repeats = _most_repeats(repeats)
     if count * repeats <= MOST_POINTS:
         return
     key = "repeats" if count <= MOST_POINTS else "sweep"
     what = f"{key}: {format_count(count, 'setting')} x {repeats:,} would be {count * repeats:,} points; "
-    document.faults.append(document.fault((key,), f"{what}a run has at most {MOST_POINTS:,}"))
+    document.add((key,), f"{what}a run has at most {MOST_POINTS:,}")
 
 
 def _most_repeats(repeats: object) -> int:
@@ -253,8 +230,7 @@ def _most_repeats(repeats: object) -> int:
 
 def check_repeats(document: YamlDocument) -> None:
     """Add a fault if fewer repeats are planned than must run, of a sweep or of the finalists of a search."""
-    tune = document.data.get("tune")
-    for place, holder in (((), document.data), (("tune",), tune if isinstance(tune, dict) else {})):
+    for place, holder in (((), document.data), (("tune",), document.part("tune"))):
         repeats = holder.get("repeats")
         if not isinstance(repeats, dict):
             continue
@@ -264,83 +240,66 @@ def check_repeats(document: YamlDocument) -> None:
             name = ".".join((*place, "repeats"))
             key = "most" if "most" in repeats else "least"
             what = f"{name}.{key}: {planned} repeats at most, and {name}.least is {least}"
-            document.faults.append(document.fault((*place, "repeats", key), what))
+            document.add((*place, "repeats", key), what)
 
 
 def check_objective(document: YamlDocument) -> None:
     """Add a fault for a figure of the workload of which it is not known whether more or less is better."""
-    objective = document.data.get("objective")
-    objective = objective if isinstance(objective, dict) else {}
+    objective = document.part("objective")
     metric = objective.get("metric")
     if not isinstance(metric, str) or by_key(metric).direction or objective.get("direction") is not None:
         return
     what = f"objective.metric: {metric!r}: needs objective.direction, max if more is better, else min"
-    document.faults.append(document.fault(("objective", "metric"), what))
+    document.add(("objective", "metric"), what)
 
 
 def check_workload(document: YamlDocument) -> None:
-    """Add a fault for a word that is neither a shipped workload nor an entry point."""
-    name = document.data.get("workload")
-    if isinstance(name, str) and ":" not in class_name(name):
-        what = f"workload: {name!r}: no such workload{suggest(name, offered())}"
-        document.faults.append(document.fault(("workload",), what))
+    """Add the faults of the workload's name, of the knobs in the sweep, and of what it does not offer."""
+    name = document.data.get("workload", "stanza-ner")
+    word = name if isinstance(name, str) else None
+    if word is not None and ":" not in class_name(word):
+        document.add(("workload",), f"workload: {word!r}: no such workload{suggest(word, offered())}")
+    for loc, what in axis_faults(document.part("sweep"), word or ""):
+        document.add(("sweep", *loc), what, on_key=True)
+    if word is not None and (known := knobs(word)) is not None:
+        add_offer_faults(document, known, word)
 
 
 def check_environment(document: YamlDocument) -> None:
     """Add a fault for each of ``venv`` and ``container`` that is given after another Python."""
-    environment = document.data.get("environment")
-    given = environment if isinstance(environment, dict) else {}
+    given = document.part("environment")
     first, *others = [key for key in ("conda", "venv", "container") if given.get(key)] or [""]
     for key in others:
         what = f"environment.{key}: given as well as {first}; keep one of the two"
-        document.faults.append(document.fault(("environment", key), what, on_key=True))
+        document.add(("environment", key), what, on_key=True)
 
 
 def check_options(document: YamlDocument) -> None:
     """Add a fault for each header line that sets what jobkit sets itself."""
-    resources = document.data.get("resources")
-    options = resources.get("options") if isinstance(resources, dict) else None
+    options = document.part("resources").get("options")
     for scheduler, lines in (options if isinstance(options, dict) else {}).items():
         for number, line in enumerate(lines if isinstance(lines, list) else ()):
             if isinstance(line, str) and (what := own_option(str(scheduler), line)):
                 loc = ("resources", "options", str(scheduler), number)
-                document.faults.append(document.fault(loc, f"{'.'.join(map(str, loc))}: {what}"))
-
-
-def check_axes(document: YamlDocument) -> None:
-    """Add the faults of the sweep: unknown knobs, uneven ``zip``, a knob on two axes, no points."""
-    axes = document.data.get("sweep", {})
-    if not isinstance(axes, dict):
-        return
-    workload = document.data.get("workload", "stanza-ner")
-    for loc, what in axis_faults(axes, workload if isinstance(workload, str) else ""):
-        document.faults.append(document.fault(("sweep", *loc), what, on_key=True))
-
-
-def check_offers(document: YamlDocument) -> None:
-    """Add a fault for a precision, or shortcuts, that a shipped workload does not offer."""
-    workload = document.data.get("workload", "stanza-ner")
-    if isinstance(workload, str) and (known := knobs(workload)) is not None:
-        add_offer_faults(document, known, workload)
+                document.add(loc, f"{'.'.join(map(str, loc))}: {what}")
 
 
 def add_offer_faults(document: YamlDocument, known: Sequence[Knob], workload: str) -> None:
     """Add a fault for each key of `OFFERED` with a value that a workload with these knobs does not offer."""
     for key in OFFERED:
         if what := offer_fault(key, document.data.get(key), known, workload):
-            document.faults.append(document.fault((key,), what))
+            document.add((key,), what)
 
 
 def check_find_max(document: YamlDocument) -> None:
     """Add a fault if ``find_max`` is given with a sweep that varies anything but what it finds."""
-    axes = document.data.get("sweep")
-    if not isinstance(document.data.get("find_max"), dict) or not isinstance(axes, dict):
+    if not isinstance(document.data.get("find_max"), dict):
         return
-    for loc, values in knob_values(axes).items():
+    for loc, values in knob_values(document.part("sweep")).items():
         if loc[-1] not in {BATCH_SIZE, PADDED} and isinstance(values, list) and len(values) > 1:
             key = ".".join(map(str, ("sweep", *loc)))
             what = f"{key}: find_max needs a sweep in which only {BATCH_SIZE} or {PADDED} varies"
-            document.faults.append(document.fault(("sweep", *loc), what, on_key=True))
+            document.add(("sweep", *loc), what, on_key=True)
 
 
 def check_renamed(document: YamlDocument) -> None:
@@ -348,37 +307,29 @@ def check_renamed(document: YamlDocument) -> None:
     for name, loc in swept(document.data).items():
         if (now := RENAMED.get(name)) in swept(document.data):
             what = f"{'.'.join(map(str, loc))}: the earlier name of {now}; keep one of the two"
-            document.faults.append(document.fault((*loc[:-1], now), what, on_key=True))
+            document.add((*loc[:-1], now), what, on_key=True)
 
 
 def check_budget(document: YamlDocument) -> None:
     """Add a fault if ``padded`` and a size cut the same batches."""
-    axes = document.data.get("sweep")
-    axes = axes if isinstance(axes, dict) else {}
-    swept: dict[str, Loc] = {str(loc[-1]): loc for loc in knob_values(axes)}
-    included = axes["include"] if isinstance(axes.get("include"), list) else []
-    rows: list[dict[str, Loc]] = [
-        {str(name): ("include", number, name) for name in row}
-        for number, row in enumerate(included)
-        if isinstance(row, dict)
-    ]
-    for row in (row for row in (swept, *rows) if PADDED in row):
+    rows: dict[Loc, dict[str, Loc]] = defaultdict(dict)  # of each setting to add, and of the axes
+    for loc, _ in places(document.part("sweep")):
+        rows[loc[:2] if loc[0] in {"include", "exclude"} else ()][str(loc[-1])] = loc
+    for row in (row for key, row in rows.items() if PADDED in row and "exclude" not in key):
         for name in sorted({BATCH_SIZE, *CUT_BY} & row.keys()):
-            loc: Loc = ("sweep", *row[PADDED])
+            loc = ("sweep", *row[PADDED])
             what = f"{'.'.join(map(str, loc))}: {name} cuts the same batches; keep one of the two"
-            document.faults.append(document.fault(loc, what, on_key=True))
+            document.add(loc, what, on_key=True)
 
 
 CHECKS = (
     check_budget,
-    check_axes,
     check_points,
     check_repeats,
     check_objective,
     check_workload,
     check_environment,
     check_options,
-    check_offers,
     check_find_max,
 )
 """All of them, in the order in which they are asked."""

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
+    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
+    GetPydanticSchema,
     PlainSerializer,
     WithJsonSchema,
     WrapValidator,
 )
+from pydantic_core import core_schema
 
 from jobkit.core import units
 from jobkit.core.errors import JobkitError
@@ -42,6 +45,37 @@ def _parsed(parse: Callable[[str], float], wanted: str) -> Callable[[object], ob
             raise ValueError(f"{error.message}; {error.hint}") from error
 
     return parsed
+
+
+def number_written(pattern: str, fits: Callable[[float], bool], wanted: str) -> Callable[[object], object]:
+    """Return a validator of a number with a sign, such as 3% and x1.5."""
+
+    def number(value: object) -> object:
+        if (
+            isinstance(value, str)
+            and re.fullmatch(pattern, value)
+            and fits(found := float(value.strip("x%")))
+        ):
+            return found
+        raise ValueError(wanted)
+
+    return number
+
+
+def or_mapping(
+    model: type[BaseModel],
+    check: Callable[[Any, core_schema.ValidatorFunctionWrapHandler], object],
+    plain: Iterable[Mapping[str, object]],
+) -> GetPydanticSchema:
+    """Return the annotation of a value that is plain, or the mapping of a model; ``check`` validates both."""
+
+    def schema(_source: Any, handler: Any) -> core_schema.CoreSchema:  # noqa: ANN401 - pydantic's
+        dumped = core_schema.plain_serializer_function_ser_schema(
+            lambda value: value.model_dump(mode="json") if isinstance(value, model) else value
+        )
+        return core_schema.no_info_wrap_validator_function(check, handler(model), serialization=dumped)
+
+    return GetPydanticSchema(schema, lambda inner, handler: {"anyOf": [*plain, handler(inner)]})
 
 
 def known_scheduler(name: str) -> str:
@@ -93,13 +127,9 @@ class Auto(list[Value]):
     """The values of a knob that jobkit chooses from the text: none, until it has."""
 
 
-def _auto_or(value: object, checked: Callable[[object], list[Value]]) -> list[Value]:
-    return Auto() if value == AUTO else checked(value)
-
-
 ValuesOrAuto = Annotated[
     Values,
-    WrapValidator(_auto_or),
+    WrapValidator(lambda value, checked: Auto() if value == AUTO else checked(value)),
     PlainSerializer(lambda values: AUTO if isinstance(values, Auto) else values),
 ]
 """The values of a knob, or ``auto``; which knobs may have it, `jobkit.spec.axes.axis_faults` says."""

@@ -6,28 +6,20 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
-from jobkit.spec.fields import STRICT
+from jobkit.spec.fields import STRICT, number_written
 
 FACTOR_PATTERN = r"^x\d+(\.\d+)?$"
 
 
-def _factor(value: object) -> object:
-    """Return the number of ``x1.5``."""
-    wanted = "a factor is written like x1.5, and is more than 1"
-    if not isinstance(value, str) or not value.startswith("x"):
-        raise ValueError(wanted)
-    try:
-        number = float(value[1:])
-    except ValueError as error:
-        raise ValueError(wanted) from error
-    if not 1 < number <= 100:  # noqa: PLR2004 - a hundredfold is a slip of the pen
-        raise ValueError(wanted)
-    return number
-
-
 Factor = Annotated[
     float,
-    BeforeValidator(_factor),
+    BeforeValidator(
+        number_written(
+            FACTOR_PATTERN,
+            lambda factor: 1 < factor <= 100,  # noqa: PLR2004 - a hundredfold is a slip of the pen
+            "a factor is written like x1.5, and is more than 1",
+        )
+    ),
     PlainSerializer(lambda value: f"x{value:g}"),
     WithJsonSchema({"type": "string", "pattern": FACTOR_PATTERN}),
 ]

@@ -52,8 +52,6 @@ def _no_such_tag(_loader: _Loader, node: yaml.Node) -> None:
 
 
 MOST_DEPTH = 100
-MOST_VALUES = 200_000
-"""Of a document once its aliases are expanded."""
 
 _Loader.yaml_constructors = {
     f"tag:yaml.org,2002:{tag}": yaml.SafeLoader.yaml_constructors[f"tag:yaml.org,2002:{tag}"]
@@ -110,8 +108,16 @@ class YamlDocument:
     overrides: dict[Loc, str] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
 
-    def fault(self, loc: Loc, what: str, *, on_key: bool = False) -> Fault:
-        """Return a fault at the deepest part of ``loc`` that stands in the file."""
+    def part(self, key: str) -> dict[str, Any]:
+        """Return the mapping of a key; an empty one if it has none."""
+        value = self.data.get(key)
+        return value if isinstance(value, dict) else {}
+
+    def add(self, loc: Loc, what: str, *, on_key: bool = False) -> None:
+        """Add a fault at the deepest part of ``loc`` that stands in the file."""
+        self.faults.append(self._fault(loc, what, on_key=on_key))
+
+    def _fault(self, loc: Loc, what: str, *, on_key: bool) -> Fault:
         for length in range(len(loc), 0, -1):
             if loc[:length] in self.overrides:
                 return Fault(0, 0, f"--set {self.overrides[loc[:length]]}", what)
@@ -144,8 +150,7 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> YamlDocument:
         If the file cannot be read or is no YAML mapping.
     """
     try:
-        text = _read(path)
-        node, data = _composed(text)
+        node, data = _composed(read_bytes(path, MOST_BYTES, typed=True).decode())
     except OSError as error:
         raise JobkitError(f"{path}: {error.strerror}", hint=_how_to_get(path)) from error
     except UnicodeDecodeError as error:
@@ -176,11 +181,6 @@ def is_mapping(text: str) -> bool:
         return False
 
 
-def _read(path: Path) -> str:
-    data = read_bytes(path, MOST_BYTES, typed=True)
-    return data.decode()
-
-
 def _how_to_get(path: Path) -> str:
     """Return the hint for a file that cannot be read: if jobkit ships that sweep, the command to copy it."""
     shipped = shipped_folder("sweeps") / path.name
@@ -202,34 +202,9 @@ def _composed(text: str) -> tuple[yaml.Node | None, Any]:
     loader = _Loader(text)
     try:
         node = loader.get_single_node()
-        if node:
-            _refuse_expansion(node)
         return node, loader.construct_document(node) if node else None
     finally:
         loader.dispose()
-
-
-def _refuse_expansion(root: yaml.Node) -> None:
-    """Refuse a document that is small only because of its aliases.
-
-    Raises
-    ------
-    yaml.YAMLError
-        If it has too many values once they are expanded.
-    """
-    sizes: dict[int, int] = {}
-
-    def size(node: yaml.Node) -> int:
-        if id(node) not in sizes:
-            sizes[id(node)] = 0  # a node within itself is another fault
-            parts = [node.value] if isinstance(node, yaml.ScalarNode) else node.value
-            nested = [one for part in parts for one in (part if isinstance(part, tuple) else (part,))]
-            sizes[id(node)] = 1 + sum(size(one) for one in nested if isinstance(one, yaml.Node))
-        return sizes[id(node)]
-
-    if size(root) > max(MOST_VALUES, 2 * len(sizes)):
-        said = f"its aliases (*name) stand for more than {MOST_VALUES:,} values"
-        raise ConstructorError(None, None, said, root.start_mark)
 
 
 def validated(document: YamlDocument, model: type[M]) -> M | None:
@@ -239,9 +214,7 @@ def validated(document: YamlDocument, model: type[M]) -> M | None:
     except ValidationError as error:
         for found in error.errors():
             what = _words(found["type"], found["msg"], found["input"], found["loc"], model)
-            document.faults.append(
-                document.fault(found["loc"], what, on_key=found["type"] in {"extra_forbidden", "missing"})
-            )
+            document.add(found["loc"], what, on_key=found["type"] in {"extra_forbidden", "missing"})
     return None
 
 

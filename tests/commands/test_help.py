@@ -35,9 +35,10 @@ def test_each_command_of_the_program_is_in_one_part_of_the_list() -> None:
     folder = ROOT / "jobkit" / "commands"
     modules = {path.stem for path in folder.glob("*.py")} - {"__init__", "listing", "shared"}
     assert len(names) == len(set(names))
-    assert set(listing.LISTED) == modules
+    assert set(listing.MODULES) == set(names)
+    assert set(listing.MODULES.values()) == modules
     assert len(listing.FRONT) == 8
-    assert all(listed.example.startswith(f"jobkit {name}") for name, listed in listing.FRONT.items())
+    assert all(example.startswith(f"jobkit {name}") for name, (_, example) in listing.FRONT.items())
 
 
 def test_the_front_page_names_all_but_the_rare_commands() -> None:

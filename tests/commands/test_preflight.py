@@ -34,7 +34,7 @@ def test_it_prints_what_the_text_tells_or_json(spec: Path) -> None:
 @pytest.mark.slow
 def test_in_haste_torch_is_not_imported(spec: Path) -> None:
     code = (
-        "import sys; from jobkit.commands.preflight import preflight\n"
+        "import sys; from jobkit.commands.sweep import preflight\n"
         f"preflight.main([{str(spec)!r}, '--fast', '--set', 'workload=stanza-ner',"
         " '--set', 'model.fallback=stand-in'], standalone_mode=False)\n"
         "print({'torch', 'stanza', 'pandas', 'rich'} & set(sys.modules))"

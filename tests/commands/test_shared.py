@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from jobkit.commands import collect, init, profile, resume, verify
+from jobkit.commands import begin, change, results
 from jobkit.core.errors import JobkitError
 from jobkit.extensions.profile import rerun
 from jobkit.launch import verify as launch_verify
@@ -85,15 +85,15 @@ def test_a_command_that_changes_a_run_says_which_is_the_latest(
 def test_old_names_work_and_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for command, old, value in (
-        (verify.verify, "--memory", "16"),
-        (init.init, "--site", str(tmp_path)),
-        (collect.collect, "--format", "json"),
-        (resume.resume, "--only", "1"),
+        (change.verify, "--memory", "16"),
+        (begin.init, "--site", str(tmp_path)),
+        (results.collect, "--format", "json"),
+        (change.resume, "--only", "1"),
     ):
         assert f"{old} " not in command.get_help(click.Context(command)) or old in OF_ITS_OWN
         with pytest.raises((JobkitError, click.UsageError)) as caught:
             command.main(
-                args=[*(["no-run"] if command is not init.init else []), old, value], standalone_mode=False
+                args=[*(["no-run"] if command is not begin.init else []), old, value], standalone_mode=False
             )
         assert "No such option" not in str(caught.value)
 
@@ -110,11 +110,11 @@ def test_the_words_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(rerun, "profile", takes)
     monkeypatch.chdir(tmp_path)
     run = write_points(tmp_path / "run", grid((10,)))
-    assert called(verify.verify, "run") == 4
-    assert called(verify.verify, "run", "--gpu-memory", "device", "--stand-in") == 4
-    assert called(profile.profile, "run") == 4
+    assert called(change.verify, "run") == 4
+    assert called(change.verify, "run", "--gpu-memory", "device", "--stand-in") == 4
+    assert called(change.profile, "run") == 4
     words = "3 --with python --again --wait --set resources.walltime=1h"
-    assert called(profile.profile, "run", *words.split()) == 4
+    assert called(change.profile, "run", *words.split()) == 4
     assert found == [
         ((run,), {"memory": None, "stand_in": False}),
         ((run,), {"memory": "device", "stand_in": True}),

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from jobkit.commands.models import models as command
+from jobkit.commands.workload import models as command
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import FOLDER, ModelRef

@@ -18,8 +18,7 @@ from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.sge_survey import resources
 from jobkit.schedulers.survey import Consumable, Queue, Resource, Survey
 from jobkit.setup.init import InitFiles, Written, ask_site, begin, choose, plan_for, site_text, spec_text
-from jobkit.spec.directives import directives
-from jobkit.spec.site import Site, load_site
+from jobkit.spec.site import Site, directives, load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from tests.fakes.cluster import FakeCluster
 from tests.support.surveys import captured, survey_of

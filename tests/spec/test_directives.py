@@ -4,8 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from jobkit.core.errors import JobkitError
-from jobkit.spec.directives import directives
-from jobkit.spec.site import Site, load_site
+from jobkit.spec.site import Site, directives, load_site
 from jobkit.spec.sweep_spec import SweepSpec
 
 

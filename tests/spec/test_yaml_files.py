@@ -142,7 +142,7 @@ def test_the_faults_of_a_file_that_another_names_are_counted_once(tmp_path: Path
     validated(named, Outer)
     with pytest.raises(JobkitError) as caught:
         raise_faults(named, "read the docs", nested=True)
-    document.faults.append(document.fault(("spare",), f"spare: {caught.value.message}"))
+    document.add(("spare",), f"spare: {caught.value.message}")
     with pytest.raises(JobkitError) as caught:
         raise_faults(document, "read the docs")
     assert caught.value.message.splitlines() == [
@@ -153,10 +153,6 @@ def test_the_faults_of_a_file_that_another_names_are_counted_once(tmp_path: Path
     ]
 
 
-def test_a_document_without_end_is_refused(tmp_path: Path) -> None:
-    bomb = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 40))
-    (tmp_path / "bomb.yaml").write_text(bomb, encoding="utf-8")
-    for path, words in [(tmp_path / "bomb.yaml", "stand for more than"), (Path("/dev/zero"), "more than 16")]:
-        with pytest.raises(JobkitError, match=words) as caught:
-            read_document(path)
-        assert str(path) in caught.value.message
+def test_a_document_without_end_is_refused() -> None:
+    with pytest.raises(JobkitError, match=r"/dev/zero.*more than 16"):
+        read_document(Path("/dev/zero"))

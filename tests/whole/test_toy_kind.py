@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.commands.resume import resume
+from jobkit.commands.change import resume
 from jobkit.commands.status import status
 from jobkit.core.extensions import EXTENSIONS, Extension
 from jobkit.launch.resume import Asked, Resumption

@@ -81,7 +81,7 @@ from jobkit.runs.status import first_task, run_id_of
 from jobkit.runs.status_text import render as render_status
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import ONE_TASK
-from jobkit.spec.directives import queue_of
+from jobkit.spec.site import queue_of
 from jobkit.spec.sweep_spec import Resources, load_spec
 
 MOST_NAMED = 5

@@ -27,8 +27,7 @@ from jobkit.runs.status import PointResult
 from jobkit.runs.trials import Trial, describe_trials, settled_trials, trials
 from jobkit.runs.tries import task_s, timed
 from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
-from jobkit.spec.directives import directives
-from jobkit.spec.site import Site, load_site
+from jobkit.spec.site import Site, directives, load_site
 from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec
 
 

@@ -13,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from jobkit.commands.collect import collect as command
+from jobkit.commands.results import collect as command
 from jobkit.core.errors import JobkitError
 from jobkit.report.plot.pictures import (
     COLUMN_IN,

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.answers.gpus import GpuKind
-from jobkit.commands.recommend import recommend as command
+from jobkit.commands.results import recommend as command
 from jobkit.core.blocks import as_text
 from jobkit.core.records import Record
 from jobkit.core.units import GIB

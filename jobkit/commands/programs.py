@@ -1,4 +1,4 @@
-"""``jobkit emit``: a program that is a shell script reports its own figures."""
+"""For programs: ``jobkit emit`` takes the figures of one, ``jobkit schema`` is for an editor."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 
 import click
 
+from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 from jobkit.core.terminal import say
 from jobkit.worker.measure import figures
@@ -50,3 +51,21 @@ def _pair(text: str) -> tuple[str, object]:
         return key, float(value) if not value.lstrip("+-").isdecimal() else int(value)
     except ValueError as error:
         raise JobkitError(f"{text!r}: should be a number", hint="for instance items=32") from error
+
+
+@click.command("schema", short_help="Print the JSON schema of specs.")
+def schema() -> int:
+    """Print the JSON schema of specs, with which an editor checks and completes a spec.
+
+    \b
+      jobkit schema > jobkit.schema.json
+
+    Then write this as the first line of a spec in the same folder:
+
+    \b
+      # yaml-language-server: $schema=jobkit.schema.json
+    """
+    from jobkit.spec.sweep_spec import schema_text
+
+    terminal.say(schema_text(), nl=False)
+    return 0
