@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from jobkit.core.host import PROTOCOL
 from tests.cluster.daemons import until
 from tests.cluster.lab import SGE, SLURM, on
 from tests.cluster.ssh_host import SHELLS, SshHost, commands, end_jobs, kill
@@ -384,6 +385,20 @@ def test_a_python_that_no_path_names_is_offered(ada: Ada) -> None:
     assert (offered.returncode, offered.asked) == (0, [YES]), offered.screen
     assert f"make a virtual environment, {home / VENV}, with {python}" in offered.screen
     assert "Stanza with torch: " in offered.screen
+
+
+def test_an_older_protocol_is_updated_by_init(ada: Ada) -> None:
+    (module,) = (ada.host.home / VENV).glob("lib/*/site-packages/jobkit/core/host.py")
+    now = module.read_text()
+    module.write_text(now.replace(f"PROTOCOL = {PROTOCOL}", "PROTOCOL = 0"))
+    code, _, said = ada.types("status")
+    assert (code, "with protocol 0, and this machine" in said) == (2, True), said
+    assert "hint: jobkit --on cluster init installs" in said
+    words = ("jobkit", "--on", "cluster", "init", "--extra", "none")
+    typed = ada.laptop.type(*words, answers={YES: "y"}, cwd=ada.project)
+    assert "which this version cannot talk to" in typed.screen
+    assert module.read_text() == now, typed.screen
+    assert ada.types("status --list")[0] == 0
 
 
 def test_a_folder_of_another_project_is_refused(ada: Ada) -> None:
