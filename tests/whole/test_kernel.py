@@ -18,7 +18,6 @@ WORDS = frozenset(
     | {"shard", "shards", "tune", "tuning"}
 )
 NOT_EXTENSIONS = {
-    "spec/checks.py": {"tune"},  # the key of a spec
     "answers/ledger.py": {"CorpusEntry"},  # a line of the user's own ledger
     "answers/search_answer.py": {"phase"},  # a word of the search that answers, passed through
     "report/plot/pictures.py": {"phase"},  # the same
