@@ -33,6 +33,7 @@ TABS = {"slurm": "Slurm", "sge": "Grid Engine"}
 TAB = re.compile(r"^:::\{tab-item\} (.+)\n((?:(?!:::).*\n)*):::$", re.MULTILINE)
 LOOKS = ("squeue", "sacct", "qstat", "qacct", "head ", "jobkit status", "jobkit logs")
 """How commands begin that change nothing, so that a learner may repeat them."""
+CANCELS = ("scancel -n hello", "qdel hello")
 COMMAND_TIMEOUT_S = 300
 LOOK_TIMEOUT_S = 120
 LOOK_AGAIN_S = 0.3
@@ -154,6 +155,8 @@ class Learner:
     def sees(self, block: Block, *, tabbed: bool) -> tuple[bool, str]:
         """Run a block; return whether a learner sees what the page shows, and what it printed."""
         deadline = time.monotonic() + (LOOK_TIMEOUT_S if block.shown else 0)
+        while block.commands[0].startswith(CANCELS) and not self.has_printed():
+            time.sleep(LOOK_AGAIN_S)
         while True:
             began = time.monotonic()
             status, output = self.types(block)
@@ -161,6 +164,10 @@ class Learner:
             if seen or not block.commands[0].startswith(LOOKS) or time.monotonic() > deadline:
                 return seen, output
             time.sleep(max(LOOK_AGAIN_S, 3 * (time.monotonic() - began)))
+
+    def has_printed(self) -> bool:
+        """Return whether the job of the page has begun its log: a person is not as fast as this test."""
+        return any(log.stat().st_size for log in self.folder.rglob("hello-*.log"))
 
     def as_on_a_page(self, text: str) -> str:
         """Return an output with the names of the pages in place of this machine's."""

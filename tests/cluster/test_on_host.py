@@ -292,7 +292,8 @@ def test_a_command_that_was_killed_goes_on_with_its_run(ada: Ada, scheduler: str
     ada.write(SPEC + f"scheduler: {scheduler}\npolicy: {{follow_up: false}}\n")
     ada.host.cut_after({"slurm": "sbatch", "sge": "qsub"}[scheduler], killed=True)
     code, _, said = ada.types("sweep first.yaml --new")
-    assert (code, "type the same command again" in said) == (3, True), said
+    assert "type the same command again" in said
+    assert code in {3, 137}, "the child may be killed first"
     until(lambda: ada.types("sweep first.yaml --new")[0] == 0, "the job is found", 90)
     assert len(ada.runs()) == 1
     assert len(ada.submitted()) == 1
