@@ -19,7 +19,6 @@ from jobkit.core.knobs import BATCH_SIZE, CPU
 from jobkit.core.layout import SEARCH_GOAL_FILE
 from jobkit.core.terminal import NoWrap, shell_quote
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_list, format_memory, format_setting
-from jobkit.report.recommend.material import spec_of
 from jobkit.report.rows import Row
 from jobkit.report.tables import Collected, Size, no_search_for_cycles
 from jobkit.runs.hints import FixKind, Step, remedy
@@ -100,7 +99,11 @@ def group_memory(
     rows = [row for row in collected.rows if not row.point.trial and (alone or row.group == group)]
     folders = dict.fromkeys(row.folder for row in rows)
     searched = [Path(folder) for folder in folders if (Path(folder) / SEARCH_GOAL_FILE).is_file()]
-    asked = {spec.asked_bytes for folder in searched if (spec := spec_of(folder)[0])}
+    asked: set[int | None] = set()
+    if searched:
+        from jobkit.report.recommend.material import spec_of  # here: of other runs collect reads no spec
+
+        asked = {spec.asked_bytes for folder in searched if (spec := spec_of(folder)[0])}
     return memory_by_setting(
         [row.record for row in rows if row.record],
         batches_of(row.result for row in rows),
