@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +27,23 @@ if TYPE_CHECKING:
     from jobkit.spec.sweep_spec import SweepSpec
 
 
+def run_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Add the options that begin a run: of ``sweep`` and of ``tune``."""
+    new = click.option("--new", is_flag=True, help="Start another run even if this sweep already has one.")
+    for option in (
+        shared.wait_option,
+        new,
+        shared.show_environment_option,
+        shared.script_option,
+        shared.dry_run_option,
+        shared.runs_dir_option,
+        shared.site_option,
+        shared.scheduler_option,
+    ):  # the last is the first in the help
+        command = option(command)
+    return command
+
+
 @click.command("sweep", short_help="Run a tagger once per batch size.")
 @click.argument("spec", type=shared.FilledPath(dir_okay=False, path_type=Path))
 @shared.set_option
@@ -37,14 +54,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Use the setting that jobkit tune found in the folder RUN.",
 )
-@shared.scheduler_option
-@shared.site_option
-@shared.runs_dir_option
-@shared.dry_run_option
-@shared.script_option
-@shared.show_environment_option
-@click.option("--new", is_flag=True, help="Start another run even if this sweep already has one.")
-@shared.wait_option
+@run_options
 @click.option("--detach", is_flag=True, help="Run a local sweep in the background and return at once.")
 @shared.options_of_spec
 def sweep(
@@ -123,14 +133,7 @@ def sweep(
 @click.argument("spec", metavar="SPEC|RUN", type=shared.FilledPath(path_type=Path))
 @shared.set_option
 @shared.stand_in_option
-@shared.scheduler_option
-@shared.site_option
-@shared.runs_dir_option
-@shared.dry_run_option
-@shared.script_option
-@shared.show_environment_option
-@click.option("--new", is_flag=True, help="Start another run even if this sweep already has one.")
-@shared.wait_option
+@run_options
 @shared.json_option
 @shared.options_of_spec
 def tune(

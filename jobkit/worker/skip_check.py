@@ -162,12 +162,12 @@ def failed_tries(run: Path, round_: int) -> Iterator[FailedTry]:
             if begin.round != round_ or begin.scheduler == BY_HAND:
                 continue
             record = _record(home) if (home / layout.RECORD_FILE).is_file() else None
-            told = record or read_exit(home / layout.EXIT_FILE)
-            outcome, message = told.outcome, told.message
-            if isinstance(told, Exit):
-                failed = told.stage == "run" and not told.signal
+            ended = record or read_exit(home / layout.EXIT_FILE)
+            outcome, message = ended.outcome, ended.message
+            if isinstance(ended, Exit):
+                failed = ended.stage == "run" and not ended.signal
                 outcome = outcome or (Outcome.BUG if failed else Outcome.LOST)
-                message = message or f"status {told.status} in step {told.stage}"
+                message = message or f"status {ended.status} in step {ended.stage}"
             yield FailedTry(point=point, outcome=outcome or Outcome.LOST, message=message, record=record)
 
 

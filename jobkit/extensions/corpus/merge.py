@@ -212,7 +212,7 @@ def places_path(output: Path, form: str) -> Path | None:
 
 
 def default_format(run_dir: Path) -> str:
-    """Return the format of `jobkit apply`; if nobody named one, vectors become Parquet."""
+    """Return the format that `jobkit apply` was given; without one, Parquet for vectors."""
     form = read_corpus(run_dir).format
     vectors = form == formats.DEFAULT_FORMAT and any(map(has_vectors, read_winners(run_dir).values()))
     return "parquet" if vectors else form
