@@ -169,7 +169,7 @@ def merge(run: Path, fmt: str | None, output: Path | None, allow_missing: bool, 
     from jobkit.extensions.corpus.plan import is_corpus_folder, is_unplanned
     from jobkit.extensions.corpus.standing import MOST_NAMED, finish, void_shards
     from jobkit.extensions.corpus.winners import read_winners
-    from jobkit.launch.guards import warn_stand_in
+    from jobkit.launch.resume import warn_stand_in
     from jobkit.runs.which_run import changed_run_named
 
     if fetch:

@@ -104,7 +104,7 @@ def options_of_spec(command: Callable[..., int]) -> Callable[..., int]:
 
     @wraps(command)
     def call(**given: Any) -> int:  # noqa: ANN401 - of any option
-        from jobkit.planning.resolve import Options
+        from jobkit.planning.prepare import Options
 
         names = given.keys() & {"overrides", "scheduler", "site", "runs_dir", "stand_in"}
         options = Options(**{name: given.pop(name) for name in names})

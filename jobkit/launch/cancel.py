@@ -12,7 +12,7 @@ from jobkit.core.layout import SPEC_FILE
 from jobkit.core.terminal import note, note_next, shell_path
 from jobkit.core.units import format_count, format_list, pauses
 from jobkit.launch import scheduler_calls
-from jobkit.launch.resubmit import refuse_silent, run_lock
+from jobkit.launch.resume import refuse_silent, run_lock
 from jobkit.launch.scheduler_calls import StrayJobs, cancel_tasks, reconcile_submission, stray_jobs
 from jobkit.runs import status
 from jobkit.runs.driver_lock import last_driver
@@ -80,7 +80,7 @@ def _settled(run_dir: Path, *, whole: bool) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if not all(map(runs_here, _schedulers(run_dir))):
             try:
-                stack.enter_context(run_lock(run_dir, note))
+                stack.enter_context(run_lock(run_dir))
             except JobkitError as error:
                 note(f"{error.message}: jobkit cancels the jobs anyway; do not resume this run yet")
         try:
@@ -226,7 +226,7 @@ def _alive_after(run_dir: Path, cancelled: set[JobTask]) -> set[JobTask]:
 def throttle(run_dir: Path, most: int) -> int:
     """Limit how many tasks of a run work at a time, 0 for any number; return the exit code."""
     run = shell_path(run_dir)
-    with run_lock(run_dir, note):
+    with run_lock(run_dir):
         (standing,) = read_status([run_dir])
         refuse_silent(standing, "nothing was changed")
         arrays = standing.arrays_in_queue()
