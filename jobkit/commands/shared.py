@@ -228,6 +228,11 @@ def shard_options(command: F) -> F:
     return command
 
 
+def most_at_once(number: int | None) -> tuple[str, ...]:
+    """Return what ``--max-parallel`` overrides."""
+    return (f"max_parallel={number}",) if number else ()
+
+
 def scheduler_option(
     command: F, default: str = "the scheduler in the spec, else the scheduler on this machine"
 ) -> F:

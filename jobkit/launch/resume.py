@@ -57,7 +57,7 @@ from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import JobId
 from jobkit.spec.site import load_site
-from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec
+from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from jobkit.spec.yaml_files import hide_override
 
 CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy")
@@ -365,8 +365,19 @@ class Resumption:
         points = select_points(run.points, only)
         needs, before = read_journal(run.folder).needs, given_to(run)
         again = groups(points, spec_of, before, given, strictly=strictly, anywhere=anywhere, needs=needs)
+        base, sizes = spec_of(()).resources, ("resources.memory=", "resources.walltime=")
         for group in again:
-            note(f"again: {describe_group(group, spec_of(()).resources, run.noun)}")
+            asked = group.spec.resources
+            others = [hide_override(word) for word in group.given if not word.startswith(sizes)]
+            what = [f"with {', '.join(others)}"] if others else []
+            if asked.memory != base.memory:
+                what.append(f"with {format_size(asked.memory)} of memory")
+            if asked.walltime != base.walltime:
+                what.append(f"with {format_walltime(asked.walltime)} of walltime")
+            if group.change.exclude:
+                what.append(f"not on {', '.join(group.change.exclude)}")
+            number = format_count(len(group.points), run.noun)
+            note(f"again: {number}{', ' if what else ''}{' and '.join(what)}")
         for line in () if strictly else undecided(run):
             note(f"{line}: not run again now; once that is over, type this command again")
         return again
@@ -402,7 +413,7 @@ def run_again(
     """Submit, or run here, the points that failed or are missing; return the exit code.
 
     ``None`` if they have ended: they ran here, or were waited for. ``only`` and ``overrides`` as in
-    `jobkit.runs.request.select_points` and `jobkit.launch.resubmit.prepare_resume`; ``machine_gone`` is a
+    `jobkit.runs.request.select_points` and `prepare_resume`; ``machine_gone`` is a
     machine with started points that a person declared gone.
     """
     refuse_moved_run(run_dir)
@@ -476,21 +487,6 @@ def run_follow_up(run_dir: Path) -> int:
 def _points(run: RunStatus, again: Sequence[RetryGroup]) -> list[Point]:
     indices = {index for group in again for index in group.points}
     return [point.point for point in run.points if point.point.index in indices]
-
-
-def describe_group(group: RetryGroup, base: Resources, noun: str) -> str:
-    """Return a group in words: its number of points, and what they get beyond the run's own spec."""
-    resources = group.spec.resources
-    sizes = ("resources.memory=", "resources.walltime=")
-    what = [hide_override(override) for override in group.given if not override.startswith(sizes)]
-    what = [f"with {', '.join(what)}"] if what else []
-    if resources.memory != base.memory:
-        what.append(f"with {format_size(resources.memory)} of memory")
-    if resources.walltime != base.walltime:
-        what.append(f"with {format_walltime(resources.walltime)} of walltime")
-    if group.change.exclude:
-        what.append(f"not on {', '.join(group.change.exclude)}")
-    return f"{format_count(len(group.points), noun)}{', ' if what else ''}{' and '.join(what)}"
 
 
 def _here(run: RunStatus, again: Sequence[RetryGroup]) -> None:

@@ -28,21 +28,16 @@ def verify(run_dir: Path, *, memory: int | str | None, stand_in: bool = False) -
     """Run, or submit, the search for the largest batch of a run; return the exit code.
 
     ``memory`` is bytes, or ``device``; ``None`` for the memory in the run's spec. ``stand_in`` permits a
-    stand-in model for any text.
+    stand-in model for a text that is not the sample.
     """
     refuse_moved_run(run_dir)
-    _refuse_stand_in(run_dir, permitted=stand_in)
+    for point in read_points(run_dir)[0][:1]:
+        if not stand_in and not is_sample(point.text):
+            refuse_stand_in(point.workload, point.model, "jobkit verify", *measure_again(run_dir, point))
+        warn_stand_in(point)
     with run_lock(run_dir):
         reconcile_submission(run_dir, note)
         return _verify(run_dir, memory)
-
-
-def _refuse_stand_in(run_dir: Path, *, permitted: bool) -> None:
-    """Refuse a stand-in for a text that is not the sample; warn of one that is permitted."""
-    for point in read_points(run_dir)[0][:1]:
-        if not permitted and not is_sample(point.text):
-            refuse_stand_in(point.workload, point.model, "jobkit verify", *measure_again(run_dir, point))
-        warn_stand_in(point)
 
 
 def _verify(run_dir: Path, memory: int | str | None) -> int:
@@ -75,14 +70,10 @@ def _verify(run_dir: Path, memory: int | str | None) -> int:
         return ExitCode.FAILED
     warn_again(note, spec, points)
     write_search(goal, run_dir, render_find(spec, site, points[0], run_dir))
-    if runs_here(spec.scheduler):
-        return _here(run_dir, before)
-    announce(spec.scheduler, submit_jobs(by_name(spec.scheduler), run_dir, [find_job(len(points))]))
-    note_next(f"jobkit collect {shell_path(run_dir)}")
-    return 0
-
-
-def _here(run_dir: Path, before: int) -> int:
+    if not runs_here(spec.scheduler):
+        announce(spec.scheduler, submit_jobs(by_name(spec.scheduler), run_dir, [find_job(len(points))]))
+        note_next(f"jobkit collect {shell_path(run_dir)}")
+        return 0
     note("predicting the largest batch and running it here")
     with local.as_driver(run_dir) as job_id:
         local.search(run_dir, lambda _: None, job_id, propose_trial)
