@@ -22,7 +22,6 @@ from jobkit.core.records import Record
 from jobkit.core.student import TWO_SIDED
 from jobkit.core.terminal import printable
 
-
 NEAR = 1.2
 """Times the ratio of two speeds: the upper end of an interval at which repeats end."""
 
