@@ -37,7 +37,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from jobkit.core.errors import JobkitError
 from jobkit.worker import process
 
 FORKED = "forked"
@@ -146,7 +145,8 @@ class ForkRequest:
 
     def loaded(self) -> tuple[object, ...]:
         """Return what its processes load, and on which GPUs; empty if they do no other try."""
-        from jobkit.worker.work import parse  # as in `main`
+        from jobkit.core.errors import JobkitError  # as in `main`
+        from jobkit.worker.work import parse
 
         try:
             loaded = parse(self.words)[0].point.loaded

@@ -120,14 +120,16 @@ class OpenedWorkload:
     @property
     def change(self) -> Callable[[Mapping[str, Value]], None] | None:
         """Gives it other sizes, with what is loaded; ``None`` if it cannot take them."""
-        own = getattr(self._workload, "change", None)
+        own: Callable[[Mapping[str, Value]], None] | None = getattr(self._workload, "change", None)
+        if own is None:
+            return None
 
         def change(params: Mapping[str, Value]) -> None:
             own(self._capped(params))
             if getattr(self._workload, "tokenize_ahead", None):
                 self._cap = 0
 
-        return change if own else None
+        return change
 
     def _capped(self, params: Mapping[str, Value]) -> dict[str, Value]:
         values = dict(params)
