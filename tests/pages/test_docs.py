@@ -239,7 +239,7 @@ def test_the_blocks_of_the_template_are_documented() -> None:
     assert set(said) == set(re.findall(r"\{% block (\w+) %\}", body))
 
 
-OUTCOME_ROWS = table(section(page("structure.md"), "Outcomes"))
+OUTCOME_ROWS = table(section(page("contracts.md"), "Outcomes"))
 
 
 def test_every_outcome_is_documented() -> None:
