@@ -167,8 +167,7 @@ def merge(run: Path, fmt: str | None, output: Path | None, allow_missing: bool, 
     from jobkit.extensions.corpus.merge import default_format
     from jobkit.extensions.corpus.merge import merge as join
     from jobkit.extensions.corpus.plan import is_corpus_folder, is_unplanned
-    from jobkit.extensions.corpus.standing import MOST_NAMED, finish, void_shards
-    from jobkit.extensions.corpus.winners import read_winners
+    from jobkit.extensions.corpus.standing import MOST_NAMED, Standing, finish
     from jobkit.launch.guards import warn_stand_in
     from jobkit.runs.which_run import changed_run_named
 
@@ -185,17 +184,17 @@ def merge(run: Path, fmt: str | None, output: Path | None, allow_missing: bool, 
     if is_unplanned(folder):
         hint = f"jobkit status {terminal.shell_path(folder)} shows the job that plans it"
         raise JobkitError(f"{folder}: the corpus is not planned yet", hint=hint, exit_code=ExitCode.TO_COME)
-    void, form = void_shards(folder.absolute()), fmt or default_format(folder)
+    form = fmt or default_format(folder)
     try:
-        merged = join(folder.absolute(), output or folder / f"merged.{form}", form, void=void)
+        merged = join(folder.absolute(), output or folder / f"merged.{form}", form)
     except JobkitError as error:
         if error.exit_code != ExitCode.TO_COME:
             raise
         error.hint = _wait_or_resume(folder.absolute(), error.hint)
-        if not allow_missing or not read_winners(folder).keys() - void:
+        if not allow_missing or not Standing(folder).winners:
             raise
         partial = output or folder / f"merged.partial.{form}"
-        merged = join(folder.absolute(), partial, form, void=void, allow_missing=True)
+        merged = join(folder.absolute(), partial, form, allow_missing=True)
         terminal.note(str(error))
     rows = format_count(merged.rows, f"{merged.vectors} vector" if merged.vectors else "row")
     terminal.say(

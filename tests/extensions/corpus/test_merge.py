@@ -19,7 +19,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import PLAN_FILE
-from jobkit.extensions.corpus.formats import check_format, write_rows
+from jobkit.extensions.corpus.formats import ROW_FORMATS, check_format
 from jobkit.extensions.corpus.merge import merge
 from jobkit.extensions.corpus.plan import ROWS_FILE, read_corpus, read_plan
 from jobkit.extensions.corpus.readers import Paragraph
@@ -51,7 +51,8 @@ def lines(*values: object) -> list[bytes]:
 
 def written(name: str, *values: object, types: str = "str") -> bytes:
     file = io.BytesIO()
-    write_rows(name, file, lines(*values), ("x",), [types.split()])
+    columns = {"document": {"str"}, "paragraph": {"int"}, "x": types.split()}
+    ROW_FORMATS[name](file, lines(*values), columns)
     return file.getvalue()
 
 
@@ -224,9 +225,9 @@ def refused(run: Path, reason: str) -> JobkitError:
 
 
 def test_an_overlap_is_refused(run: Path) -> None:
-    shard = next(read_plan(run))
+    shard, *others = read_plan(run)
     append_line(run / PLAN_FILE, to_json(replace(shard, index=6, pieces=shard.pieces[:1])))
-    (point,) = points_of(run, [replace(shard, index=6)])
+    *_, point = points_of(run, [shard, *others, replace(shard, index=6)])
     work(run, 6, columns=COLUMNS)
     assert claim(run, point, 1)
     refused(run, "shards 1 and 6 both have results of the same part")
