@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from jobkit.core.errors import JobkitError
@@ -46,6 +47,16 @@ def check_format(name: str, columns: Collection[str], *, vectors: bool | None = 
     if name == "parquet" and (lack := missing_extra("--format parquet", "parquet")):
         lack.hint += "; or --format npy" if vectors else ""
         raise lack
+
+
+def counts_path(output: Path) -> Path:
+    """Return the file with the counts of each document: ``merged.documents.jsonl``."""
+    return output.with_name(f"{output.stem}.documents.jsonl")
+
+
+def places_path(output: Path, form: str) -> Path | None:
+    """Return the file with document and paragraph of each row, ``merged.rows.tsv``; only npy has one."""
+    return output.with_name(f"{output.stem}.rows.tsv") if form == "npy" else None
 
 
 # -- rows: lines of JSON, as `jobkit.extensions.corpus.rows.RowsWriter` writes them

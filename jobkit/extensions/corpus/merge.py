@@ -57,9 +57,9 @@ def merge(
 ) -> Merged:
     """Write the rows of all shards to one file, in corpus order; all of it or nothing.
 
-    Next to it, `counts_path` gets a line for each document: how many paragraphs and rows it has, and how many
-    paragraphs are missing. An older output is replaced at the end. ``allow_missing`` writes the results that
-    there are, if there are any.
+    Next to it, `formats.counts_path` gets a line for each document: how many paragraphs and rows it has, and
+    how many paragraphs are missing. An older output is replaced at the end. ``allow_missing`` writes the
+    results that there are, if there are any.
     """
     standing = Standing(run_dir)
     if standing.shards.keys() - standing.winners.keys():
@@ -79,7 +79,7 @@ def merge(
     named = formats.FILE not in own and any(source.kind == JSONL for source in corpus.sources)
     columns = {"document": {"str"}, "paragraph": {"int"}, **own, **({formats.FILE: {"str"}} if named else {})}
     extents, pieces = _coverage(standing, named=named and not vectors)
-    counts, places = counts_path(output), places_path(output, form)
+    counts, places = formats.counts_path(output), formats.places_path(output, form)
     outputs = [path for path in (output, counts, places) if path]
     read = {Path(source.path).resolve() for source in corpus.sources}
     if written := next((path for path in outputs if path.resolve() in read), None):
@@ -109,16 +109,6 @@ def merge(
         silent=tally.silent,
         missing=tally.missing,
     )
-
-
-def counts_path(output: Path) -> Path:
-    """Return the file with the counts of each document: ``merged.documents.jsonl``."""
-    return output.with_name(f"{output.stem}.documents.jsonl")
-
-
-def places_path(output: Path, form: str) -> Path | None:
-    """Return the file with document and paragraph of each row, ``merged.rows.tsv``; only npy has one."""
-    return output.with_name(f"{output.stem}.rows.tsv") if form == "npy" else None
 
 
 def default_format(run_dir: Path) -> str:

@@ -26,7 +26,7 @@ from jobkit.core.units import (
     format_setting,
     moment,
 )
-from jobkit.extensions.corpus.merge import counts_path
+from jobkit.extensions.corpus.formats import counts_path
 from jobkit.extensions.corpus.plan import is_unplanned
 from jobkit.extensions.corpus.provenance import provenance, read_promise
 from jobkit.extensions.corpus.standing import MOST_NAMED, Standing
@@ -97,6 +97,7 @@ def read_corpus_report(folder: Path) -> CorpusReport:
     done = {one.point.index for one in results if one.outcome is Outcome.OK} & planned
     leave_out(done - standing.winners.keys(), "jobkit status has not claimed {} yet")
     won = {index: winner for index, winner in standing.winners.items() if index in done}
+    shards = [standing.shards[index] for index in won]
     counts, faults = files.read_tolerantly(
         counts_path(folder / "merged.jsonl"),
         lambda line, where: from_json(DocumentCount, line, where=where),
@@ -105,7 +106,7 @@ def read_corpus_report(folder: Path) -> CorpusReport:
     return CorpusReport(
         standing=standing,
         results=results,
-        data=provenance(standing, results, won) if won else {},
+        data=provenance(folder, standing.corpus, shards, won, results) if won else {},
         counts=counts,
         notes=[*notes, *faults],
     )

@@ -113,7 +113,8 @@ def finish(run_dir: Path) -> str:
         return ""
     from jobkit.extensions.corpus.provenance import write_provenance  # most looks come before the end
 
-    return write_provenance(standing)
+    shards = list(standing.shards.values())
+    return write_provenance(run_dir, standing.corpus, shards, standing.winners)
 
 
 def _claim_ended(run_dir: Path, point: Point) -> Winner | None:
@@ -351,7 +352,7 @@ class CorpusRun(RunKind):
 
     def steps_after(self, folder: Path, outcomes: Collection[Outcome | None]) -> Iterator[NextStep]:
         """Yield what joins the results, unless they are joined; while a shard is missing, its status."""
-        from jobkit.extensions.corpus.merge import counts_path
+        from jobkit.extensions.corpus.formats import counts_path
 
         if set(outcomes) != {Outcome.OK}:
             yield f"jobkit status {shell_path(folder)}", "how much of the corpus is done"

@@ -181,7 +181,7 @@ def _claim(run: Path, cluster: Cluster) -> None:
 
 
 def _merge(cluster: Cluster, typed: Typed) -> int:
-    from jobkit.extensions.corpus.merge import counts_path
+    from jobkit.extensions.corpus.formats import counts_path
 
     words = [word for word in typed.words if word != "--fetch"]
     merged = Typed(typed.name, words, typed.params, typed.run_here)

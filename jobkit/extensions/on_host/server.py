@@ -397,7 +397,8 @@ def _parts(path: Path) -> list[str | bool]:
 
 
 def _merged(request: Request) -> list[list[str | bool]]:
-    from jobkit.extensions.corpus.merge import counts_path, default_format, places_path
+    from jobkit.extensions.corpus.formats import counts_path, places_path
+    from jobkit.extensions.corpus.merge import default_format
     from jobkit.runs.which_run import run_named
 
     run = run_named(request.words[0])
