@@ -20,6 +20,7 @@ from jobkit.extensions.corpus.rows import Array, arrow_batch, npy_header, type_o
 
 GROUP_ROWS = 50_000
 FILE = "file"  # column of merged rows, if files have several documents
+TEXT = "paragraph_text"  # column of merged rows, if it is wanted
 TOKEN_COLUMNS = ("sentence", "token", "tag")
 """Columns for CoNLL: the number of the sentence in the paragraph, the token, its tag."""
 
@@ -49,14 +50,22 @@ def check_format(name: str, columns: Collection[str], *, vectors: bool | None = 
         raise lack
 
 
+def output_paths(output: Path, forms: Iterable[str]) -> dict[str, Path]:
+    """Return the file of each format: that which a person names; of several formats with their endings."""
+    if len(each := dict.fromkeys(forms)) == 1:
+        return dict.fromkeys(each, output)
+    stem = output.stem if output.suffix[1:] in FORMATS else output.name
+    return {form: output.with_name(f"{stem}.{form}") for form in each}
+
+
 def counts_path(output: Path) -> Path:
     """Return the file with the counts of each document: ``merged.documents.jsonl``."""
     return output.with_name(f"{output.stem}.documents.jsonl")
 
 
-def places_path(output: Path, form: str) -> Path | None:
-    """Return the file with document and paragraph of each row, ``merged.rows.tsv``; only npy has one."""
-    return output.with_name(f"{output.stem}.rows.tsv") if form == "npy" else None
+def places_path(output: Path) -> Path:
+    """Return the file with document and paragraph of each row of an npy file: ``merged.rows.tsv``."""
+    return output.with_name(f"{output.stem}.rows.tsv")
 
 
 # -- rows: lines of JSON, as `jobkit.extensions.corpus.rows.RowsWriter` writes them
@@ -68,14 +77,20 @@ def _write_jsonl(file: BinaryIO, lines: Iterable[bytes], columns: Columns) -> No
 
 
 def _write_table(delimiter: str, file: BinaryIO, lines: Iterable[bytes], columns: Columns) -> None:
-    """Write a header line and a line for each row, as Python's csv module writes and reads them."""
+    _write_cells(file, delimiter, columns, ([_cell(row[name]) for name in columns] for row in _parsed(lines)))
+
+
+def _write_cells(
+    file: BinaryIO, delimiter: str, names: Iterable[str], rows: Iterable[Sequence[object]]
+) -> None:
+    """Write a header line and a line for each row, quoted as in RFC 4180; the lines end with a line feed."""
     stream = io.StringIO()
     writer = csv.writer(stream, delimiter=delimiter, lineterminator="\r\n")  # what ends a line is quoted
-    cells = ([_cell(row[name]) for name in columns] for row in _parsed(lines))
-    table: Iterator[Sequence[object]] = chain([[*columns]], cells)
+    table: Iterator[Sequence[object]] = chain([[*names]], rows)
     for values in table:
         writer.writerow(values)
-        file.write(stream.getvalue().removesuffix("\r\n").encode() + b"\n")
+        line = stream.getvalue().removesuffix("\r\n")
+        file.write(line.encode("utf-8", "backslashreplace") + b"\n")
         stream.seek(0)
         stream.truncate()
 
@@ -189,11 +204,7 @@ def _write_npy(
         file.write(view.data)
     file.seek(0)
     file.write(npy_header(rows, vectors))
-    stream = io.TextIOWrapper(table, encoding="utf-8", errors="backslashreplace", newline="")
-    writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
-    writer.writerow([name for place, name in enumerate(names) if place != len(GIVEN)])
-    writer.writerows(keys)
-    stream.detach()
+    _write_cells(table, "\t", [*names[: len(GIVEN)], *names[len(GIVEN) + 1 :]], keys)
 
 
 VECTOR_FORMATS = {"parquet": _write_parquet_vectors, "npy": _write_npy}

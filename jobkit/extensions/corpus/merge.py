@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -24,11 +24,13 @@ from jobkit.extensions.corpus import formats
 from jobkit.extensions.corpus.plan import ROWS_FILE, Corpus, Part, Piece, Shard, Source, Winner
 from jobkit.extensions.corpus.readers import (
     JSONL,
+    Paragraph,
     documents,
     left_out_lines,
     lengths_of,
     lines_of,
     open_stream,
+    read_pieces,
 )
 from jobkit.extensions.corpus.rows import Array, parse_type, read_vectors
 from jobkit.extensions.corpus.standing import Standing
@@ -39,10 +41,10 @@ _NAMED = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    output: Path
+    outputs: Sequence[Path]  # one of each format
     counts: Path  # the file with the counts of each document
-    places: Path | None = None  # the file with document and paragraph of each row of an npy file
-    vectors: str = ""  # their type, ``fp32[384]``, if the rows are vectors
+    places: Path | None  # the file with document and paragraph of each row of an npy file
+    vectors: str  # their type, ``fp32[384]``, if the rows are vectors
     # numbers; paragraphs and documents also without a row
     shards: int
     rows: int
@@ -53,62 +55,77 @@ class Merged:
 
 
 def merge(
-    run_dir: Path, output: Path, form: str = formats.DEFAULT_FORMAT, *, allow_missing: bool = False
+    run_dir: Path, output: Path, *forms: str, with_text: bool = False, allow_missing: bool = False
 ) -> Merged:
-    """Write the rows of all shards to one file, in corpus order; all of it or nothing.
+    """Write the rows of all shards to one file of each format, in corpus order; all of it or nothing.
 
-    Next to it, `formats.counts_path` gets a line for each document: how many paragraphs and rows it has, and
-    how many paragraphs are missing. An older output is replaced at the end. ``allow_missing`` writes the
-    results that there are, if there are any.
+    The files are `formats.output_paths`. Next to them, `formats.counts_path` gets a line for each document:
+    how many paragraphs and rows it has, and how many paragraphs are missing. Older files are replaced at the
+    end. ``with_text`` adds the text of its paragraph to each row. ``allow_missing`` writes the results that
+    there are, if there are any.
     """
-    standing = Standing(run_dir)
-    if standing.shards.keys() - standing.winners.keys():
-        standing.settle()
-    missing = [point for point in standing.points if point.index not in standing.winners]
-    if missing and not (allow_missing and standing.winners):
-        number = "1 shard has" if len(missing) == 1 else f"{len(missing):,} shards have"
-        raise JobkitError(
-            f"{number} no result yet: {format_list([point.point_id for point in missing], _NAMED)}",
-            hint=_resume(run_dir),
-            exit_code=ExitCode.TO_COME,
-        )
-    corpus, winners = standing.corpus, standing.winners
-    own = _columns(winners.values())
+    standing = _whole(run_dir, allow_missing=allow_missing)
+    corpus, winners = standing.corpus, list(standing.winners.values())
+    own = _columns(winners)
     vectors = next((word for words in own.values() for word in words if parse_type(word)), "")
-    formats.check_format(form, own, vectors=bool(vectors))
+    outputs = formats.output_paths(output, forms or (formats.DEFAULT_FORMAT,))
+    for form in outputs:
+        formats.check_format(form, own, vectors=bool(vectors))
+    if with_text and formats.TEXT in own:
+        raise JobkitError(f"--with-text: the rows have a column {formats.TEXT} already", hint="leave it out")
     named = formats.FILE not in own and any(source.kind == JSONL for source in corpus.sources)
-    columns = {"document": {"str"}, "paragraph": {"int"}, **own, **({formats.FILE: {"str"}} if named else {})}
-    extents, pieces = _coverage(standing, named=named and not vectors)
-    counts, places = formats.counts_path(output), formats.places_path(output, form)
-    outputs = [path for path in (output, counts, places) if path]
+    added = [name for name, wanted in ((formats.FILE, named), (formats.TEXT, with_text)) if wanted]
+    columns = {"document": {"str"}, "paragraph": {"int"}, **own, **{name: {"str"} for name in added}}
+    results = _Results(standing, named=named, vectors=bool(vectors))
+    counts = formats.counts_path(next(iter(outputs.values())))
+    places = formats.places_path(outputs["npy"]) if "npy" in outputs else None
+    paths = [counts, *outputs.values(), *([places] if places else [])]
     read = {Path(source.path).resolve() for source in corpus.sources}
-    if written := next((path for path in outputs if path.resolve() in read), None):
+    if written := next((path for path in paths if path.resolve() in read), None):
         raise JobkitError(f"--output {written} is a file of the corpus", hint="name another file")
     _check_inputs(corpus.sources)
-    _check_rows(run_dir, list(winners.values()))
-    with _published(outputs) as (file, counted, *placed):
-        tally = _Tally(counted, _documents(corpus, pieces))
-        if vectors:
-            keys = tally.keys(named=named)
-            groups = _vectors(run_dir, winners, extents)
-            formats.VECTOR_FORMATS[form]([file, *placed], groups, keys, [*columns])
-            if next(keys, None):
-                raise JobkitError("there are more paragraphs than vectors")
-        else:
-            formats.ROW_FORMATS[form](file, _lines(run_dir, winners, extents, named=named), columns)
-            tally.write(json.loads(row)["document"] for row in _lines(run_dir, winners, extents))
+    _check_rows(run_dir, winners)
+    with _published(paths) as (counted, *files):
+        tally = _Tally(counted)
+        for form, file in zip(outputs, files, strict=False):
+            if vectors:  # the first format counts the documents
+                documents = tally.each(results.documents()) if file is files[0] else results.documents()
+                keys, table = results.keys(documents, with_text=with_text), files[len(outputs) :]
+                formats.VECTOR_FORMATS[form]([file, *table], results.vectors(), keys, [*columns])
+                if next(keys, None):
+                    raise JobkitError("there are more paragraphs than vectors")
+            else:
+                formats.ROW_FORMATS[form](file, results.lines(with_text=with_text), columns)
+        if not vectors:
+            tally.write(results.documents(), (json.loads(row)["document"] for row in results.bare()))
     return Merged(
-        output=output,
+        outputs=tuple(outputs.values()),
         counts=counts,
         places=places,
         vectors=vectors,
         shards=len(winners),
-        rows=sum(winner.rows for winner in winners.values()),
+        rows=sum(winner.rows for winner in winners),
         paragraphs=corpus.paragraphs - tally.missing.total(),
         documents=tally.documents,
         silent=tally.silent,
         missing=tally.missing,
     )
+
+
+def _whole(run_dir: Path, *, allow_missing: bool) -> Standing:
+    """Return where a corpus stands, with a result of each shard, or, if ``allow_missing``, of some."""
+    standing = Standing(run_dir)
+    if standing.shards.keys() - standing.winners.keys():
+        standing.settle()
+    missing = [point.point_id for point in standing.points if point.index not in standing.winners]
+    if missing and not (allow_missing and standing.winners):
+        number = "1 shard has" if len(missing) == 1 else f"{len(missing):,} shards have"
+        raise JobkitError(
+            f"{number} no result yet: {format_list(missing, _NAMED)}",
+            hint=_resume(run_dir),
+            exit_code=ExitCode.TO_COME,
+        )
+    return standing
 
 
 def default_format(run_dir: Path) -> str:
@@ -154,37 +171,126 @@ class Extent(NamedTuple):
     file: str
 
 
-Pieces = Sequence[tuple[Piece, bool]]
-"""All pieces in corpus order, and whether there is a result of them."""
-_Place = tuple[int, int, int]
-"""Where a piece is: its source, its first byte, and the paragraphs before it in its line."""
+class _Document(NamedTuple):
+    name: str
+    file: str
+    paragraphs: int
+    missing: int  # how many of its paragraphs no shard has a result of
+    held: list[range]  # the numbers of the others
 
 
-def _coverage(standing: Standing, *, named: bool) -> tuple[Sequence[Extent], Pieces]:
-    """Return what the winners have of a corpus, and its pieces, both in corpus order."""
-    corpus, planned, won = standing.corpus, dict[_Place, Piece](), dict[_Place, Extent]()
-    for shard in standing.shards.values():
-        winner = standing.winners.get(shard.index)
-        ends = _ends(shard, winner) if winner else [0] * len(shard.pieces)
-        for piece, start, end in zip(shard.pieces, [0, *ends], ends, strict=False):
-            place = piece.source, piece.start, piece.skip
-            planned[place] = piece
-            if winner and place in won:
-                shards = f"shards {won[place].shard} and {shard.index}"
-                raise JobkitError(f"{shards} both have results of the same part of the corpus")
-            if winner:
-                won[place] = Extent(shard.index, start, end, corpus.sources[piece.source].name * named)
-    found = sum(piece.paragraphs for piece in planned.values())
-    if found != corpus.paragraphs:  # a line of the plan is lost
-        raise JobkitError(f"the plan has {found:,} paragraphs, the corpus {corpus.paragraphs:,}")
-    joined: list[Extent] = []
-    for place in sorted(won):
-        extent, last = won[place], joined[-1] if joined else None
-        if last and (last.shard, last.end, last.file) == (extent.shard, extent.start, extent.file):
-            joined[-1] = last._replace(end=extent.end)
-        else:
-            joined.append(extent)
-    return joined, [(planned[place], place in won) for place in sorted(planned)]
+class _Results:
+    """The results of a corpus in corpus order, and the paragraphs and documents that they belong to.
+
+    ``named``: whether each row names the file of its document.
+    """
+
+    def __init__(self, standing: Standing, *, named: bool, vectors: bool) -> None:
+        self._folder, self._corpus, self._winners = standing.folder, standing.corpus, standing.winners
+        self._named = named
+        planned, won = dict[tuple[int, int, int], Piece](), dict[tuple[int, int, int], Extent]()
+        for shard in standing.shards.values():
+            winner = standing.winners.get(shard.index)
+            ends = _ends(shard, winner) if winner else [0] * len(shard.pieces)
+            for piece, start, end in zip(shard.pieces, [0, *ends], ends, strict=False):
+                place = piece.source, piece.start, piece.skip
+                planned[place] = piece
+                if winner and place in won:
+                    shards = f"shards {won[place].shard} and {shard.index}"
+                    raise JobkitError(f"{shards} both have results of the same part of the corpus")
+                if winner:
+                    file = self._corpus.sources[piece.source].name if named and not vectors else ""
+                    won[place] = Extent(shard.index, start, end, file)
+        found = sum(piece.paragraphs for piece in planned.values())
+        if found != self._corpus.paragraphs:  # a line of the plan is lost
+            raise JobkitError(f"the plan has {found:,} paragraphs, the corpus {self._corpus.paragraphs:,}")
+        # All pieces, and whether there is a result of them.
+        self._pieces = [(planned[place], place in won) for place in sorted(planned)]
+        self._extents: list[Extent] = []
+        for place in sorted(won):
+            extent, last = won[place], self._extents[-1] if self._extents else None
+            if last and (last.shard, last.end, last.file) == (extent.shard, extent.start, extent.file):
+                self._extents[-1] = last._replace(end=extent.end)
+            else:
+                self._extents.append(extent)
+
+    def _sections(self) -> Iterator[tuple[Path, int, int, str]]:
+        """Yield each file that has rows of an extent, where they begin and end in it, and whose they are."""
+        for extent in self._extents:
+            winner, before = self._winners[extent.shard], 0
+            for path, part in _parts(self._folder, winner):
+                size = part.rows if _has_vectors(winner) else part.size_bytes
+                start, end = max(extent.start - before, 0), min(extent.end - before, size)
+                if start < end:
+                    yield path, start, end, extent.file
+                before += size
+
+    def bare(self, *, named: bool = False) -> Iterator[bytes]:
+        """Yield the rows line by line; if ``named``, each with the file of its document."""
+        for path, start, end, name in self._sections():
+            tail = _tail(formats.FILE, name)
+            with os.fdopen(open_regular(path), "rb") as file:
+                file.seek(start)
+                left = end - start
+                while left > 0 and (line := file.readline()):
+                    left -= len(line)
+                    yield line.removesuffix(b"}\n") + tail if named else line
+            if left:
+                raise JobkitError(f"{path}: changed while it was merged")
+
+    def lines(self, *, with_text: bool) -> Iterator[bytes]:
+        """Yield the rows line by line, each with the columns that a merge adds."""
+        lines = self.bare(named=self._named)
+        if not with_text:
+            yield from lines
+            return
+        paragraphs = self._paragraphs()
+        here = next(paragraphs)
+        for line in lines:
+            row = json.loads(line)
+            while (here.document, here.number) != (row["document"], row["paragraph"]):
+                here = next(paragraphs)
+            yield line.removesuffix(b"}\n") + _tail(formats.TEXT, here.text.removesuffix("\n"))
+
+    def _paragraphs(self) -> Iterator[Paragraph]:
+        """Yield the paragraphs that have a result; more are asked for only by rows in another order."""
+        yield from read_pieces(self._corpus, tuple(piece for piece, won in self._pieces if won))
+        raise JobkitError("rows are not in corpus order")
+
+    def vectors(self) -> Iterator[Sequence[Array]]:
+        """Yield the vectors in groups, of which none has vectors of two shards."""
+        for path, start, end, _ in self._sections():
+            for at in range(start, end, formats.GROUP_ROWS):
+                yield [*read_vectors(path, at, min(at + formats.GROUP_ROWS, end))]
+
+    def keys(self, documents: Iterable[_Document], *, with_text: bool) -> Iterator[formats.Key]:
+        """Yield what stands next to each vector, in their order."""
+        texts = [(one.text.removesuffix("\n") for one in self._paragraphs())] if with_text else []
+        for document in documents:
+            files = [repeat(document.file)] if self._named else []
+            for numbers in document.held:
+                yield from zip(repeat(document.name), numbers, *files, *texts)
+
+    def documents(self) -> Iterator[_Document]:
+        """Yield each document of a corpus, even if it is empty; each JSONL file is read once."""
+        own = {number: [*group] for number, group in groupby(self._pieces, key=lambda one: one[0].source)}
+        for number, source in enumerate(self._corpus.sources):
+            parts = ((piece.paragraphs, won) for piece, won in own.get(number, ()))
+            left, won = 0, False
+            for name, paragraphs in _counted(
+                self._corpus, number, [piece for piece, _ in own.get(number, ())]
+            ):
+                at, missing, held = 0, 0, list[range]()
+                while at < paragraphs:
+                    if not left:
+                        left, won = next(parts)
+                    here = min(left, paragraphs - at)
+                    if won:
+                        held.append(range(at, at + here))
+                    else:
+                        missing += here
+                    at, left = at + here, left - here
+                yield _Document(name, source.name, paragraphs, missing, held)
 
 
 def _ends(shard: Shard, winner: Winner) -> list[int]:
@@ -210,77 +316,6 @@ def _parts(run_dir: Path, winner: Winner) -> list[tuple[Path, Part]]:
     return [(folder / part.file, part) for part in winner.parts or (whole,)]
 
 
-def _sections(
-    run_dir: Path, winners: Mapping[int, Winner], extent: Extent
-) -> Iterator[tuple[Path, int, int]]:
-    """Yield each file that has rows of an extent, and where they begin and end in it."""
-    winner, before = winners[extent.shard], 0
-    for path, part in _parts(run_dir, winner):
-        size = part.rows if _has_vectors(winner) else part.size_bytes
-        start, end = max(extent.start - before, 0), min(extent.end - before, size)
-        if start < end:
-            yield path, start, end
-        before += size
-
-
-def _lines(
-    run_dir: Path, winners: Mapping[int, Winner], extents: Iterable[Extent], *, named: bool = False
-) -> Iterator[bytes]:
-    """Yield the rows of extents, line by line; if ``named``, each with the file of its document."""
-    for extent in extents:
-        tail = f', "{formats.FILE}": {_quoted(extent.file)}}}\n'.encode("utf-8", "backslashreplace")
-        for path, start, end in _sections(run_dir, winners, extent):
-            with os.fdopen(open_regular(path), "rb") as file:
-                file.seek(start)
-                left = end - start
-                while left > 0 and (line := file.readline()):
-                    left -= len(line)
-                    yield line.removesuffix(b"}\n") + tail if named else line
-            if left:
-                raise JobkitError(f"{path}: changed while it was merged")
-
-
-def _vectors(
-    run_dir: Path, winners: Mapping[int, Winner], extents: Iterable[Extent]
-) -> Iterator[Sequence[Array]]:
-    """Yield the vectors of extents in groups, of which none has vectors of two shards."""
-    for extent in extents:
-        for path, start, end in _sections(run_dir, winners, extent):
-            for at in range(start, end, formats.GROUP_ROWS):
-                yield [*read_vectors(path, at, min(at + formats.GROUP_ROWS, end))]
-
-
-# -- the counts of each document
-
-
-class _Document(NamedTuple):
-    name: str
-    file: str
-    paragraphs: int
-    missing: int  # how many of its paragraphs no shard has a result of
-    held: list[range]  # the numbers of the others
-
-
-def _documents(corpus: Corpus, pieces: Pieces) -> Iterator[_Document]:
-    """Yield each document of a corpus, even if it is empty; each JSONL file is read once."""
-    own = {number: [*group] for number, group in groupby(pieces, key=lambda one: one[0].source)}
-    for number, source in enumerate(corpus.sources):
-        parts = ((piece.paragraphs, won) for piece, won in own.get(number, ()))
-        left, won = 0, False
-        for name, paragraphs in _counted(corpus, number, [piece for piece, _ in own.get(number, ())]):
-            at, missing, held = 0, 0, list[range]()
-            while at < paragraphs:
-                if not left:
-                    left, won = next(parts)
-                here = min(left, paragraphs - at)
-                if won:
-                    held.append(range(at, at + here))
-                else:
-                    missing += here
-                at, left = at + here, left - here
-            yield _Document(name, source.name, paragraphs, missing, held)
-
-
 def _counted(corpus: Corpus, number: int, pieces: Iterable[Piece]) -> Iterator[tuple[str, int]]:
     """Yield each document of a source and the number of its paragraphs."""
     source = corpus.sources[number]
@@ -299,15 +334,14 @@ def _counted(corpus: Corpus, number: int, pieces: Iterable[Piece]) -> Iterator[t
 class _Tally:
     """Writes a line for each document, in corpus order, and counts them."""
 
-    def __init__(self, file: BinaryIO, documents: Iterator[_Document]) -> None:
-        self._file, self._documents = file, documents
-        self.missing = Counter[str]()
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.missing = file, Counter[str]()
         self.documents = self.silent = 0
 
-    def write(self, owners: Iterator[str]) -> None:
+    def write(self, documents: Iterable[_Document], owners: Iterator[str]) -> None:
         """Count rows, given the document of each, which are in corpus order."""
         owner = next(owners, None)
-        for document in self._documents:
+        for document in documents:
             rows = 0
             while owner == document.name:
                 rows, owner = rows + 1, next(owners, None)
@@ -315,13 +349,11 @@ class _Tally:
         if owner is not None:
             raise JobkitError(f"rows of document {owner!r} are not in corpus order")
 
-    def keys(self, *, named: bool) -> Iterator[formats.Key]:
-        """Yield what names each paragraph with a result, its file if ``named``; each counts as a row."""
-        for document in self._documents:
+    def each(self, documents: Iterable[_Document]) -> Iterator[_Document]:
+        """Yield documents of vectors: each paragraph with a result has a row."""
+        for document in documents:
             self._count(document, document.paragraphs - document.missing)
-            files = [repeat(document.file)] if named else []
-            for numbers in document.held:
-                yield from zip(repeat(document.name), numbers, *files)
+            yield document
 
     def _count(self, document: _Document, rows: int) -> None:
         self.documents, self.silent = self.documents + 1, self.silent + (not rows)
@@ -333,6 +365,11 @@ class _Tally:
 
 
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def _tail(name: str, value: str) -> bytes:
+    """Return the end of a row with one more column."""
+    return f', "{name}": {_quoted(value)}}}\n'.encode("utf-8", "backslashreplace")
 
 
 # -- what is checked before, and how the files are written
