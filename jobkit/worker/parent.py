@@ -157,11 +157,9 @@ class ForkRequest:
 
     def release(self) -> None:
         """Let the files of the client go, whose try has ended."""
-        sys.stdout.flush()
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for place, _ in zip((0, 1, 2, LOCK_FD), self.files, strict=False):
-            os.dup2(nothing, place)
-        os.close(nothing)
+        process.release_output()
+        if len(self.files) > STANDARD_FILES:
+            os.dup2(0, LOCK_FD)  # so that no library takes its place
 
     def become(self) -> None:
         for place, descriptor in zip((0, 1, 2, LOCK_FD), self.files, strict=False):  # in this order

@@ -311,7 +311,9 @@ def supervise(state: TryState, stack: ExitStack, kept: Standing) -> None:
             batch, call = state.heaviest  # their worker is to be the only one left
             workers.end(number for number in workers if number != batch.worker)
             workers.ask({batch.worker: ("measure", batch, call)})
-        if not state.stands:
+        if state.stands:
+            workers.ask(dict.fromkeys(workers, ("rest",)))
+        else:
             workers.end(workers)
 
 

@@ -220,6 +220,15 @@ def cpu_s() -> float:
     return ended_s + sum(ticks) / os.sysconf("SC_CLK_TCK")
 
 
+def release_output() -> None:
+    """Let the standard files go, with those who wait for their end."""
+    sys.stdout.flush()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, STANDARD_ERROR):
+        os.dup2(nothing, number)
+    os.close(nothing)
+
+
 def take_output(pid: int) -> None:
     """Write to the standard output and error of another process of this user from now on."""
     for number in (1, STANDARD_ERROR):

@@ -135,6 +135,10 @@ class Worker:
         self._loaded = True
         self._recording = work_of(point).recording(task)
 
+    def rest(self) -> None:
+        """Let the log of a try go that has ended."""
+        process.release_output()
+
     def go_on(self, task: Task, variables: Mapping[str, str]) -> None:
         """Take another task with what is loaded; ``variables`` of jobkit name files of its try."""
         self.task = replace(task, observed=self.task.observed)
