@@ -200,7 +200,7 @@ wait_option = click.option(
 )
 
 
-def format_option(meaning: str, default: str | None = None) -> Callable[[F], F]:
+def format_option(meaning: str, default: str | None = None, *, multiple: bool = False) -> Callable[[F], F]:
     """Return the decorator that adds ``--format``, that of the results of a corpus, with its help."""
     from jobkit.extensions.corpus.formats import FORMATS  # here, because only two commands have it
 
@@ -209,6 +209,7 @@ def format_option(meaning: str, default: str | None = None) -> Callable[[F], F]:
         "fmt",
         type=click.Choice(FORMATS),
         default=default,
+        multiple=multiple,
         show_default=True,
         help=meaning,
     )

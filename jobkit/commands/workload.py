@@ -63,7 +63,7 @@ def check(word: str, text: str, model: str, device: str, as_json: bool) -> int:
     Exit status: 0 if no line says no, 4 if one does, 2 if the workload cannot be loaded.
     See jobkit help workloads.
     """
-    from jobkit.setup import check_workload
+    from jobkit.setup import check_workload, findings
 
     subject = check_workload.find_subject(word, text=text, model=model, device=device, say=terminal.note)
     probe = check_workload.try_out(subject, terminal.note)
@@ -75,7 +75,7 @@ def check(word: str, text: str, model: str, device: str, as_json: bool) -> int:
         check_workload.to_json(found, subject) if as_json else check_workload.as_text(found, subject, width)
     )
     terminal.say(printed, nl=False)
-    return check_workload.exit_code(found)
+    return findings.exit_code(found)
 
 
 DOCTOR = "checks what else a sweep needs"
