@@ -99,9 +99,10 @@ def submit_commands(run: Prepared, jobs: Sequence[Job] = ()) -> Iterator[tuple[s
             except JobkitError as error:
                 reasons = error.message.partition(scheduler_calls.REFUSED)[2] or error.message
                 note(f"the scheduler {WOULD_REFUSE}: {reasons}\n  hint: {error.hint}")
-    arrays = [JobId(f"JOB{number}") for number, job in enumerate(jobs, 1) if job.role in FOLLOWED]
-    for job in jobs:
-        yield scheduler.submit_argv(str(run.run_dir / job.script), job.array, job.waits_for(arrays))
+    before: list[JobId] = []
+    for number, job in enumerate(jobs, 1):
+        yield scheduler.submit_argv(str(run.run_dir / job.script), job.array, job.waits_for(before))
+        before += [JobId(f"JOB{number}")] if job.role in FOLLOWED else []
 
 
 def headline(run: Prepared) -> str:
