@@ -10,10 +10,10 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.extras import cuda_install_command
 from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import shell_quote
-from jobkit.core.torch_build import cuda_install_command
 from jobkit.core.units import (
     format_about,
     format_count,

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from jobkit.core import shell
 from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.extras import cpu_build_problem
 from jobkit.core.shell import Completed
 from jobkit.core.terminal import Say, shell_quote
-from jobkit.core.torch_build import cpu_build_problem
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_size, format_walltime
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, choose_scheduler, query_environment, runs_here

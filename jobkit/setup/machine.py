@@ -12,10 +12,10 @@ from importlib import metadata
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.extras import cuda_install_command
 from jobkit.core.files import filesystem_type, likely_shared
 from jobkit.core.paths import CACHE_VARIABLE, cache_dir
 from jobkit.core.terminal import shell_path, shell_quote
-from jobkit.core.torch_build import cuda_install_command
 from jobkit.core.units import format_bytes_gib, format_count, format_walltime
 from jobkit.planning.job_script import COPIER, PROGRAMS
 from jobkit.planning.texts import find_text
