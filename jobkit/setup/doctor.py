@@ -51,7 +51,7 @@ from jobkit.setup.machine import MACHINE, PYTHON, NodeRequest, check_node, progr
 from jobkit.spec.axes import most, settings
 from jobkit.spec.fields import Auto
 from jobkit.spec.site import own_site, queue_of
-from jobkit.spec.sweep_spec import Environment, SweepSpec
+from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.spec.yaml_files import is_mapping
 
 BODY = "doctor.sh.j2"
@@ -209,6 +209,8 @@ def facts_in(folder: Path) -> Facts:
 
 def wanted(case: Case, *, on_node: bool) -> NodeRequest:
     """Return what a point of the case needs on a machine."""
+    python = case.spec.environment.python or "jobkit's own Python"
+    image = case.spec.environment.container or ""
     input_files = [file for path in inputs_of(case) for file in (path, *path.rglob("*")) if file.is_file()]
     return NodeRequest(
         device=case.device,
@@ -216,17 +218,12 @@ def wanted(case: Case, *, on_node: bool) -> NodeRequest:
         gpus=case.spec.resources.gpus,
         scratch_bytes=SCRATCH_MARGIN_BYTES + sum(file.stat().st_size for file in input_files),
         seen=seen_from(case),
-        python=_python(case.spec.environment),
+        python=f"{python} in {image}" if image else python,
         on_node=on_node,
         jobkit=metadata.version("jobkit"),
         given=case.given,
-        container=case.spec.environment.container or "",
+        container=image,
     )
-
-
-def _python(environment: Environment) -> str:
-    name = environment.python or "jobkit's own Python"
-    return f"{name} in {environment.container}" if environment.container else name
 
 
 def seen_from(case: Case) -> tuple[str, ...]:
