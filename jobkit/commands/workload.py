@@ -19,7 +19,7 @@ from jobkit.core.units import MIB
 from jobkit.worker.workloads.base import EXTRA_OF
 
 if TYPE_CHECKING:
-    from jobkit.planning.resolve import Options
+    from jobkit.planning.prepare import Options
 
 
 @click.group("workload")
@@ -157,7 +157,7 @@ def fetch(name: str, resources_url: str | None, as_job: bool, options: Options) 
 def _fetch_as_job(name: str, resources_url: str | None, options: Options) -> int:
     from jobkit.launch.helper_job import submit_fetch, wait_for_fetch
     from jobkit.launch.job import announce
-    from jobkit.planning.resolve import DEFAULT_RUNS_DIR
+    from jobkit.planning.prepare import DEFAULT_RUNS_DIR
 
     words = [name, *(["--resources-url", resources_url] if resources_url else [])]
     asked = {"scheduler": options.scheduler or "auto", "site": options.site or "auto"}

@@ -16,8 +16,7 @@ from jobkit.core.paths import cache_dir
 from jobkit.core.records import ModelRef, TextRef
 from jobkit.core.terminal import Say, as_json, wrap
 from jobkit.core.units import MIB, format_count
-from jobkit.planning import resolve
-from jobkit.planning.resolve import Options
+from jobkit.planning.prepare import Options, read_named, spec_folder
 from jobkit.planning.texts import find_text, paragraphs_of, text_lengths
 from jobkit.planning.workload_traits import Traits, run_in_child, traits
 from jobkit.setup.findings import Finding, Status, fine, missing, unknown
@@ -59,10 +58,11 @@ def find_subject(word: str, *, text: str, model: str, device: str, say: Say) -> 
     if word.endswith(SPEC_SUFFIXES):
         words = [f"text={text}", f"device={decided}", "scheduler=local"]
         words += [f"model.name={name}"] * bool(name) + [f"model.size={size}"] * bool(size)
-        named = resolve.resolve(Path(word), Options(overrides=tuple(words)), fetch=True, build=True, say=say)
+        named = read_named(Path(word), Options(overrides=tuple(words)), fetch=True, build=True, say=say)
         named.spec.refuse_command("jobkit workload check")
-        found, folder = named.spec.workload_name, resolve.spec_folder(Path(word))
-        ref, chosen, threads = named.text, named.model, named.spec.threads or named.spec.resources.cpus
+        found, folder = named.spec.workload_name, spec_folder(Path(word))
+        ref, chosen = named.inputs.text, named.inputs.model
+        threads = named.spec.threads or named.spec.resources.cpus
     else:
         found, folder, threads = word, str(Path.cwd()), 1
         ref = find_text(text, base=Path(), cache=cache_dir(), write=True)

@@ -23,8 +23,7 @@ from jobkit.core.units import format_clock
 from jobkit.launch.helper_job import Errand, submit_errand
 from jobkit.launch.job import announce, ids
 from jobkit.planning.job_script import COPIER, PROGRAMS, SCRATCH_MARGIN_BYTES, render_bare, render_errand
-from jobkit.planning.prepare import run_id
-from jobkit.planning.resolve import idle_gpus, needed_gpus
+from jobkit.planning.prepare import idle_gpus, needed_gpus, run_id
 from jobkit.schedulers.lint import lint
 from jobkit.schedulers.parsed_script import IsFolder, ScriptLine, read_script
 from jobkit.schedulers.protocol import Scheduler
