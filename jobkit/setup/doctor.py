@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import platform
 import shlex
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -77,9 +79,11 @@ def under(where: str, findings: Iterator[Finding] | Sequence[Finding]) -> Iterat
 
 def opening(case: Case) -> Iterator[Finding]:
     """Yield the findings for which no scheduler is asked."""
-    first = [machine.jobkit_itself(), *(finding for finding in case.opening if finding.name == "spec")]
+    python = f"Python {platform.python_version()} at {sys.executable}"
+    own = fine("jobkit", f"{metadata.version('jobkit')}, {python}")
+    spec = [finding for finding in case.opening if finding.name == "spec"]
     here = f"{case.why}: points would run here, one at a time"
-    yield from under(HERE, [*first, machine.commands(case.scheduler, here)])
+    yield from under(HERE, [own, *spec, machine.commands(case.scheduler, here)])
 
 
 def scheduler(case: Case, survey: Survey) -> Iterator[Finding]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib import metadata
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
@@ -43,12 +41,6 @@ from jobkit.worker.workloads.base import missing_framework
 LITTLE_BYTES = 2**30
 """Results of a sweep take a few MiB a point, a model some hundred MiB."""
 MOUNTS = Path("/proc/self/mountinfo")
-
-
-def jobkit_itself() -> Finding:
-    """Return which jobkit and which Python this is."""
-    python = ".".join(map(str, sys.version_info[:3]))
-    return fine("jobkit", f"{metadata.version('jobkit')}, Python {python} at {sys.executable}")
 
 
 def commands(scheduler: Scheduler, why: str) -> Finding:
