@@ -119,6 +119,10 @@ class Pool:
     def __iter__(self) -> Iterator[int]:
         return iter(list(self._connections))
 
+    @property
+    def is_whole(self) -> bool:
+        return all(process.poll() is None for process in self._processes.values())
+
     def start(self, number: int, task: Task) -> None:
         task = replace(task, observed=task.observed and number == OBSERVED)
         launcher, mps_variables = work_of(task.point).launcher(task), self.daemon and self.daemon.variables

@@ -249,6 +249,8 @@ class Standing:
 
     def take(self, task: Task) -> TryState:
         """Return the state in which a try begins. It has to leave the processes again."""
+        if self.pool and not self.pool.is_whole:
+            self.close()
         before, self.state = self.state, None
         if before:
             return before.go_on(task)
