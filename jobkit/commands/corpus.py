@@ -110,12 +110,9 @@ def apply(
 @click.option(
     "--with-text", is_flag=True, help="Add to each row the text of its paragraph, as paragraph_text."
 )
-@click.option(
-    "--output",
-    type=shared.OutputPath(),
-    metavar="FILE",
-    help="Write to FILE, whole or not at all; of several formats each has its ending. Default: merged.jsonl "
-    "(or .tsv, ...) in RUN.",
+@shared.output_option(
+    "Write to FILE, whole or not at all; of several formats each has its ending. Default: merged.jsonl "
+    "(or .tsv, ...) in RUN."
 )
 @click.option(
     "--allow-missing", is_flag=True, help="Write the results that there are, and list what is missing."

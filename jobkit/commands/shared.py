@@ -256,6 +256,14 @@ def scheduler_option(
     )(command)
 
 
+def output_option(meaning: str, default: Path | None = None) -> Callable[[F], F]:
+    """Return the decorator that adds ``--output`` with its help."""
+    kind = OutputPath()
+    return click.option(
+        "--output", type=kind, metavar="FILE", default=default, show_default=True, help=meaning
+    )
+
+
 def gpu_memory_option(meaning: str, old: tuple[str, ...] = ()) -> Callable[[F], F]:
     """Return the decorator that adds ``--gpu-memory`` with its help."""
     return click.option(
