@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from jobkit.core import files, terminal
 from jobkit.core.layout import (
@@ -38,7 +38,6 @@ from jobkit.planning.job_script import check_programs, script_name
 from jobkit.runs import journal
 from jobkit.runs.driver_lock import driving
 from jobkit.runs.journal import SchedulerAnswer
-from jobkit.runs.request import RetryGroup
 from jobkit.runs.search_loop import Propose, next_point
 from jobkit.runs.status import kind_of
 from jobkit.runs.which_run import remember
@@ -47,6 +46,9 @@ from jobkit.schedulers.registry import unused_schedulers
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from jobkit.worker import parent
+
+if TYPE_CHECKING:
+    from jobkit.runs.request import RetryGroup
 
 POLL_S = 0.1
 END_GRACE_S = 30.0  # time for a stopped point to bring its results home
