@@ -15,8 +15,7 @@ from jobkit.core.files import write_atomically
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import POINTS_FILE
 from jobkit.core.records import Outcome
-from jobkit.launch.resume import run_again
-from jobkit.launch.verify import verify
+from jobkit.launch.resume import run_again, verify
 from jobkit.planning.prepare import Options, prepare
 from tests.support.builders import MODEL
 from tests.support.swept import OK, Sweep
