@@ -22,12 +22,13 @@ from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_list
 from jobkit.extensions.corpus import formats
 from jobkit.extensions.corpus.plan import (
-    ROWS_FILE,
     Corpus,
+    Part,
     Piece,
     Shard,
     Source,
     Winner,
+    parts_of,
     read_corpus,
     read_plan,
 )
@@ -44,9 +45,9 @@ from jobkit.extensions.corpus.winners import claim_all, digest, read_winners, wi
 
 
 class Extent(NamedTuple):
-    """The rows of one piece: bytes of the ``rows.jsonl`` of the winner of a shard, by its index.
+    """The rows of one piece: bytes of the parts of the winner of a shard, by its index, one after the other.
 
-    Of vectors, rows of its part. ``file`` is that of the documents; empty if no file of the corpus has
+    Of vectors, rows of the parts. ``file`` is that of the documents; empty if no file of the corpus has
     several documents, and of vectors.
     """
 
@@ -369,9 +370,21 @@ def _changed(source: Source) -> str:
     return ""
 
 
-def _rows_of(run_dir: Path, winner: Winner) -> Path:
-    file = winner.parts[0].file if winner.parts else ROWS_FILE
-    return Path(try_folder(run_dir, winner.point_id, winner.try_number), file)
+def _parts(run_dir: Path, winner: Winner) -> Iterator[tuple[Path, Part]]:
+    folder = try_folder(run_dir, winner.point_id, winner.try_number)
+    for part in parts_of(winner):
+        yield Path(os.path.normpath(f"{folder}/{part.file}")), part
+
+
+def _slices(run_dir: Path, winner: Winner, extent: Extent) -> Iterator[tuple[Path, int, int]]:
+    """Yield the parts of an extent, and where it begins and ends in each: bytes, or rows of vectors."""
+    vectors, at = has_vectors(winner), 0
+    for path, part in _parts(run_dir, winner):
+        size = part.rows if vectors else part.size_bytes
+        start, end = max(extent.start - at, 0), min(extent.end - at, size)
+        if start < end:
+            yield path, start, end
+        at += size
 
 
 def has_vectors(winner: Winner) -> bool:
@@ -379,18 +392,20 @@ def has_vectors(winner: Winner) -> bool:
 
 
 def _check_rows(run_dir: Path, winners: Sequence[Winner]) -> None:
-    def right(winner: Winner) -> bool:
-        return digest(_rows_of(run_dir, winner)) == (winner.size_bytes, winner.sha256)
-
+    places = [(winner, path, part) for winner in winners for path, part in _parts(run_dir, winner)]
     try:
         with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
-            whole = list(threads.map(right, winners))
+            found = list(threads.map(lambda place: digest(place[1]), places))
     except OSError as error:
         raise file_error(error, hint="the rows of a shard are gone: copy them back") from error
-    damaged = [winner for winner, good in zip(winners, whole, strict=True) if not good]
+    damaged = [
+        (winner, str(path))
+        for (winner, path, part), one in zip(places, found, strict=True)
+        if one != (part.size_bytes, part.sha256)
+    ]
     if damaged:
-        paths = [str(_rows_of(run_dir, winner)) for winner in damaged]
-        first = shell_path(winner_path(run_dir, damaged[0].point_id).with_suffix(""))
+        paths = [path for _, path in damaged]
+        first = shell_path(winner_path(run_dir, damaged[0][0].point_id).with_suffix(""))
         raise JobkitError(
             f"rows do not match their SHA-256: {format_list(paths, _NAMED)}",
             hint=f"copy them back; or run the shard again: rm -r {first}.*, then {_resume(run_dir)}",
@@ -405,27 +420,28 @@ def _lines(
     run_dir: Path, winners: Mapping[int, Winner], extents: Iterable[Extent], *, named: bool = False
 ) -> Iterator[bytes]:
     """Yield the rows of extents, line by line; if ``named``, each with the file of its document."""
-    for index, start, end, name in extents:
-        tail = f', "file": {json.dumps(name, ensure_ascii=False)}}}\n'.encode("utf-8", "backslashreplace")
-        path = _rows_of(run_dir, winners[index])
-        with os.fdopen(open_regular(path), "rb") as file:
-            file.seek(start)
-            left = end - start
-            while left > 0 and (line := file.readline()):
-                left -= len(line)
-                yield line.removesuffix(b"}\n") + tail if named else line
-        if left:
-            raise JobkitError(f"{path}: changed while it was merged")
+    for extent in extents:
+        tail = f', "file": {json.dumps(extent.file, ensure_ascii=False)}}}\n'
+        ending = tail.encode("utf-8", "backslashreplace")
+        for path, start, end in _slices(run_dir, winners[extent.shard], extent):
+            with os.fdopen(open_regular(path), "rb") as file:
+                file.seek(start)
+                left = end - start
+                while left > 0 and (line := file.readline()):
+                    left -= len(line)
+                    yield line.removesuffix(b"}\n") + ending if named else line
+            if left:
+                raise JobkitError(f"{path}: changed while it was merged")
 
 
 def _vectors(
     run_dir: Path, winners: Mapping[int, Winner], extents: Iterable[Extent]
 ) -> Iterator[Sequence[Array]]:
     """Yield the vectors of extents in groups, of which none has vectors of two shards."""
-    for index, start, end, _ in extents:
-        path = _rows_of(run_dir, winners[index])
-        for at in range(start, end, formats.GROUP_ROWS):
-            yield [*read_vectors(path, at, min(at + formats.GROUP_ROWS, end))]
+    for extent in extents:
+        for path, start, end in _slices(run_dir, winners[extent.shard], extent):
+            for at in range(start, end, formats.GROUP_ROWS):
+                yield [*read_vectors(path, at, min(at + formats.GROUP_ROWS, end))]
 
 
 @contextmanager
