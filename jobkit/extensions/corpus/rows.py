@@ -238,8 +238,8 @@ PART_S = 10.0
 """A part is of so much work, so that a kill each minute leaves most of the minute."""
 SHARE = 0.1
 """Of the time of a try: a later part is longer, so that a shard of hours has some dozens of files."""
-FIRST_CHARACTERS = 2**16
-"""Of the first window, if the plan does not know the speed."""
+FIRST_SPEED = 5000
+"""Characters in a second, for the first window, if the plan does not know the speed."""
 
 
 class RowsFile:
@@ -257,7 +257,7 @@ class RowsFile:
         self._whole = True  # whether what was written ends with a window
         self._of, self._left = "", 0
         self._part_s = PART_S
-        self.window_characters = FIRST_CHARACTERS
+        self.window_characters = 0
 
     def go_on(self, shard: Shard, of: str, adopted: Sequence[Finished], vain: int) -> None:
         """Begin after the parts of earlier tries; end some as parts of ``of``, as `Finished` has it.
@@ -267,8 +267,8 @@ class RowsFile:
         self._finished, self._of = [*adopted], of
         self._left = shard.paragraphs - sum(one.part.paragraphs for one in adopted)
         self._part_s = PART_S / 4**vain
-        if shard.expected_s:
-            self.window_characters = int(self._part_s * shard.characters / shard.expected_s)
+        speed = shard.characters / shard.expected_s if shard.expected_s else FIRST_SPEED
+        self.window_characters = int(self._part_s * speed)
 
     def open(self, columns: Sequence[str]) -> None:
         self._columns, self._order = tuple(columns), text_order(columns)
