@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -44,19 +45,12 @@ def apply(
     shard_minutes: float | None,
     shards: int | None,
     max_parallel: int | None,
-    overrides: tuple[str, ...],
-    stand_in: bool,
-    text_field: str,
-    id_field: str,
-    skip_bad: bool,
-    fmt: str,
-    scheduler: str | None,
-    site: str | None,
     plan_as_job: bool,
     dry_run: bool,
     script: bool,
     show_environment: bool,
     wait: bool,
+    **asked: Any,  # noqa: ANN401 - fields of `ApplyRequest`
 ) -> int:
     """Work through a whole corpus with the setting that the run folder RUN measured, or that SPEC has.
 
@@ -99,21 +93,10 @@ def apply(
         raise click.UsageError("Missing argument 'RUN|SPEC': name it before --corpus")
     if not corpus:
         raise click.UsageError("Missing option '--corpus': the files to work through")
-    more = (f"max_parallel={max_parallel}",) if max_parallel else ()
-    request = applying.ApplyRequest(
-        word=str(run),
-        paths=tuple(corpus_path(word, cache_dir()) for word in corpus),
-        overrides=(*overrides, *more),
-        scheduler=scheduler,
-        site=site,
-        minutes=shard_minutes or MINUTES,
-        number=shards,
-        text_field=text_field,
-        id_field=id_field,
-        skip_bad=skip_bad,
-        fmt=fmt,
-        stand_in=stand_in,
-    )
+    paths = tuple(corpus_path(word, cache_dir()) for word in corpus)
+    asked["overrides"] += shared.most_at_once(max_parallel)
+    minutes = shard_minutes or MINUTES
+    request = applying.ApplyRequest(word=str(run), paths=paths, minutes=minutes, number=shards, **asked)
     preview = applying.Preview(script, show_environment) if dry_run or script else None
     code = applying.apply(out, request, as_job=plan_as_job, preview=preview, wait=wait)
     return applying.report_end(out) if code is None else code
@@ -169,7 +152,7 @@ def merge(run: Path, fmt: str | None, output: Path | None, allow_missing: bool, 
     from jobkit.extensions.corpus.plan import is_corpus_folder, is_unplanned
     from jobkit.extensions.corpus.standing import MOST_NAMED, finish, void_shards
     from jobkit.extensions.corpus.winners import read_winners
-    from jobkit.launch.guards import warn_stand_in
+    from jobkit.launch.resume import warn_stand_in
     from jobkit.runs.which_run import changed_run_named
 
     if fetch:

@@ -104,7 +104,7 @@ def options_of_spec(command: Callable[..., int]) -> Callable[..., int]:
 
     @wraps(command)
     def call(**given: Any) -> int:  # noqa: ANN401 - of any option
-        from jobkit.planning.resolve import Options
+        from jobkit.planning.prepare import Options
 
         names = given.keys() & {"overrides", "scheduler", "site", "runs_dir", "stand_in"}
         options = Options(**{name: given.pop(name) for name in names})
@@ -226,6 +226,11 @@ def shard_options(command: F) -> F:
     for add in reversed(added):
         command = add(command)
     return command
+
+
+def most_at_once(number: int | None) -> tuple[str, ...]:
+    """Return what ``--max-parallel`` overrides."""
+    return (f"max_parallel={number}",) if number else ()
 
 
 def scheduler_option(

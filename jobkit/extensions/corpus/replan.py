@@ -38,13 +38,11 @@ from jobkit.extensions.corpus.standing import CORPUS as KIND
 from jobkit.extensions.corpus.standing import live_points, settle
 from jobkit.extensions.corpus.winners import withdraw
 from jobkit.launch import cancel, resume
-from jobkit.launch.guards import refuse_moved_run
-from jobkit.launch.launch import wait_for_points
-from jobkit.launch.resubmit import refuse_silent, run_lock, spec_of_run
-from jobkit.launch.resume import Asked, Resumption
+from jobkit.launch.resume import Asked, Resumption, refuse_moved_run, refuse_silent, run_lock, spec_of_run
+from jobkit.launch.submission import wait_for_points
 from jobkit.planning.job_script import render_follow
 from jobkit.planning.points import Inputs
-from jobkit.planning.resolve import Options
+from jobkit.planning.prepare import Options
 from jobkit.runs import journal
 from jobkit.runs.journal import read_journal
 from jobkit.runs.reader import read_status
@@ -69,7 +67,7 @@ def replan(run_dir: Path, wishes: ShardOptions, overrides: Sequence[str], *, wai
     given = _placed(tuple(overrides))
     spec_of_run(run_dir, given)  # a bad value is refused before anything is cancelled
     _end_open(run_dir)
-    with run_lock(run_dir, note):
+    with run_lock(run_dir):
         if points := _rest(run_dir):
             _plan_rest(run_dir, points, wishes, given)
         else:

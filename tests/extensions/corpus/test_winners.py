@@ -28,8 +28,7 @@ from jobkit.extensions.corpus.shards import ShardOptions
 from jobkit.extensions.corpus.standing import corpus_standing, live_points, settle, void_shards
 from jobkit.extensions.corpus.winners import claim, claim_all, read_winners, withdraw
 from jobkit.launch import resume
-from jobkit.launch.resubmit import spec_of_run
-from jobkit.launch.resume import Asked, Resumption
+from jobkit.launch.resume import Asked, Resumption, spec_of_run
 from jobkit.runs.journal import read_journal
 from jobkit.runs.reader import read_status
 from jobkit.runs.results import read_run
