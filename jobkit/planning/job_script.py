@@ -26,8 +26,7 @@ from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
 from jobkit.spec.axes import Repeats
 from jobkit.spec.site import Site, directives
 from jobkit.spec.sweep_spec import Environment, Resources, SweepSpec
-from jobkit.worker.measure.nvml import GPU_COUNT_VARIABLE
-from jobkit.worker.process import ALLOCATOR_VARIABLES, GRACE_VARIABLE, MORE_VARIABLES
+from jobkit.worker.process import ALLOCATOR_VARIABLES, GPU_COUNT_VARIABLE, GRACE_VARIABLE, MORE_VARIABLES
 from jobkit.worker.workloads.model import RESOURCES_FILE
 
 

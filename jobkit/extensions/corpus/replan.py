@@ -35,7 +35,7 @@ from jobkit.extensions.corpus.shards import (
     points_of,
 )
 from jobkit.extensions.corpus.standing import CORPUS as KIND
-from jobkit.extensions.corpus.standing import live_points, settle
+from jobkit.extensions.corpus.standing import Standing
 from jobkit.extensions.corpus.winners import withdraw
 from jobkit.launch import cancel, resume
 from jobkit.launch.resume import Asked, Resumption, refuse_moved_run, refuse_silent, run_lock, spec_of_run
@@ -115,8 +115,9 @@ def _open(run: RunStatus) -> int:
 
 def _rest(run_dir: Path) -> list[Point]:
     """Return the shards without a winner, but those of a large paragraph alone, which stay as they are."""
-    kept = settle(run_dir).keys() | read_journal(run_dir).needs.keys()
-    return [point for point in live_points(run_dir) if point.index not in kept]
+    standing = Standing(run_dir)
+    kept = standing.settle().keys() | read_journal(run_dir).needs.keys()
+    return [point for point in standing.points if point.index not in kept]
 
 
 def _plan_rest(run_dir: Path, rest: Sequence[Point], wishes: ShardOptions, given: tuple[str, ...]) -> None:
