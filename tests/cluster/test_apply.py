@@ -7,7 +7,6 @@ import json
 import os
 import random
 import re
-import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import soak_apply
+from benchmarks.soak import killed, processes
 from jobkit.core.layout import read_begin
 from jobkit.extensions.corpus.winners import read_winners
 from jobkit.runs.reader import read_status
@@ -121,13 +121,9 @@ def test_a_shard_that_is_killed_every_few_seconds_ends(applied: Applied) -> None
     parts = "from jobkit.extensions.corpus import rows\nrows.PART_S, rows.FIRST_SPEED = 0.5, 500\n"
     module.write_text(parts + module.read_text(encoding="utf-8"), encoding="utf-8")
     assert applied.apply("--set", "policy.follow_up=false", shards=1).returncode == 0
-    homes = applied.out / "results" / "shard-00001"
-    for number in (1, 2, 3):
-        home = homes / f"try-{number}"
-        wait_for((home / "parts.jsonl").exists, 60)
-        killed = [read_begin(home / "begin").pid] if number == 2 else _workers(applied.out)
-        for pid in killed:
-            os.kill(pid or 0, signal.SIGKILL)
+    for number, victim in enumerate(("worker", "job script", "worker"), 1):
+        wait_for((applied.out / f"results/shard-00001/try-{number}/parts.jsonl").exists, 60)
+        assert any(killed(pid) for kind, pid in processes(applied.out) if kind == victim)
         wait_for(lambda: read_status([applied.out])[0].points[0].state is PointState.FAILED, 60)
         assert applied.lab.jobkit("resume", applied.out).returncode == 0
     wait_for(lambda: applied.done() == 1, 60)
@@ -137,18 +133,6 @@ def test_a_shard_that_is_killed_every_few_seconds_ends(applied: Applied) -> None
     assert {Path(part.file).parent.name for part in winner.parts} == {"try-1", "try-2", "try-3", ""}
     logs = "".join(path.read_text() for path in (applied.out / "logs").iterdir())
     assert logs.count("jobkit: goes on after ") == 3
-
-
-def _workers(run: Path) -> list[int]:
-    points = str(run / "points.jsonl").encode()
-    commands = {int(path.parent.name): path for path in Path("/proc").glob("[0-9]*/cmdline")}
-    found = []
-    for pid, path in commands.items():
-        with contextlib.suppress(OSError):  # it has ended
-            words = path.read_bytes().split(b"\0")
-            if points in words and b"jobkit.worker" in words:
-                found.append(pid)
-    return found
 
 
 def test_a_corpus_is_worked_through_and_merged(applied: Applied) -> None:
