@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import soak_apply
+from benchmarks.soak import killed, processes
 from jobkit.core.layout import read_begin
 from jobkit.extensions.corpus.winners import read_winners
 from jobkit.runs.reader import read_status
@@ -106,6 +107,32 @@ def test_a_shard_runs_again_while_the_others_go_on(applied: Applied) -> None:
     events = map(json.loads, (applied.out / "journal.jsonl").read_text().splitlines())
     assert [event["throttle"] for event in events if event["event"] == "throttled"] == [1, 1, 2]
     assert applied.merged() == applied.rows
+
+
+def test_a_shard_that_is_killed_every_few_seconds_ends(applied: Applied) -> None:
+    """FAULT: the worker and the job script of a shard are killed in turn, sooner than the shard takes.
+
+    HOW: real: kill -9, Slurm and Grid Engine; a part of half a second, a kill after each second of work.
+    REPORTED: each try by its outcome; the log of the next names how far it goes on.
+    LOST: of each try what was not home: at most a part and one sync interval.
+    """
+    applied.takes(0.4)
+    module = applied.lab.home / "slow.py"
+    parts = "from jobkit.extensions.corpus import rows\nrows.PART_S, rows.FIRST_SPEED = 0.5, 500\n"
+    module.write_text(parts + module.read_text(encoding="utf-8"), encoding="utf-8")
+    assert applied.apply("--set", "policy.follow_up=false", shards=1).returncode == 0
+    for number, victim in enumerate(("worker", "job script", "worker"), 1):
+        wait_for((applied.out / f"results/shard-00001/try-{number}/parts.jsonl").exists, 60)
+        assert any(killed(pid) for kind, pid in processes(applied.out) if kind == victim)
+        wait_for(lambda: read_status([applied.out])[0].points[0].state is PointState.FAILED, 60)
+        assert applied.lab.jobkit("resume", applied.out).returncode == 0
+    wait_for(lambda: applied.done() == 1, 60)
+    assert applied.merged() == applied.rows
+    [winner] = read_winners(applied.out).values()
+    assert (winner.try_number, winner.paragraphs) == (4, PARAGRAPHS)
+    assert {Path(part.file).parent.name for part in winner.parts} == {"try-1", "try-2", "try-3", ""}
+    logs = "".join(path.read_text() for path in (applied.out / "logs").iterdir())
+    assert logs.count("jobkit: goes on after ") == 3
 
 
 def test_a_corpus_is_worked_through_and_merged(applied: Applied) -> None:

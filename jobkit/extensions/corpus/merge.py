@@ -21,7 +21,7 @@ from jobkit.core.layout import try_folder
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_list
 from jobkit.extensions.corpus import formats
-from jobkit.extensions.corpus.plan import ROWS_FILE, Corpus, Part, Piece, Shard, Source, Winner
+from jobkit.extensions.corpus.plan import Corpus, Part, Piece, Shard, Source, Winner, parts_of
 from jobkit.extensions.corpus.readers import (
     JSONL,
     Paragraph,
@@ -325,11 +325,9 @@ def _ends(shard: Shard, winner: Winner) -> list[int]:
 
 
 def _parts(run_dir: Path, winner: Winner) -> list[tuple[Path, Part]]:
-    """Return the parts of a result and their files; an earlier version wrote one, and did not list it."""
+    """Return the parts of a result and their files."""
     folder = try_folder(run_dir, winner.point_id, winner.try_number)
-    counts, found = (winner.paragraphs, winner.rows), (winner.size_bytes, winner.sha256)
-    whole = Part(1, ROWS_FILE, *counts, winner.columns, *found)
-    return [(Path(os.path.normpath(f"{folder}/{part.file}")), part) for part in winner.parts or (whole,)]
+    return [(Path(os.path.normpath(f"{folder}/{part.file}")), part) for part in parts_of(winner)]
 
 
 def _counted(corpus: Corpus, number: int, pieces: Iterable[Piece]) -> Iterator[tuple[str, int]]:

@@ -105,7 +105,8 @@ class Part:
     """Rows of consecutive paragraphs of a shard, in a file of its own; one try writes each part once."""
 
     number: int  # from 1, in corpus order
-    file: str  # its name in the folder of the try: ``rows.jsonl``, ``part-00001.arrow``
+    # from the folder of the try: ``rows.jsonl``, ``part-00001.arrow``, ``../try-1/part-00001.jsonl``
+    file: str
     paragraphs: int  # that it covers, also those without a row
     rows: int
     columns: tuple[str, ...]  # names after ``document`` and ``paragraph``
@@ -115,12 +116,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """What a try wrote: ``rows.json``, next to its ``rows.jsonl``, which may be a link to its part."""
+    """What a try has of a shard, with the parts that it adopted of other tries: ``rows.json``."""
 
     rows: int  # of all parts
     paragraphs: int  # of the shard that it worked through, also those without a row
-    size_bytes: int  # of ``rows.jsonl``
-    sha256: str  # of ``rows.jsonl``
+    size_bytes: int  # of all parts
+    sha256: str  # of the only part; of several, of their SHA-256, each with a line end
     columns: tuple[str, ...] = field(default=())  # names after ``document`` and ``paragraph``
     types: tuple[str, ...] = field(default=())  # of each column: ``int``, ``int null``, ``fp32[384]``
     # bytes of the rows of each piece of the shard, without the zeros at the end; none of vectors
@@ -143,6 +144,12 @@ class Winner:
     types: tuple[str, ...] = field(default=())
     pieces: tuple[int, ...] = field(default=())
     parts: tuple[Part, ...] = field(default=())
+
+
+def parts_of(rows: Rows | Winner) -> tuple[Part, ...]:
+    """Return the parts of a result, also of one that an earlier version wrote."""
+    whole = Part(1, ROWS_FILE, rows.paragraphs, rows.rows, rows.columns, rows.size_bytes, rows.sha256)
+    return rows.parts or (whole,)
 
 
 def promised(shards: Sequence[Shard]) -> tuple[float | None, float | None, float | None]:
