@@ -440,8 +440,9 @@ def memory_of(
 
     Records that neither succeeded nor ran out of memory are ignored; records that differ in one of
     `MUST_MATCH` are never mixed. ``batches``, by point id, count if the need of a batch was not measured.
+    A process that had worked before holds more than its try needs, so that no such record counts.
     """
-    records = list(records)
+    records = [record for record in records if not record.standing]
     well = [record for record in records if record.outcome is Outcome.OK]
     if not well:
         return NOTHING

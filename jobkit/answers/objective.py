@@ -22,6 +22,9 @@ from jobkit.core.records import Record
 from jobkit.core.student import TWO_SIDED
 from jobkit.core.terminal import printable
 
+KNOWN = 1.2
+"""Times the ratio of two speeds: the upper end of an interval at which repeats end."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bound:
@@ -154,11 +157,14 @@ class Finals:
 
     @property
     def decided(self) -> bool:
-        """Whether more repeats would not change the answer."""
+        """Whether more repeats would not change the answer, and how much faster it is is known to `KNOWN`."""
         plain = self.plain
         if plain is None or not self.kept or self.broken(plain):
             return True
-        return self.comparison is not None and self.comparison.better is not None
+        if self.comparison is None or self.comparison.better is None:
+            return False
+        apart = self.comparison.apart
+        return not isinstance(apart, Ratio) or apart.high is None or apart.high <= KNOWN * apart.mean
 
     @property
     def probability(self) -> float:

@@ -39,7 +39,8 @@ class Speed:
     # warm-up, the end of its processes, the copying home. Without the time of a job: import, loading and
     # warm-up.
     start_s: float
-    starts_s: tuple[float, ...]  # of each repeat
+    # of each repeat whose processes had not worked before; if there is none, of others with as many workers
+    starts_s: tuple[float, ...]
     import_s: float = 0.0  # the import in ``start_s``, which a forked process does without
     hosts: int = 1  # on how many nodes the repeats ran
     # standard deviation of the starts, without import, of all points of the run with this number of workers,
@@ -50,7 +51,7 @@ class Speed:
 
     @property
     def repeats(self) -> int:
-        return len(self.starts_s)
+        return len(self.works_s)
 
     @property
     def rate(self) -> float:
@@ -121,16 +122,20 @@ def speeds_of(records: Iterable[Record], run: Iterable[Record] = ()) -> tuple[Sp
     every = list(run) or records
     import_s = max((record.import_s or 0.0 for record in every), default=0.0)
     well = (record for record in records if record.outcome is Outcome.OK and record.summary)
-    found = [(setting.first.point.workers, _speed(setting, import_s)) for setting in settings_of(well)]
     alike = {
-        setting.first.point.workers: setting
+        setting.first.point.workers: _starts(setting)
         for setting in settings_of(every, lambda record: record.point.workers)
     }
+    found = [
+        (workers, _speed(setting, import_s, alike[workers]))
+        for setting in settings_of(well)
+        for workers in [setting.first.point.workers]
+    ]
     works = {workers: [other for its, other in found if its == workers] for workers, _ in found}
     settings = [
         replace(
             speed,
-            start_scatter=_scatter([[start_of(record) for record in alike[workers].well]]),
+            start_scatter=_scatter([alike[workers]]) or _scatter([*alike.values()]),
             work_scatter=_scatter([other.seconds_per_item or other.works_s for other in works[workers]]),
         )
         for workers, speed in found
@@ -143,6 +148,7 @@ def _scatter(groups: Sequence[Sequence[float]]) -> tuple[float, int] | None:
 
     Few repeats show little of it, so groups that scatter alike are taken together.
     """
+    groups = [values for values in groups if values]
     means = [Mean.of(values).value for values in groups]
     degrees = sum(len(values) - 1 for values in groups)
     if not degrees:
@@ -156,16 +162,22 @@ def _scatter(groups: Sequence[Sequence[float]]) -> tuple[float, int] | None:
     return math.sqrt(squares / degrees), degrees
 
 
+def _starts(setting: Setting[Record]) -> list[float]:
+    """Return the starts of the records whose processes had not worked before."""
+    return [start_of(record) for record in setting.well if not record.standing]
+
+
 def start_of(record: Record) -> float:
-    """Return what the job of a record took besides its import and its work.
+    """Return what the job of a record took besides its import and its work, with a check of its own.
 
     The measurement of its needs counts: a shard of a corpus does without, and claims its rows instead. The
     time is never less than loading and warm-up, which are all that is known without the time of the job.
     """
     known = math.fsum(part or 0.0 for part in (record.memory_wait_s, record.load_s, record.warm_up_s))
+    check_s = record.check.seconds if record.check and record.check.reused else 0.0
     if record.task_s is None or record.summary is None:
         return known
-    return max(known, record.task_s - record.summary.work_s - (record.import_s or 0.0))
+    return check_s + max(known, record.task_s - record.summary.work_s - (record.import_s or 0.0))
 
 
 def _size(speed: Speed) -> tuple[object, ...]:
@@ -176,13 +188,14 @@ def _size(speed: Speed) -> tuple[object, ...]:
     )
 
 
-def _speed(setting: Setting[Record], import_s: float) -> Speed:
+def _speed(setting: Setting[Record], import_s: float, alike: Sequence[float]) -> Speed:
     known = [record for record in setting.well if record.value(SPEED)]
     records = known or setting.well
     summaries = [record.summary for record in records if record.summary]
     counted = summaries if known else []
     speed = setting.mean(SPEED)
-    starts = tuple(import_s + start_of(record) for record in records)
+    own = _starts(Setting(points=tuple(records))) or alike or [start_of(record) for record in records]
+    starts = tuple(import_s + start_s for start_s in own)
     return Speed(
         params=dict(sorted(setting.params.items())),
         load=max((summary.load_max for summary in summaries if summary.load_max), default=None),

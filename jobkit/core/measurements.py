@@ -30,7 +30,7 @@ BASELINE_SLACK_BYTES = 16 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShortcutCheck:
-    """The process that compared shortcuts with the ordinary way, before the workers started.
+    """The process that compared shortcuts with the ordinary way: one for all tries of a run on a node.
 
     Attributes
     ----------
@@ -42,12 +42,18 @@ class ShortcutCheck:
         The kernel's high-water mark of its resident memory.
     found
         How much the results differ, in the words of the workload; empty if it has none.
+    refused
+        Why the shortcuts were switched off; empty if they were not.
+    reused
+        Whether an earlier try of the run on this node had it.
     """
 
     seconds: float
     gpu_peak_bytes: int | None = None
     rss_peak_bytes: int | None = None
     found: str = ""
+    refused: str = ""
+    reused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

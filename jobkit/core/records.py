@@ -18,10 +18,12 @@ from typing import Any, Protocol
 from jobkit.core.json_codec import SCHEMA
 from jobkit.core.knobs import (
     DEFAULT_WORK_UNIT,
+    EVERY,
     EXACT,
     LOAD_KNOBS,
     OFF,
     OFFERED,
+    ORDER,
     PRECISION,
     REFUSED,
     RENAMED,
@@ -228,6 +230,8 @@ class PointKind:
         Whether its ``repeat`` is the number of the plan that made it, and a later plan may replace it.
     measures_need
         Whether the memory that its heaviest batches need is measured after the work.
+    stands
+        Whether its processes may do the next point: only its speed is used, and no memory.
     extension
         The name in `jobkit.core.extensions` of what reads its tries and does its work; else empty.
     """
@@ -243,6 +247,7 @@ class PointKind:
     promised: bool = False
     replanned: bool = False
     measures_need: bool = True
+    stands: bool = False
     extension: str = ""
 
 
@@ -250,7 +255,7 @@ SWEPT = PointKind()
 TRIAL = PointKind(swept=False, main=False, answers=RESULTS | {Outcome.RAM_OOM}, missed=False, own_task=False)
 PROFILED = PointKind(swept=False, main=False, tabled=False, measures_need=False, extension="profile")
 SEARCHED = PointKind(own_task=False, extension="tune")
-TIMED = replace(SEARCHED, measures_need=False)
+TIMED = replace(SEARCHED, measures_need=False, stands=True)
 SHARD = PointKind(
     noun="shard",
     swept=False,
@@ -389,6 +394,15 @@ class Point:
             return PROFILED
         return TRIAL if self.trial else PHASES.get(self.phase, TIMED)
 
+    @property
+    def loaded(self) -> Point | None:
+        """What its processes load, without what they can change; ``None`` if they do no other point."""
+        if not self.kind.stands or self.command:
+            return None
+        free = (*self.load_knobs, EVERY, ORDER)
+        params = {knob: value for knob, value in self.params.items() if knob not in free}
+        return replace(self, params=params, index=0, point_id="", repeat=0, phase="", every=1, order="")
+
     def at(self, params: Mapping[str, Value]) -> Point:
         """Return the point with another setting; some knobs have fields of their names."""
         own: dict[str, Any] = {knob.name: params[knob.name] for knob in RUN_KNOBS if knob.name in params}
@@ -490,6 +504,9 @@ class Record:
         Of the GPUs over the work; ``None`` on a CPU, and in records of earlier versions.
     forked
         Whether the processes that worked were forked from one that had imported the framework.
+    standing
+        Whether the processes that worked had loaded the model for an earlier point. Then import and loading
+        took no time, and its memory is in no line and no bound.
     import_s
         Seconds from the start or the fork of the process until the framework was imported, and the seconds
         that the try waited for another process to import it; of several workers the longest.
@@ -552,6 +569,7 @@ class Record:
     energy: Energy | None = None
     summary: Summary | None = None
     forked: bool = False
+    standing: bool = False
     import_s: float | None = None
     memory_wait_s: float | None = None
     load_s: float | None = None

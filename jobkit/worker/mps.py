@@ -53,9 +53,9 @@ def start_if_wanted(state: TryState, stack: ExitStack, gpus: Iterable[GpuState])
         return None
     try:
         _refuse(point, gpus)
-        work = state.task.out.absolute().parent
+        work = state.task.out.absolute().parent  # which ends with the try
         with ExitStack() as starting:
-            daemon = MpsDaemon(point, _make_folder((work, work.parent)))
+            daemon = MpsDaemon(point, _make_folder((work, work.parent)[point.kind.stands :]))
             starting.callback(daemon.end)
             daemon.wait_until_it_answers()
             stack.push(starting.pop_all())

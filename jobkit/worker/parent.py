@@ -11,6 +11,9 @@ environment and open files to the parent, forwards TERM and INT, and ends as the
 killed, so is the child. If a child would differ from a fresh process, the try runs in a fresh process: also
 if another jobkit has been installed since, in which the modules may be gone that a child would still import.
 
+A child whose processes may do another point (`Point.loaded`) stays after its try: it reports the exit status
+by a socket, and the parent sends it the next try if that needs the same. Any other try ends it first.
+
 The socket is in Linux's abstract namespace (unix(7)): it needs no folder, and ends with the parent. Both
 sides check that the other belongs to the same user. If another user has taken the address, the try runs in
 a fresh process.
@@ -19,6 +22,7 @@ a fresh process.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import importlib
 import json
 import os
@@ -39,6 +43,8 @@ FORKED = "forked"
 """The parent's first answer; the exit status follows. Any other answer is the reason why it did not fork."""
 TICK_S = 0.5
 """The longest time between the end of the owner and the end of its parent."""
+END_S = 30.0
+"""The time that a child that stands has to end its processes, and to be killed."""
 FORWARDED = (signal.SIGTERM, signal.SIGINT)
 VARIABLE = "JOBKIT_PARENT"
 """The owner's process id, perhaps with a hyphen and a word."""
@@ -103,8 +109,12 @@ def send(parent: socket.socket, words: Sequence[str]) -> None:
     with contextlib.suppress(OSError):
         os.fstat(LOCK_FD)
         files.append(LOCK_FD)
-    socket.send_fds(parent, [_SIZE.pack(len(data))], files)
-    parent.sendall(data)
+    send_data(parent, data, files)
+
+
+def send_data(to: socket.socket, data: bytes, files: Sequence[int]) -> None:
+    socket.send_fds(to, [_SIZE.pack(len(data))], files)
+    to.sendall(data)
 
 
 def installed() -> str:
@@ -132,6 +142,24 @@ class ForkRequest:
             and not name.startswith(_FREE_PREFIXES)
         )
         return f"{', '.join(changed)} changed after the first try" if changed else ""
+
+    def loaded(self) -> tuple[object, ...]:
+        """Return what its processes load, and on which GPUs; empty if they do no other try."""
+        from jobkit.core.errors import JobkitError  # as in `main`
+        from jobkit.worker.work import parse
+
+        try:
+            loaded = parse(self.words)[0].point.loaded
+        except (JobkitError, OSError, SystemExit):  # its child reports this
+            loaded = None
+        gpus = sorted(pair for pair in self.environment.items() if pair[0].startswith("CUDA_"))
+        return (loaded, *gpus) if loaded else ()
+
+    def release(self) -> None:
+        """Let the files of the client go, whose try has ended."""
+        process.release_output()
+        if len(self.files) > STANDARD_FILES:
+            os.dup2(0, LOCK_FD)  # so that no library takes its place
 
     def become(self) -> None:
         for place, descriptor in zip((0, 1, 2, LOCK_FD), self.files, strict=False):  # in this order
@@ -216,32 +244,68 @@ def _start(address: str, owner: str, words: Sequence[str]) -> None:
 
 
 @dataclass(slots=True)
+class Child:
+    """A forked process.
+
+    ``channel``: on it the process reports the status of a try after which it stays, and gets the next one.
+    """
+
+    pid: int
+    channel: socket.socket
+    loaded: tuple[object, ...]  # as `ForkRequest.loaded` has it
+    client: socket.socket | None  # of its try; ``None`` once that has ended, or has got its answer
+
+    @property
+    def connections(self) -> list[socket.socket]:
+        return [sock for sock in (self.channel, self.client) if sock and sock.fileno() >= 0]
+
+    def report(self, status: int) -> None:
+        if self.client:
+            _answer(self.client, str(status))
+            self.client.close()
+            self.client = None
+
+    def end(self) -> None:
+        """End a process that stands, and wait until it has freed its memory."""
+        self.channel.close()
+        ending = process.Forked(self.pid)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            ending.wait(END_S)
+        process.kill(process.process_tree(self.pid) if ending.poll() is None else ())
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            ending.wait(END_S)
+
+
+@dataclass(slots=True)
 class Parent:
     listener: socket.socket
     owner: int | None  # process id; ``None`` once the owner has asked this process to end
     environment: Mapping[str, str]  # the variables with which the framework was imported
     refusal: str  # why no try may be forked; else empty
     waited_s: float  # how long the next client has waited for the framework
-    # by the process id of each child not waited for: its client's connection, ``None`` once that has ended
-    children: dict[int, socket.socket | None] = field(default_factory=dict)
+    children: list[Child] = field(default_factory=list)  # those that have a try
+    standing: Child | None = None  # the one that has none and stays
 
-    def serve(self) -> ForkRequest | None:
-        """Return the request in each child; return ``None`` in the parent, once the owner has ended."""
+    def serve(self) -> tuple[ForkRequest, socket.socket] | None:
+        """Return request and channel in each child; ``None`` in the parent, once the owner has ended."""
         since, here = process.started_at(self.owner or 0), os.getpid()
         with process.ends_of_children() as ended:
             while self.children or (since and self.owner and process.started_at(self.owner) == since):
-                clients = {client: pid for pid, client in self.children.items() if client}
-                ready, _, _ = select.select([self.listener, ended, *clients], [], [], TICK_S)
-                for client in clients.keys() & set(ready):
-                    self._signal(clients[client], client)
+                heard = [sock for child in self.children for sock in child.connections]
+                ready, _, _ = select.select([self.listener, ended, *heard], [], [], TICK_S)
+                for child in [*self.children]:
+                    if child.client in ready:
+                        self._signal(child)
+                    if child.channel in ready:
+                        self._stand(child)
                 if ended in ready:
                     ended.recv(4096)
                     self._report()
-                if self.listener in ready and (request := self._fork(here)):
-                    return request
+                if self.listener in ready and (forked := self._fork(here)):
+                    return forked
         return None
 
-    def _fork(self, here: int) -> ForkRequest | None:
+    def _fork(self, here: int) -> tuple[ForkRequest, socket.socket] | None:
         client, _ = self.listener.accept()
         request = receive(client) if user_of(client) == os.geteuid() else None
         if request is None:
@@ -249,39 +313,86 @@ class Parent:
         elif not request.words:
             self.owner = None
             client.close()
-        elif reason := self.refusal or request.differs(self.environment):
-            _answer(client, reason)
-            client.close()
-        elif (pid := os.fork()) == 0:
-            for connection in (self.listener, client, *self.children.values()):
-                if connection:
-                    connection.close()
-            return request if process.end_with(here) else os._exit(1)
         else:
-            _answer(client, FORKED)
-            self.children[pid], self.waited_s = client, 0.0
+            reason = self.refusal or request.differs(self.environment)
+            loaded = () if reason else request.loaded()
+            if reason or not self._hand_over(request, loaded, client):
+                self._end_standing()
+                if reason:
+                    _answer(client, reason)
+                    client.close()
+                elif channel := self._start(loaded, client):
+                    return (request, channel) if process.end_with(here) else os._exit(1)
         for descriptor in request.files if request else ():
             os.close(descriptor)
         return None
 
-    def _signal(self, pid: int, client: socket.socket) -> None:
+    def _start(self, loaded: tuple[object, ...], client: socket.socket) -> socket.socket | None:
+        """Fork a child for a try; return its channel in the child, and ``None`` here."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            if pid := os.fork():
+                _answer(client, FORKED)
+                self.children.append(Child(pid, ours, loaded, client))
+                self.waited_s = 0.0
+                return None
+            others = (sock for child in self.children for sock in child.connections)
+            for connection in (self.listener, client, ours, *others):
+                connection.close()
+            # above the places of the client's files, which the child takes
+            return socket.socket(fileno=fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, LOCK_FD + 1))
+
+    def _hand_over(self, request: ForkRequest, loaded: tuple[object, ...], client: socket.socket) -> bool:
+        """Return whether the child that stands gets a try."""
+        child = self.standing
+        if not child or not loaded or child.loaded != loaded:
+            return False
+        data = json.dumps([request.words, request.environment, request.folder]).encode()
+        try:
+            send_data(child.channel, data, request.files)
+        except OSError:
+            return False
+        _answer(client, FORKED)
+        child.client, self.standing = client, None
+        self.children.append(child)
+        return True
+
+    def _end_standing(self) -> None:
+        if self.standing:
+            self.standing.end()
+            self.standing = None
+
+    def _stand(self, child: Child) -> None:
+        line = b""
+        with contextlib.suppress(ConnectionError):
+            line = child.channel.recv(64)
+        if not line:  # it ends
+            child.channel.close()
+            return
+        child.report(int(line))
+        self._end_standing()
+        self.children.remove(child)
+        self.standing = child
+
+    def _signal(self, child: Child) -> None:
         numbers = b""
         with contextlib.suppress(ConnectionError):  # it has ended without reading the answer
-            numbers = client.recv(64)
+            numbers = child.client.recv(64) if child.client else b""
         for number in numbers or [signal.SIGKILL]:
-            os.kill(pid, number)  # no other process has its id: it has not been waited for
-        if not numbers:
-            client.close()
-            self.children[pid] = None
+            os.kill(child.pid, number)  # no other process has its id: it has not been waited for
+        if not numbers and child.client:
+            child.client.close()
+            child.client = None
 
     def _report(self) -> None:
-        for pid in list(self.children):
-            done, status = os.waitpid(pid, os.WNOHANG)
+        for child in [*self.children, *([self.standing] if self.standing else [])]:
+            done, status = os.waitpid(child.pid, os.WNOHANG)
             if done:
+                self.standing = None if child is self.standing else self.standing
+                self.children = [one for one in self.children if one is not child]
+                child.channel.close()
                 code = os.waitstatus_to_exitcode(status)
-                if client := self.children.pop(pid):
-                    _answer(client, str(code if code >= 0 else 128 - code))
-                    client.close()
+                child.report(code if code >= 0 else 128 - code)
 
 
 def _answer(client: socket.socket, line: str) -> None:
@@ -302,11 +413,24 @@ def main() -> int:
     idle, refusal, opening = read_idle(), steps.preload(task), read_idle()
     parent = Parent(listener, owner, environment, refusal, process.age_s() or 0.0)
     with process.signals_blocked():
-        request = parent.serve()
-        if request is None:
+        forked = parent.serve()
+        if forked is None:
             return 0
+        request, channel = forked
         request.become()
-    return work.main(request.words, forked=True, waited_s=parent.waited_s, idle=idle, opening=opening)
+    kept, inherited = steps.Standing(), {"waited_s": parent.waited_s, "idle": idle, "opening": opening}
+    while True:
+        status = work.main(request.words, kept, forked=True, stands=True, **inherited)
+        if not kept.state:
+            return status
+        with process.signals_blocked():
+            request.release()
+            channel.sendall(str(status).encode())
+            if not (following := receive(channel)):
+                kept.close()
+                return status
+            request = following
+            request.become()
 
 
 if __name__ == "__main__":

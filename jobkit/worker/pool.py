@@ -10,9 +10,12 @@ signals of a scheduler are blocked for it, so only the supervisor ends it.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import platform
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -20,9 +23,14 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
-from jobkit.core.knobs import EXACT, SHORTCUTS
+from jobkit.core import files
+from jobkit.core.errors import JobkitError
+from jobkit.core.json_codec import from_json, to_json
+from jobkit.core.knobs import EVERY, EXACT, MPS, ORDER, SHORTCUTS, THREADS, WORKERS
+from jobkit.core.layout import CHECKS_FOLDER
 from jobkit.core.measurements import ShortcutCheck, total
 from jobkit.core.records import Outcome, Point
 from jobkit.worker import mps, process, steps
@@ -37,10 +45,10 @@ from jobkit.worker.failure import (
     print_error,
 )
 from jobkit.worker.measure import memory, nvml
-from jobkit.worker.measure.sampler import sampling
+from jobkit.worker.measure.sampler import EnergyReading, sampling
 from jobkit.worker.paragraphs import Call, Todo, split_sentences
 from jobkit.worker.record import Done, Report, Task, TryState, WorkerState, work_of
-from jobkit.worker.steps import Worker
+from jobkit.worker.steps import Standing, Worker
 from jobkit.worker.workloads.base import CHARACTERS, load_unit
 
 TICK_S = 1.0
@@ -48,6 +56,8 @@ TICK_S = 1.0
 END_S = 10.0
 """The time that a worker has to end, by itself or when it is killed."""
 
+GO_ON = "go_on"
+"""The step with which another try begins, whose log and files are other ones."""
 OBSERVED = 0
 """The number of the worker whose calls may be recorded."""
 LATE_S = 0.5
@@ -70,6 +80,8 @@ def _serve(connection: Connection[Any, Any]) -> None:
         worker, spare = Worker(supervisor.recv()), SpareMemory()
         while True:
             step, *arguments = supervisor.recv()
+            if step == GO_ON:
+                process.take_output(os.getppid())
             supervisor.send(_report(worker, spare, step, arguments))
 
 
@@ -96,18 +108,24 @@ class Pool:
 
     def __init__(self, state: TryState, daemon: mps.MpsDaemon | None = None) -> None:
         self._reported = state.workers
-        self._daemon = daemon
+        self.daemon = daemon
         self._forked = state.forked
         self._processes: dict[int, Process] = {}
         self._connections: dict[int, Connection[Order | Task, Report]] = {}
         self._oom_kills = process.oom_kills()
+        # the memory in use before they opened their GPUs, by UUID
+        self.idle_bytes: Mapping[str, int | None] = {}
 
     def __iter__(self) -> Iterator[int]:
         return iter(list(self._connections))
 
+    @property
+    def is_whole(self) -> bool:
+        return all(process.poll() is None for process in self._processes.values())
+
     def start(self, number: int, task: Task) -> None:
         task = replace(task, observed=task.observed and number == OBSERVED)
-        launcher, mps_variables = work_of(task.point).launcher(task), self._daemon and self._daemon.variables
+        launcher, mps_variables = work_of(task.point).launcher(task), self.daemon and self.daemon.variables
         environment = {**os.environ, **_one_gpu(number, task.point, renumbered=mps_variables is not None)}
         environment |= {**(mps_variables or {}), **launcher.variables}
         here, (ours, theirs) = os.getpid(), Pipe()
@@ -132,6 +150,12 @@ class Pool:
                 self._processes[number] = process.fork(work)
         self.send(number, task)
 
+    def go_on(self, state: TryState) -> None:
+        """Have all workers begin another try with what they have loaded."""
+        self._reported = state.workers
+        variables = {name: value for name, value in os.environ.items() if name.startswith("JOBKIT_")}
+        self.ask(dict.fromkeys(self, (GO_ON, state.task, variables)))
+
     @property
     def pids(self) -> dict[int, int]:
         return {number: self._processes[number].pid for number in self}
@@ -152,8 +176,8 @@ class Pool:
         yield from ((number, done) for number, done in heard.items() if not isinstance(done, TryFailed))
         reports = (*heard.values(), *map(self._death, dead))
         failures = [report for report in reports if isinstance(report, TryFailed)]
-        if self._daemon:  # its end makes workers fail, perhaps before it is seen
-            self._daemon.refuse_end(LATE_S if failures else 0.0)
+        if self.daemon:  # its end makes workers fail, perhaps before it is seen
+            self.daemon.refuse_end(LATE_S if failures else 0.0)
         if failures:
             raise failures[0]
 
@@ -266,30 +290,22 @@ class CallQueue:
                 raise BatchHung(f"worker {worker} {what} (hang_s: {self.hang_s:g})")
 
 
-def supervise(state: TryState, stack: ExitStack) -> None:
+def supervise(state: TryState, stack: ExitStack, kept: Standing) -> None:
     point = state.task.point
-    state.workers = [WorkerState() for _ in range(point.workers * point.gpus)]
-    steps.read_idle(state)
-    _preload(state)
-    todo = steps.read_inputs(state)
-    steps.wait_for_memory(state)
-    gpus = {gpu.uuid: gpu for gpu in nvml.list_gpus()} if point.device == "cuda" else {}
-    daemon = mps.start_if_wanted(state, stack, gpus.values())
-    if steps.settings_of(state.task).get(SHORTCUTS) == EXACT:
-        check_shortcuts(state, todo, daemon)
-    workers = stack.enter_context(started(state, daemon))
-    workers.ask(dict.fromkeys(workers, ("open", {uuid: gpu.processes for uuid, gpu in gpus.items()})))
-    uuids = dict.fromkeys(worker.gpu.uuid for worker in state.workers if worker.gpu)
-    idle_bytes = {uuid: gpus[uuid].used_bytes if uuid in gpus else None for uuid in uuids}
-    state.sampler = stack.enter_context(sampling(uuids, steps.forked_from(state)))
-    state.device_idle_bytes = total(idle_bytes.values()) if idle_bytes else None
-    workers.ask(dict.fromkeys(workers, ("load",)))
+    todo = steps.read_inputs(state) if state.standing else _open(state, kept)
+    workers: Pool = kept.pool
+    state.sampler = stack.enter_context(sampling(workers.idle_bytes, steps.forked_from(state)))
+    if state.standing:
+        workers.go_on(state)
+    else:
+        workers.ask(dict.fromkeys(workers, ("load",)))
     steps.cut_calls(state, todo)
     likely = [*islice(todo.calls, len(state.workers)), *[None] * len(state.workers)]
     workers.ask({number: ("warm_up", todo.warm_up_texts, likely[number]) for number in workers})
-    if daemon:
-        state.mps = daemon.check_clients(workers.pids)
-    workers.ask({number: ("keep_context", size) for number, size in _contexts(state.workers, idle_bytes)})
+    if workers.daemon:
+        state.mps = workers.daemon.check_clients(workers.pids)
+    contexts = _contexts(state.workers, workers.idle_bytes)
+    workers.ask({number: ("keep_context", size) for number, size in contexts})
     state.ask_sampler("mark")
     _work(state, workers, todo)
     state.ask_sampler("stop")
@@ -299,7 +315,30 @@ def supervise(state: TryState, stack: ExitStack) -> None:
             batch, call = state.heaviest  # their worker is to be the only one left
             workers.end(number for number in workers if number != batch.worker)
             workers.ask({batch.worker: ("measure", batch, call)})
-        workers.end(workers)
+        if state.stands:
+            workers.ask(dict.fromkeys(workers, ("rest",)))
+        else:
+            workers.end(workers)
+
+
+def _open(state: TryState, kept: Standing) -> Todo:
+    """Start the workers, after all that is to be read before; return the work."""
+    point = state.task.point
+    state.workers = [WorkerState() for _ in range(point.workers * point.gpus)]
+    steps.read_idle(state)
+    _preload(state)
+    todo = steps.read_inputs(state)
+    steps.wait_for_memory(state)
+    gpus = {gpu.uuid: gpu for gpu in nvml.list_gpus()} if point.device == "cuda" else {}
+    daemon = mps.start_if_wanted(state, kept.stack, gpus.values())
+    if steps.settings_of(state.task).get(SHORTCUTS) == EXACT:
+        check_shortcuts(state, todo, daemon)
+    kept.pool = workers = kept.stack.enter_context(started(state, daemon))
+    workers.ask(dict.fromkeys(workers, ("open", {uuid: gpu.processes for uuid, gpu in gpus.items()})))
+    uuids = dict.fromkeys(worker.gpu.uuid for worker in state.workers if worker.gpu)
+    workers.idle_bytes = {uuid: gpus[uuid].used_bytes if uuid in gpus else None for uuid in uuids}
+    state.device_idle_bytes = total(workers.idle_bytes.values()) if uuids else None
+    return todo
 
 
 def _preload(state: TryState) -> None:
@@ -352,8 +391,47 @@ def _work(state: TryState, workers: Pool, todo: Todo) -> None:
 def check_shortcuts(state: TryState, todo: Todo, daemon: mps.MpsDaemon | None = None) -> None:
     """Switch off the shortcuts of a try if the ordinary way finds something else.
 
-    Both ways are compared in a process that ends before the workers start.
+    The first try of a run on a node compares both ways for all tries there, in a process that ends before the
+    workers start. A shard has a text of its own, and is compared by itself.
     """
+    task, check = state.task, None
+    place = _place_of_check(task) if task.run_dir and task.point.kind.from_text else None
+    if place and place.is_file():
+        with contextlib.suppress(JobkitError, OSError):
+            found = from_json(ShortcutCheck, files.read_text(place), where=str(place))
+            check = replace(found, reused=True)
+    if check is None:
+        check, opening = _compare(state, todo, daemon)
+        state.task = replace(task, opening=task.opening or opening)  # before a GPU was in use
+        if place:
+            with contextlib.suppress(OSError):  # another try compares them again
+                place.parent.mkdir(exist_ok=True)
+                files.write_atomically(place, to_json(check) + "\n")
+    if check.refused and task.point.kind.promised:
+        raise TryFailed(Outcome.ENVIRONMENT, f"{NO_SHORTCUTS} {check.refused}")
+    state.check = check
+    state.task = replace(state.task, refused=check.refused)
+
+
+def _place_of_check(task: Task) -> Path:
+    """Return the file of a check in the run folder, named by the node and all that decides what is found.
+
+    The folder of installed packages changes with each package that is installed or removed.
+    """
+    point = task.point
+    free = {*point.load_knobs, EVERY, ORDER, WORKERS, THREADS, MPS}
+    knobs = sorted((knob, value) for knob, value in point.params.items() if knob not in free)
+    gpus = sorted({gpu.name for gpu in nvml.list_gpus()}) if point.device == "cuda" else []
+    packages = Path(sysconfig.get_path("purelib")).stat().st_mtime_ns
+    decides = (point.workload, point.model, point.files, point.precision, knobs, gpus, sys.version, packages)
+    name = hashlib.sha256(repr(decides).encode()).hexdigest()[:16]
+    return (task.run_dir or Path()) / CHECKS_FOLDER / f"{platform.node()}-{name}.json"
+
+
+def _compare(
+    state: TryState, todo: Todo, daemon: mps.MpsDaemon | None
+) -> tuple[ShortcutCheck, Mapping[str, EnergyReading]]:
+    """Return how both ways compare, and the energy counters just before a GPU was opened for that."""
     point, start = state.task.point, time.perf_counter()
     alone = TryState(replace(state.task, observed=False), state.started_at)
     alone.forked = state.forked or not steps.preload(state.task)
@@ -362,20 +440,18 @@ def check_shortcuts(state: TryState, todo: Todo, daemon: mps.MpsDaemon | None = 
             workers.ask({0: ("open", {})})
             workers.ask({0: ("load",)})
             whole = load_unit(point.workload) != CHARACTERS
-            workers.ask({0: ("check", part(todo.texts[:: point.every], whole=whole))})
+            workers.ask({0: ("check", part(todo.texts, whole=whole))})
     except TryFailed as failed:
         raise TryFailed(failed.outcome, f"the check of {SHORTCUTS}: {failed.message}") from failed
     [measured] = alone.workers
-    if measured.refused and point.kind.promised:
-        raise TryFailed(Outcome.ENVIRONMENT, f"{NO_SHORTCUTS} {measured.refused}")
-    state.check = ShortcutCheck(
+    check = ShortcutCheck(
         seconds=time.perf_counter() - start,
         gpu_peak_bytes=measured.readings.reserved_peak_bytes,
         rss_peak_bytes=measured.readings.maxrss_bytes,
         found=measured.checked,
+        refused=measured.refused,
     )
-    opening = state.task.opening or measured.opening  # before a GPU was in use
-    state.task = replace(state.task, refused=measured.refused, opening=opening)
+    return check, measured.opening
 
 
 def part(paragraphs: Sequence[str], *, whole: bool = False) -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from jobkit.core import measurements
 from jobkit.core.extensions import load
@@ -44,6 +45,7 @@ class Task:
     job: JobFacts
     run_dir: Path | None = None  # the run folder; ``None`` in tests that need none
     forked: bool = False  # whether this process was forked from one that had imported the framework
+    stands: bool = False  # whether its processes may stay for another try
     waited_s: float = 0.0  # seconds that the try had waited for that import before it began
     copier: str = ""  # the program that copies inputs and results, as the job script names it
     # the energy counters of idle GPUs before and after that import, by UUID
@@ -75,6 +77,7 @@ class WorkerState:
     warm_up_s: float | None = None
     items_per_call: int = 0
     tokenizes_ahead: bool = False  # whether it tokenizes the next call while it does one
+    stands: bool = False  # whether it may do another point with what is loaded
     reserved_bytes: int | None = None  # what torch's allocator held after the warm-up
     needs: tuple[measurements.Need, ...] = ()
     # as the workload reports them; see `Record`
@@ -83,6 +86,12 @@ class WorkerState:
     failed_load: int | None = None
     refused: str = ""  # as in `Task`, set by the process that checks the shortcuts
     checked: str = ""  # what that process found
+
+    def go_on(self) -> WorkerState:
+        """Return what is known of the process when it begins another try."""
+        peaks = {"allocated_peak_bytes": None, "reserved_peak_bytes": None}
+        begin: dict[str, Any] = {"import_s": 0.0, "load_s": 0.0, "warm_up_s": None, "effective": {}}
+        return replace(self, readings=replace(self.readings, **peaks), needs=(), failed_load=None, **begin)
 
 
 Report = tuple[WorkerState, Done | None, tuple[Outcome, str] | None]
@@ -93,6 +102,7 @@ Report = tuple[WorkerState, Done | None, tuple[Outcome, str] | None]
 class TryState:
     task: Task
     started_at: str
+    standing: bool = False  # as in `Record`
     workers: list[WorkerState] = field(default_factory=lambda: [WorkerState()])
     mps: str = OFF  # as in `Record`
     forked: bool = False
@@ -118,6 +128,27 @@ class TryState:
     wall_s: float | None = None  # how long the command of the point has run
     check: measurements.ShortcutCheck | None = None  # as in `Record`
     cpu_before_s: float = field(default_factory=process.cpu_s)  # the CPU time of this process before the try
+
+    @property
+    def stands(self) -> bool:
+        """Whether its processes stay for another try: they can, and no batch was short of memory."""
+        able = self.task.stands and all(worker.stands for worker in self.workers)
+        return able and not self.tally.total.retries
+
+    def go_on(self, task: Task) -> TryState:
+        """Return the state in which its processes begin another try."""
+        return TryState(
+            replace(task, refused=self.task.refused, opening=self.task.opening),
+            now(),
+            standing=True,
+            workers=[worker.go_on() for worker in self.workers],
+            mps=self.mps,
+            forked=self.forked,
+            waited=replace(self.waited, seconds=self.waited.seconds and 0.0),
+            idle=self.idle,
+            device_idle_bytes=self.device_idle_bytes,
+            check=self.check and replace(self.check, reused=True),
+        )
 
     def ask_sampler(self, word: str) -> Peaks | None:
         return self.sampler.ask(word) if self.sampler else None
@@ -242,6 +273,7 @@ def record_of(state: TryState, error: BaseException | None) -> Record:
             items_total=state.items_total, batches_total=state.batches_total, wall_s=state.wall_s
         ),
         forked=state.forked,
+        standing=state.standing,
         import_s=None if import_s is None else state.waited_s + import_s,
         memory_wait_s=state.waited.seconds,
         load_s=largest(worker.load_s for worker in workers),

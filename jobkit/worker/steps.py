@@ -13,7 +13,8 @@ import resource
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from typing import Any, TextIO
 
 from jobkit.core import json_codec
@@ -36,7 +37,16 @@ from jobkit.worker.measure.device import (
 from jobkit.worker.measure.sampler import idle_readings
 from jobkit.worker.paragraphs import Call, Todo, cut_window
 from jobkit.worker.process import rss_bytes
-from jobkit.worker.record import Done, Recording, Task, TryState, WorkerState, check_staged, work_of
+from jobkit.worker.record import (
+    Done,
+    Recording,
+    Task,
+    TryState,
+    WorkerState,
+    check_staged,
+    now,
+    work_of,
+)
 from jobkit.worker.workloads import own
 from jobkit.worker.workloads.base import BY_LENGTHS, Result, Workload, columns_of
 from jobkit.worker.workloads.model import check_model
@@ -120,9 +130,26 @@ class Worker:
         readings.weights_bytes = self.device.allocated_bytes()
         measured.items_per_call = workload.items_per_call()
         measured.tokenizes_ahead = getattr(workload, "tokenize_ahead", None) is not None
+        measured.stands = point.loaded is not None and getattr(workload, "change", None) is not None
         only_between_calls(workload)
         self._loaded = True
         self._recording = work_of(point).recording(task)
+
+    def rest(self) -> None:
+        """Let the log of a try go that has ended."""
+        process.release_output()
+
+    def go_on(self, task: Task, variables: Mapping[str, str]) -> None:
+        """Take another task with what is loaded; ``variables`` of jobkit name files of its try."""
+        self.task = replace(task, observed=self.task.observed)
+        self.measured, self._worked = self.measured.go_on(), False
+        os.environ.update(variables)
+        self.device.empty_cache()
+        able: Any = self._workload
+        able.change(settings_of(task))
+        self.measured.items_per_call = able.items_per_call()
+        only_between_calls(able)
+        self._recording = work_of(task.point).recording(task)
 
     def check(self, paragraphs: Sequence[str]) -> None:
         """Compare the shortcuts of the workload with its ordinary way."""
@@ -209,6 +236,31 @@ class Worker:
 
     def read_maxrss(self) -> None:
         self.measured.readings.maxrss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+@dataclass(slots=True)
+class Standing:
+    """The processes that a try has left for another one, with the model that they have loaded."""
+
+    state: TryState | None = None  # of that try; ``None`` if it has left none
+    worker: Worker | None = None  # this process
+    pool: Any = None  # or several: a `jobkit.worker.pool.Pool`
+    stack: ExitStack = field(default_factory=ExitStack)  # ends them
+
+    def take(self, task: Task) -> TryState:
+        """Return the state in which a try begins. It has to leave the processes again."""
+        if self.pool and not self.pool.is_whole:
+            self.close()
+        before, self.state = self.state, None
+        if before:
+            return before.go_on(task)
+        return TryState(task, now(), forked=task.forked, waited_s=task.waited_s)
+
+    def close(self) -> None:
+        if self.state and self.pool:
+            self.pool.end(self.pool)
+        self.stack.close()
+        self.state = self.worker = self.pool = None
 
 
 def run_call(call: Call, workload: Workload, device: Device) -> tuple[Batch, Result]:

@@ -25,8 +25,8 @@ from jobkit.worker.failure import SpareMemory, Stopped, TryFailed, may_stop, pri
 from jobkit.worker.measure import figures, memory, nvml
 from jobkit.worker.measure.sampler import sampling
 from jobkit.worker.paragraphs import Todo
-from jobkit.worker.record import ALONE, Task, TryState, now, record_of, work_of
-from jobkit.worker.steps import Worker
+from jobkit.worker.record import ALONE, Task, TryState, record_of, work_of
+from jobkit.worker.steps import Standing, Worker
 
 RESERVED_BYTES = 64 * 2**10
 """More than any record takes: some KiB, and the environment that it holds."""
@@ -41,14 +41,17 @@ EXIT_STOPPED = 143
 # -- the command
 
 
-def main(words: Sequence[str], **inherited: Any) -> int:  # noqa: ANN401 - fields of several types
-    """Run one try and return the worker's exit status; the parent of a forked try sets ``inherited``."""
+def main(words: Sequence[str], kept: Standing | None = None, **inherited: Any) -> int:  # noqa: ANN401 - fields of several types
+    """Run one try and return the worker's exit status; the parent of a forked try sets ``inherited``.
+
+    ``kept`` are the processes that do it, and that it may leave for another try.
+    """
     try:
         task, signal_file = parse(words)
     except JobkitError as error:
         process.report(str(error))
         return EXIT_FAILED
-    point, outcome = task.point, run(replace(task, **inherited), signal_file)
+    point, outcome = task.point, run(replace(task, **inherited), signal_file, kept)
     process.report(f"point {point.index} {point.point_id}: {outcome}")
     if outcome in RESULTS:
         return EXIT_OK
@@ -87,9 +90,10 @@ def parse(words: Sequence[str]) -> tuple[Task, Path | None]:
 # -- one try
 
 
-def run(task: Task, signal_file: Path | None = None) -> Outcome:
-    state = TryState(task, now(), forked=task.forked, waited_s=task.waited_s)
-    worker = Worker(task, state.workers[0])
+def run(task: Task, signal_file: Path | None = None, kept: Standing | None = None) -> Outcome:
+    kept = kept or Standing()
+    state = kept.take(task)
+    worker = kept.worker or Worker(task, state.workers[0])
     state.output = None if task.point.command else work_of(task.point).output(task.out)
     error: BaseException | None = None
     spare = SpareMemory()
@@ -100,7 +104,7 @@ def run(task: Task, signal_file: Path | None = None) -> Outcome:
                 # when it is synced that it is full.
                 files.write_atomically(task.out / RESERVE_FILE, b" " * RESERVED_BYTES)
                 _open_figures(state, stack)
-                _run_steps(state, stack, worker)
+                _run_steps(state, stack, worker, kept)
                 _read_figures(state, figures.REST)
         except (Exception, Stopped) as caught:  # noqa: BLE001 - the record reports what it was
             error = caught
@@ -108,6 +112,10 @@ def run(task: Task, signal_file: Path | None = None) -> Outcome:
             _read_figures(state, figures.STOPPED)
         state.peaks = state.ask_sampler("peaks")
         state.cgroup_peak_bytes = process.cgroup_peak()
+    if state.stands and not error:
+        kept.state = replace(state, todo=None, output=None, heaviest=None)  # without the text and its rows
+    else:
+        kept.close()
     if error and not isinstance(error, TryFailed | Stopped):
         print_error(error, state.workers[0].code)
     return _write_results(state, worker.ask_workload(error))
@@ -137,7 +145,7 @@ def _read_figures(state: TryState, limits_s: Sequence[float]) -> None:
             raise TryFailed(Outcome.BUG, message)
 
 
-def _run_steps(state: TryState, stack: ExitStack, worker: Worker) -> None:
+def _run_steps(state: TryState, stack: ExitStack, worker: Worker, kept: Standing) -> None:
     """Do all that a signal may interrupt: prepare, warm up, work, write the recording, measure the need."""
     point = state.task.point
     launcher = work_of(point).launcher(state.task)
@@ -153,10 +161,11 @@ def _run_steps(state: TryState, stack: ExitStack, worker: Worker) -> None:
     elif point.workers * point.gpus > 1 or point.mps == ON or launcher.arguments:
         from jobkit.worker.pool import supervise  # what one process does not need to import
 
-        supervise(state, stack)
+        supervise(state, stack, kept)
     else:
         if point.mps == AUTO:
             state.mps = f"{OFF}: {ALONE}"
+        kept.worker = worker
         _work_here(state, stack, worker)
 
 
@@ -164,25 +173,16 @@ def _run_steps(state: TryState, stack: ExitStack, worker: Worker) -> None:
 
 
 def _work_here(state: TryState, stack: ExitStack, worker: Worker) -> None:
-    point, measured = state.task.point, worker.measured
     stack.callback(gc.enable)
     stack.callback(worker.read_maxrss)
-    steps.read_idle(state)
-    worker.import_framework()
-    todo = steps.read_inputs(state)
-    steps.wait_for_memory(state)
-    if steps.settings_of(state.task).get(SHORTCUTS) == EXACT:
-        from jobkit.worker.pool import check_shortcuts  # what a try without a check does not need
-
-        check_shortcuts(state, todo)
-        worker.task = state.task
-    # Before this process opens a GPU and is counted on it.
-    idle_bytes = {gpu.uuid: gpu.used_bytes for gpu in nvml.list_gpus()} if point.device == "cuda" else {}
-    worker.open_device()
-    uuids = [measured.gpu.uuid] if measured.gpu else []
+    todo = steps.read_inputs(state) if state.standing else _open(state, worker)
+    uuids = [worker.measured.gpu.uuid] if worker.measured.gpu else []
     state.sampler = stack.enter_context(sampling(uuids, steps.forked_from(state)))
-    state.device_idle_bytes = next((idle_bytes.get(uuid) for uuid in uuids), None)
-    worker.load()
+    if state.standing:
+        worker.go_on(state.task, {})
+        state.workers = [worker.measured]
+    else:
+        worker.load()
     steps.cut_calls(state, todo)
     worker.warm_up(todo.warm_up_texts)
     # The CUDA context: what NVML sees of the process beyond what torch has reserved. It is read after the
@@ -196,6 +196,26 @@ def _work_here(state: TryState, stack: ExitStack, worker: Worker) -> None:
     worker.write_recording()
     if state.heaviest:
         worker.measure(*state.heaviest)
+
+
+def _open(state: TryState, worker: Worker) -> Todo:
+    """Import the framework and open the device, after all that is to be read before; return the work."""
+    point = state.task.point
+    steps.read_idle(state)
+    worker.import_framework()
+    todo = steps.read_inputs(state)
+    steps.wait_for_memory(state)
+    if steps.settings_of(state.task).get(SHORTCUTS) == EXACT:
+        from jobkit.worker.pool import check_shortcuts  # what a try without a check does not need
+
+        check_shortcuts(state, todo)
+        worker.task = state.task
+    # Before this process opens a GPU and is counted on it.
+    idle_bytes = {gpu.uuid: gpu.used_bytes for gpu in nvml.list_gpus()} if point.device == "cuda" else {}
+    worker.open_device()
+    if gpu := worker.measured.gpu:
+        state.device_idle_bytes = idle_bytes.get(gpu.uuid)
+    return todo
 
 
 def _work(state: TryState, todo: Todo, worker: Worker) -> None:

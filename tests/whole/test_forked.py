@@ -7,10 +7,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from jobkit.core.files import write_atomically
+from jobkit.core.json_codec import to_json
+from jobkit.core.layout import POINTS_FILE, read_points
 from jobkit.core.records import ModelRef, Outcome
 from jobkit.worker import parent
 from tests.support.halted import Halted, ended, outcome
@@ -48,10 +52,10 @@ def owned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Owned]:
     owner.end()
 
 
-def framework(folder: Path, name: str = "Framework") -> ScriptRun:
+def framework(folder: Path, name: str = "Framework", paragraphs: int = 6) -> ScriptRun:
     """Return a run folder of a workload that says who imports its framework."""
     sizes = {"batch_size": [1, 2, 3]}
-    text = "".join(f"Paragraph {number}.\n\n" for number in range(6))
+    text = "".join(f"Paragraph {number}.\n\n" for number in range(paragraphs))
     return ScriptRun(folder, workload=f"tests.workloads.framework:{name}", sweep=sizes, text=text)
 
 
@@ -101,6 +105,59 @@ def test_kill_9_of_a_process_of_a_forked_try(tmp_path: Path, owned: Owned, halte
     assert (run.record(1, 2).outcome, run.record(1, 2).forked) == (Outcome.OK, True)
     assert len(owned.parents()) == 2
     assert run.left_on_scratch() == []
+
+
+def searched(folder: Path, workers: int) -> ScriptRun:
+    """Return a run folder whose points are those of a search, of some workers."""
+    run = framework(folder, paragraphs=24)
+    points = [replace(one, phase="search", workers=workers) for one in read_points(run.dir)[0]]
+    write_atomically(run.dir / POINTS_FILE, "".join(f"{to_json(one)}\n" for one in points))
+    return run
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_sizes_of_a_search_are_measured_in_the_same_processes(
+    tmp_path: Path, owned: Owned, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROKEN_AT", "")
+    run = searched(tmp_path, workers)
+    for point in (1, 2, 3):
+        run.ok(point)
+    records = [run.record(point) for point in (1, 2, 3)]
+    assert [record.standing for record in records] == [False, True, True]
+    assert [record.effective["batch_size"] for record in records] == [1, 2, 3]
+    assert [record.load_s for record in records[1:]] == [0, 0]
+    assert len({(run.home(point) / "entities.tsv").read_bytes() for point in (1, 2, 3)}) == 1
+    assert len(with_variable(f"FRAMEWORK={owned.imports}")) == 1 + 1 + (workers if workers > 1 else 0)
+    assert run.left_on_scratch() == []
+
+
+@pytest.mark.fault
+@pytest.mark.usefixtures("owned")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_kill_9_of_a_process_that_goes_on_with_a_search(tmp_path: Path, halted: Halted, workers: int) -> None:
+    """FAULT: a process of a search is killed outright in its second try, and later between two tries.
+
+    HOW: real: kill -9 of the process that holds the model.
+    REPORTED: `lost`, by a record if one of several workers was killed; the next try has fresh processes.
+    LOST: the rest of that try.
+    """
+    run = searched(tmp_path, workers)
+    halted.go()
+    ended(started(halted, run, 1))
+    (halted.folder / "go").unlink()
+    process = started(halted, run, 2)
+    os.kill(halted.worker(), signal.SIGKILL)
+    said = ended(process)
+    assert outcome(run, 2) == "lost", said
+    assert (run.home(2) / "record.json").exists() == (workers > 1)
+    halted.go()
+    for point in (3, 1):
+        ended(started(halted, run, point))
+        holder = halted.worker()
+        os.kill(holder, signal.SIGKILL)
+        wait_until(lambda pid=holder: gone(pid))  # type: ignore[misc]
+    assert [record.standing for record in (run.record(3), run.record(1, 2))] == [False, False]
 
 
 def started(halted: Halted, run: ScriptRun, point: int) -> subprocess.Popen[str]:

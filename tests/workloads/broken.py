@@ -51,6 +51,11 @@ class Waits(Count):
         super().load(model, device, params, threads)
         self.wait("load")
 
+    def change(self, params: Mapping[str, Value]) -> None:
+        """Count the calls of each try."""
+        super().change(params)
+        type(self).seen = 0
+
     def process(self, paragraphs: Sequence[str]) -> Result:
         """Count; the third call (warm-up, a batch, this one) may wait."""
         type(self).seen += 1

@@ -495,14 +495,18 @@ class _Search:
         return f"no point has the metric {metric!r}, by which objective chooses"
 
     def _prove(self, finalists: Sequence[Mapping[str, Value]]) -> None:
-        """Measure the plain loop and the finalists in turn, at least once, then as the budget allows."""
+        """Measure the plain loop and the finalists in turn, at least once, then as the budget allows.
+
+        Every other time their order is reversed: neighbours that are alike share their processes, each has
+        several processes, and what changes with time is the same for all.
+        """
         if not finalists and self._left_out(Candidate(self.goal.loop, FINAL)):
             return
         of_loop, every = self._final_parts(finalists)
         rows = [part(self.goal.loop, of_loop), *(part(params, every) for params in finalists)]
         for repeat in range(1, max(self.goal.repeats, self.goal.most_repeats) + 1):
             before = len(self.results)
-            for params in rows:
+            for params in rows if repeat % 2 else rows[::-1]:
                 self._try(Candidate(params, FINAL, repeat))
             if self._enough(repeat, rows):
                 return
@@ -510,7 +514,7 @@ class _Search:
             if self.goal.looks and not self.goal.share and len(self.results) + len(rows) > 2 * once:
                 return
             last_s = sum(result.held_s for _, result in self.results[before:])
-            again = Candidate(rows[0], FINAL, repeat + 1)
+            again = Candidate(rows[-1] if repeat % 2 else rows[0], FINAL, repeat + 1)
             if self._late(again) if self.tried is not None else self._left_s() < last_s:
                 return
 

@@ -122,6 +122,10 @@ class Workload(Protocol):
     imports, starts no thread and opens no GPU. Then processes that work are forked from one that has called
     it, so that each of them is ready sooner. Without this method each try is a fresh process.
 
+    A workload may also have a method ``change(params: Mapping[str, Value]) -> None``: with what is loaded it
+    takes other values of the knobs that limit a batch, and another ``order``. Then ``jobkit tune`` measures
+    several sizes in the same processes. ``effective`` and ``heaviest`` are about the calls since then.
+
     A workload may also have ``COLUMNS: ClassVar[tuple[str, ...]]``, the names of what ``jobkit apply`` writes
     of each row after document and paragraph. Without it they are `ENTITY_COLUMNS`, and the entities are the
     rows; with it each `Result` has ``rows``. Values are what JSON can hold; the columns ``start`` and ``end``

@@ -69,7 +69,12 @@ class Count:
     def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
         """Set the batch size; there is no model, no device and only one thread."""
         del model, device, threads
+        self.change(params)
+
+    def change(self, params: Mapping[str, Value]) -> None:
+        """Set another batch size."""
         self._batch_size = numbers(params).get(BATCH_SIZE, DEFAULT_BATCH_SIZE)
+        self._largest_call = None
 
     def items_per_call(self) -> int:
         """Return the batch size, in paragraphs."""

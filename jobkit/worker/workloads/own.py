@@ -110,16 +110,34 @@ class OpenedWorkload:
 
     def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
         """Load the workload; with a cap its batch size is the paragraphs of a call."""
-        values = dict(params)
-        self._by_length = values.get(ORDER) == SORTED
-        if self._cuts and (cap := numbers(params).get(PADDED)):
-            self._cap, values[BATCH_SIZE] = cap, values["paragraphs_per_call"]
-            if model:
-                rest = {"name": "", "size": "", "fingerprint": ""}
-                self._model = ModelRef(path=str(model), stand_in=False, size_bytes=0, **rest)
-        self._workload.load(model, device, values, threads)
+        if model:
+            rest = {"name": "", "size": "", "fingerprint": ""}
+            self._model = ModelRef(path=str(model), stand_in=False, size_bytes=0, **rest)
+        self._workload.load(model, device, self._capped(params), threads)
         if getattr(self._workload, "tokenize_ahead", None):
             self._cap = 0
+
+    @property
+    def change(self) -> Callable[[Mapping[str, Value]], None] | None:
+        """Gives it other sizes, with what is loaded; ``None`` if it cannot take them."""
+        own: Callable[[Mapping[str, Value]], None] | None = getattr(self._workload, "change", None)
+        if own is None:
+            return None
+
+        def change(params: Mapping[str, Value]) -> None:
+            own(self._capped(params))
+            if getattr(self._workload, "tokenize_ahead", None):
+                self._cap = 0
+
+        return change
+
+    def _capped(self, params: Mapping[str, Value]) -> dict[str, Value]:
+        values = dict(params)
+        self._by_length = values.get(ORDER) == SORTED
+        self._cap = (numbers(params).get(PADDED) or 0) if self._cuts else 0
+        if self._cap:
+            values[BATCH_SIZE] = values["paragraphs_per_call"]
+        return values
 
     def process(self, paragraphs: Sequence[str]) -> Result:
         """Process these paragraphs, batch by batch; the load is that of the heaviest batch."""

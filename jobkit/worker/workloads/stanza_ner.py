@@ -175,18 +175,27 @@ class StanzaNer:
 
         torch.set_num_threads(threads)
         self._on_gpu = device == CUDA
-        self._params = numbers(params)
+        self.change(params)
         if precision := str(params.get(PRECISION, "")):
             self._effective[PRECISION] = set_tf32(precision, device)
+        size = self._cut.size
+        self._pipeline = _pipeline(folder, language_of(folder), PROCESSORS, device, ner_batch_size=size)
+        _convert(self._pipeline.processors["ner"], precision)
+        self._set_up(str(params.get(SHORTCUTS, "")))
+
+    def change(self, params: Mapping[str, Value]) -> None:
+        """Take other sizes of batches and another order, with what is loaded."""
+        self._params = numbers(params)
+        self._largest, self._heaviest = {}, (0, [])
         self._cut = SentenceCut(
             size=self._knob("sentences_per_ner_batch"),
             padded=self._params.get(PADDED),
             by_length=params.get(ORDER) == SORTED,
         )
-        size = self._knob("sentences_per_ner_batch")
-        self._pipeline = _pipeline(folder, language_of(folder), PROCESSORS, device, ner_batch_size=size)
-        _convert(self._pipeline.processors["ner"], precision)
-        self._set_up(str(params.get(SHORTCUTS, "")))
+        for tagger in (self._stock["ner"], self._tagger) if self._stock else ():
+            tagger.cut = self._cut
+            for config in tagger.configs:  # which Stanza's own way reads
+                config[BATCH_SIZE] = self._cut.size
 
     def items_per_call(self) -> int:
         """Return the number of paragraphs that go through the pipeline together."""

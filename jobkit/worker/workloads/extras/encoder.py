@@ -60,7 +60,8 @@ class Encoder:
         of the tokens in the flattened batch; returns tensors.
     ``most_tokens``, ``stride``: of a piece, and tokens that two pieces of a text have in common; without a
         stride a text is one piece.
-    ``budget``, ``size``: the most padded tokens of a batch; without a budget the pieces of a batch.
+
+    Its ``budget`` is the most padded tokens of a batch; without a budget ``size`` is the pieces of a batch.
     """
 
     def __init__(
@@ -71,8 +72,6 @@ class Encoder:
         device: str,
         most_tokens: int,
         stride: int | None = None,
-        budget: int | None = None,
-        size: int = 1,
     ) -> None:
         if device == CUDA:  # cuDNN's attention makes a plan for each new shape: 0.3 s on an H100, torch 2.11
             torch.backends.cuda.enable_cudnn_sdp(False)  # noqa: FBT003 - as torch has it
@@ -82,7 +81,9 @@ class Encoder:
         self._encode = self._backend.encode_batch if stride else self._backend.encode_batch_fast
         self._whole = stride is None
         self._pad = tokenizer.pad_token_id or 0
-        self._run, self._device, self._budget, self._size = run, device, budget, size
+        self._run, self._device = run, device
+        self.budget: int | None = None
+        self.size = 1
         self._threads = ThreadPoolExecutor(TOKENIZING)
         self._ahead: dict[tuple[str, ...], deque[Future[tuple[Pieces, Sequence[int]]]]] = {}
         self._copies: Any = torch.cuda.Stream() if device == CUDA else None
@@ -136,10 +137,10 @@ class Encoder:
         ids = np.fromiter(
             itertools.chain.from_iterable(one.ids for one in encodings), np.int64, lengths.sum()
         )
-        cuts = range(0, len(encodings), self._size)
-        sizes = [min(self._size, len(encodings) - at) for at in cuts]
-        if self._budget:
-            sizes = cut_by_budget(lengths.tolist(), self._budget)
+        cuts = range(0, len(encodings), self.size)
+        sizes = [min(self.size, len(encodings) - at) for at in cuts]
+        if self.budget:
+            sizes = cut_by_budget(lengths.tolist(), self.budget)
         return Pieces(encodings, np.array([at for _, at in owners], np.int64), cut, lengths, ids), sizes
 
     def _launch(self, pieces: Pieces, sizes: Sequence[int]) -> Iterator[tuple[Pieces, Any]]:

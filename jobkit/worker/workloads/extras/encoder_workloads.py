@@ -139,7 +139,7 @@ class EncoderWorkload:
 
         transformers.utils.logging.disable_progress_bar()
         torch.set_num_threads(threads)
-        self._device, self._params, sizes = device, params, numbers(params)
+        self._device, self._params = device, params
         if precision := str(params.get(PRECISION, "")):
             self._effective[PRECISION] = set_tf32(precision, device)
         self._network = self.open(self._folder, DTYPES.get(precision, "float32"))
@@ -147,12 +147,20 @@ class EncoderWorkload:
         if wanted := str(params.get(SHORTCUTS, "")):
             self._effective[SHORTCUTS] = wanted
         if wanted == EXACT:
-            budget = sizes.get(PADDED, None if BATCH_SIZE in sizes else DEFAULT_BUDGET)
-            made = self.encoder(device=device, budget=budget, size=sizes.get(BATCH_SIZE, 1))
+            made = self.encoder(device=device)
             if isinstance(made, str):
                 self._effective[SHORTCUTS] = f"{OFF}: {made}"
             else:
                 self._encoder, self.tokenize_ahead = made, made.tokenize_ahead
+        self.change(params)
+
+    def change(self, params: Mapping[str, Value]) -> None:
+        """Take other sizes of batches, with what is loaded."""
+        self._params, sizes = params, numbers(params)
+        self._largest, self._heaviest = None, (0, {}, True)
+        if self._encoder:
+            self._encoder.budget = sizes.get(PADDED, None if BATCH_SIZE in sizes else DEFAULT_BUDGET)
+            self._encoder.size = sizes.get(BATCH_SIZE, 1)
 
     def _note(self, network: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:  # noqa: ANN401
         del network

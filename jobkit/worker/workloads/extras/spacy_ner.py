@@ -64,7 +64,7 @@ class SpacyNer:
         from thinc.api import set_gpu_allocator
 
         torch.set_num_threads(threads)
-        self._batch_size = numbers(params).get(BATCH_SIZE, DEFAULT_BATCH_SIZE)
+        self.change(params)
         if device == CUDA:
             spacy.require_gpu()
             set_gpu_allocator("pytorch")
@@ -78,6 +78,11 @@ class SpacyNer:
         listens = any("listener" in node.name for node in self._nlp.get_pipe(NER).model.walk())
         listened_to = [name for name in LISTENED_TO if listens and name in self._nlp.pipe_names]
         self._nlp.select_pipes(enable=[*listened_to, NER])
+
+    def change(self, params: Mapping[str, Value]) -> None:
+        """Take another batch size, with what is loaded."""
+        self._batch_size = numbers(params).get(BATCH_SIZE, DEFAULT_BATCH_SIZE)
+        self._largest, self._heaviest = None, (0, ())
 
     def items_per_call(self) -> int:
         """Return the batch size, in paragraphs."""
