@@ -24,6 +24,8 @@ from jobkit.core.units import format_count, format_list
 @shared.stand_in_option
 @shared.text_field_option
 @shared.id_field_option
+@shared.encoding_option
+@shared.split_long_option
 @shared.skip_bad_option
 @shared.format_option(
     "The format that jobkit merge writes; a format that cannot be written is refused now.", "jsonl"
@@ -46,8 +48,10 @@ def apply(
     max_parallel: int | None,
     overrides: tuple[str, ...],
     stand_in: bool,
-    text_field: str,
-    id_field: str,
+    text_field: str | None,
+    id_field: str | None,
+    encoding: str | None,
+    split_long: bool,
     skip_bad: bool,
     fmt: str,
     scheduler: str | None,
@@ -108,8 +112,10 @@ def apply(
         site=site,
         minutes=shard_minutes or MINUTES,
         number=shards,
-        text_field=text_field,
-        id_field=id_field,
+        text_field=text_field or "",
+        id_field=id_field or "",
+        encoding=encoding or "",
+        split_long=split_long,
         skip_bad=skip_bad,
         fmt=fmt,
         stand_in=stand_in,
@@ -142,7 +148,7 @@ def merge(run: Path, fmt: str | None, output: Path | None, allow_missing: bool, 
 
     RUN is the folder that `jobkit apply --out` names. Each row has the document, the number of the
     paragraph in it, and the columns of the workload; start and end are characters of the document as it
-    was given. If the corpus has JSONL files, each row has its file too.
+    was given. If a file of the corpus has several documents, each row has its file too.
 
     \b
       jobkit merge tagged                                     writes tagged/merged.jsonl

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections import Counter
@@ -32,12 +31,8 @@ from jobkit.extensions.corpus.plan import (
     read_plan,
 )
 from jobkit.extensions.corpus.readers import (
-    JSONL,
-    documents,
-    left_out_lines,
-    lengths_of,
-    lines_of,
-    open_stream,
+    READERS,
+    TEXT,
 )
 from jobkit.extensions.corpus.rows import Array, parse_type, read_vectors
 from jobkit.extensions.corpus.winners import claim_all, digest, read_winners, winner_path
@@ -92,7 +87,7 @@ def _key(piece: Piece) -> tuple[int, int, int]:
 
 def has_files(corpus: Corpus) -> bool:
     """Return whether a file has several documents, so that the document does not name the file."""
-    return any(source.kind == JSONL for source in corpus.sources)
+    return any(source.kind != TEXT for source in corpus.sources)
 
 
 def _add(won: dict[tuple[int, int, int], Extent], shard: Shard, winner: Winner, files: Sequence[str]) -> None:
@@ -226,13 +221,14 @@ class _Document(NamedTuple):
     held: list[range]  # the numbers of the others
 
 
-def _documents(corpus: Corpus, pieces: Iterable[tuple[Piece, int]]) -> Iterator[_Document]:
-    """Yield each document of a corpus, even if it is empty; each JSONL file is read once."""
-    own = {number: [*group] for number, group in groupby(pieces, key=lambda one: one[0].source)}
+def _documents(corpus: Corpus, planned: Iterable[tuple[Piece, int]]) -> Iterator[_Document]:
+    """Yield each document of a corpus, even if it is empty; a file of several documents is read once."""
+    own = {number: [*group] for number, group in groupby(planned, key=lambda one: one[0].source)}
     for number, source in enumerate(corpus.sources):
         parts = ((piece.paragraphs, not index) for piece, index in own.get(number, ()))
         left, won = 0, False
-        for name, paragraphs in _counted(corpus, number, [piece for piece, _ in own.get(number, ())]):
+        pieces = [piece for piece, _ in own.get(number, ())]
+        for name, paragraphs in READERS[source.kind].documents(corpus, number, pieces):
             at, missing, held = 0, 0, list[range]()
             while at < paragraphs:
                 if not left:
@@ -244,21 +240,6 @@ def _documents(corpus: Corpus, pieces: Iterable[tuple[Piece, int]]) -> Iterator[
                     missing += here
                 at, left = at + here, left - here
             yield _Document(name, source.name, paragraphs, missing, held)
-
-
-def _counted(corpus: Corpus, number: int, pieces: Iterable[Piece]) -> Iterator[tuple[str, int]]:
-    """Yield each document of a source and the number of its paragraphs."""
-    source = corpus.sources[number]
-    if source.kind != JSONL:
-        yield source.name, sum(piece.paragraphs for piece in pieces)
-        return
-    digest = hashlib.sha256()
-    with open_stream(source.path, source.compression, digest.update) as stream:
-        skipped = left_out_lines(corpus).get(source.name, set())
-        for name, text in documents(corpus, number, lines_of(stream), 1, skipped):
-            yield name, len(lengths_of(text))
-    if digest.hexdigest() != source.sha256:
-        raise JobkitError(f"{source.path}: changed while it was merged")
 
 
 class _Tally:
