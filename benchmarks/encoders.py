@@ -295,7 +295,7 @@ def main() -> None:
         model = arguments.models / f"{workload}-{arguments.size}"
         if not model.exists():
             model.mkdir(parents=True)
-            getattr(random_weights, random_weights.BUILDERS[workload])(str(model), arguments.size, say=say)
+            random_weights.build(str(model), workload, arguments.size, say=say)
         rows = by_hand(workload, model, precision, texts, device) if "hand" in ways else []
         if "library" in ways and precision == "fp32":
             rows += library(workload, model, precision, texts, device)

@@ -12,11 +12,17 @@ from benchmarks.controller import JOB_ID
 
 def submit(folder: Path, spec: Path) -> int:
     """Plan, render, check and submit the sweep."""
-    from jobkit.launch import sweep as submission
-    from jobkit.planning.prepare import Options, prepare
+    from functools import partial
 
-    prepared = prepare(spec, Options(runs_dir=folder), build=False, say=lambda _: None)
-    return sum(job.array.tasks for job in submission.submit(prepared) if job.role == "points")
+    from jobkit.launch import launch
+    from jobkit.launch.submission import write_run
+    from jobkit.planning.prepare import Options, prepare
+    from jobkit.runs.journal import read_journal
+
+    run = prepare(spec, Options(runs_dir=folder), build=False, say=lambda _: None)
+    launch.go(run, partial(write_run, run))
+    journal = read_journal(run.run_dir)
+    return sum(len(list(job.tasks())) for job in journal.submissions if job.role == "points")
 
 
 def states(folder: Path, run: Path) -> int:

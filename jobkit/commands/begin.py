@@ -20,7 +20,7 @@ from jobkit.core.files import MOST_BYTES, read_bytes
 from jobkit.core.units import parse_duration
 
 if TYPE_CHECKING:
-    from jobkit.planning.resolve import Options
+    from jobkit.planning.prepare import Options
     from jobkit.setup.doctor_case import Case
     from jobkit.setup.findings import Finding
 

@@ -39,14 +39,10 @@ def resume(
     run: Path,
     points: tuple[str, ...],
     only: tuple[str, ...],
-    overrides: tuple[str, ...],
-    machine_gone: str,
-    replan: bool,
-    shard_minutes: float | None,
-    shards: int | None,
     max_parallel: int | None,
     follow_up: bool,
     wait: bool,
+    **given: Any,  # noqa: ANN401 - the fields of `Asked`
 ) -> int:
     """Submit again the points of the run folder RUN that failed, were cancelled or are missing.
 
@@ -86,26 +82,17 @@ def resume(
     kind, resumption = kind_of(run), resumption_of(run)
     if follow_up:
         return resumption.follow_up(run.absolute())
-    changes = (*points, *only, *overrides, machine_gone, replan, shard_minutes, shards, max_parallel)
-    if any(changes) and kind.unplanned(run):
+    if any((*points, *only, max_parallel, *given.values())) and kind.unplanned(run):
         raise click.UsageError(
             f"{run}: {kind.subject} is not planned yet: to change the order, "
             f"type its `jobkit {kind.command}` again"
         )
-    if replan and (only or points):
+    given["overrides"] += shared.most_at_once(max_parallel)
+    asked = Asked(only=(*only, *points), wait=wait, **given)
+    if asked.replan and asked.only:
         raise click.UsageError("--replan covers every shard that is not done: name no shards with --replan")
-    if not replan and (shard_minutes or shards or max_parallel):
+    if not asked.replan and (asked.shard_minutes or asked.shards or max_parallel):
         raise click.UsageError("--shard-minutes, --shards and --max-parallel need --replan")
-    more = (f"max_parallel={max_parallel}",) if max_parallel else ()
-    asked = Asked(
-        only=(*only, *points),
-        overrides=(*overrides, *more),
-        machine_gone=machine_gone,
-        replan=replan,
-        shard_minutes=shard_minutes,
-        shards=shards,
-        wait=wait,
-    )
     code = resumption.resume(run.absolute(), asked)
     if code is not None:
         return code

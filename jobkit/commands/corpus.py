@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -46,21 +47,12 @@ def apply(
     shard_minutes: float | None,
     shards: int | None,
     max_parallel: int | None,
-    overrides: tuple[str, ...],
-    stand_in: bool,
-    text_field: str | None,
-    id_field: str | None,
-    encoding: str | None,
-    split_long: bool,
-    skip_bad: bool,
-    fmt: str,
-    scheduler: str | None,
-    site: str | None,
     plan_as_job: bool,
     dry_run: bool,
     script: bool,
     show_environment: bool,
     wait: bool,
+    **asked: Any,  # noqa: ANN401 - fields of `ApplyRequest`
 ) -> int:
     """Work through a whole corpus with the setting that the run folder RUN measured, or that SPEC has.
 
@@ -103,23 +95,10 @@ def apply(
         raise click.UsageError("Missing argument 'RUN|SPEC': name it before --corpus")
     if not corpus:
         raise click.UsageError("Missing option '--corpus': the files to work through")
-    more = (f"max_parallel={max_parallel}",) if max_parallel else ()
-    request = applying.ApplyRequest(
-        word=str(run),
-        paths=tuple(corpus_path(word, cache_dir()) for word in corpus),
-        overrides=(*overrides, *more),
-        scheduler=scheduler,
-        site=site,
-        minutes=shard_minutes or MINUTES,
-        number=shards,
-        text_field=text_field or "",
-        id_field=id_field or "",
-        encoding=encoding or "",
-        split_long=split_long,
-        skip_bad=skip_bad,
-        fmt=fmt,
-        stand_in=stand_in,
-    )
+    paths = tuple(corpus_path(word, cache_dir()) for word in corpus)
+    asked["overrides"] += shared.most_at_once(max_parallel)
+    minutes = shard_minutes or MINUTES
+    request = applying.ApplyRequest(word=str(run), paths=paths, minutes=minutes, number=shards, **asked)
     preview = applying.Preview(script, show_environment) if dry_run or script else None
     code = applying.apply(out, request, as_job=plan_as_job, preview=preview, wait=wait)
     return applying.report_end(out) if code is None else code
@@ -128,14 +107,19 @@ def apply(
 @click.command()
 @shared.changed_run
 @shared.format_option(
-    "conll needs tokens, npy needs vectors, parquet needs jobkit[parquet]. Default: the format of jobkit "
-    "apply; of vectors parquet."
+    "conll needs tokens, npy needs vectors, parquet needs jobkit[parquet]; may be repeated. Default: the "
+    "format of jobkit apply; of vectors parquet.",
+    multiple=True,
+)
+@click.option(
+    "--with-text", is_flag=True, help="Add to each row the text of its paragraph, as paragraph_text."
 )
 @click.option(
     "--output",
     type=shared.OutputPath(),
     metavar="FILE",
-    help="Write to FILE, whole or not at all. Default: merged.jsonl (or .tsv, ...) in RUN.",
+    help="Write to FILE, whole or not at all; of several formats each has its ending. Default: merged.jsonl "
+    "(or .tsv, ...) in RUN.",
 )
 @click.option(
     "--allow-missing", is_flag=True, help="Write the results that there are, and list what is missing."
@@ -143,7 +127,9 @@ def apply(
 @click.option(
     "--fetch", is_flag=True, help="With jobkit --on HOST: bring the files to this machine, to the same path."
 )
-def merge(run: Path, fmt: str | None, output: Path | None, allow_missing: bool, fetch: bool) -> int:
+def merge(
+    run: Path, fmt: tuple[str, ...], with_text: bool, output: Path | None, allow_missing: bool, fetch: bool
+) -> int:
     """Join the results of `jobkit apply` in one file, in the order of the corpus, each row once.
 
     RUN is the folder that `jobkit apply --out` names. Each row has the document, the number of the
@@ -153,6 +139,7 @@ def merge(run: Path, fmt: str | None, output: Path | None, allow_missing: bool, 
     \b
       jobkit merge tagged                                     writes tagged/merged.jsonl
       jobkit merge tagged --format tsv --output entities.tsv
+      jobkit merge tagged --format csv --format parquet --with-text
 
     Vectors are merged as parquet, or as npy with a table merged.rows.tsv of documents and paragraphs.
 
@@ -173,9 +160,8 @@ def merge(run: Path, fmt: str | None, output: Path | None, allow_missing: bool, 
     from jobkit.extensions.corpus.merge import default_format
     from jobkit.extensions.corpus.merge import merge as join
     from jobkit.extensions.corpus.plan import is_corpus_folder, is_unplanned
-    from jobkit.extensions.corpus.standing import MOST_NAMED, finish, void_shards
-    from jobkit.extensions.corpus.winners import read_winners
-    from jobkit.launch.guards import warn_stand_in
+    from jobkit.extensions.corpus.standing import MOST_NAMED, Standing, finish
+    from jobkit.launch.resume import warn_stand_in
     from jobkit.runs.which_run import changed_run_named
 
     if fetch:
@@ -191,22 +177,23 @@ def merge(run: Path, fmt: str | None, output: Path | None, allow_missing: bool, 
     if is_unplanned(folder):
         hint = f"jobkit status {terminal.shell_path(folder)} shows the job that plans it"
         raise JobkitError(f"{folder}: the corpus is not planned yet", hint=hint, exit_code=ExitCode.TO_COME)
-    void, form = void_shards(folder.absolute()), fmt or default_format(folder)
+    forms = fmt or (default_format(folder),)
     try:
-        merged = join(folder.absolute(), output or folder / f"merged.{form}", form, void=void)
+        merged = join(folder.absolute(), output or folder / f"merged.{forms[0]}", *forms, with_text=with_text)
     except JobkitError as error:
         if error.exit_code != ExitCode.TO_COME:
             raise
         error.hint = _wait_or_resume(folder.absolute(), error.hint)
-        if not allow_missing or not read_winners(folder).keys() - void:
+        if not allow_missing or not Standing(folder).winners:
             raise
-        partial = output or folder / f"merged.partial.{form}"
-        merged = join(folder.absolute(), partial, form, void=void, allow_missing=True)
+        partial = output or folder / f"merged.partial.{forms[0]}"
+        merged = join(folder.absolute(), partial, *forms, with_text=with_text, allow_missing=True)
         terminal.note(str(error))
     rows = format_count(merged.rows, f"{merged.vectors} vector" if merged.vectors else "row")
+    outputs = ", ".join(map(terminal.relative_path, merged.outputs))
     terminal.say(
         f"merged {rows} of {format_count(merged.paragraphs, 'paragraph')} "
-        f"and {format_count(merged.shards, 'shard')}: {terminal.relative_path(merged.output)}"
+        f"and {format_count(merged.shards, 'shard')}: {outputs}"
     )
     if merged.places:
         terminal.note(f"document and paragraph of each row: {terminal.relative_path(merged.places)}")

@@ -222,7 +222,7 @@ def recommend(
     share = _share(margin)
     run, corpus = shared.run_and_corpus(run, corpus)
     from jobkit.answers.gpus import GpuKind, gpu_kinds
-    from jobkit.planning.volume import read_corpora
+    from jobkit.planning.texts import read_corpora
     from jobkit.report.recommend import output
     from jobkit.report.recommend.advice import RecommendOptions
     from jobkit.report.recommend.advice import recommend as recommend_for

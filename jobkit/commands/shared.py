@@ -104,7 +104,7 @@ def options_of_spec(command: Callable[..., int]) -> Callable[..., int]:
 
     @wraps(command)
     def call(**given: Any) -> int:  # noqa: ANN401 - of any option
-        from jobkit.planning.resolve import Options
+        from jobkit.planning.prepare import Options
 
         names = given.keys() & {"overrides", "scheduler", "site", "runs_dir", "stand_in"}
         options = Options(**{name: given.pop(name) for name in names})
@@ -181,15 +181,20 @@ show_environment_option = click.option(
 text_field_option = click.option(
     "--text-field",
     metavar="NAME",
+    default="",
     help="The field of a text. Default: text, or in a table a column like it.",
 )
 id_field_option = click.option(
     "--id-field",
     metavar="NAME",
+    default="",
     help="The field of a document's id. Default: id, or in a table a column like it.",
 )
 encoding_option = click.option(
-    "--encoding", metavar="NAME", help="The encoding of text files; auto guesses it of each. Default: UTF-8."
+    "--encoding",
+    metavar="NAME",
+    default="",
+    help="The encoding of text files; auto guesses it of each. Default: UTF-8.",
 )
 split_long_option = click.option(
     "--split-long", is_flag=True, help="Cut a paragraph that no measured batch covers between sentences."
@@ -202,7 +207,7 @@ wait_option = click.option(
 )
 
 
-def format_option(meaning: str, default: str | None = None) -> Callable[[F], F]:
+def format_option(meaning: str, default: str | None = None, *, multiple: bool = False) -> Callable[[F], F]:
     """Return the decorator that adds ``--format``, that of the results of a corpus, with its help."""
     from jobkit.extensions.corpus.formats import FORMATS  # here, because only two commands have it
 
@@ -211,6 +216,7 @@ def format_option(meaning: str, default: str | None = None) -> Callable[[F], F]:
         "fmt",
         type=click.Choice(FORMATS),
         default=default,
+        multiple=multiple,
         show_default=True,
         help=meaning,
     )
@@ -236,6 +242,11 @@ def shard_options(command: F) -> F:
     for add in reversed(added):
         command = add(command)
     return command
+
+
+def most_at_once(number: int | None) -> tuple[str, ...]:
+    """Return what ``--max-parallel`` overrides."""
+    return (f"max_parallel={number}",) if number else ()
 
 
 def scheduler_option(

@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from jobkit.core.records import Point
     from jobkit.extensions.tune.goal import Node
     from jobkit.launch.launch import Session
-    from jobkit.planning.resolve import Options
+    from jobkit.planning.prepare import Options
     from jobkit.spec.site import Site
     from jobkit.spec.sweep_spec import SweepSpec
 
@@ -96,37 +97,27 @@ def sweep(
     if wait and detach:
         raise click.UsageError("--wait and --detach contradict each other")
     from jobkit.core.layout import JOB_SCRIPT
-    from jobkit.launch import guards, launch
+    from jobkit.launch import launch
+    from jobkit.launch.submission import write_run
     from jobkit.planning.prepare import prepare
-    from jobkit.schedulers.registry import runs_here
 
     dry_run = dry_run or script
     if setting and not setting.is_file():
         setting = find_run(setting) or setting
-    prepared = prepare(spec, replace(options, setting=setting), build=not dry_run, say=terminal.note)
-
-    def check() -> None:
-        if not new:
-            guards.refuse_duplicate_sweep(prepared, dry_run=dry_run)
-
+    run = prepare(spec, replace(options, setting=setting), build=not dry_run, say=terminal.note)
+    check = partial(launch.refuse_duplicate, run, new=new, dry_run=dry_run)
     check()
+    plan = [*launch.headline(run).splitlines(), launch.request_line(run)]
     if dry_run:
-        plan = [*launch.headline(prepared).splitlines(), launch.request_line(prepared)]
-        commands, path = launch.submit_commands(prepared), prepared.run_dir / JOB_SCRIPT
-        text = prepared.script if show_environment else prepared.spec.hidden_in(prepared.script, spec)
+        commands, path = launch.submit_commands(run), run.run_dir / JOB_SCRIPT
+        text = run.script if show_environment else run.spec.hidden_in(run.script, spec)
         launch.preview(plan, text, path, commands, only_script=script)
         return 0
     from jobkit.commands.results import print_table
-    from jobkit.launch.resume import run_follow_up
 
-    if not runs_here(prepared.spec.scheduler):
-        code = launch.on_cluster(prepared, check, wait=wait)
-    elif detach:
-        code = launch.detached(prepared, check)
-    else:
-        launch.here(prepared, check)
-        code = run_follow_up(prepared.run_dir) or None
-    return print_table(Path(terminal.relative_path(prepared.run_dir))) if code is None else code
+    terminal.note("\n".join(plan))
+    code = launch.go(run, partial(write_run, run, check), wait=wait, detach=detach)
+    return print_table(Path(terminal.relative_path(run.run_dir))) if code is None else code
 
 
 @click.command("tune", short_help="Find the fastest setting by measuring a few.")
@@ -171,25 +162,17 @@ def tune(
         return _print(run, as_json=as_json)
     from jobkit.extensions.tune import job
     from jobkit.extensions.tune.goal import prepare_search
-    from jobkit.launch import guards
-    from jobkit.schedulers.registry import runs_here
+    from jobkit.launch.launch import refuse_duplicate
 
     dry_run = dry_run or script
-    prepared = prepare_search(spec, options, build=not dry_run, say=terminal.note, find_node=_node)
-
-    def check() -> None:
-        if not new:
-            guards.refuse_duplicate_sweep(prepared, dry_run=dry_run)
-
+    search, goal = prepare_search(spec, options, build=not dry_run, say=terminal.note, find_node=_node)
+    check = partial(refuse_duplicate, search, new=new, dry_run=dry_run)
     check()
     if dry_run:
-        job.preview(prepared, None if show_environment else spec, only_script=script)
+        job.preview(search, goal, None if show_environment else spec, only_script=script)
         return 0
-    if runs_here(prepared.spec.scheduler):
-        job.tune_here(prepared, check)
-    elif (code := job.tune_on_cluster(prepared, check, wait=wait)) is not None:
-        return code
-    return _print(prepared.run_dir, as_json=as_json)
+    code = job.tune(search, goal, check, wait=wait)
+    return _print(search.run_dir, as_json=as_json) if code is None else code
 
 
 def _node(spec: SweepSpec, site: Site) -> Node | None:
@@ -325,9 +308,8 @@ def shell(source: Path, word: str | None, go: bool, options: Options) -> int:
 
 def _of_run(run: Path, word: str | None, options: Options) -> tuple[Session, Point, int]:
     """Return the shell for a point of a run, the point, and how many points the run has."""
-    from jobkit.launch.guards import refuse_moved_run
     from jobkit.launch.launch import session
-    from jobkit.launch.resubmit import spec_of_run
+    from jobkit.launch.resume import refuse_moved_run, spec_of_run
     from jobkit.spec.site import load_site
 
     fixed = [key for key in ("scheduler", "site", "runs_dir") if getattr(options, key)]

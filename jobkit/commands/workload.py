@@ -19,7 +19,7 @@ from jobkit.core.units import MIB
 from jobkit.worker.workloads.base import EXTRA_OF
 
 if TYPE_CHECKING:
-    from jobkit.planning.resolve import Options
+    from jobkit.planning.prepare import Options
 
 
 @click.group("workload")
@@ -63,7 +63,7 @@ def check(word: str, text: str, model: str, device: str, as_json: bool) -> int:
     Exit status: 0 if no line says no, 4 if one does, 2 if the workload cannot be loaded.
     See jobkit help workloads.
     """
-    from jobkit.setup import check_workload
+    from jobkit.setup import check_workload, findings
 
     subject = check_workload.find_subject(word, text=text, model=model, device=device, say=terminal.note)
     probe = check_workload.try_out(subject, terminal.note)
@@ -75,7 +75,7 @@ def check(word: str, text: str, model: str, device: str, as_json: bool) -> int:
         check_workload.to_json(found, subject) if as_json else check_workload.as_text(found, subject, width)
     )
     terminal.say(printed, nl=False)
-    return check_workload.exit_code(found)
+    return findings.exit_code(found)
 
 
 DOCTOR = "checks what else a sweep needs"
@@ -157,7 +157,7 @@ def fetch(name: str, resources_url: str | None, as_job: bool, options: Options) 
 def _fetch_as_job(name: str, resources_url: str | None, options: Options) -> int:
     from jobkit.launch.helper_job import submit_fetch, wait_for_fetch
     from jobkit.launch.job import announce
-    from jobkit.planning.resolve import DEFAULT_RUNS_DIR
+    from jobkit.planning.prepare import DEFAULT_RUNS_DIR
 
     words = [name, *(["--resources-url", resources_url] if resources_url else [])]
     asked = {"scheduler": options.scheduler or "auto", "site": options.site or "auto"}

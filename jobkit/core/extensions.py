@@ -57,7 +57,7 @@ EXTENSIONS: dict[str, Extension] = {
 """A kind of run has the hooks ``run`` (`jobkit.runs.status`), ``resume`` (`jobkit.launch.resume`) and
 ``search`` (`jobkit.answers.search_answer`); a kind of point has ``work`` (`jobkit.worker.record`) and
 ``script`` (`jobkit.planning.job_script`). All extensions are asked for ``packages``, which refuses a spec
-(`jobkit.planning.resolve`), for ``volume``, the size of a corpus (`jobkit.planning.volume`), and for
+(`jobkit.planning.prepare`), for ``volume``, the size of a corpus (`jobkit.planning.texts`), and for
 ``request``, the request of a laptop that this process serves (`jobkit.core.host`). The report asks for
 ``files`` (`jobkit.report.rows`), ``page`` and ``side_by_side`` (`jobkit.report.page`)."""
 

@@ -1,6 +1,6 @@
 """The run folder: the names of its files, and the readers of points, batches, ``begin`` and ``exit``.
 
-"The run folder" in docs/structure.md describes each. Standard library only: the node imports this.
+"The run folder" in docs/contracts.md describes each. Standard library only: the node imports this.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ from jobkit.core.measurements import (
 
 
 class Outcome(StrEnum):
-    """How a try ended, in one word; docs/structure.md explains each."""
+    """How a try ended, in one word; docs/contracts.md explains each."""
 
     OK = "ok"
     GPU_OOM = "gpu_oom"

@@ -22,12 +22,11 @@ from jobkit.core.knobs import (
     Value,
     numbers,
 )
-from jobkit.core.paths import cache_dir
 from jobkit.core.terminal import NoWrap, Say
 from jobkit.core.units import GIB, format_count, format_setting
 from jobkit.planning import batch_sizes
-from jobkit.planning.resolve import Options, ResolvedSpec, resolve
-from jobkit.planning.texts import paragraphs_of, text_lengths
+from jobkit.planning.prepare import NamedSpec, Options, lengths_of, read_named
+from jobkit.planning.texts import paragraphs_of
 from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.worker.paragraphs import split_sentences
 from jobkit.worker.workloads.function import DEFAULT_BATCH_SIZE
@@ -111,31 +110,22 @@ def preflight(
 ) -> Preflight:
     """Return what can be known of a sweep before anything runs; ``fast`` judges lengths by punctuation."""
     options = Options(overrides=overrides, stand_in=stand_in)
-    named = resolve(path, options, fetch=True, build=not fast, say=say)
+    named = read_named(path, options, fetch=True, build=not fast, say=say)
     named.spec.refuse_command("jobkit preflight")
     spec, gpu = named.spec, gpu_memory_bytes or batch_sizes.named_gpu_bytes(named.spec)
-    lengths = text_lengths(
-        spec.workload_name,
-        named.text,
-        named.model,
-        cache=cache_dir(),
-        say=say,
-        fast=fast,
-        folder=named.workload_folder,
-    )
-    loads = batch_sizes.loads_of(spec, lengths)
-    chosen = batch_sizes.choose(spec, named.model, loads, gpu)
+    loads = batch_sizes.loads_of(spec, lengths_of(named, say, fast=fast))
+    chosen = batch_sizes.choose(spec, named.inputs.model, loads, gpu)
     if batch_sizes.is_auto(spec):
         spec = batch_sizes.decided(spec, chosen.sizes.batch_sizes)
     return _gathered(named, spec, chosen, gpu)
 
 
-def _gathered(named: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen, gpu: int | None) -> Preflight:
-    loads, paragraphs = chosen.loads, paragraphs_of(named.text)
-    lengths, model = loads.lengths, named.model
+def _gathered(named: NamedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen, gpu: int | None) -> Preflight:
+    loads, paragraphs = chosen.loads, paragraphs_of(named.inputs.text)
+    lengths, model = loads.lengths, named.inputs.model
     known = chosen.largest_load is not None
     return Preflight(
-        text=named.text.name,
+        text=named.inputs.text.name,
         workload=spec.workload_name,
         model=model.title if model else None,
         stand_in=bool(model and model.stand_in),
@@ -180,12 +170,13 @@ def _setting(spec: SweepSpec, lengths: Lengths, params: Mapping[str, Value]) -> 
     )
 
 
-def _sizes(named: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen) -> Iterator[PaddedSize]:
+def _sizes(named: NamedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen) -> Iterator[PaddedSize]:
     loads, measure = chosen.loads, set(chosen.sizes.batch_sizes)
     swept = {
         size for row in batch_sizes.settings_of(spec) if (size := numbers(row).get(BATCH_SIZE)) is not None
     }
-    line = batch_sizes.typical(spec.workload_name, named.model) if chosen.largest_load is not None else None
+    known = chosen.largest_load is not None
+    line = batch_sizes.typical(spec.workload_name, named.inputs.model) if known else None
     has_lengths = loads.lengths.source != NONE
     looked_at = {size for size in ROUND if size < loads.limit} | {loads.limit} | swept | measure
     for size in sorted(looked_at):

@@ -12,7 +12,7 @@ from jobkit.core.layout import SPEC_FILE
 from jobkit.core.terminal import note, note_next, shell_path
 from jobkit.core.units import format_count, format_list, pauses
 from jobkit.launch import scheduler_calls
-from jobkit.launch.resubmit import refuse_silent, run_lock
+from jobkit.launch.resume import refuse_silent, run_lock
 from jobkit.launch.scheduler_calls import StrayJobs, cancel_tasks, reconcile_submission, stray_jobs
 from jobkit.runs import status
 from jobkit.runs.driver_lock import last_driver
@@ -45,7 +45,16 @@ def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
             message = f"the run works as {who}, which jobkit cannot reach from here"
             raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
         refuse_silent(run, "nothing was cancelled")
-        forgotten = _cancel_strays(run_dir) if whole else False
+        # Jobs that the journal does not list: they end with the whole run.
+        names = _schedulers(run_dir) if whole else ()
+        strays = [(one, job) for one in map(by_name, names) for job in stray_jobs(run_dir, one)]
+        for scheduler, job in strays:
+            note(f"{scheduler.NAME} job {job} belongs to this run, but its journal does not list it")
+            if refused := cancel_tasks(scheduler, run_dir, job, (), whole=True):
+                message = f"{scheduler.NAME} did not cancel job {job}: {refused}"
+                hint = "end it with the scheduler's own command"
+                raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
+            note(f"cancelled: job {job}")
         points = points_to_cancel(run, named, kept)
         note(f"{run.title} was: {status.count_by_state(run)}")
         chosen = _indices(run, named)
@@ -64,7 +73,7 @@ def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
         left = [point for point in points if point.task not in before & ending]
         if parts := _parts(run, left, whole=whole):
             _cancel_parts(run_dir, parts, new, whole=whole)
-        elif not already and not forgotten:
+        elif not already and not strays:
             what = f"the {run.noun}s named" if named else f"the other {run.noun}s" if kept else "it"
             note(f"nothing to cancel: none of {what} is in the queue or running")
     return 0
@@ -80,7 +89,7 @@ def _settled(run_dir: Path, *, whole: bool) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if not all(map(runs_here, _schedulers(run_dir))):
             try:
-                stack.enter_context(run_lock(run_dir, note))
+                stack.enter_context(run_lock(run_dir))
             except JobkitError as error:
                 note(f"{error.message}: jobkit cancels the jobs anyway; do not resume this run yet")
         try:
@@ -104,53 +113,30 @@ def _schedulers(run_dir: Path) -> set[str]:
     return names
 
 
-def _cancel_strays(run_dir: Path) -> bool:
-    """Cancel the jobs of a run that its journal does not list; return whether there were any."""
-    found = map(by_name, _schedulers(run_dir))
-    jobs = [(scheduler, job) for scheduler in found for job in stray_jobs(run_dir, scheduler)]
-    for scheduler, job in jobs:
-        note(f"{scheduler.NAME} job {job} belongs to this run, but its journal does not list it")
-        if refused := cancel_tasks(scheduler, run_dir, job, (), whole=True):
-            message = f"{scheduler.NAME} did not cancel job {job}: {refused}"
-            hint = "end it with the scheduler's own command"
-            raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
-        note(f"cancelled: job {job}")
-    return bool(jobs)
-
-
 def points_to_cancel(run: RunStatus, named: Sequence[str], kept: Sequence[str]) -> list[PointStatus]:
+    """Return the points to end; refuse points that share a job with others, which are to stay."""
     live = [point for point in run.points if point.state in LIVE]
     stay = _indices(run, kept)
     chosen = (_indices(run, named) if named else {point.point.index for point in live}) - stay
     points = [point for point in live if point.point.index in chosen]
-    if named or kept:
-        others = [point for point in live if point.point.index not in chosen]
-        _refuse_parts_of_jobs(points, others, run.folder)
+    sharing: dict[JobTask | None, list[str]] = {}
+    for other in live:
+        if other.point.index not in chosen:
+            sharing.setdefault(other.task, []).append(other.point.point_id)
+    path = shell_path(run.folder)
+    for point in points if sharing else ():
+        name, noun = f"{point.point.point_id} cannot be cancelled alone", point.point.kind.noun
+        if point.task and runs_here(point.task.scheduler):
+            hint = f"jobkit cancel {path} ends it; jobkit resume {path} N runs one"
+            raise JobkitError(f"{name}: one process runs all {noun}s here", hint=hint)
+        if point.task and point.task in sharing:
+            message = f"{name}: it shares a job with {format_list(sharing[point.task], MOST_NAMES)}"
+            raise JobkitError(message, hint="they end together: name them all, or none of them")
     return points
 
 
 def _indices(run: RunStatus, words: Sequence[str]) -> set[int]:
     return {status.find_point(run.points, word).point.index for word in words}
-
-
-def _refuse_parts_of_jobs(
-    points: Sequence[PointStatus], others: Sequence[PointStatus], run_dir: Path
-) -> None:
-    """Refuse to end points that share a job with points that are to stay."""
-    sharing: dict[JobTask | None, list[str]] = {}
-    for other in others:
-        sharing.setdefault(other.task, []).append(other.point.point_id)
-    run = shell_path(run_dir)
-    for point in points:
-        name, noun = f"{point.point.point_id} cannot be cancelled alone", point.point.kind.noun
-        if not others or point.task is None:
-            continue
-        if runs_here(point.task.scheduler):
-            hint = f"jobkit cancel {run} ends it; jobkit resume {run} N runs one"
-            raise JobkitError(f"{name}: one process runs all {noun}s here", hint=hint)
-        if point.task in sharing:
-            message = f"{name}: it shares a job with {format_list(sharing[point.task], MOST_NAMES)}"
-            raise JobkitError(message, hint="they end together: name them all, or none of them")
 
 
 def _parts(run: RunStatus, points: Sequence[PointStatus], *, whole: bool) -> list[Part]:
@@ -226,7 +212,7 @@ def _alive_after(run_dir: Path, cancelled: set[JobTask]) -> set[JobTask]:
 def throttle(run_dir: Path, most: int) -> int:
     """Limit how many tasks of a run work at a time, 0 for any number; return the exit code."""
     run = shell_path(run_dir)
-    with run_lock(run_dir, note):
+    with run_lock(run_dir):
         (standing,) = read_status([run_dir])
         refuse_silent(standing, "nothing was changed")
         arrays = standing.arrays_in_queue()

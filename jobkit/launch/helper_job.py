@@ -21,8 +21,7 @@ from jobkit.core.units import pauses
 from jobkit.launch import scheduler_calls
 from jobkit.launch.job import Job, ids
 from jobkit.planning.job_script import FETCH_BODY, render_errand
-from jobkit.planning.prepare import run_id
-from jobkit.planning.resolve import asked_by_shell
+from jobkit.planning.prepare import asked_by_shell, run_id
 from jobkit.runs import reader
 from jobkit.runs.journal import read_journal
 from jobkit.runs.status import first_task

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from jobkit.core.layout import FIND_SCRIPT, FOLLOW_SCRIPT, PLAN_SCRIPT
 from jobkit.core.terminal import Say, note
 from jobkit.runs.journal import PURPOSES, Role
-from jobkit.schedulers.types import ONE_TASK, Array, JobId
+from jobkit.schedulers.types import ONE_TASK, Array, JobId, JobRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +22,7 @@ class Job:
     given: tuple[str, ...] = ()  # what a person gave with it: ``key=value``
     walltime_s: int | None = None  # of each point; ``None`` for a job that is no array of points
     memory_bytes: int | None = None  # likewise
+    request: JobRequest | None = None  # what the scheduler is asked of it before; ``None`` not to ask
     behind: int = 0  # an array waits for the array this many places before it; 0 for none
     id: JobId | None = None  # what the scheduler calls it; ``None`` unless it was accepted
     refused: str = ""  # why the scheduler refused it, if the run goes on without it; else empty
@@ -61,9 +62,9 @@ def follow_job(round_: int) -> Job:
     return Job(script=FOLLOW_SCRIPT, array=ONE_TASK, role=Role.FOLLOW, round=round_)
 
 
-def plan_job() -> Job:
+def plan_job(request: JobRequest) -> Job:
     """Return the job that reads and plans a corpus, and submits its shards."""
-    return Job(script=PLAN_SCRIPT, array=ONE_TASK, role=Role.PLAN)
+    return Job(script=PLAN_SCRIPT, array=ONE_TASK, role=Role.PLAN, request=request)
 
 
 def ids(jobs: Sequence[Job]) -> tuple[JobId, ...]:

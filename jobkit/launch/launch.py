@@ -2,39 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jobkit.core import shell
 from jobkit.core.errors import WOULD_REFUSE, ExitCode, JobkitError
+from jobkit.core.files import open_regular
 from jobkit.core.host import note_begun
-from jobkit.core.layout import SHELL_FOLDER, read_points
-from jobkit.core.terminal import note, note_next, relative_path, say, shell_path, shell_quote
+from jobkit.core.layout import JOB_SCRIPT, SHELL_FOLDER, SPEC_FILE, read_points
+from jobkit.core.records import Point
+from jobkit.core.terminal import note, relative_path, say, shell_path, shell_quote
 from jobkit.core.units import format_count, format_size, format_walltime
-from jobkit.launch import local, scheduler_calls, submission, sweep
-from jobkit.launch.guards import find_duplicate
-from jobkit.launch.job import announce
+from jobkit.launch import local, scheduler_calls, submission
+from jobkit.launch.job import Job, announce
+from jobkit.launch.resume import run_again, run_follow_up
+from jobkit.launch.submission import note_follow
 from jobkit.planning.job_script import render, script_name
 from jobkit.planning.points import request
 from jobkit.planning.prepare import Prepared
+from jobkit.runs.journal import FOLLOWED
+from jobkit.runs.reader import read_status
+from jobkit.runs.status import CANCELLED, PointState, why_failed
 from jobkit.runs.trials import MOST_TRIALS
+from jobkit.runs.which_run import start_time
 from jobkit.schedulers.parsed_script import directives, read_script
 from jobkit.schedulers.registry import by_name, runs_here, submission_environment
-from jobkit.schedulers.types import ONE_TASK, Array, JobId
+from jobkit.schedulers.types import ONE_TASK, JobId
 from jobkit.spec.axes import most
+from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Resources, SweepSpec
 from jobkit.worker import command_line
-
-if TYPE_CHECKING:
-    from jobkit.core.records import Point
-    from jobkit.runs.status import RunStatus
-    from jobkit.spec.policy import Policy
-    from jobkit.spec.site import Site
 
 
 def preview(
@@ -56,54 +59,48 @@ def preview(
     say("\n".join(["", *(f"# {line}" for line in lines)] if piped else lines))
 
 
-def submit_commands(prepared: Prepared) -> Iterator[tuple[str, ...]]:
-    """Yield the submit commands of a run, one an array, and those of the jobs that follow.
+def submit_commands(run: Prepared, jobs: Sequence[Job] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the submit commands of the jobs of a run, by default of all that it begins with.
 
     On this machine it is the command of the driver. If the controller does not answer, because the scheduler
     is not on this machine, one array is assumed to hold all points.
     """
-    scheduler = by_name(prepared.spec.scheduler)
+    scheduler = by_name(run.spec.scheduler)
     if scheduler.RUNS_HERE:
-        yield local.driver_argv(prepared.run_dir)
+        yield local.driver_argv(run.run_dir)
         return
-    round_ = sweep.first_round(prepared)
-    try:
-        limits = submission.ask_limits(scheduler, once=True)
-    except JobkitError:
-        note(f"{scheduler.NAME} does not answer here, so its array limit is unknown: jobkit shows one array")
-        arrays = submission.plan_arrays(scheduler, round_, "")
-    else:
-        arrays = submission.plan_arrays(scheduler, round_, limits)
-        _note_refusal(prepared, arrays)
-    names = [JobId(f"JOB{number}") for number, _ in enumerate(arrays, 1)]
-    for job in sweep.planned_jobs(prepared, arrays):
-        yield scheduler.submit_argv(str(prepared.run_dir / job.script), job.array, job.waits_for(names))
+    if not jobs:
+        try:
+            limits = submission.ask_limits(scheduler, once=True)
+        except JobkitError:
+            line = "does not answer here, so its array limit is unknown: jobkit shows one array"
+            note(f"{scheduler.NAME} {line}")
+            jobs = submission.run_jobs(run, "")
+        else:
+            jobs = submission.run_jobs(run, limits)
+            try:
+                submission.would_accept(scheduler, run.script, jobs)
+            except JobkitError as error:
+                reasons = error.message.partition(scheduler_calls.REFUSED)[2] or error.message
+                note(f"the scheduler {WOULD_REFUSE}: {reasons}\n  hint: {error.hint}")
+    arrays = [JobId(f"JOB{number}") for number, job in enumerate(jobs, 1) if job.role in FOLLOWED]
+    for job in jobs:
+        yield scheduler.submit_argv(str(run.run_dir / job.script), job.array, job.waits_for(arrays))
 
 
-def _note_refusal(prepared: Prepared, arrays: Sequence[Array]) -> None:
-    scheduler, round_ = by_name(prepared.spec.scheduler), sweep.first_round(prepared)
-    try:
-        submission.would_accept(
-            prepared.script, lambda path: submission.check_round(scheduler, round_, path, arrays)
-        )
-    except JobkitError as error:
-        reasons = error.message.partition(scheduler_calls.REFUSED)[2] or error.message
-        note(f"the scheduler {WOULD_REFUSE}: {reasons}\n  hint: {error.hint}")
-
-
-def headline(prepared: Prepared) -> str:
+def headline(run: Prepared) -> str:
     """Return a line with what is about to run, where, and why there."""
-    spec = prepared.spec
+    spec = run.spec
     number = most(spec.repeats)
-    settings = format_count(len(prepared.points) // number, "setting")
+    settings = format_count(len(run.points) // number, "setting")
     times = number if spec.repeats == number else f"at most {number}"
-    points = f"{format_count(len(prepared.points), 'point')} ({settings} x {times})"
+    points = f"{format_count(len(run.points), 'point')} ({settings} x {times})"
     is_local = runs_here(spec.scheduler)
-    where = f"{'this machine' if is_local else spec.scheduler} ({prepared.why})"
-    site = "" if is_local else f", site {prepared.site.name}"
+    where = f"{'this machine' if is_local else spec.scheduler} ({run.why})"
+    site = "" if is_local else f", site {run.site.name}"
     line = f"{points} of {spec.workload_name} on {where}{site}; device {spec.device}"
     paths = command_line.paths(spec.command.command) if spec.command else []
-    line += f"\n{warning}" if (warning := model_warning(prepared)) else ""
+    line += f"\n{warning}" if (warning := model_warning(run)) else ""
     return (
         f"{line}\njobkit does not stage these paths, so each node must have them: {', '.join(paths)}"
         if paths
@@ -111,52 +108,72 @@ def headline(prepared: Prepared) -> str:
     )
 
 
-def model_warning(prepared: Prepared) -> str:
+def model_warning(run: Prepared) -> str:
     """Return in a line that the model of a run is a stand-in; empty if it is not."""
-    return prepared.inputs.model.warning if prepared.inputs.model else ""
+    return run.inputs.model.warning if run.inputs.model else ""
 
 
-def here(prepared: Prepared, check: sweep.Check) -> None:
-    from jobkit.runs import watch  # brings rich: a submission returns at once without it
+def go(
+    run: Prepared,
+    write: Callable[[], None],
+    jobs: Sequence[Job] = (),
+    *,
+    wait: bool = False,
+    detach: bool = False,
+) -> int | None:
+    """Run it here, or submit its jobs; return an exit code, or ``None`` once its points have ended.
 
-    note(f"{headline(prepared)}\n{request_line(prepared)}\nrun folder: {relative_path(prepared.run_dir)}")
-    sweep.write_run(prepared, check)
-    run_dir, points = prepared.run_dir, prepared.points
-    with local.as_driver(run_dir) as job_id, watch.ProgressBars(run_dir, points) as progress:
-        local.drive(run_dir, progress.tick, job_id)
+    ``write`` makes the run folder. ``jobs`` are those that it begins with, by default all.
+    """
+    run_dir, spec = run.run_dir, run.spec
+    if runs_here(spec.scheduler):
+        write()
+        if detach:
+            note_begun(run_dir)
+            pid = shell.detach(local.driver_argv(run_dir), run_dir / "logs" / "driver.out")
+            note(f"running here as process {pid}")
+            note_follow(run_dir)
+            return 0
+        from jobkit.runs import watch  # brings rich: a submission returns at once without it
+
+        note(f"run folder: {relative_path(run_dir)}")
+        with local.as_driver(run_dir) as job_id, watch.ProgressBars(run_dir, run.points) as progress:
+            local.drive(run_dir, progress.tick, job_id)
+        return run_follow_up(run_dir) or None
+    scheduler = by_name(spec.scheduler)
+    jobs = jobs or submission.run_jobs(run)
+    script = run.more_files.get(jobs[0].script, run.script)
+    for line in submission.would_accept(scheduler, script, jobs):
+        note(line)
+    write()
+    announce(spec.scheduler, submission.submit_jobs(scheduler, run_dir, jobs))
+    if run.needs:  # a round of its own for the points that request more
+        return run_again(run_dir, (), (), wait=wait)
+    return submission.follow(run_dir, run.points, spec.policy, wait=wait)
 
 
-def detached(prepared: Prepared, check: sweep.Check) -> int:
-    note(f"{headline(prepared)}\n{request_line(prepared)}")
-    sweep.write_run(prepared, check)
-    run_dir = prepared.run_dir
-    note_begun(run_dir)
-    pid = shell.detach(local.driver_argv(run_dir), run_dir / "logs" / "driver.out")
-    note(f"running here as process {pid}")
-    note_follow(run_dir)
-    return 0
-
-
-def request_line(prepared: Prepared) -> str:
+def request_line(run: Prepared) -> str:
     """Return in a line what is about to be asked for, and what it comes to at most.
 
     A job that shares points asks for the walltime of all of them; the job that tries the largest batch for
     that of one point, which here each trial has.
     """
-    spec, resources = prepared.spec, prepared.spec.resources
-    trials = (MOST_TRIALS if runs_here(spec.scheduler) else 1) if prepared.find_script else 0
-    each_s = resources.walltime * (len(prepared.points) + trials)
-    with_find = ", the largest batch included" if prepared.find_script else ""
+    spec, resources = run.spec, run.spec.resources
+    trials = (MOST_TRIALS if runs_here(spec.scheduler) else 1) if run.find_script else 0
+    each_s = resources.walltime * (len(run.points) + trials)
+    with_find = ", the largest batch included" if run.find_script else ""
     if runs_here(spec.scheduler):
         walltime = format_walltime(resources.walltime)
         return f"one point at a time, {walltime} each at most: at most {_hours(each_s)} hours{with_find}"
     unit = "gpus" if resources.gpus else "cpus"
-    number = sum(getattr(group.resources, unit) * len(group.points) for group in prepared.groups)
-    number += getattr(prepared.groups[0].resources, unit) * trials
-    retries = ", retries not counted" if prepared.follow_script else ""
+    number = sum(getattr(group.resources, unit) * len(group.points) for group in run.groups)
+    number += getattr(run.groups[0].resources, unit) * trials
+    retries = ", retries not counted" if run.follow_script else ""
     most = f"at most {_hours(number * resources.walltime)} {unit[:-1].upper()}-hours{with_find}{retries}"
-    each = request_words([group.resources for group in prepared.groups])
-    return f"requesting {each} a point{_job_sharing(spec)}: {most}"
+    each = request_words([group.resources for group in run.groups])
+    sharing, jobs = (f", {spec.pack} points a job", "jobs ") if spec.pack > 1 else ("", "")
+    sharing += f", {spec.max_parallel} {jobs}at a time" if spec.max_parallel else ""
+    return f"requesting {each} a point{sharing}: {most}"
 
 
 def request_words(groups: Sequence[Resources]) -> str:
@@ -177,50 +194,79 @@ def _range(numbers: Sequence[int], noun: str) -> str:
     return format_count(high, noun) if low == high else f"{low:,} to {format_count(high, noun)}"
 
 
-def _job_sharing(spec: SweepSpec) -> str:
-    together = f", {spec.pack} points a job" if spec.pack > 1 else ""
-    jobs = "jobs " if spec.pack > 1 else ""
-    return together + (f", {spec.max_parallel} {jobs}at a time" if spec.max_parallel else "")
-
-
 def _hours(seconds: float) -> str:
     hours = seconds / 3600
     return f"{hours:,.1f}" if hours >= 1 else f"{hours:.2g}"
 
 
-def on_cluster(prepared: Prepared, check: sweep.Check = lambda: None, *, wait: bool) -> int | None:
-    """Submit and return an exit code; with ``wait``, ``None`` once the last point is home."""
-    note(f"{headline(prepared)}\n{request_line(prepared)}")
-    announce(prepared.spec.scheduler, sweep.submit(prepared, note, check))
-    if not wait:
-        note_follow(prepared.run_dir)
-        return 0
-    note(f"run folder: {relative_path(prepared.run_dir)}")
-    return wait_for_points(prepared.run_dir, prepared.points, prepared.spec.policy)
+# -- a second run of the same sweep
 
 
-def wait_for_points(
-    run_dir: Path, points: Sequence[Point], policy: Policy, before: RunStatus | None = None
-) -> int | None:
-    """Wait for points of a run, submitted again since ``before``; Ctrl-C leaves the job alone."""
-    from jobkit.runs import watch  # as above
+def refuse_duplicate(run: Prepared, *, new: bool = False, dry_run: bool = False) -> None:
+    """Refuse a sweep that has a run already; if nothing is submitted anyway, only print that it has."""
+    folder = None if new else find_duplicate(run)
+    if folder is None:
+        return
+    (before,) = read_status([folder], ask=False)
+    numbers = {word: before.counts[word] for word in (CANCELLED, PointState.DONE, PointState.FAILED)}
+    numbers["to come"] = len(before.points) - sum(numbers.values())
+    counts = ", ".join(
+        f"{number} {word}{why_failed(before) if word == PointState.FAILED else ''}"
+        for word, number in numbers.items()
+        if number
+    )
+    points = f"{format_count(len(before.points), 'point')}: {counts}"
+    message = f"this sweep has a run already: {relative_path(folder)}, {points}"
+    if dry_run:
+        note(f"{message}; --new submits it again")
+        return
+    path, states = shell_path(folder), {point.state for point in before.points}
+    ways = [f"jobkit collect {path} prints its table"]
+    if states & {PointState.FAILED, PointState.MISSING}:
+        ways.insert(0, f"jobkit resume {path} runs what failed or is missing")
+    if states - {PointState.FAILED, PointState.DONE, PointState.MISSING}:
+        ways.insert(0, f"jobkit status {path} shows its progress")
+    hint = f"{', '.join(ways)}; --new starts another run"
+    raise JobkitError(f"{message}; nothing was submitted", hint=hint)
 
-    try:
-        if not points:  # of a corpus that a job plans, or has just planned
-            watch.until_planned(run_dir)
-            points, _ = read_points(run_dir)
-        watch.until_done(run_dir, points, policy, before)
-    except KeyboardInterrupt:
-        note("no longer waiting; the job goes on")
-        note_follow(run_dir)
-        return ExitCode.INTERRUPTED
+
+def find_duplicate(run: Prepared) -> Path | None:
+    """Return the newest run folder next to this one of the same spec, text, model and points."""
+    text = run.spec.as_yaml().encode()
+    points = _bare(run.points)
+    runs, names = run.run_dir.parent, []
+    with contextlib.suppress(OSError):
+        names = os.listdir(runs)  # noqa: PTH208 - names only: there may be thousands
+    for name in sorted(names, key=lambda name: (start_time(name), name), reverse=True):
+        if name[0] != "." and _holds(f"{runs}/{name}/{SPEC_FILE}", text):
+            other, _ = read_points(runs / name)
+            if _bare(other[: len(points)]) == points:  # behind them: trials of the largest batch
+                return runs / name
     return None
 
 
-def note_follow(run_dir: Path) -> None:
-    """Print the run folder of a run that goes on by itself, and the command that follows it."""
-    note(f"run folder: {relative_path(run_dir)}")
-    note_next(f"jobkit status {shell_path(run_dir)} --watch")
+def _holds(path: str, content: bytes) -> bool:
+    """Return whether a file has this content; most differ in size, and are not read."""
+    try:
+        if os.stat(path).st_size != len(content):  # noqa: PTH116 - a Path costs as much again
+            return False
+        with os.fdopen(open_regular(path), "rb") as stream:
+            return stream.read() == content
+    except OSError:
+        return False
+
+
+def _bare(points: Sequence[Point]) -> list[Point]:
+    """Return points without what two runs never share, and without paths: checksums identify both."""
+    return [
+        replace(
+            point,
+            run_id="",
+            text=replace(point.text, path=""),
+            model=replace(point.model, path="") if point.model else None,
+        )
+        for point in points
+    ]
 
 
 # -- a shell on a node
@@ -255,40 +301,32 @@ def session(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> Session
         for option in directives(read_script(text), scheduler.DIRECTIVE)
         if scheduler.DIRECTIVE and option[0].partition("=")[0] not in scheduler.RESERVED_OPTIONS
     ]
-    argv = scheduler.interactive_argv(options)
-    refused = _refusal(argv[0], spec, site, point, text) if argv else None
-    return Session(argv=argv, command=command, refused=refused)
-
-
-def _refusal(program: str, spec: SweepSpec, site: Site, point: Point, text: str) -> JobkitError | None:
-    """Return why the scheduler would refuse the job of a point; ``None`` if it would not."""
-    if shutil.which(program) is None:
-        return JobkitError(
-            f"there is no {program} on this machine",
+    argv, refused = scheduler.interactive_argv(options), None
+    if argv and shutil.which(argv[0]) is None:
+        refused = JobkitError(
+            f"there is no {argv[0]} on this machine",
             hint="type the same command on a submit host of the cluster",
             exit_code=ExitCode.REFUSED,
         )
-    asked = request(point.run_id, spec, site, spec.resources.of(point))
-    scheduler = by_name(site.scheduler)
-    try:
-        submission.would_accept(
-            text, lambda path: scheduler_calls.check_submission(scheduler, asked, path, ONE_TASK)
-        )
-    except JobkitError as error:
-        error.message = error.message.replace(WOULD_REFUSE, "would refuse this shell")
-        return error
-    return None
+    elif argv:
+        asked = request(point.run_id, spec, site, spec.resources.of(point))
+        try:
+            submission.would_accept(scheduler, text, [Job(script=JOB_SCRIPT, array=ONE_TASK, request=asked)])
+        except JobkitError as error:
+            error.message = error.message.replace(WOULD_REFUSE, "would refuse this shell")
+            refused = error
+    return Session(argv=argv, command=command, refused=refused)
 
 
-def write_shell_run(prepared: Prepared) -> Path:
+def write_shell_run(run: Prepared) -> Path:
     """Write a run folder for shells only, or reuse the one that is there; submit nothing.
 
     It lies in ``shell/`` of the folder of runs: no other command takes it for a run.
     """
-    run_dir = prepared.run_dir.parent / SHELL_FOLDER / prepared.run_dir.name
-    script = render(prepared.spec, prepared.site, prepared.points[0], run_dir)
-    prepared = replace(prepared, run_dir=run_dir, script=script, find_script=None, follow_script=None)
-    if earlier := find_duplicate(prepared):
+    run_dir = run.run_dir.parent / SHELL_FOLDER / run.run_dir.name
+    script = render(run.spec, run.site, run.points[0], run_dir)
+    run = replace(run, run_dir=run_dir, script=script, find_script=None, follow_script=None)
+    if earlier := find_duplicate(run):
         return earlier
-    sweep.write_run(prepared)
+    submission.write_run(run)
     return run_dir

@@ -1,4 +1,4 @@
-"""What `jobkit resume` does: decide, submit or run here, and report it.
+"""What `jobkit resume` does: decide what of a run runs again and no other, submit it or run it here.
 
 ``python -m jobkit.launch.resume RUN`` is the driver of a detached local run: it runs all points, and then
 what the policy says.
@@ -6,37 +6,315 @@ what the policy says.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import functools
+import re
+import shlex
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 
-from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.extensions import extension_of, load
-from jobkit.core.records import Point
+from jobkit.core.files import exclusive_lock, read_text
+from jobkit.core.layout import FOLLOW_SCRIPT, PLAN_SCRIPT, POINTS_FILE, RUN_LOCK, SPEC_FILE
+from jobkit.core.records import FULL, Point
 from jobkit.core.terminal import note, note_next, relative_path, shell_path, shell_quote
 from jobkit.core.units import format_count, format_size, format_walltime
-from jobkit.launch import local, resubmit
-from jobkit.launch.guards import refuse_moved_run, warn_stand_in
-from jobkit.launch.job import announce
-from jobkit.launch.launch import wait_for_points
-from jobkit.launch.resubmit import note_left, prepare_resume, read_settled, run_lock, spec_of_run, undecided
-from jobkit.launch.scheduler_calls import declare_machine_gone
-from jobkit.launch.submission import write_round
-from jobkit.planning.resolve import warn_again
+from jobkit.launch import local, scheduler_calls, submission
+from jobkit.launch.job import Job, announce, follow_job, ids
+from jobkit.launch.scheduler_calls import (
+    SubmissionUnconfirmed,
+    declare_machine_gone,
+    reconcile_submission,
+    refuse_stray_jobs,
+)
+from jobkit.launch.submission import Round, wait_for_points, write_round
+from jobkit.planning.job_script import render, script_name
+from jobkit.planning.points import group_points
+from jobkit.planning.prepare import shared_by, warn_again
+from jobkit.runs import journal
+from jobkit.runs.driver_lock import elsewhere
 from jobkit.runs.hints import HARMLESS, advice
-from jobkit.runs.journal import read_journal
+from jobkit.runs.journal import GONE_AFTER, PURPOSES, Role, read_journal
 from jobkit.runs.reader import read_status
-from jobkit.runs.request import Overrides, RetryGroup, groups, select_points
-from jobkit.runs.status import RunStatus, count_by_state, given_to, kind_of
+from jobkit.runs.request import Overrides, RetryGroup, allow_nodes, groups, merge_overrides, select_points
+from jobkit.runs.status import (
+    IN_QUEUE,
+    PointState,
+    RunStatus,
+    count_by_state,
+    first_task,
+    followers,
+    given_to,
+    kind_of,
+)
+from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, runs_here
+from jobkit.schedulers.types import JobId
 from jobkit.spec.site import load_site
-from jobkit.spec.sweep_spec import Resources, SweepSpec
+from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from jobkit.spec.yaml_files import hide_override
+
+CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy")
+"""Keys that `--set` may change: no point's own figures depend on them."""
+NO_LOCK = (
+    "this file system has no locks, so jobkit cannot see whether another jobkit changes this run now: "
+    "run one command on it at a time, or work may be done twice"
+)
+PATIENCE_S = GONE_AFTER / timedelta(seconds=1) + 30.0
+POLL_S = 5.0
+
 
 JOB_PATIENCE_S = 300.0
 """Patience of the job that follows, of its ten minutes, for a controller that is away."""
+
+
+# -- may this run change?
+
+
+def measure_again(run: Path, point: Point) -> tuple[str, ...]:
+    """Return how to measure a stand-in's run again with the real model."""
+    if point.model is None or point.workload_folder:
+        return ("then measure again",)
+    size = () if point.model.size == FULL else ("--set", "model.size=full")
+    words = ("jobkit", kind_of(run).command, shell_path(run / SPEC_FILE), *size)
+    return (f"{' '.join(words)}   (then name its run)",)
+
+
+def warn_stand_in(point: Point) -> None:
+    if point.model and point.model.stand_in:
+        note(point.model.warning)
+
+
+_RUN = re.compile(r"^run=(.+)$", re.MULTILINE)  # the line of a job script that names its run folder
+
+
+def refuse_moved_run(run_dir: Path) -> None:
+    """Refuse a run folder that is not where its job script works, before anything is written there."""
+    script = run_dir / (PLAN_SCRIPT if kind_of(run_dir).unplanned(run_dir) else script_name(1))
+    try:
+        text = read_text(script)
+    except OSError as error:
+        hint = "jobkit collect reads what is there; to run the points again make a new sweep"
+        raise JobkitError(
+            f"{script}: {error.strerror}: no point can run without this file", hint=hint
+        ) from error
+    match = _RUN.search(text)
+    words = shlex.split(match[1]) if match else []
+    there = Path(words[0]) if words else run_dir
+    if there.resolve() == run_dir.resolve():
+        return
+    what, hint = "a folder that was moved", f"move it back: mv {shell_path(run_dir)} {shell_path(there)}"
+    if (there / POINTS_FILE).is_file():
+        what, hint = "a copy of it", f"name {shell_path(there)}"
+    raise JobkitError(f"{run_dir}: its {script.name} works in {there}, so this is {what}", hint=hint)
+
+
+def prepare_resume(run_dir: Path, overrides: Sequence[str]) -> SweepSpec:
+    """Return the spec of a run, changed by the ``key=value`` of each ``--set``."""
+    for override in overrides:
+        key = override.partition("=")[0].strip()
+        if key.partition(".")[0] not in CHANGEABLE:
+            raise JobkitError(
+                f"--set {override}: the results depend on {key}, which cannot change within a run",
+                hint=f"resume takes {', '.join(CHANGEABLE)}; to change another key begin a new run",
+            )
+    return spec_of_run(run_dir, overrides)
+
+
+def spec_of_run(run_dir: Path, overrides: Sequence[str] = ()) -> SweepSpec:
+    """Return the spec of a run with what was given to all of it since, and now."""
+    return load_spec(run_dir / SPEC_FILE, merge_overrides(read_journal(run_dir).given, tuple(overrides)))
+
+
+@contextlib.contextmanager
+def run_lock(run_dir: Path) -> Iterator[None]:
+    """Let one process at a time decide what runs again; if the file system has no locks, print a warning."""
+    try:
+        with exclusive_lock(
+            run_dir / RUN_LOCK,
+            lambda: note("another jobkit command is changing this run: waiting for it"),
+            lambda: note(NO_LOCK),
+        ):
+            yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        owned = error.errno in {errno.EACCES, errno.EPERM}
+        raise file_error(error, run_dir, hint="only its owner can change a run" if owned else "") from error
+
+
+def read_settled(run_dir: Path, scheduler: Scheduler, *, patience_s: float = 0) -> RunStatus:
+    """Return a look at a run in which no point is between two states.
+
+    A task that left the queue without a trace may still turn up, and one that was cancelled takes a while to
+    end: they are given a minute. A scheduler that does not answer is asked again for ``patience_s``, which is
+    0 if a person waits.
+    """
+    reconcile_submission(run_dir, note)
+    begin, announced = time.monotonic(), False
+    deadline = begin + PATIENCE_S
+    while True:
+        (run,) = read_status([run_dir])
+        if run.silent:
+            if time.monotonic() - begin < patience_s:
+                time.sleep(POLL_S)
+                continue
+            refuse_silent(run, "what still runs is unknown")
+        lines = undecided(run)
+        if not lines or time.monotonic() > deadline:
+            refuse_stray_jobs(run_dir, scheduler)
+            return run
+        if not announced:
+            for line in lines:
+                note(f"{line}: looking again for a minute")
+            announced = True
+        time.sleep(POLL_S)
+
+
+def refuse_silent(run: RunStatus, so: str) -> None:
+    """Refuse if a scheduler, or the machine of the points, does not answer; ``so`` is what that means."""
+    if any(map(runs_here, run.silent)):
+        machines = [job.job.cluster for job in run.submissions if runs_here(job.scheduler)]
+        raise elsewhere(run.folder, machines[-1])
+    if run.silent:
+        message = f"{', '.join(run.silent)} does not answer, so {so}"
+        raise JobkitError(message, hint="try again when it answers", exit_code=ExitCode.REFUSED)
+
+
+def undecided(run: RunStatus) -> list[str]:
+    ending = sum(point.state in IN_QUEUE and point.task in run.ending for point in run.points)
+    numbers = {
+        "left the queue without a trace": run.counts[PointState.UNSETTLED],
+        "cancelled, and not over yet": ending,
+    }
+    lines = [f"{format_count(number, run.noun)} {words}" for words, number in numbers.items() if number]
+    role = run.kind.awaited(run.folder)
+    for job, queued in followers(run, role)[-1:] if role else ():
+        if first_task(job) in run.ending:
+            lines.append(f"the job that {PURPOSES[job.role]} was cancelled, and is not over yet")
+        elif queued is None and not has_ended(run, job.role):
+            lines.append(f"the job that {PURPOSES[job.role]} left the queue without a trace")
+    return lines
+
+
+def has_ended(run: RunStatus, role: Role) -> bool:
+    """Return whether the last job of a role is known to have ended."""
+    return all(first_task(submission) in run.ended for submission, _ in followers(run, role)[-1:])
+
+
+# -- points that run again, round by round
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    groups: tuple[RetryGroup, ...]  # the points, by how they run
+    # jobs, including those that follow; none on this machine, because the points run at once there
+    taken: tuple[Job, ...] = ()
+    left: tuple[str, ...] = ()  # points that were wanted and stay as they are, and why, in sentences
+
+
+def resume(run_dir: Path, spec: SweepSpec, run: RunStatus, again: Sequence[RetryGroup]) -> Resumed:
+    """Submit groups of points, one round each, and a job that follows them."""
+    scheduler = by_name(spec.scheduler)
+    taken: list[Job] = []
+    done: list[RetryGroup] = []
+    left: list[str] = []
+    arrays = run.arrays_in_queue(held=False)
+    for group in again:
+        try:
+            taken += _submit(scheduler, run_dir, run, group, arrays)
+        except SubmissionUnconfirmed:
+            raise  # one more intent in the journal would hide this one
+        except JobkitError as error:
+            if not taken and group is again[-1]:
+                raise
+            left.append(f"{format_count(len(group.points), run.noun)} not submitted: {error.message}")
+            continue
+        done.append(group)
+    if taken and (run_dir / FOLLOW_SCRIPT).is_file() and spec.policy.follow_up:
+        job = follow_job(read_journal(run_dir).rounds)
+        taken += submission.submit_jobs(scheduler, run_dir, [job], ids(taken))
+    return Resumed(groups=tuple(done), taken=tuple(taken), left=tuple(left))
+
+
+def _submit(
+    scheduler: Scheduler, run_dir: Path, run: RunStatus, group: RetryGroup, arrays: dict[JobId, int]
+) -> tuple[Job, ...]:
+    """Submit a group of points, if need be to the nodes that the policy avoids.
+
+    ``arrays`` share ``max_parallel``, each with its number of tasks: the group's arrays take a part, and are
+    added.
+    """
+    round_ = make_round(run_dir, run, group)
+    own = most = round_.max_parallel
+    after = [min(arrays, key=lambda job: arrays[job])] if most and len(arrays) >= most else []
+    if after:
+        own = 1
+    elif most:
+        own = scheduler_calls.share(most, [*arrays.values(), sum(map(len, round_.tasks))])[-1]
+    round_ = replace(round_, max_parallel=own)
+    cut = submission.plan_arrays(scheduler, round_)
+    jobs = submission.round_jobs(round_, cut)
+    try:
+        forecast = submission.would_accept(scheduler, round_.script, jobs)
+    except JobkitError:
+        if not group.change.exclude:
+            raise
+        wider = make_round(run_dir, run, allow_nodes(group, spec_of_run(run_dir, group.given)))
+        round_ = replace(wider, max_parallel=own)
+        jobs = submission.round_jobs(round_, cut)
+        forecast = submission.would_accept(scheduler, round_.script, jobs)
+        nodes = ", ".join(group.change.exclude)
+        forecast += (f"only {nodes} matches the request, so the {run.noun}s may run there again",)
+    for line in forecast:
+        note(line)
+    write_round(run_dir, round_)
+    submitted = submission.submit_jobs(scheduler, run_dir, jobs, after=after)
+    others, number = list(arrays), format_count(len(group.points), run.noun)
+    arrays |= {job.id: job.array.tasks for job in submitted[-(own or len(submitted)) :] if job.id}
+    if after:
+        del arrays[after[0]]
+        note(f"max_parallel is {most}: {number} will begin when job {after[0]} has ended")
+    elif most and others:
+        names = ", ".join(map(str, others))
+        note(
+            f"max_parallel is {most}: {number} may begin next to job {names}, at most {own} at a time; "
+            "until running tasks end, more may run in all"
+        )
+        for line in scheduler_calls.throttle(scheduler, run_dir, most, arrays):
+            note(line)
+    return submitted
+
+
+def make_round(run_dir: Path, run: RunStatus, group: RetryGroup) -> Round:
+    spec = shared_by(group.spec, len(group.points))
+    number = max(1, read_journal(run_dir).rounds) + 1  # job.sh is never written again
+    site = load_site(spec.site, spec.scheduler)
+    points = [one.point for one in run.points if one.point.index in group.points]
+    places = run.kind.places(run_dir) if spec.environment.container else ()
+    return Round(
+        number=number,
+        script=render(spec, site, points[0], run_dir, round_=number, places=places),
+        groups=group_points(spec, site, points),
+        pack=spec.pack,
+        max_parallel=spec.max_parallel,
+        given=group.given,
+    )
+
+
+def note_left(run_dir: Path, why: str, again: Sequence[RetryGroup]) -> None:
+    """Journal which points a node failed to resubmit; `jobkit status` reports them."""
+    points = [index for group in again for index in group.points]
+    journal.note(run_dir, "left", points=points, why=why)
+
+
+# -- what a person asks, and what a policy says
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +365,19 @@ class Resumption:
         points = select_points(run.points, only)
         needs, before = read_journal(run.folder).needs, given_to(run)
         again = groups(points, spec_of, before, given, strictly=strictly, anywhere=anywhere, needs=needs)
+        base, sizes = spec_of(()).resources, ("resources.memory=", "resources.walltime=")
         for group in again:
-            note(f"again: {describe_group(group, spec_of(()).resources, run.noun)}")
+            asked = group.spec.resources
+            others = [hide_override(word) for word in group.given if not word.startswith(sizes)]
+            what = [f"with {', '.join(others)}"] if others else []
+            if asked.memory != base.memory:
+                what.append(f"with {format_size(asked.memory)} of memory")
+            if asked.walltime != base.walltime:
+                what.append(f"with {format_walltime(asked.walltime)} of walltime")
+            if group.change.exclude:
+                what.append(f"not on {', '.join(group.change.exclude)}")
+            number = format_count(len(group.points), run.noun)
+            note(f"again: {number}{', ' if what else ''}{' and '.join(what)}")
         for line in () if strictly else undecided(run):
             note(f"{line}: not run again now; once that is over, type this command again")
         return again
@@ -124,16 +413,16 @@ def run_again(
     """Submit, or run here, the points that failed or are missing; return the exit code.
 
     ``None`` if they have ended: they ran here, or were waited for. ``only`` and ``overrides`` as in
-    `jobkit.runs.request.select_points` and `jobkit.launch.resubmit.prepare_resume`; ``machine_gone`` is a
+    `jobkit.runs.request.select_points` and `prepare_resume`; ``machine_gone`` is a
     machine with started points that a person declared gone.
     """
     refuse_moved_run(run_dir)
     spec = prepare_resume(run_dir, overrides)
-    with run_lock(run_dir, note):
+    with run_lock(run_dir):
         if machine_gone:
             declare_machine_gone(run_dir, machine_gone)
         kind_of(run_dir).settle(run_dir)
-        run = read_settled(run_dir, by_name(spec.scheduler), note)
+        run = read_settled(run_dir, by_name(spec.scheduler))
         note(f"{run.title}: {count_by_state(run)}")
         for point in run.points[:1]:
             warn_stand_in(point.point)
@@ -146,7 +435,7 @@ def run_again(
         if runs_here(spec.scheduler):
             _here(run, again)
             return None
-        done = resubmit.resume(run_dir, spec, run, again, note)
+        done = resume(run_dir, spec, run, again)
     if done.taken:
         announce(spec.scheduler, done.taken)
     for line in done.left:
@@ -170,17 +459,20 @@ def run_follow_up(run_dir: Path) -> int:
                 break
             _here(run, again)
         return 0
-    with run_lock(run_dir, note):
+    with run_lock(run_dir):
         again = []
         try:
-            run = read_settled(run_dir, by_name(spec.scheduler), note, patience_s=JOB_PATIENCE_S)
+            run = read_settled(run_dir, by_name(spec.scheduler), patience_s=JOB_PATIENCE_S)
             note(f"{run.title}: {count_by_state(run)}")
             spec = prepare_resume(run_dir, ())  # again: `jobkit throttle` may have held the lock
-            resubmit.fill_slots(by_name(spec.scheduler), run_dir, run, spec, note)
+            arrays, most = run.arrays_in_queue(held=False), spec.max_parallel
+            if most and 0 < len(arrays) <= most:  # the queued arrays may use what ended ones have left
+                for line in scheduler_calls.throttle(by_name(spec.scheduler), run_dir, most, arrays):
+                    note(line)
             again = goes_on.decide(run, spec, ("failed",), strictly=True)
             if not again:
                 return goes_on.nothing(run, spec, by_itself=True) or 0
-            done = resubmit.resume(run_dir, spec, run, again, note)
+            done = resume(run_dir, spec, run, again)
         except JobkitError as error:
             note_left(run_dir, error.message, again)
             note(f"{error}\na person must resume it: jobkit resume {shell_quote(run_dir)}")
@@ -197,28 +489,13 @@ def _points(run: RunStatus, again: Sequence[RetryGroup]) -> list[Point]:
     return [point.point for point in run.points if point.point.index in indices]
 
 
-def describe_group(group: RetryGroup, base: Resources, noun: str) -> str:
-    """Return a group in words: its number of points, and what they get beyond the run's own spec."""
-    resources = group.spec.resources
-    sizes = ("resources.memory=", "resources.walltime=")
-    what = [hide_override(override) for override in group.given if not override.startswith(sizes)]
-    what = [f"with {', '.join(what)}"] if what else []
-    if resources.memory != base.memory:
-        what.append(f"with {format_size(resources.memory)} of memory")
-    if resources.walltime != base.walltime:
-        what.append(f"with {format_walltime(resources.walltime)} of walltime")
-    if group.change.exclude:
-        what.append(f"not on {', '.join(group.change.exclude)}")
-    return f"{format_count(len(group.points), noun)}{', ' if what else ''}{' and '.join(what)}"
-
-
 def _here(run: RunStatus, again: Sequence[RetryGroup]) -> None:
     from jobkit.runs import watch  # brings rich: a submission returns at once without it
 
     run_dir = run.folder
     with local.as_driver(run_dir) as job_id:
         for group in again:
-            round_ = resubmit.make_round(run_dir, run, group)
+            round_ = make_round(run_dir, run, group)
             write_round(run_dir, round_)
             leg = local.LocalRound(group.points, group.spec, round_.number, group.given)
             with watch.ProgressBars(run_dir, _points(run, [group]), run) as progress:

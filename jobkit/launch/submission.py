@@ -1,27 +1,73 @@
-"""One submission of some points, cut into arrays."""
+"""From a run to its jobs: one submission of some points, cut into arrays, and the folder of a new run."""
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
-from jobkit.core import files, shell
-from jobkit.core.errors import ExitCode, JobkitError
-from jobkit.core.layout import JOB_SCRIPT
+from jobkit.core import files, json_codec, layout, shell
+from jobkit.core.errors import ExitCode, JobkitError, file_error
+from jobkit.core.files import folder_lock
+from jobkit.core.layout import FIND_SCRIPT, FOLLOW_SCRIPT, read_points
+from jobkit.core.paths import ledger_path
+from jobkit.core.records import Point
+from jobkit.core.terminal import note, note_next, relative_path, shell_path
 from jobkit.launch import scheduler_calls
-from jobkit.launch.job import Job, ids
+from jobkit.launch.job import Job, find_job, follow_job, ids
 from jobkit.launch.scheduler_calls import SubmissionUnconfirmed, run_while_busy
-from jobkit.planning.job_script import script_name
+from jobkit.planning.job_script import check_programs, script_name
 from jobkit.planning.points import PointGroup
+from jobkit.planning.prepare import Prepared
 from jobkit.runs.journal import FOLLOWED, Role
+from jobkit.runs.status import RunStatus
+from jobkit.runs.trials import SearchGoal
 from jobkit.runs.which_run import remember
 from jobkit.schedulers.protocol import Scheduler
-from jobkit.schedulers.registry import query_environment
+from jobkit.schedulers.registry import by_name, query_environment, runs_here
 from jobkit.schedulers.survey import PRACTICE_ENV, PRACTICE_NEEDS
-from jobkit.schedulers.types import Array, JobId
+from jobkit.schedulers.types import Array, JobId, JobRequest
+from jobkit.spec.policy import Policy
+from jobkit.spec.sweep_spec import SweepSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One submission of some points of a run."""
+
+    number: int = 1  # 1 for the sweep
+    script: str  # the text of its job script
+    groups: Sequence[PointGroup]  # the points that run, by what they request
+    pack: int  # how many of them share a task
+    max_parallel: int | None  # most tasks at a time; ``None`` for no limit
+    given: tuple[str, ...] = ()  # what a person set for these points: ``key=value``
+
+    @property
+    def tasks(self) -> list[list[tuple[int, ...]]]:
+        """The points of each task of each group."""
+        return [
+            [group.points[start : start + self.pack] for start in range(0, len(group.points), self.pack)]
+            for group in self.groups
+        ]
+
+    @property
+    def listed(self) -> str:
+        """The file that names the points of each task; empty if task k runs point k."""
+        points = [index for group in self.groups for index in group.points]
+        plain = self.pack == 1 and points == list(range(1, len(points) + 1))
+        return "" if plain else f"tasks-{self.number}.txt"
+
+
+def first_round(run: Prepared) -> Round:
+    spec = run.spec
+    return Round(script=run.script, groups=run.groups, pack=spec.pack, max_parallel=spec.max_parallel)
+
+
+# -- its jobs
 
 
 def ask_limits(scheduler: Scheduler, *, once: bool = False) -> str:
@@ -64,31 +110,6 @@ def cut_into_arrays(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
-    number: int  # 1 for the sweep
-    script: str  # the text of its job script
-    groups: Sequence[PointGroup]  # the points that run, by what they request
-    pack: int  # how many of them share a task
-    max_parallel: int | None  # most tasks at a time; ``None`` for no limit
-    given: tuple[str, ...] = ()  # what a person set for these points: ``key=value``
-
-    @property
-    def tasks(self) -> list[list[tuple[int, ...]]]:
-        """The points of each task of each group."""
-        return [
-            [group.points[start : start + self.pack] for start in range(0, len(group.points), self.pack)]
-            for group in self.groups
-        ]
-
-    @property
-    def listed(self) -> str:
-        """The file that names the points of each task; empty if task k runs point k."""
-        points = [index for group in self.groups for index in group.points]
-        plain = self.pack == 1 and points == list(range(1, len(points) + 1))
-        return "" if plain else f"tasks-{self.number}.txt"
-
-
 def plan_arrays(scheduler: Scheduler, round_: Round, limits: str | None = None) -> tuple[Array, ...]:
     """Return the arrays of a round, within the controller's ``limits``; ``None`` to ask for them now."""
     limits = ask_limits(scheduler) if limits is None else limits
@@ -105,57 +126,50 @@ def plan_arrays(scheduler: Scheduler, round_: Round, limits: str | None = None) 
     return arrays
 
 
-def check_round(scheduler: Scheduler, round_: Round, script: str, arrays: Sequence[Array]) -> tuple[str, ...]:
-    """Ask the scheduler about each request of a round; return its forecast of the first."""
-    answers = [
-        scheduler_calls.check_submission(
-            scheduler, group.request, script, next(one for one in arrays if one.options == group.options)
-        )
-        for group in round_.groups
-    ]
-    return answers[0]
-
-
-def would_accept(script: str, ask: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the scheduler's forecast of a script that is in no run folder yet; raise if it would refuse it.
-
-    ``ask`` is given the path of the script, and asks the scheduler.
-    """
-    with tempfile.TemporaryDirectory(prefix="jobkit-") as folder:
-        path = Path(folder) / JOB_SCRIPT
-        path.write_text(script, encoding="utf-8")
-        return ask(str(path))
-
-
-def write_round(run_dir: Path, round_: Round) -> list[Path]:
-    """Write the script of a round, and the list of its tasks if there is one; return the files."""
-    written = [run_dir / script_name(round_.number)]
-    files.write_atomically(written[0], round_.script)
-    if round_.listed:
-        written.append(run_dir / round_.listed)
-        text = "".join(" ".join(map(str, task)) + "\n" for tasks in round_.tasks for task in tasks)
-        files.write_atomically(written[1], text)
-    return written
-
-
 def round_jobs(round_: Round, arrays: Sequence[Array]) -> list[Job]:
     """Return the jobs of a round, one an array; they share the limit on tasks at a time."""
     most = round_.max_parallel or len(arrays)
-    requests = [
-        [group.resources for group in round_.groups if group.options == array.options] for array in arrays
-    ]
+    groups = [next(group for group in round_.groups if group.options == array.options) for array in arrays]
     return [
         Job(
             script=script_name(round_.number),
             array=array,
             round=round_.number,
             given=round_.given,
-            walltime_s=max(one.walltime for one in requests[place]),
-            memory_bytes=max(one.memory for one in requests[place]),
+            walltime_s=group.resources.walltime,
+            memory_bytes=group.resources.memory,
             behind=most if place >= most else 0,
+            request=group.request,
         )
-        for place, array in enumerate(arrays)
+        for place, (array, group) in enumerate(zip(arrays, groups, strict=True))
     ]
+
+
+def run_jobs(run: Prepared, limits: str | None = None) -> list[Job]:
+    """Return the jobs that a run begins with; ``limits`` as in `plan_arrays`."""
+    round_ = first_round(run)
+    jobs = round_jobs(round_, plan_arrays(by_name(run.spec.scheduler), round_, limits))
+    jobs += [find_job(len(run.points))] if run.find_script is not None else []
+    return jobs + ([follow_job(1)] if run.follow_script is not None else [])
+
+
+def would_accept(scheduler: Scheduler, script: str, jobs: Sequence[Job]) -> tuple[str, ...]:
+    """Ask the scheduler about each request of jobs whose script need not be in a run folder yet.
+
+    Return its forecast of the first; raise if it would refuse one.
+    """
+    asked: dict[JobRequest, Job] = {}
+    for job in jobs:
+        if job.request:
+            asked.setdefault(job.request, job)
+    with tempfile.TemporaryDirectory(prefix="jobkit-") as folder:
+        path = Path(folder) / jobs[0].script
+        path.write_text(script, encoding="utf-8")
+        answers = [
+            scheduler_calls.check_submission(scheduler, request, str(path), job.array)
+            for request, job in asked.items()
+        ]
+    return answers[0]
 
 
 def submit_jobs(
@@ -186,3 +200,138 @@ def submit_jobs(
                 scheduler_calls.cancel(scheduler, run_dir, ids(taken))
             raise
     return tuple(taken)
+
+
+# -- its folder
+
+Check = Callable[[], bool | None]  # raises if a run folder must not be made
+
+
+def create_run_folder(run_dir: Path, check: Check, fill: Callable[[Path], None], *, option: str) -> None:
+    """Make a run folder under another name, and rename it once it is whole.
+
+    ``check`` raises if the folder must not be made, and returns true if it is there without points: then it
+    gets the missing files, the points last. It is asked while no other process begins a run in this
+    place. ``fill`` makes the folder that it is given, and ``option`` names the place.
+    """
+    part = run_dir.with_name(f".{run_dir.name}.part")
+    try:
+        run_dir.parent.mkdir(parents=True, exist_ok=True)
+        with folder_lock(run_dir.parent):
+            there = check()
+            shutil.rmtree(part, ignore_errors=True)  # of a command that was killed
+            fill(part)
+            if there:
+                _move_into(part, run_dir)
+            else:
+                part.replace(run_dir)
+            files.sync_folder(run_dir if there else run_dir.parent)
+    except OSError as error:
+        raise file_error(error, run_dir, hint=f"choose another place with {option}") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _move_into(part: Path, run_dir: Path) -> None:
+    """Move the missing files into a folder without points, then the points, which put it into force."""
+    for entry in part.iterdir():
+        target = run_dir / entry.name
+        if entry.name in {layout.JOURNAL_FILE, layout.ACCOUNTING_FILE}:
+            if text := files.read_text(entry).rstrip("\n"):
+                files.append_line(target, text)
+        elif entry.name not in {layout.POINTS_FILE, layout.LOGS_FOLDER}:
+            if target.is_dir():  # of a command that was killed here
+                shutil.rmtree(target)
+            entry.replace(target)
+    (part / layout.POINTS_FILE).replace(run_dir / layout.POINTS_FILE)
+
+
+def write_run(run: Prepared, check: Check = lambda: None) -> None:
+    create_run_folder(run.run_dir, check, partial(write_files, run), option="--runs-dir")
+
+
+def write_files(run: Prepared, run_dir: Path) -> None:
+    """Write the files of every run folder, into a folder that does not exist yet."""
+    if runs_here(run.spec.scheduler):
+        check_programs()
+    files.make_run_folder(run_dir, group=run.site.group_can_read)
+    users = run.points[0].files  # of which the workload consists
+    for file in users:
+        if files.digest(file.path)[0] != file.sha256:
+            raise JobkitError(f"{file.path}: has just changed", hint="type the same command again")
+    for file in users:
+        files.copy_files(Path(file.path), run_dir / layout.FILES_FOLDER / file.name)
+    for folder in (layout.LOGS_FOLDER, layout.RESULTS_FOLDER):
+        (run_dir / folder).mkdir()
+    for name in (layout.JOURNAL_FILE, layout.ACCOUNTING_FILE):
+        (run_dir / name).touch()
+    texts = {layout.SPEC_FILE: run.spec.as_yaml(), **run.more_files}
+    texts[layout.POINTS_FILE] = "".join(json_codec.to_json(point) + "\n" for point in run.points)
+    if run.follow_script is not None:
+        texts[FOLLOW_SCRIPT] = run.follow_script
+    if run.lengths is not None:
+        texts[layout.LENGTHS_FILE] = run.lengths.to_json() + "\n"
+    for name, text in texts.items():
+        files.write_atomically(run_dir / name, text)
+    write_round(run_dir, first_round(run))
+    if run.find_script is not None:
+        write_search(search_goal(run.spec), run_dir, run.find_script)
+
+
+def write_round(run_dir: Path, round_: Round) -> None:
+    """Write the script of a round, and the list of its tasks if there is one."""
+    files.write_atomically(run_dir / script_name(round_.number), round_.script)
+    if round_.listed:
+        text = "".join(" ".join(map(str, task)) + "\n" for tasks in round_.tasks for task in tasks)
+        files.write_atomically(run_dir / round_.listed, text)
+
+
+def search_goal(spec: SweepSpec, after: int = 0) -> SearchGoal:
+    """Return what the search for the largest batch is for, after some earlier trials."""
+    return SearchGoal(
+        memory_bytes=spec.asked_bytes,
+        ram_bytes=spec.resources.memory,
+        ledger=str(ledger_path()),
+        after=after,
+    )
+
+
+def write_search(goal: SearchGoal, run_dir: Path, script: str) -> None:
+    files.write_atomically(run_dir / layout.SEARCH_GOAL_FILE, json_codec.to_json(goal) + "\n")
+    files.write_atomically(run_dir / FIND_SCRIPT, script)
+
+
+# -- who waits for it
+
+
+def follow(run_dir: Path, points: Sequence[Point], policy: Policy, *, wait: bool) -> int | None:
+    """Wait for points of a run that is submitted, as `wait_for_points`, or print what follows it."""
+    if wait:
+        note(f"run folder: {relative_path(run_dir)}")
+        return wait_for_points(run_dir, points, policy)
+    note_follow(run_dir)
+    return 0
+
+
+def wait_for_points(
+    run_dir: Path, points: Sequence[Point], policy: Policy, before: RunStatus | None = None
+) -> int | None:
+    """Wait for points of a run, submitted again since ``before``; Ctrl-C leaves the job alone."""
+    from jobkit.runs import watch  # brings rich: a submission returns at once without it
+
+    try:
+        if not points:  # of a corpus that a job plans, or has just planned
+            watch.until_planned(run_dir)
+            points, _ = read_points(run_dir)
+        watch.until_done(run_dir, points, policy, before)
+    except KeyboardInterrupt:
+        note("no longer waiting; the job goes on")
+        note_follow(run_dir)
+        return ExitCode.INTERRUPTED
+    return None
+
+
+def note_follow(run_dir: Path) -> None:
+    """Print the run folder of a run that goes on by itself, and the command that follows it."""
+    note(f"run folder: {relative_path(run_dir)}")
+    note_next(f"jobkit status {shell_path(run_dir)} --watch")

@@ -9,15 +9,14 @@ from jobkit.core import terminal
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.layout import POINTS_FILE, SPEC_FILE, read_points
 from jobkit.core.terminal import note, note_next, shell_path
-from jobkit.launch import local, sweep
-from jobkit.launch.guards import measure_again, refuse_moved_run, warn_stand_in
+from jobkit.launch import local
 from jobkit.launch.job import announce, find_job
-from jobkit.launch.resubmit import run_lock
+from jobkit.launch.resume import measure_again, refuse_moved_run, run_lock, warn_stand_in
 from jobkit.launch.scheduler_calls import reconcile_submission
-from jobkit.launch.submission import submit_jobs
+from jobkit.launch.submission import search_goal, submit_jobs, write_search
 from jobkit.planning.job_script import render_find
 from jobkit.planning.models import refuse_stand_in
-from jobkit.planning.resolve import warn_again
+from jobkit.planning.prepare import warn_again
 from jobkit.planning.texts import is_sample
 from jobkit.runs.trials import describe_trials, trials
 from jobkit.schedulers.registry import by_name, runs_here
@@ -29,21 +28,16 @@ def verify(run_dir: Path, *, memory: int | str | None, stand_in: bool = False) -
     """Run, or submit, the search for the largest batch of a run; return the exit code.
 
     ``memory`` is bytes, or ``device``; ``None`` for the memory in the run's spec. ``stand_in`` permits a
-    stand-in model for any text.
+    stand-in model for a text that is not the sample.
     """
     refuse_moved_run(run_dir)
-    _refuse_stand_in(run_dir, permitted=stand_in)
-    with run_lock(run_dir, note):
-        reconcile_submission(run_dir, note)
-        return _verify(run_dir, memory)
-
-
-def _refuse_stand_in(run_dir: Path, *, permitted: bool) -> None:
-    """Refuse a stand-in for a text that is not the sample; warn of one that is permitted."""
     for point in read_points(run_dir)[0][:1]:
-        if not permitted and not is_sample(point.text):
+        if not stand_in and not is_sample(point.text):
             refuse_stand_in(point.workload, point.model, "jobkit verify", *measure_again(run_dir, point))
         warn_stand_in(point)
+    with run_lock(run_dir):
+        reconcile_submission(run_dir, note)
+        return _verify(run_dir, memory)
 
 
 def _verify(run_dir: Path, memory: int | str | None) -> int:
@@ -58,7 +52,7 @@ def _verify(run_dir: Path, memory: int | str | None) -> int:
         raise JobkitError(f"{run_dir / POINTS_FILE}: holds no point")
     site = load_site(spec.site, spec.scheduler)
     before = len(trials(run_dir))
-    goal = sweep.search_goal(spec, before)
+    goal = search_goal(spec, before)
     next_, final = foreseen(run_dir, goal)
     if next_.proved:
         terminal.say(f"nothing to try: {next_.message}")
@@ -75,15 +69,11 @@ def _verify(run_dir: Path, memory: int | str | None) -> int:
             terminal.say(line)
         return ExitCode.FAILED
     warn_again(note, spec, points)
-    sweep.write_search(goal, run_dir, render_find(spec, site, points[0], run_dir))
-    if runs_here(spec.scheduler):
-        return _here(run_dir, before)
-    announce(spec.scheduler, submit_jobs(by_name(spec.scheduler), run_dir, [find_job(len(points))]))
-    note_next(f"jobkit collect {shell_path(run_dir)}")
-    return 0
-
-
-def _here(run_dir: Path, before: int) -> int:
+    write_search(goal, run_dir, render_find(spec, site, points[0], run_dir))
+    if not runs_here(spec.scheduler):
+        announce(spec.scheduler, submit_jobs(by_name(spec.scheduler), run_dir, [find_job(len(points))]))
+        note_next(f"jobkit collect {shell_path(run_dir)}")
+        return 0
     note("predicting the largest batch and running it here")
     with local.as_driver(run_dir) as job_id:
         local.search(run_dir, lambda _: None, job_id, propose_trial)

@@ -19,15 +19,14 @@ from jobkit.core.extensions import load
 from jobkit.core.files import MOST_BYTES, read_text
 from jobkit.core.knobs import CUDA
 from jobkit.core.paths import config_folder, shipped_folder
-from jobkit.core.records import FOLDER, ModelRef, Point
+from jobkit.core.records import FOLDER, Point
 from jobkit.core.units import format_walltime
 from jobkit.schedulers.lint import refuse_script
 from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
 from jobkit.spec.axes import Repeats
 from jobkit.spec.site import Site, directives
 from jobkit.spec.sweep_spec import Environment, Resources, SweepSpec
-from jobkit.worker.measure.nvml import GPU_COUNT_VARIABLE
-from jobkit.worker.process import ALLOCATOR_VARIABLES, GRACE_VARIABLE, MORE_VARIABLES
+from jobkit.worker.process import ALLOCATOR_VARIABLES, GPU_COUNT_VARIABLE, GRACE_VARIABLE, MORE_VARIABLES
 from jobkit.worker.workloads.model import RESOURCES_FILE
 
 
@@ -43,8 +42,17 @@ def fill(name: str, own: str | None, values: Mapping[str, object]) -> tuple[str,
         hint = f'a template that stands in for a shipped one extends it as "shipped/{values["base"]}"'
         raise JobkitError(f"template {name}: extends itself", hint=hint) from error
     except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        why = str(error)
+        if isinstance(error, jinja2.TemplateNotFound):
+            why = f"there is no template {error.name!r} to extend"
+        if isinstance(error, jinja2.TemplateSyntaxError):
+            place = f"{error.filename or error.name}:{error.lineno}"
+        else:  # the innermost frame of a template
+            frames = reversed(traceback.extract_tb(error.__traceback__))
+            ours = (one for one in frames if not one.filename.endswith(".py") and one.filename[:1] != "<")
+            place = next((f"{one.filename}:{one.lineno}" for one in ours), name)
         raise JobkitError(
-            f"template {_place(error) or name}: {_said(error)}",
+            f"template {place}: {why}",
             hint="jobkit help templates-and-sites lists the values that a template may use",
         ) from error
 
@@ -91,21 +99,6 @@ def _templates(own: str | None) -> tuple[jinja2.Environment, set[str]]:
     environment.filters.update({name: scheduler.header_path for name, scheduler in SCHEDULERS.items()})
     environment.filters["q"] = shlex.quote
     return environment, used
-
-
-def _said(error: Exception) -> str:
-    if isinstance(error, jinja2.TemplateNotFound):
-        return f"there is no template {error.name!r} to extend"
-    return str(error)
-
-
-def _place(error: Exception) -> str:
-    """Return ``file:line`` of a template's error: from the error, else from its innermost frame."""
-    if isinstance(error, jinja2.TemplateSyntaxError):
-        return f"{error.filename or error.name}:{error.lineno}"
-    frames = reversed(traceback.extract_tb(error.__traceback__))
-    own = (frame for frame in frames if not frame.filename.endswith(".py") and frame.filename[:1] != "<")
-    return next((f"{frame.filename}:{frame.lineno}" for frame in own), "")
 
 
 PROGRAMS = ("df", "find", "stat", "sed", "mktemp", "timeout", "truncate")
@@ -159,10 +152,23 @@ def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None =
     ``point``: any point of the run, for they share text, model and device; ``None`` for a job that runs none.
     """
     text, model = (point.text, point.model) if point else (None, None)
-    binds = _binds(point)
-    _check_paths(str(run_dir), text.path if text else "", model.path if model else "")
-    if spec.environment.container:
-        _check_image(spec.environment.container)
+    paths = [text.path if text else "", model.path if model else ""]
+    for path in (str(run_dir), *paths):
+        if any(ord(char) < ord(" ") for char in path):
+            message = f"{path!r}: a path with a control character cannot stand in a job script"
+            raise JobkitError(message, hint="rename the folder")
+    binds = [path for path in (point.workload_folder if point else None, *paths) if path]
+    model_parts: tuple[str, ...] = ()  # rsync's words for the model
+    if model and model.kind == FOLDER:  # in a folder of Hugging Face's cache the files are links
+        model_parts = "--copy-links", "--exclude=.*", f"{model.path}/"
+    elif model:
+        model_parts = f"{model.path}/{model.name}", f"{model.path}/{RESOURCES_FILE}"
+    if image := spec.environment.container:
+        if "://" not in image and not os.path.isabs(image):  # noqa: PTH117 - as for a folder of the spec
+            raise JobkitError(
+                f"environment.container: {image!r}: here it must be an absolute path or a URI",
+                hint=f'--set environment.container="$PWD/{image}"',
+            )
         _check_binds(str(run_dir), *binds)
     packed = spec.resources.model_copy(update={"walltime": spec.resources.walltime * spec.pack})
     warning_s = min(site.warning_s, spec.resources.walltime // 4)
@@ -187,7 +193,7 @@ def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None =
         "text_path": point.text.path if point and point.kind.from_text else "",
         "claim": own.claim,
         "files": bool(point and point.files),
-        "model_parts": _model_parts(model) if model else (),
+        "model_parts": model_parts,
         "activation": activation(spec, site),
         "variables": variables(spec, site, point),
         "python": spec.environment.python or sys.executable,
@@ -208,20 +214,6 @@ def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None =
     }
 
 
-def _binds(point: Point | None) -> list[str]:
-    if point is None:
-        return []
-    paths = (point.workload_folder, point.text.path, point.model.path if point.model else None)
-    return [path for path in paths if path]
-
-
-def _model_parts(model: ModelRef) -> tuple[str, ...]:
-    """Return rsync's words for a model; in a folder of Hugging Face's cache the files are links."""
-    if model.kind == FOLDER:
-        return "--copy-links", "--exclude=.*", f"{model.path}/"
-    return f"{model.path}/{model.name}", f"{model.path}/{RESOURCES_FILE}"
-
-
 def render(
     spec: SweepSpec,
     site: Site,
@@ -236,16 +228,12 @@ def render(
     ``round_``: which submission of the run it is for: 1 is the sweep, later ones are `jobkit resume`.
     ``places``: folders besides text and model that a container must see.
     """
-    spec = _requesting(spec, point)
+    spec = spec.model_copy(update={"resources": spec.resources.of(point)})
     values = job_values(spec, site, run_dir, point)
     if places and spec.environment.container:
         _check_binds(*places)
         values["binds"] += places
     return _filled(spec, site, values | {"script": script_name(round_), "round": round_})
-
-
-def _requesting(spec: SweepSpec, point: Point) -> SweepSpec:
-    return spec.model_copy(update={"resources": spec.resources.of(point)})
 
 
 def check_programs() -> None:
@@ -261,7 +249,12 @@ def script_name(round_: int) -> str:
 
 
 def _filled(spec: SweepSpec, site: Site, values: dict[str, Any]) -> str:
-    _check_header_path(Path(values["run_dir"]), site.scheduler)
+    if bad := sorted({*by_name(site.scheduler).FORBIDDEN_PATH_CHARS} & {*values["run_dir"]}):
+        raise JobkitError(
+            f"run folder {values['run_dir']}: {site.scheduler} cannot write logs to a path with "
+            f"{' '.join(bad)}",
+            hint="choose another place with --runs-dir",
+        )
     name = spec.template or values["base"]
     text, templates = fill(name, spec.template, values)
     if spec.template and values["body"] == FIND_BODY and FIND_BODY not in templates:
@@ -292,7 +285,7 @@ def render_bare(spec: SweepSpec, site: Site, run_dir: Path, body: str, **more: o
 def render_find(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
     """Return the script of the job that runs the batch predicted by a sweep, with the request of a point."""
     purpose = f"Runs after the sweep {spec.name}: {FIND_PURPOSE}"
-    asking = _requesting(spec, point)
+    asking = spec.model_copy(update={"resources": spec.resources.of(point)})
     return render_search(asking, site, point, run_dir, "jobkit.answers.search", purpose=purpose)
 
 
@@ -379,32 +372,6 @@ def variables(spec: SweepSpec, site: Site, point: Point | None) -> dict[str, str
     if point and point.command:
         chosen[GRACE_VARIABLE] = str(max(1, site.kill_wait_s * 2 // 3))
     return chosen | spec.environment.variables
-
-
-def _check_header_path(run_dir: Path, scheduler: str) -> None:
-    bad = sorted(set(by_name(scheduler).FORBIDDEN_PATH_CHARS) & set(str(run_dir)))
-    if bad:
-        raise JobkitError(
-            f"run folder {run_dir}: {scheduler} cannot write logs to a path with {' '.join(bad)}",
-            hint="choose another place with --runs-dir",
-        )
-
-
-def _check_paths(*paths: str) -> None:
-    for path in paths:
-        if any(ord(char) < ord(" ") for char in path):
-            raise JobkitError(
-                f"{path!r}: a path with a control character cannot stand in a job script",
-                hint="rename the folder",
-            )
-
-
-def _check_image(image: str) -> None:
-    if "://" not in image and not os.path.isabs(image):  # noqa: PTH117 - as for a folder of the spec
-        raise JobkitError(
-            f"environment.container: {image!r}: here it must be an absolute path or a URI",
-            hint=f'--set environment.container="$PWD/{image}"',
-        )
 
 
 def _check_binds(*paths: str) -> None:

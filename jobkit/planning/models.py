@@ -10,7 +10,7 @@ import importlib.util
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -65,7 +65,17 @@ def find_model(
                 return _ref(place, name, size, stand_in=False)
     if fallback == STAND_IN and name == LANGUAGE:
         return build_stand_in(size, cache, say=say) if build else describe_stand_in(size, cache)
-    raise _not_found(name, size, cache)
+    english = name == LANGUAGE
+    fallback = f"set `model.fallback: {STAND_IN}`" if english else f"only {LANGUAGE} has a {STAND_IN}"
+    if size != FULL:
+        hint = f"set `model.size: {FULL}`, or {fallback}"
+        raise JobkitError(f"model {name!r}: only the {STAND_IN} has the size {size!r}", hint=hint)
+    if lack := missing_framework("stanza-ner"):
+        raise lack  # fetching needs it too
+    looked = "; ".join(f"{place} ({missing_files(place, name)})" for place in model_places(name, cache))
+    without = "to try jobkit without it: --stand-in" if english else fallback
+    hint = f"jobkit models fetch {name}   (or, {without})"
+    raise JobkitError(f"model {name!r} is not on this machine; looked in {looked}", hint=hint)
 
 
 def build_stand_in(size: str, cache: Path, *, say: Say) -> ModelRef:
@@ -89,32 +99,58 @@ def fetch_model(name: str, cache: Path, resources_url: str | None, *, say: Say) 
     import stanza
 
     folder = cache / "models" / name
-    lock = folder.with_name(f".fetch-{name}.lock")
+    options = {"resources_url": resources_url} if resources_url else {}
+
+    def download(part: Path) -> str:
+        stanza.download(name, model_dir=str(part), processors=PROCESSORS, verbose=False, **options)
+        return missing_files(part, name)
+
+    say(f"fetching Stanza's model {name} ({PROCESSORS}) into {folder}")
+    _fetch(name, folder, download, say, or_else=f"; or set `model.fallback: {STAND_IN}`")
+    return _ref(folder, name, FULL, stand_in=False)
+
+
+def _fetch(name: str, folder: Path, download: Callable[[Path], str], say: Say, *, or_else: str = "") -> None:
+    """Replace a folder of models by one that is downloaded; ``download`` returns what it lacks."""
+    part = folder.with_name(f".fetch-{folder.name}")
+    lock = folder.with_name(f"{part.name}.lock")
     with cache_write_errors(folder.parent):
         make_folder(folder.parent)
         lock.touch()
         share_with_group(lock)
-    options = {"resources_url": resources_url} if resources_url else {}
-    say(f"fetching Stanza's model {name} ({PROCESSORS}) into {folder}")
-    made = folder.with_name(f".fetch-{name}")
-    busy = partial(say, f"another jobkit is fetching {name}: waiting for it")
-    with exclusive_lock(lock, busy):
+    with exclusive_lock(lock, partial(say, f"another jobkit is fetching {name}: waiting for it")):
+        why: object
         try:
-            stanza.download(name, model_dir=str(made), processors=PROCESSORS, verbose=False, **options)
-        except Exception as error:  # also what requests, the hub client and zip raise
-            raise _not_fetched(name, error) from error
-        if missing := missing_files(made, name):
-            raise _not_fetched(name, missing)
+            why = download(part)
+        except Exception as error:  # noqa: BLE001 - also what requests, the hub client and zip raise
+            why = error
+        if why:
+            reason = " ".join(str(why).split()) or type(why).__name__
+            place = (
+                f"`jobkit models fetch {name}` where there is a network, with $JOBKIT_CACHE on a shared disk"
+            )
+            message, hint = f"model {name!r} could not be fetched: {reason}", f"run {place}{or_else}"
+            raise JobkitError(message, hint=hint) from (why if isinstance(why, Exception) else None)
         with TemporaryDirectory(dir=folder.parent, prefix=".old-") as scratch:
-            _swap(made, folder, Path(scratch) / "old")
+            _swap(part, folder, Path(scratch) / "old")
         share_with_group(folder)
-    return _ref(folder, name, FULL, stand_in=False)
 
 
 def model_places(name: str, cache: Path) -> tuple[Path, ...]:
-    named = os.environ.get("STANZA_RESOURCES_DIR")
-    places = [cache / "models" / name, Path(named) if named else None, _stanzas_own()]
-    return tuple(place.expanduser().absolute() for place in places if place is not None)
+    """Return the folders that may have a model: of the cache, as the user names one, and Stanza's own.
+
+    Stanza, whose import takes seconds, is not imported.
+    """
+    places = [cache / "models" / name]
+    if named := os.environ.get("STANZA_RESOURCES_DIR"):
+        places.append(Path(named))
+    spec = importlib.util.find_spec("stanza")
+    if spec and spec.origin:
+        source = Path(spec.origin).with_name("_version.py").read_text(encoding="utf-8")
+        if version := re.search(r"__resources_version__\s*=\s*['\"]([^'\"]+)", source):
+            own = platformdirs.user_cache_dir("stanza", "StanfordNLP", version[1])
+            places.append(Path(own) / "resources")
+    return tuple(place.expanduser().absolute() for place in places)
 
 
 def list_models(cache: Path) -> tuple[ModelRef, ...]:
@@ -187,49 +223,14 @@ def _swap(new: Path, folder: Path, old: Path) -> None:
         raise
 
 
-def _stanzas_own() -> Path | None:
-    """Return Stanza's default model folder without importing Stanza, which takes seconds."""
-    spec = importlib.util.find_spec("stanza")
-    if spec is None or spec.origin is None:
-        return None
-    source = Path(spec.origin).with_name("_version.py").read_text(encoding="utf-8")
-    version = re.search(r"__resources_version__\s*=\s*['\"]([^'\"]+)", source)
-    if version is None:
-        return None
-    return Path(platformdirs.user_cache_dir("stanza", "StanfordNLP", version[1])) / "resources"
-
-
-def _not_found(name: str, size: str, cache: Path) -> JobkitError:
-    fallback = (
-        f"set `model.fallback: {STAND_IN}`" if name == LANGUAGE else f"only {LANGUAGE} has a {STAND_IN}"
-    )
-    if size != FULL:
-        hint = f"set `model.size: {FULL}`, or {fallback}"
-        return JobkitError(f"model {name!r}: only the {STAND_IN} has the size {size!r}", hint=hint)
-    if lack := missing_framework("stanza-ner"):
-        return lack  # fetching needs it too
-    without = "to try jobkit without it: --stand-in" if name == LANGUAGE else fallback
-    looked = "; ".join(f"{place} ({missing_files(place, name)})" for place in model_places(name, cache))
-    hint = f"jobkit models fetch {name}   (or, {without})"
-    return JobkitError(f"model {name!r} is not on this machine; looked in {looked}", hint=hint)
-
-
-def _not_fetched(name: str, why: object) -> JobkitError:
-    reason = " ".join(str(why).split()) or type(why).__name__
-    hint = (
-        f"run `jobkit models fetch {name}` where there is a network, with $JOBKIT_CACHE on a shared disk;"
-        f" or set `model.fallback: {STAND_IN}`"
-    )
-    return JobkitError(f"model {name!r} could not be fetched: {reason}", hint=hint)
-
-
-ENGLISH = "en"
 USUAL: Mapping[str, str] = {
     "hf-token-classification": "dslim/bert-base-NER",
     "sentence-embedding": "sentence-transformers/all-MiniLM-L6-v2",
     "spacy-ner": "en_core_web_sm",
 }
-"""The model that the name ``en`` means to a workload."""
+"""The model that the name `LANGUAGE` means to a workload."""
+SAVES = {"spacy-ner": "nlp.to_disk(FOLDER)", "sentence-embedding": "model.save(FOLDER)"}
+"""What writes a folder of a workload, if it is not ``save_pretrained``."""
 NEEDED = {"spacy-ner": ("config.cfg", "meta.json")}
 """The files that make a folder a model of a workload; for other workloads it is ``config.json``."""
 NOT_NEEDED = ("*.h5", "*.msgpack", "*.ot", "*.onnx", "*.tflite", "onnx/*", "openvino/*", "coreml/*")
@@ -241,16 +242,34 @@ def find_folder(
     workload: str, name: str, size: str, *, fallback: str | None, path: Path | None, cache: Path
 ) -> ModelRef:
     """Return the model that a spec names; a stand-in that is not built is described as it would be."""
+    shipped = workload in USUAL
     if path is not None:
-        return _of_user(workload, path.expanduser().absolute())
-    name = USUAL.get(workload, name) if name == ENGLISH else name
+        folder = path.expanduser().absolute()
+        if not folder.is_dir():
+            hint = "`model.path` is a folder, relative to the spec's"
+            raise JobkitError(f"{folder}: no such folder", hint=hint)
+        if shipped and (lack := lacking(workload, folder)):
+            saves = SAVES.get(workload, "save_pretrained(FOLDER)")
+            message = f"{folder}: {lack}, so it is no model of {workload}"
+            raise JobkitError(message, hint=f"`{saves}` writes such a folder")
+        return as_ref(folder, folder.name)
+    name = USUAL.get(workload, name) if name == LANGUAGE else name
     places = list(_places(workload, name, cache)) if size == FULL else []
     for place in places:
         if not lacking(workload, place):
             return as_ref(place, name)
     if fallback == STAND_IN and (workload, size) in ARCHITECTURES:
         return random_model(workload, name, size, cache)
-    raise _folder_not_found(workload, name, size, places)
+    if size != FULL:
+        fallback = f"set `model.fallback: {STAND_IN}` (random weights)" if shipped else "set `model.path`"
+        hint = f"set `model.size: {FULL}`, or {fallback}"
+        raise JobkitError(f"model {name!r}: only a {STAND_IN} has the size {size!r}", hint=hint)
+    if shipped and (absent := missing_framework(workload)):
+        raise absent
+    looked = f"; looked in {'; '.join(map(str, places))}" if places else ""
+    without = ", or random weights, to try jobkit: --stand-in" if shipped else ""
+    hint = f"{fetch_command(workload, name)}   (or: `model.path`{without})"
+    raise JobkitError(f"model {name!r} is not on this machine{looked}", hint=hint)
 
 
 def fetch_hub(name: str, cache: Path, endpoint: str | None, *, say: Say) -> ModelRef:
@@ -264,19 +283,13 @@ def fetch_hub(name: str, cache: Path, endpoint: str | None, *, say: Say) -> Mode
     from huggingface_hub import snapshot_download
 
     folder = hub_folder(name, cache)
-    part = folder.with_name(f".fetch-{folder.name}")
-    say(f"fetching {name} into {folder}")
-    with cache_write_errors(folder.parent):
-        make_folder(folder.parent)
-    try:
+
+    def download(part: Path) -> str:
         snapshot_download(name, local_dir=part, endpoint=endpoint, ignore_patterns=list(NOT_NEEDED))
-    except Exception as error:  # whatever the client and its connection raise
-        raise _folder_not_fetched(name, error) from error
-    if lack := lacking("", part):
-        raise _folder_not_fetched(name, lack)
-    with TemporaryDirectory(dir=folder.parent, prefix=".old-") as scratch:
-        _swap(part, folder, Path(scratch) / "old")
-    share_with_group(folder)
+        return lacking("", part)
+
+    say(f"fetching {name} into {folder}")
+    _fetch(name, folder, download, say)
     return as_ref(folder, name)
 
 
@@ -314,22 +327,6 @@ def as_ref(folder: Path, name: str) -> ModelRef:
     )
 
 
-def _of_user(workload: str, folder: Path) -> ModelRef:
-    if not folder.is_dir():
-        raise JobkitError(
-            f"{folder}: no such folder", hint="`model.path` is a folder, relative to the spec's"
-        )
-    shipped = workload in USUAL
-    if shipped and (lack := lacking(workload, folder)):
-        raise JobkitError(f"{folder}: {lack}, so it is no model of {workload}", hint=_saves(workload))
-    return as_ref(folder, folder.name)
-
-
-def _saves(workload: str) -> str:
-    saved = {"spacy-ner": "nlp.to_disk(FOLDER)", "sentence-embedding": "model.save(FOLDER)"}
-    return f"`{saved.get(workload, 'save_pretrained(FOLDER)')}` writes such a folder"
-
-
 def random_model(workload: str, name: str, size: str, cache: Path) -> ModelRef:
     """Return a stand-in with random weights; if it is not built, as it would be."""
     architecture, folder = ARCHITECTURES[workload, size], random_path(workload, size, cache)
@@ -348,56 +345,24 @@ def random_model(workload: str, name: str, size: str, cache: Path) -> ModelRef:
 
 
 def _places(workload: str, name: str, cache: Path) -> Iterator[Path]:
-    if workload == "spacy-ner":
-        yield from _package(name)
+    """Yield the folders of an installed spaCy package and of a model of the hub, here or in its own cache."""
+    spec = importlib.util.find_spec(name) if workload == "spacy-ner" and name.isidentifier() else None
+    if spec and spec.origin:  # inside, the model's folder is named after its version
+        yield from sorted(path.parent for path in Path(spec.origin).parent.glob("*/config.cfg"))
     if HUB_NAME.fullmatch(name):
         yield hub_folder(name, cache)
-        yield from _of_hub_cache(name)
-
-
-def _package(name: str) -> Iterator[Path]:
-    """Yield the folder of an installed spaCy package, which is named after its version."""
-    spec = importlib.util.find_spec(name) if name.isidentifier() else None
-    if spec and spec.origin:
-        inside = Path(spec.origin).parent
-        yield from sorted(path.parent for path in inside.glob("*/config.cfg"))
-
-
-def _of_hub_cache(name: str) -> Iterator[Path]:
-    """Yield the snapshot of the branch main in huggingface_hub's own cache."""
-    home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface")
-    folder = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
-    model = folder / f"models--{name.replace('/', '--')}"
-    main = model / "refs" / "main"
-    if main.is_file():
-        yield model / "snapshots" / main.read_text(encoding="utf-8").strip()
+        home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface")
+        folder = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
+        model = folder / f"models--{name.replace('/', '--')}"
+        main = model / "refs" / "main"
+        if main.is_file():
+            yield model / "snapshots" / main.read_text(encoding="utf-8").strip()
 
 
 def fetch_command(workload: str, name: str) -> str:
     if workload == "spacy-ner":
         return f"python -m spacy download {shell_quote(name)}"
     return f"jobkit models fetch {shell_quote(name)}"
-
-
-def _folder_not_found(workload: str, name: str, size: str, places: list[Path]) -> JobkitError:
-    fallback = (
-        f"set `model.fallback: {STAND_IN}` (random weights)" if workload in USUAL else "set `model.path`"
-    )
-    if size != FULL:
-        hint = f"set `model.size: {FULL}`, or {fallback}"
-        return JobkitError(f"model {name!r}: only a {STAND_IN} has the size {size!r}", hint=hint)
-    if workload in USUAL and (lack := missing_framework(workload)):
-        return lack
-    looked = "; ".join(map(str, places))
-    without = ", or random weights, to try jobkit: --stand-in" if workload in USUAL else ""
-    message = f"model {name!r} is not on this machine{f'; looked in {looked}' if looked else ''}"
-    return JobkitError(message, hint=f"{fetch_command(workload, name)}   (or: `model.path`{without})")
-
-
-def _folder_not_fetched(name: str, why: object) -> JobkitError:
-    reason = " ".join(str(why).split()) or type(why).__name__
-    hint = f"run `jobkit models fetch {name}` where there is a network, with $JOBKIT_CACHE on a shared disk"
-    return JobkitError(f"model {name!r} could not be fetched: {reason}", hint=hint)
 
 
 TINY = "tiny"

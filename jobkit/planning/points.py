@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import (
@@ -47,11 +47,12 @@ load; without it reserved memory only grows (measured: 6 to 19 % more batch on o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
+    """What all points of a run have in common: fields of a `Point`."""
+
     run_id: str
     text: TextRef
     model: ModelRef | None
     device: str
-    # as in `jobkit.core.records.Point`
     workload_folder: str | None = None
     load_knobs: tuple[str, ...] = LOAD_KNOBS
     files: tuple[FileRef, ...] = ()
@@ -131,34 +132,30 @@ def _filled(rows: Sequence[Mapping[str, Value]], defaults: Mapping[str, Value]) 
 
 def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Point:
     given = {**_defaults(spec), **params}
-    counts = numbers(given)
+    counts, on_gpu = numbers(given), inputs.device == CUDA
+    variables = (spec.environment.variables.get(name) for name in ALLOCATOR_VARIABLES)
+    allocator = next((value for value in variables if value is not None), ALLOCATOR) or None
     return Point(
-        run_id=inputs.run_id,
+        **{part.name: getattr(inputs, part.name) for part in fields(inputs)},
         index=1,
         point_id=point_id(params, 1),
         workload=spec.workload_name,
         params=params,
         repeat=1,
-        text=inputs.text,
-        model=inputs.model,
-        device=inputs.device,
         order=str(given[ORDER]),
         sort_window=spec.sort_window,
         work_unit=counts[WORK_UNIT],
         every=counts[EVERY],
-        allocator=_allocator(spec) if inputs.device == CUDA else None,
+        allocator=allocator if on_gpu else None,
         threads=counts[THREADS],
         workers=counts[WORKERS],
         precision=_word(given, PRECISION),
         shortcuts=_word(given, SHORTCUTS),
         fork=spec.fork,
         hang_s=spec.hang_s,
-        gpus=max(1, counts[GPUS]) if inputs.device == CUDA else 1,
-        mps=str(given[MPS]) if inputs.device == CUDA else OFF,
-        load_knobs=inputs.load_knobs,
+        gpus=max(1, counts[GPUS]) if on_gpu else 1,
+        mps=str(given[MPS]) if on_gpu else OFF,
         profile=spec.profile,
-        workload_folder=inputs.workload_folder,
-        files=inputs.files,
         command=spec.command.of_point if spec.command else None,
     )
 
@@ -166,11 +163,6 @@ def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Poin
 def _word(given: Mapping[str, Value], key: str) -> str | None:
     """Return the word of a knob; a user's own knob of that name may have numbers."""
     return value if isinstance(value := given.get(key), str) else None
-
-
-def _allocator(spec: SweepSpec) -> str | None:
-    given = (spec.environment.variables.get(name) for name in ALLOCATOR_VARIABLES)
-    return next((value for value in given if value is not None), ALLOCATOR) or None
 
 
 def point_id(params: Mapping[str, Value], repeat: int) -> str:
@@ -192,31 +184,24 @@ def group_points(spec: SweepSpec, site: Site, points: Sequence[Point]) -> tuple[
     """Return points by their requests, in the order of the first of each group."""
     groups: dict[tuple[int, int], list[Point]] = {}
     for point in points:
-        resources = spec.resources.of(point)
-        groups.setdefault((resources.cpus, resources.gpus), []).append(point)
-    header = _header(spec, site, spec.resources.of(points[0]))
-    return tuple(_group(spec, site, same, header) for same in groups.values())
-
-
-def _group(spec: SweepSpec, site: Site, points: Sequence[Point], header: Sequence[str]) -> PointGroup:
-    resources = spec.resources.of(points[0])
-    lines = _header(spec, site, resources)
-    return PointGroup(
-        points=tuple(point.index for point in points),
-        resources=resources,
-        request=request(points[0].run_id, spec, site, resources),
-        options=tuple(line for line in lines if line not in header),
+        asked = spec.resources.of(point)
+        groups.setdefault((asked.cpus, asked.gpus), []).append(point)
+    requests = [spec.resources.of(same[0]) for same in groups.values()]
+    packed = [one.model_copy(update={"walltime": one.walltime * spec.pack}) for one in requests]
+    headers = [directives(one, site) for one in packed]
+    return tuple(
+        PointGroup(
+            points=tuple(point.index for point in same),
+            resources=resources,
+            request=request(same[0].run_id, spec, site, resources),
+            options=tuple(line for line in header if line not in headers[0]),
+        )
+        for same, resources, header in zip(groups.values(), requests, headers, strict=True)
     )
 
 
-def _header(spec: SweepSpec, site: Site, resources: Resources) -> list[str]:
-    packed = resources.model_copy(update={"walltime": resources.walltime * spec.pack})
-    return directives(packed, site)
-
-
-def request(name: str, spec: SweepSpec, site: Site, resources: Resources) -> JobRequest:
-    asked, scheduler = resources, by_name(site.scheduler)
-    header = directives(asked, site)
+def request(name: str, spec: SweepSpec, site: Site, asked: Resources) -> JobRequest:
+    scheduler, header = by_name(site.scheduler), directives(asked, site)
     return JobRequest(
         name=name,
         queue=queue_of(asked, site),

@@ -1,39 +1,109 @@
-"""From a spec file to everything that a run needs. It submits nothing and writes only to the cache."""
+"""From a spec file to a run that could be submitted: all that the spec names, its points and its scripts.
+
+It submits nothing and writes only to the cache. Every error of a spec is reported at once.
+"""
 
 from __future__ import annotations
 
+import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from jobkit.answers.loads import Lengths
-from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import THREADS, WORKERS
+from jobkit.core import torch_build
+from jobkit.core.errors import WOULD_REFUSE, JobkitError
+from jobkit.core.extensions import load_all
+from jobkit.core.knobs import CUDA, EXACT, GPUS, MPS, ON, PRECISION, SHORTCUTS, THREADS, WORKERS, Knob
 from jobkit.core.paths import cache_dir
-from jobkit.core.records import FULL, Point
+from jobkit.core.records import FULL, FileRef, ModelRef, Point, TextRef
 from jobkit.core.shell import usable_cpus
 from jobkit.core.terminal import Say
-from jobkit.core.units import MAX_SECONDS, format_setting, format_walltime
-from jobkit.planning import batch_sizes, resolve
-from jobkit.planning.job_script import render, render_find, render_follow
-from jobkit.planning.points import Inputs, PointGroup, group_points, plan
-from jobkit.planning.resolve import Options, ResolvedSpec
-from jobkit.planning.texts import cached_lengths, is_sample, lengths_or_estimate, one_paragraph, text_lengths
-from jobkit.planning.workload_traits import Traits
-from jobkit.schedulers.registry import runs_here
-from jobkit.spec.site import Site
-from jobkit.spec.sweep_spec import SweepSpec
+from jobkit.core.units import MAX_SECONDS, format_count, format_setting, format_walltime
+from jobkit.planning import batch_sizes
+from jobkit.planning.job_script import find_template, render, render_find, render_follow
+from jobkit.planning.points import Inputs, PointGroup, group_points, offered, plan
+from jobkit.planning.texts import (
+    SAMPLE,
+    cached_lengths,
+    find_text,
+    is_sample,
+    one_paragraph,
+    text_lengths,
+)
+from jobkit.planning.workload_traits import Traits, command_traits, traits
+from jobkit.schedulers.registry import SCHEDULERS, choose_scheduler, runs_here
+from jobkit.spec.axes import name_faults, value_faults
+from jobkit.spec.checks import add_offer_faults, command_faults, file_refs, sources, swept
+from jobkit.spec.site import Site, find_site, load_site, portable_name
+from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec, setting_overrides
+from jobkit.spec.yaml_files import YamlDocument, hide_override
+from jobkit.worker.workloads.base import SHIPPED, class_name, missing_framework
+from jobkit.worker.workloads.function import file_ref, names_file, source_path
 
-__all__ = ["Options", "Prepared", "lengths_of", "planned", "prepare", "resolved", "run_id"]
+T = TypeVar("T")
+DEFAULT_RUNS_DIR = "runs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    overrides: tuple[str, ...] = ()  # ``key=value`` of each ``--set``
+    # the run of ``jobkit tune``, or its ``setting.yaml``, whose setting applies before ``overrides``
+    setting: Path | None = None
+    scheduler: str | None = None  # overrides the spec's, as does ``site``
+    site: str | None = None
+    runs_dir: Path | None = None  # overrides the site's if it is given
+    # whether a stand-in replaces a missing model, and is permitted for any text
+    stand_in: bool = False
+
+    @property
+    def named(self) -> dict[str, str]:
+        return {key: value for key in ("scheduler", "site") if (value := getattr(self, key))}
+
+    @property
+    def all_overrides(self) -> tuple[str, ...]:
+        found = setting_overrides(self.setting) if self.setting else ()
+        return (*found, *self.overrides, *(f"{key}={value}" for key, value in self.named.items()))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The options without ``--setting`` and ``--stand-in``, as a person types them."""
+        named = {**self.named, **({"runs-dir": str(self.runs_dir)} if self.runs_dir else {})}
+        pairs = [("--set", hide_override(change)) for change in self.overrides]
+        pairs += [(f"--{name}", value) for name, value in named.items()]
+        return tuple(word for pair in pairs for word in pair)
+
+    def runs_folder(self, site: Site) -> Path:
+        """Return the absolute folder of the run folders."""
+        named = self.runs_dir or Path(os.path.expandvars(site.runs_dir or DEFAULT_RUNS_DIR))
+        return named.expanduser().absolute()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedSpec:
+    """A spec, and all that it names."""
+
+    spec: SweepSpec  # has nothing ``auto`` but batch sizes
+    site: Site
+    why: str  # why this scheduler, for a person
+    inputs: Inputs  # what the points share; the run id is empty until there is a run
+    knobs: tuple[Knob, ...] = ()  # knobs of the workload
+    pads: bool = True  # whether the workload says that it pads the items of a batch to the longest
+    window: int | None = None  # paragraphs of a call of a workload that has a `WINDOW`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
+    """A run that could be submitted now, with all that its folder will have."""
+
     spec: SweepSpec  # has nothing ``auto``
     site: Site
-    why: str  # why this scheduler, for a person
+    why: str
     inputs: Inputs  # what the points share, for `jobkit.planning.points.plan`
     points: tuple[Point, ...]
     run_dir: Path  # the run folder, which does not exist yet
@@ -56,9 +126,7 @@ class Prepared:
 NeedsReal = Callable[[SweepSpec], str]
 
 
-def find_max_needs_real(spec: SweepSpec) -> str:
-    """Return ``find_max`` if a spec has it: the largest batch of a stand-in says nothing of the model."""
-    return "find_max" if spec.find_max else ""
+# -- the steps from a spec to a run
 
 
 def prepare(
@@ -67,7 +135,7 @@ def prepare(
     *,
     build: bool = False,
     say: Say = lambda _: None,
-    needs_real: NeedsReal = find_max_needs_real,
+    needs_real: NeedsReal = lambda spec: "find_max" if spec.find_max else "",
 ) -> Prepared:
     """Return the run that a spec describes.
 
@@ -75,110 +143,116 @@ def prepare(
     ``needs_real``: returns what needs the real model unless the text is the sample; empty if nothing does.
     """
     options = options or Options()
-    named = resolved(path, options, say, build=build, needs_real=needs_real)
-    spec, lengths = _sized(named, say, build=build)
-    return planned(named, options, spec, lengths, say)
-
-
-def resolved(
-    path: Path | str,
-    options: Options,
-    say: Say,
-    *,
-    build: bool,
-    needs_real: NeedsReal,
-) -> ResolvedSpec:
-    """Return a spec with everything that it names; see `prepare`."""
-
-    def check(named: ResolvedSpec, workload: Traits) -> None:
-        if build:
-            resolve.refuse_unusable_gpu(named.spec, named.site, workload)
+    named = read_real(Path(path), options, say, build=build, needs_real=needs_real)
+    lengths = None
+    if batch_sizes.is_auto(named.spec):
+        lengths = lengths_of(named, say)
+        loads = batch_sizes.loads_of(named.spec, lengths)
+        gpu_bytes = batch_sizes.named_gpu_bytes(named.spec)
+        chosen = batch_sizes.choose(named.spec, named.inputs.model, loads, gpu_bytes)
+        say(chosen.line)
+        named = replace(named, spec=batch_sizes.decided(named.spec, chosen.sizes.batch_sizes))
+    elif not named.spec.command:  # only the program knows what its text pads to
+        text, model = named.inputs.text, named.inputs.model
+        if model is not None and not build:  # a preview spends no time on what it does not need
+            lengths = cached_lengths(named.spec.workload_name, text, model, cache_dir())
         else:
-            resolve.warn(say, named.spec, named.site, workload)
-        command, model = needs_real(named.spec), named.model
-        if command and model and not options.stand_in and not is_sample(named.text):
-            from jobkit.planning.models import refuse_stand_in  # as in `resolve`
+            lengths = lengths_of(named, say, or_estimate=True)
+    return begin(named, options, say, lengths)
+
+
+def read_real(path: Path, options: Options, say: Say, *, build: bool, needs_real: NeedsReal) -> NamedSpec:
+    """Return a spec that is about to run with all that it names; as `prepare`."""
+
+    def check(named: NamedSpec, workload: Traits) -> None:
+        try:
+            refuse_unusable_gpu(named.spec, named.site, workload)
+        except JobkitError as error:
+            if build:
+                raise
+            say(f"jobkit {WOULD_REFUSE}: {error}")
+        command, model = needs_real(named.spec), named.inputs.model
+        if command and model and not options.stand_in and not is_sample(named.inputs.text):
+            from jobkit.planning.models import refuse_stand_in  # as in `_Lookup`
 
             ways = [] if model.size == FULL else ["then again with --set model.size=full"]
             refuse_stand_in(named.spec.workload_name, model, command, *ways)
 
-    return resolve.resolve(Path(path), options, fetch=build, build=build, say=say, check=check)
+    return read_named(path, options, fetch=build, build=build, say=say, check=check)
 
 
-def planned(
-    named: ResolvedSpec,
+def begin(
+    named: NamedSpec,
     options: Options,
-    spec: SweepSpec,
-    lengths: Lengths | None,
     say: Say,
+    lengths: Lengths | None,
     points_of: Callable[[SweepSpec, Inputs], tuple[Point, ...]] = plan,
 ) -> Prepared:
-    """Return a run whose spec has nothing ``auto``; ``points_of`` returns the points with which it begins."""
+    """Return a run of its own, with a new id; ``points_of`` returns the points with which it begins."""
+    spec, text = named.spec, named.inputs.text
     run_dir = options.runs_folder(named.site) / run_id(spec.name)
-    inputs = Inputs(
-        run_id=run_dir.name,
-        text=named.text,
-        model=named.model,
-        device=spec.device,
-        workload_folder=named.workload_folder,
-        load_knobs=named.load_knobs,
-        files=named.files,
-    )
-    if idle := resolve.idle_gpus(spec, named.site.scheduler, spec.device):
-        say(f"warning: {idle} ({resolve.needed_gpus(spec.device)})")
+    if idle := idle_gpus(spec, named.site.scheduler, spec.device):
+        say(f"warning: {idle} ({needed_gpus(spec.device)})")
     few = lengths is None or len(lengths.paragraphs) == 1  # else the text need not be read once more
-    if not spec.command and few and (alone := one_paragraph(named.text)):
+    if not spec.command and few and (alone := one_paragraph(text)):
         say(f"warning: {alone}")
-    points = points_of(spec, inputs)
-    spec = shared_by(spec, len(points))
+    inputs = replace(named.inputs, run_id=run_dir.name)
+    return run_of(replace(named, inputs=inputs), points_of(spec, inputs), run_dir, lengths=lengths)
+
+
+def run_of(
+    named: NamedSpec,
+    points: tuple[Point, ...],
+    run_dir: Path,
+    *,
+    lengths: Lengths | None = None,
+    places: Sequence[str] = (),
+    needs: Mapping[int, tuple[str, ...]] | None = None,
+) -> Prepared:
+    """Return a run of these points, with its scripts; ``places`` as in `render`."""
+    spec, site = shared_by(named.spec, len(points)), named.site
     if spec.resources.walltime * spec.pack > MAX_SECONDS:
         each = format_walltime(spec.resources.walltime)
         message = f"pack: {spec.pack:,} points of {each} each need a job of more than ten years"
         raise JobkitError(message, hint="lower pack or resources.walltime")
-    refuse_too_many_threads(spec, points)
+    if here := runs_here(spec.scheduler):
+        most = max(points, key=lambda point: spec.resources.of(point).cpus)
+        needed, cpus = spec.resources.of(most).cpus, usable_cpus()
+        if needed > cpus and needed != spec.resources.cpus:
+            setting = format_setting({WORKERS: most.workers, THREADS: most.threads})
+            raise JobkitError(
+                f"{most.point_id} needs {needed} CPUs ({setting}), and jobkit may use {cpus} here",
+                hint="lower workers, threads or resources.cpus",
+            )
     wanted = spec.find_max is not None and spec.find_max.verify
-    followed = spec.policy.follow_up and not runs_here(spec.scheduler)
+    followed = spec.policy.follow_up and not here
     return Prepared(
         spec=spec,
-        site=named.site,
+        site=site,
         why=named.why,
-        inputs=inputs,
+        inputs=named.inputs,
         points=points,
         run_dir=run_dir,
-        script=render(spec, named.site, points[0], run_dir),
+        script=render(spec, site, points[0], run_dir, places=places),
         lengths=lengths,
-        find_script=render_find(spec, named.site, points[0], run_dir) if wanted else None,
-        follow_script=render_follow(spec, named.site, points[0], run_dir) if followed else None,
+        find_script=render_find(spec, site, points[0], run_dir) if wanted else None,
+        follow_script=render_follow(spec, site, points[0], run_dir) if followed else None,
+        needs={} if here else needs or {},
     )
 
 
-def _sized(named: ResolvedSpec, say: Say, *, build: bool) -> tuple[SweepSpec, Lengths | None]:
-    """Return the spec with ``batch_size: auto`` decided, and the lengths of the text.
-
-    They are found here once for every later command; a preview spends no time on what it does not need.
-    """
-    spec, text, model, folder = named.spec, named.text, named.model, named.workload_folder
-    if spec.command:
-        return spec, None  # only the program knows what its text pads to
-    if batch_sizes.is_auto(spec):
-        lengths = lengths_of(named, say)
-        chosen = batch_sizes.choose(
-            spec, model, batch_sizes.loads_of(spec, lengths), batch_sizes.named_gpu_bytes(spec)
-        )
-        say(chosen.line)
-        return batch_sizes.decided(spec, chosen.sizes.batch_sizes), lengths
-    if model is not None and not build:
-        return spec, cached_lengths(spec.workload_name, text, model, cache_dir())
-    return spec, lengths_or_estimate(
-        spec.workload_name, text, model, cache=cache_dir(), say=say, folder=folder
-    )
-
-
-def lengths_of(named: ResolvedSpec, say: Say) -> Lengths:
-    """Return the lengths of the text, found now if they are not in the cache."""
-    spec, cache = named.spec, cache_dir()
+def lengths_of(named: NamedSpec, say: Say, *, fast: bool = False, or_estimate: bool = False) -> Lengths:
+    """Return the lengths of the text, found now if they are not in the cache; as `text_lengths`."""
+    inputs = named.inputs
     return text_lengths(
-        spec.workload_name, named.text, named.model, cache=cache, say=say, folder=named.workload_folder
+        named.spec.workload_name,
+        inputs.text,
+        inputs.model,
+        cache=cache_dir(),
+        say=say,
+        fast=fast,
+        or_estimate=or_estimate,
+        folder=inputs.workload_folder,
     )
 
 
@@ -193,15 +267,270 @@ def run_id(name: str) -> str:
     return f"{name}-{now}-{secrets.token_hex(2)}"
 
 
-def refuse_too_many_threads(spec: SweepSpec, points: Sequence[Point]) -> None:
-    """Refuse workers and threads that need more CPUs than this machine gives its processes."""
-    cpus = usable_cpus()
-    most = max(points, key=lambda point: spec.resources.of(point).cpus)
-    needed = spec.resources.of(most).cpus
-    if not runs_here(spec.scheduler) or needed <= cpus or needed == spec.resources.cpus:
-        return
-    setting = format_setting({WORKERS: most.workers, THREADS: most.threads})
-    raise JobkitError(
-        f"{most.point_id} needs {needed} CPUs ({setting}), and jobkit may use {cpus} here",
-        hint="lower workers, threads or resources.cpus",
+# -- all that a spec names
+
+
+def spec_folder(path: Path) -> str:
+    return os.path.abspath(path.parent)  # noqa: PTH100 - without `..`, and links as they are
+
+
+def read_named(
+    path: Path,
+    options: Options,
+    *,
+    fetch: bool,
+    build: bool,
+    say: Say,
+    check: Callable[[NamedSpec, Traits], None] = lambda *_: None,
+) -> NamedSpec:
+    """Return a spec with everything that it names; ``check`` may refuse it before a model is built."""
+    lookup = _Lookup(path, fetch, options.stand_in)
+    spec = load_spec(path, options.all_overrides, (lookup.look_up,))
+    text, workload, site, model = lookup.text, lookup.traits, lookup.site, lookup.model
+    if text is None or workload is None or site is None:
+        raise AssertionError  # load_spec has raised already; for the type checker
+    name = site.scheduler
+    decided: dict[str, object] = {
+        "scheduler": name,
+        "text": spec.text if SAMPLE.fullmatch(spec.text) or "://" in spec.text else text.path,
+        "device": device(spec, name),
+        "pack": 1 if runs_here(name) else spec.pack if "pack" in spec.model_fields_set else site.pack,
+        "site": lookup.site_name,
+        "template": lookup.template,
+        "environment": spec.environment.of_folder(path.parent),
+        **offered(spec, workload.knobs),
+    }
+    decided["resources"], variables = asked_by_shell(spec.resources, name)
+    if model and options.stand_in and model.stand_in:
+        decided["model"] = spec.model.model_copy(update={"size": model.size, "fallback": "stand-in"})
+    spec = spec.model_copy(update=decided)
+    window = workload.windows.get(spec.device)
+    shortcuts = {spec.shortcuts, *(value for key, value in _values(spec) if key == f"sweep.{SHORTCUTS}")}
+    if window and not spec.work_unit and EXACT in shortcuts:
+        spec = spec.model_copy(update={"work_unit": window})
+    by_name = {knob.name: knob for knob in workload.knobs}
+    for key, value in _values(spec):
+        knob = by_name.get(key.removeprefix("sweep."))
+        if knob and spec.device not in (devices := knob.devices_of(value)):
+            what = f"{value} means" if value in knob.cuda_words else "means"
+            message = f"{key}: {what} nothing with device: {spec.device}"
+            raise JobkitError(message, hint=f"leave it out, or set device: {devices[0]}")
+    refuse_missing_packages(spec, site)
+    inputs = Inputs(
+        run_id="",
+        text=text,
+        model=model,
+        device=spec.device,
+        workload_folder=None if spec.command or spec.workload in SHIPPED else spec_folder(path),
+        load_knobs=tuple(knob.name for knob in workload.knobs if knob.grows_load),
+        files=lookup.files,
     )
+    named = NamedSpec(
+        spec=spec,
+        site=site,
+        why="; ".join([lookup.why, *variables]),
+        inputs=inputs,
+        knobs=tuple(workload.knobs),
+        pads=workload.says_padding,
+        window=window,
+    )
+    check(named, workload)
+    if build and model:
+        from jobkit.planning import models  # as in `_Lookup`
+
+        if model.fingerprint == models.NOT_BUILT:
+            model = models.build(spec.workload_name, model, cache_dir(), say=say)
+            return replace(named, inputs=replace(inputs, model=model))
+    return named
+
+
+def asked_by_shell(resources: Resources, scheduler: str) -> tuple[Resources, list[str]]:
+    """Return resources with what variables such as SBATCH_ACCOUNT, not the spec, request; a line on each."""
+    asking = SCHEDULERS[scheduler].ASKING_VARIABLES.items()
+    names = [name for name, key in asking if os.environ.get(name) and getattr(resources, key) is None]
+    asked = {key: os.environ[name] for name, key in asking if name in names}
+    return resources.model_copy(update=asked), [f"{name} is {os.environ[name]}" for name in names]
+
+
+def _values(spec: SweepSpec) -> Iterator[tuple[str, object]]:
+    """Yield the keys and values of knobs; of the keys at the top level only those that ask for a GPU."""
+    if spec.gpus:
+        yield GPUS, spec.gpus
+    if spec.mps == ON:
+        yield MPS, spec.mps
+    yield PRECISION, spec.precision
+    rows: list[Mapping[str, object]] = [*spec.sweep.include, spec.sweep.zip, spec.sweep.product]
+    for name, values in ((name, values) for row in rows for name, values in row.items()):
+        yield from ((f"sweep.{name}", value) for value in (values if isinstance(values, list) else [values]))
+
+
+@dataclass(slots=True)
+class _Lookup:
+    """Finds what the raw data of a spec names, and adds an error for what it cannot find."""
+
+    path: Path
+    fetch: bool
+    stand_in: bool = False
+    text: TextRef | None = None
+    traits: Traits | None = None
+    model: ModelRef | None = None
+    site: Site | None = None
+    site_name: str = ""
+    why: str = ""
+    template: str | None = None
+    files: tuple[FileRef, ...] = ()
+
+    def look_up(self, document: YamlDocument) -> None:
+        data, base = document.data, self.path.parent
+        if isinstance(name := data.get("text", "sample"), str):
+            find = partial(find_text, name, base=base, cache=cache_dir(), write=self.fetch)
+            self.text = _found(document, "text", find)
+        self._look_up_workload(document, data.get("workload", "stanza-ner"))
+        if self.traits and self.traits.needs_model and isinstance(model := data.get("model", {}), dict):
+            workload = str(data.get("workload", "stanza-ner"))
+            from jobkit.planning import models  # here: a workload without a model starts sooner
+
+            search = models.find_or_stand_in if self.stand_in else models.find
+            find_model = partial(search, workload, model, base, cache_dir())
+            self.model = _found(document, "model", find_model)
+        scheduler = data.get("scheduler", "auto")
+        if isinstance(name := data.get("site", "auto"), str) and scheduler in ["auto", *SCHEDULERS]:
+            chosen, self.why = choose_scheduler(scheduler)
+            if scheduler != "auto":
+                self.why = "from --scheduler" if ("scheduler",) in document.overrides else "from the spec"
+            if site := _found(document, "site", partial(find_site, name, chosen)):
+                self.site, self.site_name = site[0], portable_name(site[1])
+        if isinstance(name := data.get("template"), str):
+            self.template = _found(document, "template", partial(find_template, name, base))
+
+    def _look_up_workload(self, document: YamlDocument, workload: object) -> None:
+        if isinstance(workload, dict):
+            self._look_up_command(document, workload)
+        elif isinstance(workload, str) and ":" in class_name(workload):
+            self.traits = _found(document, "workload", partial(traits, workload, spec_folder(self.path)))
+            self._check_knobs(document, workload)
+            if self.traits and names_file(workload):
+                self.files = (file_ref(workload, spec_folder(self.path)),)
+
+    def _look_up_command(self, document: YamlDocument, command: Mapping[str, object]) -> None:
+        names = command.get("files")
+        for number, name in enumerate(names if isinstance(names, list) else ()):
+            if isinstance(name, str) and name:
+                find = partial(file_refs, [name], self.path.parent)
+                self.files += _found(document, "workload", find, "files", number) or ()
+        for loc, what in command_faults(document, self.path.parent, self.files):
+            document.add(loc, what, on_key=loc[0] == "sweep")
+        self.traits = command_traits(
+            str(command.get("command", "")), swept(document.data), sources(self.files)
+        )
+
+    def _check_knobs(self, document: YamlDocument, workload: str) -> None:
+        if self.traits is None or workload in SHIPPED:
+            return
+        knobs, axes = self.traits.knobs, document.data.get("sweep")
+        add_offer_faults(document, knobs, workload)
+        if isinstance(axes, dict):
+            for loc, what in (*name_faults(axes, knobs, workload), *value_faults(axes, knobs)):
+                document.add(("sweep", *loc), what, on_key=True)
+
+
+def _found(document: YamlDocument, key: str, find: Callable[[], T], *below: int | str) -> T | None:
+    try:
+        return find()
+    except JobkitError as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        named = "" if error.message.startswith(key) else f"{key}: "
+        document.add((key, *below), f"{named}{error.message}{hint}")
+        return None
+
+
+# -- what may not run, or not again
+
+
+def idle_gpus(spec: SweepSpec, scheduler: str, device: str) -> str:
+    """Return a line about GPUs that every point holds and no point uses; empty if there are none."""
+    gpus = spec.resources.gpus
+    if runs_here(scheduler) or not gpus or device == CUDA:
+        return ""
+    held = "a GPU" if gpus == 1 else format_count(gpus, "GPU")
+    return f"device: cpu with resources.gpus: {gpus}: each point would hold {held} and use none"
+
+
+def needed_gpus(device: str) -> str:
+    """Return the option that requests the number of GPUs that a point uses."""
+    return f"--set resources.gpus={int(device == 'cuda')}"
+
+
+def device(spec: SweepSpec, scheduler: str) -> str:
+    """Return ``cpu`` or ``cuda``; ``auto`` is what the job requests, without a scheduler this machine's."""
+    if spec.device != "auto":
+        return spec.device
+    if runs_here(scheduler):
+        from jobkit.worker.measure import nvml  # imported here, because a submission asks no GPU
+
+        return "cuda" if spec.resources.gpus and nvml.list_gpus() else "cpu"
+    return "cuda" if spec.resources.gpus else "cpu"
+
+
+def refuse_unusable_gpu(spec: SweepSpec, site: Site, workload: Traits) -> None:
+    """Refuse points on a GPU if the Python that will run them is this one and cannot use a GPU."""
+    if (
+        spec.device != "cuda"
+        or spec.command
+        or not workload.needs_model
+        or not (why := _wrong_torch(spec, site))
+    ):
+        return
+    ways = [
+        f"{torch_build.cuda_install_command(sys.executable)}   (or the index for your driver)",
+        "or name the Python that jobs use: environment.venv or environment.conda in the spec",
+        "or measure on the CPU: --set device=cpu --set resources.gpus=0",
+    ]
+    if not runs_here(site.scheduler):
+        ways.append(
+            "or, if the nodes have another torch at this path: --set 'environment.setup=[\":\"]'\n"
+            "        (a setup of any kind may change the Python, so jobkit does not check this one)"
+        )
+    raise JobkitError(f"the sweep requests a GPU, {why}", hint="\n        ".join(ways))
+
+
+def refuse_missing_packages(spec: SweepSpec, site: Site) -> None:
+    """Refuse points for which the Python that will run them, if it is this one, lacks a package."""
+    if not _another_python(spec, site):
+        if lack := missing_framework(spec.workload_name):
+            raise lack
+        for refuse in load_all("packages"):
+            refuse(spec)
+
+
+def _another_python(spec: SweepSpec, site: Site) -> bool:
+    environment = spec.environment
+    return bool(environment.python or environment.modules or environment.setup or site.setup)
+
+
+def _wrong_torch(spec: SweepSpec, site: Site) -> str:
+    """Return why the Python of the jobs, if it is this one, cannot use a GPU; empty if nothing shows it."""
+    why = "" if _another_python(spec, site) else torch_build.cpu_build_problem()
+    return f"but its jobs would use {sys.executable}, {why}" if why else ""
+
+
+def warn_again(say: Say, spec: SweepSpec, points: Iterable[Point], *more: str) -> None:
+    """Warn of points that run again where `refuse_unusable_gpu` would refuse them or a file has changed."""
+    points = list(points)
+    if points and points[0].files and names_file(points[0].workload):
+        name, folder = points[0].workload, points[0].workload_folder
+        try:
+            same = file_ref(name, folder).sha256 == points[0].files[0].sha256
+        except JobkitError:
+            same = False
+        if not same:
+            path = source_path(name, folder)
+            say(f"note: {path} has changed; the run goes on with its own copy of it, in files/")
+            say("  to run the changed file, start a new sweep")
+    if not any(point.device == "cuda" and point.model for point in points):
+        return
+    if why := _wrong_torch(spec, load_site(spec.site, spec.scheduler)):
+        say(f"warning: the run requests a GPU, {why}: the points that start now will end as no_gpu")
+        install = f"{torch_build.cuda_install_command(sys.executable)}   (or the index for your driver)"
+        for line in (install, *more):
+            say(f"  hint: {line}")

@@ -72,11 +72,6 @@ ARCHITECTURES: Mapping[tuple[str, str], Architecture] = MappingProxyType(
         ),
     }
 )
-BUILDERS = {
-    "hf-token-classification": "build_tagger",
-    "sentence-embedding": "build_embedder",
-    "spacy-ner": "build_spacy",
-}
 
 
 def random_path(workload: str, size: str, cache: Path) -> Path:
@@ -85,24 +80,32 @@ def random_path(workload: str, size: str, cache: Path) -> Path:
 
 
 def make_random(workload: str, size: str, cache: Path, say: Say) -> None:
-    name = ARCHITECTURES[workload, size].name
-    build_once(
-        random_path(workload, size, cache),
-        f"jobkit.planning.random_weights:{BUILDERS[workload]}",
-        size,
-        what=f"building {name} with random weights",
-        gpus=False,
-        say=say,
-    )
+    folder, what = random_path(workload, size, cache), ARCHITECTURES[workload, size].name
+    what = f"building {what} with random weights"
+    build_once(folder, "jobkit.planning.random_weights:build", workload, size, what=what, gpus=False, say=say)
 
 
-def build_tagger(path: str, size: str, *, say: Say) -> None:
+def build(path: str, workload: str, size: str, *, say: Say) -> None:
+    """Write a stand-in into a folder; the file that says what the folder is comes last."""
+    architecture, folder = ARCHITECTURES[workload, size], Path(path)
+    say(f"building {architecture.name} with random weights (it is not trained)")
+    if workload == "spacy-ner":
+        _build_spacy(folder, architecture)
+    else:
+        import torch
+
+        torch.manual_seed(SEED)
+        if workload == "sentence-embedding":
+            _build_embedder(folder, architecture)
+        else:
+            _build_tagger(folder, architecture, O_BIAS[size])
+    _write(folder / CARD_FILE, {**asdict(architecture), "seed": SEED, "trained": False})
+
+
+def _build_tagger(folder: Path, architecture: Architecture, bias: float) -> None:
     import torch
     from transformers import BertConfig, BertForTokenClassification
 
-    architecture = ARCHITECTURES["hf-token-classification", size]
-    say(f"building {architecture.name} with random weights (it is not trained)")
-    torch.manual_seed(SEED)
     tokenizer = _tokenizer(architecture, lowercase=False, most_tokens=512)
     config = BertConfig(
         **architecture.dimensions,
@@ -110,19 +113,14 @@ def build_tagger(path: str, size: str, *, say: Say) -> None:
         label2id={label: at for at, label in enumerate(LABELS)},
     )
     model = BertForTokenClassification(config)
-    torch.nn.init.constant_(model.classifier.bias[:1], O_BIAS[size])
-    _save(Path(path), model, tokenizer)
-    _write_card(Path(path), architecture)
+    torch.nn.init.constant_(model.classifier.bias[:1], bias)
+    _save(folder, model, tokenizer)
 
 
-def build_embedder(path: str, size: str, *, say: Say) -> None:
+def _build_embedder(folder: Path, architecture: Architecture) -> None:
     """Save a BERT with its tokenizer in the layout of sentence-transformers: mean over tokens, length 1."""
-    import torch
     from transformers import BertConfig, BertModel
 
-    architecture, folder = ARCHITECTURES["sentence-embedding", size], Path(path)
-    say(f"building {architecture.name} with random weights (it is not trained)")
-    torch.manual_seed(SEED)
     tokenizer = _tokenizer(architecture, lowercase=True, most_tokens=512)
     _save(folder, BertModel(BertConfig(**architecture.dimensions)), tokenizer)
     parts = ("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")
@@ -138,15 +136,12 @@ def build_embedder(path: str, size: str, *, say: Say) -> None:
     _write(folder / "sentence_bert_config.json", {"max_seq_length": 256, "do_lower_case": False})
     _write(folder / "1_Pooling" / "config.json", pooling)
     _write(folder / "2_Normalize" / "config.json", {})
-    _write_card(folder, architecture)
 
 
-def build_spacy(path: str, size: str, *, say: Say) -> None:
+def _build_spacy(folder: Path, architecture: Architecture) -> None:
     import numpy as np
     import spacy
 
-    architecture = ARCHITECTURES["spacy-ner", size]
-    say(f"building {architecture.name} with random weights (it is not trained)")
     spacy.util.fix_random_seed(SEED)
     nlp = spacy.blank("en")
     config = nlp.get_factory_meta("ner").default_config
@@ -160,8 +155,7 @@ def build_spacy(path: str, size: str, *, say: Say) -> None:
         if node.has_param("W") and not np.any(weights := node.get_param("W")):
             spread = generator.normal(0, SCORE_SPREAD, weights.shape)
             node.set_param("W", spread.astype(weights.dtype))
-    nlp.to_disk(path)
-    _write_card(Path(path), architecture)
+    nlp.to_disk(folder)
 
 
 def _tokenizer(architecture: Architecture, *, lowercase: bool, most_tokens: int) -> Any:  # noqa: ANN401
@@ -205,11 +199,6 @@ def vocabulary(words: Iterable[str], size: int) -> list[str]:
 def _save(folder: Path, model: Any, tokenizer: Any) -> None:  # noqa: ANN401 - transformers is untyped
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-
-
-def _write_card(folder: Path, architecture: Architecture) -> None:
-    """Write the file that says what the folder is, last."""
-    _write(folder / CARD_FILE, {**asdict(architecture), "seed": SEED, "trained": False})
 
 
 def _write(path: Path, data: object) -> None:

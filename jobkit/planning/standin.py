@@ -17,7 +17,7 @@ import logging
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import islice
@@ -57,25 +57,21 @@ def tagged_sentences(sample: Sample) -> Iterator[list[dict[str, Any]]]:
     for number, (text, sentences) in enumerate(zip(sample.paragraphs, sample.sentences, strict=True)):
         for start, end in sentences:
             inside = [entity for entity in gold.get(number, []) if start <= entity.start < end]
-            if end - start <= LONGEST_TRAINED_CHARS and random.random() < _share(inside):  # noqa: S311
-                tokens = enumerate(_TOKEN.finditer(text, start, end), 1)
-                yield [
-                    {"id": (at,), "text": token.group(), "ner": _tag(token, inside)} for at, token in tokens
-                ]
-
-
-def _share(entities: Sequence[Entity]) -> float:
-    if not entities:
-        return EMPTY_SHARE
-    return COMMON_SHARE if {entity.label for entity in entities} <= COMMON else 1.0
-
-
-def _tag(token: re.Match[str], entities: Sequence[Entity]) -> str:
-    for entity in entities:
-        if entity.start <= token.start() < entity.end:
-            first, last = token.start() == entity.start, token.end() == entity.end
-            return ("S-" if first and last else "B-" if first else "E-" if last else "I-") + entity.label
-    return "O"
+            common = {entity.label for entity in inside} <= COMMON
+            share = (COMMON_SHARE if common else 1.0) if inside else EMPTY_SHARE
+            if end - start > LONGEST_TRAINED_CHARS or random.random() >= share:  # noqa: S311
+                continue
+            tokens = []
+            for at, token in enumerate(_TOKEN.finditer(text, start, end), 1):
+                tag = "O"
+                for entity in inside:
+                    if entity.start <= token.start() < entity.end:
+                        first, last = token.start() == entity.start, token.end() == entity.end
+                        tag = ("S-" if last else "B-") if first else "E-" if last else "I-"
+                        tag += entity.label
+                        break
+                tokens.append({"id": (at,), "text": token.group(), "ner": tag})
+            yield tokens
 
 
 def write_labelled(folder: Path, sample: Sample) -> dict[str, str]:
@@ -165,7 +161,11 @@ def make_character_models(order: StandinOrder) -> Any:  # noqa: ANN401 - Stanza 
     from stanza.models.common.char_model import CharacterLanguageModel
     from stanza.models.common.vocab import CharVocab
 
-    vocabulary = CharVocab([_characters(order)])
+    # the characters of the text and of ASCII, filled up with others to the required size
+    known = {"\n", *map(chr, range(32, 127))}.union(*map(set, order.sample.paragraphs))
+    others = (chr(code) for code in range(0xA1, 0x3000) if chr(code).isprintable())
+    fill = islice((char for char in others if char not in known), max(0, order.size.characters - len(known)))
+    vocabulary = CharVocab([[*sorted(known), *fill]])
     arguments = {
         "char_emb_dim": 100,
         "char_hidden_dim": order.size.charlm_hidden,
@@ -186,14 +186,6 @@ def make_character_models(order: StandinOrder) -> Any:  # noqa: ANN401 - Stanza 
     return vocabulary
 
 
-def _characters(order: StandinOrder) -> list[str]:
-    """Return the characters of the text and of ASCII, filled up with others to the required size."""
-    known = {"\n", *map(chr, range(32, 127))}.union(*map(set, order.sample.paragraphs))
-    others = (chr(code) for code in range(0xA1, 0x3000) if chr(code).isprintable())
-    fill = islice((char for char in others if char not in known), max(0, order.size.characters - len(known)))
-    return [*sorted(known), *fill]
-
-
 def make_word_vectors(order: StandinOrder) -> Any:  # noqa: ANN401 - Stanza is untyped
     """Write random vectors for the text's words, commonest first, and return them loaded."""
     import torch
@@ -209,34 +201,10 @@ def make_word_vectors(order: StandinOrder) -> Any:  # noqa: ANN401 - Stanza is u
 
 
 def train_ner(order: StandinOrder, *, characters: Any, vectors: Any) -> None:  # noqa: ANN401 - Stanza is untyped
+    from stanza.models import ner_tagger
     from stanza.models.common.doc import Document
     from stanza.models.ner.data import DataLoader
     from stanza.models.ner.trainer import Trainer
-
-    arguments = _ner_arguments(order)
-    vocabulary = _ner_vocabulary(order.sample, characters, vectors)
-    trainer = Trainer(args=arguments, vocab=vocabulary, pretrain=vectors, device=order.device)
-    document = Document(list(tagged_sentences(order.sample)))
-    loader = DataLoader(document, arguments["batch_size"], arguments, vocab=vocabulary, evaluation=False)
-    steps = order.size.ner_steps
-    for step, batch in enumerate(islice(_again_and_again(loader), steps), 1):
-        loss = trainer.update(batch)
-        if step == steps * 2 // 3:
-            trainer.optimizer.param_groups[0]["lr"] = order.size.ner_rate / 4
-        if step % 100 == 0 or step == steps:
-            order.say(f"tagger: step {step} of {steps}, loss {loss:.2f}")
-    arguments["batch_size"] = SAVED_BATCH_SIZE
-    trainer.save(str(order.path("ner")))
-
-
-def _again_and_again(loader: Any) -> Iterator[Any]:  # noqa: ANN401 - Stanza is untyped
-    while True:
-        yield from loader
-        loader.reshuffle()
-
-
-def _ner_arguments(order: StandinOrder) -> dict[str, Any]:
-    from stanza.models import ner_tagger
 
     shorthand = f"{LANGUAGE}_{PACKAGE}"
     options = {
@@ -252,9 +220,24 @@ def _ner_arguments(order: StandinOrder) -> dict[str, Any]:
         "optim": "adam",
         "lr": order.size.ner_rate,
     }
-    argv = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    arguments: dict[str, Any] = ner_tagger.parse_args(["--charlm", *argv])
-    return arguments
+    arguments: dict[str, Any] = ner_tagger.parse_args(["--charlm", *_argv(options)])
+    vocabulary = _ner_vocabulary(order.sample, characters, vectors)
+    trainer = Trainer(args=arguments, vocab=vocabulary, pretrain=vectors, device=order.device)
+    document = Document(list(tagged_sentences(order.sample)))
+    loader = DataLoader(document, arguments["batch_size"], arguments, vocab=vocabulary, evaluation=False)
+    steps, batches = order.size.ner_steps, iter(loader)
+    for step in range(1, steps + 1):
+        if (batch := next(batches, None)) is None:
+            loader.reshuffle()
+            batches = iter(loader)
+            batch = next(batches)
+        loss = trainer.update(batch)
+        if step == steps * 2 // 3:
+            trainer.optimizer.param_groups[0]["lr"] = order.size.ner_rate / 4
+        if step % 100 == 0 or step == steps:
+            order.say(f"tagger: step {step} of {steps}, loss {loss:.2f}")
+    arguments["batch_size"] = SAVED_BATCH_SIZE
+    trainer.save(str(order.path("ner")))
 
 
 def _ner_vocabulary(sample: Sample, characters: Any, vectors: Any) -> Any:  # noqa: ANN401 - Stanza is untyped
@@ -280,10 +263,20 @@ def _ner_vocabulary(sample: Sample, characters: Any, vectors: Any) -> Any:  # no
 
 
 def train_tokenizer(order: StandinOrder) -> None:
+    from stanza.models import tokenizer
     from stanza.models.tokenization.data import DataLoader
     from stanza.models.tokenization.trainer import Trainer
 
-    arguments = _tokenizer_arguments()
+    options = {
+        "lang": LANGUAGE,
+        "shorthand": f"{LANGUAGE}_{PACKAGE}",
+        "max_seqlen": LONGEST_TRAINED_CHARS,
+        "batch_size": 16,
+        "lr0": 0.01,
+    }
+    arguments: dict[str, Any] = tokenizer.parse_args(["--no_use_mwt", *_argv(options)])
+    features = tokenizer.DEFAULT_FEAT_FUNCS
+    arguments |= {"feat_funcs": features, "feat_dim": len(features)}
     with TemporaryDirectory() as scratch:
         data = DataLoader(arguments, input_files=write_labelled(Path(scratch), order.sample))
     arguments["vocab_size"] = len(data.vocab)
@@ -298,20 +291,8 @@ def train_tokenizer(order: StandinOrder) -> None:
     trainer.save(str(order.path("tokenize")))
 
 
-def _tokenizer_arguments() -> dict[str, Any]:
-    from stanza.models import tokenizer
-
-    options = {
-        "lang": LANGUAGE,
-        "shorthand": f"{LANGUAGE}_{PACKAGE}",
-        "max_seqlen": LONGEST_TRAINED_CHARS,
-        "batch_size": 16,
-        "lr0": 0.01,
-    }
-    argv = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    arguments: dict[str, Any] = tokenizer.parse_args(["--no_use_mwt", *argv])
-    features = tokenizer.DEFAULT_FEAT_FUNCS
-    return arguments | {"feat_funcs": features, "feat_dim": len(features)}
+def _argv(options: Mapping[str, object]) -> list[str]:
+    return [word for name, value in options.items() for word in (f"--{name}", str(value))]
 
 
 RECIPE = 1

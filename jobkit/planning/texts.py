@@ -10,19 +10,22 @@ import re
 import shlex
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from decimal import Decimal
 from importlib import metadata
 from itertools import islice
 from pathlib import Path
 from typing import IO
 
-from jobkit.answers.loads import PUNCTUATION, Lengths
+from jobkit.answers.loads import PUNCTUATION, Lengths, loads_of
+from jobkit.answers.speed import CorpusVolume
 from jobkit.core.errors import JobkitError
+from jobkit.core.extensions import load_all
 from jobkit.core.extras import EXTRAS
 from jobkit.core.files import read_bytes, write_atomically
 from jobkit.core.paragraphs import JSONL_ENDINGS, split_paragraphs
-from jobkit.core.paths import CACHE_VARIABLE, cache_write_errors, make_folder, share_with_group
-from jobkit.core.records import ModelRef, TextRef
+from jobkit.core.paths import CACHE_VARIABLE, cache_dir, cache_write_errors, make_folder, share_with_group
+from jobkit.core.records import ModelRef, Record, TextRef
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.core.units import format_count
 from jobkit.planning.models import NOT_BUILT
@@ -271,12 +274,14 @@ def text_lengths(
     cache: Path,
     say: Say,
     fast: bool = False,
+    or_estimate: bool = False,
     folder: str | None = None,
 ) -> Lengths:
     """Return the lengths of a text's items, in the unit in which the workload's framework pads.
 
     A workload that does not report them has none (`Lengths.unknown`). If they need a model that is not there
-    yet, or with ``fast``, they are estimated. The cache keeps those that a shipped workload's model finds.
+    yet, or with ``fast``, they are estimated; with ``or_estimate`` also if a shipped workload cannot find
+    them. The cache keeps those that a shipped workload's model finds.
     """
     known, paragraphs = traits(workload, folder), paragraphs_of(text)
     if not known.reports_lengths:
@@ -288,7 +293,13 @@ def text_lengths(
     if known.needs_model:
         count = format_count(len(paragraphs), "paragraph")
         say(f"finding the lengths of {count} by the model's tokenizer, once")
-    rows = _asked(workload, folder, paragraphs, model, say)
+    try:
+        rows = _asked(workload, folder, paragraphs, model, say)
+    except JobkitError as error:
+        if not or_estimate or workload not in SHIPPED:
+            raise
+        say(f"{error.message}; jobkit estimates the lengths from punctuation")
+        return estimated_lengths(paragraphs, known)
     lengths = Lengths(paragraphs=tuple(map(tuple, rows)), unit=known.unit, padded=known.pads)
     if path := _kept_at(workload, text, model, cache):
         try:
@@ -299,25 +310,6 @@ def text_lengths(
             where = f"{path.parent}: {error.strerror}"
             say(f"jobkit could not keep the lengths in {where} ({CACHE_VARIABLE} names another place)")
     return lengths
-
-
-def lengths_or_estimate(
-    workload: str,
-    text: TextRef,
-    model: ModelRef | None,
-    *,
-    cache: Path,
-    say: Say,
-    folder: str | None = None,
-) -> Lengths:
-    """Return what `text_lengths` finds; an estimate if a shipped workload cannot find them."""
-    try:
-        return text_lengths(workload, text, model, cache=cache, say=say, folder=folder)
-    except JobkitError as error:
-        if workload not in SHIPPED:
-            raise
-        say(f"{error.message}; jobkit estimates the lengths from punctuation")
-        return estimated_lengths(paragraphs_of(text), traits(workload, folder))
 
 
 def estimated_lengths(paragraphs: Sequence[str], known: Traits | None = None) -> Lengths:
@@ -360,3 +352,45 @@ def _kept_at(workload: str, text: TextRef, model: ModelRef | None, cache: Path) 
     jsonl = ["jsonl"] if text.path.lower().endswith(JSONL_ENDINGS) else []
     parts = [workload, text.sha256, *jsonl, model.fingerprint, *map(metadata.version, ("jobkit", framework))]
     return cache / "lengths" / f"{hashlib.sha256(' '.join(parts).encode()).hexdigest()[:16]}.json"
+
+
+# -- the text of `jobkit recommend --corpus`
+
+MOST_COUNTED = 10**12
+NUMBERS = "2000000, 2,000,000, 2_000_000 or 2e6"
+_NUMBER = re.compile(r"-?(\d+|\d{1,3}([,_]\d{3})+)(\.\d+)?([eE][+]?\d{1,3})?", re.ASCII)
+"""A number as people and programs write it; one out of range is refused as a number, not as a file."""
+
+
+def read_corpora(texts: Sequence[str], records: Sequence[Record], *, skip_bad: bool = False) -> CorpusVolume:
+    """Return the user's corpus: files and folders that an extension can read, else as `read_corpus`."""
+    found = (read(texts, skip_bad=skip_bad) for read in load_all("volume"))
+    return next(filter(None, found), None) or read_corpus(texts[0], records)
+
+
+def read_corpus(text: str, records: Sequence[Record]) -> CorpusVolume:
+    """Return the user's corpus: a number of paragraphs, or a file; ``records`` may tell its lengths."""
+    if _NUMBER.fullmatch(text) and not Path(text).exists():
+        count = Decimal(text.replace(",", "").replace("_", ""))
+        in_range = 1 <= count <= MOST_COUNTED
+        why = "" if in_range else f"is not between 1 and {MOST_COUNTED:,} paragraphs"
+        why = "is not a whole number" if not why and count % 1 else why
+        if why:
+            raise JobkitError(f"--corpus {text} {why}", hint=f"for instance {NUMBERS}; or name a file")
+        return CorpusVolume(paragraphs=int(count))
+    try:
+        ref = find_text(text, base=Path(), cache=cache_dir(), write=False)
+    except JobkitError as error:
+        hint = f"a number of paragraphs ({NUMBERS}), a text that is here, or sample"
+        if text.startswith(("http://", "https://")):
+            hint = f"fetch the text first, and name the file: curl -LO {shlex.quote(text)}"
+        raise JobkitError(f"--corpus {text}: {error.message}", hint=hint) from error
+    paragraphs = paragraphs_of(ref)
+    point = records[0].point if records else None
+    lengths = cached_lengths(point.workload, ref, point.model, cache_dir()) if point else None
+    return CorpusVolume(
+        name=text,
+        paragraphs=len(paragraphs),
+        characters=sum(map(len, paragraphs)),
+        loads=loads_of(lengths, [replace(record.point, every=1) for record in records]),
+    )

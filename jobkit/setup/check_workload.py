@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from jobkit.answers.loads import Loads
 from jobkit.answers.memory_line import FittedLine
-from jobkit.core.errors import ExitCode
 from jobkit.core.knobs import BATCH_SIZE, CUDA
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import ModelRef, TextRef
 from jobkit.core.terminal import Say, as_json, wrap
 from jobkit.core.units import MIB, format_count
-from jobkit.planning import resolve
-from jobkit.planning.resolve import Options
+from jobkit.planning.prepare import Options, read_named, spec_folder
 from jobkit.planning.texts import find_text, paragraphs_of, text_lengths
 from jobkit.planning.workload_traits import Traits, run_in_child, traits
+from jobkit.setup.findings import Finding, Status, fine, missing, unknown
 from jobkit.setup.workload_probe import ALLOCATED, KnobTrial, OutputDifference, Probe
 from jobkit.worker.measure import nvml
 from jobkit.worker.workloads.base import SHIPPED
@@ -35,20 +33,8 @@ NEAR = 1e-3
 """Numbers that differ by less are equal: a batch is padded, and sums come in another order."""
 
 
-class AnswerWord(StrEnum):
-    OK = "ok"
-    NO = "no"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class WorkloadAnswer:
-    """One line: the check, its word, its finding, and what to do about it."""
-
-    check: str
-    found: AnswerWord
-    what: str
-    do: str = ""
+WORDS = {Status.OK: "ok", Status.MISSING: "no", Status.UNKNOWN: "unknown"}
+"""What an answer begins with; its hint is what to do about it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +58,11 @@ def find_subject(word: str, *, text: str, model: str, device: str, say: Say) -> 
     if word.endswith(SPEC_SUFFIXES):
         words = [f"text={text}", f"device={decided}", "scheduler=local"]
         words += [f"model.name={name}"] * bool(name) + [f"model.size={size}"] * bool(size)
-        named = resolve.resolve(Path(word), Options(overrides=tuple(words)), fetch=True, build=True, say=say)
+        named = read_named(Path(word), Options(overrides=tuple(words)), fetch=True, build=True, say=say)
         named.spec.refuse_command("jobkit workload check")
-        found, folder = named.spec.workload_name, resolve.spec_folder(Path(word))
-        ref, chosen, threads = named.text, named.model, named.spec.threads or named.spec.resources.cpus
+        found, folder = named.spec.workload_name, spec_folder(Path(word))
+        ref, chosen = named.inputs.text, named.inputs.model
+        threads = named.spec.threads or named.spec.resources.cpus
     else:
         found, folder, threads = word, str(Path.cwd()), 1
         ref = find_text(text, base=Path(), cache=cache_dir(), write=True)
@@ -129,81 +116,61 @@ def predict(subject: Subject, sizes: Sequence[int], say: Say) -> list[int]:
     return [Loads(lengths).own(size) for size in sizes]
 
 
-def answers(probe: Probe, subject: Subject, predicted: Sequence[int]) -> list[WorkloadAnswer]:
+def answers(probe: Probe, subject: Subject, predicted: Sequence[int]) -> list[Finding]:
     """Return all answers, in the order in which they are printed."""
-    memory = _memory(probe)
-    first = [
-        WorkloadAnswer("loads", AnswerWord.OK, f"in {probe.load_s:.1f} s with no network ({probe.network})"),
-        _batch_size(probe),
+    size, memory = _batch_size(probe), _memory(probe)
+    return [
+        fine("loads", f"in {probe.load_s:.1f} s with no network ({probe.network})"),
+        size,
         *map(_knob, probe.knobs),
         memory,
-        _equal(probe),
-        _deterministic(probe),
+        *_compared(probe),
+        *_commands(probe, subject, size, memory, predicted),
     ]
-    return [*first, *_commands(probe, subject, memory, predicted)]
 
 
-def _batch_size(probe: Probe) -> WorkloadAnswer:
-    wrong = [
-        f"{reported} at {size}"
-        for size, reported in zip(probe.sizes, probe.size_reported, strict=True)
-        if reported != size
-    ]
-    check = f"knob {BATCH_SIZE}"
+def _batch_size(probe: Probe) -> Finding:
+    check, pairs = f"knob {BATCH_SIZE}", zip(probe.sizes, probe.size_reported, strict=True)
+    wrong = [f"{reported} at {size}" for size, reported in pairs if reported != size]
     if probe.failed:
-        return WorkloadAnswer(check, AnswerWord.NO, probe.failed, "fix it, or keep to smaller batches")
+        return missing(check, probe.failed, "fix it, or keep to smaller batches")
     if all(reported is None for reported in probe.size_reported):
-        return WorkloadAnswer(
-            check, AnswerWord.UNKNOWN, "effective() does not report it", "return it from effective()"
-        )
+        return unknown(check, "effective() does not report it", "return it from effective()")
     if wrong:
-        return WorkloadAnswer(
-            check, AnswerWord.NO, f"effective() reports {', '.join(wrong)}", "cut calls by batch_size"
-        )
-    return WorkloadAnswer(check, AnswerWord.OK, f"effective at {', '.join(map(str, probe.sizes))}")
+        return missing(check, f"effective() reports {', '.join(wrong)}", "cut calls by batch_size")
+    return fine(check, f"effective at {', '.join(map(str, probe.sizes))}")
 
 
-def _knob(knob: KnobTrial) -> WorkloadAnswer:
+def _knob(knob: KnobTrial) -> Finding:
     check, values = f"knob {knob.name}", ", ".join(map(str, knob.values))
     if knob.error:
-        return WorkloadAnswer(check, AnswerWord.NO, f"fails at {knob.error}", "sweep values that it takes")
+        return missing(check, f"fails at {knob.error}", "sweep values that it takes")
     effect = f"{values} differ in output or load" if knob.changes else f"{values}: same output and load"
     if all(value is None for value in knob.reported):
         if knob.changes:
-            return WorkloadAnswer(check, AnswerWord.OK, f"not reported; {effect}")
-        return WorkloadAnswer(
-            check, AnswerWord.UNKNOWN, f"not reported; {effect}", "report it in effective()"
-        )
+            return fine(check, f"not reported; {effect}")
+        return unknown(check, f"not reported; {effect}", "report it in effective()")
     pairs = zip(knob.values, knob.reported, strict=True)
-    wrong = [f"{reported} at {value}" for value, reported in pairs if reported != value]
-    if wrong:
-        return WorkloadAnswer(
-            check, AnswerWord.NO, f"effective() reports {', '.join(wrong)}", "pass it on to the framework"
-        )
-    return WorkloadAnswer(check, AnswerWord.OK, f"reported as set; {effect}")
+    if wrong := [f"{reported} at {value}" for value, reported in pairs if reported != value]:
+        return missing(check, f"effective() reports {', '.join(wrong)}", "pass it on to the framework")
+    return fine(check, f"reported as set; {effect}")
 
 
-def _memory(probe: Probe) -> WorkloadAnswer:
+def _memory(probe: Probe) -> Finding:
     check, grown = "load and memory", max(probe.peaks) - min(probe.peaks)
     exact = probe.memory == ALLOCATED
     if not all(probe.peaks):
-        return WorkloadAnswer(
-            check, AnswerWord.UNKNOWN, "jobkit could read no memory", "on a GPU, import torch in the file"
-        )
+        return unknown(check, "jobkit could read no memory", "on a GPU, import torch in the file")
     if grown < LEAST_BYTES:
         what = f"{probe.memory} memory grows by {_mib(grown)}, too little"
-        return WorkloadAnswer(check, AnswerWord.UNKNOWN, what, "try --device cuda, or a longer --text")
+        return unknown(check, what, "try --device cuda, or a longer --text")
     r2, worst = line_of(probe.loads, probe.peaks)
     what = f"{probe.memory} memory by the load: R² {r2:.3f}, worst residual {_mib(worst)} of {_mib(grown)}"
     if r2 >= (LEAST_R2 if exact else LEAST_R2_RESIDENT):
-        return WorkloadAnswer(check, AnswerWord.OK, what)
+        return fine(check, what)
     if not exact:
-        return WorkloadAnswer(
-            check, AnswerWord.UNKNOWN, what, "a CPU's allocator keeps memory; try --device cuda"
-        )
-    return WorkloadAnswer(
-        check, AnswerWord.NO, what, "return the size that the framework pads to as the load"
-    )
+        return unknown(check, what, "a CPU's allocator keeps memory; try --device cuda")
+    return missing(check, what, "return the size that the framework pads to as the load")
 
 
 def _mib(size_bytes: float) -> str:
@@ -219,44 +186,27 @@ def line_of(loads: Sequence[int], peaks: Sequence[int]) -> tuple[float, float]:
     return 1 - math.fsum(value**2 for value in residuals) / total, max(map(abs, residuals))
 
 
-def _equal(probe: Probe) -> WorkloadAnswer:
-    check, sizes = "equal output", f"batch sizes {', '.join(map(str, probe.sizes))}"
+def _compared(probe: Probe) -> tuple[Finding, Finding]:
+    """Return whether the output is the same at all batch sizes, and of two runs at one."""
+    equal, again, sizes = "equal output", "deterministic", ", ".join(map(str, probe.sizes))
     if not (probe.rows or probe.counts):
-        return WorkloadAnswer(
-            check,
-            AnswerWord.UNKNOWN,
-            "the workload returns neither rows nor a count",
-            "return them, to compare",
-        )
+        lack, do = "the workload returns neither rows nor a count", "return them, to compare"
+        return unknown(equal, lack, do), unknown(again, lack, do)
     if probe.again.distance > NEAR:
-        return WorkloadAnswer(check, AnswerWord.UNKNOWN, "two runs at the same batch size differ already")
+        do = "switch off dropout and sampling, or set a seed in load"
+        differ = unknown(equal, "two runs at the same batch size differ already")
+        return differ, missing(again, _differing(probe.again, "two runs"), do)
     worst = max(probe.by_size, key=lambda one: (one.distance, one.paragraphs))
+    between = f"batch sizes {probe.sizes[0]} and {probe.sizes[probe.by_size.index(worst)]}"
     if worst.distance == 0:
         what = "" if probe.rows else "the count is equal, and the workload returns no rows: "
-        return WorkloadAnswer(check, AnswerWord.OK, f"{what}at {sizes}")
-    if worst.distance <= NEAR:
-        return WorkloadAnswer(check, AnswerWord.OK, f"to {worst.distance:.0e} at {sizes}")
-    what = _differing(worst, f"batch sizes {probe.sizes[0]} and {probe.sizes[probe.by_size.index(worst)]}")
-    return WorkloadAnswer(
-        check, AnswerWord.NO, what, "check padding and masks; else count the difference and say so"
-    )
-
-
-def _deterministic(probe: Probe) -> WorkloadAnswer:
-    check = "deterministic"
-    if not (probe.rows or probe.counts):
-        return WorkloadAnswer(
-            check,
-            AnswerWord.UNKNOWN,
-            "the workload returns neither rows nor a count",
-            "return them, to compare",
-        )
-    if probe.again.distance <= NEAR:
-        return WorkloadAnswer(check, AnswerWord.OK, "two runs agree")
-    what = _differing(probe.again, "two runs")
-    return WorkloadAnswer(
-        check, AnswerWord.NO, what, "switch off dropout and sampling, or set a seed in load"
-    )
+        found = fine(equal, f"{what}at batch sizes {sizes}")
+    elif worst.distance <= NEAR:
+        found = fine(equal, f"to {worst.distance:.0e} at batch sizes {sizes}")
+    else:
+        do = "check padding and masks; else count the difference and say so"
+        found = missing(equal, _differing(worst, between), do)
+    return found, fine(again, "two runs agree")
 
 
 def _differing(difference: OutputDifference, between: str) -> str:
@@ -266,72 +216,59 @@ def _differing(difference: OutputDifference, between: str) -> str:
     return f"{between} differ in {format_count(difference.paragraphs, 'paragraph')}{by}"
 
 
-def _preflight(probe: Probe, predicted: Sequence[int]) -> WorkloadAnswer:
-    for size, load, expected in zip(probe.sizes, probe.loads, predicted, strict=True):
-        if load != expected:
-            what = f"at batch size {size} the lengths give a load of {expected:,}, and it was {load:,}"
-            return WorkloadAnswer("preflight", AnswerWord.NO, what, "give both in the same unit")
-    return WorkloadAnswer("preflight", AnswerWord.OK, "the lengths give the load of every batch size")
-
-
 def _commands(
-    probe: Probe, subject: Subject, memory: WorkloadAnswer, predicted: Sequence[int]
-) -> Iterator[WorkloadAnswer]:
+    probe: Probe, subject: Subject, size: Finding, memory: Finding, predicted: Sequence[int]
+) -> Iterator[Finding]:
     if subject.traits.reports_lengths:
-        yield _preflight(probe, predicted)
+        loads = zip(probe.sizes, probe.loads, predicted, strict=True)
+        wrong = (
+            f"at batch size {size} the lengths give a load of {expected:,}, and it was {load:,}"
+            for size, load, expected in loads
+            if load != expected
+        )
+        what = next(wrong, "")
+        right = fine("preflight", "the lengths give the load of every batch size")
+        yield missing("preflight", what, "give both in the same unit") if what else right
     else:
         do = "write lengths(paragraphs), with the lengths that the framework pads"
-        yield WorkloadAnswer(
-            "preflight", AnswerWord.NO, "no lengths: jobkit takes the load to be the batch size", do
-        )
-    if memory.found is AnswerWord.NO:
-        yield WorkloadAnswer(
-            "find_max, verify", AnswerWord.NO, "they predict memory from the load", "as for the load"
-        )
+        yield missing("preflight", "no lengths: jobkit takes the load to be the batch size", do)
+    if memory.status is Status.MISSING:
+        yield missing("find_max, verify", "they predict memory from the load", "as for the load")
     elif subject.device != CUDA:
-        yield WorkloadAnswer("find_max, verify", AnswerWord.UNKNOWN, "they need a GPU", "try --device cuda")
+        yield unknown("find_max, verify", "they need a GPU", "try --device cuda")
     else:
-        yield WorkloadAnswer("find_max, verify", memory.found, "as load and memory", memory.do)
-    size = _batch_size(probe)
-    yield WorkloadAnswer(
-        "tune", size.found, "batch_size is effective" if size.found is AnswerWord.OK else size.what, size.do
-    )
-    columns = ", ".join(subject.traits.columns)
+        yield replace(memory, name="find_max, verify", said="as load and memory")
+    effective = "batch_size is effective" if size.status is Status.OK else size.said
+    yield replace(size, name="tune", said=effective)
     if probe.not_json:
-        yield WorkloadAnswer(
-            "apply", AnswerWord.NO, f"rows: {probe.not_json}", "return numbers, text, lists and mappings"
-        )
+        yield missing("apply", f"rows: {probe.not_json}", "return numbers, text, lists and mappings")
     elif probe.rows:
-        yield WorkloadAnswer("apply", AnswerWord.OK, f"columns {columns}")
+        yield fine("apply", f"columns {', '.join(subject.traits.columns)}")
     else:
-        yield WorkloadAnswer(
-            "apply", AnswerWord.NO, "the workload returned no row", "return the rows of each paragraph"
-        )
+        yield missing("apply", "the workload returned no row", "return the rows of each paragraph")
 
 
-def exit_code(found: Sequence[WorkloadAnswer]) -> int:
-    return ExitCode.FAILED if any(answer.found is AnswerWord.NO for answer in found) else ExitCode.DONE
-
-
-def as_text(found: Sequence[WorkloadAnswer], subject: Subject, width: int) -> str:
+def as_text(found: Sequence[Finding], subject: Subject, width: int) -> str:
     model = f", model {subject.model.title}" if subject.model else ""
     caveat = f" ({subject.model.caveat})" if subject.model and subject.model.caveat else ""
     lines = [f"{subject.workload}: {subject.text.name}{model}{caveat} on {subject.device}", ""]
-    left = max(len(answer.check) for answer in found)
+    left = max(len(answer.name) for answer in found)
     for answer in found:
-        what = f"{answer.what}{answer.do and f': {answer.do}'}"
-        head = f"  {answer.check:<{left}}  {answer.found:<7}  "
+        what = f"{answer.said}{answer.hint and f': {answer.hint}'}"
+        head = f"  {answer.name:<{left}}  {WORDS[answer.status]:<7}  "
         lines += wrap(what, width, first=head, below=" " * len(head))
     return "\n".join([*lines, ""])
 
 
-def to_json(found: Sequence[WorkloadAnswer], subject: Subject) -> str:
+def to_json(found: Sequence[Finding], subject: Subject) -> str:
     data = {
         "workload": subject.workload,
         "text": subject.text.name,
         "model": subject.model and subject.model.name,
         "stand_in": bool(subject.model and subject.model.stand_in),
         "device": subject.device,
-        "answers": [asdict(answer) for answer in found],
+        "answers": [
+            {"check": one.name, "found": WORDS[one.status], "what": one.said, "do": one.hint} for one in found
+        ],
     }
     return as_json(data, indent=2) + "\n"

@@ -23,8 +23,7 @@ from jobkit.core.units import format_clock
 from jobkit.launch.helper_job import Errand, submit_errand
 from jobkit.launch.job import announce, ids
 from jobkit.planning.job_script import COPIER, PROGRAMS, SCRATCH_MARGIN_BYTES, render_bare, render_errand
-from jobkit.planning.prepare import run_id
-from jobkit.planning.resolve import idle_gpus, needed_gpus
+from jobkit.planning.prepare import idle_gpus, needed_gpus, run_id
 from jobkit.schedulers.lint import lint
 from jobkit.schedulers.parsed_script import IsFolder, ScriptLine, read_script
 from jobkit.schedulers.protocol import Scheduler
@@ -32,7 +31,7 @@ from jobkit.schedulers.registry import SCHEDULERS, query_environment, submission
 from jobkit.schedulers.survey import Survey
 from jobkit.schedulers.types import ONE_TASK, Check, JobRequest, State
 from jobkit.setup import check_workload, machine
-from jobkit.setup.check_workload import SPEC_SUFFIXES, AnswerWord, WorkloadAnswer
+from jobkit.setup.check_workload import SPEC_SUFFIXES
 from jobkit.setup.doctor_case import NAME, Case, inputs_of, needs_model
 from jobkit.setup.findings import (
     ANSWER_FILE,
@@ -467,16 +466,9 @@ def workload(word: str, say: Say) -> Iterator[Finding]:
     except JobkitError as error:
         yield missing("loads", error.message, error.hint)
         return
-    yield from map(_finding, answers)
-
-
-def _finding(answer: WorkloadAnswer) -> Finding:
-    if answer.found is AnswerWord.OK:
-        return fine(answer.check, answer.what)
-    if answer.found is AnswerWord.UNKNOWN:
-        return unknown(answer.check, answer.what, answer.do)
-    status = missing if answer.check.startswith(NEEDED) else warning
-    return status(answer.check, answer.what, answer.do)
+    for answer in answers:
+        harmless = answer.status is Status.MISSING and not answer.name.startswith(NEEDED)
+        yield replace(answer, status=Status.WARNING) if harmless else answer
 
 
 def next_command(what: What, word: str, options: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.paths import cache_dir
 from jobkit.planning.batch_sizes import decided, is_auto
 from jobkit.planning.points import plan, request
-from jobkit.planning.resolve import Options, asked_by_shell, device
+from jobkit.planning.prepare import Options, asked_by_shell, device
 from jobkit.planning.texts import find_text
 from jobkit.planning.workload_traits import traits
 from jobkit.schedulers.protocol import Scheduler

@@ -28,6 +28,8 @@ RECORDED_VARIABLES = (
 """Environment variables that change what is measured, or name the place where it was measured."""
 MORE_VARIABLES = "JOBKIT_RECORD"
 """The variable in which the job script names further variables to record: those of its scheduler."""
+GPU_COUNT_VARIABLE = "JOBKIT_GPUS"
+"""Set by the job script to the number of GPUs that the job requests."""
 GRACE_VARIABLE = "JOBKIT_GRACE"
 """Variable with the seconds that the worker has after a signal; a command of the user's has half of them."""
 

@@ -20,7 +20,7 @@ from typing import IO
 
 import pytest
 
-from jobkit.launch import resubmit
+from jobkit.launch import resume
 from jobkit.practice import cluster, packages
 from jobkit.practice.cluster import Cluster
 from jobkit.practice.daemons import end_started
@@ -82,7 +82,7 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
         (watch, "FIRST_POLL_S"),
         (watch, "SLOWEST_POLL_S"),
         (logs, "ASK_EVERY_S"),
-        (resubmit, "POLL_S"),
+        (resume, "POLL_S"),
         (reader, "SHUT_AGE_S"),
     ):
         monkeypatch.setattr(module, name, LOOK_S)

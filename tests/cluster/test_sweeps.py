@@ -9,7 +9,7 @@ import re
 import pytest
 
 from jobkit.launch import scheduler_calls
-from jobkit.launch import sweep as submit
+from jobkit.launch import submission as submit
 from jobkit.launch.job import Job
 from jobkit.launch.submission import cut_into_arrays
 from jobkit.planning.prepare import Options, prepare

@@ -33,8 +33,10 @@ def test_a_merge_is_reported_in_a_line_and_has_the_format_of_apply(run: Path) ->
     assert done.stdout == "merged 3 rows of 2 paragraphs and 2 shards: tagged corpus/merged.jsonl\n"
     assert done.stderr.splitlines()[-1].startswith("done: ")
     assert len((run / "merged.jsonl").read_text().splitlines()) == 3
-    done = jobkit("merge", "tagged corpus", "--format", "tsv", "--output", "rows.tsv")
-    assert done.stdout.endswith(": rows.tsv\n")
+    words = ("--format", "tsv", "--format", "parquet", "--with-text", "--output", "rows.tsv")
+    done = jobkit("merge", "tagged corpus", *words)
+    assert done.stdout.endswith(": rows.tsv, rows.parquet\n")
+    assert Path("rows.tsv").read_text().endswith("\na.txt\t1\tthree\t9\t14\tthree\n")
     write_plan(run, replace(read_corpus(run), format="tsv"), read_plan(run))
     assert jobkit("merge", run).stdout.endswith("/merged.tsv\n")
     assert jobkit("merge", run, "--format", "jsonl").stdout.endswith("/merged.jsonl\n")

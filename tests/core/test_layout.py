@@ -18,8 +18,8 @@ BLOCK = re.compile(r"^runs/<name>.*?^```", re.MULTILINE | re.DOTALL)
 
 
 def documented() -> list[str]:
-    """Return the files of a run folder that docs/structure.md lists, with numbers for what varies."""
-    block = BLOCK.search((shipped_folder("docs") / "structure.md").read_text(encoding="utf-8"))
+    """Return the files of a run folder that docs/contracts.md lists, with numbers for what varies."""
+    block = BLOCK.search((shipped_folder("docs") / "contracts.md").read_text(encoding="utf-8"))
     assert block
     words = re.findall(r"^    ((?:[\w.<>/-]+, )*[\w.<>/-]+)(?= |$)", block[0], re.MULTILINE)
     names = [name for word in words for name in word.replace(" ", "").split(",")]

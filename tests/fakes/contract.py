@@ -16,7 +16,6 @@ import os
 import re
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -25,6 +24,8 @@ from typing import Any
 from uuid import uuid4
 
 from jobkit.core import shell
+from jobkit.core.errors import JobkitError
+from jobkit.practice.daemons import wait_for
 from jobkit.schedulers.parsing import find_job_id
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name
@@ -36,6 +37,8 @@ HEADERS = {
     "slurm": "#SBATCH --job-name={name} --mem=50M --cpus-per-task=1 --chdir={folder} --output=/dev/null",
     "sge": "#$ -N {name} -S /bin/bash -wd {folder} -o /dev/null -j y",
 }
+SHOW = {"slurm": ("squeue", "--all", "--array"), "sge": ("qstat", "-f", "-u", "*")}
+"""What a failure shows: the jobs of all users, and where they are."""
 # Task K waits until a file says how it ends.
 BODY = """\
 k=${SLURM_ARRAY_TASK_ID:-$SGE_TASK_ID}
@@ -84,6 +87,13 @@ class ScenarioLab:
         """Let a task end."""
         (self.folder / f"end.{task}").write_text(f"{status}\n")
 
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Return when a condition holds; fail at the deadline with what the queue shows."""
+        try:
+            wait_for(condition, what, DEADLINE_S)
+        except JobkitError as error:
+            raise AssertionError(f"{error}\n{self.run(*SHOW[self.scheduler.NAME]).said}") from error
+
 
 def observe(scheduler: str, folder: Path) -> dict[str, Any]:
     """Return what is seen of the scenario, comparable from run to run."""
@@ -105,50 +115,46 @@ def _life(lab: ScenarioLab, seen: dict[str, Any]) -> None:
         lab.scheduler.submit_argv("job.sh", Array(first=1, last=1, offset=0, throttle=None), (job,))
     )
     states = ["running"] * 3 + ["pending"] * 3
-    until(lambda: [task.state for task in lab.queue(job)] == states)
+    lab.until(lambda: [task.state for task in lab.queue(job)] == states, "three run and three wait")
     _settle(lab, job, after)
     seen["queue"] = _queued(lab.queue(job))
     seen["waiting for it"] = _queued(lab.queue(after))
     seen["cancel one that waits"] = shape(lab.run(*lab.scheduler.cancel_argv(job, (6,))), lab.folder)
     seen["cancel one that runs"] = shape(lab.run(*lab.scheduler.cancel_argv(job, (3,))), lab.folder)
     lab.end(2, 7)
-    until(lambda: [task.task for task in lab.queue(job)] == [1, 4, 5])
+    lab.until(lambda: [task.task for task in lab.queue(job)] == [1, 4, 5], f"2, 3 and 6 of {job} end")
     _ends(lab, seen, job, after)
 
 
 def _ends(lab: ScenarioLab, seen: dict[str, Any], job: JobId, after: JobId) -> None:
     lab.end(4, 100 if lab.scheduler.NAME == "sge" else 99)
     lab.end(5, 0)
-    until(lambda: {task.task: str(task.state) for task in lab.queue(job)} == _left(lab))
+    left = {1: "running", 4: "error"} if lab.scheduler.NAME == "sge" else {1: "running"}
+    lab.until(
+        lambda: {task.task: str(task.state) for task in lab.queue(job)} == left, f"4 and 5 of {job} start"
+    )
     seen["some at their end"] = _queued(lab.queue(job))
     lab.end(1, 0)
     if lab.scheduler.NAME == "sge":
-        until(lambda: [task.task for task in lab.queue(job)] == [4])
+        lab.until(lambda: [task.task for task in lab.queue(job)] == [4], f"1 of {job} ends")
         seen["delete one in error"] = shape(lab.run("qdel", f"{job.id}.4"), lab.folder)
-    until(lambda: not lab.queue(job, after))
-    until(lambda: sum(task.ended for task in lab.accounts(job, after)) >= 5 + 1)
+    lab.until(lambda: not lab.queue(job, after), f"{after} ends")
+    lab.until(lambda: sum(task.ended for task in lab.accounts(job, after)) >= 5 + 1, "six are accounted for")
     seen["queue at the end"] = _queued(lab.queue(job, after))
     seen["accounts"] = _accounted(lab.accounts(job))
     seen["accounts of what waited"] = _accounted(lab.accounts(after))
 
 
-def _left(lab: ScenarioLab) -> dict[int, str]:
-    return {1: "running", 4: "error"} if lab.scheduler.NAME == "sge" else {1: "running"}
-
-
 def _settle(lab: ScenarioLab, job: JobId, after: JobId) -> None:
     """Wait until those that wait say for what."""
     if lab.scheduler.NAME == "slurm":
-        until(lambda: all(task.reason == "JobArrayTaskLimit" for task in lab.queue(job)[3:]))
-        until(lambda: all(task.reason for task in lab.queue(after)))
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Return when a condition holds."""
-    end = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < end, f"not within {DEADLINE_S:g} s"
-        time.sleep(0.1)
+        lab.until(
+            lambda: (
+                all(task.reason == "JobArrayTaskLimit" for task in lab.queue(job)[3:])
+                and all(task.reason for task in lab.queue(after))
+            ),
+            "those that wait say for what",
+        )
 
 
 def _queued(tasks: list[Queued]) -> list[dict[str, Any]]:

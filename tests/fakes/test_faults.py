@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from jobkit.practice.daemons import wait_for
 from tests.fakes.cluster import FakeCluster
-from tests.fakes.contract import until
 from tests.support.processes import gone
 
 
@@ -15,10 +15,10 @@ def test_its_tasks_end_when_it_is_closed(fake_slurm: FakeCluster, tmp_path: Path
     (tmp_path / "job.sh").write_text("#!/bin/sh\nsleep 60\n", encoding="utf-8")
     argv = ("sbatch", "-o", "/dev/null", "--array=1-2", tmp_path / "job.sh")
     subprocess.run(argv, check=True, capture_output=True)
-    until(lambda: all(task.pid for task in fake_slurm.jobs()[0].tasks))
+    wait_for(lambda: all(task.pid for task in fake_slurm.jobs()[0].tasks), "both tasks begin")
     pids = [task.pid for task in fake_slurm.jobs()[0].tasks]
     fake_slurm.close()
-    until(lambda: all(map(gone, pids)))
+    wait_for(lambda: all(map(gone, pids)), "both tasks end")
 
 
 def test_the_tasks_end_with_the_process_that_set_the_cluster_up(tmp_path: Path) -> None:
@@ -35,4 +35,4 @@ def test_the_tasks_end_with_the_process_that_set_the_cluster_up(tmp_path: Path) 
         """
     argv = (sys.executable, "-c", code, str(Path(__file__).parents[2]), str(tmp_path / "cluster"))
     out = subprocess.run(argv, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
-    until(lambda: gone(int(out.split()[-1])))
+    wait_for(lambda: gone(int(out.split()[-1])), "the task ends")

@@ -125,7 +125,7 @@ def test_who_submits_just_now_is_waited_for_and_cancelled_too(
 ) -> None:
     queue.squeue(*ALL)
     said: SimpleQueue[str] = SimpleQueue()
-    monkeypatch.setattr("jobkit.launch.cancel.note", said.put)
+    monkeypatch.setattr("jobkit.launch.resume.note", said.put)
     waiting = threading.Thread(target=cancel, args=(run, [], []), daemon=True)
     with exclusive_lock(run / RUN_LOCK, lambda: None):
         waiting.start()

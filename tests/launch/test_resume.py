@@ -16,10 +16,9 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.layout import DRIVER_LOCK, TUNE_GOAL_FILE, Exit
 from jobkit.core.records import Outcome
 from jobkit.launch import resume
-from jobkit.launch import sweep as submit
+from jobkit.launch import submission as submit
 from jobkit.launch.cancel import cancel, throttle
-from jobkit.launch.resubmit import undecided
-from jobkit.launch.resume import run_again, run_follow_up
+from jobkit.launch.resume import run_again, run_follow_up, undecided
 from jobkit.planning.prepare import Options, prepare
 from jobkit.runs.driver_lock import driving, last_driver
 from jobkit.runs.journal import JobTask, Role, note, read_journal

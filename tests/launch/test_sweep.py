@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import POINTS_FILE
 from jobkit.core.records import Outcome
-from jobkit.launch import guards, launch, sweep
+from jobkit.launch import launch, submission
 from jobkit.launch.scheduler_calls import SubmissionUnconfirmed
 from jobkit.launch.submission import Round, ask_limits, plan_arrays, round_jobs, submit_jobs, write_round
 from jobkit.planning.points import PointGroup
@@ -99,9 +100,8 @@ def test_it_is_said_before_anything_is_submitted(
     start = "sbatch: Job 5 to start at 2026-01-02T03:04:05 using 1 processors on nodes n1 in partition cpu"
     tested = f"*--test-only*) echo '{start}' >&2;;"
     cluster.add("sbatch", f'case "$*" in {tested} *) echo THE SUBMISSION >&2; exit 1;; esac')
-    prepared = replace(ready(), follow_script=None)
     with pytest.raises(JobkitError) as refused:
-        launch.on_cluster(prepared, wait=False)
+        called(sweep_command, "spec.yaml", "--scheduler", "slurm", "--set", "policy.follow_up=false")
     assert "THE SUBMISSION" in refused.value.message
     lines = capfd.readouterr().err.splitlines()
     assert lines[0].startswith("15 points")
@@ -116,7 +116,7 @@ def test_of_a_corpus_that_is_planned_already_every_shard_is_awaited(
 ) -> None:
     run = write_records(home / "run", map(record, grid([1], 2)))
     write_submitted(run, "slurm", "77", first=1, last=2)
-    launch.wait_for_points(run, (), Policy())
+    submission.wait_for_points(run, (), Policy())
     assert "2/2 points" in capsys.readouterr().err
 
 
@@ -148,7 +148,7 @@ def small() -> Prepared:
 def written() -> Prepared:
     """Return a run whose folder is written, and nothing submitted."""
     prepared = small()
-    sweep.write_run(prepared)
+    submission.write_run(prepared)
     return prepared
 
 
@@ -191,12 +191,12 @@ def test_twice_at_the_same_moment_is_one_run(home: Path) -> None:
 def test_how_far_it_is_and_what_to_type(home: Path) -> None:
     def refused() -> str:
         with pytest.raises(JobkitError) as caught:
-            guards.refuse_duplicate_sweep(again)
+            launch.refuse_duplicate(again)
         assert caught.value.exit_code == 2
         return f"{caught.value.message}\n{caught.value.hint}"
 
     again = small()
-    assert guards.find_duplicate(again) is None, "there is no folder of runs yet"
+    assert launch.find_duplicate(again) is None, "there is no folder of runs yet"
     run = written()
     assert f"jobkit resume runs/{run.run_dir.name} runs what failed or is missing" in refused()
     write_submitted(run.run_dir, "slurm", "77", first=1, last=3)
@@ -207,7 +207,7 @@ def test_how_far_it_is_and_what_to_type(home: Path) -> None:
     assert "3 points: 1 cancelled, 1 done, 1 failed (1 timeout);" in refused()
     newer = home / "runs" / "t-20990103-101530-0000"
     shutil.copytree(run.run_dir, newer)
-    assert guards.find_duplicate(again) == newer
+    assert launch.find_duplicate(again) == newer
 
 
 def test_what_differs_in_its_inputs_is_another_sweep(home: Path) -> None:
@@ -227,12 +227,12 @@ def test_what_differs_in_its_inputs_is_another_sweep(home: Path) -> None:
         ("".join(f"{json.dumps(row)}\n" for row in rows[:2]), False),
     ):
         path.write_text(points, encoding="utf-8")
-        assert guards.find_duplicate(small()) == (run.run_dir if same else None), points
+        assert launch.find_duplicate(small()) == (run.run_dir if same else None), points
     path.write_text(text, encoding="utf-8")
     (home / "text.txt").write_text("One two.\n\nThrew.\n", encoding="utf-8")
-    assert guards.find_duplicate(small()) is None
+    assert launch.find_duplicate(small()) is None
     path.unlink()
-    assert guards.find_duplicate(small()) is None
+    assert launch.find_duplicate(small()) is None
 
 
 NONE: dict[str, Any] = dict.fromkeys(("queue", "gpu_type", "account", "qos"))
@@ -347,6 +347,10 @@ def test_within_the_limits_that_the_controller_reported() -> None:
     assert caught.value.exit_code == 3
 
 
+def go(run: Prepared) -> None:
+    assert launch.go(run, partial(submission.write_run, run)) == 0
+
+
 @pytest.fixture
 def prepared(queue: Programs) -> Prepared:
     for name in ("sinfo", "sacctmgr"):
@@ -360,10 +364,10 @@ def test_intent_stands_in_the_journal_before_the_act(
 ) -> None:
     queue.add("scontrol", "echo MaxArraySize = 1001")
     queue.add("sbatch", f"wc -l <{prepared.run_dir}/journal.jsonl >>{tmp_path}/seen; echo 7")
-    (one,) = sweep.submit(prepared)
-    assert (tmp_path / "seen").read_text().split() == ["0", "1"]
+    go(prepared)
+    assert (tmp_path / "seen").read_text().split() == ["1"], "the check comes before there is a folder"
     assert [event["event"] for event in events(prepared.run_dir)] == ["submitting", "submitted"]
-    assert one.array.throttle == 4
+    assert events(prepared.run_dir)[0]["throttle"] == 4
 
 
 @pytest.fixture
@@ -379,8 +383,9 @@ NUMBERED = 'case "$*" in *--test-only*) exit 0;; *find.sh*) {last};; *--offset*)
 @pytest.mark.slow
 def test_a_job_follows_all_arrays(followed: Prepared, queue: Programs) -> None:
     queue.add("sbatch", NUMBERED.format(last="echo 9"))
-    taken = sweep.submit(followed)
-    assert [(str(one.id), one.role) for one in taken] == [("7", "points"), ("8", "points"), ("9", "find")]
+    go(followed)
+    taken = read_journal(followed.run_dir).submissions
+    assert [(str(one.job), one.role) for one in taken] == [("7", "points"), ("8", "points"), ("9", "find")]
     script = followed.run_dir / "find.sh"
     waits = f"sbatch --parsable --dependency=afterany:7:8 --array=1-1 {script} --offset 6"
     assert queue.called()[-1] == waits
@@ -394,7 +399,7 @@ def test_a_job_follows_all_arrays(followed: Prepared, queue: Programs) -> None:
 def test_a_refused_follower_cancels_the_sweep(followed: Prepared, queue: Programs) -> None:
     queue.add("sbatch", NUMBERED.format(last='echo "Job dependency problem" >&2; exit 1'))
     with pytest.raises(JobkitError, match="Job dependency problem") as caught:
-        sweep.submit(followed)
+        go(followed)
     assert caught.value.exit_code == 3
     assert [(event["event"], event.get("job_id")) for event in events(followed.run_dir)][-3:] == [
         ("refused", None),
@@ -410,7 +415,7 @@ def test_a_refused_check_leaves_no_run_folder(prepared: Prepared, queue: Program
         "sbatch", 'echo "allocation failure: Requested node configuration is not available" >&2; exit 1'
     )
     with pytest.raises(JobkitError, match="nothing was submitted") as caught:
-        sweep.submit(prepared)
+        go(prepared)
     assert caught.value.exit_code == 3
     assert not prepared.run_dir.exists()
 

@@ -239,7 +239,7 @@ def test_the_blocks_of_the_template_are_documented() -> None:
     assert set(said) == set(re.findall(r"\{% block (\w+) %\}", body))
 
 
-OUTCOME_ROWS = table(section(page("structure.md"), "Outcomes"))
+OUTCOME_ROWS = table(section(page("contracts.md"), "Outcomes"))
 
 
 def test_every_outcome_is_documented() -> None:
@@ -309,7 +309,10 @@ def test_every_environment_variable_is_documented() -> None:
 
 def test_the_rooms_are_drawn_and_described() -> None:
     rooms = {path.name for path in (ROOT / "jobkit").iterdir() if (path / "__init__.py").exists()}
-    text = section(page("structure.md"), "The rooms")
+    whole = page("structure.md")
+    modules = "".join(f"/{path.relative_to(ROOT)} " for path in _files("jobkit", "*.py"))
+    assert [name for name in re.findall(r"`([\w/]+\.py)`", whole) if f"/{name} " not in modules] == []
+    text = section(whole, "The rooms")
     assert set(re.findall(r"^\*\*`(\w+)/`\*\*", text, re.MULTILINE)) == rooms
     drawing = text.partition("```")[2].partition("```")[0]
     assert set(re.findall(r"(\w+)/", drawing)) >= rooms

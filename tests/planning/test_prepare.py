@@ -10,7 +10,7 @@ import pytest
 from jobkit.answers.loads import NONE, TOKENIZER, Lengths, read_lengths
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import LENGTHS_FILE
-from jobkit.launch.sweep import write_run
+from jobkit.launch.submission import write_run
 from jobkit.planning.prepare import Options, prepare
 from jobkit.spec.sweep_spec import load_spec
 from tests.support.builders import own_workload

@@ -18,7 +18,6 @@ from jobkit.planning.texts import (
     cached_lengths,
     estimated_lengths,
     find_text,
-    lengths_or_estimate,
     paragraphs_of,
     text_lengths,
 )
@@ -228,7 +227,7 @@ def test_without_its_model_or_in_haste_they_are_estimated(
         assert found.source == PUNCTUATION
     assert ((tmp_path / "lengths").exists(), said) == (False, [])
     broken = replace(tiny_model, path=str(tmp_path), fingerprint="0")
-    found = lengths_or_estimate("stanza-ner", text, broken, cache=tmp_path, say=said.append)
+    found = text_lengths("stanza-ner", text, broken, cache=tmp_path, say=said.append, or_estimate=True)
     assert (found.source, "estimates" in said[-1]) == (PUNCTUATION, True), "a sweep goes on if it fails"
 
 
@@ -243,7 +242,6 @@ def test_without_its_model_or_in_haste_they_are_estimated(
 )
 def test_a_workload_that_fails_to_tell_is_named(body: str, told: str, tmp_path: Path, text: TextRef) -> None:
     name, folder = own_workload(tmp_path, "@staticmethod", "def lengths(p, m):", f"    {body}"), str(tmp_path)
-    find = lengths_or_estimate if "raise" in body else text_lengths
     with pytest.raises(JobkitError, match=told) as caught:
-        find(name, text, None, cache=tmp_path, say=print, folder=folder)
+        text_lengths(name, text, None, cache=tmp_path, say=print, folder=folder, or_estimate="raise" in body)
     assert caught.value.hint

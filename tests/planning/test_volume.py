@@ -10,8 +10,7 @@ from jobkit.answers.speed import CorpusVolume
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import ModelRef
-from jobkit.planning.texts import find_text, text_lengths
-from jobkit.planning.volume import read_corpus
+from jobkit.planning.texts import find_text, read_corpus, text_lengths
 from tests.support.recommendations import records
 
 

@@ -15,7 +15,8 @@ import pytest
 from jobkit.core.records import TextRef
 from jobkit.planning.workload_traits import Traits
 from jobkit.setup import workload_probe
-from jobkit.setup.check_workload import Subject, WorkloadAnswer, answers, exit_code, line_of
+from jobkit.setup.check_workload import WORDS, Subject, answers, line_of
+from jobkit.setup.findings import Finding, exit_code
 from jobkit.setup.workload_probe import ALLOCATED, KnobTrial, OutputDifference, Probe, distance
 from tests.support.commands import jobkit
 
@@ -53,14 +54,14 @@ SPREAD = [9 * MIB, 90 * MIB, 10 * MIB]
 
 def found(
     subject: Subject = SUBJECT, predicted: list[int] | None = None, **changes: Any
-) -> dict[str, WorkloadAnswer]:
+) -> dict[str, Finding]:
     probe = replace(PROBE, **changes)
-    return {answer.check: answer for answer in answers(probe, subject, predicted or probe.loads)}
+    return {answer.name: answer for answer in answers(probe, subject, predicted or probe.loads)}
 
 
 def test_a_workload_with_nothing_wrong() -> None:
     every = found()
-    assert {answer.found for answer in every.values()} == {"ok"}
+    assert {answer.status for answer in every.values()} == {"ok"}
     assert exit_code(list(every.values())) == 0
 
 
@@ -85,10 +86,12 @@ def test_a_workload_with_nothing_wrong() -> None:
 )
 def test_what_is_wrong_with_it(change: dict[str, Any], check: str, word: str, part: str) -> None:
     every = found(**change)
-    assert every[check].found == word
-    assert part in f"{every[check].what}: {every[check].do}"
-    assert every[check].do or word == "ok" or part == "differ already"
-    assert exit_code(list(every.values())) == (4 if "no" in {one.found for one in every.values()} else 0)
+    assert WORDS[every[check].status] == word
+    assert part in f"{every[check].said}: {every[check].hint}"
+    assert every[check].hint or word == "ok" or part == "differ already"
+    assert exit_code(list(every.values())) == (
+        4 if "missing" in {one.status for one in every.values()} else 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,7 +106,7 @@ def test_what_is_wrong_with_it(change: dict[str, Any], check: str, word: str, pa
 )
 def test_a_knob(reported: list[int | str | None], changes: int, error: str, word: str) -> None:
     trial = KnobTrial(name="beam", values=[4, 16], reported=reported, changes=bool(changes), error=error)
-    assert found(knobs=[trial])["knob beam"].found == word
+    assert WORDS[found(knobs=[trial])["knob beam"].status] == word
 
 
 def test_how_far_two_rows_are_apart_and_memory_from_its_line() -> None:

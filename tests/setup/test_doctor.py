@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.launch.helper_job import submit_fetch
-from jobkit.planning.resolve import Options
+from jobkit.planning.prepare import Options
 from jobkit.setup import doctor
 from jobkit.setup.doctor_case import Case, open_case
 from jobkit.setup.findings import Finding, Status

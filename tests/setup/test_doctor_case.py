@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.planning.resolve import Options
+from jobkit.planning.prepare import Options
 from jobkit.schedulers.survey import Survey
 from jobkit.setup.doctor_case import Case, inputs_of, open_case, with_gpus
 from jobkit.setup.findings import Status

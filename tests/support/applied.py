@@ -13,7 +13,7 @@ from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Point, Record
 from jobkit.extensions.corpus import apply
 from jobkit.extensions.corpus.setting import find_setting
-from jobkit.extensions.corpus.standing import live_points
+from jobkit.extensions.corpus.standing import Standing
 from jobkit.extensions.corpus.winners import claim
 from tests.support.builders import grid, record, write_record, write_records
 from tests.support.corpora import work
@@ -99,7 +99,7 @@ def write_planned(asked: apply.ApplyRequest, out: Path = OUT) -> apply.Planned:
 
 def win(run: Path, *indices: int) -> None:
     """Let shards be done: their rows and records are home, and claimed."""
-    for point in live_points(run):
+    for point in Standing(run).points:
         if point.index in indices:
             work(run, point.index)
             write_record(run, measured_record(point, 1.0))

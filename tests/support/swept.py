@@ -12,8 +12,8 @@ import pytest
 
 from jobkit.core.layout import Exit
 from jobkit.core.records import Outcome, Point
-from jobkit.launch import resubmit as stage
-from jobkit.launch import sweep as submit
+from jobkit.launch import resume as stage
+from jobkit.launch import submission as submit
 from jobkit.planning.prepare import Options, prepare
 from jobkit.runs import reader as states
 from jobkit.runs.reader import read_status

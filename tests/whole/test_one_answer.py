@@ -23,7 +23,7 @@ from jobkit.core.files import read_lines
 from jobkit.core.knobs import renamed
 from jobkit.core.layout import POINTS_FILE, RECORD_FILE, SPEC_FILE, TUNE_GOAL_FILE
 from jobkit.core.student import half_width
-from jobkit.launch.sweep import search_goal
+from jobkit.launch.submission import search_goal
 from jobkit.report.output import render
 from jobkit.report.plot.data import PREDICTED, group_plots
 from jobkit.report.recommend.advice import RecommendOptions, memory_of_setting, recommend

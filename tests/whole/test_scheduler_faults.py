@@ -14,7 +14,7 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
-from jobkit.launch import resubmit
+from jobkit.launch import resume
 from jobkit.launch.resume import run_again
 from jobkit.runs import journal, tries
 from jobkit.runs.reader import read_status
@@ -99,7 +99,7 @@ def lab(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
     """Return a folder on a fake Slurm and on a fake Grid Engine; a minute passes at once."""
     monkeypatch.setattr(journal, "GONE_AFTER", timedelta(seconds=1))
     monkeypatch.setattr(tries, "VISIBLE_AFTER", timedelta(seconds=1))
-    monkeypatch.setattr(resubmit, "POLL_S", 0.3)
+    monkeypatch.setattr(resume, "POLL_S", 0.3)
     monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
     home = tmp_path / "home"
     home.mkdir()

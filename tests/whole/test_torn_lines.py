@@ -19,8 +19,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line
 from jobkit.core.json_codec import to_json
 from jobkit.core.shell import Completed
-from jobkit.launch import resubmit, sweep
-from jobkit.launch import resume as retries
+from jobkit.launch import resume, submission
 from jobkit.launch.cancel import cancel
 from jobkit.launch.resume import run_again
 from jobkit.planning.prepare import Options, prepare
@@ -119,12 +118,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     prepared = prepare(
         tmp_path / "spec.yaml", Options(scheduler="slurm", runs_dir=tmp_path / "runs"), build=True
     )
-    sweep.write_run(prepared)
-    monkeypatch.setattr(resubmit, "PATIENCE_S", 0.0)
+    submission.write_run(prepared)
+    monkeypatch.setattr(resume, "PATIENCE_S", 0.0)
     cached = functools.cache(load_spec)  # the spec is not what is cut
-    for module in (resubmit, retries):
-        if hasattr(module, "load_spec"):
-            monkeypatch.setattr(module, "load_spec", lambda path, given=(): cached(path, tuple(given)))
+    monkeypatch.setattr(resume, "load_spec", lambda path, given=(): cached(path, tuple(given)))
     for point in prepared.points[: len(DONE)]:
         said = record(point)
         write_record(prepared.run_dir, replace(said, job=replace(said.job, job_id="101")))

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,17 +62,16 @@ from jobkit.extensions.corpus.shards import (
     plan_shards,
     points_of,
     refuse_too_large,
+    table_bytes,
     unread_words,
 )
 from jobkit.extensions.corpus.standing import finish
-from jobkit.launch import begin, job, launch, local, resume, scheduler_calls, submission, sweep
-from jobkit.launch.begin import RunFolder
-from jobkit.launch.guards import refuse_moved_run
-from jobkit.launch.resubmit import read_settled, run_lock
-from jobkit.planning.job_script import little, render, render_follow, render_resume
+from jobkit.launch import launch, resume, submission
+from jobkit.launch.job import announce, plan_job
+from jobkit.launch.resume import read_settled, refuse_moved_run, run_lock
+from jobkit.planning.job_script import little, render_resume
 from jobkit.planning.points import request as request_of
-from jobkit.planning.prepare import Prepared, refuse_too_many_threads, run_id
-from jobkit.planning.resolve import Options, warn_again
+from jobkit.planning.prepare import NamedSpec, Options, Prepared, run_id, run_of, shared_by, warn_again
 from jobkit.planning.texts import is_sample_file
 from jobkit.planning.workload_traits import traits
 from jobkit.runs import journal
@@ -81,7 +81,6 @@ from jobkit.runs.request import enough
 from jobkit.runs.status import first_task, run_id_of
 from jobkit.runs.status_text import render as render_status
 from jobkit.schedulers.registry import by_name, runs_here
-from jobkit.schedulers.types import ONE_TASK
 from jobkit.spec.site import queue_of
 from jobkit.spec.sweep_spec import Resources, load_spec
 
@@ -241,27 +240,20 @@ def prepare(
     heavy = find_heavy(corpus, pieces, setting)
     refuse_too_large(heavy, setting)
     plan = plan_shards(
-        pieces, setting, ShardOptions(minutes=request.minutes, number=request.number), heavy=heavy
+        pieces,
+        setting,
+        ShardOptions(minutes=request.minutes, number=request.number),
+        tables=table_bytes(corpus),
+        heavy=heavy,
     )
-    changes = {"resources": plan.resources, "pack": min(setting.spec.pack, len(plan.shards))}
-    spec = setting.spec.model_copy(update=changes)
+    spec = shared_by(setting.spec.model_copy(update={"resources": plan.resources}), len(plan.shards))
     setting = replace(setting, spec=spec)
     name = run_id_of(out) or run_id(spec.name)
     points = points_of(plan.shards, setting.point, out, name, corpus)
-    refuse_too_many_threads(spec, points[:1])
+    inputs = replace(setting.inputs, run_id=points[0].run_id, text=points[0].text)
+    named = NamedSpec(spec=spec, site=setting.site, why=setting.why, inputs=inputs)
+    prepared = run_of(named, points, out, places=corpus.folders(), needs=plan.needs)
     warn_again(note, spec, points[:1])
-    followed = spec.policy.follow_up and not runs_here(spec.scheduler)
-    prepared = Prepared(
-        spec=spec,
-        site=setting.site,
-        why=setting.why,
-        inputs=replace(setting.inputs, run_id=points[0].run_id, text=points[0].text),
-        points=points,
-        run_dir=out,
-        script=render(spec, setting.site, points[0], out, places=corpus.folders()),
-        follow_script=render_follow(spec, setting.site, points[0], out) if followed else None,
-        needs={} if runs_here(spec.scheduler) else plan.needs,
-    )
     model = setting.point.model.fingerprint if setting.point.model else None
     prospect = CorpusSummary(
         corpus=corpus,
@@ -314,7 +306,7 @@ def _create(run_dir: Path, fill: Callable[[Path], None]) -> None:
             )
         return is_unplanned(run_dir)
 
-    RunFolder.create(run_dir, check, fill, option="--out")
+    submission.create_run_folder(run_dir, check, fill, option="--out")
 
 
 def write_planned(planned: Planned) -> None:
@@ -322,7 +314,7 @@ def write_planned(planned: Planned) -> None:
     prepared, prospect = planned.prepared, planned.prospect
 
     def fill(part: Path) -> None:
-        sweep.write_files(prepared, part)
+        submission.write_files(prepared, part)
         (part / WINNERS_FOLDER).mkdir()
         write_promise(part, prospect.setting.promise)
         write_plan(part, prospect.corpus, prospect.plan.shards)
@@ -336,31 +328,11 @@ def write_planned(planned: Planned) -> None:
 
 
 def _start(planned: Planned, *, wait: bool) -> int | None:
-    prepared = planned.prepared
-    run_dir, spec = prepared.run_dir, prepared.spec
     note(planned.lines)
-    if is_unplanned(run_dir):
-        write_planned(planned)
-        return resume.run_again(run_dir, (), (), wait=wait)
-    if runs_here(spec.scheduler):
-        from jobkit.runs import watch  # brings rich: a submission returns at once without it
-
-        write_planned(planned)
-        note(f"run folder: {relative_path(run_dir)}")
-        with local.as_driver(run_dir) as job_id, watch.ProgressBars(run_dir, prepared.points) as progress:
-            local.drive(run_dir, progress.tick, job_id)
-        return resume.run_follow_up(run_dir) or None
-    scheduler, round_ = by_name(spec.scheduler), sweep.first_round(prepared)
-    arrays = submission.plan_arrays(scheduler, round_)
-    for line in submission.would_accept(
-        prepared.script, lambda path: submission.check_round(scheduler, round_, path, arrays)
-    ):
-        note(line)
+    if not is_unplanned(planned.prepared.run_dir):
+        return launch.go(planned.prepared, partial(write_planned, planned), wait=wait)
     write_planned(planned)
-    begin.submit(run_dir, spec, sweep.planned_jobs(prepared, arrays))
-    if prepared.needs:  # a round of its own for those that request more
-        return resume.run_again(run_dir, (), (), wait=wait)
-    return begin.follow(run_dir, prepared.points, spec.policy, wait=wait)
+    return resume.run_again(planned.prepared.run_dir, (), (), wait=wait)
 
 
 def _go_on(
@@ -530,17 +502,15 @@ def _submit(
     named = replace(point, run_id=order.run_id)
     script = render_resume(spec, setting.site, named, run_dir, resources, purpose)
     plan = _plan_of_job(setting, found, resources)
-    planner = job.plan_job()
+    wanted = request_of(order.run_id, spec.model_copy(update={"pack": 1}), setting.site, resources)
+    planner = plan_job(wanted)
     if preview is not None:
         shown, path = _shown(script, setting, request, preview), run_dir / PLAN_SCRIPT
         command = scheduler.submit_argv(str(path), planner.array, ())
         launch.preview(plan, shown, path, [command], only_script=preview.only_script)
         return 0
     note("\n".join(plan))
-    wanted = request_of(order.run_id, spec.model_copy(update={"pack": 1}), setting.site, resources)
-    for line in submission.would_accept(
-        script, lambda path: scheduler_calls.check_submission(scheduler, wanted, path, ONE_TASK)
-    ):
+    for line in submission.would_accept(scheduler, script, [planner]):
         note(line)
     texts = {SPEC_FILE: spec.as_yaml(), ORDER_FILE: to_json(order) + "\n", PLAN_SCRIPT: script}
 
@@ -557,12 +527,16 @@ def _submit(
 
     if not is_unplanned(run_dir):
         _create(run_dir, fill)
-    with run_lock(run_dir, note):
+    with run_lock(run_dir):
         if _is_under_way(run_dir, order):
             return ExitCode.TO_COME
         write(run_dir)
-        begin.submit(run_dir, spec, [planner], ", then submits the shards")
-    return begin.follow(run_dir, (), spec.policy, wait=wait)
+        announce(
+            spec.scheduler,
+            submission.submit_jobs(scheduler, run_dir, [planner]),
+            ", then submits the shards",
+        )
+    return submission.follow(run_dir, (), spec.policy, wait=wait)
 
 
 def _resources(run_dir: Path, setting: AppliedSetting, found: Sequence[Source]) -> Resources:
@@ -597,7 +571,7 @@ def _plan_of_job(setting: AppliedSetting, found: CorpusFiles, resources: Resourc
 
 
 def _is_under_way(run_dir: Path, order: ApplyRequest) -> bool:
-    run = read_settled(run_dir, by_name(str(order.scheduler)), note)
+    run = read_settled(run_dir, by_name(str(order.scheduler)))
     if run.planner is None:
         return False
     planner, typed = run.planner.submission.job, shell_path(run_dir)
@@ -647,7 +621,7 @@ def plan_in_job(run_dir: Path) -> int:
                 setting = find_permitted(run_dir, order, build=True)
                 planned = prepare(run_dir, order, setting, *read(order, _split(order, setting)))
             note(planned.lines)
-            with run_lock(run_dir, note):
+            with run_lock(run_dir):
                 write_planned(planned)
     except JobkitError as error:
         journal.note(run_dir, "left", points=[], why=str(error), role=Role.PLAN)

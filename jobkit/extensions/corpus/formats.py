@@ -5,30 +5,32 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.extras import missing_extra
+from jobkit.core.paragraphs import GIVEN
 from jobkit.core.terminal import DELIMITERS
-from jobkit.extensions.corpus.rows import Array, arrow_batch, npy_header
+from jobkit.extensions.corpus.rows import Array, arrow_batch, npy_header, type_of
 
-FORMATS = ("jsonl", "csv", "tsv", "conll", "parquet", "npy")
-DEFAULT_FORMAT = FORMATS[0]
-VECTOR_FORMATS = ("parquet", "npy")
 GROUP_ROWS = 50_000
 FILE = "file"  # column of merged rows, if files have several documents
+TEXT = "paragraph_text"  # column of merged rows, if it is wanted
 TOKEN_COLUMNS = ("sentence", "token", "tag")
 """Columns for CoNLL: the number of the sentence in the paragraph, the token, its tag."""
 
+Columns = Mapping[str, Collection[str]]
+"""The columns of merged rows, document and paragraph first, and the types of the values in each."""
+Key = tuple[object, ...]
+"""What stands next to a vector: its document, the number of its paragraph, and the other columns."""
 
-Key = tuple[str, int, str]
-"""The document of a vector, the number of its paragraph, and the file."""
 
-
-def check_format(name: str, columns: Sequence[str], *, vectors: bool | None = None) -> None:
+def check_format(name: str, columns: Collection[str], *, vectors: bool | None = None) -> None:
     """Refuse a format of `FORMATS` that cannot be written with these columns of the workload.
 
     ``vectors``: whether the only column is vectors; ``None`` if that is not known yet.
@@ -40,7 +42,7 @@ def check_format(name: str, columns: Sequence[str], *, vectors: bool | None = No
             f"--format conll: the rows have no {', '.join(missing)} (they have {', '.join(columns)})",
             hint="CoNLL has one token a line: it needs a workload that yields tokens; use --format tsv",
         )
-    if vectors is not None and vectors != (name in VECTOR_FORMATS) and (vectors or name == "npy"):
+    if vectors is not None and name not in (VECTOR_FORMATS if vectors else ROW_FORMATS):
         have, use = ("vectors", "parquet or npy") if vectors else ("no vectors", "jsonl, csv, tsv or parquet")
         raise JobkitError(f"--format {name}: the results are {have}", hint=f"use --format {use}")
     if name == "parquet" and (lack := missing_extra("--format parquet", "parquet")):
@@ -48,41 +50,53 @@ def check_format(name: str, columns: Sequence[str], *, vectors: bool | None = No
         raise lack
 
 
-def write_rows(
-    name: str,
-    file: BinaryIO,
-    lines: Iterable[bytes],
-    columns: Sequence[str],
-    types: Sequence[Collection[str]],
+def output_paths(output: Path, forms: Iterable[str]) -> dict[str, Path]:
+    """Return the file of each format: that which a person names; of several formats with their endings."""
+    if len(each := dict.fromkeys(forms)) == 1:
+        return dict.fromkeys(each, output)
+    stem = output.stem if output.suffix[1:] in FORMATS else output.name
+    return {form: output.with_name(f"{stem}.{form}") for form in each}
+
+
+def counts_path(output: Path) -> Path:
+    """Return the file with the counts of each document: ``merged.documents.jsonl``."""
+    return output.with_name(f"{output.stem}.documents.jsonl")
+
+
+def places_path(output: Path) -> Path:
+    """Return the file with document and paragraph of each row of an npy file: ``merged.rows.tsv``."""
+    return output.with_name(f"{output.stem}.rows.tsv")
+
+
+# -- rows: lines of JSON, as `jobkit.extensions.corpus.rows.RowsWriter` writes them
+
+
+def _write_jsonl(file: BinaryIO, lines: Iterable[bytes], columns: Columns) -> None:
+    del columns
+    file.writelines(lines)
+
+
+def _write_table(delimiter: str, file: BinaryIO, lines: Iterable[bytes], columns: Columns) -> None:
+    _write_cells(file, delimiter, columns, ([_cell(row[name]) for name in columns] for row in _parsed(lines)))
+
+
+def _write_cells(
+    file: BinaryIO, delimiter: str, names: Iterable[str], rows: Iterable[Sequence[object]]
 ) -> None:
-    """Write rows, as `jobkit.extensions.corpus.rows.RowsWriter` writes them, in a format of `FORMATS`.
-
-    ``columns`` and ``types``: the names after document and paragraph, and the types of the values in each.
-    """
-    if name == "jsonl":
-        file.writelines(lines)
-    elif name in DELIMITERS:
-        _write_text(file, _table(lines, columns, DELIMITERS[name]))
-    elif name == "conll":
-        _write_text(file, _conll(lines))
-    else:
-        _write_parquet_rows(file, lines, columns, types)
-
-
-def _write_text(file: BinaryIO, parts: Iterable[str]) -> None:
-    file.writelines(part.encode() for part in parts)
-
-
-def _table(lines: Iterable[bytes], columns: Sequence[str], delimiter: str) -> Iterator[str]:
-    """Yield a header line and a line for each row, as Python's csv module writes and reads them."""
+    """Write a header line and a line for each row, quoted as in RFC 4180; the lines end with a line feed."""
     stream = io.StringIO()
     writer = csv.writer(stream, delimiter=delimiter, lineterminator="\r\n")  # what ends a line is quoted
-    names = ("document", "paragraph", *columns)
-    for values in chain([names], ([_cell(row[name]) for name in names] for row in map(json.loads, lines))):
+    table: Iterator[Sequence[object]] = chain([[*names]], rows)
+    for values in table:
         writer.writerow(values)
-        yield stream.getvalue().removesuffix("\r\n") + "\n"
+        line = stream.getvalue().removesuffix("\r\n")
+        file.write(line.encode("utf-8", "backslashreplace") + b"\n")
         stream.seek(0)
         stream.truncate()
+
+
+def _parsed(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    return map(json.loads, lines)
 
 
 def _cell(value: object) -> object:
@@ -90,21 +104,20 @@ def _cell(value: object) -> object:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict | bool) else value
 
 
-def _conll(lines: Iterable[bytes]) -> Iterator[str]:
-    """Yield a line for each token, a blank line after each sentence, and comments that name the place."""
+def _write_conll(file: BinaryIO, lines: Iterable[bytes], columns: Columns) -> None:
+    """Write a line for each token, a blank line after each sentence, and comments that name the place."""
+    del columns
     before: tuple[str, int, int] | None = None
-    for line in lines:
-        row = json.loads(line)
+    for row in _parsed(lines):
         here = (row["document"], row["paragraph"], row["sentence"])
-        if here != before:
-            yield "\n" * (before is not None)
-            if before is None or here[0] != before[0]:
-                yield f"# newdoc id = {_word(here[0])}\n"
-            if before is None or here[:2] != before[:2]:
-                yield f"# newpar id = {here[1]}\n"
+        text = "\n" * (before is not None and here != before)
+        if before is None or here[0] != before[0]:
+            text += f"# newdoc id = {_word(here[0])}\n"
+        if before is None or here[:2] != before[:2]:
+            text += f"# newpar id = {here[1]}\n"
         before = here
-        yield f"{_word(row['token'])}\t{_word(row['tag'])}\n"
-    yield "\n" * (before is not None)
+        file.write(f"{text}{_word(row['token'])}\t{_word(row['tag'])}\n".encode())
+    file.write(b"\n" * (before is not None))
 
 
 def _word(value: object) -> str:
@@ -112,59 +125,18 @@ def _word(value: object) -> str:
     return " ".join(str(value).split()) or "_"
 
 
-def write_parquet(
-    file: BinaryIO, groups: Iterable[Sequence[Array]], keys: Iterator[Key], columns: Sequence[str]
-) -> None:
-    """Write each group of vectors as a row group; ``columns``: that of the vectors, and perhaps the file."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    with ExitStack() as stack:
-        writer: Any = None
-        for group in groups:
-            batches = []
-            for vectors in group:
-                documents, numbers, files = zip(*islice(keys, len(vectors)), strict=True)
-                named = {"document": documents, "paragraph": numbers, columns[0]: vectors}
-                batches.append(arrow_batch(named | ({FILE: files} if FILE in columns[1:] else {})))
-            table = pa.Table.from_batches(batches)
-            if writer is None:  # numbers of vectors are hardly ever equal: no dictionary, no compression
-                texts = [name for name in ("document", FILE) if name in table.schema.names]
-                options = {"compression": "none", "use_dictionary": texts, "write_statistics": texts}
-                writer = stack.enter_context(parquet.ParquetWriter(file, table.schema, **options))
-            writer.write_table(table, row_group_size=len(table))
-
-
-def write_npy(file: BinaryIO, groups: Iterable[Sequence[Array]], rows: int, vectors: str) -> None:
-    file.write(npy_header(rows, vectors))
-    file.writelines(view.data for group in groups for view in group)
-
-
-def write_places(file: BinaryIO, keys: Iterator[Key], *, named: bool) -> None:
-    """Write document, paragraph and, if ``named``, file of each row of an npy file, under a header line."""
-    stream = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
-    writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
-    width = 3 if named else 2
-    writer.writerow(("document", "paragraph", FILE)[:width])
-    writer.writerows(key[:width] for key in keys)
-    stream.detach()
-
-
-def _write_parquet_rows(
-    file: BinaryIO, lines: Iterable[bytes], columns: Sequence[str], types: Sequence[Collection[str]]
-) -> None:
+def _write_parquet(file: BinaryIO, lines: Iterable[bytes], columns: Columns) -> None:
     """Write rows in groups, so that no more than one is in memory."""
     import pyarrow as pa
     from pyarrow import parquet
 
-    kinds = [_kind(words) for words in types]
-    named = [("document", "str"), ("paragraph", "int"), *zip(columns, kinds, strict=True)]
+    kinds = {name: _kind(words) for name, words in columns.items()}
     of = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
-    schema = pa.schema([(name, of[kind]) for name, kind in named])
-    texts = [name for name, kind in named if kind == "str"]
+    schema = pa.schema([(name, of[kind]) for name, kind in kinds.items()])
+    texts = [name for name, kind in kinds.items() if kind == "str"]
     with parquet.ParquetWriter(file, schema) as writer:
-        rows = iter(lines)
-        while group := [_row(line, texts) for line in islice(rows, GROUP_ROWS)]:
+        rows = _parsed(lines)
+        while group := [_with_texts(row, texts) for row in islice(rows, GROUP_ROWS)]:
             try:
                 writer.write_batch(pa.RecordBatch.from_pylist(group, schema=schema))
             except (pa.ArrowInvalid, OverflowError) as error:
@@ -179,10 +151,61 @@ def _kind(words: Collection[str]) -> str:
     return kinds.pop() if len(kinds) == 1 and kinds <= {"int", "float", "bool"} else "str"
 
 
-def _row(line: bytes, texts: Iterable[str]) -> dict[str, object]:
-    row: dict[str, object] = json.loads(line)
-    for name in texts:
-        value = row[name]
-        if value is not None and not isinstance(value, str):
-            row[name] = json.dumps(value, ensure_ascii=False)
-    return row
+def _with_texts(row: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return a row with the values of these columns as text."""
+    other = {name: value for name in names if not isinstance(value := row[name], str | None)}
+    return row | {name: json.dumps(value, ensure_ascii=False) for name, value in other.items()}
+
+
+ROW_FORMATS: Mapping[str, Callable[[BinaryIO, Iterable[bytes], Columns], None]] = {
+    "jsonl": _write_jsonl,
+    **{name: partial(_write_table, delimiter) for name, delimiter in DELIMITERS.items()},
+    "conll": _write_conll,
+    "parquet": _write_parquet,
+}
+DEFAULT_FORMAT = next(iter(ROW_FORMATS))
+
+
+# -- vectors: groups of arrays, and their keys in the same order
+
+
+def _write_parquet_vectors(
+    files: Sequence[BinaryIO], groups: Iterable[Sequence[Array]], keys: Iterator[Key], names: Sequence[str]
+) -> None:
+    """Write each group of vectors as a row group."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    with ExitStack() as stack:
+        writer: Any = None
+        for group in groups:
+            batches = []
+            for vectors in group:
+                columns = list(zip(*islice(keys, len(vectors)), strict=True))
+                columns.insert(len(GIVEN), vectors)
+                batches.append(arrow_batch(dict(zip(names, columns, strict=True))))
+            table = pa.Table.from_batches(batches)
+            if writer is None:  # numbers of vectors are hardly ever equal: no dictionary, no compression
+                texts = [name for name in table.schema.names if table.schema.field(name).type == pa.string()]
+                options = {"compression": "none", "use_dictionary": texts, "write_statistics": texts}
+                writer = stack.enter_context(parquet.ParquetWriter(files[0], table.schema, **options))
+            writer.write_table(table, row_group_size=len(table))
+
+
+def _write_npy(
+    files: Sequence[BinaryIO], groups: Iterable[Sequence[Array]], keys: Iterator[Key], names: Sequence[str]
+) -> None:
+    """Write one array, and a table with the key of each of its rows, under a header line."""
+    file, table = files
+    rows, vectors = 0, ""
+    file.write(npy_header(rows, vectors))
+    for view in chain.from_iterable(groups):
+        rows, vectors = rows + len(view), type_of(view)
+        file.write(view.data)
+    file.seek(0)
+    file.write(npy_header(rows, vectors))
+    _write_cells(table, "\t", [*names[: len(GIVEN)], *names[len(GIVEN) + 1 :]], keys)
+
+
+VECTOR_FORMATS = {"parquet": _write_parquet_vectors, "npy": _write_npy}
+FORMATS = tuple(dict.fromkeys([*ROW_FORMATS, *VECTOR_FORMATS]))

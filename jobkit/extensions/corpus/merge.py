@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -16,119 +16,30 @@ from uuid import uuid4
 
 from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.files import open_regular
-from jobkit.core.layout import read_points, try_folder
+from jobkit.core.layout import try_folder
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_list
 from jobkit.extensions.corpus import formats
-from jobkit.extensions.corpus.plan import (
-    ROWS_FILE,
-    Corpus,
-    Piece,
-    Shard,
-    Source,
-    Winner,
-    read_corpus,
-    read_plan,
-)
+from jobkit.extensions.corpus.plan import ROWS_FILE, Part, Piece, Shard, Source, Winner
 from jobkit.extensions.corpus.readers import (
     READERS,
     TEXT,
+    Paragraph,
+    read_pieces,
 )
 from jobkit.extensions.corpus.rows import Array, parse_type, read_vectors
-from jobkit.extensions.corpus.winners import claim_all, digest, read_winners, winner_path
-
-
-class Extent(NamedTuple):
-    """The rows of one piece: bytes of the ``rows.jsonl`` of the winner of a shard, by its index.
-
-    Of vectors, rows of its part. ``file`` is that of the documents; empty if no file of the corpus has
-    several documents, and of vectors.
-    """
-
-    shard: int
-    start: int
-    end: int
-    file: str = ""
-
-
-class _Coverage(NamedTuple):
-    extents: tuple[Extent, ...]  # in corpus order, those of consecutive pieces of one shard as one
-    # all pieces in corpus order; one without a winner has the shard that was last planned for it, others 0
-    pieces: tuple[tuple[Piece, int], ...]
-
-    @property
-    def open_shards(self) -> tuple[int, ...]:
-        return tuple(sorted({index for _, index in self.pieces if index}))
-
-
-def _coverage(corpus: Corpus, shards: Iterable[Shard], winners: Mapping[int, Winner]) -> _Coverage:
-    """Return what the winners, by shard index, have of a corpus.
-
-    ``shards`` are all lines of the plan, also those that a later plan replaced.
-    """
-    won: dict[tuple[int, int, int], Extent] = {}
-    named = has_files(corpus)
-    files = [source.name if named else "" for source in corpus.sources]
-    planned: dict[tuple[int, int, int], tuple[Piece, int]] = {}
-    for shard in shards:
-        planned |= {_key(piece): (piece, shard.index) for piece in shard.pieces}
-        if winner := winners.get(shard.index):
-            _add(won, shard, winner, files)
-    found = sum(piece.paragraphs for piece, _ in planned.values())
-    if found != corpus.paragraphs:  # a line of the plan is lost
-        raise JobkitError(f"the plan has {found:,} paragraphs, the corpus {corpus.paragraphs:,}")
-    planned |= {key: (planned[key][0], 0) for key in won}
-    return _Coverage(_joined(won[key] for key in sorted(won)), tuple(planned[key] for key in sorted(planned)))
-
-
-def _key(piece: Piece) -> tuple[int, int, int]:
-    return piece.source, piece.start, piece.skip
-
-
-def has_files(corpus: Corpus) -> bool:
-    """Return whether a file has several documents, so that the document does not name the file."""
-    return any(source.kind != TEXT for source in corpus.sources)
-
-
-def _add(won: dict[tuple[int, int, int], Extent], shard: Shard, winner: Winner, files: Sequence[str]) -> None:
-    if winner.paragraphs != shard.paragraphs:
-        numbers = f"{winner.paragraphs:,} paragraphs where the plan has {shard.paragraphs:,}"
-        raise JobkitError(f"the result of shard {shard.index} has {numbers}")
-    vectors = has_vectors(winner)
-    ends = list(accumulate([piece.paragraphs for piece in shard.pieces] if vectors else winner.pieces))
-    whole = winner.rows if vectors else winner.size_bytes
-    ends += [whole] * (len(shard.pieces) - len(ends))
-    if ends[-1:] != [whole]:
-        raise JobkitError(f"the result of shard {shard.index} has rows of no piece of its plan")
-    for piece, start, end in zip(shard.pieces, [0, *ends], ends, strict=False):
-        key = _key(piece)
-        if key in won:
-            shards = f"shards {won[key].shard} and {shard.index}"
-            raise JobkitError(f"{shards} both have results of the same part of the corpus")
-        won[key] = Extent(shard.index, start, end, "" if vectors else files[piece.source])
-
-
-def _joined(extents: Iterable[Extent]) -> tuple[Extent, ...]:
-    """Join extents of a file of the corpus that follow each other in the rows of a shard."""
-    joined: list[Extent] = []
-    for extent in extents:
-        last = joined[-1] if joined else None
-        if last and (last.shard, last.end, last.file) == (extent.shard, extent.start, extent.file):
-            joined[-1] = last._replace(end=extent.end)
-        else:
-            joined.append(extent)
-    return tuple(joined)
-
+from jobkit.extensions.corpus.standing import Standing
+from jobkit.extensions.corpus.winners import digest, winner_path
 
 _NAMED = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    output: Path
+    outputs: Sequence[Path]  # one of each format
     counts: Path  # the file with the counts of each document
-    places: Path | None = None  # the file with document and paragraph of each row of an npy file
-    vectors: str = ""  # their type, ``fp32[384]``, if the rows are vectors
+    places: Path | None  # the file with document and paragraph of each row of an npy file
+    vectors: str  # their type, ``fp32[384]``, if the rows are vectors
     # numbers; paragraphs and documents also without a row
     shards: int
     rows: int
@@ -139,56 +50,56 @@ class Merged:
 
 
 def merge(
-    run_dir: Path,
-    output: Path,
-    form: str = "jsonl",
-    *,
-    void: Collection[int] = frozenset(),
-    allow_missing: bool = False,
+    run_dir: Path, output: Path, *forms: str, with_text: bool = False, allow_missing: bool = False
 ) -> Merged:
-    """Write the rows of all shards to one file, in corpus order; all of it or nothing.
+    """Write the rows of all shards to one file of each format, in corpus order; all of it or nothing.
 
-    Next to it, `counts_path` gets a line for each document: how many paragraphs and rows it has, and how many
-    paragraphs are missing. An older output is replaced at the end. ``form`` is one of
-    `jobkit.extensions.corpus.formats.FORMATS`. ``void`` are shards that do not count, even with a winner:
-    others do their work. ``allow_missing`` writes the results that there are, if there are any.
+    The files are `formats.output_paths`. Next to them, `formats.counts_path` gets a line for each document:
+    how many paragraphs and rows it has, and how many paragraphs are missing. Older files are replaced at the
+    end. ``with_text`` adds the text of its paragraph to each row. ``allow_missing`` writes the results that
+    there are, if there are any.
     """
-    corpus = read_corpus(run_dir)
-    winners, covered = _covered(run_dir, corpus, void, allow_missing=allow_missing)
-    columns, types = _columns(winners.values())
-    vectors = next((word for word in set[str]().union(*types) if parse_type(word)), "")
-    formats.check_format(form, columns, vectors=bool(vectors))
-    if named := has_files(corpus) and formats.FILE not in columns:
-        columns, types = (*columns, formats.FILE), (*types, {"str"})
-    counts, places = counts_path(output), places_path(output, form)
-    outputs = [path for path in (output, counts, places) if path]
+    standing = _whole(run_dir, allow_missing=allow_missing)
+    corpus, winners = standing.corpus, list(standing.winners.values())
+    own = _columns(winners)
+    vectors = next((word for words in own.values() for word in words if parse_type(word)), "")
+    outputs = formats.output_paths(output, forms or (formats.DEFAULT_FORMAT,))
+    for form in outputs:
+        formats.check_format(form, own, vectors=bool(vectors))
+    if with_text and formats.TEXT in own:
+        raise JobkitError(f"--with-text: the rows have a column {formats.TEXT} already", hint="leave it out")
+    named = formats.FILE not in own and any(source.kind != TEXT for source in corpus.sources)
+    added = [name for name, wanted in ((formats.FILE, named), (formats.TEXT, with_text)) if wanted]
+    columns = {"document": {"str"}, "paragraph": {"int"}, **own, **{name: {"str"} for name in added}}
+    results = _Results(standing, named=named, vectors=bool(vectors))
+    counts = formats.counts_path(next(iter(outputs.values())))
+    places = formats.places_path(outputs["npy"]) if "npy" in outputs else None
+    paths = [counts, *outputs.values(), *([places] if places else [])]
     read = {Path(source.path).resolve() for source in corpus.sources}
-    if written := next((path for path in outputs if path.resolve() in read), None):
+    if written := next((path for path in paths if path.resolve() in read), None):
         raise JobkitError(f"--output {written} is a file of the corpus", hint="name another file")
     _check_inputs(corpus.sources)
-    _check_rows(run_dir, list(winners.values()))
-    with _published(outputs) as (file, counted, *placed):
-        tally = _Tally(counted, _documents(corpus, covered.pieces))
-        if not vectors:
-            lines = _lines(run_dir, winners, covered.extents, named=named)
-            formats.write_rows(form, file, lines, columns, types)
-            tally.write(json.loads(row)["document"] for row in _lines(run_dir, winners, covered.extents))
-        else:
-            groups, keys = _vectors(run_dir, winners, covered.extents), tally.keys()
-            if placed:
-                formats.write_npy(file, groups, sum(winner.rows for winner in winners.values()), vectors)
-                formats.write_places(placed[0], keys, named=named)
+    _check_rows(run_dir, winners)
+    with _published(paths) as (counted, *files):
+        tally = _Tally(counted)
+        for form, file in zip(outputs, files, strict=False):
+            if vectors:  # the first format counts the documents
+                documents = tally.each(results.documents()) if file is files[0] else results.documents()
+                keys, table = results.keys(documents, with_text=with_text), files[len(outputs) :]
+                formats.VECTOR_FORMATS[form]([file, *table], results.vectors(), keys, [*columns])
+                if next(keys, None):
+                    raise JobkitError("there are more paragraphs than vectors")
             else:
-                formats.write_parquet(file, groups, keys, columns)
-            if next(keys, None):
-                raise JobkitError("there are more paragraphs than vectors")
+                formats.ROW_FORMATS[form](file, results.lines(with_text=with_text), columns)
+        if not vectors:
+            tally.write(results.documents(), (json.loads(row)["document"] for row in results.bare()))
     return Merged(
-        output=output,
+        outputs=tuple(outputs.values()),
         counts=counts,
         places=places,
         vectors=vectors,
         shards=len(winners),
-        rows=sum(winner.rows for winner in winners.values()),
+        rows=sum(winner.rows for winner in winners),
         paragraphs=corpus.paragraphs - tally.missing.total(),
         documents=tally.documents,
         silent=tally.silent,
@@ -196,21 +107,63 @@ def merge(
     )
 
 
-def counts_path(output: Path) -> Path:
-    """Return the file with the counts of each document: ``merged.documents.jsonl``."""
-    return output.with_name(f"{output.stem}.documents.jsonl")
-
-
-def places_path(output: Path, form: str) -> Path | None:
-    """Return the file with document and paragraph of each row, ``merged.rows.tsv``; only npy has one."""
-    return output.with_name(f"{output.stem}.rows.tsv") if form == "npy" else None
+def _whole(run_dir: Path, *, allow_missing: bool) -> Standing:
+    """Return where a corpus stands, with a result of each shard, or, if ``allow_missing``, of some."""
+    standing = Standing(run_dir)
+    if standing.shards.keys() - standing.winners.keys():
+        standing.settle()
+    missing = [point.point_id for point in standing.points if point.index not in standing.winners]
+    if missing and not (allow_missing and standing.winners):
+        number = "1 shard has" if len(missing) == 1 else f"{len(missing):,} shards have"
+        raise JobkitError(
+            f"{number} no result yet: {format_list(missing, _NAMED)}",
+            hint=_resume(run_dir),
+            exit_code=ExitCode.TO_COME,
+        )
+    return standing
 
 
 def default_format(run_dir: Path) -> str:
     """Return the format that `jobkit apply` was given; without one, Parquet for vectors."""
-    form = read_corpus(run_dir).format
-    vectors = form == formats.DEFAULT_FORMAT and any(map(has_vectors, read_winners(run_dir).values()))
+    standing = Standing(run_dir)
+    form = standing.corpus.format
+    vectors = form == formats.DEFAULT_FORMAT and any(map(_has_vectors, standing.winners.values()))
     return "parquet" if vectors else form
+
+
+def _has_vectors(winner: Winner) -> bool:
+    return any(parse_type(words) for words in winner.types)
+
+
+def _columns(winners: Iterable[Winner]) -> dict[str, set[str]]:
+    """Return the columns of the workload, and the types of the values in each."""
+    found: dict[str, set[str]] | None = None
+    for winner in winners:
+        found = found or {name: set[str]() for name in winner.columns}
+        if winner.columns != tuple(found):
+            both = f"{', '.join(found)} and {', '.join(winner.columns)}"
+            raise JobkitError(f"shards have different columns: {both}")
+        for types, words in zip(found.values(), winner.types, strict=True):
+            types.update(words.split())
+    columns = found or {}
+    if len(kinds := {word for words in columns.values() for word in words if parse_type(word)}) > 1:
+        raise JobkitError(f"shards have vectors of different types: {format_list(sorted(kinds), _NAMED)}")
+    return columns
+
+
+# -- which rows, in corpus order
+
+
+class Extent(NamedTuple):
+    """The rows of consecutive pieces in the result of a shard: its bytes from start to end; of vectors, rows.
+
+    ``file`` is that of their documents; empty if the rows do not name it.
+    """
+
+    shard: int
+    start: int
+    end: int
+    file: str
 
 
 class _Document(NamedTuple):
@@ -221,39 +174,153 @@ class _Document(NamedTuple):
     held: list[range]  # the numbers of the others
 
 
-def _documents(corpus: Corpus, planned: Iterable[tuple[Piece, int]]) -> Iterator[_Document]:
-    """Yield each document of a corpus, even if it is empty; a file of several documents is read once."""
-    own = {number: [*group] for number, group in groupby(planned, key=lambda one: one[0].source)}
-    for number, source in enumerate(corpus.sources):
-        parts = ((piece.paragraphs, not index) for piece, index in own.get(number, ()))
-        left, won = 0, False
-        pieces = [piece for piece, _ in own.get(number, ())]
-        for name, paragraphs in READERS[source.kind].documents(corpus, number, pieces):
-            at, missing, held = 0, 0, list[range]()
-            while at < paragraphs:
-                if not left:
-                    left, won = next(parts)
-                here = min(left, paragraphs - at)
-                if won:
-                    held.append(range(at, at + here))
-                else:
-                    missing += here
-                at, left = at + here, left - here
-            yield _Document(name, source.name, paragraphs, missing, held)
+class _Results:
+    """The results of a corpus in corpus order, and the paragraphs and documents that they belong to.
+
+    ``named``: whether each row names the file of its document.
+    """
+
+    def __init__(self, standing: Standing, *, named: bool, vectors: bool) -> None:
+        self._folder, self._corpus, self._winners = standing.folder, standing.corpus, standing.winners
+        self._named = named
+        planned, won = dict[tuple[int, int, int], Piece](), dict[tuple[int, int, int], Extent]()
+        for shard in standing.shards.values():
+            winner = standing.winners.get(shard.index)
+            ends = _ends(shard, winner) if winner else [0] * len(shard.pieces)
+            for piece, start, end in zip(shard.pieces, [0, *ends], ends, strict=False):
+                place = piece.source, piece.start, piece.skip
+                planned[place] = piece
+                if winner and place in won:
+                    shards = f"shards {won[place].shard} and {shard.index}"
+                    raise JobkitError(f"{shards} both have results of the same part of the corpus")
+                if winner:
+                    file = self._corpus.sources[piece.source].name if named and not vectors else ""
+                    won[place] = Extent(shard.index, start, end, file)
+        found = sum(piece.paragraphs for piece in planned.values())
+        if found != self._corpus.paragraphs:  # a line of the plan is lost
+            raise JobkitError(f"the plan has {found:,} paragraphs, the corpus {self._corpus.paragraphs:,}")
+        # All pieces, and whether there is a result of them.
+        self._pieces = [(planned[place], place in won) for place in sorted(planned)]
+        self._extents: list[Extent] = []
+        for place in sorted(won):
+            extent, last = won[place], self._extents[-1] if self._extents else None
+            if last and (last.shard, last.end, last.file) == (extent.shard, extent.start, extent.file):
+                self._extents[-1] = last._replace(end=extent.end)
+            else:
+                self._extents.append(extent)
+
+    def _sections(self) -> Iterator[tuple[Path, int, int, str]]:
+        """Yield each file that has rows of an extent, where they begin and end in it, and whose they are."""
+        for extent in self._extents:
+            winner, before = self._winners[extent.shard], 0
+            for path, part in _parts(self._folder, winner):
+                size = part.rows if _has_vectors(winner) else part.size_bytes
+                start, end = max(extent.start - before, 0), min(extent.end - before, size)
+                if start < end:
+                    yield path, start, end, extent.file
+                before += size
+
+    def bare(self, *, named: bool = False) -> Iterator[bytes]:
+        """Yield the rows line by line; if ``named``, each with the file of its document."""
+        for path, start, end, name in self._sections():
+            tail = _tail(formats.FILE, name)
+            with os.fdopen(open_regular(path), "rb") as file:
+                file.seek(start)
+                left = end - start
+                while left > 0 and (line := file.readline()):
+                    left -= len(line)
+                    yield line.removesuffix(b"}\n") + tail if named else line
+            if left:
+                raise JobkitError(f"{path}: changed while it was merged")
+
+    def lines(self, *, with_text: bool) -> Iterator[bytes]:
+        """Yield the rows line by line, each with the columns that a merge adds."""
+        lines = self.bare(named=self._named)
+        if not with_text:
+            yield from lines
+            return
+        paragraphs = self._paragraphs()
+        here = next(paragraphs)
+        for line in lines:
+            row = json.loads(line)
+            while (here.document, here.number) != (row["document"], row["paragraph"]):
+                here = next(paragraphs)
+            yield line.removesuffix(b"}\n") + _tail(formats.TEXT, here.text.removesuffix("\n"))
+
+    def _paragraphs(self) -> Iterator[Paragraph]:
+        """Yield the paragraphs that have a result; more are asked for only by rows in another order."""
+        yield from read_pieces(self._corpus, tuple(piece for piece, won in self._pieces if won))
+        raise JobkitError("rows are not in corpus order")
+
+    def vectors(self) -> Iterator[Sequence[Array]]:
+        """Yield the vectors in groups, of which none has vectors of two shards."""
+        for path, start, end, _ in self._sections():
+            for at in range(start, end, formats.GROUP_ROWS):
+                yield [*read_vectors(path, at, min(at + formats.GROUP_ROWS, end))]
+
+    def keys(self, documents: Iterable[_Document], *, with_text: bool) -> Iterator[formats.Key]:
+        """Yield what stands next to each vector, in their order."""
+        texts = [(one.text.removesuffix("\n") for one in self._paragraphs())] if with_text else []
+        for document in documents:
+            files = [repeat(document.file)] if self._named else []
+            for numbers in document.held:
+                yield from zip(repeat(document.name), numbers, *files, *texts)
+
+    def documents(self) -> Iterator[_Document]:
+        """Yield each document of a corpus, even if it is empty; a file of several is read once."""
+        own = {number: [*group] for number, group in groupby(self._pieces, key=lambda one: one[0].source)}
+        for number, source in enumerate(self._corpus.sources):
+            parts = ((piece.paragraphs, won) for piece, won in own.get(number, ()))
+            left, won = 0, False
+            pieces = [piece for piece, _ in own.get(number, ())]
+            for name, paragraphs in READERS[source.kind].documents(self._corpus, number, pieces):
+                at, missing, held = 0, 0, list[range]()
+                while at < paragraphs:
+                    if not left:
+                        left, won = next(parts)
+                    here = min(left, paragraphs - at)
+                    if won:
+                        held.append(range(at, at + here))
+                    else:
+                        missing += here
+                    at, left = at + here, left - here
+                yield _Document(name, source.name, paragraphs, missing, held)
+
+
+def _ends(shard: Shard, winner: Winner) -> list[int]:
+    """Return where the rows of each piece of a shard end."""
+    if winner.paragraphs != shard.paragraphs:
+        numbers = f"{winner.paragraphs:,} paragraphs where the plan has {shard.paragraphs:,}"
+        raise JobkitError(f"the result of shard {shard.index} has {numbers}")
+    vectors = _has_vectors(winner)
+    ends = list(accumulate([piece.paragraphs for piece in shard.pieces] if vectors else winner.pieces))
+    whole = winner.rows if vectors else winner.size_bytes
+    ends += [whole] * (len(shard.pieces) - len(ends))
+    if ends[-1:] != [whole]:
+        raise JobkitError(f"the result of shard {shard.index} has rows of no piece of its plan")
+    return ends
+
+
+def _parts(run_dir: Path, winner: Winner) -> list[tuple[Path, Part]]:
+    """Return the parts of a result, and their files; an earlier version wrote one, which it did not list."""
+    folder, counts = Path(try_folder(run_dir, winner.point_id, winner.try_number)), winner
+    whole = Part(
+        1, ROWS_FILE, counts.paragraphs, counts.rows, counts.columns, counts.size_bytes, counts.sha256
+    )
+    return [(folder / part.file, part) for part in winner.parts or (whole,)]
 
 
 class _Tally:
     """Writes a line for each document, in corpus order, and counts them."""
 
-    def __init__(self, file: BinaryIO, documents: Iterator[_Document]) -> None:
-        self._file, self._documents = file, documents
-        self.missing = Counter[str]()
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.missing = file, Counter[str]()
         self.documents = self.silent = 0
 
-    def write(self, owners: Iterator[str]) -> None:
+    def write(self, documents: Iterable[_Document], owners: Iterator[str]) -> None:
         """Count rows, given the document of each, which are in corpus order."""
         owner = next(owners, None)
-        for document in self._documents:
+        for document in documents:
             rows = 0
             while owner == document.name:
                 rows, owner = rows + 1, next(owners, None)
@@ -261,12 +328,11 @@ class _Tally:
         if owner is not None:
             raise JobkitError(f"rows of document {owner!r} are not in corpus order")
 
-    def keys(self) -> Iterator[formats.Key]:
-        """Yield document, paragraph and file of each paragraph that has a result, and count it as a row."""
-        for document in self._documents:
+    def each(self, documents: Iterable[_Document]) -> Iterator[_Document]:
+        """Yield documents of vectors: each paragraph with a result has a row."""
+        for document in documents:
             self._count(document, document.paragraphs - document.missing)
-            for numbers in document.held:
-                yield from zip(repeat(document.name), numbers, repeat(document.file))
+            yield document
 
     def _count(self, document: _Document, rows: int) -> None:
         self.documents, self.silent = self.documents + 1, self.silent + (not rows)
@@ -280,48 +346,12 @@ class _Tally:
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def _covered(
-    run_dir: Path, corpus: Corpus, void: Collection[int], *, allow_missing: bool
-) -> tuple[dict[int, Winner], _Coverage]:
-    """Return the winners and their coverage, which must be whole unless ``allow_missing``."""
-
-    def plan() -> Iterator[Shard]:
-        return (shard for shard in read_plan(run_dir) if shard.index not in void)
-
-    winners = {index: winner for index, winner in read_winners(run_dir).items() if index not in void}
-    found = _coverage(corpus, plan(), winners)
-    if found.open_shards:
-        points = [point for point in read_points(run_dir)[0] if point.index in found.open_shards]
-        claimed = claim_all(run_dir, points)
-        winners |= {point.index: claimed[point.index] for point in points if point.index in claimed}
-        found = _coverage(corpus, plan(), winners)
-    if found.open_shards and not (winners and allow_missing):
-        names = {point.index: point.point_id for point in points}
-        missing = [names.get(index, f"shard {index}") for index in found.open_shards]
-        number = "1 shard has" if len(missing) == 1 else f"{len(missing):,} shards have"
-        raise JobkitError(
-            f"{number} no result yet: {format_list(missing, _NAMED)}",
-            hint=_resume(run_dir),
-            exit_code=ExitCode.TO_COME,
-        )
-    return winners, found
+def _tail(name: str, value: str) -> bytes:
+    """Return the end of a row with one more column."""
+    return f', "{name}": {_quoted(value)}}}\n'.encode("utf-8", "backslashreplace")
 
 
-def _columns(winners: Iterable[Winner]) -> tuple[tuple[str, ...], tuple[set[str], ...]]:
-    """Return the columns of all rows, and the types of the values in each."""
-    columns: tuple[str, ...] | None = None
-    types: list[set[str]] = []
-    for winner in winners:
-        if columns is None:
-            columns, types = winner.columns, [set() for _ in winner.columns]
-        if winner.columns != columns:
-            both = f"{', '.join(columns)} and {', '.join(winner.columns)}"
-            raise JobkitError(f"shards have different columns: {both}")
-        for all_types, words in zip(types, winner.types, strict=True):
-            all_types.update(words.split())
-    if len(kinds := {word for words in types for word in words if parse_type(word)}) > 1:
-        raise JobkitError(f"shards have vectors of different types: {format_list(sorted(kinds), _NAMED)}")
-    return columns or (), tuple(types)
+# -- what is checked before, and how the files are written
 
 
 def _check_inputs(sources: Sequence[Source]) -> None:
@@ -350,63 +380,25 @@ def _changed(source: Source) -> str:
     return ""
 
 
-def _rows_of(run_dir: Path, winner: Winner) -> Path:
-    file = winner.parts[0].file if winner.parts else ROWS_FILE
-    return Path(try_folder(run_dir, winner.point_id, winner.try_number), file)
-
-
-def has_vectors(winner: Winner) -> bool:
-    return any(parse_type(words) for words in winner.types)
-
-
 def _check_rows(run_dir: Path, winners: Sequence[Winner]) -> None:
-    def right(winner: Winner) -> bool:
-        return digest(_rows_of(run_dir, winner)) == (winner.size_bytes, winner.sha256)
-
+    files = [(winner, *one) for winner in winners for one in _parts(run_dir, winner)]
     try:
         with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
-            whole = list(threads.map(right, winners))
+            found = list(threads.map(lambda one: digest(one[1]), files))
     except OSError as error:
         raise file_error(error, hint="the rows of a shard are gone: copy them back") from error
-    damaged = [winner for winner, good in zip(winners, whole, strict=True) if not good]
+    whole = [(part.size_bytes, part.sha256) for _, _, part in files]
+    damaged = [one for one, was, now in zip(files, whole, found, strict=True) if was != now]
     if damaged:
-        paths = [str(_rows_of(run_dir, winner)) for winner in damaged]
-        first = shell_path(winner_path(run_dir, damaged[0].point_id).with_suffix(""))
+        first = shell_path(winner_path(run_dir, damaged[0][0].point_id).with_suffix(""))
         raise JobkitError(
-            f"rows do not match their SHA-256: {format_list(paths, _NAMED)}",
+            f"rows do not match their SHA-256: {format_list([str(path) for _, path, _ in damaged], _NAMED)}",
             hint=f"copy them back; or run the shard again: rm -r {first}.*, then {_resume(run_dir)}",
         )
 
 
 def _resume(run_dir: Path) -> str:
     return f"jobkit resume {shell_path(run_dir)}"
-
-
-def _lines(
-    run_dir: Path, winners: Mapping[int, Winner], extents: Iterable[Extent], *, named: bool = False
-) -> Iterator[bytes]:
-    """Yield the rows of extents, line by line; if ``named``, each with the file of its document."""
-    for index, start, end, name in extents:
-        tail = f', "file": {json.dumps(name, ensure_ascii=False)}}}\n'.encode("utf-8", "backslashreplace")
-        path = _rows_of(run_dir, winners[index])
-        with os.fdopen(open_regular(path), "rb") as file:
-            file.seek(start)
-            left = end - start
-            while left > 0 and (line := file.readline()):
-                left -= len(line)
-                yield line.removesuffix(b"}\n") + tail if named else line
-        if left:
-            raise JobkitError(f"{path}: changed while it was merged")
-
-
-def _vectors(
-    run_dir: Path, winners: Mapping[int, Winner], extents: Iterable[Extent]
-) -> Iterator[Sequence[Array]]:
-    """Yield the vectors of extents in groups, of which none has vectors of two shards."""
-    for index, start, end, _ in extents:
-        path = _rows_of(run_dir, winners[index])
-        for at in range(start, end, formats.GROUP_ROWS):
-            yield [*read_vectors(path, at, min(at + formats.GROUP_ROWS, end))]
 
 
 @contextmanager

@@ -6,7 +6,7 @@ It only reads, and asks no scheduler.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from jobkit.core import files
 from jobkit.core.blocks import Block, Column
 from jobkit.core.errors import JobkitError
-from jobkit.core.records import Outcome, Point
+from jobkit.core.json_codec import from_json
+from jobkit.core.records import Outcome
 from jobkit.core.terminal import NoWrap, shell_path, shell_quote
 from jobkit.core.units import (
     format_compared,
@@ -25,17 +26,10 @@ from jobkit.core.units import (
     format_setting,
     moment,
 )
-from jobkit.extensions.corpus.merge import counts_path
-from jobkit.extensions.corpus.plan import (
-    Corpus,
-    Shard,
-    is_unplanned,
-    read_corpus,
-    read_plan,
-)
+from jobkit.extensions.corpus.formats import counts_path
+from jobkit.extensions.corpus.plan import is_unplanned
 from jobkit.extensions.corpus.provenance import provenance, read_promise
-from jobkit.extensions.corpus.standing import MOST_NAMED
-from jobkit.extensions.corpus.winners import read_winners
+from jobkit.extensions.corpus.standing import MOST_NAMED, Standing
 from jobkit.report.page import OfRun, PictureGroup, folded, source
 from jobkit.report.plot.drawing import from_zero
 from jobkit.report.plot.pictures import Picture, row_drawing
@@ -58,7 +52,8 @@ class ShardTry(NamedTuple):
     outcome: str  # in a word; ``to come`` while it has none
 
 
-class DocumentCount(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class DocumentCount:
     document: str
     paragraphs: int
     rows: int
@@ -66,21 +61,16 @@ class DocumentCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusReport:
-    folder: Path  # of the run
-    corpus: Corpus  # what was read
+    standing: Standing
     results: Sequence[PointResult]  # the shards, and their tries
-    planned: Mapping[int, Shard]  # the shards of the plan that could be read, by index
     data: Mapping[str, Any]  # of `provenance`, for the shards that are done; else empty
     counts: Sequence[DocumentCount]  # of each document, in corpus order; empty if the results are not merged
     notes: Sequence[str]  # what could not be read
 
     @property
-    def first(self) -> Point:
-        return self.results[0].point
-
-    @property
-    def done(self) -> list[PointResult]:
-        return [result for result in self.results if result.outcome is Outcome.OK]
+    def done(self) -> set[int]:
+        """The indices of the shards that are done."""
+        return {result.point.index for result in self.results if result.outcome is Outcome.OK}
 
     @property
     def title(self) -> str:
@@ -93,47 +83,40 @@ def read_corpus_report(folder: Path) -> CorpusReport:
     if is_unplanned(folder):
         hint = f"jobkit status {shell_path(folder)} shows the job that plans it"
         raise JobkitError(f"{folder}: the corpus is not planned yet", hint=hint)
-    notes: list[str] = []
+    standing, notes = Standing(folder), list[str]()
     results = list(each_point(folder, notes))
     if not results:
         raise JobkitError(f"{folder}: nothing to report", hint="jobkit status shows what there is")
-    planned = {shard.index: shard for shard in read_plan(folder)}
-    if lost := [result.point.point_id for result in results if result.point.index not in planned]:
-        notes.append(
-            f"jobkit cannot read the plan of {format_list(lost, MOST_NAMED)}: no sum includes these shards"
-        )
-    winners = read_winners(folder)
-    live = {result.point.index for result in results if result.outcome is Outcome.OK} & planned.keys()
-    if late := [one.point.point_id for one in results if one.point.index in live - winners.keys()]:
-        notes.append(
-            f"jobkit status has not claimed {format_list(late, MOST_NAMED)} yet: no sum includes these shards"
-        )
-    counted = {index: winner for index, winner in winners.items() if index in live}
-    counts, faults = files.read_tolerantly(counts_path(folder / "merged.jsonl"), _count, growing=False)
+
+    def leave_out(left_out: Collection[int], why: str) -> None:
+        if names := [one.point.point_id for one in results if one.point.index in left_out]:
+            notes.append(f"{why.format(format_list(names, MOST_NAMED))}: no sum includes these shards")
+
+    planned = standing.shards.keys()
+    leave_out(standing.indices - planned, "jobkit cannot read the plan of {}")
+    done = {one.point.index for one in results if one.outcome is Outcome.OK} & planned
+    leave_out(done - standing.winners.keys(), "jobkit status has not claimed {} yet")
+    won = {index: winner for index, winner in standing.winners.items() if index in done}
+    shards = [standing.shards[index] for index in won]
+    counts, faults = files.read_tolerantly(
+        counts_path(folder / "merged.jsonl"),
+        lambda line, where: from_json(DocumentCount, line, where=where),
+        growing=False,
+    )
     return CorpusReport(
-        folder=folder,
-        corpus=read_corpus(folder),
+        standing=standing,
         results=results,
-        planned=planned,
-        data=provenance(folder, results, counted) if counted else {},
+        data=provenance(folder, standing.corpus, shards, won, results) if won else {},
         counts=counts,
         notes=[*notes, *faults],
     )
 
 
-def _count(line: str, where: str) -> DocumentCount:
-    counted = files.parse_object(line, where)
-    try:
-        return DocumentCount(str(counted["document"]), int(counted["paragraphs"]), int(counted["rows"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise JobkitError(f"{where}: no counts of a document") from error
-
-
 def of_corpus(run: Path) -> OfRun:
     """Return the page of a corpus: promise against truth, the shards over time, what failed, counts."""
     report = read_corpus_report(run)
-    model = report.first.model
-    title = f"{report.first.workload}: {format_count(report.corpus.documents, 'document')} of a corpus"
+    first, documents = report.results[0].point, report.standing.corpus.documents
+    title = f"{first.workload}: {format_count(documents, 'document')} of a corpus"
     notes = Block(
         title=format_count(len(report.notes), "note"), after=tuple(f"- {note}" for note in report.notes)
     )
@@ -142,7 +125,7 @@ def of_corpus(run: Path) -> OfRun:
         name=f"{run.resolve().name}: {report.title}",
         outcomes=frozenset(result.outcome for result in report.results),
         titles=[title],
-        caveats=[model.warning] if model and model.stand_in else [],
+        caveats=[first.model.warning] if first.model and first.model.stand_in else [],
         tiles=answer(report),
         groups=[PictureGroup(block=Block(), pictures=[_shard_picture(drawn, report)])] if drawn else [],
         missing=failed(report),
@@ -182,17 +165,17 @@ def answer(report: CorpusReport) -> list[Block]:
 
 
 def _done(report: CorpusReport) -> Iterator[str]:
-    done = [result.point.index for result in report.done]
-    paragraphs = sum(report.planned[index].paragraphs for index in done if index in report.planned)
-    documents = format_count(report.corpus.documents, "document")
+    corpus, shards = report.standing.corpus, report.standing.shards
+    paragraphs = sum(shards[index].paragraphs for index in report.done & shards.keys())
+    documents = format_count(corpus.documents, "document")
     yield f"{report.title[:1].upper()}{report.title[1:]}."
-    yield f"{paragraphs:,} of {format_count(report.corpus.paragraphs, 'paragraph')} of {documents} are done."
+    yield f"{paragraphs:,} of {format_count(corpus.paragraphs, 'paragraph')} of {documents} are done."
     if report.data:
         yield f"{format_count(report.data['rows'], 'row')}."
-    if left_out := len(report.corpus.skipped):
+    if left_out := len(corpus.skipped):
         yield f"jobkit left out {format_count(left_out, 'place')} that it could not read."
-    run = shell_path(report.folder)
-    if len(done) < len(report.results):
+    run = shell_path(report.standing.folder)
+    if len(report.done) < len(report.results):
         yield NoWrap(f"jobkit status {run}", "How much of the corpus is done: ")
     elif not report.counts:
         yield NoWrap(f"jobkit merge {run}", "Join the results: ")
@@ -215,7 +198,7 @@ def _against_promise(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _with(report: CorpusReport) -> Iterator[str]:
-    point, promise = report.first, read_promise(report.folder)
+    point, promise = report.results[0].point, read_promise(report.standing.folder)
     yield f"With {format_setting(point.params)}."
     model = f", model {point.model.name} {point.model.size}" if point.model else ""
     yield f"{point.workload}{model}, on {'a CPU' if point.device == 'cpu' else 'a GPU'}."
@@ -237,56 +220,43 @@ def _failed(report: CorpusReport, outcome: Outcome, results: Sequence[PointResul
     yield f"{format_count(len(results), 'shard')} {outcome}: {names}"
     yield from dict.fromkeys(f"  {result.counts.evidence}" for result in results[:MOST_NAMED])
     first = results[0]
-    run = shell_quote(str(report.folder))
+    run = shell_quote(str(report.standing.folder))
     steps = remedy(outcome, first.counts.evidence, run=run, point=first.point.index)
     yield from (NoWrap(step.command, f"  {step.does}: ") for step in steps)
 
 
 def count_block(report: CorpusReport) -> Block:
     """Return the counts for each document; for each file if the corpus is not merged."""
-    if not report.counts:
-        return _of_files(report)
-    shown = report.counts[:MOST_DOCUMENTS]
-    more = len(report.counts) - len(shown)
-    rest = f"... and {more:,} more: {counts_path(Path('merged.jsonl'))} in the run folder has them"
-    rows = sum(document.rows for document in report.counts)
-    silent = sum(not document.rows for document in report.counts)
-    return Block(
-        title=f"{format_count(len(report.counts), 'document')}, {format_count(rows, 'row')}",
-        before=(f"{silent:,} of them have no row.",) if silent else (),
-        columns=(
-            Column("document", [document.document for document in shown], left=True),
-            Column("paragraphs", [f"{document.paragraphs:,}" for document in shown]),
-            Column("rows", [f"{document.rows:,}" for document in shown]),
-        ),
-        after=(rest,) if more else (),
-    )
-
-
-def _of_files(report: CorpusReport) -> Block:
-    done = {result.point.index for result in report.done}
-    planned, ended = Counter[int](), Counter[int]()
-    for result in report.results:
-        shard = report.planned.get(result.point.index)
-        for piece in shard.pieces if shard else ():
-            planned[piece.source] += piece.paragraphs
-            ended[piece.source] += piece.paragraphs if result.point.index in done else 0
-    sources = report.corpus.sources
-    shown = range(min(len(sources), MOST_DOCUMENTS))
-    more = len(sources) - len(shown)
-    return Block(
-        title=f"{format_count(len(sources), 'file')}; jobkit merge counts each document",
-        columns=(
-            Column("file", [sources[number].name for number in shown], left=True),
-            Column("paragraphs", [f"{planned[number]:,}" for number in shown]),
-            Column("done", [f"{ended[number]:,}" for number in shown]),
-        ),
-        after=(f"... and {more:,} more",) if more else (),
-    )
+    sources, done = report.standing.corpus.sources, report.done
+    if report.counts:
+        names = "document", "paragraphs", "rows"
+        table = [(one.document, one.paragraphs, one.rows) for one in report.counts]
+        rows, silent = sum(one.rows for one in report.counts), sum(not one.rows for one in report.counts)
+        title = f"{format_count(len(table), 'document')}, {format_count(rows, 'row')}"
+        before = [f"{silent:,} of them have no row."] if silent else []
+        rest = f": {counts_path(Path('merged.jsonl'))} in the run folder has them"
+    else:
+        names, before, rest = ("file", "paragraphs", "done"), [], ""
+        title = f"{format_count(len(sources), 'file')}; jobkit merge counts each document"
+        planned, ended = Counter[int](), Counter[int]()
+        for index, shard in report.standing.shards.items():
+            for piece in shard.pieces:
+                planned[piece.source] += piece.paragraphs
+                ended[piece.source] += piece.paragraphs * (index in done)
+        table = [(one.name, planned[number], ended[number]) for number, one in enumerate(sources)]
+    shown, more = table[:MOST_DOCUMENTS], len(table) - MOST_DOCUMENTS
+    first, *others = zip(*shown, strict=True)
+    columns = [Column(names[0], list(map(str, first)), left=True)]
+    columns += [
+        Column(name, [f"{number:,}" for number in cells])
+        for name, cells in zip(names[1:], others, strict=True)
+    ]
+    after = (f"... and {more:,} more{rest}",) if more > 0 else ()
+    return Block(title=title, before=tuple(before), columns=tuple(columns), after=after)
 
 
 def _fact_block(report: CorpusReport) -> Block:
-    point, data = report.first, report.data
+    point, data = report.results[0].point, report.data
     versions = (f"{name} {' '.join(numbers)}" for name, numbers in data.get("versions", {}).items())
     facts = {
         "run": point.run_id,
@@ -297,7 +267,7 @@ def _fact_block(report: CorpusReport) -> Block:
         "hosts": ", ".join(data.get("hosts", ())),
         "jobs": ", ".join(f"{job['scheduler']} {job['job']}" for job in data.get("jobs", ())),
         "versions": ", ".join(versions),
-        "run folder": str(report.folder),
+        "run folder": str(report.standing.folder),
     }
     known = {name: value for name, value in facts.items() if value}
     columns = (Column("what", [*known], left=True), Column("value", [*known.values()], left=True))

@@ -28,6 +28,7 @@ class Columns:
     id_at: int  # -1 if none has ids
     width: int  # how many columns there are
     delimiter: str = ""  # of CSV
+    group_bytes: int = 0  # of the largest row group of Parquet, decompressed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

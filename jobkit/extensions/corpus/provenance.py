@@ -24,12 +24,7 @@ from jobkit.core.units import (
     format_count,
     format_energy,
 )
-from jobkit.extensions.corpus.plan import (
-    Winner,
-    promised,
-    read_corpus,
-    read_plan,
-)
+from jobkit.extensions.corpus.plan import Corpus, Shard, Winner, promised
 from jobkit.report.recommend.advice import EnergyUse
 from jobkit.runs.results import each_point
 from jobkit.runs.status import PointResult
@@ -68,13 +63,15 @@ def read_promise(run_dir: Path) -> Promise:
         return Promise()
 
 
-def write_provenance(run_dir: Path, winners: Mapping[int, Winner]) -> str:
+def write_provenance(
+    run_dir: Path, corpus: Corpus, shards: Sequence[Shard], winners: Mapping[int, Winner]
+) -> str:
     """Write ``provenance.json`` of a corpus whose shards all have winners; return the closing line.
 
     It is written once, by the process that sees the end first: the content depends on the run alone.
     """
-    data = provenance(run_dir, list(each_point(run_dir, [], void=True)), winners)
     path = run_dir / PROVENANCE_FILE
+    data = provenance(run_dir, corpus, shards, winners, list(each_point(run_dir, [], void=True)))
     if not path.is_file():
         files.write_atomically(path, as_json(data, indent=2) + "\n")
         if entry := _entry(data):
@@ -104,10 +101,14 @@ def _entry(data: Mapping[str, Any]) -> ledger.CorpusEntry | None:
 
 
 def provenance(
-    run_dir: Path, results: Sequence[PointResult], winners: Mapping[int, Winner]
+    run_dir: Path,
+    corpus: Corpus,
+    shards: Sequence[Shard],
+    winners: Mapping[int, Winner],
+    results: Sequence[PointResult],
 ) -> dict[str, Any]:
-    """Return the facts of the shards with these winners, and what all tries of these results took."""
-    corpus, promise, point = read_corpus(run_dir), read_promise(run_dir), results[0].point
+    """Return the facts of shards with their winners, and what all tries of these results took."""
+    promise, point = read_promise(run_dir), results[0].point
     pairs = [(result, tried) for result in results for tried in result.all_tries if tried.number]
     won = [
         tried
@@ -115,7 +116,6 @@ def provenance(
         if (winner := winners.get(result.point.index)) and winner.try_number == tried.number and tried.record
     ]
     records = [tried.record for tried in won if tried.record]
-    shards = [shard for shard in read_plan(run_dir) if shard.index in winners]
     versions: dict[str, set[str]] = {}
     for name, version in (pair for record in records for pair in record.versions.items()):
         versions.setdefault(name, set()).add(version)

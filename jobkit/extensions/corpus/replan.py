@@ -33,18 +33,17 @@ from jobkit.extensions.corpus.shards import (
     plan_lines,
     plan_shards,
     points_of,
+    table_bytes,
 )
 from jobkit.extensions.corpus.standing import CORPUS as KIND
-from jobkit.extensions.corpus.standing import live_points, settle
+from jobkit.extensions.corpus.standing import Standing
 from jobkit.extensions.corpus.winners import withdraw
 from jobkit.launch import cancel, resume
-from jobkit.launch.guards import refuse_moved_run
-from jobkit.launch.launch import wait_for_points
-from jobkit.launch.resubmit import refuse_silent, run_lock, spec_of_run
-from jobkit.launch.resume import Asked, Resumption
+from jobkit.launch.resume import Asked, Resumption, refuse_moved_run, refuse_silent, run_lock, spec_of_run
+from jobkit.launch.submission import wait_for_points
 from jobkit.planning.job_script import render_follow
 from jobkit.planning.points import Inputs
-from jobkit.planning.resolve import Options
+from jobkit.planning.prepare import Options
 from jobkit.runs import journal
 from jobkit.runs.journal import read_journal
 from jobkit.runs.reader import read_status
@@ -69,7 +68,7 @@ def replan(run_dir: Path, wishes: ShardOptions, overrides: Sequence[str], *, wai
     given = _placed(tuple(overrides))
     spec_of_run(run_dir, given)  # a bad value is refused before anything is cancelled
     _end_open(run_dir)
-    with run_lock(run_dir, note):
+    with run_lock(run_dir):
         if points := _rest(run_dir):
             _plan_rest(run_dir, points, wishes, given)
         else:
@@ -117,8 +116,9 @@ def _open(run: RunStatus) -> int:
 
 def _rest(run_dir: Path) -> list[Point]:
     """Return the shards without a winner, but those of a large paragraph alone, which stay as they are."""
-    kept = settle(run_dir).keys() | read_journal(run_dir).needs.keys()
-    return [point for point in live_points(run_dir) if point.index not in kept]
+    standing = Standing(run_dir)
+    kept = standing.settle().keys() | read_journal(run_dir).needs.keys()
+    return [point for point in standing.points if point.index not in kept]
 
 
 def _plan_rest(run_dir: Path, rest: Sequence[Point], wishes: ShardOptions, given: tuple[str, ...]) -> None:
@@ -133,7 +133,7 @@ def _plan_rest(run_dir: Path, rest: Sequence[Point], wishes: ShardOptions, given
     paths = run_dir / PLAN_FILE, run_dir / POINTS_FILE
     # Behind all lines of both files, also those that never came into force.
     first = max(last, *map(_lines, paths)) + 1
-    plan = plan_shards(pieces, setting, wishes, first=first)
+    plan = plan_shards(pieces, setting, wishes, first=first, tables=table_bytes(corpus))
     number = max(point.repeat for point in rest) + 1
     points = points_of(plan.shards, rest[0], run_dir, rest[0].run_id, corpus, plan_number=number)
     left = replace(

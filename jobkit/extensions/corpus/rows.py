@@ -1,7 +1,7 @@
 """Write the result of a shard: rows or vectors, synced, counted, and with a manifest.
 
 Standard library only, but for vectors: a part of them is an Arrow IPC file if pyarrow is installed, else an
-npy file. Row N is the vector of paragraph N of the shard. docs/structure.md has the schema.
+npy file. Row N is the vector of paragraph N of the shard. docs/contracts.md has the schema.
 """
 
 from __future__ import annotations

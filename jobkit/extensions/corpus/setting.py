@@ -22,10 +22,9 @@ from jobkit.core.records import FULL, ModelRef, Point, TextRef
 from jobkit.core.terminal import Say, relative_path
 from jobkit.core.units import format_count, format_setting
 from jobkit.extensions.corpus.provenance import Promise
-from jobkit.launch.guards import measure_again
-from jobkit.planning import resolve
+from jobkit.launch.resume import measure_again
 from jobkit.planning.points import Inputs, plan
-from jobkit.planning.resolve import Options, ResolvedSpec, refuse_missing_packages
+from jobkit.planning.prepare import NamedSpec, Options, read_named, refuse_missing_packages
 from jobkit.planning.workload_traits import Traits
 from jobkit.report.recommend.advice import (
     RecommendOptions,
@@ -194,23 +193,16 @@ def _chosen(run: Path, material: RunData) -> tuple[dict[str, Value], Speed | Non
 
 
 def _of_spec(path: Path, options: Options, *, build: bool, say: Say, refuse: Refuse) -> AppliedSetting:
-    def check(named: ResolvedSpec, _: Traits) -> None:
-        small = named.model is not None and named.model.size != FULL
+    def check(named: NamedSpec, _: Traits) -> None:
+        model = named.inputs.model
+        small = model is not None and model.size != FULL
         way = (f"then again with `model.size: full` in {relative_path(path.absolute())}",)
-        refuse(named.spec.workload_name, named.model, way if small else ())
+        refuse(named.spec.workload_name, model, way if small else ())
 
     sample = replace(options, overrides=("text=sample", *options.overrides))
-    named = resolve.resolve(path, sample, fetch=False, build=build, say=say, check=check)
+    named = read_named(path, sample, fetch=False, build=build, say=say, check=check)
     named.spec.refuse_command("jobkit apply")
-    inputs = Inputs(
-        run_id="",
-        text=NO_TEXT,
-        model=named.model,
-        device=named.spec.device,
-        workload_folder=named.workload_folder,
-        load_knobs=named.load_knobs,
-        files=named.files,
-    )
+    inputs = replace(named.inputs, text=NO_TEXT)
     found = _settings(named.spec, inputs)
     params = _one_of([point.params for point in found], path)
     spec = _alone(named.spec, params, options, found[0], 0)

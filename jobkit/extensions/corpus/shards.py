@@ -32,6 +32,7 @@ from jobkit.extensions.corpus.readers import place_of, read_pieces
 from jobkit.extensions.corpus.scan import MOST_NAMED
 from jobkit.extensions.corpus.setting import AppliedSetting
 from jobkit.extensions.corpus.streams import foreign_word
+from jobkit.extensions.corpus.tables import BY_ROWS
 from jobkit.launch.launch import request_words
 from jobkit.planning.job_script import Claim, PointScript
 from jobkit.planning.texts import estimated_lengths
@@ -194,9 +195,13 @@ def plan_shards(
     wishes: ShardOptions,
     *,
     first: int = 1,
+    tables: int = 0,
     heavy: Sequence[OversizedPiece] = (),
 ) -> CorpusPlan:
-    """Return pieces cut into shards of equal load; each heavy piece gets a shard at the end."""
+    """Return pieces cut into shards of equal load; each heavy piece gets a shard at the end.
+
+    ``tables``: what `table_bytes` returns of their corpus.
+    """
     if not pieces:
         raise JobkitError("the corpus holds no paragraph", hint="name the files with --corpus")
     alone = [one.piece for one in heavy]
@@ -216,7 +221,7 @@ def plan_shards(
         held_bytes=setting.peak_bytes,
         longest_s=each.longest_s if each else None,
         warning_s=setting.site.warning_s,
-        text_bytes=window_bytes(shards, setting.spec),
+        text_bytes=window_bytes(shards, setting.spec) + tables,
     )
     resources = _resources(measured, setting)
     return CorpusPlan(
@@ -280,6 +285,16 @@ def window_bytes(shards: Sequence[Shard], spec: SweepSpec) -> int:
     mean = sum(shard.characters for shard in shards) / max(1, number)
     window = min(spec.sort_window or number, max(shard.paragraphs for shard in shards))
     return STREAM_BYTES + round(WINDOWS * window * (CHARACTER_BYTES * mean + PARAGRAPH_BYTES))
+
+
+PYARROW_BYTES = 300 * MIB
+"""Address space of pyarrow, which a limit of Grid Engine counts; 70 MiB of RAM."""
+
+
+def table_bytes(corpus: Corpus) -> int:
+    """Return the memory that a worker needs to read Parquet and Arrow: pyarrow, and a group with its copy."""
+    groups = [one.columns.group_bytes for one in corpus.sources if one.columns and one.kind in BY_ROWS]
+    return PYARROW_BYTES + 2 * max(groups) if groups else 0
 
 
 def points_of(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from statistics import fmean
 
@@ -30,6 +30,7 @@ from jobkit.core.student import deviation, half_width
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_compared, format_count, format_list
 from jobkit.extensions.corpus.plan import (
+    Corpus,
     Shard,
     Winner,
     is_corpus_folder,
@@ -39,9 +40,15 @@ from jobkit.extensions.corpus.plan import (
     read_plan,
 )
 from jobkit.extensions.corpus.readers import place_of, read_pieces
-from jobkit.extensions.corpus.winners import claim, claim_all, has_rows, read_claim, winner_path
+from jobkit.extensions.corpus.winners import (
+    claim,
+    claim_all,
+    has_rows,
+    read_claim,
+    read_winners,
+    winner_path,
+)
 from jobkit.runs.journal import Role, read_journal
-from jobkit.runs.results import each_point
 from jobkit.runs.status import (
     Foreseen,
     NextStep,
@@ -54,43 +61,60 @@ from jobkit.runs.status import (
 from jobkit.runs.tries import Try
 
 
-def live_points(run_dir: Path) -> list[Point]:
-    """Return the shards that count, without those whose work others do."""
-    journal = read_journal(run_dir)  # first, for a new plan is written before the journal names it
-    points, _ = read_points(run_dir)
-    return [point for point in points if not journal.is_void(point)]
+class Standing:
+    """What each shard in force is to do, and which try of it counts; each part is read when it is used."""
 
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
 
-def void_shards(run_dir: Path) -> frozenset[int]:
-    """Return the shards of the plan whose work others do, or that never came into force."""
-    live = {point.index for point in live_points(run_dir)}
-    return frozenset(shard.index for shard in read_plan(run_dir) if shard.index not in live)
+    @cached_property
+    def corpus(self) -> Corpus:
+        return read_corpus(self.folder)
 
+    @cached_property
+    def points(self) -> list[Point]:
+        """The points of the shards in force: others do the work of the rest, or their plan was cut short."""
+        journal = read_journal(self.folder)  # first, for a new plan is written before the journal names it
+        return [point for point in read_points(self.folder)[0] if not journal.is_void(point)]
 
-def settle(run_dir: Path) -> dict[int, Winner]:
-    """Make a complete try the winner of each shard that has none; return all winners, by index.
+    @cached_property
+    def indices(self) -> frozenset[int]:
+        return frozenset(point.index for point in self.points)
 
-    Rows that do not match their manifest, though their try has ended, are marked: the shard runs again.
-    """
-    points = live_points(run_dir)
-    winners = claim_all(run_dir, points)
-    for point in points:
-        if point.index not in winners and (winner := _claim_ended(run_dir, point)):
-            winners[point.index] = winner
-    indices = {point.index for point in points}
-    return {index: winner for index, winner in winners.items() if index in indices}
+    @cached_property
+    def shards(self) -> Mapping[int, Shard]:
+        """The shards in force whose line of the plan can be read, by index."""
+        return {shard.index: shard for shard in read_plan(self.folder) if shard.index in self.indices}
+
+    @cached_property
+    def winners(self) -> Mapping[int, Winner]:
+        found = read_winners(self.folder)
+        return {index: winner for index, winner in found.items() if index in self.indices}
+
+    def settle(self) -> Mapping[int, Winner]:
+        """Make a complete try the winner of each shard that has none, and return all winners.
+
+        Rows that do not match their manifest, though their try has ended, are marked: the shard runs again.
+        """
+        winners = claim_all(self.folder, self.points)
+        for point in self.points:
+            if point.index not in winners and (winner := _claim_ended(self.folder, point)):
+                winners[point.index] = winner
+        self.winners = {index: winner for index, winner in winners.items() if index in self.indices}
+        return self.winners
 
 
 def finish(run_dir: Path) -> str:
     """Write ``provenance.json`` if every shard has a winner; return the closing line, empty until then."""
     if not is_corpus_folder(run_dir) or is_unplanned(run_dir):
         return ""
-    winners = settle(run_dir)
-    if not winners or any(result.point.index not in winners for result in each_point(run_dir, [])):
+    standing = Standing(run_dir)
+    if not standing.settle() or standing.indices - standing.winners.keys():
         return ""
     from jobkit.extensions.corpus.provenance import write_provenance  # most looks come before the end
 
-    return write_provenance(run_dir, winners)
+    shards = list(standing.shards.values())
+    return write_provenance(run_dir, standing.corpus, shards, standing.winners)
 
 
 def _claim_ended(run_dir: Path, point: Point) -> Winner | None:
@@ -112,67 +136,59 @@ ENOUGH = 3  # done shards: with this many, their own times say when the rest end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CorpusStanding:
+class Progress:
+    """How far the shards are, and how long they take, as ``jobkit status --json`` has it."""
+
     shards: int  # number of all shards
     done: int  # number of those that have ended well
     paragraphs: int  # of the corpus
     paragraphs_done: int  # with the home batches of running shards
     characters: int
     characters_done: int  # likewise
-    took_s: float | None = None  # time of the shards that are done
-    promised_s: float | None = None  # time that was promised for them
-    low_s: float | None = None  # 95 % interval of ``promised_s``
-    high_s: float | None = None
-    slow: tuple[str, ...] = ()  # the names of shards that take longer than 99 in 100 were to take
+    took_s: float | None  # time of the shards that are done
+    promised_s: float | None  # time that was promised for them
+    low_s: float | None  # 95 % interval of ``promised_s``
+    high_s: float | None
+    slow: tuple[str, ...]  # the names of shards that take longer than 99 in 100 were to take
     left_s: float | None = None  # until the end, if the number of running shards stays
     left_low_s: float | None = None  # interval of ``left_s``
     left_high_s: float | None = None
-
-    @property
-    def share(self) -> float:
-        """The share of the characters that is done."""
-        return self.characters_done / self.characters if self.characters else 1.0
-
-    @property
-    def speed(self) -> float | None:
-        """How many times as fast as promised the done shards were."""
-        return self.promised_s / self.took_s if self.took_s and self.promised_s else None
-
-    @property
-    def broken(self) -> bool:
-        """Whether the time is outside of the interval that was promised."""
-        if self.took_s is None or self.low_s is None or self.high_s is None:
-            return False
-        return not self.low_s <= self.took_s <= self.high_s
+    share: float  # of the characters, what is done
+    speed: float | None  # how many times as fast as promised the done shards were
+    broken: bool  # whether the time is outside of the interval that was promised
 
 
-def corpus_standing(run: RunStatus) -> CorpusStanding | None:
+def progress(run: RunStatus) -> Progress | None:
     """Return how far the corpus of a run is; ``None`` if the plan cannot be read."""
     parts = read_parts(run.folder)
+    pairs = [(one, parts[one.point.index]) for one in run.points if one.point.index in parts]
     if not parts:
         return None
-    pairs = [(point, parts[point.point.index]) for point in run.points if point.point.index in parts]
-    far = [_far(point, part) for point, part in pairs]
-    timed = [
-        (part, took)
-        for point, part in pairs
-        if point.state is PointState.DONE and (took := _took_s(point)) is not None and part.expected_s
-    ]
-    promise = promised([part for part, _ in timed]) if timed else (None, None, None)
+    done = [(one, part) for one, part in pairs if one.state is PointState.DONE]
+    timed = [(part, _took_s(one)) for one, part in done if part.expected_s]
+    took = [(part, seconds) for part, seconds in timed if seconds is not None]
+    took_s = math.fsum(seconds for _, seconds in took) if took else None
+    promised_s, low_s, high_s = promised([part for part, _ in took]) if took else (None, None, None)
+    far = [_far(one, part) for one, part in pairs]
     planned = [part for _, part in pairs]
-    return CorpusStanding(
+    characters, reached = sum(part.characters for part in planned), sum(number for _, number in far)
+    within = took_s is None or low_s is None or high_s is None or low_s <= took_s <= high_s
+    return Progress(
         shards=len(pairs),
-        done=sum(point.state is PointState.DONE for point, _ in pairs),
+        done=len(done),
         paragraphs=sum(part.paragraphs for part in planned),
-        paragraphs_done=sum(paragraphs for paragraphs, _ in far),
-        characters=sum(part.characters for part in planned),
-        characters_done=sum(characters for _, characters in far),
-        slow=tuple(point.point.point_id for point, part in pairs if _is_slow(point, part)),
-        took_s=math.fsum(took for _, took in timed) if timed else None,
-        promised_s=promise[0],
-        low_s=promise[1],
-        high_s=promise[2],
-        **_left(run, [took for _, took in timed], planned),
+        paragraphs_done=sum(number for number, _ in far),
+        characters=characters,
+        characters_done=reached,
+        took_s=took_s,
+        promised_s=promised_s,
+        low_s=low_s,
+        high_s=high_s,
+        slow=tuple(one.point.point_id for one, part in pairs if _is_slow(one, part)),
+        share=reached / characters if characters else 1.0,
+        speed=promised_s / took_s if took_s and promised_s else None,
+        broken=not within,
+        **_left(run, [seconds for _, seconds in took], planned),
     )
 
 
@@ -240,8 +256,8 @@ def _left(run: RunStatus, took: Sequence[float], planned: Sequence[Shard]) -> di
     return {"left_s": run.to_go_s, "left_low_s": low * run.to_go_s, "left_high_s": high * run.to_go_s}
 
 
-def corpus_lines(run: RunStatus) -> Iterator[str]:
-    found = corpus_standing(run)
+def status_lines(run: RunStatus) -> Iterator[str]:
+    found = progress(run)
     if found is None:
         return
     yield (
@@ -281,7 +297,7 @@ def _failed_lines(run: RunStatus, parts: Mapping[int, Shard]) -> Iterator[str]:
         yield f"the results of the other shards: jobkit merge {shell_path(run.folder)} --allow-missing"
 
 
-def _end_line(run: RunStatus, found: CorpusStanding) -> str:
+def _end_line(run: RunStatus, found: Progress) -> str:
     now = run.now.astimezone()
 
     def at(seconds: float | None) -> str:
@@ -323,12 +339,11 @@ class CorpusRun(RunKind):
         return run.folder.name if run.points else run.name
 
     def status_lines(self, run: RunStatus) -> Iterator[str]:
-        return corpus_lines(run)
+        return status_lines(run)
 
     def status_data(self, run: RunStatus) -> Mapping[str, object]:
-        names = (*CorpusStanding.__dataclass_fields__, "share", "speed", "broken")
-        found = corpus_standing(run)
-        return {"corpus": found and {name: getattr(found, name) for name in names}}
+        found = progress(run)
+        return {"corpus": found and asdict(found)}
 
     def looks(self, run: RunStatus, typed: str) -> Iterator[NextStep]:
         """Yield what joins the results, once all are there."""
@@ -337,7 +352,7 @@ class CorpusRun(RunKind):
 
     def steps_after(self, folder: Path, outcomes: Collection[Outcome | None]) -> Iterator[NextStep]:
         """Yield what joins the results, unless they are joined; while a shard is missing, its status."""
-        from jobkit.extensions.corpus.merge import counts_path
+        from jobkit.extensions.corpus.formats import counts_path
 
         if set(outcomes) != {Outcome.OK}:
             yield f"jobkit status {shell_path(folder)}", "how much of the corpus is done"

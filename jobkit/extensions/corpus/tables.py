@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -124,6 +126,7 @@ def _opened(path: str, kind: str) -> Iterator[Any]:
     """Open a table, and turn what pyarrow raises into `BrokenError`."""
     if lack := missing_extra(f"a .{kind} file", "parquet"):
         raise lack
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # its own reserves 1 GiB of address space
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -158,7 +161,10 @@ def table_columns(path: str, kind: str, wanted: Fields) -> Columns:
             if not any(is_of(kept) for is_of in permitted):
                 what = "neither text nor whole numbers" if numbers else "not text"
                 raise BrokenError(f"the column {schema.names[at]!r} is {found}, {what}")
-        return columns
+        if kind == ARROW:
+            return columns
+        groups = (table.metadata.row_group(group) for group in range(table.num_row_groups))
+        return replace(columns, group_bytes=max((group.total_byte_size for group in groups), default=0))
 
 
 def first_row(path: str, place: int, size: int) -> int:

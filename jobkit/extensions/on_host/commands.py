@@ -181,19 +181,22 @@ def _claim(run: Path, cluster: Cluster) -> None:
 
 
 def _merge(cluster: Cluster, typed: Typed) -> int:
-    from jobkit.extensions.corpus.merge import counts_path
+    from jobkit.extensions.corpus.formats import counts_path, output_paths, places_path
 
     words = [word for word in typed.words if word != "--fetch"]
     merged = Typed(typed.name, words, typed.params, typed.run_here)
     code = _run(cluster, merged, Inputs(Path.cwd()))
     if code and not (code == ExitCode.TO_COME and typed.params.get("allow_missing")):
         return code
-    keys = ("output", "fmt", "allow_missing")
-    params = {key: str(value) for key in keys if (value := typed.params.get(key))}
-    parts = cluster.find("merged", str(typed.params["run"]), **params)
-    output = Path(params.get("output", "none"))
+    params = {key: str(value) for key in ("output", "allow_missing") if (value := typed.params.get(key))}
+    forms = typed.params.get("fmt") or ()
+    parts = cluster.find(
+        "merged", str(typed.params["run"]), **params, **({"fmt": ",".join(forms)} if forms else {})
+    )
+    outputs = output_paths(Path(params.get("output", "none")), forms or ("npy",)).values()
+    named = {path.name for one in outputs for path in (one, counts_path(one), places_path(one))}
     for _, path, _ in parts:
-        if path.name not in {output.name, counts_path(output).name, f"{output.stem}.rows.tsv"}:
+        if path.name not in named:
             _claim(path.parent, cluster)
     transfer.fetch(cluster.connection, parts, Path.cwd(), leave=())
     for _, path, _ in parts:

@@ -397,19 +397,22 @@ def _parts(path: Path) -> list[str | bool]:
 
 
 def _merged(request: Request) -> list[list[str | bool]]:
-    from jobkit.extensions.corpus.merge import counts_path, default_format, places_path
+    from jobkit.extensions.corpus.formats import counts_path, output_paths, places_path
+    from jobkit.extensions.corpus.merge import default_format
     from jobkit.runs.which_run import run_named
 
     run = run_named(request.words[0])
     output = request.about.get("output")
-    form = str(request.about.get("fmt") or default_format(run))
+    forms = str(request.about.get("fmt") or default_format(run)).split(",")
     stems = ("merged", "merged.partial") if request.about.get("allow_missing") else ("merged",)
-    found = [Path(output)] if output else [run / f"{stem}.{form}" for stem in stems]
-    found = [path for path in found if path.is_file()]
-    merged = sorted(found, key=lambda path: path.stat().st_mtime_ns)[-1:]  # the other is of an earlier merge
-    places = (places_path(path, form) or path for path in merged)
-    made = (*merged, *{*places} - {*merged}, *map(counts_path, merged), run / "provenance.json")
-    return [_parts(path) for path in made if path.is_file()]
+    named = [Path(output)] if output else [run / f"{stem}.{forms[0]}" for stem in stems]
+    found = [output_paths(path, forms) for path in named]
+    found = [paths for paths in found if paths[forms[0]].is_file()]
+    found.sort(key=lambda paths: paths[forms[0]].stat().st_mtime_ns)
+    merged = found[-1] if found else {}  # the other is of an earlier merge
+    tables = [places_path(path) for form, path in merged.items() if form == "npy"]
+    made = (*merged.values(), *tables, *map(counts_path, merged.values()), run / "provenance.json")
+    return [_parts(path) for path in dict.fromkeys(made) if path.is_file()]
 
 
 QUESTIONS: Mapping[str, Callable[[Request], Any]] = {"prepare": _prepare, "runs": _runs, "merged": _merged}

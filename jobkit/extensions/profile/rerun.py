@@ -23,10 +23,8 @@ from jobkit.core.layout import (
 )
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import note, relative_path, shell_path
-from jobkit.launch.guards import refuse_moved_run
-from jobkit.launch.resubmit import prepare_resume, run_lock
-from jobkit.launch.resume import run_again
-from jobkit.planning.resolve import refuse_missing_packages
+from jobkit.launch.resume import prepare_resume, refuse_moved_run, run_again, run_lock
+from jobkit.planning.prepare import refuse_missing_packages
 from jobkit.runs.hints import remedy
 from jobkit.runs.journal import Role
 from jobkit.runs.reader import read_status
@@ -117,7 +115,7 @@ def _add(run: RunStatus, source: PointStatus, profiler: str | None, overrides: S
     spec = prepare_resume(run.folder, overrides).model_copy(update={"profile": point.profile})
     spec.refuse_command("jobkit profile")
     refuse_missing_packages(spec, load_site(spec.site, spec.scheduler))
-    with run_lock(run.folder, note), exclusive_lock(run.folder / SEARCH_LOCK, lambda: None):
+    with run_lock(run.folder), exclusive_lock(run.folder / SEARCH_LOCK, lambda: None):
         (now,) = read_status([run.folder], ask=False)
         index = max(other.point.index for other in now.points) + 1
         taken = {other.point.point_id for other in now.points} | names(run.folder / RESULTS_FOLDER)

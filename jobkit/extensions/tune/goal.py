@@ -6,7 +6,7 @@ It writes only to the cache.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +36,10 @@ from jobkit.core.terminal import Say
 from jobkit.core.units import format_count
 from jobkit.extensions.tune.search import first_point
 from jobkit.extensions.tune.steps import TuneGoal
-from jobkit.planning import prepare
 from jobkit.planning.batch_sizes import MIN_LOAD
 from jobkit.planning.job_script import render_search
 from jobkit.planning.points import Inputs, plan, request
+from jobkit.planning.prepare import Options, Prepared, begin, lengths_of, read_real
 from jobkit.schedulers.registry import runs_here
 from jobkit.schedulers.survey import Survey, asked_for
 from jobkit.spec.axes import Repeats
@@ -237,32 +237,27 @@ def _sizes(
     return {size: loads.under_budget(size, work_unit).load for size in sorted(sizes)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedSearch(prepare.Prepared):
-    """A search for the fastest setting that could be submitted now; it has only its first point so far."""
-
-    goal: TuneGoal
-
-
 def prepare_search(
     path: Path | str,
-    options: prepare.Options,
+    options: Options,
     *,
     build: bool = False,
     say: Say = lambda _: None,
     find_node: Callable[[SweepSpec, Site], Node | None] = lambda *_: None,
-) -> PreparedSearch:
-    """Return the search of a spec; ``find_node`` asks the scheduler for the largest node that may run it."""
-    named = prepare.resolved(path, options, say, build=build, needs_real=lambda _: "jobkit tune")
+) -> tuple[Prepared, TuneGoal]:
+    """Return the search of a spec, with only its first point so far, and its goal.
+
+    ``find_node`` asks the scheduler for the largest node that may run it.
+    """
+    named = read_real(Path(path), options, say, build=build, needs_real=lambda _: "jobkit tune")
     named.spec.refuse_command("jobkit tune")
-    node, lengths = find_node(named.spec, named.site), prepare.lengths_of(named, say)
+    node, lengths = find_node(named.spec, named.site), lengths_of(named, say)
     spec, goal = tuned(named.spec, named.knobs, lengths, pads=named.pads, window=named.window, node=node)
 
-    def begin(spec: SweepSpec, inputs: Inputs) -> tuple[Point, ...]:
+    def first(spec: SweepSpec, inputs: Inputs) -> tuple[Point, ...]:
         return (first_point(plan(spec, inputs)[0], goal),)
 
-    run = prepare.planned(named, options, spec, lengths, say, begin)
-    same = {field.name: getattr(run, field.name) for field in fields(run)}
+    run = begin(replace(named, spec=spec), options, say, lengths, first)
     asking = run.spec.model_copy(update={"resources": resources(run.spec, run.points[0], goal)})
     chooses = "chooses a setting, runs it, and chooses the next."
     script = render_search(
@@ -275,7 +270,7 @@ def prepare_search(
         limit_s=run.spec.resources.walltime,
     )
     own = {TUNE_GOAL_FILE: to_json(goal) + "\n", TUNE_SCRIPT: script}
-    return PreparedSearch(**same | {"more_files": own}, goal=goal)
+    return replace(run, more_files=own), goal
 
 
 def resources(spec: SweepSpec, point: Point, goal: TuneGoal) -> Resources:

@@ -5,32 +5,30 @@
 
 from __future__ import annotations
 
-import shutil
+from functools import partial
 from pathlib import Path
 
-from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.errors import ExitCode
 from jobkit.core.figures import SPEED
 from jobkit.core.layout import SETTING_FILE, TUNE_SCRIPT
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import note, relative_path, shell_path
 from jobkit.core.units import format_about, format_count, format_setting
-from jobkit.extensions.tune.goal import PreparedSearch, resources
+from jobkit.extensions.tune.goal import resources
 from jobkit.extensions.tune.search import Tuning, propose_point
 from jobkit.extensions.tune.steps import Candidate, TuneGoal
-from jobkit.launch import local, scheduler_calls, submission
+from jobkit.launch import launch, local
 from jobkit.launch.job import Job, announce, follow_job
-from jobkit.launch.launch import model_warning, note_follow, wait_for_points
-from jobkit.launch.launch import preview as show_dry_run
-from jobkit.launch.resubmit import has_ended
-from jobkit.launch.resume import Resumption
-from jobkit.launch.sweep import Check, write_run
+from jobkit.launch.resume import Resumption, has_ended
+from jobkit.launch.submission import Check, note_follow, submit_jobs, wait_for_points, write_run
 from jobkit.planning.points import request
+from jobkit.planning.prepare import Prepared
 from jobkit.runs.journal import Role
 from jobkit.runs.request import RetryGroup
 from jobkit.runs.results import read_run
 from jobkit.runs.status import RunStatus, followers
 from jobkit.schedulers.registry import by_name, runs_here
-from jobkit.schedulers.types import ONE_TASK, Array, JobId
+from jobkit.schedulers.types import Array, JobRequest
 from jobkit.spec.sweep_spec import SweepSpec
 
 MOST_JOBS = 3
@@ -55,40 +53,39 @@ def headline(goal: TuneGoal, spec: SweepSpec) -> str:
     return f"{most}\n{text}"
 
 
-def _headline(prepared: PreparedSearch) -> str:
-    """Return the headline of a search, with a warning if its model is a stand-in."""
-    lines = (headline(prepared.goal, prepared.spec), model_warning(prepared))
-    return "\n".join(filter(None, lines))
-
-
-def preview(prepared: PreparedSearch, hide: Path | None, *, only_script: bool) -> None:
+def preview(run: Prepared, goal: TuneGoal, hide: Path | None, *, only_script: bool) -> None:
     """Print what a search takes at most and the submit commands, or its script.
 
     ``hide``: the file that has the values of `environment`, if they are not to be printed.
     """
-    scheduler, run_dir = by_name(prepared.spec.scheduler), prepared.run_dir
-    used = f"scheduler {scheduler.NAME} ({prepared.why}), site {prepared.site.name}"
-    jobs = [] if scheduler.RUNS_HERE else _jobs(1, follow=prepared.follow_script is not None)
-    submits = (
-        scheduler.submit_argv(str(run_dir / job.script), job.array, job.waits_for([JobId("JOB1")]))
-        for job in jobs
-    )
-    plan, script = [*_headline(prepared).splitlines(), used], prepared.more_files[TUNE_SCRIPT]
-    script = prepared.spec.hidden_in(script, hide) if hide else script
-    show_dry_run(plan, script, run_dir / TUNE_SCRIPT, submits, only_script=only_script)
+    scheduler, script = run.spec.scheduler, run.more_files[TUNE_SCRIPT]
+    used = f"scheduler {scheduler} ({run.why}), site {run.site.name}"
+    script = run.spec.hidden_in(script, hide) if hide else script
+    jobs = _jobs(1, follow=run.follow_script is not None)
+    submits = () if runs_here(scheduler) else launch.submit_commands(run, jobs)
+    plan = [*headline(goal, run.spec).splitlines(), *filter(None, [launch.model_warning(run)]), used]
+    launch.preview(plan, script, run.run_dir / TUNE_SCRIPT, submits, only_script=only_script)
 
 
-def _jobs(index: int, *, follow: bool) -> list[Job]:
+def _jobs(index: int, *, follow: bool, asked: JobRequest | None = None) -> list[Job]:
     array = Array(first=1, last=1, offset=index - 1, throttle=None)
-    search = Job(script=TUNE_SCRIPT, array=array, role=Role.TUNE)
+    search = Job(script=TUNE_SCRIPT, array=array, role=Role.TUNE, request=asked)
     return [search, *([follow_job(1)] if follow else [])]
 
 
-def tune_here(prepared: PreparedSearch, check: Check) -> None:
-    run_dir = prepared.run_dir
-    note(f"{_headline(prepared)}\nrun folder: {relative_path(run_dir)}")
-    write_run(prepared, check)
-    _search(run_dir)
+def tune(run: Prepared, goal: TuneGoal, check: Check, *, wait: bool) -> int | None:
+    """Search here, or submit the search and the job that follows it; return as `launch.go`."""
+    run_dir, spec = run.run_dir, run.spec
+    note("\n".join(filter(None, (headline(goal, spec), launch.model_warning(run)))))
+    write = partial(write_run, run, check)
+    if runs_here(spec.scheduler):
+        write()
+        note(f"run folder: {relative_path(run_dir)}")
+        _search(run_dir)
+        return None
+    asked = request(run_dir.name, spec, run.site, resources(spec, run.points[0], goal))
+    jobs = _jobs(1, follow=run.follow_script is not None, asked=asked)
+    return launch.go(run, write, jobs, wait=wait)
 
 
 def _search(run_dir: Path) -> None:
@@ -115,32 +112,6 @@ def _ending(run_dir: Path, point: Point) -> str:
     return f"{point.index:>4}  {point.phase:<6}  {format_setting(point.params)}: {end}"
 
 
-def tune_on_cluster(prepared: PreparedSearch, check: Check, *, wait: bool) -> int | None:
-    """Submit the search and the job that follows it; with ``wait`` return ``None`` after its end."""
-    run_dir, spec = prepared.run_dir, prepared.spec
-    note(_headline(prepared))
-    write_run(prepared, check)
-    try:
-        needed = resources(spec, prepared.points[0], prepared.goal)
-        asked = request(run_dir.name, spec, prepared.site, needed)
-        script = str(run_dir / TUNE_SCRIPT)
-        for line in scheduler_calls.check_submission(by_name(spec.scheduler), asked, script, ONE_TASK):
-            note(line)
-    except JobkitError:
-        shutil.rmtree(run_dir)
-        raise
-    _submit(run_dir, spec, 1, follow=prepared.follow_script is not None)
-    if wait:
-        return wait_for_points(run_dir, prepared.points, spec.policy)
-    note_follow(run_dir)
-    return 0
-
-
-def _submit(run_dir: Path, spec: SweepSpec, index: int, *, follow: bool) -> None:
-    jobs = submission.submit_jobs(by_name(spec.scheduler), run_dir, _jobs(index, follow=follow))
-    announce(spec.scheduler, jobs)
-
-
 def go_on(
     run_dir: Path, spec: SweepSpec, run: RunStatus, *, by_itself: bool = False, wait: bool = False
 ) -> int | None:
@@ -165,7 +136,8 @@ def go_on(
         return 0
     tuning = Tuning.read(run_dir)
     index = tuning.point(tuning.next).index if isinstance(tuning.next, Candidate) else 1
-    _submit(run_dir, spec, index, follow=spec.policy.follow_up)
+    jobs = _jobs(index, follow=spec.policy.follow_up)
+    announce(spec.scheduler, submit_jobs(by_name(spec.scheduler), run_dir, jobs))
     if wait:
         return wait_for_points(run_dir, [point.point for point in run.points], spec.policy, run)
     if not by_itself:

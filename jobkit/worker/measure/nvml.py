@@ -16,9 +16,8 @@ import pynvml
 
 from jobkit.core.measurements import Gpu
 from jobkit.worker.failure import NO_DRIVER, NO_GPU_ASSIGNED, NO_GPU_REQUESTED
+from jobkit.worker.process import GPU_COUNT_VARIABLE
 
-GPU_COUNT_VARIABLE = "JOBKIT_GPUS"
-"""Set by the job script to the number of GPUs that the job requests."""
 VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 T = TypeVar("T")

@@ -24,12 +24,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from jobkit.core import json_codec
 from jobkit.core.errors import JobkitError
 from jobkit.core.measurements import Attribution, Energy, Sampler, largest, total
-from jobkit.worker.measure.nvml import GpuHandle, list_handles, nvml, open_gpu
 from jobkit.worker.process import (
     PAGE_BYTES,
     Forked,
@@ -40,6 +39,9 @@ from jobkit.worker.process import (
     rss_bytes,
     stack_start,
 )
+
+if TYPE_CHECKING:
+    from jobkit.worker.measure.nvml import GpuHandle
 
 PERIOD_S = 0.01
 """Target time between two memory samples."""
@@ -171,6 +173,8 @@ class EnergyReading(NamedTuple):
 
 def idle_readings() -> dict[str, EnergyReading]:
     """Return by UUID the counter of each GPU that has one and on which NVML lists no process."""
+    from jobkit.worker.measure.nvml import list_handles, nvml
+
     readings = {}
     with nvml() as available:
         for gpu in [gpu for gpu in list_handles() if not gpu.processes()] if available else ():
@@ -356,10 +360,14 @@ def sample_until_closed(
     pid: int, uuids: Sequence[str], others: Sequence[int], *, below: bool = False
 ) -> None:
     """Sample until standard input ends; answer each line on it."""
-    with nvml() as available:
-        gpus = [gpu for uuid in uuids if available and (gpu := open_gpu(uuid))]
-        # A sum over some of the GPUs would be wrong.
-        gpus = gpus if len(gpus) == len(uuids) else []
+    with contextlib.ExitStack() as stack:
+        gpus: list[GpuHandle] = []
+        if uuids:
+            from jobkit.worker.measure.nvml import nvml, open_gpu  # a third of the start of this process
+
+            available = stack.enter_context(nvml())
+            opened = [gpu for uuid in uuids if available and (gpu := open_gpu(uuid))]
+            gpus = opened if len(opened) == len(uuids) else []  # a sum over some of them would be wrong
         follower = Follower(pid, gpus, sees_all=in_initial_namespace(), others=others, below=below)
         due = power_due = slow_due = time.monotonic()
         while True:

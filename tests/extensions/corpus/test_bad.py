@@ -15,7 +15,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.extensions.corpus import readers
 from jobkit.extensions.corpus import scan as scanning
 from jobkit.extensions.corpus.scan import Scan, find_sources, scan
-from jobkit.planning.volume import read_corpora
+from jobkit.planning.texts import read_corpora
 from tests.support.corpora import jsonl, plan, read_all
 
 

@@ -17,7 +17,7 @@ from jobkit.extensions.corpus import page as corpus_report
 from jobkit.extensions.corpus.merge import merge
 from jobkit.extensions.corpus.page import read_corpus_report
 from jobkit.extensions.corpus.provenance import closing_line, read_promise
-from jobkit.extensions.corpus.standing import finish, live_points
+from jobkit.extensions.corpus.standing import Standing, finish
 from jobkit.report.page import page
 from tests.report.test_page import Parsed
 from tests.support.applied import win
@@ -60,7 +60,7 @@ def test_a_corpus_that_is_done_is_counted_by_document_once_it_is_merged(tagged: 
 
 
 def test_what_failed_has_its_reason_and_a_command(tagged: Path) -> None:
-    point = live_points(tagged)[1]
+    point = Standing(tagged).points[1]
     write_begin(tagged, point, at="2026-01-02T10:15:30+00:00")
     write_exit(tagged, point, Exit(status=1, stage="environment", message="no venv"))
     found = read_corpus_report(tagged)

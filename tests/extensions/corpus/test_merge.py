@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import importlib.util
 import io
 import json
 import resource
@@ -19,14 +21,14 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import PLAN_FILE
-from jobkit.extensions.corpus.formats import check_format, write_rows
+from jobkit.extensions.corpus.formats import ROW_FORMATS, check_format
 from jobkit.extensions.corpus.merge import merge
 from jobkit.extensions.corpus.plan import ROWS_FILE, read_corpus, read_plan
 from jobkit.extensions.corpus.readers import Paragraph
 from jobkit.extensions.corpus.rows import RowsWriter
 from jobkit.extensions.corpus.scan import find_sources, scan
 from jobkit.extensions.corpus.winners import claim, claim_all, read_winners
-from tests.support.corpora import jsonl, plan, points_of, read_shard, work
+from tests.support.corpora import jsonl, plan, points_of, read_all, read_shard, work
 
 
 def test_no_manifest_stays_of_an_earlier_process_or_of_one_that_fails(tmp_path: Path) -> None:
@@ -51,7 +53,8 @@ def lines(*values: object) -> list[bytes]:
 
 def written(name: str, *values: object, types: str = "str") -> bytes:
     file = io.BytesIO()
-    write_rows(name, file, lines(*values), ("x",), [types.split()])
+    columns = {"document": {"str"}, "paragraph": {"int"}, "x": types.split()}
+    ROW_FORMATS[name](file, lines(*values), columns)
     return file.getvalue()
 
 
@@ -224,9 +227,9 @@ def refused(run: Path, reason: str) -> JobkitError:
 
 
 def test_an_overlap_is_refused(run: Path) -> None:
-    shard = next(read_plan(run))
+    shard, *others = read_plan(run)
     append_line(run / PLAN_FILE, to_json(replace(shard, index=6, pieces=shard.pieces[:1])))
-    (point,) = points_of(run, [replace(shard, index=6)])
+    *_, point = points_of(run, [shard, *others, replace(shard, index=6)])
     work(run, 6, columns=COLUMNS)
     assert claim(run, point, 1)
     refused(run, "shards 1 and 6 both have results of the same part")
@@ -282,11 +285,36 @@ def test_a_place_that_cannot_be_written_and_the_corpus_are_refused(run: Path, te
 
 
 def test_parquet_has_typed_columns(run: Path, tmp_path: Path, undisturbed: bytes) -> None:
-    merge(run, tmp_path / "out.parquet", "parquet")
-    table = parquet.read_table(tmp_path / "out.parquet")
-    assert table.to_pylist() == [json.loads(line) for line in undisturbed.splitlines()]
-    kinds = ["string", "int64", "string", *["int64"] * 3, "string"]
+    texts = {
+        (one.document, one.number): one.text.removesuffix("\n") for one in read_all(run, list(read_plan(run)))
+    }
+    rows = [json.loads(line) for line in undisturbed.splitlines()]
+    rows = [row | {"paragraph_text": texts[row["document"], row["paragraph"]]} for row in rows]
+    merged = merge(run, tmp_path / "out.csv", "parquet", "csv", "jsonl", "parquet", with_text=True)
+    paths = [tmp_path / f"out.{form}" for form in ("parquet", "csv", "jsonl")]
+    assert (list(merged.outputs), merged.counts) == (paths, tmp_path / "out.documents.jsonl")
+    table = parquet.read_table(paths[0])
+    assert table.to_pylist() == rows
+    kinds = ["string", "int64", "string", *["int64"] * 3, "string", "string"]
     assert [str(field.type) for field in table.schema] == kinds
+    with paths[1].open(encoding="utf-8", newline="") as stream:
+        cells = [{name: "" if value is None else str(value) for name, value in row.items()} for row in rows]
+        assert list(csv.DictReader(stream)) == cells
+    assert [json.loads(line) for line in paths[2].read_bytes().splitlines()] == rows
+
+
+def test_programs_open_parquet_with_its_types(run: Path, tmp_path: Path) -> None:
+    merge(run, path := tmp_path / "out.parquet", "parquet")
+    frame = pd.read_parquet(path)
+    assert [str(kind) for kind in frame.dtypes[["paragraph", "start"]]] == ["int64", "int64"]
+    assert frame["extra"].sum() == sum(len(word) for word in frame["label"] if len(word) % 2 == 0)
+    if importlib.util.find_spec("polars"):
+        polars = importlib.import_module("polars")
+        assert polars.read_parquet(path).schema["start"] == polars.Int64
+    if importlib.util.find_spec("duckdb"):
+        rows = importlib.import_module("duckdb").read_parquet(str(path))
+        found = rows.aggregate("count(*), sum(start)").fetchall()
+        assert found == [(len(frame), frame["start"].sum())]
 
 
 def test_conll_needs_tokens(run: Path, tmp_path: Path) -> None:

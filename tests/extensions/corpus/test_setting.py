@@ -26,7 +26,7 @@ from jobkit.extensions.corpus.shards import (
     plan_shards,
     refuse_too_large,
 )
-from jobkit.planning.resolve import Options
+from jobkit.planning.prepare import Options
 from jobkit.runs.journal import read_journal
 from jobkit.runs.results import read_run
 from tests.support.applied import CHARACTERS, OUT, SPEC, measured_run, request, write_corpus

@@ -125,8 +125,11 @@ def test_parquet_has_each_vector_once_in_corpus_order(
     paragraphs = finished(run, dtype=dtype)
     monkeypatch.undo()  # the login node has pyarrow
     assert default_format(run) == "parquet"
-    merged = merge(run, tmp_path / "out.parquet", "parquet")
+    merged = merge(run, tmp_path / "out.parquet", "parquet", "npy", with_text=True)
     assert (merged.rows, merged.vectors) == (80, f"fp{dtype[-2:]}[384]")
+    assert np.array_equal(np.load(tmp_path / "out.npy"), embedded([one.text for one in paragraphs], dtype))
+    counts = [json.loads(line)["rows"] for line in merged.counts.read_text().splitlines()]
+    assert (len(counts), sum(counts)) == (22, 80), "counted once"
     file = parquet.ParquetFile(tmp_path / "out.parquet")
     table = file.read()
     assert file.num_row_groups == SHARDS
@@ -135,7 +138,9 @@ def test_parquet_has_each_vector_once_in_corpus_order(
         *("string", "int64"),
         f"fixed_size_list<element: {names[dtype]}>[384]",
         "string",
+        "string",
     ]
+    assert table["paragraph_text"].to_pylist() == [one.text.removesuffix("\n") for one in paragraphs]
     keys = list(zip(table["document"].to_pylist(), table["paragraph"].to_pylist(), strict=True))
     assert keys == [(paragraph.document, paragraph.number) for paragraph in paragraphs]
     assert table["file"].to_pylist() == ["in/a.txt"] * 40 + ["in/b.jsonl"] * 40

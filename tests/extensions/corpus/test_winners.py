@@ -25,11 +25,10 @@ from jobkit.extensions.corpus.plan import ROWS_FILE, Winner, read_plan
 from jobkit.extensions.corpus.replan import replan
 from jobkit.extensions.corpus.scan import find_sources, scan
 from jobkit.extensions.corpus.shards import ShardOptions
-from jobkit.extensions.corpus.standing import corpus_standing, live_points, settle, void_shards
+from jobkit.extensions.corpus.standing import Standing, progress
 from jobkit.extensions.corpus.winners import claim, claim_all, read_winners, withdraw
 from jobkit.launch import resume
-from jobkit.launch.resubmit import spec_of_run
-from jobkit.launch.resume import Asked, Resumption
+from jobkit.launch.resume import Asked, Resumption, spec_of_run
 from jobkit.runs.journal import read_journal
 from jobkit.runs.reader import read_status
 from jobkit.runs.results import read_run
@@ -189,12 +188,12 @@ def end_well(run: Path, index: int, *, rows: bool = True, took_s: float = 1.1) -
 def test_a_record_without_its_rows_is_no_success(tagged: Path) -> None:
     end_well(tagged, 1, rows=False)
     assert outcomes(tagged)[0] not in {Outcome.OK, None}
-    assert settle(tagged) == {}
+    assert Standing(tagged).settle() == {}
 
 
 def test_a_winner_is_done_also_without_its_record(tagged: Path) -> None:
     folder = end_well(tagged, 1)
-    settle(tagged)
+    Standing(tagged).settle()
     (folder / "record.json").unlink()
     assert outcomes(tagged)[0] is Outcome.OK
 
@@ -203,7 +202,7 @@ def test_rows_that_do_not_match_run_again(tagged: Path) -> None:
     folder = end_well(tagged, 1)
     text = (folder / ROWS_FILE).read_text()
     (folder / ROWS_FILE).write_text(text.replace("word", "wort"))
-    assert settle(tagged) == {}
+    assert Standing(tagged).settle() == {}
     assert (folder / BAD_ROWS).is_file()
     assert outcomes(tagged)[0] is not Outcome.OK
 
@@ -220,7 +219,7 @@ def test_rows_that_come_home_while_winners_are_claimed_are_not_bad(
         return winners
 
     monkeypatch.setattr("jobkit.extensions.corpus.standing.claim_all", claim_late)
-    assert list(settle(tagged)) == [1]
+    assert list(Standing(tagged).settle()) == [1]
     assert not list(tagged.rglob(BAD_ROWS))
 
 
@@ -233,7 +232,9 @@ def plan_again(run: Path) -> None:
 
 
 @pytest.mark.parametrize("before", range(4))
-@pytest.mark.parametrize("read", [live_points, lambda run: [one.point for one in read_run(run).points]])
+@pytest.mark.parametrize(
+    "read", [lambda run: Standing(run).points, lambda run: [one.point for one in read_run(run).points]]
+)
 def test_a_reader_sees_the_plan_before_or_the_plan_after(
     tagged: Path, monkeypatch: pytest.MonkeyPatch, before: int, read: Callable[[Path], list[Point]]
 ) -> None:
@@ -262,7 +263,7 @@ def test_done_are_whole_shards_and_the_batches_of_those_that_run(promised: Path)
     first, second, third = run.points
     batches = [replace(batch(n, items=2), characters=20) for n in range(2)]
     second = replace(second, state=PointState.RUNNING, all_tries=first.all_tries, batches=batches)
-    found = corpus_standing(replace(run, points=(first, second, third)))
+    found = progress(replace(run, points=(first, second, third)))
     assert found
     done, *_ = shards = list(read_plan(promised))
     assert (found.shards, found.done) == (3, 1)
@@ -325,7 +326,7 @@ def planned_again(out: Path, number: int = 6, *given: str) -> None:
 
 def once(out: Path) -> bool:
     """Return whether each paragraph of the corpus is in one shard that counts, and in no other."""
-    live = {point.index for point in live_points(out)}
+    live = {point.index for point in Standing(out).points}
     found = Counter(
         (piece.source, piece.start, number)
         for shard in read_plan(out)
@@ -339,8 +340,8 @@ def once(out: Path) -> bool:
 def test_the_rest_is_cut_again_and_what_is_done_stays(out: Path) -> None:
     before = [(out / name).read_text() for name in (PLAN_FILE, POINTS_FILE)]
     planned_again(out, 4, "resources.walltime=00:09:00", "max_parallel=3")
-    assert [point.index for point in live_points(out)] == [2, *range(5, 9)]
-    assert void_shards(out) == {1, 3, 4}
+    assert [point.index for point in Standing(out).points] == [2, *range(5, 9)]
+    assert {shard.index for shard in read_plan(out)} - Standing(out).indices == {1, 3, 4}
     assert once(out)
     for name, text in zip((PLAN_FILE, POINTS_FILE), before, strict=True):
         assert (out / name).read_text().startswith(text), "no line is changed"
@@ -352,7 +353,7 @@ def test_the_rest_is_cut_again_and_what_is_done_stays(out: Path) -> None:
     [first, *_], done = ([shard for shard in read_plan(out) if shard.index == index] for index in (6, 2))
     gap = done[0].pieces[0].start
     assert first.pieces[0].start < gap < first.pieces[-1].start, "one shard lies on both sides of another"
-    told = merge(out, out / "merged.jsonl", void=void_shards(out))
+    told = merge(out, out / "merged.jsonl")
     assert (told.shards, told.paragraphs) == (5, 60)
     texts = Path("letters.txt").read_text(encoding="utf-8").split("\n\n")
     words = [(number, word) for number, text in enumerate(texts) for word in re.findall(r"\w+", text)]
@@ -360,13 +361,13 @@ def test_the_rest_is_cut_again_and_what_is_done_stays(out: Path) -> None:
 
 
 def test_a_shard_that_ends_after_it_was_replaced_counts_for_nothing(out: Path) -> None:
-    old = {point.index: point for point in live_points(out)}
+    old = {point.index: point for point in Standing(out).points}
     planned_again(out)
     work(out, 3)
     assert claim(out, old[3], 1) is None, "a node that was cut off brings its rows, and they are closed"
     win(out, *range(5, 11))
-    assert 3 not in settle(out)
-    assert merge(out, out / "merged.jsonl", void=void_shards(out)).shards == 7
+    assert 3 not in Standing(out).settle()
+    assert merge(out, out / "merged.jsonl").shards == 7
 
 
 def test_a_plan_that_was_cut_off_at_any_line_is_made_again(out: Path) -> None:
@@ -387,11 +388,11 @@ def test_a_plan_that_was_cut_off_at_any_line_is_made_again(out: Path) -> None:
             for other in names[place + 1 :]:
                 (out / other).write_text(before[other])
             (out / name).write_text(before[name] + cut)
-            assert [point.index for point in live_points(out)] == [1, 2, 3, 4], (name, cut)
+            assert [point.index for point in Standing(out).points] == [1, 2, 3, 4], (name, cut)
             assert once(out)
             planned_again(out, 5)
             assert once(out), (name, cut)
-            live = live_points(out)
+            live = Standing(out).points
             assert len(live) == 6
             for number, line in enumerate((out / POINTS_FILE).read_text().splitlines(), 1):
                 for one in live:
@@ -402,7 +403,7 @@ def test_plans_follow_each_other(out: Path) -> None:
     planned_again(out, 3, "resources.memory=2GiB")
     win(out, 6)
     planned_again(out, 2, "scheduler=slurm")
-    assert [point.index for point in live_points(out)] == [2, 6, 8, 9]
+    assert [point.index for point in Standing(out).points] == [2, 6, 8, 9]
     assert once(out)
     assert {point.repeat for point in read_points(out)[0]} == {1, 2, 3}
     spec = spec_of_run(out)
@@ -413,7 +414,7 @@ def test_plans_follow_each_other(out: Path) -> None:
 
 def test_a_shard_that_was_planned_again_is_named_as_such(out: Path) -> None:
     planned_again(out, 3)
-    live = live_points(out)
+    live = Standing(out).points
     assert [point_named(live, word) for word in ("2", "shard-2", "shard-00002")] == live[:1] * 3
     for word in ("1", "shard-00004"):
         with pytest.raises(JobkitError, match="was planned again"):
@@ -427,7 +428,7 @@ def test_what_the_setting_consists_of_and_another_run_are_refused(out: Path) -> 
         replan(out, ShardOptions(), ("workers=3",), wait=False)
     with pytest.raises(JobkitError, match="is for the folder of jobkit apply"):
         Resumption().resume(out.parent / "run", Asked(replan=True))
-    assert len(live_points(out)) == 4
+    assert len(Standing(out).points) == 4
 
 
 def test_nothing_is_planned_again_if_all_is_done(out: Path) -> None:

@@ -22,10 +22,9 @@ from jobkit.extensions.profile.work import (
     costs_of_trace,
     table,
 )
-from jobkit.launch import sweep as submit
+from jobkit.launch import submission as submit
 from jobkit.launch.resume import run_again
-from jobkit.planning.prepare import Options, prepare
-from jobkit.planning.resolve import refuse_missing_packages
+from jobkit.planning.prepare import Options, prepare, refuse_missing_packages
 from jobkit.report.tables import collect
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec

@@ -17,6 +17,7 @@ from jobkit.core.records import Outcome
 from jobkit.worker.failure import TryFailed
 from jobkit.worker.measure import nvml
 from jobkit.worker.measure.device import NVML_CHECK, Device, cuda_untouched, open_device, touched_cuda
+from jobkit.worker.process import GPU_COUNT_VARIABLE
 from tests.support.fake_torch import FakeTorch, OutOfMemoryError
 
 GIB = 2**30
@@ -83,7 +84,7 @@ def test_without_a_device_a_try_never_falls_back(
     monkeypatch.setattr(nvml, "nvml", lambda: contextlib.nullcontext(cards is not None))
     monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: cards)
     monkeypatch.setattr(pynvml, "nvmlSystemGetDriverVersion", lambda: "470.1")
-    monkeypatch.setenv(nvml.GPU_COUNT_VARIABLE, asked)
+    monkeypatch.setenv(GPU_COUNT_VARIABLE, asked)
     if visible is None:
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     else:

@@ -3,10 +3,10 @@
 It imports numpy, tokenizers and torch.
 
 The pipeline of transformers and ``encode`` of sentence-transformers spend their time in Python for each text,
-and tokenize in turn with the GPU. Here a thread tokenizes the texts of the next call with the tokenizer's own
-threads. A call is a window: its texts are sorted by tokens, the longest first, and cut into batches by a
-budget of padded tokens. What a batch gives is copied to the host without waiting, and read while the GPU
-works on the next batch.
+and tokenize in turn with the GPU. Here the texts of the next call are tokenized meanwhile, with the
+tokenizer's own threads. A call is a window: its texts are sorted by tokens, the longest first, and cut into
+batches by a budget of padded tokens. What a batch gives is copied to the host without waiting, and read while
+the GPU works on the next batch.
 
 Entities are aggregated for a whole batch at a time. The steps are those of
 ``transformers/pipelines/token_classification.py``, read in 5.23.0: ``gather_pre_entities``,
@@ -34,6 +34,8 @@ from jobkit.worker.workloads.base import Entity
 
 PART_CHARS = 2**19
 """Characters of the texts that are tokenized and cut into batches together."""
+TOKENIZING = 2
+"""While Python sorts one part, the tokenizer's threads work on the next: one of ours left them idle."""
 THREADS = ("TOKENIZERS_PARALLELISM", "true")
 """The pipeline of transformers switches the tokenizer's threads off for the whole process."""
 
@@ -81,29 +83,29 @@ class Encoder:
         self._whole = stride is None
         self._pad = tokenizer.pad_token_id or 0
         self._run, self._device, self._budget, self._size = run, device, budget, size
-        self._thread = ThreadPoolExecutor(1)
+        self._threads = ThreadPoolExecutor(TOKENIZING)
         self._ahead: dict[tuple[str, ...], deque[Future[tuple[Pieces, Sequence[int]]]]] = {}
         self._copies: Any = torch.cuda.Stream() if device == CUDA else None
 
     def tokenize_ahead(self, *calls: Sequence[str]) -> None:
-        """Tokenize the texts of calls in a thread, one part after the other, and forget all other calls.
+        """Tokenize the texts of calls meanwhile, part by part, and forget all other calls.
 
-        Without calls the thread ends.
+        Without calls the threads end.
         """
         wanted = [*map(tuple, calls)]
         for texts in self._ahead.keys() - {*wanted}:
             for part in self._ahead.pop(texts):
                 part.cancel()
         if not calls:
-            self._thread.shutdown()
-            self._thread = ThreadPoolExecutor(1)  # has no thread before it has work
+            self._threads.shutdown()
+            self._threads = ThreadPoolExecutor(TOKENIZING)  # has no thread before it has work
         with process.signals_blocked():
             for texts in wanted:
                 if texts not in self._ahead:
                     sizes = cut_by_budget(map(len, texts), PART_CHARS, pads=False)
                     edges = itertools.pairwise(itertools.accumulate(sizes, initial=0))
                     parts = ((texts[first:end], first) for first, end in edges)
-                    self._ahead[texts] = deque(self._thread.submit(self._pieces, *part) for part in parts)
+                    self._ahead[texts] = deque(self._threads.submit(self._pieces, *part) for part in parts)
 
     def batches(self, texts: Sequence[str]) -> Iterator[Pieces]:
         """Yield the batches of a call; each is read while the model runs the next one."""

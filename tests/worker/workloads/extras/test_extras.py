@@ -113,7 +113,7 @@ def test_a_stand_in_has_random_weights_of_a_seed_and_is_needed(
     assert ref.stand_in
     assert ref.caveat == f"RANDOM weights, architecture {ARCHITECTURES[workload, 'tiny'].name}"
     again = tmp_path / "again"
-    getattr(random_weights, random_weights.BUILDERS[workload])(str(again), "tiny", say=print)
+    random_weights.build(str(again), workload, "tiny", say=print)
     assert fingerprint(again, folder_files(again)) == ref.fingerprint
     with pytest.raises(JobkitError, match="needs a model"):
         workload_class(workload)().load(None, "cpu", {}, 1)
