@@ -32,7 +32,7 @@ import numpy as np
 import torch
 
 from jobkit.core.paragraphs import split_paragraphs
-from jobkit.planning import random_weights
+from jobkit.planning import standin
 from jobkit.planning.sample import sample_text
 
 TAGGER, EMBEDDER = "hf-token-classification", "sentence-embedding"
@@ -295,7 +295,7 @@ def main() -> None:
         model = arguments.models / f"{workload}-{arguments.size}"
         if not model.exists():
             model.mkdir(parents=True)
-            random_weights.build(str(model), workload, arguments.size, say=say)
+            standin.build_random(str(model), workload, arguments.size, say=say)
         rows = by_hand(workload, model, precision, texts, device) if "hand" in ways else []
         if "library" in ways and precision == "fp32":
             rows += library(workload, model, precision, texts, device)

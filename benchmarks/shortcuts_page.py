@@ -67,29 +67,6 @@ def _gains() -> Iterator[tuple[str, ...]]:
         yield tuple(cells)
 
 
-def equal() -> str:
-    """Return the table of how many entities were compared, by device and processes, and how many differ."""
-    heads = ("device", "processes", "batch sizes", "paragraphs", "same entities")
-    found: dict[tuple[str, int], list[tuple[dict[str, Any], dict[str, Any]]]] = {}
-    for device in ("gpu", "cpu"):
-        rows = _raw(f"equal-{device}")
-        for stock, exact in zip(rows[::2], rows[1::2], strict=True):
-            found.setdefault((device.upper(), stock["processes"]), []).append((stock, exact))
-    return table(heads, (_equal(*where, pairs) for where, pairs in found.items()))
-
-
-def _equal(
-    device: str, processes: int, pairs: list[tuple[dict[str, Any], dict[str, Any]]]
-) -> tuple[object, ...]:
-    sizes = sorted({stock["batch_size"] for stock, _ in pairs})
-    same = [stock["sha256"] == exact["sha256"] for stock, exact in pairs]
-    most = max(stock["paragraphs"] for stock, _ in pairs)
-    return (
-        *(device, processes, ", ".join(map(str, sizes)), f"up to {most:,}"),
-        f"{sum(same)} of {len(same)} texts",
-    )
-
-
 def alone() -> str:
     """Return the table of one process: stock Stanza, the plain loop of tune, and `exact`, several times."""
     found: dict[tuple[str, str], list[list[float]]] = {}
@@ -106,19 +83,6 @@ def _alone(
     times = [after / before for before, after in zip(stock, exact, strict=False)]
     ratio = f"{fmean(times):.1f} ({min(times):.1f} to {max(times):.1f})"
     return (order, precision, *(f"{fmean(one):.0f}" for one in (stock, loop, exact)), ratio)
-
-
-def kernels() -> str:
-    """Return the table of the time of the kernels of a paragraph, one process."""
-    rows = _raw("kernels-gpu")
-    pairs = zip(rows[::2], rows[1::2], strict=True)
-    times = (
-        (stock["precision"], *(row["kernels_ms_per_paragraph"] for row in (stock, exact)))
-        for stock, exact in pairs
-    )
-    return table(
-        ("precision", "stock", "`exact`"), ((name, f"{a:.2f} ms", f"{b:.2f} ms") for name, a, b in times)
-    )
 
 
 def garbage() -> str:

@@ -1,4 +1,4 @@
-"""One GPU and two, equal and unequal: tables of the records of sweeps of workers."""
+"""One GPU and two: tables of the records of sweeps of workers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ WHOLE = "table-20261122-131011-d185"
 GPUS, GPUS_8, LONG, EXPERIMENT, CORES = (
     next(group("gpus").glob(f"{name}-2*")) for name in ("gpus", "gpus8", "long", "exp", "cores")
 )
-UNEQUAL = next(group("unequal").glob("unequal-2*"))
 HALF_16, HALF_12 = "20261122", "20261123"
 """The days on which points of one GPU had half of the cores, with 16 and with 12 workers on each GPU."""
 WORK_UNIT, SIZE = 68, 120_000
@@ -74,26 +73,3 @@ def _of_day(name: str, day: str) -> list[Record]:
     """Return the records of the runs of this name and a number, of a day."""
     runs = sorted(group("gpus").glob(f"{name}?-{day}*"))
     return [record for run in runs for record in read(run)]
-
-
-def unequal() -> str:
-    """Return the table of two GPUs of which another program uses one."""
-    heads = ("padded characters", "idle GPU alone", "both GPUs", "times", "paragraphs of the busy GPU")
-    return table(heads, _unequal())
-
-
-def _unequal() -> Iterator[tuple[object, ...]]:
-    one, two = _by_gpus(UNEQUAL)
-    idle_gpu = one[0].workers[0].gpu_uuid
-    for alone, both in zip(one, two, strict=True):
-        slow, fast = speeds([alone])[0], speeds([both])[0]
-        busy = sum(share.items for share in both.workers if share.gpu_uuid != idle_gpu)
-        share = 100 * busy / (both.summary.items if both.summary else 1)
-        size = alone.point.numbers[PADDED]
-        yield (
-            f"{size:,}",
-            f"{slow:,.0f} a second",
-            f"{fast:,.0f} a second",
-            f"{fast / slow:.2f}",
-            f"{share:.0f} %",
-        )

@@ -214,12 +214,12 @@ def verify(run: Path, gpu_memory: str | None, stand_in: bool) -> int:
       4  no batch that was tried fits, or none could be tried
       5  a job already tries that batch: nothing more is submitted
     """
-    from jobkit.launch import verify as verification
+    from jobkit.launch import resume as change
 
     size_bytes = None if gpu_memory in {None, "device"} else parse_size(str(gpu_memory))
     folder = changed_run_named(run, "verify").absolute()
     refuse_unmeasured(folder, "verify")
-    return verification.verify(folder, memory=size_bytes or gpu_memory, stand_in=stand_in)
+    return change.verify(folder, memory=size_bytes or gpu_memory, stand_in=stand_in)
 
 
 @click.command(short_help="Rerun a point with a profiler, and print where its time goes.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,9 @@ from jobkit.core import terminal
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.layout import read_points
 from jobkit.core.units import format_count, format_list
+
+if TYPE_CHECKING:
+    from jobkit.launch.launch import Preview
 
 
 @click.command(short_help="Work through a whole corpus with a measured setting.")
@@ -36,9 +39,7 @@ from jobkit.core.units import format_count, format_list
 @click.option(
     "--plan-as-job", is_flag=True, help="Read and plan the corpus in a job, which submits the shards."
 )
-@shared.dry_run_option
-@shared.script_option
-@shared.show_environment_option
+@shared.preview_options
 @click.option("--wait", is_flag=True, help="Wait until every shard has ended.")
 def apply(
     run: Path | None,
@@ -48,9 +49,7 @@ def apply(
     shards: int | None,
     max_parallel: int | None,
     plan_as_job: bool,
-    dry_run: bool,
-    script: bool,
-    show_environment: bool,
+    preview: Preview | None,
     wait: bool,
     **asked: Any,  # noqa: ANN401 - fields of `ApplyRequest`
 ) -> int:
@@ -99,7 +98,6 @@ def apply(
     asked["overrides"] += shared.most_at_once(max_parallel)
     minutes = shard_minutes or MINUTES
     request = applying.ApplyRequest(word=str(run), paths=paths, minutes=minutes, number=shards, **asked)
-    preview = applying.Preview(script, show_environment) if dry_run or script else None
     code = applying.apply(out, request, as_job=plan_as_job, preview=preview, wait=wait)
     return applying.report_end(out) if code is None else code
 

@@ -60,7 +60,7 @@ LISTED: Mapping[str, str] = {
 MODULES: Mapping[str, str] = {
     name: module
     for module, names in {
-        "begin": ("init", "doctor", "lint"),
+        "begin": ("init", "doctor", "lint", "emit", "schema"),
         "workload": ("workload", "models"),
         "sweep": ("sweep", "tune", "preflight", "shell"),
         "status": ("status", "logs"),
@@ -68,7 +68,6 @@ MODULES: Mapping[str, str] = {
         "change": ("resume", "cancel", "throttle", "verify", "profile"),
         "corpus": ("apply", "merge"),
         "practice": ("practice",),
-        "programs": ("emit", "schema"),
         "help": ("help",),
     }.items()
     for name in names

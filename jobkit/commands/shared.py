@@ -113,6 +113,23 @@ def options_of_spec(command: Callable[..., int]) -> Callable[..., int]:
     return call
 
 
+def preview_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Add the options of a dry run, and pass them as a `Preview`, or ``None`` for no dry run."""
+
+    @click.option(
+        "--dry-run", is_flag=True, help="Print the plan and submit nothing; in a pipe, the job script too."
+    )
+    @click.option("--script", is_flag=True, help="Print only the job script; submit nothing.")
+    @click.option("--show-environment", is_flag=True, help="Print the values of `environment` too.")
+    @wraps(command)
+    def call(dry_run: bool, script: bool, show_environment: bool, **given: Any) -> int:  # noqa: ANN401 - of any option
+        from jobkit.launch.launch import Preview
+
+        return command(preview=Preview(script, show_environment) if dry_run or script else None, **given)
+
+    return call
+
+
 def corpus_option(meaning: str) -> Callable[[F], F]:
     """Return the decorator that adds ``--corpus`` with its help."""
     return click.option("--corpus", cls=Paths, multiple=True, metavar="PATH...", help=meaning)
@@ -161,10 +178,6 @@ runs_dir_option = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder for run folders. Default: the site's runs_dir, else runs/.",
 )
-dry_run_option = click.option(
-    "--dry-run", is_flag=True, help="Print the plan and submit nothing; in a pipe, the job script too."
-)
-script_option = click.option("--script", is_flag=True, help="Print only the job script; submit nothing.")
 stand_in_option = click.option(
     "--stand-in",
     is_flag=True,
@@ -172,11 +185,6 @@ stand_in_option = click.option(
 )
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs: bytes, seconds, no NaN."
-)
-show_environment_option = click.option(
-    "--show-environment",
-    is_flag=True,
-    help="Print the values of `environment` too.",
 )
 text_field_option = click.option(
     "--text-field",

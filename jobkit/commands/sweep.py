@@ -22,7 +22,7 @@ from jobkit.runs.which_run import find_run, refuse_unmeasured
 if TYPE_CHECKING:
     from jobkit.core.records import Point
     from jobkit.extensions.tune.goal import Node
-    from jobkit.launch.launch import Session
+    from jobkit.launch.launch import Preview, Session
     from jobkit.planning.prepare import Options
     from jobkit.spec.site import Site
     from jobkit.spec.sweep_spec import SweepSpec
@@ -34,9 +34,7 @@ def run_options(command: Callable[..., int]) -> Callable[..., int]:
     for option in (
         shared.wait_option,
         new,
-        shared.show_environment_option,
-        shared.script_option,
-        shared.dry_run_option,
+        shared.preview_options,
         shared.runs_dir_option,
         shared.site_option,
         shared.scheduler_option,
@@ -62,9 +60,7 @@ def sweep(
     spec: Path,
     options: Options,
     setting: Path | None,
-    dry_run: bool,
-    script: bool,
-    show_environment: bool,
+    preview: Preview | None,
     new: bool,
     wait: bool,
     detach: bool,
@@ -101,18 +97,15 @@ def sweep(
     from jobkit.launch.submission import write_run
     from jobkit.planning.prepare import prepare
 
-    dry_run = dry_run or script
     if setting and not setting.is_file():
         setting = find_run(setting) or setting
-    run = prepare(spec, replace(options, setting=setting), build=not dry_run, say=terminal.note)
-    check = partial(launch.refuse_duplicate, run, new=new, dry_run=dry_run)
+    run = prepare(spec, replace(options, setting=setting), build=preview is None, say=terminal.note)
+    check = partial(launch.refuse_duplicate, run, new=new, dry_run=preview is not None)
     check()
     plan = [*launch.headline(run).splitlines(), launch.request_line(run)]
-    if dry_run:
-        commands, path = launch.submit_commands(run), run.run_dir / JOB_SCRIPT
-        text = run.script if show_environment else run.spec.hidden_in(run.script, spec)
-        launch.preview(plan, text, path, commands, only_script=script)
-        return 0
+    if preview:
+        script = (run.run_dir / JOB_SCRIPT, run.script)
+        return launch.dry_run(preview, run.spec, spec, plan, script, launch.submit_commands(run))
     from jobkit.commands.results import print_table
 
     terminal.note("\n".join(plan))
@@ -130,9 +123,7 @@ def sweep(
 def tune(
     spec: Path,
     options: Options,
-    dry_run: bool,
-    script: bool,
-    show_environment: bool,
+    preview: Preview | None,
     new: bool,
     wait: bool,
     as_json: bool,
@@ -164,13 +155,11 @@ def tune(
     from jobkit.extensions.tune.goal import prepare_search
     from jobkit.launch.launch import refuse_duplicate
 
-    dry_run = dry_run or script
-    search, goal = prepare_search(spec, options, build=not dry_run, say=terminal.note, find_node=_node)
-    check = partial(refuse_duplicate, search, new=new, dry_run=dry_run)
+    search, goal = prepare_search(spec, options, build=preview is None, say=terminal.note, find_node=_node)
+    check = partial(refuse_duplicate, search, new=new, dry_run=preview is not None)
     check()
-    if dry_run:
-        job.preview(search, goal, None if show_environment else spec, only_script=script)
-        return 0
+    if preview:
+        return job.dry_run(preview, search, goal, spec)
     code = job.tune(search, goal, check, wait=wait)
     return _print(search.run_dir, as_json=as_json) if code is None else code
 

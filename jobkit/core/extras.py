@@ -1,9 +1,10 @@
-"""The extras of jobkit: what needs one, and the line that installs it where this Python came from."""
+"""What is not installed: the extras of jobkit, and a torch for GPUs; and the lines that install them."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sys
 from pathlib import Path
 from urllib.parse import unquote, urlparse
@@ -59,3 +60,27 @@ def origin() -> tuple[Path | None, bool]:
     path = Path(unquote(address.path))
     there = address.scheme == "file" and path.exists()
     return path if there else None, there and bool(direct.get("dir_info", {}).get("editable"))
+
+
+INDEX = "https://download.pytorch.org/whl/cu126"
+"""Index of CUDA builds. Without it pip may install the CPU build again, and without ``--force-reinstall`` it
+keeps the torch that is installed."""
+_BUILT = re.compile(r"^(cuda|hip)\b[^=\n]*=\s*['\"]", re.MULTILINE)
+_VERSION = re.compile(r"^__version__\s*=\s*['\"]([^'\"]+)", re.MULTILINE)
+
+
+def cuda_install_command(python: str) -> str:
+    return f"{shell_quote(python)} -m pip install --force-reinstall torch --index-url {INDEX}"
+
+
+def cpu_build_problem() -> str:
+    """Return a clause on why this Python cannot use a GPU; empty if it can, or if that is unknown."""
+    package = importlib.util.find_spec("torch")
+    if package is None:
+        return "which has no torch"
+    try:
+        text = Path(package.origin or "").with_name("version.py").read_text(encoding="utf-8")
+    except OSError:
+        return ""
+    version = _VERSION.search(text)
+    return "" if version is None or _BUILT.search(text) else f"whose torch ({version[1]}) is a CPU build"

@@ -17,7 +17,7 @@ from jobkit.answers.setting import Mean, Ratio
 from jobkit.core.blocks import Block, Column
 from jobkit.core.figures import FIGURES, SPEED, Figure
 from jobkit.core.units import format_bytes_gib, format_list, format_setting
-from jobkit.report.estimates import heading
+from jobkit.report.output import heading
 from jobkit.report.rows import SETTING, Row
 from jobkit.report.tables import Collected, Size
 

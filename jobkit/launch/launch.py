@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from jobkit.core import shell
 from jobkit.core.errors import WOULD_REFUSE, ExitCode, JobkitError
@@ -20,7 +21,7 @@ from jobkit.core.records import Point
 from jobkit.core.terminal import note, relative_path, say, shell_path, shell_quote
 from jobkit.core.units import format_count, format_size, format_walltime
 from jobkit.launch import local, scheduler_calls, submission
-from jobkit.launch.job import Job, announce
+from jobkit.launch.job import Job
 from jobkit.launch.resume import run_again, run_follow_up
 from jobkit.launch.submission import note_follow
 from jobkit.planning.job_script import render, script_name
@@ -40,23 +41,38 @@ from jobkit.spec.sweep_spec import Resources, SweepSpec
 from jobkit.worker import command_line
 
 
-def preview(
-    plan: Sequence[str], script: str, path: Path, commands: Iterable[Sequence[str]], *, only_script: bool
-) -> None:
+class Preview(NamedTuple):
+    """What a dry run prints: the job script alone, and with the values of `environment`."""
+
+    only_script: bool = False
+    show_environment: bool = False
+
+
+def dry_run(
+    preview: Preview,
+    spec: SweepSpec,
+    source: Path,
+    plan: Sequence[str],
+    script: tuple[Path, str],
+    commands: Iterable[Sequence[str]],
+) -> int:
     """Print a dry run: on a terminal the plan, else the job script with the plan as comments below it.
 
-    ``path``: where the script would be.
+    ``source``: the file that has the values of `environment`.
+    ``script``: where it would be, and its text.
     ``commands``: they would submit it; the scheduler is asked while they are read.
     """
+    path, text = script
     piped = not sys.stdout.isatty()
-    if only_script or piped:
-        say(script.rstrip("\n"))
-    if only_script:
-        return
+    if preview.only_script or piped:
+        say((text if preview.show_environment else spec.hidden_in(text, source)).rstrip("\n"))
+    if preview.only_script:
+        return 0
     lines = [f"Dry run: nothing was submitted{'' if piped else '; --script prints the job script'}.", *plan]
     if submits := [f"  {shlex.join(argv)}" for argv in commands]:
         lines += [f"The script would be {path}, submitted by:", *submits]
     say("\n".join(["", *(f"# {line}" for line in lines)] if piped else lines))
+    return 0
 
 
 def submit_commands(run: Prepared, jobs: Sequence[Job] = ()) -> Iterator[tuple[str, ...]]:
@@ -83,9 +99,10 @@ def submit_commands(run: Prepared, jobs: Sequence[Job] = ()) -> Iterator[tuple[s
             except JobkitError as error:
                 reasons = error.message.partition(scheduler_calls.REFUSED)[2] or error.message
                 note(f"the scheduler {WOULD_REFUSE}: {reasons}\n  hint: {error.hint}")
-    arrays = [JobId(f"JOB{number}") for number, job in enumerate(jobs, 1) if job.role in FOLLOWED]
-    for job in jobs:
-        yield scheduler.submit_argv(str(run.run_dir / job.script), job.array, job.waits_for(arrays))
+    before: list[JobId] = []
+    for number, job in enumerate(jobs, 1):
+        yield scheduler.submit_argv(str(run.run_dir / job.script), job.array, job.waits_for(before))
+        before += [JobId(f"JOB{number}")] if job.role in FOLLOWED else []
 
 
 def headline(run: Prepared) -> str:
@@ -146,7 +163,7 @@ def go(
     for line in submission.would_accept(scheduler, script, jobs):
         note(line)
     write()
-    announce(spec.scheduler, submission.submit_jobs(scheduler, run_dir, jobs))
+    submission.submit(run_dir, spec, jobs)
     if run.needs:  # a round of its own for the points that request more
         return run_again(run_dir, (), (), wait=wait)
     return submission.follow(run_dir, run.points, spec.policy, wait=wait)

@@ -1,4 +1,4 @@
-"""What `jobkit resume` does: decide what of a run runs again and no other, submit it or run it here.
+"""What `jobkit resume` does: decide what runs again and no other, and submit it or run it; and `verify`.
 
 ``python -m jobkit.launch.resume RUN`` is the driver of a detached local run: it runs all points, and then
 what the policy says.
@@ -18,15 +18,16 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
+from jobkit.core import terminal
 from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.extensions import extension_of, load
 from jobkit.core.files import exclusive_lock, read_text
-from jobkit.core.layout import FOLLOW_SCRIPT, PLAN_SCRIPT, POINTS_FILE, RUN_LOCK, SPEC_FILE
+from jobkit.core.layout import FOLLOW_SCRIPT, PLAN_SCRIPT, POINTS_FILE, RUN_LOCK, SPEC_FILE, read_points
 from jobkit.core.records import FULL, Point
 from jobkit.core.terminal import note, note_next, relative_path, shell_path, shell_quote
 from jobkit.core.units import format_count, format_size, format_walltime
 from jobkit.launch import local, scheduler_calls, submission
-from jobkit.launch.job import Job, announce, follow_job, ids
+from jobkit.launch.job import Job, announce, find_job, follow_job, ids
 from jobkit.launch.scheduler_calls import (
     SubmissionUnconfirmed,
     declare_machine_gone,
@@ -34,9 +35,11 @@ from jobkit.launch.scheduler_calls import (
     refuse_stray_jobs,
 )
 from jobkit.launch.submission import Round, wait_for_points, write_round
-from jobkit.planning.job_script import render, script_name
+from jobkit.planning.job_script import render, render_find, script_name
+from jobkit.planning.models import refuse_stand_in
 from jobkit.planning.points import group_points
 from jobkit.planning.prepare import shared_by, warn_again
+from jobkit.planning.texts import is_sample
 from jobkit.runs import journal
 from jobkit.runs.driver_lock import elsewhere
 from jobkit.runs.hints import HARMLESS, advice
@@ -53,11 +56,12 @@ from jobkit.runs.status import (
     given_to,
     kind_of,
 )
+from jobkit.runs.trials import describe_trials, trials
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import JobId
 from jobkit.spec.site import load_site
-from jobkit.spec.sweep_spec import SweepSpec, load_spec
+from jobkit.spec.sweep_spec import FindMax, SweepSpec, load_spec
 from jobkit.spec.yaml_files import hide_override
 
 CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy")
@@ -500,6 +504,70 @@ def _here(run: RunStatus, again: Sequence[RetryGroup]) -> None:
             leg = local.LocalRound(group.points, group.spec, round_.number, group.given)
             with watch.ProgressBars(run_dir, _points(run, [group]), run) as progress:
                 local.drive(run_dir, progress.tick, job_id, leg)
+
+
+# -- the largest batch, tried
+
+
+def verify(run_dir: Path, *, memory: int | str | None, stand_in: bool = False) -> int:
+    """Run, or submit, the search for the largest batch of a run; return the exit code.
+
+    ``memory`` is bytes, or ``device``; ``None`` for the memory in the run's spec. ``stand_in`` permits a
+    stand-in model for a text that is not the sample.
+    """
+    refuse_moved_run(run_dir)
+    for point in read_points(run_dir)[0][:1]:
+        if not stand_in and not is_sample(point.text):
+            refuse_stand_in(point.workload, point.model, "jobkit verify", *measure_again(run_dir, point))
+        warn_stand_in(point)
+    with run_lock(run_dir):
+        reconcile_submission(run_dir, note)
+        return _verify(run_dir, memory)
+
+
+def _verify(run_dir: Path, memory: int | str | None) -> int:
+    from jobkit.answers.search import foreseen, propose_trial, under_way  # no other command needs them
+
+    spec = load_spec(run_dir / SPEC_FILE)
+    spec.refuse_command("jobkit verify")
+    asked = spec.find_max or FindMax()
+    if memory is not None:
+        asked = asked.model_copy(update={"memory": memory})
+    spec = spec.model_copy(update={"find_max": asked})
+    points, _ = read_points(run_dir)
+    if not points:
+        raise JobkitError(f"{run_dir / POINTS_FILE}: holds no point")
+    site = load_site(spec.site, spec.scheduler)
+    before = len(trials(run_dir))
+    goal = submission.search_goal(spec, before)
+    next_, final = foreseen(run_dir, goal)
+    if next_.proved:
+        terminal.say(f"nothing to try: {next_.message}")
+        return 0
+    if not runs_here(spec.scheduler) and (trial := under_way(run_dir, goal)):
+        named = trial if trial.size else next_
+        what = named.setting if named.size else "the largest batch"
+        terminal.say(
+            f"{what} is being tested already: jobkit status {shell_path(run_dir)} shows its progress"
+        )
+        return ExitCode.TO_COME
+    if final and not next_.index:
+        for line in describe_trials([next_]):
+            terminal.say(line)
+        return ExitCode.FAILED
+    warn_again(note, spec, points)
+    submission.write_search(goal, run_dir, render_find(spec, site, points[0], run_dir))
+    if not runs_here(spec.scheduler):
+        submission.submit(run_dir, spec, [find_job(len(points))])
+        note_next(f"jobkit collect {shell_path(run_dir)}")
+        return 0
+    note("predicting the largest batch and running it here")
+    with local.as_driver(run_dir) as job_id:
+        local.search(run_dir, lambda _: None, job_id, propose_trial)
+    tried = trials(run_dir)[before:]
+    for line in describe_trials(tried):
+        terminal.say(line)
+    return 0 if tried and (tried[-1].held or tried[-1].proved) else ExitCode.FAILED
 
 
 def main() -> int:

@@ -18,7 +18,7 @@ from jobkit.core.paths import ledger_path
 from jobkit.core.records import Point
 from jobkit.core.terminal import note, note_next, relative_path, shell_path
 from jobkit.launch import scheduler_calls
-from jobkit.launch.job import Job, find_job, follow_job, ids
+from jobkit.launch.job import Job, announce, find_job, follow_job, ids
 from jobkit.launch.scheduler_calls import SubmissionUnconfirmed, run_while_busy
 from jobkit.planning.job_script import check_programs, script_name
 from jobkit.planning.points import PointGroup
@@ -200,6 +200,11 @@ def submit_jobs(
                 scheduler_calls.cancel(scheduler, run_dir, ids(taken))
             raise
     return tuple(taken)
+
+
+def submit(run_dir: Path, spec: SweepSpec, jobs: Sequence[Job], then: str = "") -> None:
+    """Submit jobs whose scripts are written, and print what was submitted, and what they do ``then``."""
+    announce(spec.scheduler, submit_jobs(by_name(spec.scheduler), run_dir, jobs), then)
 
 
 # -- its folder

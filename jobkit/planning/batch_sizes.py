@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from jobkit.answers.loads import NONE, PUNCTUATION, TOKENIZER, Cut, Lengths, Loads
@@ -216,20 +217,18 @@ def _between(loads: Loads, floor: float, top: float) -> dict[int, int]:
 def _spread(usable: Mapping[int, int], points: int) -> tuple[int, ...]:
     left, gap = dict(usable), max(usable.values(), default=0) / points
     sizes: list[int] = []
+
+    def unfit(size: int, wanted: float) -> tuple[int, float]:
+        """Return a key that is least for the best size: near the wanted load, then round, then nearest."""
+        gaps = abs(left[size] - wanted) / gap
+        roundness = next(step for step in (100, 50, 25, 10, 5, 1) if size % step == 0)
+        return (-roundness, gaps) if gaps <= ROUNDING_TOLERANCE else (0, gaps)
+
     for share in range(points, 0, -1):
-        if not left:
-            break
-        wanted = gap * share
-        chosen = min(left, key=lambda size: _unfit(size, abs(left[size] - wanted) / gap))
-        sizes.append(chosen)
-        del left[chosen]
+        if left:
+            sizes.append(min(left, key=partial(unfit, wanted=gap * share)))
+            del left[sizes[-1]]
     return tuple(sorted(sizes))
-
-
-def _unfit(size: int, gaps: float) -> tuple[int, float]:
-    """Return a key that is least for the best size: near the wanted load, then round, then nearest."""
-    roundness = next(step for step in (100, 50, 25, 10, 5, 1) if size % step == 0)
-    return (-roundness, gaps) if gaps <= ROUNDING_TOLERANCE else (0, gaps)
 
 
 def _why_few(loads: Loads, chosen: tuple[int, ...], largest_load: float | None) -> str:

@@ -23,8 +23,15 @@ from jobkit.core.files import exclusive_lock
 from jobkit.core.paths import cache_write_errors, make_folder, share_with_group
 from jobkit.core.records import FOLDER, FULL, STANZA, ModelRef
 from jobkit.core.terminal import Say, shell_quote
-from jobkit.planning.random_weights import ARCHITECTURES, make_random, random_path
-from jobkit.planning.standin import SIZE_BYTES, is_built, make_standin, standin_path
+from jobkit.planning.standin import (
+    ARCHITECTURES,
+    SIZE_BYTES,
+    is_built,
+    make_random,
+    make_standin,
+    random_path,
+    standin_path,
+)
 from jobkit.worker.workloads.base import missing_framework
 from jobkit.worker.workloads.model import (
     PROCESSORS,

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from jobkit.answers.loads import Lengths
-from jobkit.core import torch_build
 from jobkit.core.errors import WOULD_REFUSE, JobkitError
 from jobkit.core.extensions import load_all
+from jobkit.core.extras import cpu_build_problem, cuda_install_command
 from jobkit.core.knobs import CUDA, EXACT, GPUS, MPS, ON, PRECISION, SHORTCUTS, THREADS, WORKERS, Knob
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import FULL, FileRef, ModelRef, Point, TextRef
@@ -482,7 +482,7 @@ def refuse_unusable_gpu(spec: SweepSpec, site: Site, workload: Traits) -> None:
     ):
         return
     ways = [
-        f"{torch_build.cuda_install_command(sys.executable)}   (or the index for your driver)",
+        f"{cuda_install_command(sys.executable)}   (or the index for your driver)",
         "or name the Python that jobs use: environment.venv or environment.conda in the spec",
         "or measure on the CPU: --set device=cpu --set resources.gpus=0",
     ]
@@ -510,7 +510,7 @@ def _another_python(spec: SweepSpec, site: Site) -> bool:
 
 def _wrong_torch(spec: SweepSpec, site: Site) -> str:
     """Return why the Python of the jobs, if it is this one, cannot use a GPU; empty if nothing shows it."""
-    why = "" if _another_python(spec, site) else torch_build.cpu_build_problem()
+    why = "" if _another_python(spec, site) else cpu_build_problem()
     return f"but its jobs would use {sys.executable}, {why}" if why else ""
 
 
@@ -531,6 +531,6 @@ def warn_again(say: Say, spec: SweepSpec, points: Iterable[Point], *more: str) -
         return
     if why := _wrong_torch(spec, load_site(spec.site, spec.scheduler)):
         say(f"warning: the run requests a GPU, {why}: the points that start now will end as no_gpu")
-        install = f"{torch_build.cuda_install_command(sys.executable)}   (or the index for your driver)"
+        install = f"{cuda_install_command(sys.executable)}   (or the index for your driver)"
         for line in (install, *more):
             say(f"  hint: {line}")

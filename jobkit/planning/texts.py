@@ -132,29 +132,19 @@ def _on_disk(name: str, base: Path) -> Path:
         if place.exists():
             return place.resolve()
     looked = " nor ".join(dict.fromkeys(str(place.absolute()) for place in places))
-    raise JobkitError(f"text {name!r}: there is no {looked}", hint=_nearest(given, places) or KEY_HINT)
-
-
-def _nearest(given: Path, places: Sequence[Path]) -> str:
-    """Return the file of the folder whose name is closest to a path; empty if none is close."""
-    for place in places:
+    hint = KEY_HINT
+    for place in places:  # a file there may have a name like it
         with contextlib.suppress(OSError), os.scandir(place.parent) as entries:
             inside = [entry.name for entry in islice(entries, MOST_NAMES) if _is_shown(entry)]
             if close := difflib.get_close_matches(given.name, inside, 1, 0.6):
                 folder = "" if given.parent == Path() else f"{given.parent}/"
-                return f"did you mean {folder}{close[0]}?"
-    return ""
+                hint = f"did you mean {folder}{close[0]}?"
+                break
+    raise JobkitError(f"text {name!r}: there is no {looked}", hint=hint)
 
 
 def _is_shown(entry: os.DirEntry[str]) -> bool:
     return entry.is_file() and not entry.name.startswith(".")
-
-
-def _file_in(folder: Path) -> str:
-    with contextlib.suppress(OSError, ValueError), os.scandir(folder) as entries:
-        first = min(entry.name for entry in islice(entries, MOST_NAMES) if _is_shown(entry))
-        return f"name one file, such as {shell_quote(folder / first)}"
-    return "name one file"
 
 
 def _checked(path: Path, name: str) -> TextRef:
@@ -162,7 +152,11 @@ def _checked(path: Path, name: str) -> TextRef:
     try:
         data = read_bytes(path, MOST_TEXT_BYTES)
     except IsADirectoryError as error:
-        raise JobkitError(f"text {path}: is a folder", hint=_file_in(path)) from error
+        hint = "name one file"
+        with contextlib.suppress(OSError, ValueError), os.scandir(path) as entries:
+            first = min(entry.name for entry in islice(entries, MOST_NAMES) if _is_shown(entry))
+            hint += f", such as {shell_quote(path / first)}"
+        raise JobkitError(f"text {path}: is a folder", hint=hint) from error
     except OSError as error:
         raise JobkitError(f"text {path}: {error.strerror}", hint=KEY_HINT) from error
     if not data:

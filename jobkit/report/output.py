@@ -5,30 +5,326 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import chain
+from operator import itemgetter
+from pathlib import Path, PurePath
 
-from jobkit.answers.setting import Mean
-from jobkit.core import figures
+from jobkit.answers.memory import Memory, Prediction, memory_by_setting
+from jobkit.answers.memory_line import Estimate, estimate
+from jobkit.answers.setting import Mean, Setting, other_knobs
+from jobkit.answers.speed import no_difference
+from jobkit.core import figures, knobs
 from jobkit.core.blocks import Block, Column, as_markdown, as_text
 from jobkit.core.extensions import load_all
-from jobkit.core.figures import LOAD, SPEED, SPEEDUP, WORK, Figure, in_table
+from jobkit.core.figures import DIFFER, GPU_MEMORY, LOAD, MODEL, RAM, SPEED, SPEEDUP, WORK, Figure, in_table
+from jobkit.core.knobs import BATCH_SIZE, CPU
+from jobkit.core.layout import SEARCH_GOAL_FILE
 from jobkit.core.records import Outcome
 from jobkit.core.student import unknown_spread
-from jobkit.core.terminal import DELIMITERS, as_json, for_csv
-from jobkit.core.units import format_setting
-from jobkit.report.estimates import (
-    GroupEstimate,
-    estimate_lines,
-    estimates,
-    fastest_line,
-    front_line,
-    heading,
-    missing_lines,
-)
-from jobkit.report.rows import FileReader
-from jobkit.report.tables import Collected, Size, hidden_energy
+from jobkit.core.terminal import DELIMITERS, NoWrap, as_json, for_csv, shell_quote
+from jobkit.core.units import GIB, format_bytes_gib, format_count, format_list, format_memory, format_setting
+from jobkit.report.rows import FileReader, Row
+from jobkit.report.tables import Collected, Size, hidden_energy, no_search_for_cycles
+from jobkit.runs.hints import FixKind, Step, remedy
+from jobkit.runs.request import ORDERS, memory_condition
+from jobkit.runs.results import batches_of
 from jobkit.worker.workloads.base import CHARACTERS, load_unit
+
+BOUNDED = "the prediction, which has a bound, is the answer"
+"""The reason why a run of jobkit has no straight line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupEstimate:
+    group: int  # a row of ``Collected.groups``
+    knob: str  # the knob whose largest value is estimated
+    # in a file without records, which has no loads: a straight line in the batch size, a guess without a
+    # bound. For a run of jobkit only the reason why there is no line.
+    by_knob: Estimate
+    by_load: Estimate | None = None  # ``None``, because a log has no load; the key is kept for programs
+    # for a run of jobkit the prediction of `jobkit recommend`, or the reason why there is none
+    prediction: Prediction | None = None
+    run: str = ""  # the folder of the first run of the group
+    unit: str = CHARACTERS  # what a load counts
+    others: str = ""  # the values of all other knobs, in words; empty if none varies
+    allocator: str = ""  # the allocator setting, in words after a comma
+    asked: Prediction | None = None  # for the limit that the run was asked for; ``None`` without one
+
+
+def estimates(collected: Collected, gpu_memory_bytes: int | None = None) -> tuple[GroupEstimate, ...]:
+    """Return an estimate for each group measured on a GPU, and each value of the other knobs.
+
+    ``gpu_memory_bytes``: the GPU to fit; by default the one that the group was measured on.
+    """
+    with no_search_for_cycles():
+        return tuple(_estimates(collected, gpu_memory_bytes))
+
+
+def _estimates(collected: Collected, gpu_memory_bytes: int | None) -> Iterator[GroupEstimate]:
+    for group, first in enumerate(collected.by_group):
+        if first.point.device == CPU:
+            continue
+        if first.file_format:
+            guess = guess_of_file([row for row in collected.rows if row.group == group], gpu_memory_bytes)
+            yield GroupEstimate(group=group, knob=BATCH_SIZE, by_knob=guess, run=first.folder)
+            continue
+        search = collected.search(group)
+        answer = next(map(other_knobs, search.winner_records), None) if search else None
+        memory = group_memory(collected, group, gpu_memory_bytes)
+        if isinstance(memory, str):
+            why = Prediction(capacity_bytes=0, reason=memory)
+            reason = Estimate(line=None, capacity_bytes=None, reason=memory)
+            yield GroupEstimate(group=group, knob=why.knob, by_knob=reason, prediction=why, run=first.folder)
+            continue
+        alone = len(memory) == len(collected.by_group) == 1
+        for words, own in memory.items():
+            if answer is not None and words != answer:
+                continue  # points of a search that ran once are no line of memory
+            largest = own.largest
+            reason = Estimate(line=None, capacity_bytes=own.limit_bytes, reason=largest.reason or BOUNDED)
+            yield GroupEstimate(
+                group=group,
+                knob=largest.knob,
+                by_knob=reason,
+                prediction=largest,
+                run=first.folder,
+                unit=load_unit(first.point.workload),
+                others="" if search or alone else words,
+                allocator=memory_condition(own.records),
+                asked=own.asked,
+            )
+
+
+def group_memory(
+    collected: Collected, group: int, gpu_memory_bytes: int | None = None
+) -> dict[str, Memory] | str:
+    """Return memory and largest batch of a group of runs of jobkit, as `jobkit recommend` has them."""
+    alone = len(collected.by_group) == 1  # then a point that failed early is of this group, too
+    rows = [row for row in collected.rows if not row.point.trial and (alone or row.group == group)]
+    folders = dict.fromkeys(row.folder for row in rows)
+    searched = [Path(folder) for folder in folders if (Path(folder) / SEARCH_GOAL_FILE).is_file()]
+    asked: set[int | None] = set()
+    if searched:
+        from jobkit.report.recommend.material import spec_of  # here: of other runs collect reads no spec
+
+        asked = {spec.asked_bytes for folder in searched if (spec := spec_of(folder)[0])}
+    return memory_by_setting(
+        [row.record for row in rows if row.record],
+        batches_of(row.result for row in rows),
+        collected.lengths(rows),
+        tuple(chain.from_iterable(collected.sources.trials.get(folder, ()) for folder in folders)),
+        asked_bytes=asked.pop() if len(asked) == 1 and gpu_memory_bytes is None else None,
+        gpu_bytes=gpu_memory_bytes,
+    )
+
+
+def guess_of_file(rows: Sequence[Row], gpu_memory_bytes: int | None = None) -> Estimate:
+    """Return the line through the peaks of a file, and where it meets the memory of the GPU.
+
+    On a CPU the line is that of RAM, without a limit.
+    """
+    peaks, first = peaks_of_file(rows), rows[0]
+    model = Setting(points=tuple(rows)).mean(MODEL)
+    guess = estimate(
+        [size for size, _ in peaks],
+        [peak for _, peak in peaks],
+        None if first.point.device == CPU else gpu_memory_bytes or first.cell("gpu_capacity_bytes"),
+        model_bytes=model.value if model else 0.0,
+    )
+    items_total = max(row.cell("items_total") or 0 for row in rows)
+    if guess.largest is None or guess.largest <= items_total:
+        return guess
+    text = f"the text has only {format_count(items_total, 'paragraph')}"
+    beyond = f"{text}, so a larger batch cannot be tested on it"
+    return replace(guess, warnings=(*guess.warnings, beyond))
+
+
+def peaks_of_file(rows: Sequence[Row]) -> list[tuple[int, float]]:
+    """Return batch size and total peak of the rows of a file: of GPU memory, on a CPU of RAM."""
+    peaks = ((row, row.value(RAM if row.point.device == CPU else GPU_MEMORY)) for row in rows)
+    return [(row.numbers[BATCH_SIZE], peak) for row, peak in peaks if peak is not None]
+
+
+MOST_FAILURES = 20
+MEASURED = re.compile(r"\d+(?:[.:]\d+)+")
+"""Figures and times in the evidence of a failure, in which equal failures differ."""
+MOST_NAMES = 3
+MOST_ON_FRONT = 8
+
+
+def heading(group: Row, sizes: Sequence[Size]) -> list[str]:
+    point, model, order, ran = group.point, group.point.model, group.cell("order"), group.cell
+    items = max((row.cell("items_total") or 0 for size in sizes for row in size.points), default=0)
+    paragraphs = format_count(items, "paragraph") if items else "paragraphs"
+    name, capacity, machine = ran("gpu"), ran("gpu_capacity_bytes"), ran("machine")
+    if point.device == CPU:
+        device = "a CPU" if group.file_format else f"a CPU ({machine})"
+    elif name is None or capacity is None or "GiB" in name:
+        device = name or "a GPU of unknown name"
+    else:
+        device = f"{name} ({format_bytes_gib(capacity, 1)})"
+    if group.file_format:
+        return [f"{PurePath(group.folder).name}: {paragraphs} on {device}", group.file_format.about]
+    lines = [f"{point.workload}: {point.text.name} ({paragraphs}) on {device}"]
+    if model and model.stand_in:
+        what = "STAND-IN model, trained by jobkit on generated text"
+        if model.architecture:
+            what = f"RANDOM weights: architecture {model.architecture}, not trained"
+        lines.append(f"{what}, in place of {model.title}")
+    elif model:
+        lines.append(f"model {model.title}")
+    shared = {  # a knob that varies is in the table
+        knobs.ORDER: ORDERS.get(order, order),
+        knobs.THREADS: point.threads and f"CPU threads: {point.threads}",
+        knobs.WORKERS: point.workers > 1 and f"workers: {point.workers}",
+        knobs.GPUS: point.gpus > 1 and f"GPUs: {point.gpus}",
+        knobs.MPS: group.sharing not in {None, knobs.OFF} and f"MPS: {group.sharing}",
+        **{
+            name: ran(name) not in {None, off} and f"{name}: {ran(name)}"
+            for name, off in ((knobs.PRECISION, knobs.FP32), (knobs.SHORTCUTS, knobs.OFF))
+        },
+    }
+    words = [words for knob, words in shared.items() if words and knob not in group.params]
+    words += [f"allocator {point.allocator}"] if point.allocator else []
+    return [*lines, ", ".join(words), *([ran("versions")] if ran("versions") else [])]
+
+
+def fastest_line(sizes: Sequence[Size]) -> tuple[str, ...]:
+    well = [(size.times.mean, size) for size in sizes if size.times]
+    if len(well) < 2:  # noqa: PLR2004 - nothing to compare
+        return ()
+    first, (_, best) = well[0][1], max(well, key=itemgetter(0))
+    other = max(well[1:], key=itemgetter(0))[1] if best is first else best  # its ratio is over the first
+    small, large, times = format_setting(first.params), format_setting(other.params), other.times
+    if times is None or not times.differs or times.low is None:
+        run = "" if first.first.file_format else first.first.folder
+        return no_difference(small, large, run, other.n)
+    differ = best.mean(DIFFER)
+    entities = " Its entities differ from those of fp32." if differ and differ.value else ""
+    if best is first:
+        return (f"Fastest: {small}, the smallest that succeeded.{entities}",)
+    interval = f"({times.low:.2f} to {times.high:.2f} with 95 % confidence)"
+    less = f"{100 * (1 - 1 / times.mean):.0f} % less time"
+    return (f"Fastest: {large}, {times.mean:.2f} times as fast as {small} {interval}: {less}.{entities}",)
+
+
+def front_line(sizes: Sequence[Size]) -> tuple[str, ...]:
+    """Return the sentence on time and energy, if there are two sizes to compare."""
+    best = [f"({format_setting(size.params)})" for size in sizes if size.front]
+    if len(best) == 1:
+        return (f"Time and energy: no other setting beats {best[0][1:-1]} in either.",)
+    names = format_list(best, MOST_ON_FRONT)
+    return (f"Time and energy: no other setting beats one of these in both: {names}.",) if best else ()
+
+
+def estimate_lines(estimates: Sequence[GroupEstimate]) -> Iterator[str]:
+    known = [found for found in estimates if found.prediction is None or not found.prediction.reason]
+    for found in known:
+        with_ = f"With {found.others}: " if found.others else ""
+        batch, guess = found.prediction, found.by_knob
+        if batch:
+            first, *rest = _prediction_lines(found, batch)
+            yield f"{with_}{first}"
+            yield from rest
+        elif guess.line is None or guess.capacity_bytes is None or guess.largest is None:
+            yield f"{with_}No estimate of the largest {found.knob}: {guess.reason}."
+        else:
+            line, there = guess.line, f"near {guess.largest:,} on {format_bytes_gib(guess.capacity_bytes)}"
+            error = line.no_error_bar
+            if line.residual_bytes is not None:
+                error = f"{line.points} points, {format_bytes_gib(line.residual_bytes, 3)} sd about the line"
+            title = f"Largest {found.knob}, a guess without a bound, by a straight line: {there}"
+            yield f"{with_}{title} ({error})"
+            slope, intercept = line.slope_bytes / GIB, line.intercept_bytes / GIB
+            equation = f"{slope:.6f} x {found.knob} {'-' if intercept < 0 else '+'} {abs(intercept):.4f}"
+            largest = f"{format_bytes_gib(line.at(line.size_max), 4)} at {line.size_max:,.0f}"
+            yield f"  GPU total in GiB = {equation}: {largest}, the largest measured"
+            yield from (f"  Caution: {words}." for words in guess.warnings if words != line.no_error_bar)
+            yield "  Run that size once before you rely on it."
+    if unknown := [found for found in estimates if found not in known]:
+        reasons = "; ".join(dict.fromkeys(found.by_knob.reason for found in unknown))
+        with_ = f" with {unknown[0].others}" if unknown[0].others else ""
+        if (number := len(unknown)) > 1:
+            values = format_count(number, "value")
+            every = "any of the " if number == len(estimates) else ""
+            with_ = f" with {every}{values} of the other knobs"
+        yield f"No estimate of the largest {unknown[0].knob}{with_}: {reasons}."
+    if any(found.prediction for found in known):
+        command = f"jobkit recommend {shell_quote(estimates[0].run)} --why"
+        yield NoWrap(command, "  all cautions, other GPUs, time: ")
+
+
+def _prediction_lines(found: GroupEstimate, batch: Prediction) -> Iterator[str]:
+    """Yield what is predicted for the limit that was asked for, and below it for the whole GPU."""
+    largest = found.asked or batch
+    there, knob = format_memory(largest.capacity_bytes), largest.knob
+    ends = ", which is the whole text" if largest.saturated else ""
+    yield f"Largest safe {knob}: {largest.safe_batch:,}{ends}; {there} for the allocator{found.allocator}"
+    expected, bound = format_memory(largest.expected_bytes), format_memory(largest.bound_bytes)
+    if largest.measured_bytes is not None:
+        needed = format_memory(largest.measured_bytes)
+        same = largest.tested_batch == largest.safe_batch
+        line = f"; the line has {expected}" if same else ""
+        yield f"  Tested: {'it' if same else f'{largest.tested_batch:,}'} needed {needed}{line}."
+    elif largest.safe_batch:
+        yield f"  It needs {expected} by the line, and at most {bound} with 95 % confidence."
+    else:
+        yield f"  Not even a batch of 1 fits: with no batch at all the line has {expected} already."
+    if found.asked:
+        ends = ", which is the whole text" if batch.saturated else ""
+        untested = "; not tested" if batch.measured_bytes is None else ""
+        there = f"{format_memory(batch.capacity_bytes)} for the allocator{untested}"
+        yield f"  In all memory of the GPU: {batch.safe_batch:,}{ends}; {there}."
+    if largest.doubts:
+        first, *rest = largest.doubts
+        yield f"  Caution: {first}{f' (and {len(rest)} more)' if rest else ''}."
+
+
+def missing_lines(collected: Collected) -> tuple[str, ...]:
+    """Return lines on the points that are in no table: equal failures together, and one on all to come.
+
+    Conclusive trials, which notes name, and repeats that were not needed are not among them.
+    """
+    points = [
+        row
+        for row in collected.rows
+        if row.size is None and not row.unneeded and not (row.point.trial and row.answered)
+    ]
+    kinds: dict[tuple[object, ...], list[Row]] = {}
+    for row in points:
+        if row.outcome is not None:
+            tried = row.tried
+            kind = row.folder, row.outcome, tried.provisional, MEASURED.sub("", tried.evidence)
+            kinds.setdefault(kind, []).append(row)
+    lines: list[str] = []
+    for alike in [*kinds.values()][:MOST_FAILURES]:
+        first, point, tried, number = alike[0], alike[0].point, alike[0].tried, len(alike)
+        ended = f"{tried.outcome}{' (provisional)' if tried.provisional else ''}: {tried.evidence}"
+        if number == 1:
+            lines.append(f"{point.point_id} ({format_setting(first.params)}, repeat {point.repeat}): {ended}")
+        else:
+            names = format_list([row.point.point_id for row in alike], MOST_NAMES)
+            lines += [f"{number:,} points: {ended}", f"  They are {names}."]
+        steps = tuple[Step, ...]()
+        if tried.outcome and not first.answered:
+            run = shell_quote(first.folder)
+            steps = remedy(tried.outcome, tried.evidence, run=run, point=point.index)
+        for step in steps:
+            own = f" {point.index}" if number > 1 and step.kind is FixKind.CHANGE else ""
+            every = f" --only {tried.outcome}" if own and step.command.endswith(own) else ""
+            command = f"{step.command.removesuffix(own)}{every}" if every else step.command
+            lines.append(NoWrap(command, f"  {step.does}: "))
+    if left := sum(map(len, [*kinds.values()][MOST_FAILURES:])):
+        lines.append(f"... and {format_count(left, 'more point')} (--format csv has them all)")
+    if to_come := [row for row in points if row.outcome is None]:
+        lines.append(f"to come: {format_list([row.point.point_id for row in to_come], MOST_NAMES)}")
+        folders = dict.fromkeys(shell_quote(row.folder) for row in to_come)
+        lines.append(NoWrap(f"jobkit status {' '.join(folders)}", "look again later: "))
+    return tuple(lines)
+
 
 LEGENDS = {
     "size": "n: points that succeeded; figures are means over them",

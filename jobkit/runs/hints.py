@@ -10,10 +10,10 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.extras import cuda_install_command
 from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import shell_quote
-from jobkit.core.torch_build import cuda_install_command
 from jobkit.core.units import (
     format_about,
     format_count,
@@ -25,7 +25,7 @@ from jobkit.core.units import (
     moment,
 )
 from jobkit.runs import status
-from jobkit.runs.journal import PLANNERS, PURPOSES, STILL_AT_IT, Role
+from jobkit.runs.journal import PLANNERS, STILL_AT_IT, Role
 from jobkit.runs.request import (
     LEAST_ROOM_BYTES,
     MEMORY_FACTOR,
@@ -353,7 +353,7 @@ def _blocked(run: RunStatus, points: Sequence[PointStatus]) -> Iterator[_Blocked
         yield group, queued, SCHEDULERS[scheduler].remedy(jobs[scheduler, job], tasks, queued) or Remedy()
 
 
-def _idle(run: RunStatus, job: JobStatus) -> bool:
+def is_idle(run: RunStatus, job: JobStatus) -> bool:
     """Return whether a job is held although it no longer waits for another job."""
     held = job.queued is not None and job.queued.state is State.HELD
     return held and not any(point.state in status.LIVE for point in run.points)
@@ -398,7 +398,7 @@ def _run_again(run: RunStatus, typed: str) -> Iterator[Step]:
 def release_jobs(run: RunStatus) -> Iterator[Step]:
     """Yield what releases the jobs that wait for the points, or that plan them."""
     for job in run.jobs:
-        if job.queued is not None and (job.state == PointState.STUCK or _idle(run, job)):
+        if job.queued is not None and (job.state == PointState.STUCK or is_idle(run, job)):
             sent = job.submission
             way_out = SCHEDULERS[sent.scheduler].remedy(sent.job, (sent.first,), job.queued)
             if way_out and way_out.argv:
@@ -458,37 +458,3 @@ def _look(run: RunStatus, typed: str) -> Iterator[Step]:
 
 def _the(number: int, noun: str) -> str:
     return f"the {noun}" if number == 1 else f"the {number:,} {noun}s"
-
-
-def job_line(run: RunStatus, job: JobStatus) -> str:
-    """Return how a job that waits for the points stands; empty if its scheduler does not answer.
-
-    Of several ended jobs of a role, only the last has a line.
-    """
-    sent, plans, blocked = job.submission, job.submission.role in PLANNERS, any(p.blocked for p in run.points)
-    begins, idle = f"begins when the {run.noun}s have ended", _idle(run, job)
-    ended, failed = job.state == status.ENDED, any(point.failed for point in run.points)
-    if plans and run.points and job.state != PointState.STUCK:
-        return ""
-    if sent.role is Role.FOLLOW:  # it needs no person if it waits, runs, or is over
-        waits = job.state == PointState.WAITING and not blocked and not idle
-        if waits or job.state == PointState.RUNNING or (ended and not failed):
-            return ""
-    if ended:
-        last = [other for other in run.jobs if other.submission.role is sent.role][-1]
-        words = f"has ended ({job.evidence})" if job is last else ""
-    elif sent.scheduler in run.silent:
-        words = ""
-    elif job.state == PointState.RUNNING:
-        words = "is running"
-    elif job.state == PointState.STUCK:
-        words = f"is stuck: {job.evidence}"
-    elif job.state == PointState.UNSETTLED:
-        words = "has left the queue; how it ended is not known yet"
-    elif plans:
-        words = f"waits: {job.evidence}" if job.evidence else "waits"
-    elif blocked:
-        words = f"{begins}, so a person must release them first"
-    else:
-        words = f"waits though the {run.noun}s have ended: {job.evidence}" if idle else begins
-    return words and f"job {sent.job}, which {PURPOSES[sent.role]}, {words}"

@@ -29,15 +29,15 @@ from jobkit.runs.journal import RETURNING, Accounts, JobTask, Role, SchedulerAns
 from jobkit.runs.results import not_started, read_result, read_run
 from jobkit.runs.status import (
     PointResult,
-    PointState,
     PointStatus,
     RunStatus,
     kind_of,
     run_id_of,
+    state_of,
 )
 from jobkit.schedulers.local import WHOLE
 from jobkit.schedulers.protocol import Scheduler
-from jobkit.schedulers.registry import SCHEDULERS, by_name, query_environment, runs_here
+from jobkit.schedulers.registry import SCHEDULERS, by_name, query_environment
 from jobkit.schedulers.types import Accounted, JobId, Queued, State
 
 FOLDER = "answers"
@@ -455,7 +455,7 @@ def _run_status(run: OpenRun, now: datetime) -> RunStatus:
             point=result.point,
             all_tries=result.all_tries,
             batches=result.batches,
-            state=_state(run, result, task, queued),
+            state=state_of(result, task, queued, run.accounts),
             task=task,
             queued=queued,
             vanished=tuple(not_started(result.point, run.accounts, earlier) for earlier in gone),
@@ -479,26 +479,3 @@ def _run_status(run: OpenRun, now: datetime) -> RunStatus:
         mine=os.access(run.folder, os.W_OK),
         now=now,
     )
-
-
-def _state(run: OpenRun, result: PointResult, task: JobTask | None, queued: Queued | None) -> PointState:
-    packed = task in run.accounts.packed
-    # A try by hand is no answer while the scheduler has the point.
-    by_hand = result.counts.by_hand and queued is not None
-    if result.outcome in result.point.kind.answers and not by_hand:
-        return PointState.DONE
-    if queued is not None and queued.state is State.ERROR:
-        return PointState.STUCK
-    latest = result.latest
-    begun = bool(latest.number) and latest.task == task
-    over = begun and bool(latest.record or latest.exit)
-    if over and queued is not None and latest.provisional:
-        over = queued.state is State.RUNNING and packed  # else the scheduler may be about to requeue it
-    if queued is not None and queued.state in {State.RUNNING, State.ENDING} and not over:
-        return PointState.RUNNING if begun or (queued.task and not packed) else PointState.WAITING
-    if queued is not None and queued.state not in {State.RUNNING, State.ENDING}:
-        return PointState.WAITING  # also a task that the scheduler will run again by itself
-    if result.outcome is not None:
-        return PointState.FAILED
-    here = task is not None and runs_here(task.scheduler) and task in run.accounts.gone
-    return PointState.UNSETTLED if task and not here else PointState.MISSING

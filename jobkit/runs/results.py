@@ -434,13 +434,10 @@ class Span:
         return (began, ended) if began < ended else None
 
 
-def span(uuid: str | None, host: object, started_at: object, ended_at: object) -> Span:
-    return Span(f"GPU {uuid}" if uuid else f"host {host}", started_at, ended_at)
-
-
 def span_of(record: Record) -> Span:
     uuid = record.gpu.uuid if record.gpu else None
-    return span(uuid, record.host, record.started_at, record.ended_at)
+    place = f"GPU {uuid}" if uuid else f"host {record.host}"
+    return Span(place, record.started_at, record.ended_at)
 
 
 def overlaps(spans: Sequence[Span]) -> list[int | None]:

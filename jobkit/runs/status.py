@@ -22,7 +22,7 @@ from jobkit.core.layout import POINTS_FILE, SPEC_FILE, repeat_id
 from jobkit.core.records import Batch, Outcome, Point, PointKind, Record
 from jobkit.core.terminal import did_you_mean, shell_path
 from jobkit.core.units import format_count, format_list, moment
-from jobkit.runs.journal import ADDERS, PLANNERS, JobTask, Role, Submission
+from jobkit.runs.journal import ADDERS, PLANNERS, Accounts, JobTask, Role, Submission
 from jobkit.runs.tries import Progress, Try, elapsed_s, progress_of, task_s, try_that_counts
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import JobId, Queued, State
@@ -230,6 +230,32 @@ LIVE = IN_QUEUE | {PointState.UNSETTLED}  # an unlisted task may still be there 
 MOVING = LIVE - {PointState.STUCK}
 TO_COME = MOVING | {PointState.MISSING}
 ENDINGS = frozenset({PointState.DONE, PointState.FAILED})
+
+
+def state_of(
+    result: PointResult, task: JobTask | None, queued: Queued | None, accounts: Accounts
+) -> PointState:
+    """Return where a point stands by its tries, by its last ``task`` and by what the queue holds of that."""
+    packed = task in accounts.packed
+    # A try by hand is no answer while the scheduler has the point.
+    by_hand = result.counts.by_hand and queued is not None
+    if result.outcome in result.point.kind.answers and not by_hand:
+        return PointState.DONE
+    if queued is not None and queued.state is State.ERROR:
+        return PointState.STUCK
+    latest = result.latest
+    begun = bool(latest.number) and latest.task == task
+    over = begun and bool(latest.record or latest.exit)
+    if over and queued is not None and latest.provisional:
+        over = queued.state is State.RUNNING and packed  # else the scheduler may be about to requeue it
+    if queued is not None and queued.state in {State.RUNNING, State.ENDING} and not over:
+        return PointState.RUNNING if begun or (queued.task and not packed) else PointState.WAITING
+    if queued is not None and queued.state not in {State.RUNNING, State.ENDING}:
+        return PointState.WAITING  # also a task that the scheduler will run again by itself
+    if result.outcome is not None:
+        return PointState.FAILED
+    here = task is not None and runs_here(task.scheduler) and task in accounts.gone
+    return PointState.UNSETTLED if task and not here else PointState.MISSING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -521,9 +547,9 @@ class RunStatus:
         if not self.points:
             return ExitCode.TO_COME if self.planner else ExitCode.FAILED
         counted = (point for point in self.points if point.point.kind.missed or not point.cancelled)
-        standings = {point.state for point in counted}
+        states = {point.state for point in counted}
         return exit_code(
-            failed=bool(standings & {PointState.FAILED, PointState.STUCK}), to_come=bool(standings & TO_COME)
+            failed=bool(states & {PointState.FAILED, PointState.STUCK}), to_come=bool(states & TO_COME)
         )
 
     @cached_property
@@ -604,7 +630,7 @@ def count_by_state(run: RunStatus) -> str:
     """Return how many points stand where: ``40 points: 36 done, 3 failed (2 bug, 1 lost), 1 cancelled``."""
     if not run.points:
         return f"{run.kind.subject} is not planned yet"
-    words = [str(standing) for standing in PointState]
+    words = [str(state) for state in PointState]
     words.insert(words.index(PointState.FAILED) + 1, CANCELLED)
     words.append(TEST_CANCELLED)
     parts = [

@@ -24,15 +24,16 @@ from jobkit.runs.hints import (
     FixKind,
     Step,
     advice,
+    is_idle,
     is_limited,
-    job_line,
     needed_by,
     releases,
     remedy,
 )
-from jobkit.runs.journal import JobTask
+from jobkit.runs.journal import PLANNERS, PURPOSES, JobTask, Role
 from jobkit.runs.reader import OpenRun, open_run, status_of
 from jobkit.runs.status import (
+    ENDED,
     ENDINGS,
     JobStatus,
     PointState,
@@ -213,6 +214,41 @@ def _notes(run: RunStatus, advised: Advice) -> list[str]:
     kept = [f"{Outcome.STAGE_OUT}: {reason}" for reason in list(reasons)[:MOST_NOTES]]
     lines = [plain(line) for line in (*advised.notices, *jobs, *kept, *notes)]
     return ["", *lines] if lines else []
+
+
+def job_line(run: RunStatus, job: JobStatus) -> str:
+    """Return how a job that waits for the points stands; empty if its scheduler does not answer.
+
+    Of several ended jobs of a role, only the last has a line.
+    """
+    sent, plans, blocked = job.submission, job.submission.role in PLANNERS, any(p.blocked for p in run.points)
+    begins, idle = f"begins when the {run.noun}s have ended", is_idle(run, job)
+    ended, failed = job.state == ENDED, any(point.failed for point in run.points)
+    if plans and run.points and job.state != PointState.STUCK:
+        return ""
+    if sent.role is Role.FOLLOW:  # it needs no person if it waits, runs, or is over
+        waits = job.state == PointState.WAITING and not blocked and not idle
+        if waits or job.state == PointState.RUNNING or (ended and not failed):
+            return ""
+    stands: dict[str, str] = {
+        PointState.RUNNING: "is running",
+        PointState.STUCK: f"is stuck: {job.evidence}",
+        PointState.UNSETTLED: "has left the queue; how it ended is not known yet",
+    }
+    if ended:
+        last = [other for other in run.jobs if other.submission.role is sent.role][-1]
+        words = f"has ended ({job.evidence})" if job is last else ""
+    elif sent.scheduler in run.silent:
+        words = ""
+    elif job.state in stands:
+        words = stands[job.state]
+    elif plans:
+        words = f"waits: {job.evidence}" if job.evidence else "waits"
+    elif blocked:
+        words = f"{begins}, so a person must release them first"
+    else:
+        words = f"waits though the {run.noun}s have ended: {job.evidence}" if idle else begins
+    return words and f"job {sent.job}, which {PURPOSES[sent.role]}, {words}"
 
 
 def next_line(listed: Sequence[Step]) -> list[str]:
@@ -441,18 +477,18 @@ MOST_OTHERS = 10
 
 
 def text(
-    standings: Sequence[RunStatus], runs: Sequence[Path], points: Sequence[str], *, width: int, most: int
+    statuses: Sequence[RunStatus], runs: Sequence[Path], points: Sequence[str], *, width: int, most: int
 ) -> str:
     """Return runs, or points of one by number or id, as printed.
 
     The folders are as a person types them; of more than ``most`` points a line for each state is printed.
     """
     if points:
-        (run,), (folder,) = standings, runs
+        (run,), (folder,) = statuses, runs
         named = [find_point(run.points, word) for word in points]
         return "\n".join(render_point(run, point, str(folder)) for point in named)
-    heads = "".join(f"{headline(run)}\n" for run in standings) + "\n" if len(standings) > 1 else ""
-    pairs = zip(standings, runs, strict=True)
+    heads = "".join(f"{headline(run)}\n" for run in statuses) + "\n" if len(statuses) > 1 else ""
+    pairs = zip(statuses, runs, strict=True)
     return heads + "\n".join(render(run, str(folder), width=width, most=most) for run, folder in pairs)
 
 
@@ -473,7 +509,7 @@ def others(runs: Sequence[Path]) -> str:
 
 
 def as_json(
-    standings: Sequence[RunStatus],
+    statuses: Sequence[RunStatus],
     runs: Sequence[Path],
     points: Sequence[str],
     others: Sequence[Path] = (),
@@ -481,11 +517,11 @@ def as_json(
     """Return runs or points as JSON on one line; docs/commands.md lists the keys."""
     data: dict[str, object] = {"schema": SCHEMA, "at": datetime.now(UTC).isoformat(timespec="seconds")}
     if points:
-        (run,) = standings
+        (run,) = statuses
         named = [find_point(run.points, word) for word in points]
         data |= {"run": run.name, "points": [point_json(run, point, with_tries=True) for point in named]}
     else:
-        data["runs"] = [run_json(run, str(folder)) for run, folder in zip(standings, runs, strict=True)]
+        data["runs"] = [run_json(run, str(folder)) for run, folder in zip(statuses, runs, strict=True)]
         data["others"] = [
             {"run": run.name, "folder": str(run), "points": points, "begun": begun}
             for run, (points, begun) in zip(others, map(glance, others), strict=True)

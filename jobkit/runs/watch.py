@@ -20,12 +20,12 @@ from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Point
 from jobkit.core.terminal import for_terminal, note, printable, shell_quote
 from jobkit.core.units import format_about, format_count, pauses
-from jobkit.runs.hints import job_line, release_jobs, releases
+from jobkit.runs.hints import release_jobs, releases
 from jobkit.runs.journal import PLANNERS, SEARCHES, Role
 from jobkit.runs.reader import read_status, record_accounting
 from jobkit.runs.request import any_retry_due
 from jobkit.runs.status import ENDINGS, MOVING, PointState, PointStatus, RunStatus, first_task, followers
-from jobkit.runs.status_text import cut, plain
+from jobkit.runs.status_text import cut, job_line, plain
 from jobkit.runs.tries import progress_of_try
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import State

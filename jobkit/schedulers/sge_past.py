@@ -1,4 +1,4 @@
-"""Past jobs in Grid Engine's accounting: qacct(1). The names are those of `jobkit.schedulers.past`.
+"""Past jobs in Grid Engine's accounting: qacct(1). The names are those of `jobkit.schedulers.protocol`.
 
 "Measured" is Son of Grid Engine 8.1.9; the answers stand in tests/data/sge/.
 """
@@ -14,7 +14,7 @@ from jobkit.core.shell import Completed
 from jobkit.core.units import MIB, format_walltime
 from jobkit.schedulers import sge, sge_survey
 from jobkit.schedulers.parsing import bytes_of, number_of, seconds_of
-from jobkit.schedulers.past import PastJob
+from jobkit.schedulers.protocol import PastJob
 from jobkit.schedulers.survey import Consumable, Resource
 
 ACCOUNTING = "Grid Engine's accounting (qacct)"

@@ -1,4 +1,4 @@
-"""Past jobs in Slurm's accounting: sacct(1). The names are those of `jobkit.schedulers.past`.
+"""Past jobs in Slurm's accounting: sacct(1). The names are those of `jobkit.schedulers.protocol`.
 
 "Measured" is Slurm 22.05.8; the answers stand in tests/data/slurm/.
 """
@@ -15,7 +15,7 @@ from jobkit.core.shell import Completed
 from jobkit.core.units import MIB, format_walltime
 from jobkit.schedulers import slurm
 from jobkit.schedulers.parsing import bytes_of, number_of, seconds_of
-from jobkit.schedulers.past import PastJob
+from jobkit.schedulers.protocol import PastJob
 
 ACCOUNTING = "Slurm's accounting (sacct)"
 COLUMNS = (
@@ -33,7 +33,7 @@ Row = Mapping[str, str]
 
 
 def argvs(ids: tuple[str, ...], user: str, days: int) -> tuple[tuple[str, ...], ...]:
-    """Return the one command; see `jobkit.schedulers.past.PastJobs`.
+    """Return the one command; see `jobkit.schedulers.protocol.PastJobs`.
 
     ``-D``: a requeued job has a row for each run. The delimiter is one that no name can hold and the header
     shows: sacct prints line ends in names, so the rest of a name could look like a row. With ids sacct looks

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import platform
 import shlex
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,7 +52,7 @@ from jobkit.setup.machine import MACHINE, PYTHON, NodeRequest, check_node, progr
 from jobkit.spec.axes import most, settings
 from jobkit.spec.fields import Auto
 from jobkit.spec.site import own_site, queue_of
-from jobkit.spec.sweep_spec import Environment, SweepSpec
+from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.spec.yaml_files import is_mapping
 
 BODY = "doctor.sh.j2"
@@ -77,9 +79,11 @@ def under(where: str, findings: Iterator[Finding] | Sequence[Finding]) -> Iterat
 
 def opening(case: Case) -> Iterator[Finding]:
     """Yield the findings for which no scheduler is asked."""
-    first = [machine.jobkit_itself(), *(finding for finding in case.opening if finding.name == "spec")]
+    python = f"Python {platform.python_version()} at {sys.executable}"
+    own = fine("jobkit", f"{metadata.version('jobkit')}, {python}")
+    spec = [finding for finding in case.opening if finding.name == "spec"]
     here = f"{case.why}: points would run here, one at a time"
-    yield from under(HERE, [*first, machine.commands(case.scheduler, here)])
+    yield from under(HERE, [own, *spec, machine.commands(case.scheduler, here)])
 
 
 def scheduler(case: Case, survey: Survey) -> Iterator[Finding]:
@@ -208,6 +212,8 @@ def facts_in(folder: Path) -> Facts:
 
 def wanted(case: Case, *, on_node: bool) -> NodeRequest:
     """Return what a point of the case needs on a machine."""
+    python = case.spec.environment.python or "jobkit's own Python"
+    image = case.spec.environment.container or ""
     input_files = [file for path in inputs_of(case) for file in (path, *path.rglob("*")) if file.is_file()]
     return NodeRequest(
         device=case.device,
@@ -215,17 +221,12 @@ def wanted(case: Case, *, on_node: bool) -> NodeRequest:
         gpus=case.spec.resources.gpus,
         scratch_bytes=SCRATCH_MARGIN_BYTES + sum(file.stat().st_size for file in input_files),
         seen=seen_from(case),
-        python=_python(case.spec.environment),
+        python=f"{python} in {image}" if image else python,
         on_node=on_node,
         jobkit=metadata.version("jobkit"),
         given=case.given,
-        container=case.spec.environment.container or "",
+        container=image,
     )
-
-
-def _python(environment: Environment) -> str:
-    name = environment.python or "jobkit's own Python"
-    return f"{name} in {environment.container}" if environment.container else name
 
 
 def seen_from(case: Case) -> tuple[str, ...]:

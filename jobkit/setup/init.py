@@ -11,9 +11,9 @@ from pathlib import Path
 
 from jobkit.core import shell
 from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.extras import cpu_build_problem
 from jobkit.core.shell import Completed
 from jobkit.core.terminal import Say, shell_quote
-from jobkit.core.torch_build import cpu_build_problem
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_size, format_walltime
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, choose_scheduler, query_environment, runs_here
@@ -116,25 +116,21 @@ def spelt(choice: InitResources, requests: Requests) -> InitResources:
 
 def gpu_queue(known: Sequence[Queue]) -> Queue | None:
     """Return the queue for work on a GPU: open to all, the default, named after GPUs, the largest."""
-    return min((queue for queue in known if queue.gpus), key=_gpu_order, default=None)
 
+    def order(queue: Queue) -> tuple[bool, bool, bool, int]:
+        size = max(queue.gpus.values()) * max(queue.nodes, 1)
+        return bool(queue.only), not queue.default, "gpu" not in queue.name.lower(), -size
 
-def _gpu_order(queue: Queue) -> tuple[bool, bool, bool, int]:
-    return (
-        bool(queue.only),
-        not queue.default,
-        "gpu" not in queue.name.lower(),
-        -max(queue.gpus.values()) * max(queue.nodes, 1),
-    )
+    return min((queue for queue in known if queue.gpus), key=order, default=None)
 
 
 def cpu_queue(known: Sequence[Queue]) -> Queue | None:
     """Return the queue for work without a GPU: open to all, the default, not named after GPUs."""
-    return min(known, key=_cpu_order, default=None)
 
+    def order(queue: Queue) -> tuple[bool, bool, bool, bool]:
+        return bool(queue.only), not queue.default, "gpu" in queue.name.lower(), bool(queue.gpus)
 
-def _cpu_order(queue: Queue) -> tuple[bool, bool, bool, bool]:
-    return bool(queue.only), not queue.default, "gpu" in queue.name.lower(), bool(queue.gpus)
+    return min(known, key=order, default=None)
 
 
 def _most_common(queue: Queue) -> str | None:

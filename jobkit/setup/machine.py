@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib import metadata
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.extras import cuda_install_command
 from jobkit.core.files import filesystem_type, likely_shared
 from jobkit.core.paths import CACHE_VARIABLE, cache_dir
 from jobkit.core.terminal import shell_path, shell_quote
-from jobkit.core.torch_build import cuda_install_command
 from jobkit.core.units import format_bytes_gib, format_count, format_walltime
 from jobkit.planning.job_script import COPIER, PROGRAMS
 from jobkit.planning.texts import find_text
@@ -43,12 +41,6 @@ from jobkit.worker.workloads.base import missing_framework
 LITTLE_BYTES = 2**30
 """Results of a sweep take a few MiB a point, a model some hundred MiB."""
 MOUNTS = Path("/proc/self/mountinfo")
-
-
-def jobkit_itself() -> Finding:
-    """Return which jobkit and which Python this is."""
-    python = ".".join(map(str, sys.version_info[:3]))
-    return fine("jobkit", f"{metadata.version('jobkit')}, Python {python} at {sys.executable}")
 
 
 def commands(scheduler: Scheduler, why: str) -> Finding:

@@ -86,6 +86,7 @@ class Laptop:
             "LANG": "C.UTF-8",
             "TERM": "xterm",
             "COLUMNS": "140",
+            "PIP_NO_BUILD_ISOLATION": "0",  # that is, none: what builds the wheel is installed here
             "XDG_RUNTIME_DIR": str(self.folder / "run"),
             **{f"XDG_{name}_HOME": str(self.home / below) for name, below in folders.items()},
         }

@@ -139,7 +139,8 @@ def test_one_code_leads_from_an_empty_folder_to_a_merged_corpus(ada: Ada, schedu
     assert "paragr./s" in types("collect")
     types("recommend", run, "--corpus", "letters.txt")
     types("apply", run, "--corpus", "letters.txt", "--out", "tagged", "--wait")
-    assert "fetched tagged/merged.jsonl" in types("merge", "tagged", "--fetch")
+    fetched = types("merge", "tagged", "--fetch", "--format", "jsonl", "--format", "csv")
+    assert "fetched tagged/merged.jsonl\nfetched tagged/merged.csv\n" in fetched
     types("report", "tagged")
     for command in ("status", f"cancel {run}", "merge tagged"):
         copied = ada.laptop.run("jobkit", *command.split(), cwd=ada.project)

@@ -11,7 +11,7 @@ import pytest
 from jobkit.commands import begin, change, results
 from jobkit.core.errors import JobkitError
 from jobkit.extensions.profile import rerun
-from jobkit.launch import verify as launch_verify
+from jobkit.launch import resume as launch_resume
 from tests.support.builders import grid, write_points
 from tests.support.command_reference import commands
 from tests.support.commands import called
@@ -106,7 +106,7 @@ def test_the_words_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         found.append((arguments, options))
         return 4
 
-    monkeypatch.setattr(launch_verify, "verify", takes)
+    monkeypatch.setattr(launch_resume, "verify", takes)
     monkeypatch.setattr(rerun, "profile", takes)
     monkeypatch.chdir(tmp_path)
     run = write_points(tmp_path / "run", grid((10,)))

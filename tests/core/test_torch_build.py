@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.extras import cpu_build_problem
 from jobkit.core.files import write_atomically
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import POINTS_FILE
 from jobkit.core.records import Outcome
-from jobkit.core.torch_build import cpu_build_problem
-from jobkit.launch.resume import run_again
-from jobkit.launch.verify import verify
+from jobkit.launch.resume import run_again, verify
 from jobkit.planning.prepare import Options, prepare
 from tests.support.builders import MODEL
 from tests.support.swept import OK, Sweep
@@ -59,7 +58,7 @@ def test_the_build_is_reported_without_importing_it(version: str, said: str, ins
 
 
 def test_a_python_without_torch_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobkit.core.torch_build.util.find_spec", lambda _: None)
+    monkeypatch.setattr("jobkit.core.extras.importlib.util.find_spec", lambda _: None)
     assert cpu_build_problem() == "which has no torch"
 
 

@@ -59,7 +59,7 @@ def by_apply(setting: AppliedSetting, text: CorpusVolume) -> tuple[int, int]:
     return found.memory, found.walltime
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(seed=st.integers(0, 2**32), repeats=st.integers(1, 3))
 def test_recommend_apply_and_both_kinds_of_waste_request_alike(case: Case, seed: int, repeats: int) -> None:
     drawn = random.Random(seed)  # noqa: S311 - no secret

@@ -28,7 +28,7 @@ from jobkit.extensions.past_jobs.advice import (
 )
 from jobkit.extensions.past_jobs.ask import History, ask
 from jobkit.extensions.past_jobs.show import as_json, blocks, worst_first
-from jobkit.schedulers.past import PastJob
+from jobkit.schedulers.protocol import PastJob
 from tests.support.commands import jobkit
 from tests.support.surveys import DATA, captured
 

@@ -19,7 +19,7 @@ from jobkit.core.layout import SEARCH_GOAL_FILE, TRIALS_FILE
 from jobkit.core.measurements import MemoryReadings
 from jobkit.core.records import Outcome, Point
 from jobkit.core.units import GIB
-from jobkit.launch import resume, verify
+from jobkit.launch import resume
 from jobkit.runs.search_loop import next_point
 from jobkit.runs.trials import Trial
 from tests.support.builders import ITEMS, grid, record, write_answer, write_points, write_record
@@ -68,7 +68,7 @@ def measured(run: Path, points: Iterable[Point], bytes_of: Callable[[Point], int
 
 @pytest.mark.slow
 def test_on_a_cluster_it_is_one_job(run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]) -> None:
-    assert verify.verify(run, memory=None) == 0
+    assert resume.verify(run, memory=None) == 0
     assert queue.called() == [f"sbatch --parsable --array=1-1 {run}/find.sh --offset 4"]
     assert wanted(run)["memory_bytes"] == GIB
     assert wanted(run)["after"] == 0
@@ -92,7 +92,7 @@ def unlocked(run: Path) -> dict[str, bytes]:
 @pytest.mark.slow
 def test_a_run_reached_by_a_link_is_the_same_run(run: Path, tmp_path: Path) -> None:
     (tmp_path / "linked").symlink_to(run.parent)
-    assert verify.verify(tmp_path / "linked" / "demo", memory=None) == 0
+    assert resume.verify(tmp_path / "linked" / "demo", memory=None) == 0
 
 
 def test_a_batch_that_was_measured_is_no_job(
@@ -102,7 +102,7 @@ def test_a_batch_that_was_measured_is_no_job(
     append_line(run / "points.jsonl", to_json(largest))
     measured(run, [*POINTS, largest], lambda point: int(point.numbers["batch_size"]) * GIB)
     before = whole(run)
-    assert verify.verify(run, memory=2000 * GIB) == 0
+    assert resume.verify(run, memory=2000 * GIB) == 0
     assert capsys.readouterr().out == (
         "nothing to try: batch_size 881 was measured already: it needed 881.00 GiB, predicted 881.00 GiB, "
         "of 2,000.00 GiB\n"
@@ -116,31 +116,31 @@ def test_what_is_being_tried_is_not_submitted_again(
     run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     measured(run, POINTS, lambda point: int(point.numbers["batch_size"]) * GIB // 100 + point.index % 2)
-    assert verify.verify(run, memory=None) == 0
-    assert verify.verify(run, memory=None) == 5, "its job waits"
+    assert resume.verify(run, memory=None) == 0
+    assert resume.verify(run, memory=None) == 5, "its job waits"
     point = next_point(run, search.propose_trial)
     assert point is not None
     before = unlocked(run)
     capsys.readouterr()
-    assert verify.verify(run, memory=None) == 5, "its job runs"
+    assert resume.verify(run, memory=None) == 5, "its job runs"
     assert f"batch_size {point.numbers['batch_size']} is being tested already" in capsys.readouterr().out
     assert unlocked(run) == before
     assert len(queue.called("sbatch")) == 1
     row = f"77_1|FAILED|1:0|1||1G|1|n1|None|{point.run_id}\n"
     write_answer(run, "slurm", "accounting", row, argv=["sacct"])
-    assert verify.verify(run, memory=None) == 0, "its job has ended, and nothing will try it"
+    assert resume.verify(run, memory=None) == 0, "its job has ended, and nothing will try it"
     assert len(queue.called("sbatch")) == 2
 
 
 @pytest.mark.slow
 def test_a_job_whose_submission_had_no_answer_is_found(run: Path, queue: Programs) -> None:
     measured(run, POINTS, lambda point: int(point.numbers["batch_size"]) * GIB // 100)
-    assert verify.verify(run, memory=None) == 0
+    assert resume.verify(run, memory=None) == 0
     journal = run / "journal.jsonl"
     intent = json.loads(journal.read_text().splitlines()[0])
     journal.write_text(json.dumps(intent | {"at": "2026-01-02T10:15:00+00:00"}) + "\n")
     queue.squeue("77_1 PENDING")
-    assert verify.verify(run, memory=None) == 5
+    assert resume.verify(run, memory=None) == 5
     assert len(queue.called("sbatch")) == 1
 
 
@@ -149,13 +149,13 @@ def test_what_cannot_be_predicted_is_no_job(
     run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     measured(run, POINTS[:3], lambda _: GIB // 100)
-    assert verify.verify(run, memory=None) == 0, "a point is still to come"
+    assert resume.verify(run, memory=None) == 0, "a point is still to come"
     (run / "journal.jsonl").unlink()
     (run / SEARCH_GOAL_FILE).unlink()
     queue.calls()
     measured(run, POINTS[3:], lambda _: GIB // 100)
     before = unlocked(run)
-    assert verify.verify(run, memory=None) == 4
+    assert resume.verify(run, memory=None) == 4
     assert "the largest batch was not tested: memory does not grow with the load" in capsys.readouterr().out
     assert not queue.called("sbatch")
     assert unlocked(run) == before
@@ -176,7 +176,7 @@ def test_the_memory_may_be_named_and_earlier_trials_are_not_counted_again(
     write_atomically(run / "sweep.yaml", SPEC % ("slurm", "slurm", find_max))
     for trial in (Trial(index=5, outcome=Outcome.OK), Trial(message="too few"), Trial(message="too few")):
         append_line(run / TRIALS_FILE, to_json(trial))
-    verify.verify(run, memory=memory)
+    resume.verify(run, memory=memory)
     goal = wanted(run)
     assert (goal["memory_bytes"], goal["ram_bytes"], goal["after"]) == (bytes_, 2 * GIB, 3)
 
@@ -196,7 +196,7 @@ def test_a_run_that_is_not_where_its_script_works_is_refused_untouched(
     subprocess.run(harm.split(), cwd=run.parent, check=True)
     before, harmed = whole(tmp_path), run.with_name(there)
     commands: list[Callable[[], object]] = [
-        lambda: verify.verify(harmed, memory=None),
+        lambda: resume.verify(harmed, memory=None),
         lambda: resume.run_again(harmed, (), ()),
     ]
     for command in commands:

@@ -13,8 +13,7 @@ from jobkit.core.figures import ENERGY_PER_1000 as PER_1000
 from jobkit.core.figures import FIGURES
 from jobkit.core.measurements import Attribution, Energy
 from jobkit.core.records import Record
-from jobkit.report.estimates import front_line
-from jobkit.report.output import render
+from jobkit.report.output import front_line, render
 from jobkit.report.tables import Collected, Size, collect, disagreement, unbeaten
 from jobkit.runs.results import read_run
 from tests.support.builders import ITEMS, grid, record, write_records

@@ -11,8 +11,7 @@ import pytest
 from benchmarks.archives import group
 from jobkit.core.records import Record
 from jobkit.core.units import GIB
-from jobkit.report.estimates import estimates
-from jobkit.report.output import render
+from jobkit.report.output import estimates, render
 from jobkit.report.recommend.advice import RecommendOptions, recommend
 from jobkit.report.recommend.material import read_material
 from jobkit.report.tables import collect

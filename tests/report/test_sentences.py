@@ -8,7 +8,7 @@ import pytest
 
 from jobkit.core.layout import Exit
 from jobkit.core.records import FOLDER, ModelRef, Outcome, Point, Record
-from jobkit.report.estimates import fastest_line, heading, missing_lines
+from jobkit.report.output import fastest_line, heading, missing_lines
 from jobkit.report.tables import Collected, collect
 from jobkit.worker.workloads.base import Entity
 from tests.support.builders import (

@@ -16,7 +16,7 @@ from jobkit.core.layout import POINTS_FILE, Exit
 from jobkit.core.records import JobFacts, Outcome, Point, Record
 from jobkit.core.terminal import as_json
 from jobkit.core.units import GIB, MIB
-from jobkit.report.estimates import heading
+from jobkit.report.output import heading
 from jobkit.report.tables import Collected, collect
 from jobkit.worker.workloads.base import Entity
 from tests.support.builders import (

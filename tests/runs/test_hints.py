@@ -12,9 +12,10 @@ from jobkit.core.measurements import MemoryReadings
 from jobkit.core.records import Outcome
 from jobkit.core.units import MIB
 from jobkit.extensions.corpus.plan import Piece, Shard
-from jobkit.runs.hints import FixKind, advice, is_limited, job_line, needed_by
+from jobkit.runs.hints import FixKind, advice, is_limited, needed_by
 from jobkit.runs.journal import JobTask, Role
 from jobkit.runs.status import PointState, PointStatus, RunStatus
+from jobkit.runs.status_text import job_line
 from jobkit.schedulers.types import Accounted, State
 from tests.support.builders import batch, record
 from tests.support.statuses import AT, a_point, a_run, submission, tried, waits, with_job

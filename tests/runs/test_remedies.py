@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from jobkit import cli
+from jobkit.core.extras import INDEX
 from jobkit.core.records import Outcome
-from jobkit.core.torch_build import INDEX
 from jobkit.runs.hints import REMEDIES, FixKind, Step, remedy
 from jobkit.runs.reader import read_status
 from jobkit.runs.status import PointStatus

@@ -8,7 +8,7 @@ import pytest
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
 from jobkit.schedulers import slurm_past
-from jobkit.schedulers.past import PastJob, without_impossible
+from jobkit.schedulers.protocol import PastJob, without_impossible
 from tests.support.surveys import captured
 
 MIB, GIB = 2**20, 2**30

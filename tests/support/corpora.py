@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 
 from hypothesis import strategies as st
@@ -32,15 +32,10 @@ HARD = st.lists(
 
 def reference(text: str) -> list[str]:
     r"""Return the paragraphs of a text with ``\n`` line ends, line by line with the standard library."""
-    paragraphs: list[str] = []
-    paragraph = ""
-    for line in chain(io.StringIO(text), [""]):
-        if line.strip():
-            paragraph += line
-        elif paragraph:
-            paragraphs.append(paragraph)
-            paragraph = ""
-    return paragraphs
+    lines = chain(io.StringIO(text), [""])
+    return [
+        "".join(paragraph) for black, paragraph in groupby(lines, lambda line: bool(line.strip())) if black
+    ]
 
 
 def read_as_text(data: bytes) -> str:

@@ -73,7 +73,6 @@ def material(told: Sequence[Record], lengths: Lengths | None = LENGTHS) -> RunDa
         seconds=[60.0] * len(told),
         resources=Resources(gpu_type="h200", account="nlp"),
         site=load_site("slurm-default", "slurm"),
-        plain_sites=[load_site("slurm-default", "slurm"), load_site("sge-default", "sge")],
     )
 
 

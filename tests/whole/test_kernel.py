@@ -23,7 +23,7 @@ NOT_EXTENSIONS = {
     "report/plot/pictures.py": {"phase"},  # the same
     "report/plot/data.py": {"phase"},  # the same
     "report/rows.py": {"phase"},  # a column of the table
-    "planning/volume.py": {"read_corpus"},  # of `recommend --corpus`: how much text there is
+    "planning/texts.py": {"read_corpus"},  # of `recommend --corpus`: how much text there is
     "report/recommend/advice.py": {"corpus"},  # the same
     "report/recommend/output.py": {"corpus", "corpus_j"},  # the same
     "report/tables.py": {"profiled"},  # points that are in no table

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from jobkit.answers import ledger
 from jobkit.core import files, terminal
@@ -67,7 +66,8 @@ from jobkit.extensions.corpus.shards import (
 )
 from jobkit.extensions.corpus.standing import finish
 from jobkit.launch import launch, resume, submission
-from jobkit.launch.job import announce, plan_job
+from jobkit.launch.job import plan_job
+from jobkit.launch.launch import Preview
 from jobkit.launch.resume import read_settled, refuse_moved_run, run_lock
 from jobkit.planning.job_script import little, render_resume
 from jobkit.planning.points import request as request_of
@@ -122,13 +122,6 @@ class ApplyRequest:
         )
 
 
-class Preview(NamedTuple):
-    """A dry run: whether it prints the job script alone, and with the values of `environment`."""
-
-    only_script: bool = False
-    show_environment: bool = False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
     prepared: Prepared
@@ -174,15 +167,9 @@ def apply(
     made = prepare(out, request, setting, corpus, pieces, read_s)
     if preview is None:
         return _start(made, wait=wait)
-    lines, prepared = made.lines.splitlines(), made.prepared
-    script = _shown(prepared.script, setting, request, preview)
-    commands = launch.submit_commands(prepared)
-    launch.preview(lines, script, out / JOB_SCRIPT, commands, only_script=preview.only_script)
-    return 0
-
-
-def _shown(script: str, setting: AppliedSetting, request: ApplyRequest, preview: Preview) -> str:
-    return script if preview.show_environment else setting.spec.hidden_in(script, Path(request.word))
+    lines, source, script = made.lines.splitlines(), Path(request.word), made.prepared.script
+    commands = launch.submit_commands(made.prepared)
+    return launch.dry_run(preview, setting.spec, source, lines, (out / JOB_SCRIPT, script), commands)
 
 
 def find_permitted(out: Path, request: ApplyRequest, *, build: bool) -> AppliedSetting:
@@ -505,10 +492,9 @@ def _submit(
     wanted = request_of(order.run_id, spec.model_copy(update={"pack": 1}), setting.site, resources)
     planner = plan_job(wanted)
     if preview is not None:
-        shown, path = _shown(script, setting, request, preview), run_dir / PLAN_SCRIPT
+        path, source = run_dir / PLAN_SCRIPT, Path(request.word)
         command = scheduler.submit_argv(str(path), planner.array, ())
-        launch.preview(plan, shown, path, [command], only_script=preview.only_script)
-        return 0
+        return launch.dry_run(preview, spec, source, plan, (path, script), [command])
     note("\n".join(plan))
     for line in submission.would_accept(scheduler, script, [planner]):
         note(line)
@@ -531,11 +517,7 @@ def _submit(
         if _is_under_way(run_dir, order):
             return ExitCode.TO_COME
         write(run_dir)
-        announce(
-            spec.scheduler,
-            submission.submit_jobs(scheduler, run_dir, [planner]),
-            ", then submits the shards",
-        )
+        submission.submit(run_dir, spec, [planner], ", then submits the shards")
     return submission.follow(run_dir, (), spec.policy, wait=wait)
 
 

@@ -302,12 +302,11 @@ def _ends(shard: Shard, winner: Winner) -> list[int]:
 
 
 def _parts(run_dir: Path, winner: Winner) -> list[tuple[Path, Part]]:
-    """Return the parts of a result, and their files; an earlier version wrote one, which it did not list."""
-    folder, counts = Path(try_folder(run_dir, winner.point_id, winner.try_number)), winner
-    whole = Part(
-        1, ROWS_FILE, counts.paragraphs, counts.rows, counts.columns, counts.size_bytes, counts.sha256
-    )
-    return [(folder / part.file, part) for part in winner.parts or (whole,)]
+    """Return the parts of a result and their files; an earlier version wrote one, and did not list it."""
+    folder = try_folder(run_dir, winner.point_id, winner.try_number)
+    counts, found = (winner.paragraphs, winner.rows), (winner.size_bytes, winner.sha256)
+    whole = Part(1, ROWS_FILE, *counts, winner.columns, *found)
+    return [(Path(os.path.normpath(f"{folder}/{part.file}")), part) for part in winner.parts or (whole,)]
 
 
 class _Tally:

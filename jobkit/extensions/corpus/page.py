@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,7 +35,7 @@ from jobkit.report.plot.pictures import Picture, row_drawing
 from jobkit.runs.hints import remedy
 from jobkit.runs.results import each_point
 from jobkit.runs.status import PointResult
-from jobkit.runs.tries import Try, task_s
+from jobkit.runs.tries import task_s
 
 MOST_DOCUMENTS = 500  # more documents are not listed: their file has them
 MOST_TRIES = 400  # of more tries only some are drawn
@@ -135,27 +134,21 @@ def of_corpus(run: Path) -> OfRun:
 
 
 def tries(report: CorpusReport) -> list[ShardTry]:
-    """Return the tries of all shards, in the order in which they began."""
-    pairs = [(result, tried) for result in report.results for tried in result.all_tries if tried.number]
-    begun = [(began, result, tried) for result, tried in pairs if (began := moment(_began(tried)))]
+    """Return the tries of all shards, in the order in which they began: the worker, else the job."""
+    begun = []
+    for result in report.results:
+        for tried in result.all_tries:
+            at = tried.record.started_at if tried.record else tried.begin.at if tried.begin else ""
+            if tried.number and (began := moment(at)):
+                begun.append((began, f"{result.point.point_id}, try {tried.number}", tried))
     begun.sort(key=lambda one: one[0])
     in_order = []
-    for began, result, tried in begun:
+    for began, name, tried in begun:
+        began_s = (began - begun[0][0]).total_seconds()
         held_s = task_s(tried) if tried.outcome else None
-        began_s = (began - begun[0][0]) / timedelta(seconds=1)
-        name, ended_s = (
-            f"{result.point.point_id}, try {tried.number}",
-            None if held_s is None else began_s + held_s,
-        )
+        ended_s = None if held_s is None else began_s + held_s
         in_order.append(ShardTry(name, began_s, ended_s, str(tried.outcome or "to come")))
     return in_order
-
-
-def _began(tried: Try) -> str:
-    """Return when the worker of a try began, else its job; empty if that is not known."""
-    if tried.record:
-        return tried.record.started_at
-    return tried.begin.at if tried.begin else ""
 
 
 def answer(report: CorpusReport) -> list[Block]:

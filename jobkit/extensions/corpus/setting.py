@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -176,15 +176,14 @@ def past_of(point: Point, gpu: str | None) -> tuple[float, ...]:
     return ledger.offs(ledger.corpora(ledger_path()), point.workload, model, gpu)
 
 
-def _chosen(run: Path, material: RunData) -> tuple[dict[str, Value], Speed | None, tuple[str, ...]]:
+def _chosen(run: Path, material: RunData) -> tuple[Mapping[str, Value], Speed | None, tuple[str, ...]]:
     """Return the setting that a search wrote or ``jobkit recommend`` names: knobs, speed, other keys."""
     if material.search:
         found = setting_overrides(run)
         return material.search.setting, material.search.winner, found
     if (run / SETTING_FILE).is_file():
         found = setting_overrides(run)
-        spec = load_spec(run / SPEC_FILE, found)
-        params = _one_of([point.params for point in _settings(spec, None)], run / SETTING_FILE)
+        params = _only(load_spec(run / SPEC_FILE, found), None, run / SETTING_FILE).params
         matching = [speed for speed in speeds(material.records) if speed.params == params]
         return params, matching[0] if matching else None, found
     speed = recommend(material, RecommendOptions()).recommended
@@ -203,9 +202,8 @@ def _of_spec(path: Path, options: Options, *, build: bool, say: Say, refuse: Ref
     named = read_named(path, sample, fetch=False, build=build, say=say, check=check)
     named.spec.refuse_command("jobkit apply")
     inputs = replace(named.inputs, text=NO_TEXT)
-    found = _settings(named.spec, inputs)
-    params = _one_of([point.params for point in found], path)
-    spec = _alone(named.spec, params, options, found[0], 0)
+    only = _only(named.spec, inputs, path)
+    spec = _alone(named.spec, only.params, options, only, 0)
     return _applied(spec, named.site, named.why, inputs, path, options)
 
 
@@ -224,23 +222,19 @@ def _applied(
     )
 
 
-def _settings(spec: SweepSpec, inputs: Inputs | None) -> tuple[Point, ...]:
+def _only(spec: SweepSpec, inputs: Inputs | None, path: Path) -> Point:
+    """Return the only setting of a spec, which is that of a file; refuse several."""
     if any(isinstance(values, Auto) for values in spec.sweep.product.values()):
         message = f"spec {spec.name}: auto stands for several settings, and a corpus needs one"
         raise JobkitError(message, hint="jobkit sweep measures them; then name its run")
-    return plan(spec.model_copy(update={"repeats": 1}), inputs)
-
-
-def _one_of(settings: Sequence[dict[str, Value]] | Sequence[object], path: Path) -> dict[str, Value]:
-    found = [dict(params) for params in settings if isinstance(params, dict)]
+    found = plan(spec.model_copy(update={"repeats": 1}), inputs)
     if len(found) == 1:
         return found[0]
-    lines = [f"  {format_setting(params)}" for params in found[:MOST_LISTED]]
+    lines = [f"  {format_setting(point.params)}" for point in found[:MOST_LISTED]]
     lines += [f"  and {len(found) - MOST_LISTED:,} more"] if len(found) > MOST_LISTED else []
+    head = f"{path}: {format_count(len(found), 'setting')}, and a corpus is tagged with one:"
     raise JobkitError(
-        "\n".join(
-            [f"{path}: {format_count(len(found), 'setting')}, and a corpus is tagged with one:", *lines]
-        ),
+        "\n".join([head, *lines]),
         hint="leave one in the spec; or measure them: jobkit sweep, then jobkit apply RUN",
     )
 
@@ -267,7 +261,7 @@ def _placed(spec: SweepSpec, options: Options, before: str) -> tuple[SweepSpec, 
 
 
 def _alone(
-    spec: SweepSpec, params: dict[str, Value], options: Options, like: Point, measured: int
+    spec: SweepSpec, params: Mapping[str, Value], options: Options, like: Point, measured: int
 ) -> SweepSpec:
     """Return a spec with one setting: knobs that are keys of the spec stand there.
 

@@ -9,7 +9,7 @@ from statistics import median
 
 from jobkit.core.records import Outcome
 from jobkit.runs.request import memory_request, round_up_memory, round_up_walltime, walltime_request
-from jobkit.schedulers.past import PastJob
+from jobkit.schedulers.protocol import PastJob
 from jobkit.spec.policy import RamOom, Timeout
 
 CONFIDENCE = 0.95

@@ -14,7 +14,7 @@ from jobkit.core import shell
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.paths import user_name
 from jobkit.core.units import format_count, format_list
-from jobkit.schedulers.past import PastJob, PastJobs, without_impossible
+from jobkit.schedulers.protocol import PastJob, PastJobs, without_impossible
 from jobkit.schedulers.registry import by_name, choose_scheduler, query_environment, runs_here
 
 JOB_ID = re.compile(

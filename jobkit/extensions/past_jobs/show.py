@@ -26,7 +26,7 @@ from jobkit.extensions.past_jobs.advice import (
     covered_share,
 )
 from jobkit.extensions.past_jobs.ask import MOST_NAMED, History, past_of
-from jobkit.schedulers.past import PastJob
+from jobkit.schedulers.protocol import PastJob
 from jobkit.schedulers.registry import by_name
 
 HOUR_S = 3600.0

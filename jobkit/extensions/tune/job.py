@@ -18,16 +18,16 @@ from jobkit.extensions.tune.goal import resources
 from jobkit.extensions.tune.search import Tuning, propose_point
 from jobkit.extensions.tune.steps import Candidate, TuneGoal
 from jobkit.launch import launch, local
-from jobkit.launch.job import Job, announce, follow_job
+from jobkit.launch.job import Job, follow_job
 from jobkit.launch.resume import Resumption, has_ended
-from jobkit.launch.submission import Check, note_follow, submit_jobs, wait_for_points, write_run
+from jobkit.launch.submission import Check, note_follow, submit, wait_for_points, write_run
 from jobkit.planning.points import request
 from jobkit.planning.prepare import Prepared
 from jobkit.runs.journal import Role
 from jobkit.runs.request import RetryGroup
 from jobkit.runs.results import read_run
 from jobkit.runs.status import RunStatus, followers
-from jobkit.schedulers.registry import by_name, runs_here
+from jobkit.schedulers.registry import runs_here
 from jobkit.schedulers.types import Array, JobRequest
 from jobkit.spec.sweep_spec import SweepSpec
 
@@ -53,18 +53,15 @@ def headline(goal: TuneGoal, spec: SweepSpec) -> str:
     return f"{most}\n{text}"
 
 
-def preview(run: Prepared, goal: TuneGoal, hide: Path | None, *, only_script: bool) -> None:
-    """Print what a search takes at most and the submit commands, or its script.
-
-    ``hide``: the file that has the values of `environment`, if they are not to be printed.
-    """
-    scheduler, script = run.spec.scheduler, run.more_files[TUNE_SCRIPT]
+def dry_run(preview: launch.Preview, run: Prepared, goal: TuneGoal, source: Path) -> int:
+    """Print what a search takes at most and the submit commands, or its script."""
+    scheduler = run.spec.scheduler
     used = f"scheduler {scheduler} ({run.why}), site {run.site.name}"
-    script = run.spec.hidden_in(script, hide) if hide else script
     jobs = _jobs(1, follow=run.follow_script is not None)
     submits = () if runs_here(scheduler) else launch.submit_commands(run, jobs)
     plan = [*headline(goal, run.spec).splitlines(), *filter(None, [launch.model_warning(run)]), used]
-    launch.preview(plan, script, run.run_dir / TUNE_SCRIPT, submits, only_script=only_script)
+    script = (run.run_dir / TUNE_SCRIPT, run.more_files[TUNE_SCRIPT])
+    return launch.dry_run(preview, run.spec, source, plan, script, submits)
 
 
 def _jobs(index: int, *, follow: bool, asked: JobRequest | None = None) -> list[Job]:
@@ -136,8 +133,7 @@ def go_on(
         return 0
     tuning = Tuning.read(run_dir)
     index = tuning.point(tuning.next).index if isinstance(tuning.next, Candidate) else 1
-    jobs = _jobs(index, follow=spec.policy.follow_up)
-    announce(spec.scheduler, submit_jobs(by_name(spec.scheduler), run_dir, jobs))
+    submit(run_dir, spec, _jobs(index, follow=spec.policy.follow_up))
     if wait:
         return wait_for_points(run_dir, [point.point for point in run.points], spec.policy, run)
     if not by_itself:

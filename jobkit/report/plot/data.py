@@ -21,7 +21,7 @@ from jobkit.core.figures import FIGURES, GPU_MEMORY, MIN, RAM, SPEED, WORK, Figu
 from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import format_bytes_gib, format_setting
-from jobkit.report.estimates import group_memory, guess_of_file, peaks_of_file
+from jobkit.report.output import group_memory, guess_of_file, peaks_of_file
 from jobkit.report.rows import Row
 from jobkit.report.tables import Collected, Size
 from jobkit.runs.trials import Trial

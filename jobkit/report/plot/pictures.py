@@ -28,7 +28,7 @@ from jobkit.core.files import write_atomically
 from jobkit.core.student import unknown_spread
 from jobkit.core.terminal import printable
 from jobkit.core.units import GIB, format_count, format_setting
-from jobkit.report.estimates import heading
+from jobkit.report.output import heading
 from jobkit.report.plot.data import (
     EXCEEDED,
     MEASURED,

@@ -43,7 +43,6 @@ class RunData:
     seconds: Sequence[float | None]
     resources: Resources | None  # what the spec asked for; ``None`` if sweep.yaml could not be read
     site: Site | None  # the site of the run; ``None`` if it is not to be had, or runs no scheduler
-    plain_sites: Sequence[Site]  # the plain site of each scheduler
     to_come: int = 0  # `to_come`, `failed`: how many points have no result yet, or will have none
     failed: int = 0
     notes: tuple[str, ...] = ()  # what could not be read
@@ -136,7 +135,6 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
         ),
         resources=spec.resources if spec else None,
         site=site,
-        plain_sites=[load_site(f"{name}-default", name) for name in SCHEDULERS if not runs_here(name)],
         to_come=sum(point.outcome is None for point in sweep),
         failed=sum(bool(point.outcome) and point.outcome not in RESULTS for point in sweep),
         notes=(*run.notes, *notes, *more),
@@ -169,6 +167,11 @@ def site_of(spec: SweepSpec | None) -> tuple[Site | None, list[str]]:
         return load_site(spec.site, spec.scheduler), []
     except JobkitError as error:
         return None, [f"{error.message}: the lines are a plain {spec.scheduler}'s"]
+
+
+def plain_sites() -> list[Site]:
+    """Return the plain site of each scheduler."""
+    return [load_site(f"{name}-default", name) for name in SCHEDULERS if not runs_here(name)]
 
 
 PORTABLE = ("gpus", "cpus", "memory", "walltime")
@@ -211,7 +214,7 @@ def request(material: RunData, chosen: Record, time: Duration) -> RequestAdvice 
         longest_s=time.longest_s,
         warning_s=own.warning_s if own else WARNING_S,
     )
-    sites = [(own, True)] if own else [(site, False) for site in material.plain_sites]
+    sites = [(own, True)] if own else [(site, False) for site in plain_sites()]
     return RequestAdvice(
         gpus=wanted.gpus,
         gpu_type=wanted.gpu_type,
@@ -300,14 +303,13 @@ def read_use(folder: Path) -> RunUse:
             f"{folder}: no point has begun, so nothing was used", hint=f"jobkit status {shell_path(folder)}"
         )
     last = next((use.task.scheduler for use in reversed(points) if use.task), spec.scheduler)
-    plain = [load_site(f"{name}-default", name) for name in SCHEDULERS if not runs_here(name)]
     return RunUse(
         run=str(folder),
         scheduler=last,
         points=points,
         to_come=len(meant) - len(points),
         threads=spec.threads,
-        sites=[site] if site else plain,
+        sites=[site] if site else plain_sites(),
         own=site is not None,
         notes=(*run.notes, *notes),
         search=search,

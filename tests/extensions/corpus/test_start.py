@@ -15,12 +15,13 @@ from jobkit.core.paths import CACHE_VARIABLE, LEDGER_VARIABLE
 from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB, MIB
 from jobkit.extensions.corpus import apply
-from jobkit.extensions.corpus.apply import ApplyRequest, Preview
+from jobkit.extensions.corpus.apply import ApplyRequest
 from jobkit.extensions.corpus.plan import is_corpus_folder, is_unplanned, read_corpus, read_plan
 from jobkit.extensions.corpus.shards import ShardOptions, plan_lines, plan_shards
 from jobkit.extensions.corpus.standing import finish
 from jobkit.launch import resume
 from jobkit.launch.cancel import cancel
+from jobkit.launch.launch import Preview
 from jobkit.runs.journal import read_journal
 from jobkit.runs.reader import read_status
 from jobkit.runs.status_text import render

@@ -207,6 +207,8 @@ def test_what_was_asked_for_comes(named: Any) -> None:
     assert named("merge", {"run": "tagged", "fetch": True}, ("tagged/merged.jsonl", False)) == 0
     output = {"run": "tagged", "fetch": True, "output": "all.jsonl"}
     assert named("merge", output, ("all.jsonl", False), ("all.documents.jsonl", False)) == 0
+    output["fmt"] = ("csv", "parquet")
+    assert named("merge", output, ("all.csv", False), ("all.parquet", False)) == 0
     assert named("report", {"runs": ("there/rows.csv",)}, ("rows.csv", False)) == 0
 
 

@@ -39,7 +39,6 @@ def test_a_run_is_read_whole(tmp_path: Path) -> None:
     assert found.lengths == LENGTHS
     assert found.resources is not None
     assert (found.resources.gpu_type, found.site and found.site.name) == ("h200", "slurm-default")
-    assert [site.scheduler for site in found.plain_sites] == ["slurm", "sge"]
     assert (found.to_come, found.failed, found.notes) == (0, 0, ())
 
 

@@ -13,9 +13,9 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.extras import EXTRAS
 from jobkit.core.paragraphs import split_paragraphs
 from jobkit.core.records import ModelRef
-from jobkit.planning import models, random_weights
-from jobkit.planning.random_weights import ARCHITECTURES
+from jobkit.planning import models, standin
 from jobkit.planning.sample import sample_text
+from jobkit.planning.standin import ARCHITECTURES
 from jobkit.worker.workloads.base import EXTRA_OF, workload_class
 from jobkit.worker.workloads.model import fingerprint, folder_files
 
@@ -113,7 +113,7 @@ def test_a_stand_in_has_random_weights_of_a_seed_and_is_needed(
     assert ref.stand_in
     assert ref.caveat == f"RANDOM weights, architecture {ARCHITECTURES[workload, 'tiny'].name}"
     again = tmp_path / "again"
-    random_weights.build(str(again), workload, "tiny", say=print)
+    standin.build_random(str(again), workload, "tiny", say=print)
     assert fingerprint(again, folder_files(again)) == ref.fingerprint
     with pytest.raises(JobkitError, match="needs a model"):
         workload_class(workload)().load(None, "cpu", {}, 1)
