@@ -184,7 +184,7 @@ def given_texts(folder: Path) -> dict[str, str]:
     }
     found[f"{name}/d.txt.xz"] = lzma.decompress((folder / "d.txt.xz").read_bytes()).decode()
     (long,) = gzip.decompress((folder / "e.ndjson.gz").read_bytes()).splitlines()
-    found["long"] = json.loads(long)["text"]
+    found |= {"long": json.loads(long)["text"], f"{name}/h.jsonl:1": "no id"}
     for file, delimiter, line in (("f.csv", ";", 4), ("g.tsv", "\t", 4)):
         with (folder / file).open(encoding="utf-8", newline="") as stream:
             _, *rows = csv.reader(stream, delimiter=delimiter)
@@ -202,7 +202,7 @@ def test_a_folder_with_a_file_of_every_kind(lab: ClusterLab) -> None:
     folder, out = lab.home / "in", lab.home / "tagged"
     write_every_kind(folder)
     (lab.home / "words.py").write_text(TAGGER, encoding="utf-8")
-    spec = lab.spec(SPEC.replace("slow:Slow", "./words.py:tag"))
+    spec = lab.spec(SPEC.replace("slow:Slow", "./words.py:tag").replace("200MiB", "1GiB"))
     site = ("--scheduler", lab.scheduler, "--site", lab.home / "lab.yaml")
     words = [str(word) for word in ("apply", spec, "--corpus", "in", "--out", out, "--shards", 6, *site)]
     refused = commands.jobkit(*words, cwd=lab.home)
