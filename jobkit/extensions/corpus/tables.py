@@ -73,7 +73,10 @@ def csv_columns(lines: Iterable[bytes], wanted: Fields, *, tabs: bool) -> Column
     if not head:
         return None
     head[0] = head[0].removeprefix(BOM.decode())
-    headers = [(next(csv.reader(head, delimiter=one), []), one) for one in ("\t" if tabs else ",;\t|")]
+    try:
+        headers = [(next(csv.reader(head, delimiter=one), []), one) for one in ("\t" if tabs else ",;\t|")]
+    except csv.Error as error:
+        raise BrokenError(f"not CSV: {error}") from error
     names, delimiter = max(headers, key=lambda one: len(one[0]))
     return choose(names, wanted, delimiter)
 
@@ -180,6 +183,8 @@ def table_rows(path: str, kind: str, columns: Columns, start: int, end: int) -> 
     with _opened(path, kind) as table:
         for first, batch in _batches(table, kind, names, start):
             low, high = max(start - first, 0), min(end - first, batch.num_rows)
+            for name in names if kind == ARROW and low < high else ():  # a wrong offset would end the process
+                batch.column(batch.schema.get_field_index(name)).validate(full=True)
             for at in range(low, high, _ROWS):
                 some = batch.slice(at, min(_ROWS, high - at))
                 texts, *ids = (_values(some.column(some.schema.get_field_index(name))) for name in names)

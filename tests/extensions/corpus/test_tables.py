@@ -145,6 +145,7 @@ def test_every_kind_of_bad_table(folder: Path) -> None:
         "i.arrow": b"",
         "j.feather": b"FEA1 of an earlier age",
         "k.arrow": whole,
+        "p.csv": b"text,id\rold,Mac\r",
         "l.csv": b'text,id\nfine,l\n"a" b,2\none,2,3\nx,a\n\xff,4\n',
         "m.csv": b'text,id\n"never ends,1\n',
         "n.csv": b"a,b\n1,2\n",
@@ -164,9 +165,9 @@ def test_every_kind_of_bad_table(folder: Path) -> None:
         "l.csv:6: not UTF-8 at byte 0 of the row, it seems to be cp1252",
         "n.csv: no column text, content, body and 5 more: it has a, b; --text-field names the column",
     ]
-    assert [line.split(": ")[0] for line in found if line[0] in "ghijkmo"] == [
+    assert [line.split(": ")[0] for line in found if line[0] in "ghijkmop"] == [
         *("g.parquet", "h.parquet", "i.arrow", "j.feather", "k.arrow", "m.csv:2"),
-        *("o.jsonl:1", "o.jsonl:2", "o.jsonl:3"),
+        *("o.jsonl:1", "o.jsonl:2", "o.jsonl:3", "p.csv"),
     ]
     _, kept = left(folder)
     assert kept == [("a", "x"), ("in/f.parquet:2", "fine"), ("l", "fine")]
