@@ -187,10 +187,25 @@ json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs: bytes, seconds, no NaN."
 )
 text_field_option = click.option(
-    "--text-field", metavar="FIELD", default="text", show_default=True, help="The field of a JSONL text."
+    "--text-field",
+    metavar="NAME",
+    default="",
+    help="The field of a text. Default: text, or in a table a column like it.",
 )
 id_field_option = click.option(
-    "--id-field", metavar="FIELD", default="id", show_default=True, help="The field of a JSONL document's id."
+    "--id-field",
+    metavar="NAME",
+    default="",
+    help="The field of a document's id. Default: id, or in a table a column like it.",
+)
+encoding_option = click.option(
+    "--encoding",
+    metavar="NAME",
+    default="",
+    help="The encoding of text files; auto guesses it of each. Default: UTF-8.",
+)
+split_long_option = click.option(
+    "--split-long", is_flag=True, help="Cut a paragraph that no measured batch covers between sentences."
 )
 skip_bad_option = click.option(
     "--skip-bad", is_flag=True, help="Skip what cannot be read; provenance.json lists it."

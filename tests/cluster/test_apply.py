@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import csv
+import gzip
 import json
+import lzma
 import os
 import random
 import re
@@ -11,7 +14,9 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import feather, parquet
 
 from benchmarks import soak_apply
 from benchmarks.soak import killed, processes
@@ -152,6 +157,97 @@ def test_a_corpus_is_worked_through_and_merged(applied: Applied) -> None:
     refused = applied.apply()
     assert refused.returncode == 2
     assert "letters.txt: has changed" in refused.stderr
+
+
+TAGGER = """\
+import re
+COLUMNS = ["word", "start", "end"]
+
+def tag(paragraphs):
+    return [[(word[0], *word.span()) for word in re.finditer(r"\\w+", text)] for text in paragraphs]
+"""
+LATIN = "Le café était fermé, et la forêt n'avait pas été protégée. Les élèves ont mangé à la cantine."
+
+
+def write_every_kind(folder: Path) -> None:
+    """Write a file of each kind, with what is hard to read in it."""
+    rows = [("7", "A note; of\r\ntwo lines"), ("", "12"), ("nine", 'It is "quoted"\n\nhere'), ("10", "")]
+    text = {"text": [None, *(f"Row {number} é." for number in range(9))], "id": [f"p{n}" for n in range(10)]}
+    long = {"id": "long", "text": f"Wo{'o' * 57}rd. " * 50_000}
+    (folder / "saved").mkdir(parents=True)
+    for name, data in {
+        "a.txt": "\ufeffOne é.\r\n\r\nTwo.\r\n".encode(),
+        "b.txt": LATIN.encode("latin-1"),
+        "c.txt": b"",
+        "d.txt.xz": lzma.compress(b"One.\n\nTwo."),
+        "e.ndjson.gz": gzip.compress(json.dumps(long).encode()),
+        "h.jsonl": b'{"text": "no id", "more": {"text": [1]}}\n',
+        "notes.md": b"not read",
+        "saved/dataset_info.json": b"{}",
+        "saved/state.json": b'{"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}',
+    }.items():
+        (folder / name).write_bytes(data)
+    for name, delimiter in (("f.csv", ";"), ("g.tsv", "\t")):
+        with (folder / name).open("w", encoding="utf-8", newline="") as stream:
+            writer = csv.writer(stream, delimiter=delimiter)
+            writer.writerow(("n", "id", "content"))
+            writer.writerows((1, f"{name}{key}" if key else "", one) for key, one in rows)
+    table = pa.table(text)
+    parquet.write_table(table, folder / "i.parquet", row_group_size=4)
+    parquet.write_table(table[:0], folder / "j.parquet")
+    numbered = pa.table({"doc_id": range(10), "body": table["text"]})
+    feather.write_feather(numbered, str(folder / "k.feather"))
+    with pa.ipc.new_stream(folder / "saved/data-00000-of-00001.arrow", table.schema) as writer:
+        writer.write_table(table[:3].set_column(1, "id", [["s0", "s1", "s2"]]))
+
+
+def given_texts(folder: Path) -> dict[str, str]:
+    """Return each document's text, read without jobkit."""
+    name = folder.name
+    found = {
+        f"{name}/a.txt": (folder / "a.txt").read_bytes().decode(),
+        f"{name}/b.txt": LATIN,
+        f"{name}/c.txt": "",
+    }
+    found[f"{name}/d.txt.xz"] = lzma.decompress((folder / "d.txt.xz").read_bytes()).decode()
+    (long,) = gzip.decompress((folder / "e.ndjson.gz").read_bytes()).splitlines()
+    found |= {"long": json.loads(long)["text"], f"{name}/h.jsonl:1": "no id"}
+    for file, delimiter, line in (("f.csv", ";", 4), ("g.tsv", "\t", 4)):
+        with (folder / file).open(encoding="utf-8", newline="") as stream:
+            _, *rows = csv.reader(stream, delimiter=delimiter)
+        found |= {key or f"{name}/{file}:{line}": text for _, key, text in rows}
+    for table, key, column in (
+        (parquet.read_table(folder / "i.parquet"), "id", "text"),
+        (feather.read_table(folder / "k.feather"), "doc_id", "body"),
+        (pa.ipc.open_stream(folder / "saved/data-00000-of-00001.arrow").read_all(), "id", "text"),
+    ):
+        found |= {str(one[key]): one[column] or "" for one in table.to_pylist()}
+    return found
+
+
+def test_a_folder_with_a_file_of_every_kind(lab: ClusterLab) -> None:
+    folder, out = lab.home / "in", lab.home / "tagged"
+    write_every_kind(folder)
+    (lab.home / "words.py").write_text(TAGGER, encoding="utf-8")
+    spec = lab.spec(SPEC.replace("slow:Slow", "./words.py:tag").replace("200MiB", "1GiB"))
+    site = ("--scheduler", lab.scheduler, "--site", lab.home / "lab.yaml")
+    words = [str(word) for word in ("apply", spec, "--corpus", "in", "--out", out, "--shards", 6, *site)]
+    refused = commands.jobkit(*words, cwd=lab.home)
+    assert (refused.returncode, out.exists()) == (2, False)
+    assert "in/b.txt:1: not UTF-8 at byte 6, it seems to be cp1252" in refused.stderr
+    done = commands.jobkit(*words, "--encoding", "auto", "--split-long", "--wait", cwd=lab.home)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "encoding   in/b.txt cp1252 (café)" in done.stderr
+    assert "text 'content', id 'id' (in/f.csv, in/g.tsv)" in done.stderr
+    assert "not read   1 file: in/notes.md" in done.stderr
+    assert lab.jobkit("merge", out).returncode == 0
+    texts, tagged = given_texts(folder), dict[str, list[tuple[str, int, int]]]()
+    for row in map(json.loads, (out / "merged.jsonl").read_text().splitlines()):
+        tagged.setdefault(row["document"], []).append((row["word"], row["start"], row["end"]))
+    counts = [json.loads(line) for line in (out / "merged.documents.jsonl").read_text().splitlines()]
+    assert sorted(one["document"] for one in counts) == sorted(texts)
+    for name, text in texts.items():
+        assert tagged.get(name, []) == [(one[0], *one.span()) for one in re.finditer(r"\w+", text)], name
 
 
 @on("scheduler when", "slurm before", "sge after")

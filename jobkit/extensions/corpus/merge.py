@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections import Counter
@@ -21,15 +20,11 @@ from jobkit.core.layout import try_folder
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_list
 from jobkit.extensions.corpus import formats
-from jobkit.extensions.corpus.plan import Corpus, Part, Piece, Shard, Source, Winner, parts_of
+from jobkit.extensions.corpus.plan import Part, Piece, Shard, Source, Winner, parts_of
 from jobkit.extensions.corpus.readers import (
-    JSONL,
+    READERS,
+    TEXT,
     Paragraph,
-    documents,
-    left_out_lines,
-    lengths_of,
-    lines_of,
-    open_stream,
     read_pieces,
 )
 from jobkit.extensions.corpus.rows import Array, parse_type, read_vectors
@@ -73,7 +68,7 @@ def merge(
         formats.check_format(form, own, vectors=bool(vectors))
     if with_text and formats.TEXT in own:
         raise JobkitError(f"--with-text: the rows have a column {formats.TEXT} already", hint="leave it out")
-    named = formats.FILE not in own and any(source.kind == JSONL for source in corpus.sources)
+    named = formats.FILE not in own and any(source.kind != TEXT for source in corpus.sources)
     added = [name for name, wanted in ((formats.FILE, named), (formats.TEXT, with_text)) if wanted]
     columns = {"document": {"str"}, "paragraph": {"int"}, **own, **{name: {"str"} for name in added}}
     results = _Results(standing, added)
@@ -289,14 +284,13 @@ class _Results:
                 yield from zip(repeat(document.name), numbers, *files, *texts)
 
     def documents(self) -> Iterator[_Document]:
-        """Yield each document of a corpus, even if it is empty; each JSONL file is read once."""
+        """Yield each document of a corpus, even if it is empty; a file of several is read once."""
         own = {number: [*group] for number, group in groupby(self._pieces, key=lambda one: one[0].source)}
         for number, source in enumerate(self._corpus.sources):
             parts = ((piece.paragraphs, won) for piece, won in own.get(number, ()))
             left, won = 0, False
-            for name, paragraphs in _counted(
-                self._corpus, number, [piece for piece, _ in own.get(number, ())]
-            ):
+            pieces = [piece for piece, _ in own.get(number, ())]
+            for name, paragraphs in READERS[source.kind].documents(self._corpus, number, pieces):
                 at, missing, held = 0, 0, list[range]()
                 while at < paragraphs:
                     if not left:
@@ -328,21 +322,6 @@ def _parts(run_dir: Path, winner: Winner) -> list[tuple[Path, Part]]:
     """Return the parts of a result and their files."""
     folder = try_folder(run_dir, winner.point_id, winner.try_number)
     return [(Path(os.path.normpath(f"{folder}/{part.file}")), part) for part in parts_of(winner)]
-
-
-def _counted(corpus: Corpus, number: int, pieces: Iterable[Piece]) -> Iterator[tuple[str, int]]:
-    """Yield each document of a source and the number of its paragraphs."""
-    source = corpus.sources[number]
-    if source.kind != JSONL:
-        yield source.name, sum(piece.paragraphs for piece in pieces)
-        return
-    digest = hashlib.sha256()
-    with open_stream(source.path, source.compression, digest.update) as stream:
-        skipped = left_out_lines(corpus).get(source.name, set())
-        for name, text in documents(corpus, number, lines_of(stream), 1, skipped):
-            yield name, len(lengths_of(text))
-    if digest.hexdigest() != source.sha256:
-        raise JobkitError(f"{source.path}: changed while it was merged")
 
 
 class _Tally:
