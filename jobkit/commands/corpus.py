@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 @shared.stand_in_option
 @shared.text_field_option
 @shared.id_field_option
+@shared.encoding_option
+@shared.split_long_option
 @shared.skip_bad_option
 @shared.format_option(
     "The format that jobkit merge writes; a format that cannot be written is refused now.", "jsonl"
@@ -110,12 +112,9 @@ def apply(
 @click.option(
     "--with-text", is_flag=True, help="Add to each row the text of its paragraph, as paragraph_text."
 )
-@click.option(
-    "--output",
-    type=shared.OutputPath(),
-    metavar="FILE",
-    help="Write to FILE, whole or not at all; of several formats each has its ending. Default: merged.jsonl "
-    "(or .tsv, ...) in RUN.",
+@shared.output_option(
+    "Write to FILE, whole or not at all; of several formats each has its ending. Default: merged.jsonl "
+    "(or .tsv, ...) in RUN."
 )
 @click.option(
     "--allow-missing", is_flag=True, help="Write the results that there are, and list what is missing."
@@ -130,7 +129,7 @@ def merge(
 
     RUN is the folder that `jobkit apply --out` names. Each row has the document, the number of the
     paragraph in it, and the columns of the workload; start and end are characters of the document as it
-    was given. If the corpus has JSONL files, each row has its file too.
+    was given. If a file of the corpus has several documents, each row has its file too.
 
     \b
       jobkit merge tagged                                     writes tagged/merged.jsonl

@@ -36,12 +36,7 @@ MOST_NAMED = 3
     metavar=f"[table|{'|'.join(terminal.DELIMITERS)}|md]",
     help="table and md are for people, in GiB; csv and tsv are for programs, in bytes and seconds.",
 )
-@click.option(
-    "--output",
-    type=shared.OutputPath(),
-    metavar="FILE",
-    help="Write to FILE, whole or not at all, and print nothing; - is standard output.",
-)
+@shared.output_option("Write to FILE, whole or not at all, and print nothing; - is standard output.")
 @shared.gpu_memory_option(
     "The GPU memory to estimate the largest batch for. Default: that of the measured GPU."
 )
@@ -287,14 +282,7 @@ def _share(text: str) -> float:
 
 @click.command()
 @click.argument("runs", nargs=-1, type=shared.FilledPath(path_type=Path), metavar="[RUN]...")
-@click.option(
-    "--output",
-    type=shared.OutputPath(),
-    metavar="FILE",
-    default=Path("report.html"),
-    show_default=True,
-    help="Write to FILE, whole or not at all.",
-)
+@shared.output_option("Write to FILE, whole or not at all.", Path("report.html"))
 @click.option(
     "--dcgm",
     type=click.Path(exists=True, path_type=Path, dir_okay=False),

@@ -187,10 +187,25 @@ json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs: bytes, seconds, no NaN."
 )
 text_field_option = click.option(
-    "--text-field", metavar="FIELD", default="text", show_default=True, help="The field of a JSONL text."
+    "--text-field",
+    metavar="NAME",
+    default="",
+    help="The field of a text. Default: text, or in a table a column like it.",
 )
 id_field_option = click.option(
-    "--id-field", metavar="FIELD", default="id", show_default=True, help="The field of a JSONL document's id."
+    "--id-field",
+    metavar="NAME",
+    default="",
+    help="The field of a document's id. Default: id, or in a table a column like it.",
+)
+encoding_option = click.option(
+    "--encoding",
+    metavar="NAME",
+    default="",
+    help="The encoding of text files; auto guesses it of each. Default: UTF-8.",
+)
+split_long_option = click.option(
+    "--split-long", is_flag=True, help="Cut a paragraph that no measured batch covers between sentences."
 )
 skip_bad_option = click.option(
     "--skip-bad", is_flag=True, help="Skip what cannot be read; provenance.json lists it."
@@ -254,6 +269,14 @@ def scheduler_option(
         type=click.Choice(["auto", *SCHEDULERS]),
         help=f"The scheduler. Default: {default}.",
     )(command)
+
+
+def output_option(meaning: str, default: Path | None = None) -> Callable[[F], F]:
+    """Return the decorator that adds ``--output`` with its help."""
+    kind = OutputPath()
+    return click.option(
+        "--output", type=kind, metavar="FILE", default=default, show_default=True, help=meaning
+    )
 
 
 def gpu_memory_option(meaning: str, old: tuple[str, ...] = ()) -> Callable[[F], F]:

@@ -196,9 +196,9 @@ def build(size: str, workload: str) -> int:
 @shared.json_option
 def list_(as_json: bool) -> int:
     """Print the models on this machine, one per line: name, kind, size on disk, folder."""
-    from jobkit.planning.models import list_folders, list_models
+    from jobkit.planning.models import list_models
 
-    on_disk = (*list_models(cache_dir()), *list_folders(cache_dir()))
+    on_disk = list_models(cache_dir())
     if as_json:
         terminal.say(terminal.as_json([asdict(model) for model in on_disk], indent=1))
         return 0

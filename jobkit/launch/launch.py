@@ -22,7 +22,6 @@ from jobkit.core.terminal import note, relative_path, say, shell_path, shell_quo
 from jobkit.core.units import format_count, format_size, format_walltime
 from jobkit.launch import local, scheduler_calls, submission
 from jobkit.launch.job import Job
-from jobkit.launch.resume import run_again, run_follow_up
 from jobkit.launch.submission import note_follow
 from jobkit.planning.job_script import render, script_name
 from jobkit.planning.points import request
@@ -142,6 +141,8 @@ def go(
 
     ``write`` makes the run folder. ``jobs`` are those that it begins with, by default all.
     """
+    from jobkit.launch.resume import run_again, run_follow_up  # here: a dry run begins sooner
+
     run_dir, spec = run.run_dir, run.spec
     if runs_here(spec.scheduler):
         write()

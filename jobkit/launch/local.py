@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from jobkit.core import files, terminal
 from jobkit.core.layout import (
@@ -47,6 +47,9 @@ from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from jobkit.worker import parent
 
+if TYPE_CHECKING:
+    from jobkit.runs.request import RetryGroup
+
 POLL_S = 0.1
 END_GRACE_S = 30.0  # time for a stopped point to bring its results home
 
@@ -67,16 +70,6 @@ done
 """Arguments: two pipes of the driver, the file for the process id of the running point, the folder of the
 logs, and the command. The job ends when the driver closes its pipe or is killed. A signal to all processes of
 a terminal ends only the point, because the driver waits until its results are home."""
-
-
-@dataclass(frozen=True, slots=True)
-class LocalRound:
-    """Points that are driven one after the other, by one script."""
-
-    points: Sequence[int] | None = None  # their indices; ``None`` for all of the run
-    spec: SweepSpec | None = None  # with the walltime that they get; ``None`` for the run's own
-    round: int = 1  # of the run: which script it is
-    given: tuple[str, ...] = ()  # what a person set for these points: ``key=value``
 
 
 def driver_argv(run_dir: Path) -> tuple[str, ...]:
@@ -132,24 +125,30 @@ def _runs_for(pid: int, run_dir: Path) -> bool:
     return any(word.startswith(os.fsencode(run_dir) + b"/job") for word in words)
 
 
-def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalRound | None = None) -> None:
+def drive(
+    run_dir: Path,
+    tick: Callable[[Point], None],
+    job_id: str,
+    group: RetryGroup | None = None,
+    round_: int = 1,
+) -> None:
     """Run points of a run folder in turn, by default all; then the largest batch if the spec requests it.
 
-    ``tick`` is called with the running point, a few times a second; ``job_id`` is that of `as_driver`.
+    ``tick`` is called with the running point, a few times a second; ``job_id`` is that of `as_driver`;
+    ``group`` are points that run again, by the script of ``round_``.
     """
-    leg = leg or LocalRound()
     points, _ = read_points(run_dir)
-    left = [point for point in points if leg.points is None or point.index in leg.points]
+    left = [point for point in points if group is None or point.index in group.points]
     span: dict[str, Any] = {"first": left[0].index, "last": left[-1].index, "offset": 0, "throttle": 1}
-    span |= {"round": leg.round} | ({} if leg.points is None else {"only": list(leg.points)})
-    span |= ({"given": leg.given} if leg.given else {}) | {"job_id": job_id, "cluster": platform.node()}
-    spec = leg.spec or load_spec(run_dir / SPEC_FILE)
+    span |= {"round": round_} | ({} if group is None else {"only": list(group.points)})
+    span |= ({"given": group.given} if group and group.given else {}) | {"job_id": job_id}
+    spec = group.spec if group else load_spec(run_dir / SPEC_FILE)
     asked = {"walltime_s": spec.resources.walltime, "memory_bytes": spec.resources.memory}
-    span |= {"on_path": unused_schedulers(), **asked}
+    span |= {"cluster": platform.node(), "on_path": unused_schedulers(), **asked}
     journal.note(run_dir, "submitting", scheduler=NAME, argv=driver_argv(run_dir), **span)
     journal.note(run_dir, "submitted", scheduler=NAME, **span)
     try:
-        with _runner(run_dir, spec, leg.round, tick, job_id) as run_point:
+        with _runner(run_dir, spec, round_, tick, job_id) as run_point:
             while left:
                 run_point(left[0])
                 left.pop(0)
@@ -157,7 +156,7 @@ def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalR
         for point in left:
             _account(run_dir, point, job_id, "interrupted", 0.0, Outcome.CANCELLED)
         raise
-    if leg.round == 1 and (run_dir / SEARCH_GOAL_FILE).is_file():
+    if round_ == 1 and (run_dir / SEARCH_GOAL_FILE).is_file():
         from jobkit.answers.search import propose_trial  # only a run that asks for its largest batch
 
         search(run_dir, tick, job_id, propose_trial)

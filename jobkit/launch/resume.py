@@ -501,9 +501,8 @@ def _here(run: RunStatus, again: Sequence[RetryGroup]) -> None:
         for group in again:
             round_ = make_round(run_dir, run, group)
             write_round(run_dir, round_)
-            leg = local.LocalRound(group.points, group.spec, round_.number, group.given)
             with watch.ProgressBars(run_dir, _points(run, [group]), run) as progress:
-                local.drive(run_dir, progress.tick, job_id, leg)
+                local.drive(run_dir, progress.tick, job_id, group, round_.number)
 
 
 # -- the largest batch, tried

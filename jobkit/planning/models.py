@@ -161,6 +161,7 @@ def model_places(name: str, cache: Path) -> tuple[Path, ...]:
 
 
 def list_models(cache: Path) -> tuple[ModelRef, ...]:
+    """Return Stanza's models and trained stand-ins, then those of the hub and those of random weights."""
     named = {place for name in _languages(cache) for place in model_places(name, cache)}
     real = [
         _ref(place, name, FULL, stand_in=False)
@@ -170,7 +171,15 @@ def list_models(cache: Path) -> tuple[ModelRef, ...]:
         and not missing_files(place, name)
     ]
     built = [describe_stand_in(size, cache) for size in SIZE_BYTES if not _spoilt(standin_path(size, cache))]
-    return (*real, *built)
+    places = sorted((cache / "models").glob("hub-*--*"))
+    named_by_hub = {place: place.name.removeprefix("hub-").replace("--", "/", 1) for place in places}
+    hub = [as_ref(place, name) for place, name in named_by_hub.items() if not lacking("", place)]
+    random = [
+        random_model(workload, USUAL[workload], size, cache)
+        for workload, size in ARCHITECTURES
+        if is_built(random_path(workload, size, cache))
+    ]
+    return (*real, *built, *hub, *random)
 
 
 def _languages(cache: Path) -> list[str]:
@@ -298,16 +307,6 @@ def fetch_hub(name: str, cache: Path, endpoint: str | None, *, say: Say) -> Mode
     say(f"fetching {name} into {folder}")
     _fetch(name, folder, download, say)
     return as_ref(folder, name)
-
-
-def list_folders(cache: Path) -> Iterator[ModelRef]:
-    """Yield the fetched models of the hub, and the stand-ins with random weights."""
-    for place in sorted((cache / "models").glob("hub-*--*")):
-        if not lacking("", place):
-            yield as_ref(place, place.name.removeprefix("hub-").replace("--", "/", 1))
-    for workload, size in ARCHITECTURES:
-        if is_built(random_path(workload, size, cache)):
-            yield random_model(workload, USUAL[workload], size, cache)
 
 
 def hub_folder(name: str, cache: Path) -> Path:

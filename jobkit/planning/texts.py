@@ -15,10 +15,9 @@ from decimal import Decimal
 from importlib import metadata
 from itertools import islice
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from jobkit.answers.loads import PUNCTUATION, Lengths, loads_of
-from jobkit.answers.speed import CorpusVolume
 from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import load_all
 from jobkit.core.extras import EXTRAS
@@ -34,6 +33,9 @@ from jobkit.planning.workload_traits import Traits, run_in_child, traits
 from jobkit.worker.paragraphs import read_paragraphs, split_sentences
 from jobkit.worker.workloads import own
 from jobkit.worker.workloads.base import CHARACTERS, EXTRA_OF, SHIPPED, missing_framework
+
+if TYPE_CHECKING:
+    from jobkit.answers.speed import CorpusVolume
 
 SAMPLE = re.compile(r"sample(?::([1-9]\d{0,3}))?", re.ASCII)
 """``sample``, or ``sample:300`` for a sample of 300 paragraphs."""
@@ -364,6 +366,8 @@ def read_corpora(texts: Sequence[str], records: Sequence[Record], *, skip_bad: b
 
 def read_corpus(text: str, records: Sequence[Record]) -> CorpusVolume:
     """Return the user's corpus: a number of paragraphs, or a file; ``records`` may tell its lengths."""
+    from jobkit.answers.speed import CorpusVolume  # here: a dry run begins sooner
+
     if _NUMBER.fullmatch(text) and not Path(text).exists():
         count = Decimal(text.replace(",", "").replace("_", ""))
         in_range = 1 <= count <= MOST_COUNTED

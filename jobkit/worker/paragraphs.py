@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
 _TITLES = "".join(rf"(?<!\b{title}\.)" for title in ("Mr", "Mrs", "Ms", "Dr", "St", "Prof", "[A-Z]"))
-_SENTENCE_END = re.compile(rf"(?<=[.!?]){_TITLES}[\"')\u201d\u2019]*\s+(?![a-z])")
+SENTENCE_END = re.compile(rf"(?<=[.!?]){_TITLES}[\"')\u201d\u2019]*\s+(?![a-z])")
 """White space after a full stop, ! or ?; not after a title or an initial, nor before a small letter."""
 WARM_UP_PARAGRAPHS = 4
 OPEN_WINDOWS = 2
@@ -84,7 +84,7 @@ def cut_by_budget(lengths: Iterable[int], budget: int, *, pads: bool = True) -> 
 
 def split_sentences(paragraph: str) -> list[str]:
     """Return the sentences of a paragraph, judged by punctuation."""
-    return [sentence for sentence in _SENTENCE_END.split(paragraph) if sentence]
+    return [sentence for sentence in SENTENCE_END.split(paragraph) if sentence]
 
 
 def read_paragraphs(path: Path, name: str = "") -> list[str]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import csv
+import gzip
 import json
+import lzma
 import os
 import random
 import re
@@ -11,9 +14,12 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import feather, parquet
 
 from benchmarks import soak_apply
+from benchmarks.soak import killed, processes
 from jobkit.core.layout import read_begin
 from jobkit.extensions.corpus.winners import read_winners
 from jobkit.runs.reader import read_status
@@ -108,6 +114,32 @@ def test_a_shard_runs_again_while_the_others_go_on(applied: Applied) -> None:
     assert applied.merged() == applied.rows
 
 
+def test_a_shard_that_is_killed_every_few_seconds_ends(applied: Applied) -> None:
+    """FAULT: the worker and the job script of a shard are killed in turn, sooner than the shard takes.
+
+    HOW: real: kill -9, Slurm and Grid Engine; a part of half a second, a kill after each second of work.
+    REPORTED: each try by its outcome; the log of the next names how far it goes on.
+    LOST: of each try what was not home: at most a part and one sync interval.
+    """
+    applied.takes(0.4)
+    module = applied.lab.home / "slow.py"
+    parts = "from jobkit.extensions.corpus import rows\nrows.PART_S, rows.FIRST_SPEED = 0.5, 500\n"
+    module.write_text(parts + module.read_text(encoding="utf-8"), encoding="utf-8")
+    assert applied.apply("--set", "policy.follow_up=false", shards=1).returncode == 0
+    for number, victim in enumerate(("worker", "job script", "worker"), 1):
+        wait_for((applied.out / f"results/shard-00001/try-{number}/parts.jsonl").exists, 60)
+        assert any(killed(pid) for kind, pid in processes(applied.out) if kind == victim)
+        wait_for(lambda: read_status([applied.out])[0].points[0].state is PointState.FAILED, 60)
+        assert applied.lab.jobkit("resume", applied.out).returncode == 0
+    wait_for(lambda: applied.done() == 1, 60)
+    assert applied.merged() == applied.rows
+    [winner] = read_winners(applied.out).values()
+    assert (winner.try_number, winner.paragraphs) == (4, PARAGRAPHS)
+    assert {Path(part.file).parent.name for part in winner.parts} == {"try-1", "try-2", "try-3", ""}
+    logs = "".join(path.read_text() for path in (applied.out / "logs").iterdir())
+    assert logs.count("jobkit: goes on after ") == 3
+
+
 def test_a_corpus_is_worked_through_and_merged(applied: Applied) -> None:
     preview = applied.apply("--dry-run")
     assert preview.returncode == 0, preview.stderr
@@ -125,6 +157,97 @@ def test_a_corpus_is_worked_through_and_merged(applied: Applied) -> None:
     refused = applied.apply()
     assert refused.returncode == 2
     assert "letters.txt: has changed" in refused.stderr
+
+
+TAGGER = """\
+import re
+COLUMNS = ["word", "start", "end"]
+
+def tag(paragraphs):
+    return [[(word[0], *word.span()) for word in re.finditer(r"\\w+", text)] for text in paragraphs]
+"""
+LATIN = "Le café était fermé, et la forêt n'avait pas été protégée. Les élèves ont mangé à la cantine."
+
+
+def write_every_kind(folder: Path) -> None:
+    """Write a file of each kind, with what is hard to read in it."""
+    rows = [("7", "A note; of\r\ntwo lines"), ("", "12"), ("nine", 'It is "quoted"\n\nhere'), ("10", "")]
+    text = {"text": [None, *(f"Row {number} é." for number in range(9))], "id": [f"p{n}" for n in range(10)]}
+    long = {"id": "long", "text": f"Wo{'o' * 57}rd. " * 50_000}
+    (folder / "saved").mkdir(parents=True)
+    for name, data in {
+        "a.txt": "\ufeffOne é.\r\n\r\nTwo.\r\n".encode(),
+        "b.txt": LATIN.encode("latin-1"),
+        "c.txt": b"",
+        "d.txt.xz": lzma.compress(b"One.\n\nTwo."),
+        "e.ndjson.gz": gzip.compress(json.dumps(long).encode()),
+        "h.jsonl": b'{"text": "no id", "more": {"text": [1]}}\n',
+        "notes.md": b"not read",
+        "saved/dataset_info.json": b"{}",
+        "saved/state.json": b'{"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}',
+    }.items():
+        (folder / name).write_bytes(data)
+    for name, delimiter in (("f.csv", ";"), ("g.tsv", "\t")):
+        with (folder / name).open("w", encoding="utf-8", newline="") as stream:
+            writer = csv.writer(stream, delimiter=delimiter)
+            writer.writerow(("n", "id", "content"))
+            writer.writerows((1, f"{name}{key}" if key else "", one) for key, one in rows)
+    table = pa.table(text)
+    parquet.write_table(table, folder / "i.parquet", row_group_size=4)
+    parquet.write_table(table[:0], folder / "j.parquet")
+    numbered = pa.table({"doc_id": range(10), "body": table["text"]})
+    feather.write_feather(numbered, str(folder / "k.feather"))
+    with pa.ipc.new_stream(folder / "saved/data-00000-of-00001.arrow", table.schema) as writer:
+        writer.write_table(table[:3].set_column(1, "id", [["s0", "s1", "s2"]]))
+
+
+def given_texts(folder: Path) -> dict[str, str]:
+    """Return each document's text, read without jobkit."""
+    name = folder.name
+    found = {
+        f"{name}/a.txt": (folder / "a.txt").read_bytes().decode(),
+        f"{name}/b.txt": LATIN,
+        f"{name}/c.txt": "",
+    }
+    found[f"{name}/d.txt.xz"] = lzma.decompress((folder / "d.txt.xz").read_bytes()).decode()
+    (long,) = gzip.decompress((folder / "e.ndjson.gz").read_bytes()).splitlines()
+    found |= {"long": json.loads(long)["text"], f"{name}/h.jsonl:1": "no id"}
+    for file, delimiter, line in (("f.csv", ";", 4), ("g.tsv", "\t", 4)):
+        with (folder / file).open(encoding="utf-8", newline="") as stream:
+            _, *rows = csv.reader(stream, delimiter=delimiter)
+        found |= {key or f"{name}/{file}:{line}": text for _, key, text in rows}
+    for table, key, column in (
+        (parquet.read_table(folder / "i.parquet"), "id", "text"),
+        (feather.read_table(folder / "k.feather"), "doc_id", "body"),
+        (pa.ipc.open_stream(folder / "saved/data-00000-of-00001.arrow").read_all(), "id", "text"),
+    ):
+        found |= {str(one[key]): one[column] or "" for one in table.to_pylist()}
+    return found
+
+
+def test_a_folder_with_a_file_of_every_kind(lab: ClusterLab) -> None:
+    folder, out = lab.home / "in", lab.home / "tagged"
+    write_every_kind(folder)
+    (lab.home / "words.py").write_text(TAGGER, encoding="utf-8")
+    spec = lab.spec(SPEC.replace("slow:Slow", "./words.py:tag").replace("200MiB", "1GiB"))
+    site = ("--scheduler", lab.scheduler, "--site", lab.home / "lab.yaml")
+    words = [str(word) for word in ("apply", spec, "--corpus", "in", "--out", out, "--shards", 6, *site)]
+    refused = commands.jobkit(*words, cwd=lab.home)
+    assert (refused.returncode, out.exists()) == (2, False)
+    assert "in/b.txt:1: not UTF-8 at byte 6, it seems to be cp1252" in refused.stderr
+    done = commands.jobkit(*words, "--encoding", "auto", "--split-long", "--wait", cwd=lab.home)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "encoding   in/b.txt cp1252 (café)" in done.stderr
+    assert "text 'content', id 'id' (in/f.csv, in/g.tsv)" in done.stderr
+    assert "not read   1 file: in/notes.md" in done.stderr
+    assert lab.jobkit("merge", out).returncode == 0
+    texts, tagged = given_texts(folder), dict[str, list[tuple[str, int, int]]]()
+    for row in map(json.loads, (out / "merged.jsonl").read_text().splitlines()):
+        tagged.setdefault(row["document"], []).append((row["word"], row["start"], row["end"]))
+    counts = [json.loads(line) for line in (out / "merged.documents.jsonl").read_text().splitlines()]
+    assert sorted(one["document"] for one in counts) == sorted(texts)
+    for name, text in texts.items():
+        assert tagged.get(name, []) == [(one[0], *one.span()) for one in re.finditer(r"\w+", text)], name
 
 
 @on("scheduler when", "slurm before", "sge after")

@@ -300,6 +300,6 @@ def test_a_model_of_the_hub_is_fetched_whole(hub: str, tmp_path: Path) -> None:
     assert folder_files(Path(fetched.path)) == ("config.json", "tokenizer.json")
     found = models.find(TAGGER, {"name": "org/model"}, tmp_path, tmp_path)
     assert found == fetched
-    assert found in [*models.list_folders(tmp_path)]
+    assert found in models.list_models(tmp_path)
     again = models.fetch_hub("org/model", tmp_path, hub, say=print)
     assert again == fetched

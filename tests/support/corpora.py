@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import POINTS_FILE, try_folder
 from jobkit.core.records import Point
-from jobkit.extensions.corpus.plan import ROWS_FILE, Shard, cut, read_corpus, read_planned, write_plan
+from jobkit.extensions.corpus.plan import Shard, cut, read_corpus, read_planned, write_plan
 from jobkit.extensions.corpus.readers import Paragraph, read_pieces
-from jobkit.extensions.corpus.rows import RowsWriter
+from jobkit.extensions.corpus.rows import RowsFile
 from jobkit.extensions.corpus.scan import Scan
 from tests.support.builders import point
 
@@ -84,12 +84,25 @@ def work(
     """Work through a shard as a try does: a row for each word; return the folder of the try."""
     folder = Path(try_folder(run, f"shard-{index:05d}", try_number))
     folder.mkdir(parents=True, exist_ok=True)
-    paragraphs = list(read_shard(run, index))
-    with RowsWriter(folder / ROWS_FILE, columns) as writer:
-        for paragraph in paragraphs:
-            for word in re.finditer(r"\w+", paragraph.text):
-                values = {"label": word[0], "start": word.start(), "end": word.end(), "sentence": 0}
-                values |= {"token": word[0], "tag": "O", "extra": None if len(word[0]) % 2 else len(word[0])}
-                writer.write(paragraph, [values[name] for name in columns])
-        writer.close(len(paragraphs))
+    rows, paragraphs = list[tuple[object, ...]](), list(read_shard(run, index))
+    for number, paragraph in enumerate(paragraphs):
+        for word in re.finditer(r"\w+", paragraph.text):
+            values = {"label": word[0], "start": word.start(), "end": word.end(), "sentence": 0}
+            values |= {"token": word[0], "tag": "O", "extra": None if len(word[0]) % 2 else len(word[0])}
+            rows.append((number, *(values[name] for name in columns)))
+    write_result(folder, columns, rows, paragraphs)
     return folder
+
+
+def write_result(
+    folder: Path, columns: Sequence[str], rows: list[tuple[object, ...]], paragraphs: Sequence[Paragraph]
+) -> None:
+    """Write the result of a shard, in one part."""
+    output = RowsFile(folder)
+    output.open(columns)
+    failed = True
+    try:
+        output.write(rows, 0, paragraphs)
+        failed = False
+    finally:
+        output.close((), failed=failed)

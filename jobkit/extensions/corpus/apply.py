@@ -52,6 +52,7 @@ from jobkit.extensions.corpus.shards import (
     MINUTES,
     CorpusSummary,
     ShardOptions,
+    covered,
     find_heavy,
     format_bytes,
     labelled,
@@ -60,6 +61,7 @@ from jobkit.extensions.corpus.shards import (
     plan_shards,
     points_of,
     refuse_too_large,
+    table_bytes,
     unread_words,
 )
 from jobkit.extensions.corpus.standing import finish
@@ -97,8 +99,10 @@ class ApplyRequest:
     site: str | None = None
     minutes: float = MINUTES  # as in `ShardOptions`
     number: int | None = None
-    text_field: str = "text"  # key of the text in JSONL documents
-    id_field: str = "id"  # key of the id in JSONL documents
+    text_field: str = ""  # key or column of the text; empty for the usual names
+    id_field: str = ""
+    encoding: str = ""  # of text files; empty for UTF-8
+    split_long: bool = False  # whether a paragraph that no measured batch covers is cut
     skip_bad: bool = False  # whether what cannot be read is left out
     fmt: str = DEFAULT_FORMAT  # the format in which the results are wanted
     cpus: int | None = None  # how many processes read the corpus; ``None`` for one for each core
@@ -157,7 +161,7 @@ def apply(
         if not planned:
             return _submit(out, request, setting, found, preview=preview, wait=wait)
         return _go_on(out, request, setting, _as_planned(read_corpus(out), found.files), preview, wait=wait)
-    corpus, pieces, read_s = read(request)
+    corpus, pieces, read_s = read(request, _split(request, setting))
     if planned:
         return _go_on(out, request, setting, corpus, preview, wait=wait)
     made = prepare(out, request, setting, corpus, pieces, read_s)
@@ -192,13 +196,19 @@ def columns(point: Point) -> tuple[str, ...]:
     return traits(point.workload, point.workload_folder, staged).columns
 
 
-def read(request: ApplyRequest) -> tuple[Corpus, Sequence[Piece], float]:
+def _split(request: ApplyRequest, setting: AppliedSetting) -> int:
+    return covered(setting) if request.split_long else 0
+
+
+def read(request: ApplyRequest, split: int = 0) -> tuple[Corpus, Sequence[Piece], float]:
     """Read a corpus once; return it, its pieces, and how long that took."""
     start = time.monotonic()
     done = scan(
         find_sources(request.paths),
         text_field=request.text_field,
         id_field=request.id_field,
+        encoding=request.encoding,
+        split=split,
         skip_bad=request.skip_bad,
         processes=request.cpus,
     )
@@ -217,7 +227,11 @@ def prepare(
     heavy = find_heavy(corpus, pieces, setting)
     refuse_too_large(heavy, setting)
     plan = plan_shards(
-        pieces, setting, ShardOptions(minutes=request.minutes, number=request.number), heavy=heavy
+        pieces,
+        setting,
+        ShardOptions(minutes=request.minutes, number=request.number),
+        tables=table_bytes(corpus),
+        heavy=heavy,
     )
     spec = shared_by(setting.spec.model_copy(update={"resources": plan.resources}), len(plan.shards))
     setting = replace(setting, spec=spec)
@@ -357,10 +371,14 @@ def _corpus_differences(before: Corpus, now: Corpus) -> Iterator[str]:
             yield f"{source.name}: has changed: {sizes}"
         elif was.sha256 != source.sha256:
             yield f"{source.name}: has changed: its content has another SHA-256"
+        elif (was.encoding, was.columns) != (source.encoding, source.columns):
+            yield f"{source.name}: is read with another encoding or other columns"
     if sorted(names[0]) == sorted(names[1]) and names[0] != names[1]:
         yield "the files are in another order"
     if not set(before.skipped) >= set(now.skipped):
         yield "other places cannot be read"
+    if bool(before.split) != bool(now.split):
+        yield f"--split-long: {'yes' if before.split else 'no'} there"
 
 
 def _setting_differences(before: Point, now: Point) -> Iterator[str]:
@@ -426,10 +444,14 @@ def _refuse_planning_job(run_dir: Path) -> None:
 
 def _as_planned(before: Corpus, found: Sequence[Source]) -> Corpus:
     """Return a corpus as it was planned, with the names and sizes of its files now."""
-    digests = {source.path: source.sha256 for source in before.sources}
+    known = {source.path: source for source in before.sources}
     left_out = {bad.source for bad in before.skipped if not bad.line}
     kept = (source for source in found if source.name not in left_out)
-    return replace(before, sources=tuple(replace(one, sha256=digests.get(one.path, "")) for one in kept))
+    sizes = (
+        replace(known[one.path], name=one.name, size_bytes=one.size_bytes) if one.path in known else one
+        for one in kept
+    )
+    return replace(before, sources=tuple(sizes))
 
 
 def _submit(
@@ -579,7 +601,7 @@ def plan_in_job(run_dir: Path) -> int:
             order = read_order(run_dir)
             with _in_folder(order):
                 setting = find_permitted(run_dir, order, build=True)
-                planned = prepare(run_dir, order, setting, *read(order))
+                planned = prepare(run_dir, order, setting, *read(order, _split(order, setting)))
             note(planned.lines)
             with run_lock(run_dir):
                 write_planned(planned)

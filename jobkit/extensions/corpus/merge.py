@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -21,15 +20,11 @@ from jobkit.core.layout import try_folder
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_list
 from jobkit.extensions.corpus import formats
-from jobkit.extensions.corpus.plan import ROWS_FILE, Corpus, Part, Piece, Shard, Source, Winner
+from jobkit.extensions.corpus.plan import Part, Piece, Shard, Source, Winner, parts_of
 from jobkit.extensions.corpus.readers import (
-    JSONL,
+    READERS,
+    TEXT,
     Paragraph,
-    documents,
-    left_out_lines,
-    lengths_of,
-    lines_of,
-    open_stream,
     read_pieces,
 )
 from jobkit.extensions.corpus.rows import Array, parse_type, read_vectors
@@ -73,31 +68,21 @@ def merge(
         formats.check_format(form, own, vectors=bool(vectors))
     if with_text and formats.TEXT in own:
         raise JobkitError(f"--with-text: the rows have a column {formats.TEXT} already", hint="leave it out")
-    named = formats.FILE not in own and any(source.kind == JSONL for source in corpus.sources)
+    named = formats.FILE not in own and any(source.kind != TEXT for source in corpus.sources)
     added = [name for name, wanted in ((formats.FILE, named), (formats.TEXT, with_text)) if wanted]
     columns = {"document": {"str"}, "paragraph": {"int"}, **own, **{name: {"str"} for name in added}}
-    results = _Results(standing, named=named, vectors=bool(vectors))
+    results = _Results(standing, added)
     counts = formats.counts_path(next(iter(outputs.values())))
     places = formats.places_path(outputs["npy"]) if "npy" in outputs else None
-    paths = [counts, *outputs.values(), *([places] if places else [])]
+    paths = [*outputs.values(), counts, *([places] if places else [])]
     read = {Path(source.path).resolve() for source in corpus.sources}
     if written := next((path for path in paths if path.resolve() in read), None):
         raise JobkitError(f"--output {written} is a file of the corpus", hint="name another file")
     _check_inputs(corpus.sources)
     _check_rows(run_dir, winners)
-    with _published(paths) as (counted, *files):
-        tally = _Tally(counted)
-        for form, file in zip(outputs, files, strict=False):
-            if vectors:  # the first format counts the documents
-                documents = tally.each(results.documents()) if file is files[0] else results.documents()
-                keys, table = results.keys(documents, with_text=with_text), files[len(outputs) :]
-                formats.VECTOR_FORMATS[form]([file, *table], results.vectors(), keys, [*columns])
-                if next(keys, None):
-                    raise JobkitError("there are more paragraphs than vectors")
-            else:
-                formats.ROW_FORMATS[form](file, results.lines(with_text=with_text), columns)
-        if not vectors:
-            tally.write(results.documents(), (json.loads(row)["document"] for row in results.bare()))
+    with _published(paths) as files:
+        write = _write_vectors if vectors else _write_rows
+        tally = write(results, list(outputs), files, columns)
     return Merged(
         outputs=tuple(outputs.values()),
         counts=counts,
@@ -110,6 +95,32 @@ def merge(
         silent=tally.silent,
         missing=tally.missing,
     )
+
+
+def _write_rows(
+    results: _Results, forms: Sequence[str], files: Sequence[BinaryIO], columns: formats.Columns
+) -> _Tally:
+    """Write rows in each format, and then the counts of the documents."""
+    for form, file in zip(forms, files, strict=False):
+        formats.ROW_FORMATS[form](file, results.lines(), columns)
+    tally = _Tally(files[len(forms)])
+    tally.write(results.documents(), (json.loads(row)["document"] for row in results.bare()))
+    return tally
+
+
+def _write_vectors(
+    results: _Results, forms: Sequence[str], files: Sequence[BinaryIO], columns: formats.Columns
+) -> _Tally:
+    """Write vectors in each format, and with the first the counts of the documents."""
+    counts, *table = files[len(forms) :]
+    tally = _Tally(counts)
+    for number, (form, file) in enumerate(zip(forms, files, strict=False)):
+        documents = results.documents() if number else tally.each(results.documents())
+        keys = results.keys(documents)
+        formats.VECTOR_FORMATS[form]([file, *table], results.vectors(), keys, [*columns])
+        if next(keys, None):
+            raise JobkitError("there are more paragraphs than vectors")
+    return tally
 
 
 def _whole(run_dir: Path, *, allow_missing: bool) -> Standing:
@@ -182,12 +193,12 @@ class _Document(NamedTuple):
 class _Results:
     """The results of a corpus in corpus order, and the paragraphs and documents that they belong to.
 
-    ``named``: whether each row names the file of its document.
+    ``added`` are the columns that a merge adds to those of the workload.
     """
 
-    def __init__(self, standing: Standing, *, named: bool, vectors: bool) -> None:
+    def __init__(self, standing: Standing, added: Collection[str]) -> None:
         self._folder, self._corpus, self._winners = standing.folder, standing.corpus, standing.winners
-        self._named = named
+        self._named, self._with_text = formats.FILE in added, formats.TEXT in added
         planned, won = dict[tuple[int, int, int], Piece](), dict[tuple[int, int, int], Extent]()
         for shard in standing.shards.values():
             winner = standing.winners.get(shard.index)
@@ -199,8 +210,9 @@ class _Results:
                     shards = f"shards {won[place].shard} and {shard.index}"
                     raise JobkitError(f"{shards} both have results of the same part of the corpus")
                 if winner:
-                    file = self._corpus.sources[piece.source].name if named and not vectors else ""
-                    won[place] = Extent(shard.index, start, end, file)
+                    file = self._corpus.sources[piece.source].name
+                    named = self._named and not _has_vectors(winner)
+                    won[place] = Extent(shard.index, start, end, file if named else "")
         found = sum(piece.paragraphs for piece in planned.values())
         if found != self._corpus.paragraphs:  # a line of the plan is lost
             raise JobkitError(f"the plan has {found:,} paragraphs, the corpus {self._corpus.paragraphs:,}")
@@ -238,10 +250,10 @@ class _Results:
             if left:
                 raise JobkitError(f"{path}: changed while it was merged")
 
-    def lines(self, *, with_text: bool) -> Iterator[bytes]:
+    def lines(self) -> Iterator[bytes]:
         """Yield the rows line by line, each with the columns that a merge adds."""
         lines = self.bare(named=self._named)
-        if not with_text:
+        if not self._with_text:
             yield from lines
             return
         paragraphs = self._paragraphs()
@@ -263,23 +275,22 @@ class _Results:
             for at in range(start, end, formats.GROUP_ROWS):
                 yield [*read_vectors(path, at, min(at + formats.GROUP_ROWS, end))]
 
-    def keys(self, documents: Iterable[_Document], *, with_text: bool) -> Iterator[formats.Key]:
+    def keys(self, documents: Iterable[_Document]) -> Iterator[formats.Key]:
         """Yield what stands next to each vector, in their order."""
-        texts = [(one.text.removesuffix("\n") for one in self._paragraphs())] if with_text else []
+        texts = [(one.text.removesuffix("\n") for one in self._paragraphs())] if self._with_text else []
         for document in documents:
             files = [repeat(document.file)] if self._named else []
             for numbers in document.held:
                 yield from zip(repeat(document.name), numbers, *files, *texts)
 
     def documents(self) -> Iterator[_Document]:
-        """Yield each document of a corpus, even if it is empty; each JSONL file is read once."""
+        """Yield each document of a corpus, even if it is empty; a file of several is read once."""
         own = {number: [*group] for number, group in groupby(self._pieces, key=lambda one: one[0].source)}
         for number, source in enumerate(self._corpus.sources):
             parts = ((piece.paragraphs, won) for piece, won in own.get(number, ()))
             left, won = 0, False
-            for name, paragraphs in _counted(
-                self._corpus, number, [piece for piece, _ in own.get(number, ())]
-            ):
+            pieces = [piece for piece, _ in own.get(number, ())]
+            for name, paragraphs in READERS[source.kind].documents(self._corpus, number, pieces):
                 at, missing, held = 0, 0, list[range]()
                 while at < paragraphs:
                     if not left:
@@ -308,26 +319,9 @@ def _ends(shard: Shard, winner: Winner) -> list[int]:
 
 
 def _parts(run_dir: Path, winner: Winner) -> list[tuple[Path, Part]]:
-    """Return the parts of a result and their files; an earlier version wrote one, and did not list it."""
+    """Return the parts of a result and their files."""
     folder = try_folder(run_dir, winner.point_id, winner.try_number)
-    counts, found = (winner.paragraphs, winner.rows), (winner.size_bytes, winner.sha256)
-    whole = Part(1, ROWS_FILE, *counts, winner.columns, *found)
-    return [(Path(os.path.normpath(f"{folder}/{part.file}")), part) for part in winner.parts or (whole,)]
-
-
-def _counted(corpus: Corpus, number: int, pieces: Iterable[Piece]) -> Iterator[tuple[str, int]]:
-    """Yield each document of a source and the number of its paragraphs."""
-    source = corpus.sources[number]
-    if source.kind != JSONL:
-        yield source.name, sum(piece.paragraphs for piece in pieces)
-        return
-    digest = hashlib.sha256()
-    with open_stream(source.path, source.compression, digest.update) as stream:
-        skipped = left_out_lines(corpus).get(source.name, set())
-        for name, text in documents(corpus, number, lines_of(stream), 1, skipped):
-            yield name, len(lengths_of(text))
-    if digest.hexdigest() != source.sha256:
-        raise JobkitError(f"{source.path}: changed while it was merged")
+    return [(Path(os.path.normpath(f"{folder}/{part.file}")), part) for part in parts_of(winner)]
 
 
 class _Tally:

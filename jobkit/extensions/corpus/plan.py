@@ -18,12 +18,27 @@ ROWS_FILE = "rows.jsonl"
 MANIFEST_FILE = "rows.json"
 
 
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Where a table has its documents."""
+
+    text: str  # the name of a column
+    id: str  # empty if none has ids
+    text_at: int  # the number of the column, from 0
+    id_at: int  # -1 if none has ids
+    width: int  # how many columns there are
+    delimiter: str = ""  # of CSV
+    group_bytes: int = 0  # of the largest row group of Parquet, decompressed
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     path: str  # absolute, as the nodes see it
     name: str  # as the user gave it; a text file's document has this id
-    kind: str  # ``text`` or ``jsonl``
-    compression: str = ""  # empty, ``gz`` or ``zst``
+    kind: str  # ``text``, ``jsonl``, ``csv``, ``parquet`` or ``arrow``
+    compression: str = ""  # empty, ``gz``, ``zst``, ``bz2`` or ``xz``
+    encoding: str = ""  # empty for UTF-8, and for a table that is not text
+    columns: Columns | None = None  # of a table
     size_bytes: int  # on disk
     mtime_ns: int
     sha256: str = ""  # of the file on disk; empty until it is read
@@ -43,6 +58,7 @@ class Corpus:
     sources: tuple[Source, ...]  # in corpus order
     text_field: str = "text"  # keys of JSONL documents
     id_field: str = "id"
+    split: int = 0  # a longer paragraph is cut at the ends of sentences; 0 for none
     skipped: tuple[Bad, ...] = ()  # the bad places that the user chose to leave out
     unread: tuple[str, ...] = ()  # the names of the files in its folders that jobkit does not read
     documents: int  # numbers of all that is not skipped
@@ -62,16 +78,23 @@ class Piece:
     """Consecutive paragraphs of one source: the smallest part that a shard holds."""
 
     source: int  # index into `Corpus.sources`
-    start: int  # byte of the decompressed source at which its first paragraph, or line of JSONL, begins
-    end: int  # byte behind its last paragraph, or line of JSONL
-    skip: int = 0  # paragraphs of the first line (JSONL) that belong to an earlier piece
-    line: int = 0  # number of the first line of JSONL, from 1; 0 for a text file
+    # byte of the source, decompressed and as UTF-8, at which its first paragraph or document begins; of
+    # Parquet and Arrow the number of its first row, from 0
+    start: int
+    end: int  # byte behind its last paragraph or document, or the number of the row there
+    skip: int = 0  # paragraphs of the first document that belong to an earlier piece
+    line: int = 0  # number of the first line or row, from 1; 0 for a text file
     first_paragraph: int = 0  # in its document, from 0
     first_character: int = 0  # in its document, from 0
     paragraphs: int
     characters: int
     longest: int  # the characters of its longest paragraph
-    sha256: str  # of the bytes from ``start`` to ``end``
+    sha256: str  # of the bytes from ``start`` to ``end``, or of the ids and texts of its rows
+
+    @property
+    def size_bytes(self) -> int:
+        """About how much text it has: the places of rows are not bytes."""
+        return max(self.end - self.start, self.characters)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +128,8 @@ class Part:
     """Rows of consecutive paragraphs of a shard, in a file of its own; one try writes each part once."""
 
     number: int  # from 1, in corpus order
-    file: str  # its name in the folder of the try: ``rows.jsonl``, ``part-00001.arrow``
+    # from the folder of the try: ``rows.jsonl``, ``part-00001.arrow``, ``../try-1/part-00001.jsonl``
+    file: str
     paragraphs: int  # that it covers, also those without a row
     rows: int
     columns: tuple[str, ...]  # names after ``document`` and ``paragraph``
@@ -115,12 +139,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """What a try wrote: ``rows.json``, next to its ``rows.jsonl``, which may be a link to its part."""
+    """What a try has of a shard, with the parts that it adopted of other tries: ``rows.json``."""
 
     rows: int  # of all parts
     paragraphs: int  # of the shard that it worked through, also those without a row
-    size_bytes: int  # of ``rows.jsonl``
-    sha256: str  # of ``rows.jsonl``
+    size_bytes: int  # of all parts
+    sha256: str  # of the only part; of several, of their SHA-256, each with a line end
     columns: tuple[str, ...] = field(default=())  # names after ``document`` and ``paragraph``
     types: tuple[str, ...] = field(default=())  # of each column: ``int``, ``int null``, ``fp32[384]``
     # bytes of the rows of each piece of the shard, without the zeros at the end; none of vectors
@@ -143,6 +167,12 @@ class Winner:
     types: tuple[str, ...] = field(default=())
     pieces: tuple[int, ...] = field(default=())
     parts: tuple[Part, ...] = field(default=())
+
+
+def parts_of(rows: Rows | Winner) -> tuple[Part, ...]:
+    """Return the parts of a result, also of one that an earlier version wrote."""
+    whole = Part(1, ROWS_FILE, rows.paragraphs, rows.rows, rows.columns, rows.size_bytes, rows.sha256)
+    return rows.parts or (whole,)
 
 
 def promised(shards: Sequence[Shard]) -> tuple[float | None, float | None, float | None]:

@@ -165,6 +165,8 @@ def provenance(
             "characters": corpus.characters,
             "files": [
                 {"name": source.name, "size_bytes": source.size_bytes, "sha256": source.sha256}
+                | ({"encoding": source.encoding} if source.encoding else {})
+                | ({"columns": asdict(source.columns)} if source.columns else {})
                 for source in corpus.sources
             ],
             "left_out": [asdict(bad) for bad in corpus.skipped],

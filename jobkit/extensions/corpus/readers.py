@@ -6,137 +6,34 @@ Standard library only; planning finds the paragraphs of text with numpy.
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import re
 import sys
-import zlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
-from itertools import groupby, islice
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from itertools import groupby, islice, pairwise
+from typing import Any, NamedTuple, Protocol
 
 from jobkit.core.errors import JobkitError, file_error
-from jobkit.core.extras import missing_extra
 from jobkit.core.files import open_regular
-from jobkit.core.paragraphs import BOM, JSONL_ENDINGS, BadLineError, Fields, parse_line, spans
+from jobkit.core.paragraphs import BOM, JSONL_ENDINGS, BadLineError, Document, Fields, parse_line, spans
+from jobkit.extensions.corpus import tables
 from jobkit.extensions.corpus.plan import Corpus, Piece, Source
-from jobkit.extensions.corpus.scan_text import count_lines, find_paragraphs, first_gap, last_gap
-
-_READ_BYTES = 2**18
-_STEP_BYTES = {"gz": 2**15, "zst": 2**12}
-"""Bytes that are decompressed at once: gzip grows them by 1,000 at most, zstandard by 32,000."""
-_WINDOW_BYTES = 2**31
-"""Largest window of zstandard, as ``zstd --long=31`` writes; the library's own limit is 128 MiB."""
-
-
-class BrokenError(Exception):
-    """An archive that cannot be decompressed; its text is the reason."""
-
-
-class Stream(Protocol):
-    def read(self, size: int, /) -> bytes:
-        """Return up to so many bytes; none at the end."""
-        ...
-
-
-@contextmanager
-def open_stream(
-    path: str,
-    compression: str,
-    seen: Callable[[bytes], object] = lambda _: None,
-    *,
-    start: int = 0,
-    size: int = sys.maxsize,
-) -> Iterator[Stream]:
-    """Open a source, or some bytes of one; each block, as it is on disk, is also given to ``seen``."""
-    with os.fdopen(open_regular(path), "rb", buffering=0) as file:
-        file.seek(start)
-        raw = _Raw(file, seen, size)
-        yield _Archive(raw, compression) if compression else raw
-
-
-class _Raw:
-    def __init__(self, file: BinaryIO, seen: Callable[[bytes], object], size: int) -> None:
-        self._file, self._seen, self._left = file, seen, size
-
-    def read(self, size: int, /) -> bytes:
-        data = self._file.read(min(size, self._left))
-        self._left -= len(data)
-        self._seen(data)
-        return data
-
-
-class _Archive:
-    """The members of an archive, one after the other; zeros may follow, as tapes have them.
-
-    zstandard's own ``stream_reader`` takes an archive that was cut short for a whole one.
-    """
-
-    def __init__(self, raw: Stream, compression: str) -> None:
-        self._raw = raw
-        self._step_bytes = _STEP_BYTES[compression]
-        self._begin: Callable[[], Any] = lambda: zlib.decompressobj(wbits=31)
-        self._error: type[Exception] = zlib.error
-        if compression == "zst":
-            if lack := missing_extra("a .zst file", "zst"):
-                raise lack
-            import zstandard
-
-            library = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
-            self._begin, self._error = library.decompressobj, zstandard.ZstdError
-        self._member = self._begin()
-        self._waiting = self._ready = memoryview(b"")
-
-    def read(self, size: int, /) -> bytes:
-        while not self._ready:
-            if self._member.eof and not self._next_member():
-                return b""
-            self._ready = memoryview(self._more())
-        out, self._ready = bytes(self._ready[:size]), self._ready[size:]
-        return out
-
-    def _more(self) -> bytes:
-        if not self._fill():
-            raise BrokenError("the archive ends early")
-        step, self._waiting = self._waiting[: self._step_bytes], self._waiting[self._step_bytes :]
-        try:
-            out: bytes = self._member.decompress(step)
-        except self._error as error:
-            raise BrokenError(f"the archive is broken: {error}") from error
-        if self._member.eof and (rest := self._member.unused_data):
-            self._waiting = memoryview(rest + bytes(self._waiting))
-        return out
-
-    def _fill(self) -> bool:
-        if not self._waiting:
-            self._waiting = memoryview(self._raw.read(_READ_BYTES))
-        return bool(self._waiting)
-
-    def _next_member(self) -> bool:
-        while self._fill():
-            self._waiting = memoryview(bytes(self._waiting).lstrip(b"\0"))
-            if self._waiting:
-                self._member = self._begin()
-                return True
-        return False
-
-
-def skip(stream: Stream, number: int) -> None:
-    """Read so many bytes and forget them; fewer if the stream ends."""
-    while number > 0 and (data := stream.read(min(number, _READ_BYTES))):
-        number -= len(data)
-
-
-def read_exactly(stream: Stream, number: int) -> bytes:
-    """Return so many bytes; fewer if the stream ends."""
-    parts = []
-    while number > 0 and (data := stream.read(number)):
-        parts.append(data)
-        number -= len(data)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
-
+from jobkit.extensions.corpus.scan_text import Found, count_lines, find_paragraphs, first_gap, last_gap
+from jobkit.extensions.corpus.streams import (
+    AUTO,
+    BrokenError,
+    Stream,
+    encoding_of,
+    open_stream,
+    read_exactly,
+    skip,
+)
+from jobkit.extensions.corpus.tables import Row
+from jobkit.worker.paragraphs import SENTENCE_END
 
 # -- paragraphs, as a node reads them
 
@@ -171,9 +68,13 @@ def read_pieces(corpus: Corpus, pieces: tuple[Piece, ...]) -> Iterator[Paragraph
     for number, group in groupby(enumerate(pieces), key=lambda one: one[1].source):
         source = corpus.sources[number]
         reader, lines = READERS[source.kind], left_out.get(source.name, set())
-        for at, piece, data in _blocks(source, group):
-            for paragraph in reader.paragraphs(corpus, piece, data, lines):
-                yield paragraph._replace(piece=at)
+        ranges = ([*same] for _, same in groupby(group, key=lambda one: (one[1].start, one[1].end)))
+        for some, found in _verified(source, reader.content(source, ranges)):
+            paragraphs, taken = reader.paragraphs(corpus, some[0][1], found, lines), 0
+            for at, piece in some:
+                skipped, taken = piece.skip - taken, piece.skip + piece.paragraphs
+                for paragraph in islice(paragraphs, skipped, skipped + piece.paragraphs):
+                    yield paragraph._replace(piece=at)
 
 
 def left_out_lines(corpus: Corpus) -> dict[str, set[int]]:
@@ -184,45 +85,63 @@ def left_out_lines(corpus: Corpus) -> dict[str, set[int]]:
     return lines
 
 
-def _blocks(source: Source, pieces: Iterator[tuple[int, Piece]]) -> Iterator[tuple[int, Piece, bytes]]:
-    """Yield each piece of a source with its number and its bytes, verified."""
-    start = place = 0
-    data = b""
-    with ExitStack() as stack:
-        stream: Stream | None = None
-        for number, piece in pieces:
-            if (piece.start, piece.end) != (start, place):
-                try:
-                    stream = stream or stack.enter_context(open_stream(source.path, source.compression))
-                    skip(stream, piece.start - place)
-                    data = read_exactly(stream, piece.end - piece.start)
-                except OSError as error:
-                    raise file_error(error, source.path, hint=_HINT) from error
-                except BrokenError as error:
-                    raise JobkitError(f"{source.path}: {error}", hint=_HINT) from error
-                start, place = piece.start, piece.end
-            if hashlib.sha256(data).hexdigest() != piece.sha256:
-                where = f"{source.path}: bytes {piece.start} to {piece.end}"
+Numbered = list[tuple[int, Piece]]
+"""Pieces of one range of a source, with their numbers in the shard."""
+Content = Iterator[tuple[Numbered, bytes, Any]]
+"""Of each range the bytes that the SHA-256 covers, and what the reader makes paragraphs of."""
+
+
+def _verified(source: Source, content: Content) -> Iterator[tuple[Numbered, Any]]:
+    try:
+        for some, data, found in content:
+            if {piece.sha256 for _, piece in some} != {hashlib.sha256(data).hexdigest()}:
+                what, piece = "rows" if source.kind in tables.BY_ROWS else "bytes", some[0][1]
+                where = f"{source.path}: {what} {piece.start} to {piece.end}"
                 raise JobkitError(f"{where}: changed since the corpus was planned", hint=_HINT)
-            yield number, piece, data
+            yield some, found
+    except OSError as error:
+        raise file_error(error, source.path, hint=_HINT) from error
+    except BrokenError as error:
+        raise JobkitError(f"{source.path}: {error}", hint=_HINT) from error
 
 
-def numbered(document: str, given: str, number: int, offset: int) -> Iterator[Paragraph]:
+def numbered(document: str, given: str, number: int, offset: int, split: int = 0) -> Iterator[Paragraph]:
     r"""Yield the paragraphs of a part of a document, which begins and ends between paragraphs.
 
     ``given`` has the line ends of the document; ``number`` and ``offset`` count its paragraphs and characters
-    before it.
+    before it. Paragraphs of more than ``split`` characters are cut, unless it is 0.
     """
     if "\r" not in given:
-        for count, (start, end) in enumerate(spans(given), number):
+        for count, (start, end) in enumerate(_cut_spans(given, split), number):
             yield Paragraph(document, count, given[start:end], offset + start)
         return
     places = [match.start() - before for before, match in enumerate(re.finditer("\r\n", given))]
     text = given.replace("\r\n", "\n").replace("\r", "\n")
-    for count, (start, end) in enumerate(spans(text), number):
+    for count, (start, end) in enumerate(_cut_spans(text, split), number):
         low, high = bisect_left(places, start), bisect_left(places, end)
         returns = tuple(place - start for place in places[low:high])
         yield Paragraph(document, count, text[start:end], offset + start + low, returns)
+
+
+def _cut_spans(text: str, split: int) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each paragraph; one that is too long is cut at the last sentence that fits.
+
+    What begins at a cut is cut as if it were a paragraph of its own: so a piece may begin at any cut.
+    """
+    for start, end in spans(text):
+        if split and end - start > split:
+            ends = [start]
+            for match in SENTENCE_END.finditer(text[start:end]):
+                newline = text.rfind("\n", start + match.start(), start + match.end())
+                ends.append(newline + 1 or start + match.end())  # a line keeps its indentation
+            ends += [end] if ends[-1] < end else []
+            at = 0
+            while at < len(ends) - 1:
+                fits = max(at + 1, bisect_right(ends, ends[at] + split) - 1)
+                yield ends[at], ends[fits]
+                at = fits
+        else:
+            yield start, end
 
 
 # -- parts, as a process that plans reads them
@@ -255,13 +174,14 @@ class ScanPart:
     source: int  # its number among the files that were found
     file: Source  # as it was found
     target: int  # how many bytes a piece should have
-    fields: Fields  # of JSONL
+    fields: Fields  # as a person names them; empty for the usual names
+    split: int = 0  # as in `Corpus`
     # The range begins with the first paragraph (line of JSONL) after ``start`` and ends with the one that
     # contains ``stop``, which is ``None`` for a whole file.
     start: int = 0
     stop: int | None = None
     digest: bool = False  # whether to compute only the SHA-256 of the file
-    left_out: frozenset[int] = frozenset()  # lines of JSONL, counted from the part's first, that are not read
+    left_out: frozenset[int] = frozenset()  # lines or rows, counted from the part's first, that are not read
 
     begin: int = field(init=False, default=0)  # bytes of the range as it was read, up to ``end``
     end: int = field(init=False, default=0)
@@ -288,9 +208,9 @@ def generated_id(source: str, line: int) -> str:
 
 
 def source_of(name: str) -> str:
-    """Return the JSONL file whose generated id this could be; empty if there is none."""
+    """Return the file of several documents whose generated id this could be; empty if there is none."""
     source, _, line = name.rpartition(":")
-    return source if line.isdecimal() and kind_of(source)[0] == JSONL else ""
+    return source if line.isdecimal() and kind_of(source)[0] not in {"", TEXT} else ""
 
 
 def scan_parts(parts: list[ScanPart]) -> list[ScanPart]:
@@ -307,7 +227,9 @@ def scan_parts(parts: list[ScanPart]) -> list[ScanPart]:
 
 
 def _scan_part(part: ScanPart) -> None:
-    reader, path = READERS[part.file.kind], part.file.path
+    if part.file.encoding == AUTO:
+        part.file = replace(part.file, encoding=encoding_of(part.file))
+    reader = READERS[part.file.kind]
     digest, size = hashlib.sha256(), 0
 
     def seen(block: bytes) -> None:
@@ -316,36 +238,32 @@ def _scan_part(part: ScanPart) -> None:
         size += len(block)
 
     if part.stop is not None:
-        with os.fdopen(open_regular(path), "rb", buffering=0) as file:
-            part.begin, part.end = (_border(file, at, part, reader) for at in (part.start, part.stop))
-        with open_stream(path, "", start=part.begin, size=part.end - part.begin) as stream:
-            reader.scan(stream, part)
+        part.begin, part.end = (reader.border(part, place) for place in (part.start, part.stop))
+        reader.scan(part, _unseen)
         return
-    with open_stream(path, "" if part.digest else part.file.compression, seen) as stream:
-        if part.digest:
-            skip(stream, part.file.size_bytes + 1)
-        else:
-            reader.scan(stream, part)
+    if part.digest:
+        read_through(part.file, seen)
+    else:
+        reader.scan(part, seen)
     if size != part.file.size_bytes:
         reason = f"the file changed while jobkit read it: {part.file.size_bytes} bytes, then {size}"
         raise BadPartError(0, reason)
     part.sha256 = digest.hexdigest()
 
 
-def _border(file: BinaryIO, place: int, part: ScanPart, reader: Reader) -> int:
-    """Return where the first item after a place begins."""
-    if place in {0, part.file.size_bytes}:
-        return place
-    window, begin = WINDOW_BYTES, place - reader.back
-    while True:
-        file.seek(begin)
-        data = file.read(window)
-        if found := reader.next_item(data):
-            return begin + found
-        if len(data) < window:
-            return part.file.size_bytes
-        refuse_long(window, reader.item)
-        window *= 4
+def _unseen(block: bytes) -> None:
+    del block
+
+
+def read_through(source: Source, seen: Callable[[bytes], object]) -> None:
+    """Read a file as it is on disk, at most one byte more than it had."""
+    with open_stream(replace(source, compression="", encoding=""), seen) as stream:
+        skip(stream, source.size_bytes + 1)
+
+
+def _opened(part: ScanPart, seen: Callable[[bytes], object]) -> AbstractContextManager[Stream]:
+    size = sys.maxsize if part.stop is None else part.end - part.begin
+    return open_stream(part.file, seen, start=part.begin, size=size)
 
 
 # -- the kinds of file
@@ -355,61 +273,102 @@ TEXT, JSONL = "text", "jsonl"
 
 class Reader(Protocol):
     endings: tuple[str, ...]  # of the names of its files, in small letters
-    item: str  # what a range begins with
-    back: int  # how many bytes before a place the search for the next item begins
+    ranges: bool  # whether several processes may read a large file, each a range
 
-    def next_item(self, data: bytes) -> int:
-        """Return where the next item begins; 0 if it does not begin in these bytes."""
+    def border(self, part: ScanPart, place: int) -> int:
+        """Return where the first item after a byte of a file begins."""
         ...
 
-    def scan(self, stream: Stream, part: ScanPart) -> None:
-        """Add what a stream has to a part, which begins at ``part.begin``, and what is wrong with it."""
+    def scan(self, part: ScanPart, seen: Callable[[bytes], object]) -> None:
+        """Add what a file, or its range from ``part.begin``, has to a part, and what is wrong with it."""
         ...
 
     def names(self, part: ScanPart) -> Iterator[tuple[int, str]]:
         """Yield the line in the part, 0 for the file, and the id of each document that begins there."""
         ...
 
-    def paragraphs(
-        self, corpus: Corpus, piece: Piece, data: bytes, left_out: set[int]
-    ) -> Iterator[Paragraph]:
-        """Yield the paragraphs of a piece, given its bytes and the lines of its source that are skipped."""
+    def documents(self, corpus: Corpus, number: int, pieces: Iterable[Piece]) -> Iterator[tuple[str, int]]:
+        """Yield the id and the number of paragraphs of each document of a source with these pieces."""
+        ...
+
+    def content(self, source: Source, ranges: Iterable[Numbered]) -> Content: ...
+
+    def paragraphs(self, corpus: Corpus, piece: Piece, found: Any, left_out: set[int]) -> Iterator[Paragraph]:  # noqa: ANN401 - of `content`
+        """Yield the paragraphs of the range of a piece, but for those of lines that are skipped."""
         ...
 
 
-class _Text(Reader):
+class _Bytes(Reader):
+    """Reads files of which any range of bytes can be read."""
+
+    ranges, item, back = True, "line", 1  # a line may begin at the place itself
+
+    def next_item(self, data: bytes) -> int:
+        """Return where the next item begins; 0 if it does not begin in these bytes."""
+        return data.find(b"\n") + 1
+
+    def border(self, part: ScanPart, place: int) -> int:
+        if place in {0, part.file.size_bytes}:
+            return place
+        window, begin = WINDOW_BYTES, place - self.back
+        with os.fdopen(open_regular(part.file.path), "rb", buffering=0) as file:
+            while True:
+                file.seek(begin)
+                data = file.read(window)
+                if found := self.next_item(data):
+                    return begin + found
+                if len(data) < window:
+                    return part.file.size_bytes
+                refuse_long(window, self.item)
+                window *= 4
+
+    def content(self, source: Source, ranges: Iterable[Numbered]) -> Content:
+        place = 0
+        with open_stream(source) as stream:
+            for some in ranges:
+                start, end = some[0][1].start, some[0][1].end
+                skip(stream, start - place)
+                data, place = read_exactly(stream, end - start), end
+                yield some, data, data
+
+
+class _Text(_Bytes):
     endings, item, back = (".txt",), "paragraph", 0
 
     def next_item(self, data: bytes) -> int:
         return first_gap(data)
 
-    def scan(self, stream: Stream, part: ScanPart) -> None:
+    def scan(self, part: ScanPart, seen: Callable[[bytes], object]) -> None:
         if part.begin == 0:
             part.documents = 1
             part.ids += id_hash(part.file.name)
         place = part.begin
-        for data in blocks(stream):
-            if not data.isascii():
-                try:
-                    data.decode()
-                except UnicodeDecodeError as error:
-                    line = part.lines + count_lines(data[: error.start]) + 1
-                    raise BadPartError(line, f"not UTF-8 at byte {place + error.start}") from error
-            skip = len(BOM) if place == 0 and data.startswith(BOM) else 0
-            part.given += bool(skip)
-            _add_pieces(data[skip:] if skip else data, part, place + skip)
-            place += len(data)
+        with _opened(part, seen) as stream:
+            for data in blocks(stream):
+                if not data.isascii():
+                    try:
+                        data.decode()
+                    except UnicodeDecodeError as error:
+                        line = part.lines + count_lines(data[: error.start]) + 1
+                        raise BadPartError(line, f"not UTF-8 at byte {place + error.start}") from error
+                skip = len(BOM) if place == 0 and data.startswith(BOM) else 0
+                part.given += bool(skip)
+                _add_pieces(data[skip:] if skip else data, part, place + skip)
+                place += len(data)
         part.end = place
 
     def names(self, part: ScanPart) -> Iterator[tuple[int, str]]:
         yield 0, part.file.name
 
+    def documents(self, corpus: Corpus, number: int, pieces: Iterable[Piece]) -> Iterator[tuple[str, int]]:
+        yield corpus.sources[number].name, sum(piece.paragraphs for piece in pieces)
+
     def paragraphs(
-        self, corpus: Corpus, piece: Piece, data: bytes, left_out: set[int]
+        self, corpus: Corpus, piece: Piece, found: bytes, left_out: set[int]
     ) -> Iterator[Paragraph]:
         del left_out
         name = corpus.sources[piece.source].name
-        return numbered(name, data.decode(), piece.first_paragraph, piece.first_character)
+        return numbered(name, found.decode(), piece.first_paragraph, piece.first_character, corpus.split)
 
 
 def blocks(stream: Stream) -> Iterator[bytes]:
@@ -434,6 +393,9 @@ def _add_pieces(data: bytes, part: ScanPart, place: int) -> None:
     import numpy as np
 
     found = find_paragraphs(data)
+    if part.split and found.counts.max(initial=0) > part.split:
+        refuse_long(int((found.ends - found.starts).max()), "paragraph")
+        found = _cut_found(found, data, part.split)
     starts, ends, counts = found.starts.tolist(), found.ends.tolist(), found.counts
     part.lines += found.lines
     if starts:
@@ -466,93 +428,206 @@ def _add_pieces(data: bytes, part: ScanPart, place: int) -> None:
     part.given += found.total
 
 
-class _Jsonl(Reader):
-    endings, item, back = JSONL_ENDINGS, "line", 1  # a line may begin at the place itself
+def _cut_found(found: Found, data: bytes, split: int) -> Found:
+    """Return the paragraphs of a block after the long ones were cut."""
+    import numpy as np
 
-    def next_item(self, data: bytes) -> int:
-        return data.find(b"\n") + 1
+    rows: list[tuple[int, int, int, int]] = []
+    for start, end, count, before in np.stack(
+        (found.starts, found.ends, found.counts, found.before), 1
+    ).tolist():
+        if count <= split:
+            rows.append((start, end, count, before))
+            continue
+        given, at = data[start:end].decode(), start
+        cuts = [(one.offset, len(one.text)) for one in numbered("", given, 0, 0, split)]
+        for (offset, length), (after, _) in pairwise([*cuts, (len(given), 0)]):
+            size = len(given[offset:after].encode())
+            rows.append((at, at + size, length, before + offset))
+            at += size
+    starts, ends, counts, befores = np.array(rows).T
+    return found._replace(starts=starts, ends=ends, counts=counts, before=befores)
 
-    def scan(self, stream: Stream, part: ScanPart) -> None:
-        """Add pieces of at least ``part.target`` bytes; a line that is longer has pieces of its own."""
+
+class _Rows(_Bytes):
+    """Reads files of several documents, each in a row."""
+
+    def rows(self, stream: Stream, file: Source, fields: Fields, place: int) -> Iterator[Row]:
+        raise NotImplementedError
+
+    def part_rows(self, part: ScanPart, seen: Callable[[bytes], object]) -> Iterator[Row]:
+        """Yield the rows of a part; all bytes of its file are also given to ``seen``."""
+        with _opened(part, seen) as stream:
+            yield from self.rows(stream, part.file, part.fields, part.begin)
+
+    def scan(self, part: ScanPart, seen: Callable[[bytes], object]) -> None:
+        """Add pieces of at least ``part.target`` bytes; a row that is longer has pieces of its own."""
         place = start = part.begin
-        first, lines, lengths = 0, list[bytes](), list[int]()
-        for line in lines_of(stream):
-            part.lines += 1
-            found = self._lengths(line, part, first=place == 0)
-            if len(line) > part.target and len(found) > 1:
-                part.pieces += [*_joined(start, first, lines, lengths), *_cut_line(place, line, found, part)]
-                lines, lengths = [], []
+        first, size, kept, lengths = 0, 0, list[bytes](), list[int]()
+        for row in self.part_rows(part, seen):
+            line = part.lines + 1
+            part.lines += row.lines
+            found = _note(row, line, part)
+            if len(row.data) > part.target and len(found) > 1:
+                part.pieces += [
+                    *_joined(start, place, first, kept, lengths),
+                    *_cut_row(place, row, line, found, part.target),
+                ]
+                kept, lengths = [], []
             else:
-                if not lines:
-                    start, first = place, part.lines
-                lines.append(line)
+                if not kept:
+                    start, first, size = place, line, 0
+                kept.append(row.data)
                 lengths += found
-                if not lengths or place + len(line) - start >= part.target:
-                    part.pieces += _joined(start, first, lines, lengths)
-                    lines, lengths = [], []
-            place += len(line)
-        part.pieces += _joined(start, first, lines, lengths)
+                size += len(row.data)
+                if not lengths or size >= part.target:
+                    part.pieces += _joined(start, place + row.size, first, kept, lengths)
+                    kept, lengths = [], []
+            place += row.size
+        part.pieces += _joined(start, place, first, kept, lengths)
         part.end = place
 
-    def _lengths(self, line: bytes, part: ScanPart, *, first: bool) -> list[int]:
-        """Return the characters of each paragraph of a line, and note its id, or what is wrong with it."""
-        bare = line.removeprefix(BOM) if first else line
-        if part.lines in part.left_out or not bare.strip():
-            return []
-        try:
-            document = parse_line(bare, part.fields)
-        except BadLineError as error:
-            part.bad.append((part.lines, str(error)))
-            return []
-        part.documents += 1
-        if document.id is None:
-            part.unnamed += 1
-        else:
-            part.ids += id_hash(document.id)
-            if ":" in document.id and (source := source_of(document.id)):
-                part.likened.add(source)
-        return lengths_of(document.text)
-
     def names(self, part: ScanPart) -> Iterator[tuple[int, str]]:
-        with open_stream(part.file.path, part.file.compression) as stream:
-            skip(stream, part.begin)
-            place = part.begin
-            for number, line in enumerate(lines_of(stream), 1):
-                if place >= part.end:
-                    return
-                with suppress(BadLineError):  # it is reported, or blank
-                    name = parse_line(line.removeprefix(BOM) if place == 0 else line, part.fields).id
-                    yield number, generated_id(part.file.name, part.before + number) if name is None else name
-                place += len(line)
+        line = 1
+        for row in self.part_rows(part, _unseen):
+            if row.document and not isinstance(row.document, BadLineError):  # a bad line is reported
+                name = row.document.id
+                yield line, generated_id(part.file.name, part.before + line) if name is None else name
+            line += row.lines
 
-    def paragraphs(
-        self, corpus: Corpus, piece: Piece, data: bytes, left_out: set[int]
-    ) -> Iterator[Paragraph]:
-        found = (
+    def documents(self, corpus: Corpus, number: int, pieces: Iterable[Piece]) -> Iterator[tuple[str, int]]:
+        del pieces
+        source, digest = corpus.sources[number], hashlib.sha256()
+        part = ScanPart(source=number, file=source, target=0, fields=_fields(corpus))
+        left_out = left_out_lines(corpus).get(source.name, set())
+        try:
+            for name, text in _good(source, self.part_rows(part, digest.update), 1, left_out):
+                yield name, len(lengths_of(text, corpus.split))
+        except BrokenError as error:
+            raise JobkitError(f"{source.path}: {error}", hint=_HINT) from error
+        if digest.hexdigest() != source.sha256:
+            raise JobkitError(f"{source.path}: changed while it was merged")
+
+    def paragraphs(self, corpus: Corpus, piece: Piece, found: Any, left_out: set[int]) -> Iterator[Paragraph]:  # noqa: ANN401 - as in Reader
+        source = corpus.sources[piece.source]
+        if isinstance(found, bytes):
+            found = self.rows(io.BytesIO(found), source, _fields(corpus), piece.start)
+        return (
             paragraph
-            for document, text in documents(corpus, piece.source, data.split(b"\n"), piece.line, left_out)
-            for paragraph in numbered(document, text, 0, 0)
+            for document, text in _good(source, found, piece.line, left_out)
+            for paragraph in numbered(document, text, 0, 0, corpus.split)
         )
-        return islice(found, piece.skip, piece.skip + piece.paragraphs)
 
 
-def lengths_of(given: str) -> list[int]:
+class _Jsonl(_Rows):
+    endings = JSONL_ENDINGS
+
+    def rows(self, stream: Stream, file: Source, fields: Fields, place: int) -> Iterator[Row]:
+        del file
+        fields = Fields(fields.text or "text", fields.id or "id")
+        for line in lines_of(stream):
+            bare = line.removeprefix(BOM) if place == 0 else line
+            document: Document | BadLineError | None = None
+            if bare.strip():
+                try:
+                    document = parse_line(bare, fields)
+                except BadLineError as error:
+                    document = error
+            yield Row(len(line), 1, line, document)
+            place += len(line)
+
+
+class _Csv(_Rows):
+    endings, ranges = (".csv", ".tsv"), False  # a quoted field may hold any line end
+
+    def scan(self, part: ScanPart, seen: Callable[[bytes], object]) -> None:
+        with open_stream(part.file) as stream:
+            tabs = ".tsv" in part.file.name.lower()
+            columns = tables.csv_columns(lines_of(stream), part.fields, tabs=tabs)
+        part.file = replace(part.file, columns=columns)
+        super().scan(part, seen)
+
+    def rows(self, stream: Stream, file: Source, fields: Fields, place: int) -> Iterator[Row]:
+        del fields
+        lines = lines_of(stream, "row")
+        yield from tables.csv_rows(lines, file.columns, header=place == 0) if file.columns else ()
+        skip(stream, sys.maxsize)  # of a file without a header, all that an archive has
+
+
+class _Table(_Rows):
+    """Reads rows by their numbers; ``start`` and ``end`` of a part are bytes, all else counts rows."""
+
+    def __init__(self, kind: str, *endings: str) -> None:
+        self.kind, self.endings, self.ranges = kind, endings, kind == tables.PARQUET
+
+    def border(self, part: ScanPart, place: int) -> int:
+        return tables.first_row(part.file.path, place, part.file.size_bytes)
+
+    def scan(self, part: ScanPart, seen: Callable[[bytes], object]) -> None:
+        columns = tables.table_columns(part.file.path, self.kind, part.fields)
+        part.file = replace(part.file, columns=columns)
+        super().scan(part, seen)
+
+    def part_rows(self, part: ScanPart, seen: Callable[[bytes], object]) -> Iterator[Row]:
+        if part.stop is None and seen is not _unseen:
+            read_through(part.file, seen)
+        end = sys.maxsize if part.stop is None else part.end
+        return self._from(part.file, part.begin, end)
+
+    def _from(self, file: Source, start: int, end: int = sys.maxsize) -> Iterator[Row]:
+        if not file.columns:
+            raise BrokenError("no columns are planned")
+        return tables.table_rows(file.path, self.kind, file.columns, start, end)
+
+    def content(self, source: Source, ranges: Iterable[Numbered]) -> Content:
+        place, rows = -1, iter(tuple[Row]())
+        for some in ranges:
+            start, end = some[0][1].start, some[0][1].end
+            rows = rows if start == place else self._from(source, start)
+            taken, place = [*islice(rows, end - start)], end
+            yield some, b"".join(row.data for row in taken), taken
+
+
+def _fields(corpus: Corpus) -> Fields:
+    return Fields(corpus.text_field, corpus.id_field)
+
+
+def _note(row: Row, line: int, part: ScanPart) -> list[int]:
+    """Return the characters of each paragraph of a row, and note its id, or what is wrong with it."""
+    refuse_long(len(row.data), "row")
+    document = row.document
+    if line in part.left_out or document is None:
+        return []
+    if isinstance(document, BadLineError):
+        part.bad.append((line, str(document)))
+        return []
+    part.documents += 1
+    if document.id is None:
+        part.unnamed += 1
+    else:
+        part.ids += id_hash(document.id)
+        if ":" in document.id and (source := source_of(document.id)):
+            part.likened.add(source)
+    return lengths_of(document.text, part.split)
+
+
+def lengths_of(given: str, split: int = 0) -> list[int]:
     """Return the characters of each paragraph of a document."""
     if "\r" in given:
         given = given.replace("\r\n", "\n").replace("\r", "\n")
-    elif "\n" not in given:  # as most documents are; three times as fast
+    elif "\n" not in given and not (split and len(given) > split):  # as most are; three times as fast
         return [len(given)] if given.strip() else []
-    return [end - start for start, end in spans(given)]
+    return [end - start for start, end in _cut_spans(given, split)]
 
 
-def lines_of(stream: Stream) -> Iterator[bytes]:
+def lines_of(stream: Stream, what: str = "line") -> Iterator[bytes]:
     rest: list[bytes] = []
     size = 0
     while block := stream.read(LINE_BLOCK_BYTES):
         first, newline, more = block.partition(b"\n")
         rest.append(first + newline)
         size += len(rest[-1])
-        refuse_long(size, "line")
+        refuse_long(size, what)
         if newline:
             yield b"".join(rest)
             *whole, last = more.split(b"\n")
@@ -563,26 +638,25 @@ def lines_of(stream: Stream) -> Iterator[bytes]:
         yield b"".join(rest)
 
 
-def _joined(start: int, line: int, lines: list[bytes], lengths: list[int]) -> Iterator[Piece]:
-    """Yield the piece of some lines, unless they have no paragraph."""
+def _joined(start: int, end: int, line: int, rows: list[bytes], lengths: list[int]) -> Iterator[Piece]:
+    """Yield the piece of some rows, unless they have no paragraph."""
     if lengths:
-        data = b"".join(lines)
         yield Piece(
             source=0,
             start=start,
-            end=start + len(data),
+            end=end,
             line=line,
             paragraphs=len(lengths),
             characters=sum(lengths),
             longest=max(lengths),
-            sha256=hashlib.sha256(data).hexdigest(),
+            sha256=hashlib.sha256(b"".join(rows)).hexdigest(),
         )
 
 
-def _cut_line(place: int, line: bytes, lengths: list[int], part: ScanPart) -> Iterator[Piece]:
-    """Yield pieces of a line that has more than a piece should have: each has the bytes of the whole line."""
-    digest = hashlib.sha256(line).hexdigest()
-    share = part.target * sum(lengths) / len(line)
+def _cut_row(place: int, row: Row, line: int, lengths: list[int], target: int) -> Iterator[Piece]:
+    """Yield pieces of a row that has more than a piece should have: each has the bytes of the whole row."""
+    digest = hashlib.sha256(row.data).hexdigest()
+    share = target * sum(lengths) / len(row.data)
     first = 0
     while first < len(lengths):
         last, size = first, 0
@@ -592,9 +666,9 @@ def _cut_line(place: int, line: bytes, lengths: list[int], part: ScanPart) -> It
         yield Piece(
             source=0,
             start=place,
-            end=place + len(line),
+            end=place + row.size,
             skip=first,
-            line=part.lines,
+            line=line,
             first_paragraph=first,
             paragraphs=last - first,
             characters=size,
@@ -604,26 +678,31 @@ def _cut_line(place: int, line: bytes, lengths: list[int], part: ScanPart) -> It
         first = last
 
 
-def documents(
-    corpus: Corpus, number: int, lines: Iterator[bytes] | list[bytes], first: int, left_out: set[int]
-) -> Iterator[tuple[str, str]]:
-    """Yield the id and the text of each line of JSONL that is not left out; ``first`` numbers the first."""
-    source, fields = corpus.sources[number], Fields(corpus.text_field, corpus.id_field)
-    for line, data in enumerate(lines, first):
-        bare = data.removeprefix(BOM) if line == 1 else data
-        if line in left_out or not bare.strip():
-            continue
-        try:
-            document = parse_line(bare, fields)
-        except BadLineError as error:  # the digest is right: another version of jobkit made the plan
-            raise JobkitError(f"{source.path}:{line}: {error}", hint=_HINT) from error
-        yield document.id or generated_id(source.name, line), document.text
+def _good(source: Source, rows: Iterable[Row], line: int, left_out: set[int]) -> Iterator[tuple[str, str]]:
+    """Yield the id and the text of each document that is not left out; ``line`` is that of the first row."""
+    for row in rows:
+        if isinstance(row.document, BadLineError) and line not in left_out:
+            # the digest is right: another version of jobkit made the plan
+            raise JobkitError(f"{source.path}:{line}: {row.document}", hint=_HINT)
+        if row.document and not isinstance(row.document, BadLineError) and line not in left_out:
+            yield row.document.id or generated_id(source.name, line), row.document.text
+        line += row.lines
 
 
-READERS: Mapping[str, Reader] = {TEXT: _Text(), JSONL: _Jsonl()}
+READERS: Mapping[str, Reader] = {
+    TEXT: _Text(),
+    JSONL: _Jsonl(),
+    tables.CSV: _Csv(),
+    tables.PARQUET: _Table(tables.PARQUET, ".parquet"),
+    tables.ARROW: _Table(tables.ARROW, ".arrow", ".feather"),
+}
 """By the kind that ``corpus.json`` has of a source."""
-READ = ".txt, .jsonl and .ndjson, also with .gz or .zst"
-COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
+COMPRESSIONS = {".gz": "gz", ".zst": "zst", ".bz2": "bz2", ".xz": "xz"}
+READ = (
+    ".txt, .jsonl, .ndjson, .csv and .tsv, also with .gz, .zst, .bz2 or .xz; "
+    ".parquet, .arrow and .feather, and what `datasets` has saved"
+)
+PACKED = {TEXT, JSONL, tables.CSV}  # the kinds of which an archive is read
 _KINDS = {ending: kind for kind, reader in READERS.items() for ending in reader.endings}
 
 
@@ -631,5 +710,6 @@ def kind_of(name: str) -> tuple[str, str]:
     """Return the kind and the compression of a file by its name; an empty kind if it is not read."""
     base, ending = os.path.splitext(name.lower())  # noqa: PTH122 - a name, not a path
     if ending in COMPRESSIONS:
-        return _KINDS.get(os.path.splitext(base)[1], ""), COMPRESSIONS[ending]  # noqa: PTH122 - as above
+        kind = _KINDS.get(os.path.splitext(base)[1], "")  # noqa: PTH122 - as above
+        return kind if kind in PACKED else "", COMPRESSIONS[ending]
     return _KINDS.get(ending, ""), ""

@@ -33,6 +33,7 @@ from jobkit.extensions.corpus.shards import (
     plan_lines,
     plan_shards,
     points_of,
+    table_bytes,
 )
 from jobkit.extensions.corpus.standing import CORPUS as KIND
 from jobkit.extensions.corpus.standing import Standing
@@ -132,7 +133,7 @@ def _plan_rest(run_dir: Path, rest: Sequence[Point], wishes: ShardOptions, given
     paths = run_dir / PLAN_FILE, run_dir / POINTS_FILE
     # Behind all lines of both files, also those that never came into force.
     first = max(last, *map(_lines, paths)) + 1
-    plan = plan_shards(pieces, setting, wishes, first=first)
+    plan = plan_shards(pieces, setting, wishes, first=first, tables=table_bytes(corpus))
     number = max(point.repeat for point in rest) + 1
     points = points_of(plan.shards, rest[0], run_dir, rest[0].run_id, corpus, plan_number=number)
     left = replace(

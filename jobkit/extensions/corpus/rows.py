@@ -1,7 +1,7 @@
-"""Write the result of a shard: rows or vectors, synced, counted, and with a manifest.
+"""Write the result of a shard: rows or vectors in parts, synced, counted, and with a manifest.
 
 Standard library only, but for vectors: a part of them is an Arrow IPC file if pyarrow is installed, else an
-npy file. Row N is the vector of paragraph N of the shard. docs/contracts.md has the schema.
+npy file. Row N is the vector of its paragraph N. docs/contracts.md has the schema.
 """
 
 from __future__ import annotations
@@ -10,20 +10,23 @@ import hashlib
 import importlib.util
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from jobkit.core.errors import JobkitError, name_file_in_errors
-from jobkit.core.files import write_atomically
+from jobkit.core.files import append_line, write_atomically
 from jobkit.core.json_codec import to_json
 from jobkit.core.knobs import FP16, FP32
 from jobkit.core.paragraphs import GIVEN
 from jobkit.core.records import Outcome
-from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Part, Rows
+from jobkit.extensions.corpus.parts import PARTS_FILE, Finished, joined
+from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Part, Shard
 from jobkit.extensions.corpus.readers import Paragraph, given_offset
 from jobkit.extensions.corpus.winners import digest
+from jobkit.worker import process
 from jobkit.worker.failure import TryFailed
 from jobkit.worker.workloads.base import Row, text_order
 
@@ -33,23 +36,25 @@ _encode = json.JSONEncoder(ensure_ascii=False).encode
 _TYPES = {str: "str", int: "int", float: "float", bool: "bool", type(None): "null"}
 
 
-class RowsWriter(AbstractContextManager["RowsWriter"]):
-    """Writes ``rows.jsonl``, one JSON object a line in order, over the rows of an earlier process.
+class RowsWriter:
+    """Writes a part of rows, one JSON object a line in order.
 
     Until it is whole it has another name, which the job script does not copy home.
     """
 
-    def __init__(self, path: Path, columns: Sequence[str]) -> None:
-        if len({*GIVEN, *columns}) < len(GIVEN) + len(columns):
-            raise JobkitError(f"columns {', '.join(columns)}: each name once, and none of {', '.join(GIVEN)}")
-        self._path, self._part = path, path.with_name(f"{path.name}.part")
+    def __init__(self, folder: Path, number: int, columns: Sequence[str]) -> None:
+        self._path = folder / f"part-{number:05d}.jsonl"
+        self._part = folder / f"{self._path.name}.part"
         self._columns = tuple(columns)
         self._types: list[set[str]] = [set() for _ in columns]
-        self._rows = 0
         self._digest = hashlib.sha256()
-        self._pieces: list[int] = []
-        (path.parent / MANIFEST_FILE).unlink(missing_ok=True)
         self._file = self._part.open("wb", buffering=2**18)
+        self.rows = 0
+        self.pieces: list[int] = []
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        return tuple(" ".join(sorted(types)) for types in self._types)
 
     def write(self, paragraph: Paragraph, values: Sequence[object]) -> None:
         row: dict[str, object] = {"document": paragraph.document, "paragraph": paragraph.number}
@@ -61,44 +66,23 @@ class RowsWriter(AbstractContextManager["RowsWriter"]):
         with name_file_in_errors(self._path):
             self._file.write(line)
         self._digest.update(line)
-        self._rows += 1
-        self._pieces += [0] * (paragraph.piece + 1 - len(self._pieces))
-        self._pieces[paragraph.piece] += len(line)
+        self.rows += 1
+        self.pieces += [0] * (paragraph.piece + 1 - len(self.pieces))
+        self.pieces[paragraph.piece] += len(line)
 
-    def close(self, paragraphs: int) -> Rows:
-        """Sync the rows and write the manifest next to them; only then the shard is complete.
-
-        ``paragraphs`` counts all that were worked through, also those without a row.
-        """
-        with name_file_in_errors(self._path), self._file:
+    def end(self, *, only: bool) -> tuple[str, int, str]:
+        """Sync the part and give it its name; return that, its size and its SHA-256."""
+        path = self._path.with_name(ROWS_FILE) if only else self._path
+        with name_file_in_errors(path), self._file:
             self._file.flush()
             os.fsync(self._file.fileno())
-            self._part.replace(self._path)
-        size, sha256 = sum(self._pieces), self._digest.hexdigest()
-        part = Part(1, ROWS_FILE, paragraphs, self._rows, self._columns, size, sha256)
-        types = [" ".join(sorted(types)) for types in self._types]
-        return write_manifest(self._path.parent, part, types, self._pieces)
+            self._part.replace(path)
+        return path.name, sum(self.pieces), self._digest.hexdigest()
 
-    def __exit__(self, *_: object) -> None:
-        """Remove the file, unless `close` has given it its name."""
+    def discard(self) -> None:
         self._part.unlink(missing_ok=True)
-        self._file.close()
-
-
-def write_manifest(folder: Path, part: Part, types: Sequence[str], pieces: Sequence[int] = ()) -> Rows:
-    """Write ``rows.json`` of a shard whose rows are one part."""
-    rows = Rows(
-        rows=part.rows,
-        paragraphs=part.paragraphs,
-        size_bytes=part.size_bytes,
-        sha256=part.sha256,
-        columns=part.columns,
-        types=tuple(types),
-        pieces=tuple(pieces),
-        parts=(part,),
-    )
-    write_atomically(folder / MANIFEST_FILE, to_json(rows) + "\n")
-    return rows
+        with suppress(OSError):  # the disk may be full
+            self._file.close()
 
 
 # -- vectors
@@ -154,26 +138,31 @@ def in_order(calls: Sequence[tuple[Sequence[int], Array]], first: int) -> Array:
     return whole
 
 
-class VectorsWriter(AbstractContextManager["VectorsWriter"]):
-    """Writes the only part of a shard of vectors, over the part of an earlier process.
+class VectorsWriter:
+    """Writes a part of vectors, of ``vectors`` as their type unless that is empty.
 
-    ``rows.jsonl`` is a link to the part: what claims a shard reads that name.
+    The link ``rows.jsonl`` names the only part of a shard.
     """
 
-    def __init__(self, folder: Path, columns: Sequence[str]) -> None:
+    def __init__(self, folder: Path, number: int, columns: Sequence[str], vectors: str = "") -> None:
         arrow = importlib.util.find_spec("pyarrow") is not None
-        self._path = folder / f"part-00001.{'arrow' if arrow else 'npy'}"
+        self._path = folder / f"part-{number:05d}.{'arrow' if arrow else 'npy'}"
         self._part = folder / f"{self._path.name}.part"
-        self._columns, self._type, self._rows = tuple(columns), "", 0
+        self._columns, self._type, self.rows = tuple(columns), vectors, 0
+        self.pieces: list[int] = []
         self._open = ExitStack()
         self._file: Any = None  # or the writer of Arrow's batches
 
+    @property
+    def types(self) -> tuple[str, ...]:
+        return (self._type,)
+
     def write(self, vectors: Array) -> None:
-        if not self._rows:
-            self._begin(vectors)
-        elif type_of(vectors) != self._type:
+        if self._type and type_of(vectors) != self._type:
             raise TryFailed(Outcome.BUG, f"a call returned {self._type}, another {type_of(vectors)}")
-        self._rows += len(vectors)
+        if not self.rows:
+            self._begin(vectors)
+        self.rows += len(vectors)
         with name_file_in_errors(self._path):
             if self._path.suffix == ".npy":
                 self._file.write(vectors.data)
@@ -192,22 +181,22 @@ class VectorsWriter(AbstractContextManager["VectorsWriter"]):
         file = self._open.enter_context(pa.OSFile(str(self._part), "wb"))
         self._file = self._open.enter_context(pa.ipc.new_file(file, schema))
 
-    def close(self, paragraphs: int) -> Rows:
-        """End the part, sync it, give it its name, and write the manifest."""
+    def end(self, *, only: bool) -> tuple[str, int, str]:
+        """Sync the part and give it its name; return that, its size and its SHA-256."""
         with name_file_in_errors(self._path):
             if self._path.suffix == ".npy":
                 self._file.seek(0)
-                self._file.write(npy_header(self._rows, self._type))
+                self._file.write(npy_header(self.rows, self._type))
             self._open.close()
         size, sha256 = digest(self._part, sync=True)
         self._part.replace(self._path)
-        link = self._path.with_name(ROWS_FILE)
-        link.unlink(missing_ok=True)
-        link.symlink_to(self._path.name)
-        part = Part(1, self._path.name, paragraphs, self._rows, self._columns, size, sha256)
-        return write_manifest(self._path.parent, part, (self._type,))
+        if only:
+            link = self._path.with_name(ROWS_FILE)
+            link.unlink(missing_ok=True)
+            link.symlink_to(self._path.name)
+        return self._path.name, size, sha256
 
-    def __exit__(self, *_: object) -> None:
+    def discard(self) -> None:
         with suppress(OSError):  # the disk may be full
             self._open.close()
         self._part.unlink(missing_ok=True)
@@ -245,30 +234,103 @@ def read_vectors(path: Path, start: int, end: int) -> Iterator[Array]:
         yield chunk.flatten().to_numpy().reshape(len(chunk), -1)
 
 
+PART_S = 10.0
+"""A part is of so much work, so that a kill each minute leaves most of the minute."""
+SHARE = 0.1
+"""Of the time of a try: a later part is longer, so that a shard of hours has some dozens of files."""
+FIRST_SPEED = 5000
+"""Characters in a second, for the first window, if the plan does not know the speed."""
+
+
 class RowsFile:
-    """The only part of a shard, window by window in corpus order: rows, or vectors; whole, or not there."""
+    """The rows or vectors of a shard, window by window in corpus order, in parts.
+
+    A part ends with a window and never changes. The manifest comes last: before it, the parts are of use only
+    to another try.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._paragraphs, self._open = folder, 0, ExitStack()
+        self._folder = folder
+        self._finished: list[Finished] = []
+        self._writer: RowsWriter | VectorsWriter | None = None
+        self._first = self._paragraphs = 0  # of the part: its first paragraph, and how many it covers
+        self._whole = True  # whether what was written ends with a window
+        self._of, self._left = "", 0
+        self._part_s = PART_S
+        self.window_characters = 0
+
+    def go_on(self, shard: Shard, of: str, adopted: Sequence[Finished], vain: int) -> None:
+        """Begin after the parts of earlier tries; end some as parts of ``of``, as `Finished` has it.
+
+        ``vain`` earlier tries left no part, so the parts of this try are shorter.
+        """
+        self._finished, self._of = [*adopted], of
+        self._left = shard.paragraphs - sum(one.part.paragraphs for one in adopted)
+        self._part_s = PART_S / 4**vain
+        speed = shard.characters / shard.expected_s if shard.expected_s else FIRST_SPEED
+        self.window_characters = int(self._part_s * speed)
 
     def open(self, columns: Sequence[str]) -> None:
-        self._columns, self._order = columns, text_order(columns)
-        self._writer: RowsWriter | VectorsWriter
-        self._writer = self._open.enter_context(RowsWriter(self._folder / ROWS_FILE, columns))
+        self._columns, self._order = tuple(columns), text_order(columns)
+        if len({*GIVEN, *columns}) < len(GIVEN) + len(columns):
+            raise JobkitError(f"columns {', '.join(columns)}: each name once, and none of {', '.join(GIVEN)}")
+        if self._finished and (was := self._finished[0].part.columns) != self._columns:
+            both = f"{', '.join(was)}, and the workload has {', '.join(columns)}"
+            raise TryFailed(Outcome.ENVIRONMENT, f"the {PARTS_FILE} of earlier tries has the columns {both}")
+        (self._folder / MANIFEST_FILE).unlink(missing_ok=True)  # of an earlier process
+        self._opened_s = self._part_began_s = self._written_s = time.monotonic()
 
     def write(self, rows: list[Row], first: int, places: Sequence[Paragraph]) -> None:
-        if rows and not isinstance(rows[0][0], int) and isinstance(self._writer, RowsWriter):
-            self._writer = self._open.enter_context(VectorsWriter(self._folder, self._columns))
-        if isinstance(self._writer, RowsWriter):
-            for number, *values in sorted(rows, key=self._order):
-                self._writer.write(places[number - first], values)
-        elif rows:
-            self._writer.write(in_order(rows, first))
-        self._paragraphs += len(places)
+        with process.signals_blocked():
+            self._whole = False
+            writer = self._writer or self._begin(rows, first)
+            if isinstance(writer, RowsWriter):
+                for number, *values in sorted(rows, key=self._order):
+                    writer.write(places[number - first], values)
+            elif rows:
+                writer.write(in_order(rows, first))
+            self._paragraphs, self._left = self._paragraphs + len(places), self._left - len(places)
+            now_s, before_s = time.monotonic(), self._written_s
+            due_s, self._written_s = max(self._part_s, SHARE * (now_s - self._opened_s)), now_s
+            speed = sum(len(place.text) for place in places) / max(now_s - before_s, 1e-6)
+            self.window_characters = int(due_s * speed)
+            if self._left > 0 and now_s - self._part_began_s >= due_s / 2:
+                self._leave_part()
+            self._whole = True
+
+    def _begin(self, rows: list[Row], first: int) -> RowsWriter | VectorsWriter:
+        place = self._folder, len(self._finished) + 1, self._columns
+        if rows and not isinstance(rows[0][0], int):
+            self._writer = VectorsWriter(*place, self._finished[-1].types[0] if self._finished else "")
+        else:
+            self._writer = RowsWriter(*place)
+        self._first, self._paragraphs = first, 0
+        return self._writer
+
+    def _leave_part(self) -> None:
+        """End the part before the shard is done, for another try."""
+        append_line(self._folder / PARTS_FILE, to_json(self._end_part()))
+        self._part_began_s = time.monotonic()
+
+    def _end_part(self, *, last: bool = False) -> Finished:
+        writer, number = self._writer or self._begin([], 0), len(self._finished) + 1
+        file, size, sha256 = writer.end(only=last and number == 1)
+        part = Part(number, file, self._paragraphs, writer.rows, self._columns, size, sha256)
+        one = Finished(self._of, self._first, part, writer.types, tuple(writer.pieces))
+        self._writer = None
+        self._finished.append(one)
+        return one
 
     def close(self, left: Sequence[Row], *, failed: bool) -> None:
-        """Sync the file and write its manifest; of a try that failed, remove it."""
+        """End the last part and write the manifest; a try that failed leaves its whole windows as a part."""
         del left
-        with self._open:
+        try:
             if not failed:
-                self._writer.close(self._paragraphs)
+                self._end_part(last=True)
+                write_atomically(self._folder / MANIFEST_FILE, to_json(joined(self._finished)) + "\n")
+            elif self._writer and self._whole and self._of:
+                with suppress(OSError):  # the disk may be full
+                    self._leave_part()
+        finally:
+            if self._writer:
+                self._writer.discard()

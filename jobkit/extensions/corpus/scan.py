@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 import os
 import re
@@ -11,7 +12,7 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -26,7 +27,7 @@ from jobkit.core.units import format_count, format_list
 from jobkit.extensions.corpus.plan import Bad, Corpus, Piece, Source
 from jobkit.extensions.corpus.readers import (
     COMPRESSIONS,
-    JSONL,
+    PACKED,
     READ,
     READERS,
     TEXT,
@@ -36,6 +37,8 @@ from jobkit.extensions.corpus.readers import (
     scan_parts,
     source_of,
 )
+from jobkit.extensions.corpus.streams import AUTO, BrokenError, encoding_of
+from jobkit.extensions.corpus.tables import PARQUET, STATE_FILES, saved_files
 from jobkit.planning.texts import SAMPLE, find_text
 
 if TYPE_CHECKING:
@@ -62,7 +65,9 @@ def find_sources(paths: Sequence[str]) -> CorpusFiles:
     without hidden files and links to folders.
     """
     if not paths:
-        raise JobkitError("no corpus", hint="--corpus PATH...: text files, JSONL files or folders of them")
+        raise JobkitError(
+            "no corpus", hint=f"--corpus PATH...: files or folders of them. jobkit reads {READ}"
+        )
     found: list[Source] = []
     unread: list[str] = []
     for path in paths:
@@ -125,12 +130,16 @@ def _names(folder: Path, before: str) -> Iterator[tuple[str, bool]]:
     """Yield the names below a folder, each folder's in order, and whether jobkit reads the file."""
     with os.scandir(folder) as entries:
         inside = sorted(entries, key=lambda entry: os.fsencode(entry.name))
+    saved = saved_files(folder, {entry.name for entry in inside})
     for entry in inside:
+        if saved is not None and entry.name in STATE_FILES:
+            continue
         hidden, is_folder = entry.name.startswith("."), entry.is_dir(follow_symlinks=False)
         if is_folder and not hidden:
             yield from _names(folder / entry.name, f"{before}{entry.name}/")
         else:
-            is_read = not hidden and bool(kind_of(entry.name)[0]) and os.path.isfile(entry.path)  # noqa: PTH113 - quick
+            wanted = not hidden and (saved is None or entry.name in saved)
+            is_read = wanted and bool(kind_of(entry.name)[0]) and os.path.isfile(entry.path)  # noqa: PTH113 - quick
             yield f"{before}{entry.name}{'/' * is_folder}", is_read
 
 
@@ -157,7 +166,13 @@ RANGE_BYTES = 2**25  # a file with more than two of these is read in ranges, by 
 TASK_BYTES = 2**23
 TASK_FILES = 256
 MOST_PIECES = 200_000
-_GROWTH = {"": 1, "gz": 4, "zst": 4}  # how text grows when it is decompressed, roughly
+_GROWTH = {
+    "gz": 4,
+    "zst": 4,
+    "bz2": 4,
+    "xz": 5,
+    PARQUET: 2,
+}  # how text grows when it is decompressed, roughly
 
 
 def piece_bytes(found: Sequence[Source]) -> int:
@@ -166,7 +181,7 @@ def piece_bytes(found: Sequence[Source]) -> int:
     The pieces of a small corpus are paragraphs. 16 MiB have 4,000 pieces of 4 KiB, 1 GiB has 26,000 of 40
     KiB, and 100 GiB have 200,000 of half a MiB; a still larger corpus has larger pieces, not more.
     """
-    size = sum(one.size_bytes * _GROWTH[one.compression] for one in found)
+    size = sum(one.size_bytes * _GROWTH.get(one.compression or one.kind, 1) for one in found)
     small, large = 2**24, MOST_PIECES * 2**19
     if size < small:
         return size // 2**12
@@ -291,8 +306,10 @@ class Scan:
 def scan(
     corpus: CorpusFiles,
     *,
-    text_field: str = "text",
-    id_field: str = "id",
+    text_field: str = "",
+    id_field: str = "",
+    encoding: str = "",
+    split: int = 0,
     skip_bad: bool = False,
     processes: int | None = None,
     seen: Callable[[int], object] = lambda _: None,
@@ -300,11 +317,16 @@ def scan(
     """Read a corpus, of `find_sources`, once, by default on all cores.
 
     ``skip_bad`` leaves out what cannot be read: a text file, an archive, or a line of JSONL. ``seen`` is
-    called from time to time with the bytes of files that were read since the last call.
+    called from time to time with the bytes of files that were read since the last call. ``encoding`` is that
+    of all text files, or `AUTO`.
     """
+    if encoding:
+        encoding = known_encoding(encoding)
+        files = [replace(one, encoding=encoding) if one.kind in PACKED else one for one in corpus.files]
+        corpus = replace(corpus, files=files)
     size = sum(one.size_bytes for one in corpus.files)
     number = processes or (1 if size < _ALONE_BYTES else min(MOST, usable_cpus()))
-    reading = _Reading(corpus.files, Fields(text_field, id_field), number)
+    reading = _Reading(corpus.files, Fields(text_field, id_field), number, split)
     with closing(Ids()) as ids:
         reading.read(ids, seen)
         reading.find_doubled(ids)
@@ -318,9 +340,9 @@ def scan(
 class _Reading:
     """A corpus while it is read: its parts in corpus order, and what is bad in them."""
 
-    def __init__(self, found: Sequence[Source], fields: Fields, processes: int) -> None:
+    def __init__(self, found: Sequence[Source], fields: Fields, processes: int, split: int) -> None:
         self.found = found
-        self.fields = fields
+        self.fields, self.split = fields, split
         self.processes = processes
         self.parts: list[ScanPart] = []
         self._bad_files: dict[int, tuple[int, str]] = {}  # by number of the file: a line, if known, and why
@@ -357,8 +379,9 @@ class _Reading:
         for number, one in enumerate(self.found):
             if number in self._bad_files:
                 continue
-            part = ScanPart(source=number, file=one, target=target, fields=self.fields)
-            if not one.compression and one.size_bytes > 2 * RANGE_BYTES:
+            part = ScanPart(source=number, file=one, target=target, fields=self.fields, split=self.split)
+            ranges = READERS[one.kind].ranges and not one.compression and not one.encoding
+            if ranges and one.size_bytes > 2 * RANGE_BYTES:
                 if task:
                     yield task
                 task, size = [], 0
@@ -379,7 +402,7 @@ class _Reading:
         part = self.parts[number]
         for line, reason in bad:
             self._number_bad += 1
-            if part.file.kind == JSONL and line:
+            if part.file.kind != TEXT and line:
                 self._bad_lines.setdefault(number, {})[line] = reason
             else:
                 self._bad_files.setdefault(part.source, (line and part.before + line, reason))
@@ -438,13 +461,15 @@ class _Reading:
         places = {number: place for place, number in enumerate(kept)}
         parts = [part for part in self.parts if part.source in places]
         digests = {part.source: part.sha256 for part in parts if part.sha256}
+        files = {part.source: part.file for part in parts if not part.digest}
         pieces = list(_pieces(parts, places))
         if not pieces:
             raise JobkitError("the corpus holds no paragraph", hint="see --corpus and --text-field")
         corpus = Corpus(
-            sources=tuple(replace(self.found[number], sha256=digests[number]) for number in kept),
-            text_field=self.fields.text,
-            id_field=self.fields.id,
+            sources=tuple(replace(files[number], sha256=digests[number]) for number in kept),
+            text_field=self.fields.text or "text",
+            id_field=self.fields.id or "id",
+            split=self.split,
             skipped=tuple(skipped),
             unread=unread,
             documents=sum(part.documents for part in parts),
@@ -477,18 +502,36 @@ def _pieces(parts: Iterable[ScanPart], places: dict[int, int]) -> Iterator[Piece
 
 
 def _refusal(bad: Sequence[tuple[int, Bad]], found: Sequence[Source]) -> JobkitError:
-    lines = [
-        f"\n  {found[source].path}{f':{one.line}' if one.line else ''}: {one.reason}"
-        for source, one in bad[:_SHOWN]
-    ]
+    lines, encodings = list[str](), dict[int, str]()
+    for source, one in bad[:_SHOWN]:
+        reason = one.reason
+        if reason.startswith("not UTF-8") and found[source].kind in PACKED:
+            if source not in encodings and len(encodings) < MOST_NAMED:
+                encodings[source] = ""
+                with suppress(BrokenError, OSError):
+                    encodings[source] = encoding_of(found[source])
+            reason += f", it seems to be {encodings[source]}" if encodings.get(source) else ""
+        lines.append(f"\n  {found[source].path}{f':{one.line}' if one.line else ''}: {reason}")
     more = f"\n  and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
-    latin = (found[source] for source, one in bad if one.reason.startswith("not UTF-8"))
-    path = next((shell_quote(one.path) for one in latin if not one.compression), "")
-    convert = f" (iconv -f latin1 -t utf-8 {path} > converted && mv converted {path})" if path else ""
+    known = next(filter(None, encodings.values()), "")
+    other = f", or read them with jobkit apply --encoding {known} (auto: each by itself)" if known else ""
     return JobkitError(
         f"the corpus cannot be read in {format_count(len(bad), 'place')}:{''.join(lines)}{more}",
-        hint=f"fix them{convert}, or leave them out: --skip-bad",
+        hint=f"fix them{other}, or leave them out: --skip-bad",
     )
+
+
+def known_encoding(name: str) -> str:
+    """Return the name of an encoding as Python knows it; empty for UTF-8."""
+    try:
+        if name == AUTO:
+            return name
+        found = codecs.lookup(name).name
+        codecs.getincrementaldecoder(name)().decode(b"").encode()
+    except (LookupError, AttributeError, TypeError, ValueError) as error:
+        hint = "for example latin-1, cp1252, utf-16 or shift_jis; or auto"
+        raise JobkitError(f"--encoding {name}: no encoding of text", hint=hint) from error
+    return "" if found == "utf-8" else found
 
 
 # -- what other commands ask

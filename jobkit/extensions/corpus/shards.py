@@ -31,6 +31,8 @@ from jobkit.extensions.corpus.plan import MANIFEST_FILE, Corpus, Piece, Shard, c
 from jobkit.extensions.corpus.readers import place_of, read_pieces
 from jobkit.extensions.corpus.scan import MOST_NAMED
 from jobkit.extensions.corpus.setting import AppliedSetting
+from jobkit.extensions.corpus.streams import foreign_word
+from jobkit.extensions.corpus.tables import BY_ROWS
 from jobkit.launch.launch import request_words
 from jobkit.planning.job_script import Claim, PointScript
 from jobkit.planning.texts import estimated_lengths
@@ -121,7 +123,7 @@ def refuse_too_large(heavy: Sequence[OversizedPiece], setting: AppliedSetting) -
     head = f"{format_count(len(lines), 'paragraph')} too large for what was measured of the setting:"
     raise JobkitError(
         "\n  ".join([head, *lines[:MOST_TOO_LARGE], *more]),
-        hint="put blank lines into the paragraph (sed G FILE puts one after each line); "
+        hint="--split-long cuts a paragraph between sentences; or put blank lines into it; "
         "measure with a text that has such a paragraph; "
         "or name the memory of a shard: --set resources.memory=16GiB",
     )
@@ -193,9 +195,13 @@ def plan_shards(
     wishes: ShardOptions,
     *,
     first: int = 1,
+    tables: int = 0,
     heavy: Sequence[OversizedPiece] = (),
 ) -> CorpusPlan:
-    """Return pieces cut into shards of equal load; each heavy piece gets a shard at the end."""
+    """Return pieces cut into shards of equal load; each heavy piece gets a shard at the end.
+
+    ``tables``: what `table_bytes` returns of their corpus.
+    """
     if not pieces:
         raise JobkitError("the corpus holds no paragraph", hint="name the files with --corpus")
     alone = [one.piece for one in heavy]
@@ -215,7 +221,7 @@ def plan_shards(
         held_bytes=setting.peak_bytes,
         longest_s=each.longest_s if each else None,
         warning_s=setting.site.warning_s,
-        text_bytes=window_bytes(shards, setting.spec),
+        text_bytes=window_bytes(shards, setting.spec) + tables,
     )
     resources = _resources(measured, setting)
     return CorpusPlan(
@@ -237,7 +243,7 @@ def _number(pieces: Sequence[Piece], setting: AppliedSetting, wishes: ShardOptio
     if wishes.number:
         return wishes.number
     if setting.speed is None:
-        return math.ceil(sum(piece.end - piece.start for piece in pieces) / UNKNOWN_BYTES)
+        return math.ceil(sum(piece.size_bytes for piece in pieces) / UNKNOWN_BYTES)
     start_s, allowed_s = setting.speed.start_s, 60 * wishes.minutes
     items = sum(piece.paragraphs for piece in pieces)
     whole = duration(setting.speed, items=items, characters=sum(piece.characters for piece in pieces))
@@ -281,6 +287,16 @@ def window_bytes(shards: Sequence[Shard], spec: SweepSpec) -> int:
     return STREAM_BYTES + round(WINDOWS * window * (CHARACTER_BYTES * mean + PARAGRAPH_BYTES))
 
 
+PYARROW_BYTES = 300 * MIB
+"""Address space of pyarrow, which a limit of Grid Engine counts; 70 MiB of RAM."""
+
+
+def table_bytes(corpus: Corpus) -> int:
+    """Return the memory that a worker needs to read Parquet and Arrow: pyarrow, and a group with its copy."""
+    groups = [one.columns.group_bytes for one in corpus.sources if one.columns and one.kind in BY_ROWS]
+    return PYARROW_BYTES + 2 * max(groups) if groups else 0
+
+
 def points_of(
     shards: Sequence[Shard],
     template: Point,
@@ -302,7 +318,7 @@ def points_of(
             text=TextRef(
                 path=path,
                 sha256="",
-                size_bytes=sum(piece.end - piece.start for piece in shard.pieces),
+                size_bytes=sum(piece.size_bytes for piece in shard.pieces),
                 name=name,
             ),
         )
@@ -345,6 +361,7 @@ def plan_lines(prospect: CorpusSummary) -> list[str]:
     rows = {
         "corpus": _corpus_words(prospect.corpus, prospect.read_s),
         "not read": unread_words(prospect.corpus.unread),
+        **_read_as(prospect.corpus),
         "setting": f"{prospect.setting.words} ({prospect.setting.source})",
         "model": prospect.setting.point.model.label if prospect.setting.point.model else "",
         "shards": _shards(prospect),
@@ -373,6 +390,24 @@ def _corpus_words(corpus: Corpus, read_s: float | None) -> str:
         names = format_list([*dict.fromkeys(bad.source for bad in corpus.skipped)], MOST_NAMED)
         words.append(f"{format_count(len(corpus.skipped), 'place')} left out (in {names})")
     return ", ".join(words) + ("" if read_s is None else f" (read in {read_s:,.1f} s)")
+
+
+def _read_as(corpus: Corpus) -> dict[str, str]:
+    """Return what jobkit chose to read a corpus: columns and encodings."""
+    columns, encoded = dict[str, list[str]](), list[str]()
+    for source in corpus.sources:
+        if source.columns:
+            name = f", id {source.columns.id!r}" if source.columns.id else ", without an id"
+            columns.setdefault(f"text {source.columns.text!r}{name}", []).append(source.name)
+        if source.encoding and len(encoded) < MOST_NAMED:
+            encoded.append(f"{source.name} {source.encoding} ({foreign_word(source) or 'all ASCII'})")
+    number = sum(bool(source.encoding) for source in corpus.sources)
+    more = [f"{number - len(encoded):,} more"] if number > len(encoded) else []
+    return {
+        "columns": "; ".join(f"{words} ({format_list(names, 2)})" for words, names in columns.items()),
+        "encoding": ", ".join([*encoded, *more]),
+        "cut": f"paragraphs of more than {corpus.split:,} characters" if corpus.split else "",
+    }
 
 
 def unread_words(names: Sequence[str]) -> str:

@@ -165,7 +165,7 @@ def progress(run: RunStatus) -> Progress | None:
     if not parts:
         return None
     done = [(one, part) for one, part in pairs if one.state is PointState.DONE]
-    timed = [(part, _took_s(one)) for one, part in done if part.expected_s]
+    timed = [(part, _took_s(one, part)) for one, part in done if part.expected_s]
     took = [(part, seconds) for part, seconds in timed if seconds is not None]
     took_s = math.fsum(seconds for _, seconds in took) if took else None
     promised_s, low_s, high_s = promised([part for part, _ in took]) if took else (None, None, None)
@@ -216,9 +216,10 @@ def _read_parts(folder: Path, _changed_ns: int, _size: int) -> Mapping[int, Shar
     return parts
 
 
-def _took_s(point: PointStatus) -> float | None:
-    """Return how long the job of a shard took, as it was promised."""
-    return point.pace.elapsed_s if point.record else None
+def _took_s(point: PointStatus, part: Shard) -> float | None:
+    """Return how long the job of a shard took, as it was promised; ``None`` if it went on after another."""
+    summary = point.record.summary if point.record else None
+    return point.pace.elapsed_s if summary and summary.items_total >= part.paragraphs else None
 
 
 def _far(point: PointStatus, part: Shard) -> tuple[int, int]:
@@ -226,14 +227,16 @@ def _far(point: PointStatus, part: Shard) -> tuple[int, int]:
         return part.paragraphs, part.characters
     if point.progress is None:
         return 0, 0
-    items = sum(batch.items for batch in point.batches)
-    return min(items, part.paragraphs), min(point.progress.characters, part.characters)
+    items, planned = sum(batch.items for batch in point.batches), point.progress.characters_total
+    adopted = part.characters - min(planned or part.characters, part.characters)  # of earlier tries
+    items += round(part.paragraphs * adopted / max(1, part.characters))
+    return min(items, part.paragraphs), min(adopted + point.progress.characters, part.characters)
 
 
 def _is_slow(point: PointStatus, part: Shard) -> bool:
     if part.slow_s is None or point.state not in {PointState.DONE, PointState.RUNNING}:
         return False
-    took = _took_s(point) if point.state is PointState.DONE else point.elapsed_s
+    took = _took_s(point, part) if point.state is PointState.DONE else point.elapsed_s
     return took is not None and took > part.slow_s
 
 

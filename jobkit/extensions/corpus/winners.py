@@ -21,7 +21,7 @@ from jobkit.core.files import open_regular, parse_object, read_lines, read_text,
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.layout import BAD_ROWS, POINTS_FILE, WINNERS_FOLDER, names, try_folder, try_numbers
 from jobkit.core.records import Point
-from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Rows, Winner, read_planned
+from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Rows, Winner, parts_of, read_planned
 
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK, errno.EINVAL})
 """Errors of link(2) on a file system without hard links."""
@@ -40,8 +40,10 @@ def has_rows(home: str, folder: str) -> bool:
     if os.path.exists(f"{Path(home).parents[1]}/{WINNERS_FOLDER}/{Path(home).name}.json"):  # noqa: PTH110 - quick
         return True
     try:
-        size = int(parse_object(read_text(f"{folder}/{MANIFEST_FILE}"), MANIFEST_FILE)["size_bytes"])
-        whole = os.stat(f"{folder}/{ROWS_FILE}").st_size == size  # noqa: PTH116 - as above
+        rows = parse_object(read_text(f"{folder}/{MANIFEST_FILE}"), MANIFEST_FILE)
+        parts = rows.get("parts") or [{"file": ROWS_FILE, "size_bytes": rows["size_bytes"]}]
+        sizes = ((os.stat(f"{folder}/{part['file']}").st_size, int(part["size_bytes"])) for part in parts)  # noqa: PTH116 - as above
+        whole = all(found == size for found, size in sizes)
     except (OSError, JobkitError, KeyError, TypeError, ValueError):
         return False
     return whole and not os.path.exists(f"{folder}/{BAD_ROWS}")  # noqa: PTH110 - as above
@@ -92,13 +94,16 @@ def _won(path: Path) -> Winner | None:
 
 
 def _complete(folder: Path, paragraphs: int) -> Rows | None:
-    """Return the manifest of a try if its rows are those that it names, after syncing them."""
+    """Return the manifest of a try if each part is as it says and they are the shard, after syncing them."""
     try:
         rows = from_json(Rows, read_text(folder / MANIFEST_FILE), where=str(folder / MANIFEST_FILE))
-        found = digest(folder / ROWS_FILE, sync=True)
+        parts = parts_of(rows)
+        found = [digest(folder / part.file, sync=True) for part in parts]
     except (OSError, JobkitError):
         return None
-    return rows if (rows.paragraphs, found) == (paragraphs, (rows.size_bytes, rows.sha256)) else None
+    sums = [sum(getattr(part, name) for part in parts) for name in ("paragraphs", "rows", "size_bytes")]
+    whole = sums == [paragraphs, rows.rows, rows.size_bytes] and rows.paragraphs == paragraphs
+    return rows if whole and found == [(part.size_bytes, part.sha256) for part in parts] else None
 
 
 def digest(path: Path, *, sync: bool = False) -> tuple[int, str]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, islice
 from pathlib import Path
+from typing import cast
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
-from jobkit.extensions.corpus.plan import read_corpus, read_planned
+from jobkit.extensions.corpus.parts import adopt, identity
+from jobkit.extensions.corpus.plan import Corpus, Shard, read_corpus, read_planned
 from jobkit.extensions.corpus.readers import Paragraph, read_pieces
 from jobkit.extensions.corpus.rows import RowsFile, as_vectors
 from jobkit.worker.failure import TryFailed, describe_error
@@ -23,14 +27,23 @@ WINDOW_CHARACTERS = 16 * 2**20  # a window ends before it holds more: long parag
 
 class ShardWork(PointWork):
     def read(self, state: TryState) -> Todo:
-        """Return the point's shard of the corpus; only its first window is read."""
+        """Return what earlier tries left of the point's shard; only its first window is read."""
         point, run_dir = state.task.point, state.task.run_dir or Path()
+        output = cast("RowsFile", state.output)
         with reading_corpus():
             shard = read_planned(run_dir, point.index)
-            corpus = read_corpus(run_dir)
-        state.items_total, state.characters_total = shard.paragraphs, shard.characters
+            corpus, of = read_corpus(run_dir), identity(point, shard)
+            adopted, vain = adopt(run_dir, point, state.task.try_number, shard, of)
+        output.go_on(shard, of, adopted, vain)
+        done = sum(one.part.paragraphs for one in adopted)
+        state.items_total = shard.paragraphs - done
+        state.characters_total = round(shard.characters * state.items_total / shard.paragraphs)
         size = point.sort_window or SHARD_WINDOW
-        windows = shard_windows(read_pieces(corpus, shard.pieces), size)
+
+        def due() -> tuple[int, int]:
+            return output.window_characters, state.workers[0].items_per_call or 1
+
+        windows = shard_windows(_rest(corpus, shard, done), size, done, due)
         first = next(windows)
         gc.freeze()  # a collection in a forked worker would copy the pages of the plan
         return Todo(first, windows, size)
@@ -52,13 +65,32 @@ class ShardWork(PointWork):
 WORK = ShardWork()
 
 
-def shard_windows(paragraphs: Iterator[Paragraph], size: int) -> Iterator[Window]:
-    first, some, characters = 0, list[Paragraph](), 0
+def _rest(corpus: Corpus, shard: Shard, done: int) -> Iterator[Paragraph]:
+    """Yield the paragraphs of a shard after the first ``done``, each with its piece of the shard."""
+    ends = list(accumulate(piece.paragraphs for piece in shard.pieces))
+    at = bisect_right(ends, done)
+    before = ends[at - 1] if at else 0
+    for paragraph in islice(read_pieces(corpus, shard.pieces[at:]), done - before, None):
+        yield paragraph._replace(piece=paragraph.piece + at) if at else paragraph
+
+
+def shard_windows(
+    paragraphs: Iterator[Paragraph],
+    size: int,
+    first: int = 0,
+    due: Callable[[], tuple[int, int]] = lambda: (WINDOW_CHARACTERS, 1),
+) -> Iterator[Window]:
+    """Yield windows of at most ``size`` paragraphs; the first of them is paragraph ``first``.
+
+    ``due`` returns the characters after which a window ends, once its paragraphs are a multiple of a number.
+    """
+    some, characters, (enough, call) = list[Paragraph](), 0, due()
     with reading_corpus():
         for paragraph in paragraphs:
-            if some and (len(some) == size or characters + len(paragraph.text) > WINDOW_CHARACTERS):
+            full = len(some) == size or characters + len(paragraph.text) > WINDOW_CHARACTERS
+            if some and (full or (characters >= enough and len(some) % call == 0)):
                 yield _shard_window(first, some)
-                first, some, characters = first + len(some), [], 0
+                first, some, characters, (enough, call) = first + len(some), [], 0, due()
             some.append(paragraph)
             characters += len(paragraph.text)
     if some:

@@ -23,28 +23,27 @@ from jobkit.core.json_codec import to_json
 from jobkit.core.layout import PLAN_FILE
 from jobkit.extensions.corpus.formats import ROW_FORMATS, check_format
 from jobkit.extensions.corpus.merge import merge
-from jobkit.extensions.corpus.plan import ROWS_FILE, read_corpus, read_plan
+from jobkit.extensions.corpus.plan import read_corpus, read_plan
 from jobkit.extensions.corpus.readers import Paragraph
-from jobkit.extensions.corpus.rows import RowsWriter
+from jobkit.extensions.corpus.rows import RowsFile
 from jobkit.extensions.corpus.scan import find_sources, scan
 from jobkit.extensions.corpus.winners import claim, claim_all, read_winners
-from tests.support.corpora import jsonl, plan, points_of, read_all, read_shard, work
+from tests.support.corpora import jsonl, plan, points_of, read_all, read_shard, work, write_result
 
 
 def test_no_manifest_stays_of_an_earlier_process_or_of_one_that_fails(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    with RowsWriter(path, ("text",)) as writer:
-        assert writer.close(0).rows == 0
-    assert (path.read_bytes(), (tmp_path / "rows.json").exists()) == (b"", True)
-    with pytest.raises(ValueError, match="argument"), RowsWriter(path, ("text",)) as writer:
-        writer.write(Paragraph("a.txt", 4, "One\n", 100), ())
+    write_result(tmp_path, ("text",), [], ())
+    assert (tmp_path / "rows.jsonl").read_bytes() == b""
+    assert json.loads((tmp_path / "rows.json").read_text())["rows"] == 0
+    with pytest.raises(ValueError, match="argument"):
+        write_result(tmp_path, ("text",), [(0,)], [Paragraph("a.txt", 4, "One\n", 100)])
     assert not (tmp_path / "rows.json").exists()
 
 
 @pytest.mark.parametrize("columns", [("paragraph",), ("a", "a")])
 def test_a_column_is_named_once(tmp_path: Path, columns: tuple[str, ...]) -> None:
     with pytest.raises(JobkitError, match="each name once"):
-        RowsWriter(tmp_path / "rows.jsonl", columns)
+        RowsFile(tmp_path).open(columns)
 
 
 def lines(*values: object) -> list[bytes]:
@@ -195,9 +194,8 @@ def test_every_document_has_a_line_with_its_paragraphs_and_rows(tmp_path: Path) 
 def test_rows_that_are_not_in_corpus_order_have_no_counts(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("One.\n", encoding="utf-8")
     [point] = points_of(tmp_path, plan(tmp_path, scan(find_sources([str(tmp_path / "in.txt")])), 1))
-    with RowsWriter(work(tmp_path, 1) / ROWS_FILE, ("label",)) as writer:
-        writer.write(next(read_shard(tmp_path, 1))._replace(document="gone"), ["x"])
-        writer.close(1)
+    another = next(read_shard(tmp_path, 1))._replace(document="gone")
+    write_result(work(tmp_path, 1), ("label",), [(0, "x")], [another])
     assert claim(tmp_path, point, 1)
     with pytest.raises(JobkitError, match="'gone' are not in corpus order"):
         merge(tmp_path, tmp_path / "out.jsonl")

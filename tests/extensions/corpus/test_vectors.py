@@ -65,7 +65,7 @@ def run(tmp_path: Path) -> Path:
     return run
 
 
-def tried(run: Path, index: int, *, dtype: str = "float32", fails: bool = False) -> Path:
+def tried(run: Path, index: int, *, dtype: str = "float32") -> Path:
     """Write the part of a shard window by window, each from calls in disorder; return the try's folder."""
     folder = Path(try_folder(run, f"shard-{index:05d}", 1))
     folder.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ def tried(run: Path, index: int, *, dtype: str = "float32", fails: bool = False)
         order = np.random.default_rng(first).permutation(len(places)).tolist()
         calls = [order[at : at + CALL] for at in range(0, len(order), CALL)]
         output.write([_row(places, call, first, dtype) for call in calls], first, places)
-    output.close((), failed=fails)
+    output.close((), failed=False)
     return folder
 
 
@@ -211,16 +211,6 @@ def test_a_part_that_is_damaged_later_is_named(run: Path, tmp_path: Path) -> Non
     _flip(run / "results" / "shard-00002" / "try-1" / "part-00001.arrow")
     with pytest.raises(JobkitError, match=r"do not match their SHA-256: .*shard-00002/try-1/part-00001"):
         merge(run, tmp_path / "out.parquet", "parquet")
-
-
-def test_a_try_that_fails_leaves_no_part_and_the_next_one_all(run: Path, kind: str) -> None:
-    folder = tried(run, 1, fails=True)
-    assert list(folder.iterdir()) == []
-    tried(run, 1)
-    (folder / MANIFEST_FILE).unlink()  # the next process of a try that was killed before its manifest
-    tried(run, 1)
-    assert (folder / f"part-00001.{kind}").is_file()
-    assert claim(run, all_points(run)[0], 1)
 
 
 @pytest.fixture

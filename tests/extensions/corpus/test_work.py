@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import json
 import os
 import re
 import signal
@@ -21,6 +22,7 @@ import pytest
 from jobkit.core import files, json_codec
 from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
 from jobkit.core.records import Batch, JobFacts, ModelRef, Outcome, Point, Record
+from jobkit.extensions.corpus.parts import PARTS_FILE
 from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Rows
 from jobkit.extensions.corpus.rows import read_vectors
 from jobkit.planning.sample import sample_text
@@ -250,11 +252,15 @@ def test_a_worker_that_fails_leaves_no_rows_the_next_try_all(tmp_path: Path, wor
 
 
 @pytest.mark.slow
-def test_a_signal_leaves_no_rows(tmp_path: Path) -> None:
+def test_a_signal_leaves_the_windows_that_are_done_and_no_manifest(tmp_path: Path) -> None:
     [shard] = planned(tmp_path, replace(TOLD, workers=2), *COUNTED[:20], "Term.", "Wait.", "Wait.")
     found = tried(tmp_path, shard)
     assert (found.outcome, found.signal, found.provisional) == (Outcome.CANCELLED, "TERM", True)
-    assert not list((tmp_path / "out-1").glob("rows.json*"))
+    out = tmp_path / "out-1"
+    left = json.loads((out / PARTS_FILE).read_text())["part"]
+    assert left["paragraphs"] in {7, 14}
+    assert hashlib.sha256((out / left["file"]).read_bytes()).hexdigest() == left["sha256"]
+    assert not list(out.glob("rows.json*"))
 
 
 @pytest.mark.slow

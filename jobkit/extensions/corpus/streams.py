@@ -1,0 +1,219 @@
+"""The bytes of a file of a corpus, decompressed, and as UTF-8 whatever its encoding.
+
+Standard library only, but for ``.zst`` and to guess an encoding.
+"""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import lzma
+import os
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, BinaryIO, Protocol
+
+from jobkit.core.extras import missing_extra
+from jobkit.core.files import open_regular
+from jobkit.extensions.corpus.plan import Source
+
+_READ_BYTES = 2**18
+_STEP_BYTES = {"gz": 2**15, "zst": 2**12, "bz2": 2**15, "xz": 2**15}
+"""Bytes that are decompressed at once: gzip grows them by 1,000 at most, zstandard by 32,000.
+
+bzip2 and xz are given a limit for what they return.
+"""
+_WINDOW_BYTES = 2**31
+"""Largest window of zstandard, as ``zstd --long=31`` writes; the library's own limit is 128 MiB."""
+_XZ_BYTES = 2**30  # RAM for a dictionary: ``xz -9`` needs 65 MiB
+
+
+class BrokenError(Exception):
+    """A file that cannot be decompressed or decoded; its text is the reason."""
+
+
+class Stream(Protocol):
+    def read(self, size: int, /) -> bytes:
+        """Return up to so many bytes; none at the end."""
+        ...
+
+
+@contextmanager
+def open_stream(
+    source: Source,
+    seen: Callable[[bytes], object] = lambda _: None,
+    *,
+    start: int = 0,
+    size: int = sys.maxsize,
+) -> Iterator[Stream]:
+    """Open a source, or some bytes of a plain one; ``seen`` gets each block as it is on disk."""
+    with os.fdopen(open_regular(source.path), "rb", buffering=0) as file:
+        file.seek(start)
+        stream: Stream = _Raw(file, seen, size)
+        stream = _Archive(stream, source.compression) if source.compression else stream
+        yield _Decoded(stream, source.encoding) if source.encoding else stream
+
+
+class _Raw:
+    def __init__(self, file: BinaryIO, seen: Callable[[bytes], object], size: int) -> None:
+        self._file, self._seen, self._left = file, seen, size
+
+    def read(self, size: int, /) -> bytes:
+        data = self._file.read(min(size, self._left))
+        self._left -= len(data)
+        self._seen(data)
+        return data
+
+
+class _Archive:
+    """The members of an archive, one after the other; zeros may follow, as tapes have them.
+
+    zstandard's own ``stream_reader`` takes an archive that was cut short for a whole one.
+    """
+
+    def __init__(self, raw: Stream, compression: str) -> None:
+        self._raw = raw
+        self._step_bytes = _STEP_BYTES[compression]
+        self._begin: Callable[[], Any] = lambda: zlib.decompressobj(wbits=31)
+        self._error: type[Exception] = zlib.error
+        self._most: tuple[int, ...] = ()
+        if compression == "bz2":
+            self._begin, self._error, self._most = bz2.BZ2Decompressor, OSError, (_READ_BYTES,)
+        if compression == "xz":
+            self._begin = lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_BYTES)
+            self._error, self._most = lzma.LZMAError, (_READ_BYTES,)
+        if compression == "zst":
+            if lack := missing_extra("a .zst file", "zst"):
+                raise lack
+            import zstandard
+
+            library = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
+            self._begin, self._error = library.decompressobj, zstandard.ZstdError
+        self._member = self._begin()
+        self._waiting = self._ready = memoryview(b"")
+
+    def read(self, size: int, /) -> bytes:
+        while not self._ready:
+            if self._member.eof and not self._next_member():
+                return b""
+            self._ready = memoryview(self._more())
+        out, self._ready = bytes(self._ready[:size]), self._ready[size:]
+        return out
+
+    def _more(self) -> bytes:
+        step = memoryview(b"")
+        if getattr(self._member, "needs_input", True):
+            if not self._fill():
+                raise BrokenError("the archive ends early")
+            step, self._waiting = self._waiting[: self._step_bytes], self._waiting[self._step_bytes :]
+        try:
+            out: bytes = self._member.decompress(step, *self._most)
+        except self._error as error:
+            raise BrokenError(f"the archive is broken: {error}") from error
+        if self._member.eof and (rest := self._member.unused_data):
+            self._waiting = memoryview(rest + bytes(self._waiting))
+        return out
+
+    def _fill(self) -> bool:
+        if not self._waiting:
+            self._waiting = memoryview(self._raw.read(_READ_BYTES))
+        return bool(self._waiting)
+
+    def _next_member(self) -> bool:
+        while self._fill():
+            self._waiting = memoryview(bytes(self._waiting).lstrip(b"\0"))
+            if self._waiting:
+                self._member = self._begin()
+                return True
+        return False
+
+
+class _Decoded:
+    """A stream in another encoding, as UTF-8."""
+
+    def __init__(self, raw: Stream, encoding: str) -> None:
+        self._raw, self._encoding, self._place, self._ready = raw, encoding, 0, memoryview(b"")
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+
+    def read(self, size: int, /) -> bytes:
+        ended = False
+        while not self._ready and not ended:
+            data = self._raw.read(_READ_BYTES)
+            ended = not data
+            held = len(self._decoder.getstate()[0])
+            try:
+                self._ready = memoryview(self._decoder.decode(data, ended).encode())
+            except UnicodeError as error:
+                place = self._place - held + getattr(error, "start", 0)
+                raise BrokenError(f"not {self._encoding} at byte {place}") from error
+            self._place += len(data)
+        out, self._ready = bytes(self._ready[:size]), self._ready[size:]
+        return out
+
+
+AUTO = "auto"
+_SAMPLE_BYTES = 2**16
+_LIKELY = (
+    *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1257", "koi8_r", "iso8859_2"),
+    *("utf_16", "utf_16_le", "utf_16_be", "utf_32", "cp932", "euc_jp", "gb18030", "big5", "cp949"),
+)
+"""Encodings that files have: of all that Python knows, charset-normalizer takes French for Mac Latin 2."""
+
+
+def encoding_of(source: Source) -> str:
+    """Return the encoding that a file seems to have; empty for UTF-8, and if none is likely."""
+    from charset_normalizer import from_bytes  # 40 ms that only such a file costs
+
+    decoder, sample, block = codecs.getincrementaldecoder("utf-8")(), b"", b" "
+    with open_stream(replace(source, encoding="")) as stream:
+        while block:
+            block = stream.read(_READ_BYTES)
+            sample = sample[-_SAMPLE_BYTES:] + block
+            try:
+                decoder.decode(block, not block)
+            except UnicodeDecodeError:
+                break
+        else:
+            return ""
+        sample += read_exactly(stream, _SAMPLE_BYTES)
+    if sample.count(0) * 10 < len(sample):
+        sample = b"".join(line for line in sample.splitlines(keepends=True) if not line.isascii())
+        sample = sample[-_SAMPLE_BYTES:]
+        text = sample.decode(errors="replace")
+        if sum(char > "\x7f" for char in text) > 2 * text.count("\ufffd"):
+            return ""  # UTF-8 with some damage
+    found = [*from_bytes(sample, cp_isolation=[*_LIKELY])]
+    equal = [one for one in found if one.chaos <= found[0].chaos + _TIE]
+    likely = [name for one in equal for name in one.could_be_from_charset]
+    return "cp1252" if "cp1252" in likely else next(iter(likely), "")
+
+
+_TIE = 0.03  # what two encodings of one text may differ by; then it is that of most of western Europe
+
+
+def foreign_word(source: Source) -> str:
+    """Return the first word of a file that is not ASCII, by which a person can judge its encoding."""
+    with open_stream(source) as stream:
+        while block := stream.read(_READ_BYTES):
+            if found := re.search(r"\w*[^\W\x00-\x7f]\w*", block.decode(errors="ignore")):
+                return found[0]
+    return ""
+
+
+def skip(stream: Stream, number: int) -> None:
+    """Read so many bytes and forget them; fewer if the stream ends."""
+    while number > 0 and (data := stream.read(min(number, _READ_BYTES))):
+        number -= len(data)
+
+
+def read_exactly(stream: Stream, number: int) -> bytes:
+    """Return so many bytes; fewer if the stream ends."""
+    parts = []
+    while number > 0 and (data := stream.read(number)):
+        parts.append(data)
+        number -= len(data)
+    return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -1,0 +1,254 @@
+"""Documents in the rows of a table: CSV, Parquet, Arrow, and a folder that `datasets` has saved.
+
+CSV needs the standard library only, Parquet and Arrow need pyarrow.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice, repeat
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.extras import missing_extra
+from jobkit.core.files import read_text
+from jobkit.core.paragraphs import BOM, BadLineError, Document, Fields
+from jobkit.core.units import format_list
+from jobkit.extensions.corpus.plan import Columns
+from jobkit.extensions.corpus.streams import BrokenError
+
+CSV, PARQUET, ARROW = "csv", "parquet", "arrow"
+BY_ROWS = {PARQUET, ARROW}  # of these kinds the places of pieces are numbers of rows
+TEXT_NAMES = ("text", "content", "body", "document", "article", "abstract", "passage", "sentence")
+ID_NAMES = ("id", "doc_id", "document_id", "docid", "uid", "uuid")
+_MOST_NAMED = 12
+_HEADER_LINES = 20
+_ROWS = 256  # that are decoded at once
+
+
+class Row(NamedTuple):
+    """A document and where it is: a line of JSONL, a row of a table."""
+
+    size: int  # how far it moves the place in its file: its bytes, or 1 row
+    lines: int
+    data: bytes  # of which its piece has the SHA-256
+    document: Document | BadLineError | None  # ``None``: the line is blank, or the header
+
+
+def choose(names: Sequence[str], wanted: Fields, delimiter: str = "") -> Columns:
+    """Return the columns that a person names, else those whose names are usual."""
+    known = [name.strip().lower() for name in names]
+
+    def find(asked: str, usual: Sequence[str]) -> int:
+        if asked and names.count(asked) != 1:
+            what = "two columns" if asked in names else "no column"
+            raise BrokenError(f"{what} {asked!r}: it has {format_list(list(names), _MOST_NAMED)}")
+        at = (known.index(name) for name in usual if known.count(name) == 1)
+        return names.index(asked) if asked else next(at, -1)
+
+    text, name = find(wanted.text, TEXT_NAMES), find(wanted.id, ID_NAMES)
+    if text < 0:
+        raise BrokenError(
+            f"no column {format_list(list(TEXT_NAMES), 3)}: it has {format_list(list(names), _MOST_NAMED)}; "
+            "--text-field names the column"
+        )
+    return Columns(names[text], names[name] if name >= 0 else "", text, name, len(names), delimiter)
+
+
+# -- CSV
+
+
+def csv_columns(lines: Iterable[bytes], wanted: Fields, *, tabs: bool) -> Columns | None:
+    """Return the columns by the header; ``None`` of an empty file.
+
+    Of comma, semicolon, tab and bar the delimiter is the one that makes the most columns.
+    """
+    head = [line.decode(errors="replace") for line in islice(lines, _HEADER_LINES)]
+    if not head:
+        return None
+    head[0] = head[0].removeprefix(BOM.decode())
+    try:
+        headers = [(next(csv.reader(head, delimiter=one), []), one) for one in ("\t" if tabs else ",;\t|")]
+    except csv.Error as error:
+        raise BrokenError(f"not CSV: {error}") from error
+    names, delimiter = max(headers, key=lambda one: len(one[0]))
+    return choose(names, wanted, delimiter)
+
+
+def csv_rows(lines: Iterable[bytes], columns: Columns, *, header: bool) -> Iterator[Row]:
+    """Yield the rows of CSV; ``header``: the first is the header.
+
+    The reader takes no line beyond the row, so the lines that it took are its bytes.
+    """
+    held: list[bytes] = []
+
+    def taken() -> Iterator[str]:
+        for line in lines:
+            held.append(line)
+            bare = line.removeprefix(BOM) if header and len(held) == 1 else line
+            yield bare.decode(errors="surrogateescape")
+
+    csv.field_size_limit(2**31 - 1)  # the lines are limited
+    reader = csv.reader(taken(), delimiter=columns.delimiter, strict=True)
+    while True:
+        document: Document | BadLineError | None = None
+        try:
+            values = next(reader)
+            document = None if header or not values else _of_values(values, columns, b"".join(held))
+        except StopIteration:
+            return
+        except (csv.Error, BadLineError) as error:
+            document = error if isinstance(error, BadLineError) else BadLineError(f"not CSV: {error}")
+        data, header = b"".join(held), False
+        yield Row(len(data), len(held), data, document)
+        held.clear()
+
+
+def _of_values(values: Sequence[str], columns: Columns, data: bytes) -> Document:
+    if not data.isascii():
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            raise BadLineError(f"not UTF-8 at byte {error.start} of the row") from error
+    if len(values) != columns.width:
+        raise BadLineError(f"{len(values)} columns, and {columns.width} in the header")
+    return Document(values[columns.id_at] or None if columns.id else None, values[columns.text_at])
+
+
+# -- Parquet and Arrow
+
+
+@contextmanager
+def _opened(path: str, kind: str) -> Iterator[Any]:
+    """Open a table, and turn what pyarrow raises into `BrokenError`."""
+    if lack := missing_extra(f"a .{kind} file", "parquet"):
+        raise lack
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # its own reserves 1 GiB of address space
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        if kind == PARQUET:
+            with parquet.ParquetFile(path) as file:
+                yield file
+            return
+        with pa.memory_map(path) as file:
+            magic = file.read(6)
+            file.seek(0)
+            yield pa.ipc.open_file(file) if magic == b"ARROW1" else pa.ipc.open_stream(file)
+    except (pa.ArrowException, OSError, UnicodeError) as error:
+        if isinstance(error, OSError) and error.errno:
+            raise
+        raise BrokenError(f"not {kind.title()}: {str(error).partition(chr(10))[0][:200]}") from error
+
+
+def table_columns(path: str, kind: str, wanted: Fields) -> Columns:
+    import pyarrow.types as of
+
+    with _opened(path, kind) as table:
+        schema = table.schema_arrow if kind == PARQUET else table.schema
+        columns = choose(schema.names, wanted)
+        for at, numbers in ((columns.text_at, False), (columns.id_at, True)):
+            if at < 0:
+                continue
+            found = schema.field(at).type
+            kept = found.value_type if of.is_dictionary(found) else found
+            permitted = [of.is_string, of.is_large_string, of.is_string_view, of.is_null]
+            permitted += [of.is_integer] if numbers else []
+            if not any(is_of(kept) for is_of in permitted):
+                what = "neither text nor whole numbers" if numbers else "not text"
+                raise BrokenError(f"the column {schema.names[at]!r} is {found}, {what}")
+        if kind == ARROW:
+            return columns
+        groups = (table.metadata.row_group(group) for group in range(table.num_row_groups))
+        return replace(columns, group_bytes=max((group.total_byte_size for group in groups), default=0))
+
+
+def first_row(path: str, place: int, size: int) -> int:
+    """Return the first row of the first row group after a place in Parquet, as if all had one size."""
+    with _opened(path, PARQUET) as table:
+        groups = range(-(-place * table.num_row_groups // size))
+        return sum(table.metadata.row_group(group).num_rows for group in groups)
+
+
+def table_rows(path: str, kind: str, columns: Columns, start: int, end: int) -> Iterator[Row]:
+    """Yield rows of a table, from ``start`` to before ``end``; in memory are a group and some texts."""
+    names = [columns.text, columns.id] if columns.id else [columns.text]
+    with _opened(path, kind) as table:
+        for first, batch in _batches(table, kind, names, start):
+            low, high = max(start - first, 0), min(end - first, batch.num_rows)
+            for name in names if kind == ARROW and low < high else ():  # a wrong offset would end the process
+                batch.column(batch.schema.get_field_index(name)).validate(full=True)
+            for at in range(low, high, _ROWS):
+                some = batch.slice(at, min(_ROWS, high - at))
+                texts, *ids = (_values(some.column(some.schema.get_field_index(name))) for name in names)
+                yield from map(_row, texts, ids[0] if ids else repeat(None))
+            if first + batch.num_rows >= end:
+                return
+
+
+def _batches(table: Any, kind: str, names: list[str], start: int) -> Iterator[tuple[int, Any]]:  # noqa: ANN401 - pyarrow
+    """Yield batches with their first row; row groups of Parquet before ``start`` are left out."""
+    first = 0
+    if kind == ARROW:
+        number = getattr(table, "num_record_batches", None)
+        for batch in table if number is None else map(table.get_batch, range(number)):
+            yield first, batch
+            first += batch.num_rows
+        return
+    for group in range(table.num_row_groups):
+        after = first + table.metadata.row_group(group).num_rows
+        if after > start:
+            for batch in table.iter_batches(_ROWS, row_groups=[group], columns=names):
+                yield first, batch
+                first += batch.num_rows
+        first = after
+
+
+def _values(column: Any) -> list[Any]:  # noqa: ANN401 - pyarrow
+    def value(scalar: Any) -> object:  # noqa: ANN401
+        try:
+            return scalar.as_py()
+        except UnicodeDecodeError as error:
+            return BadLineError(f"not UTF-8 at byte {error.start} of the text")
+
+    try:
+        found: list[Any] = column.to_pylist()
+    except UnicodeDecodeError:
+        found = [value(scalar) for scalar in column]
+    return found
+
+
+def _row(text: str | BadLineError | None, name: str | int | BadLineError | None) -> Row:
+    bad = next((one for one in (text, name) if isinstance(one, BadLineError)), None)
+    document = bad or Document(None if name in {None, ""} else str(name), str(text or ""))
+    return Row(1, 1, f"{name}\n{text}\n".encode(), document)
+
+
+# -- a folder that `datasets` has saved
+
+STATE_FILES = ("dataset_info.json", "state.json")
+
+
+def saved_files(folder: Path, names: Collection[str]) -> set[str] | None:
+    """Return the data files of a saved data set, without its caches; ``None`` for any other folder."""
+    if not {*STATE_FILES} <= {*names}:
+        return None
+    path = folder / STATE_FILES[1]
+    try:
+        state = json.loads(read_text(path))
+        found = {str(one["filename"]) for one in state["_data_files"]}
+    except (ValueError, KeyError, TypeError) as error:
+        raise JobkitError(f"{path}: not that of a saved data set", hint="save the data set again") from error
+    if lost := sorted(found - {*names}):
+        raise JobkitError(f"{path}: lists {lost[0]}, which is not there", hint="save the data set again")
+    if state.get("_indices_data_files"):
+        hint = "save it again: dataset.flatten_indices().save_to_disk(...)"
+        raise JobkitError(f"{folder}: a selection of the rows of a data set", hint=hint)
+    return found
