@@ -68,6 +68,7 @@ VARIES = tuple(
         (r"(?<=again: )\d+(?= points)", "SOME"),
         (r"^(?:Largest safe|  extrapolated|  unproved).*\n", ""),
         (r"\b\d+ more cautions?", "SOME more cautions"),
+        (r"(?<=speed is shown between )batch_size \d+ and batch_size \d+", "SIZES"),  # the fastest
         # points that were cancelled had begun, or not, and may have left no times
         (r"(?<=CPU-minutes \()\d+ tries(?:, \d+ of which left no times)?", "SOME tries"),
         (r"─+", "─"),
