@@ -325,16 +325,6 @@ def test_what_a_reader_must_know_is_a_doubt(
     assert phrase in "; ".join(memory_line.doubts(fitted(measured), load))
 
 
-def test_repeats_of_a_load_show_what_scatters_within_a_point() -> None:
-    twice = [Observation(load, load + off, f"{load}") for load in range(1, 5) for off in (-1, 1)]
-    assert memory_line.regress(twice).within == pytest.approx(2)
-
-
-def test_no_value_counts_as_far_below_the_largest() -> None:
-    steep = [Observation(load, 5 * load - 10, f"{load}") for load in range(1, 5)]
-    assert min(memory_line.values_of(steep, memory_line.regress(steep))) == 1
-
-
 def test_loads_that_are_alike_leave_a_power_out() -> None:
     alike = [Observation(1 + number * 1e-12, number + 1, f"{number}") for number in range(4)]
     assert memory_line.regress(alike).at(1) == pytest.approx(2.5)

@@ -57,11 +57,8 @@ def test_figures_in_words() -> None:
     ("energy", "found"),
     [
         (OF_ONE, (9_000, 2_000)),
-        (attributed(OF_ONE, 0), (9_000, 2_000)),
         (attributed(OF_ONE, 1), (None, None)),
         (replace(OF_ONE, attribution=Attribution.UNKNOWN), (9_000, 2_000)),
-        (replace(OF_ONE, attribution=Attribution.NOT_ATTRIBUTABLE), (None, None)),
-        (replace(OF_ONE, counter_j=None), (9_100, 2_100)),
         (replace(OF_ONE, idle_w=None), (9_000, None)),
         (replace(OF_ONE, idle_w=90), (9_000, None)),
         (replace(OF_ONE, counter_j=None, power_j=None), (None, None)),

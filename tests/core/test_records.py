@@ -121,13 +121,6 @@ def test_shortcuts_that_were_refused_are_a_setting_of_their_own(
         assert json_codec.from_json(Record, json_codec.to_json(said), where="x") == said
 
 
-def test_out_of_memory_answers_a_point_and_of_the_host_only_a_trial() -> None:
-    assert Outcome.GPU_OOM in SWEPT.answers
-    assert Outcome.RAM_OOM in TRIAL.answers
-    assert Outcome.RAM_OOM not in SWEPT.answers
-    assert Outcome.BUG not in TRIAL.answers
-
-
 def test_what_a_point_is_for_follows_from_its_fields() -> None:
     swept = point()
     assert replace(swept, trial=True).kind is TRIAL

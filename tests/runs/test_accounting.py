@@ -7,13 +7,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jobkit.core.layout import ACCOUNTING_FILE
 from jobkit.core.records import Outcome
-from jobkit.core.shell import Completed
-from jobkit.runs.journal import CHANGES, GONE, JobTask, Journal, SchedulerAnswer, join_answers, read_accounts
+from jobkit.runs.journal import CHANGES, GONE, JobTask, read_accounts
 from tests.support.builders import grid, write_answer, write_points, write_submitted
 
 ROW = "77_1|{}|0:0|60||50M|1|node1|None|{}\n"
@@ -140,6 +137,8 @@ def test_a_task_is_gone_when_two_looks_a_minute_apart_did_not_find_it(run: Path)
     accounts = read_accounts(run)
     assert accounts.gone == {ONE: after(0)}
     assert accounts.missed == {"slurm": frozenset({ONE})}
+    miss(run, after(90), "77.2")
+    assert read_accounts(run).gone == {}, "one was found, and the other missed anew"
 
 
 def test_lines_that_name_what_has_changed_are_as_good_as_those_that_name_all(run: Path) -> None:
@@ -173,28 +172,6 @@ def test_a_time_that_cannot_be_known_makes_nothing_gone(run: Path, at: str) -> N
     miss(run, at, "77.1")
     accounts = read_accounts(run)
     assert (accounts.gone, accounts.due("slurm", after(9999))) == ({}, False)
-
-
-LOOKS = st.lists(st.tuples(st.integers(1, 90), st.sets(st.integers(1, 3))), max_size=12)
-
-
-@given(LOOKS)
-def test_gone_is_what_all_looks_of_a_minute_missed_and_none_found_since(
-    looks: list[tuple[int, set[int]]],
-) -> None:
-    times = [(sum(pause for pause, _ in looks[: n + 1]), missed) for n, (_, missed) in enumerate(looks)]
-    answers = [
-        SchedulerAnswer(
-            after(at), GONE, "slurm", Completed((), 0, " ".join(f"77.{task}" for task in missed), "")
-        )
-        for at, missed in times
-    ]
-    accounts = join_answers(Journal(submissions=()), answers)
-    for task in (1, 2, 3):
-        at: list[int] = []
-        for moment, missed in times:
-            at = [*at, moment] if task in missed else []
-        assert (JobTask("slurm", "77", task) in accounts.gone) is (bool(at) and at[-1] - at[0] >= 60)
 
 
 def test_each_line_of_a_driver_here_is_of_another_try(tmp_path: Path) -> None:

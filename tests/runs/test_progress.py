@@ -4,8 +4,6 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jobkit.core.layout import Exit
 from jobkit.core.records import Outcome
@@ -13,8 +11,6 @@ from jobkit.runs.status import Pace, PointState, PointStatus, skipped_time, to_g
 from jobkit.runs.tries import progress_of
 from tests.support.builders import batch, point, record
 from tests.support.statuses import a_point, tried
-
-SECONDS = st.floats(0, 1e6)
 
 
 @pytest.mark.parametrize(
@@ -73,22 +69,6 @@ def test_points_wait_for_the_slot_that_is_free_first(
     points: list[Pace], at_a_time: int, to_go_s: float | None
 ) -> None:
     assert to_go(points, at_a_time=at_a_time) == (to_go_s if to_go_s is None else pytest.approx(to_go_s))
-
-
-@given(st.lists(SECONDS, min_size=1, max_size=8), st.lists(SECONDS, max_size=30))
-def test_it_takes_no_less_than_the_longest_and_no_more_than_one_after_another(
-    running: list[float], waiting: list[float]
-) -> None:
-    points = [Pace(setting=f"r{n}", state="running", left_s=left) for n, left in enumerate(running)]
-    for n, long in enumerate(waiting):
-        points += [
-            Pace(setting=f"w{n}", state="done", elapsed_s=long),
-            Pace(setting=f"w{n}", state="waiting"),
-        ]
-    took = to_go(points)
-    assert took is not None
-    assert took >= max([*running, (math.fsum(running) + math.fsum(waiting)) / len(running)]) * (1 - 1e-9)
-    assert took <= (max(running) + math.fsum(waiting)) * (1 + 1e-9) + 1e-9
 
 
 def left_out(index: int, outcome: Outcome, because: str) -> PointStatus:

@@ -72,18 +72,6 @@ def test_a_point_runs_again_as_often_as_its_last_outcome_may(policy: Policy, end
     assert (policy_change(policy, ended) is not None) is (0 < times <= allowed(policy, last.outcome))
 
 
-@given(POLICIES, st.lists(st.one_of(HANGS, st.builds(tried, st.sampled_from(Outcome), NODES)), max_size=60))
-def test_however_it_goes_the_tries_come_to_an_end(policy: Policy, fate: list[Try]) -> None:
-    """Against fate: each outcome as it comes, run again as long as the policy says so."""
-    ended: list[Try] = []
-    for tried in fate:
-        ended.append(tried)
-        if policy_change(policy, ended) is None:
-            break
-    most = sum(allowed(policy, outcome) for outcome in [*COUNTED, Outcome.TIMEOUT])
-    assert len(ended) <= most + 1
-
-
 @given(POLICIES, TRIES)
 def test_factors_compound_and_bad_nodes_are_stayed_away_from(policy: Policy, ended: list[Try]) -> None:
     change = policy_change(policy, ended)
@@ -167,13 +155,6 @@ LOOKS = st.lists(st.sampled_from(PointState), min_size=1, max_size=12).map(lambd
 
 def indices(looks: Sequence[PointStatus]) -> list[int]:
     return [look.point.index for look in looks]
-
-
-@given(LOOKS, st.lists(st.sampled_from(["failed", "missing"]), max_size=3))
-def test_what_is_done_or_in_the_queue_is_never_chosen(looks: list[PointStatus], only: list[str]) -> None:
-    taken = select_points(looks, only)
-    wanted = {PointState(word) for word in only} or {PointState.FAILED, PointState.MISSING}
-    assert indices(taken) == [look.point.index for look in looks if look.state in wanted]
 
 
 @given(LOOKS, st.data())

@@ -15,7 +15,6 @@ from jobkit.runs.trials import (
     ALLOCATOR,
     PROCESS,
     Trial,
-    added_id,
     describe_trials,
     memory_of,
     settled_trials,
@@ -106,13 +105,6 @@ def test_what_nobody_settled_ended_as_its_point_did() -> None:
     assert lost.outcome is Outcome.LOST
     assert running.under_way
     assert same == [settled, message]
-
-
-def test_a_batch_that_is_tried_again_has_an_id_of_its_own() -> None:
-    first = added_id("batch_size-9", "-verify", set())
-    second = added_id("batch_size-9", "-verify", {first})
-    third = added_id("batch_size-9", "-verify", {first, second})
-    assert [first, second, third] == [f"batch_size-9-verify{more}" for more in ("", "-2", "-3")]
 
 
 def test_a_trial_of_an_earlier_version_is_known_by_its_id(tmp_path: Path) -> None:
