@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import importlib.util
 import io
 import json
 import resource
@@ -298,6 +299,20 @@ def test_parquet_has_typed_columns(run: Path, tmp_path: Path, undisturbed: bytes
         cells = [{name: "" if value is None else str(value) for name, value in row.items()} for row in rows]
         assert list(csv.DictReader(stream)) == cells
     assert [json.loads(line) for line in paths[2].read_bytes().splitlines()] == rows
+
+
+def test_programs_open_parquet_with_its_types(run: Path, tmp_path: Path) -> None:
+    merge(run, path := tmp_path / "out.parquet", "parquet")
+    frame = pd.read_parquet(path)
+    assert [str(kind) for kind in frame.dtypes[["paragraph", "start"]]] == ["int64", "int64"]
+    assert frame["extra"].sum() == sum(len(word) for word in frame["label"] if len(word) % 2 == 0)
+    if importlib.util.find_spec("polars"):
+        polars = importlib.import_module("polars")
+        assert polars.read_parquet(path).schema["start"] == polars.Int64
+    if importlib.util.find_spec("duckdb"):
+        rows = importlib.import_module("duckdb").read_parquet(str(path))
+        found = rows.aggregate("count(*), sum(start)").fetchall()
+        assert found == [(len(frame), frame["start"].sum())]
 
 
 def test_conll_needs_tokens(run: Path, tmp_path: Path) -> None:
