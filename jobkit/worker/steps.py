@@ -203,7 +203,7 @@ class Worker:
         return batch, rows
 
     def tokenize_ahead(self, *calls: Call | None) -> None:
-        """Have a workload tokenize calls meanwhile, if it can; without calls its threads end."""
+        """Have a workload tokenize calls in a thread, if it can; without calls the thread ends."""
         if self._loaded and (tokenize := getattr(self._workload, "tokenize_ahead", None)):
             tokenize(*(call.paragraphs for call in calls if call))
 
