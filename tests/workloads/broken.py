@@ -72,8 +72,9 @@ class Waits(Count):
         """Wait, if it is here."""
         if os.environ["BROKEN_AT"] == place:
             told, go = (self.file(name) for name in ("BROKEN_TOLD", "BROKEN_GO"))
-            told.with_suffix(".part").write_text(str(os.getpid()), encoding="ascii")
-            told.with_suffix(".part").replace(told)
+            part = told.with_suffix(f".{os.getpid()}")  # several workers may wait
+            part.write_text(str(os.getpid()), encoding="ascii")
+            part.replace(told)
             while not go.exists():
                 time.sleep(0.05)
 
