@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import signal
 import subprocess
@@ -72,27 +71,6 @@ def test_a_file_system_that_fails_is_a_finding() -> None:
     out = run("spec.yaml", "--scheduler", "local", "--set", f"text={'a' * 5000}", status=4)
     assert out.count("File name too long") == 2
     assert "fix what is missing" in out.splitlines()[-2]
-
-
-def programs(here: Path, names: str, lines: str) -> dict[str, str]:
-    """Write programs that run lines of sh; return what has them in front of PATH."""
-    (here / "bin").mkdir()
-    for name in names.split():
-        (here / "bin" / name).write_text(f"#!/bin/sh\n{lines}\n", encoding="utf-8")
-        (here / "bin" / name).chmod(0o755)
-    return {"PATH": f"{here}/bin:{os.environ['PATH']}"}
-
-
-@pytest.mark.slow
-def test_commands_that_are_not_what_they_are_called(here: Path) -> None:
-    """Answers that are no answers: noise on both streams, bytes that are no text, status 0."""
-    noise = "head -c 3000 /dev/urandom\necho 'a | b = c @ d'"
-    env = programs(here, "qsub qstat qacct qdel qconf qalter", noise)
-    done = jobkit("doctor", "--scheduler", "sge", env=env)
-
-    assert done.returncode in {0, 4}, done.stderr
-    assert "Grid Engine" in done.stdout
-    assert "a bug" not in done.stderr
 
 
 def test_ctrl_c_is_130(fake_slurm: FakeCluster) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import os
@@ -21,11 +20,10 @@ import pytest
 
 from jobkit.core import files, json_codec
 from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
-from jobkit.core.records import Batch, JobFacts, ModelRef, Outcome, Point, Record
+from jobkit.core.records import Batch, JobFacts, Outcome, Point, Record
 from jobkit.extensions.corpus.parts import PARTS_FILE
 from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Rows
 from jobkit.extensions.corpus.rows import read_vectors
-from jobkit.planning.sample import sample_text
 from jobkit.worker import work
 from jobkit.worker.failure import CAUGHT_SIGNALS
 from jobkit.worker.process import process_tree
@@ -281,38 +279,6 @@ def apart(folder: Path, index: int, out: Path) -> Record:
     words = ["--points", folder / "run" / "points.jsonl", "--point", index, "--inputs", folder, "--out", out]
     subprocess.run([sys.executable, "-m", "jobkit.worker", *map(str, words)], check=True)
     return json_codec.from_json(Record, (out / RECORD_FILE).read_text(), where="record")
-
-
-def test_the_tagger_finds_in_a_shard_what_it_finds_in_a_text(tmp_path: Path, tiny_model: ModelRef) -> None:
-    """With the same calls: a text of one window."""
-    text = sample_text(40)
-    (tmp_path / "text").write_text(text, encoding="utf-8")
-    (tmp_path / "model").symlink_to(tiny_model.path)
-    setting = replace(
-        SETTING, workload="stanza-ner", model=tiny_model, params={"batch_size": 20}, sort_window=None
-    )
-    (tmp_path / "run").mkdir()
-    [shard] = write_shards(tmp_path / "run", {"a.txt": text}, setting)
-    sha256 = hashlib.sha256(text.encode()).hexdigest()
-    swept = replace(setting, text=replace(setting.text, sha256=sha256))
-    assert [tried(tmp_path, one).outcome for one in (shard, swept)] == [Outcome.OK] * 2
-    paragraphs = list(read_shard(tmp_path / "run", shard.index))
-    with (tmp_path / "out-2" / ENTITIES_FILE).open(encoding="utf-8", newline="") as stream:
-        expected = [
-            {
-                "document": "a.txt",
-                "paragraph": int(row["paragraph"]),
-                "text": row["text"],
-                "label": row["label"],
-                "start": paragraphs[int(row["paragraph"])].offset + int(row["start"]),
-                "end": paragraphs[int(row["paragraph"])].offset + int(row["end"]),
-            }
-            for row in csv.DictReader(stream, dialect="excel-tab")
-        ]
-    rows = read_rows(tmp_path / "out-1")
-    assert rows == expected
-    assert len(rows) > 30
-    assert all(text[row["start"] : row["end"]] == row["text"] for row in rows)
 
 
 # -- memory
