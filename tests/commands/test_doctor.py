@@ -53,16 +53,6 @@ def test_the_sweep_that_is_next_is_the_one_that_was_looked_at() -> None:
     assert run(*shlex.split(words)).splitlines()[-1] == f"next: jobkit sweep {words}"
 
 
-@pytest.mark.usefixtures("fake_sge")
-def test_json_has_all_of_it_and_nothing_else_is_on_stdout() -> None:
-    said = json.loads(run("spec.yaml", "--scheduler", "sge", "--submit", "--json"))
-
-    assert said["counts"]["missing"] == 0
-    names = {(one["where"], one["name"]) for one in said["findings"]}
-    assert ("Grid Engine", "queue") in names
-    assert any(where.startswith("In a job, on") and name == "home" for where, name in names)
-
-
 def test_what_contradicts_itself_is_refused() -> None:
     assert "no SPEC" in jobkit("doctor", "--set", "name=x").stderr
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 
 from jobkit.core.records import JobFacts
 from tests.support.builders import grid, record, write_points, write_record, write_records, write_submitted
-from tests.support.commands import JOBKIT, jobkit
+from tests.support.commands import jobkit
 from tests.support.programs import Programs
 from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
 
@@ -83,18 +82,6 @@ def test_a_watch_of_what_is_done_ends_at_once(runs: Path) -> None:
     assert (done.returncode, "2 points: 2 done" in done.stdout, "\x1b" in done.stdout) == (0, True, False)
     done = jobkit("status", runs / EARLIER, "--watch", "--json")
     assert (done.returncode, json.loads(done.stdout)["runs"][0]["exit_code"]) == (0, 0)
-
-
-@pytest.mark.slow
-def test_a_watch_that_is_interrupted_says_so(runs: Path) -> None:
-    argv: list[str | Path] = [JOBKIT, "status", "--watch", runs / LATER]
-    watching = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert watching.stdout is not None
-    assert any("1 waiting" in line for line in watching.stdout)
-    watching.send_signal(2)
-    _, err = watching.communicate(timeout=120)
-    assert watching.returncode == 130, err
-    assert "Traceback" not in err
 
 
 @pytest.mark.slow

@@ -1,10 +1,8 @@
-"""Files of a run that are cut short at any byte: no point runs twice, and no job is forgotten."""
+"""Files of a run that are cut short amid a line: no point runs twice, and no job is forgotten."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import json
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -203,29 +201,6 @@ def test_a_journal_of_a_cluster(run: Path, controller: Slurm, *, appended: bool)
         assert controller.alive() == [], f"cut at {position}: all are ended"
         assert tried(lambda: run_again(run, (), ())) == ""
         assert controller.at_work() == list(AT_WORK), f"cut at {position}: all run again, once"
-
-
-def test_every_byte_of_a_journal(run: Path, controller: Slurm) -> None:
-    """FAULT: `journal.jsonl` is cut short at any byte, and the next event is appended.
-
-    HOW: real: the file cut at every byte.
-    REPORTED: the line that was cut is named and skipped; every other line is read.
-    LOST: the line that was cut.
-    """
-    whole = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
-    path = run / "journal.jsonl"
-    data = path.read_bytes()
-    for position in range(len(data)):
-        path.write_bytes(data[:position])
-        append_line(path, json.dumps(whole[-1]))
-        found = []
-        for line in path.read_text().splitlines():
-            with contextlib.suppress(ValueError):
-                found.append(json.loads(line))
-        ended = data[: position + 1].count(b"\n")
-        assert found == [*whole[:ended], whole[-1]], position
-        assert bool(read_journal(run).notes) == (len(found) < len(path.read_text().splitlines()))
-    assert controller.alive()
 
 
 @pytest.mark.parametrize("name", ["accounting.jsonl", "trials.jsonl", "batches.jsonl"])
