@@ -142,8 +142,6 @@ OLD, NEW = "old-20260102-101530-3f9a", "new-20260103-101530-3f9a"
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a project with two runs, which jobkit remembers; the working directory is another folder."""
-    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path / "config"))
-    monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv(RUNS_VARIABLE, str(tmp_path / "data" / "runs.txt"))
     for name in (NEW, OLD):
         points = grid([50, 100])

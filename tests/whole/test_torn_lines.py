@@ -17,10 +17,9 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line
 from jobkit.core.json_codec import to_json
 from jobkit.core.shell import Completed
-from jobkit.launch import resume, submission
+from jobkit.launch import resume
 from jobkit.launch.cancel import cancel
 from jobkit.launch.resume import run_again
-from jobkit.planning.prepare import Options, prepare
 from jobkit.report.tables import collect
 from jobkit.runs.journal import Role, note, read_journal
 from jobkit.runs.reader import read_status
@@ -37,7 +36,7 @@ from tests.support.builders import (
     write_record,
     write_submitted,
 )
-from tests.support.swept import SPEC
+from tests.support.swept import made
 
 pytestmark = pytest.mark.fault
 DONE, AT_WORK = (1, 2), (3, 4, 5, 6)
@@ -110,13 +109,8 @@ class Slurm:
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a run of six points of which two are done, made for Slurm, its journal still empty."""
-    (tmp_path / "text.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
-    (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
     monkeypatch.setattr(shell, "run", Slurm(tmp_path, ""))
-    prepared = prepare(
-        tmp_path / "spec.yaml", Options(scheduler="slurm", runs_dir=tmp_path / "runs"), build=True
-    )
-    submission.write_run(prepared)
+    prepared = made(tmp_path, "slurm")
     monkeypatch.setattr(resume, "PATIENCE_S", 0.0)
     cached = functools.cache(load_spec)  # the spec is not what is cut
     monkeypatch.setattr(resume, "load_spec", lambda path, given=(): cached(path, tuple(given)))

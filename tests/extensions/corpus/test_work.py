@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -18,15 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobkit.core import files, json_codec
-from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
-from jobkit.core.records import Batch, JobFacts, Outcome, Point, Record
+from jobkit.core import json_codec
+from jobkit.core.layout import ENTITIES_FILE, RECORD_FILE
+from jobkit.core.records import JobFacts, Outcome, Point, Record
 from jobkit.extensions.corpus.parts import PARTS_FILE
 from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Rows
 from jobkit.extensions.corpus.rows import read_vectors
 from jobkit.worker import work
-from jobkit.worker.failure import CAUGHT_SIGNALS
-from jobkit.worker.process import process_tree
 from jobkit.worker.record import Task
 from jobkit.worker.workloads.base import Entity, Result
 from jobkit.worker.workloads.function import Count
@@ -34,6 +29,8 @@ from tests.support.builders import point
 from tests.support.corpora import read_shard
 from tests.support.disks import disk
 from tests.support.shards import read_rows, write_shards
+from tests.worker.test_supervisor import batches
+from tests.worker.test_supervisor import restored as restored  # noqa: PLC0414 - a fixture is found by its name here
 
 WORKLOADS = Path(__file__).parents[2] / "workloads"
 SETTING = replace(
@@ -47,17 +44,6 @@ SETTING = replace(
 TOLD = replace(SETTING, workload="told:Told", workload_folder=str(WORKLOADS), order="text")
 COUNTED = [f"Paragraph {n} has {'very ' * (n % 7)}few words." for n in range(50)]
 DOCUMENTS = {"one.txt": "\n\n".join(COUNTED), "two.txt": "Été.\r\n\r\n\r\nA second\r\nparagraph.\r\n"}
-
-
-@pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    """Restore the signals; check that no process is left."""
-    before = {number: signal.getsignal(number) for number in CAUGHT_SIGNALS}
-    children = process_tree(os.getpid())
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-    assert process_tree(os.getpid()) == children
 
 
 def tried(folder: Path, of: Point, *, out: Path | None = None) -> Record:
@@ -78,11 +64,6 @@ def planned(folder: Path, of: Point = SETTING, *texts: str, shards: int = 1) -> 
     (folder / "run").mkdir()
     documents = {"told.txt": "\n\n".join(texts)} if texts else DOCUMENTS
     return write_shards(folder / "run", documents, of, shards)
-
-
-def batches(folder: Path) -> list[Batch]:
-    lines = files.read_lines(folder / BATCHES_FILE)
-    return [json_codec.from_json(Batch, line, where="batches") for _, line in lines]
 
 
 @pytest.mark.slow
