@@ -20,12 +20,9 @@ resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path / "config"))
-    monkeypatch.setenv("JOBKIT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
-    return tmp_path
+def here(here: Path) -> Path:
+    (here / "spec.yaml").write_text(SPEC, encoding="utf-8")
+    return here
 
 
 def run(*words: str | Path, status: int = 0, **env: str) -> str:

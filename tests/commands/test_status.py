@@ -16,18 +16,17 @@ EARLIER, LATER = "demo-20260102-101530-3f9a", "demo-20260103-101530-3f9a"
 
 
 @pytest.fixture
-def runs(tmp_path: Path, queue: Programs, monkeypatch: pytest.MonkeyPatch) -> Path:
+def runs(here: Path, queue: Programs) -> Path:
     """Return a folder of two runs: the earlier is done, of the later a point waits."""
-    monkeypatch.chdir(tmp_path)
     for name in (EARLIER, LATER):
         points = [replace(point, run_id=name) for point in grid([50, 100])]
-        run = write_points(tmp_path / "runs" / name, points)
+        run = write_points(here / "runs" / name, points)
         write_submitted(run, "slurm", name[11:13], first=1, last=2)
         for point in points if name == EARLIER else points[:1]:
             job = JobFacts(scheduler="slurm", job_id=name[11:13], task_id=str(point.index))
             write_record(run, replace(record(point), job=job))
     queue.holds("03_2|PENDING|Resources|||N/A", name=LATER)
-    return tmp_path / "runs"
+    return here / "runs"
 
 
 @pytest.mark.slow

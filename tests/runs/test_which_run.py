@@ -28,13 +28,12 @@ from jobkit.runs.which_run import (
 )
 from tests.support.builders import grid, record, write_points, write_record
 
+pytestmark = pytest.mark.usefixtures("here")
+
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path / "config"))
+def without_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    return tmp_path
 
 
 def a_run(name: str) -> Path:
