@@ -144,6 +144,15 @@ def tiny_model(kept_cache: Path) -> ModelRef:
     return find_model("en", "tiny", fallback="stand-in", cache=kept_cache, say=print)
 
 
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the working directory: the test's own, where configuration and cache would be."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path / "config"))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    return tmp_path
+
+
 class QuietHandler(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         """Say nothing."""

@@ -5,30 +5,12 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.answers.memory_line import estimate
 from jobkit.core.units import GIB
 
 SIZES = st.lists(st.integers(1, 5000), min_size=2, max_size=12, unique=True)
-
-
-@given(SIZES, st.floats(1e3, 1e8), st.floats(0, 1e10), st.floats(1e9, 1e12))
-def test_a_line_is_found_again_and_the_largest_fits_and_the_next_does_not(
-    sizes: list[int], slope: float, intercept: float, capacity: float
-) -> None:
-    found = estimate(sizes, [intercept + slope * x for x in sizes], capacity)
-    line = found.line
-    assert line is not None
-    scale = intercept + slope * max(sizes)
-    assert math.isclose(line.at(0), intercept, abs_tol=1e-6 * scale)
-    assert math.isclose(line.at(max(sizes)), scale, rel_tol=1e-6)
-    assert line.residual_bytes is None or line.residual_bytes < 1e-6 * scale
-    assert found.largest is not None
-    slack = 1e-6 * capacity
-    assert found.largest == 0 or line.at(found.largest) <= capacity + slack
-    assert line.at(found.largest + 1) > capacity - slack
 
 
 @pytest.mark.parametrize(("capacity_gib", "largest"), [(30, 1425), (31.7485, 1511)])

@@ -137,17 +137,6 @@ def measurements(draw: st.DrawFn) -> list[Observation]:
     return found
 
 
-@given(LOADS, st.floats(1, 1e6), st.floats(0, 1e10), st.floats(1, 1e6))
-def test_a_line_is_found_again(loads: list[int], slope: float, fixed: float, further: float) -> None:
-    fit = fitted(on_line(*loads, slope=slope, fixed=fixed))
-    scale = fixed + slope * further
-    assert fit.at(further) == pytest.approx(scale, rel=1e-6)
-    unseen = memory_line.EXTRAPOLATION_MARGIN * max(0.0, slope * (further - max(loads)))
-    assert fit.upper(further) == pytest.approx(scale + unseen, rel=1e-5)
-    assert fit.theil_sen_slope_bytes == pytest.approx(slope, rel=1e-3)
-    assert (fit.load_max, fit.points) == (max(loads), len(loads))
-
-
 @given(measurements(), st.floats(1e8, 1e11), st.floats(1, 3), st.floats(0, 0.5), st.floats(0, 0.5))
 def test_more_capacity_and_less_margin_never_allow_less(
     measured: list[Observation], capacity: float, more: float, margin: float, further: float
@@ -158,19 +147,6 @@ def test_more_capacity_and_less_margin_never_allow_less(
     assert fit.safe_load(capacity * more, margin) >= safe
     assert fit.safe_load(capacity, margin + further) <= safe
     assert safe == 0 or fit.upper(safe) <= capacity * (1 - margin)
-
-
-@given(measurements(), st.sampled_from([1e-3, 0.5, 1000.0]), st.sampled_from([1e-6, 3.0, 1024.0]))
-def test_neither_units_nor_the_order_matter(
-    measured: list[Observation], of_load: float, of_bytes: float
-) -> None:
-    scaled = [Observation(one.load * of_load, one.size_bytes * of_bytes, one.point) for one in measured[::-1]]
-    here = fitted(measured, [Censored(3e5, 9e9)])
-    there = fitted(scaled, [Censored(3e5 * of_load, 9e9 * of_bytes)])
-    safe = here.safe_load(8e9, 0.1)
-    assert there.safe_load(8e9 * of_bytes, 0.1) == pytest.approx(safe * of_load, rel=1e-6, abs=1e-6 * of_load)
-    assert there.upper(2e5 * of_load) == pytest.approx(here.upper(2e5) * of_bytes, rel=1e-6)
-    assert memory_line.doubts(there, 1e6 * of_load) == memory_line.doubts(here, 1e6)
 
 
 @given(measurements())

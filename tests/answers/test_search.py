@@ -13,15 +13,12 @@ import pytest
 
 from jobkit.answers import ledger, search
 from jobkit.answers.loads import Lengths
-from jobkit.answers.memory import memory_of
 from jobkit.core.files import append_line, read_lines, write_atomically
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.layout import LENGTHS_FILE, POINTS_FILE, SEARCH_GOAL_FILE, TRIALS_FILE, Exit
 from jobkit.core.measurements import MemoryReadings
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import GIB
-from jobkit.report.recommend.advice import memory_of_setting
-from jobkit.report.recommend.material import read_material
 from jobkit.report.rows import never_began, read_sources
 from jobkit.runs.journal import Role
 from jobkit.runs.results import read_run
@@ -31,12 +28,10 @@ from jobkit.worker.measure import nvml
 from tests.support.builders import (
     GPU,
     ITEMS,
-    batch,
     grid,
     need,
     record,
     write_answer,
-    write_batches,
     write_begin,
     write_exit,
     write_record,
@@ -141,20 +136,6 @@ def test_the_safe_batch_is_tried_first_as_a_point_of_its_own(tmp_path: Path) -> 
     assert trial.memory == PROCESS
 
 
-def test_without_needs_the_batches_count_as_they_do_for_a_recommendation(tmp_path: Path) -> None:
-    run = run_of(tmp_path, device="cuda", memory_bytes=None)
-    for point in points_of(run):
-        bare = replace(measured(point), needs=())
-        write_record(run, bare)
-        load = 900 * point.numbers["batch_size"]
-        write_batches(run, point, [replace(batch(0), load=load, allocated_peak_bytes=load * 2**16)])
-    planned(run)
-    (trial,), found = trials(run), memory_of_setting(read_material(run), bare)
-    assert found
-    assert trial.expected_bytes == found.largest.expected_bytes
-    assert trial.bound_bytes == found.largest.bound_bytes
-
-
 def test_a_trial_that_held_is_the_last_and_asking_again_changes_nothing(tmp_path: Path) -> None:
     run = run_of(tmp_path)
     assert not finished(run)
@@ -173,37 +154,21 @@ def test_a_trial_that_held_is_the_last_and_asking_again_changes_nothing(tmp_path
 
 
 @pytest.mark.parametrize("lengths", [True, False], ids=["lengths", "no lengths"])
-def test_out_of_memory_is_followed_by_at_most_95_percent_three_times_in_all(
+def test_what_did_not_fit_is_followed_by_at_most_95_percent_three_times_in_all(
     tmp_path: Path, *, lengths: bool
 ) -> None:
     run = run_of(tmp_path, lengths=lengths)
-    for _ in range(3):
+    outcomes = [Outcome.RAM_OOM, Outcome.OK, Outcome.RAM_OOM]
+    for outcome in outcomes:
         point = planned(run)
         last = trials(run)[-1]
         assert last.load == 900 * last.batch_size
-        assert last.expected_bytes == pytest.approx(BYTES_PER_LOAD * last.load, rel=1e-3)
-        ends(run, point, Outcome.RAM_OOM)
+        ends(run, point, outcome, GIB + 1)
     assert is_over(run)
     tried = trials(run)
     assert all(after.load <= 0.95 * before.load for before, after in itertools.pairwise(tried))
-    assert [trial.outcome for trial in tried] == [Outcome.RAM_OOM] * 3
+    assert [trial.outcome for trial in tried] == outcomes
     assert [entry.held for entry in ledger_of(run)] == [False] * 3
-
-
-def test_a_batch_that_took_more_did_not_hold_and_is_tried_under_another_cap(tmp_path: Path) -> None:
-    run = run_of(tmp_path)
-    first = planned(run)
-    ends(run, first, Outcome.OK, GIB + 1)
-    second = planned(run)
-    one, then = trials(run)
-    assert not one.held
-    assert then.load <= 0.95 * one.load
-    ends(run, second, Outcome.OK)
-    assert is_over(run)
-    assert trials(run)[-1].held
-    want(run, GIB, after=2)
-    again = planned(run)
-    assert (again.params, again.point_id) == (first.params, f"{first.point_id}-2")
 
 
 @pytest.mark.parametrize("outcome", [Outcome.BUG, Outcome.CANCELLED])
@@ -344,26 +309,6 @@ def test_workers_share_the_memory_of_a_gpu(tmp_path: Path, workers: int) -> None
     (said,) = describe_trials([last])
     assert f" of allocator memory of each of {workers} workers (plus the CUDA contexts)" in said
     assert said.endswith("an allocator setting that was not recorded"), "the records have no environment"
-
-
-@pytest.mark.usefixtures("no_gpu")
-def test_workers_share_all_of_a_gpu_less_their_contexts(tmp_path: Path) -> None:
-    """At most N workers fit a GPU: with N the batch is safe, with N + 1 it is not."""
-    most = memory_of([measured(point) for point in grid(SIZES)])
-    assert not isinstance(most, str)
-    assert most.limit_bytes is not None
-    workers = most.most_workers(most.limit_bytes, 900 * 881)
-    assert workers is not None
-    for number, fits in ((workers, True), (workers + 1, False)):
-        run = run_of(tmp_path / str(number), device="cuda", memory_bytes=None, workers=number)
-        assert planned(run).cap_bytes is None
-        (trial,) = trials(run)
-        contexts = number * 3 * GIB // 4
-        assert trial.capacity_bytes == pytest.approx((most.limit_bytes - contexts) / number)
-        assert (trial.batch_size == ITEMS) is fits
-    other = run_of(tmp_path / "none", device="cuda", memory_bytes=None, workers=200)
-    assert next_point(other, search.propose_trial) is None
-    assert trials(other)[0].message == "not even a batch of 1 fits"
 
 
 def test_workers_on_a_cpu_are_measured_together(tmp_path: Path) -> None:

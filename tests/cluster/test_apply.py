@@ -140,25 +140,6 @@ def test_a_shard_that_is_killed_every_few_seconds_ends(applied: Applied) -> None
     assert logs.count("jobkit: goes on after ") == 3
 
 
-def test_a_corpus_is_worked_through_and_merged(applied: Applied) -> None:
-    preview = applied.apply("--dry-run")
-    assert preview.returncode == 0, preview.stderr
-    assert "4 (loads differ" in preview.stdout
-    assert not applied.out.exists()
-    done = applied.apply("--wait")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "100.0 % of the characters, 200 of 200 paragraphs, 4 of 4 shards" in done.stdout
-    assert applied.merged() == applied.rows
-    again = applied.apply()
-    assert (again.returncode, applied.done()) == (0, 4), again.stderr
-    provenance = json.loads((applied.out / "provenance.json").read_text())
-    assert [job["scheduler"] for job in provenance["jobs"]] == [applied.lab.scheduler]
-    (applied.lab.home / "letters.txt").write_text("changed", encoding="utf-8")
-    refused = applied.apply()
-    assert refused.returncode == 2
-    assert "letters.txt: has changed" in refused.stderr
-
-
 TAGGER = """\
 import re
 COLUMNS = ["word", "start", "end"]

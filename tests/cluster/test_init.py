@@ -14,12 +14,9 @@ LIGHT = ("--set", "workload=count", "--set", "resources.gpus=0")
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path / "config"))
-    monkeypatch.setenv("JOBKIT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "cache").mkdir()
-    return tmp_path
+def home(here: Path) -> Path:
+    (here / "cache").mkdir()
+    return here
 
 
 def test_from_init_to_a_table(scheduler: str, home: Path) -> None:

@@ -14,6 +14,7 @@ from jobkit.schedulers.lint import lint
 from jobkit.schedulers.slurm_lint import ONE_DASH
 from tests.cluster.daemons import SgeDaemons, Wait, wait_for
 
+pytestmark = pytest.mark.usefixtures("here")
 Answer = subprocess.CompletedProcess[str]
 
 BASH = "#!/bin/bash\n"
@@ -35,12 +36,6 @@ def rules(text: str) -> list[str]:
 def submit(command: tuple[str, ...], text: str, name: str = "job.sh") -> Answer:
     Path(name).write_bytes(text.encode())
     return ask(*command, name)
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def sbatch(text: str) -> str:

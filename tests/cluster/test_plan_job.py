@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from jobkit.core.errors import ExitCode
@@ -35,6 +37,8 @@ def test_a_job_plans_the_corpus_and_submits_the_shards(applied: Applied) -> None
     assert "4 of 4 shards" in done.stdout
     assert roles(applied) == ["plan", "points", "follow"]
     assert applied.merged() == applied.rows
+    jobs = json.loads((applied.out / "provenance.json").read_text())["jobs"]
+    assert {job["scheduler"] for job in jobs} == {applied.lab.scheduler}
     again = applied.apply(*JOB)
     assert (again.returncode, "nothing to run again" in again.stderr) == (0, True), again.stderr
     (applied.lab.home / "letters.txt").write_text("changed", encoding="utf-8")

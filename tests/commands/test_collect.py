@@ -12,10 +12,7 @@ from tests.support.commands import jobkit
 OLD_LOG = Path(__file__).parents[1] / "data" / "predecessors" / "gpu-stanza-tagging.o2650"
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_a_log_is_printed() -> None:

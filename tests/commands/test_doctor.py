@@ -1,16 +1,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
-from jobkit.schedulers.survey import PRACTICE_ENV
 from tests.fakes.cluster import FakeCluster
 from tests.support.commands import JOBKIT, jobkit
 
@@ -23,12 +20,9 @@ resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path / "config"))
-    monkeypatch.setenv("JOBKIT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
-    return tmp_path
+def here(here: Path) -> Path:
+    (here / "spec.yaml").write_text(SPEC, encoding="utf-8")
+    return here
 
 
 def run(*words: str | Path, status: int = 0, **env: str) -> str:
@@ -56,16 +50,6 @@ def test_the_sweep_that_is_next_is_the_one_that_was_looked_at() -> None:
     assert run(*shlex.split(words)).splitlines()[-1] == f"next: jobkit sweep {words}"
 
 
-@pytest.mark.usefixtures("fake_sge")
-def test_json_has_all_of_it_and_nothing_else_is_on_stdout() -> None:
-    said = json.loads(run("spec.yaml", "--scheduler", "sge", "--submit", "--json"))
-
-    assert said["counts"]["missing"] == 0
-    names = {(one["where"], one["name"]) for one in said["findings"]}
-    assert ("Grid Engine", "queue") in names
-    assert any(where.startswith("In a job, on") and name == "home" for where, name in names)
-
-
 def test_what_contradicts_itself_is_refused() -> None:
     assert "no SPEC" in jobkit("doctor", "--set", "name=x").stderr
 
@@ -74,40 +58,6 @@ def test_a_file_system_that_fails_is_a_finding() -> None:
     out = run("spec.yaml", "--scheduler", "local", "--set", f"text={'a' * 5000}", status=4)
     assert out.count("File name too long") == 2
     assert "fix what is missing" in out.splitlines()[-2]
-
-
-def programs(here: Path, names: str, lines: str) -> dict[str, str]:
-    """Write programs that run lines of sh; return what has them in front of PATH."""
-    (here / "bin").mkdir()
-    for name in names.split():
-        (here / "bin" / name).write_text(f"#!/bin/sh\n{lines}\n", encoding="utf-8")
-        (here / "bin" / name).chmod(0o755)
-    return {"PATH": f"{here}/bin:{os.environ['PATH']}"}
-
-
-@pytest.mark.slow
-def test_commands_that_hang(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    env = programs(here, "sbatch squeue sacct scancel scontrol sinfo sacctmgr", "sleep 1000")
-    monkeypatch.setattr("jobkit.setup.init.TIMEOUT_S", 0.5)
-    began = time.monotonic()
-
-    out = run("spec.yaml", "--submit", status=4, **env)
-    assert "does not answer: scontrol: no answer within 0.5 s" in " ".join(out.split())
-    assert PRACTICE_ENV in map(str.strip, out.splitlines())
-    assert "not submitted" in out
-    assert time.monotonic() - began < 60
-
-
-@pytest.mark.slow
-def test_commands_that_are_not_what_they_are_called(here: Path) -> None:
-    """Answers that are no answers: noise on both streams, bytes that are no text, status 0."""
-    noise = "head -c 3000 /dev/urandom\necho 'a | b = c @ d'"
-    env = programs(here, "qsub qstat qacct qdel qconf qalter", noise)
-    done = jobkit("doctor", "--scheduler", "sge", env=env)
-
-    assert done.returncode in {0, 4}, done.stderr
-    assert "Grid Engine" in done.stdout
-    assert "a bug" not in done.stderr
 
 
 def test_ctrl_c_is_130(fake_slurm: FakeCluster) -> None:

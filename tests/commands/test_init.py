@@ -8,13 +8,7 @@ from jobkit.core.errors import WOULD_REFUSE
 from jobkit.setup.doctor import What, next_command
 from tests.support.commands import jobkit
 
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path / "config"))
-    monkeypatch.setenv("JOBKIT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 from pathlib import Path
@@ -9,12 +8,9 @@ import pytest
 
 from jobkit.core.layout import Exit
 from tests.support.builders import grid, write_begin, write_exit, write_points, write_submitted
-from tests.support.commands import JOBKIT, jobkit, jobkit_process
-from tests.whole.test_job_script import wait_until
+from tests.support.commands import JOBKIT, jobkit
 
 POINTS = grid([50, 100])
-SPEC = "name: t\nworkload: odd:Slow\ntext: sample:20\nresources: {gpus: 0}\nsweep: {batch_size: [5]}\n"
-WORKLOADS = Path(__file__).parents[1] / "workloads"
 
 
 @pytest.fixture
@@ -57,21 +53,3 @@ def test_ctrl_c_ends_what_follows_and_nothing_else(run: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
         assert process.stderr.read().endswith(b"jobkit: interrupted\n")
-
-
-@pytest.mark.slow
-def test_what_runs_here_can_be_followed_to_its_end(tmp_path: Path) -> None:
-    told = tmp_path / "told"
-    (tmp_path / "t.yaml").write_text(SPEC, encoding="utf-8")
-    env = {"JOBKIT_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(WORKLOADS), "ODD_TOLD": str(told)}
-    words = ("--set", "repeats=1", "--scheduler", "local", "--detach")
-    jobkit_process("sweep", "t.yaml", *words, cwd=tmp_path, env=env)
-    (folder,) = (tmp_path / "runs").iterdir()
-    wait_until(told.exists)
-    with subprocess.Popen([JOBKIT, "logs", folder, "1", "-f"], stdout=subprocess.PIPE) as process:
-        pid = int((folder / "logs" / "running.pid").read_text())
-        os.kill(pid, signal.SIGTERM)
-        out, _ = process.communicate(timeout=60)
-    assert process.returncode == 0
-    assert out == jobkit("logs", folder, "1", env=env).stdout.encode()
-    assert b"cancelled" in out

@@ -17,10 +17,9 @@ from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture i
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.txt").write_text("One two\n\nthree", encoding="utf-8")
-    run = tmp_path / "tagged corpus"
+def run(here: Path) -> Path:
+    (here / "a.txt").write_text("One two\n\nthree", encoding="utf-8")
+    run = here / "tagged corpus"
     run.mkdir()
     points_of(run, plan(run, scan(find_sources(["a.txt"])), 2))
     work(run, 1)

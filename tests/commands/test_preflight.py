@@ -16,9 +16,8 @@ SPEC = (
 
 
 @pytest.fixture
-def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("JOBKIT_CACHE", str(tmp_path / "cache"))
-    path = tmp_path / "spec.yaml"
+def spec(here: Path) -> Path:
+    path = here / "spec.yaml"
     path.write_text(SPEC, encoding="utf-8")
     return path
 

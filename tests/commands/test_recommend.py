@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from pathlib import Path
@@ -41,29 +40,6 @@ def here(ran: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("JOBKIT_CACHE", str(ran / "cache"))
     monkeypatch.chdir(ran)
     return ran
-
-
-@pytest.mark.slow
-def test_a_real_run_on_this_cpu(here: Path) -> None:
-    (real_run,) = (here / "runs").iterdir()
-    out = jobkit("recommend", real_run, "--corpus", "100000", "--why").stdout
-    assert out.startswith("Take batch_size ")
-    for words in (
-        *("\nMeasured: count: sample:200, on a CPU.\n", "\n  4 points that succeeded, of 2 settings: "),
-        *("\nLargest safe", "\nTime for 100,000 paragraphs: ", " CPU-minutes (4 tries)"),
-        *("#SBATCH --time=00:05:00\n", "#$ -l h_rt=00:05:00\n"),
-    ):
-        assert words in out
-    assert "(95 % of runs: " in out or "(spread unknown, n=2)" in out
-    assert "--gres" not in out
-
-    (here / "words.txt").symlink_to("words.yaml")
-    told = json.loads(jobkit("recommend", real_run, "--json", "--corpus", "words.txt").stdout)
-    assert (told["schema"], told["measured"]["capacity_bytes"]) == (1, 2**30)
-    assert 0 < told["request"]["memory_bytes"] < 2**30, "a little more than its Python held"
-    assert told["corpus"]["characters"] == len(SPEC)
-    assert told["time"]["low_s"] < told["time"]["expected_s"] < told["time"]["high_s"]
-    assert len(told["batch"]["settings"]) == 2
 
 
 def test_cards_by_name_or_by_size_and_a_margin_that_is_a_share(tmp_path: Path) -> None:

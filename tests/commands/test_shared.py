@@ -69,24 +69,20 @@ def test_every_command_that_reads_has_json() -> None:
 
 
 @pytest.mark.parametrize("name", ["resume", "cancel", "throttle", "verify"])
-def test_a_command_that_changes_a_run_says_which_is_the_latest(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_that_changes_a_run_says_which_is_the_latest(name: str, here: Path) -> None:
     command = dict(commands())[f"jobkit {name}"]
-    monkeypatch.chdir(tmp_path)
     with pytest.raises(click.UsageError, match=r"Missing argument 'RUN'\.$"):
         command.main(args=[], prog_name=name, standalone_mode=False)
-    write_points(tmp_path / "runs" / "old-20260102-101530-3f9a", grid([10]))
-    write_points(tmp_path / "runs" / "new-20260103-101530-3f9a", grid([10]))
+    write_points(here / "runs" / "old-20260102-101530-3f9a", grid([10]))
+    write_points(here / "runs" / "new-20260103-101530-3f9a", grid([10]))
     with pytest.raises(click.UsageError, match=f"jobkit {name} runs/new-20260103-101530-3f9a$"):
         command.main(args=[], prog_name=name, standalone_mode=False)
 
 
-def test_old_names_work_and_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_old_names_work_and_are_not_shown(here: Path) -> None:
     for command, old, value in (
         (change.verify, "--memory", "16"),
-        (begin.init, "--site", str(tmp_path)),
+        (begin.init, "--site", str(here)),
         (results.collect, "--format", "json"),
         (change.resume, "--only", "1"),
     ):

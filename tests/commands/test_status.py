@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 
 from jobkit.core.records import JobFacts
 from tests.support.builders import grid, record, write_points, write_record, write_records, write_submitted
-from tests.support.commands import JOBKIT, jobkit
+from tests.support.commands import jobkit
 from tests.support.programs import Programs
 from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
 
@@ -17,18 +16,17 @@ EARLIER, LATER = "demo-20260102-101530-3f9a", "demo-20260103-101530-3f9a"
 
 
 @pytest.fixture
-def runs(tmp_path: Path, queue: Programs, monkeypatch: pytest.MonkeyPatch) -> Path:
+def runs(here: Path, queue: Programs) -> Path:
     """Return a folder of two runs: the earlier is done, of the later a point waits."""
-    monkeypatch.chdir(tmp_path)
     for name in (EARLIER, LATER):
         points = [replace(point, run_id=name) for point in grid([50, 100])]
-        run = write_points(tmp_path / "runs" / name, points)
+        run = write_points(here / "runs" / name, points)
         write_submitted(run, "slurm", name[11:13], first=1, last=2)
         for point in points if name == EARLIER else points[:1]:
             job = JobFacts(scheduler="slurm", job_id=name[11:13], task_id=str(point.index))
             write_record(run, replace(record(point), job=job))
     queue.holds("03_2|PENDING|Resources|||N/A", name=LATER)
-    return tmp_path / "runs"
+    return here / "runs"
 
 
 @pytest.mark.slow
@@ -83,18 +81,6 @@ def test_a_watch_of_what_is_done_ends_at_once(runs: Path) -> None:
     assert (done.returncode, "2 points: 2 done" in done.stdout, "\x1b" in done.stdout) == (0, True, False)
     done = jobkit("status", runs / EARLIER, "--watch", "--json")
     assert (done.returncode, json.loads(done.stdout)["runs"][0]["exit_code"]) == (0, 0)
-
-
-@pytest.mark.slow
-def test_a_watch_that_is_interrupted_says_so(runs: Path) -> None:
-    argv: list[str | Path] = [JOBKIT, "status", "--watch", runs / LATER]
-    watching = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert watching.stdout is not None
-    assert any("1 waiting" in line for line in watching.stdout)
-    watching.send_signal(2)
-    _, err = watching.communicate(timeout=120)
-    assert watching.returncode == 130, err
-    assert "Traceback" not in err
 
 
 @pytest.mark.slow

@@ -120,12 +120,11 @@ def test_no_encoding_of_a_stream_breaks_what_is_printed(encoding: str, shown: st
     assert stream.buffer.getvalue().decode(encoding) == shown
 
 
-def test_a_path_below_here_is_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert terminal.relative_path(tmp_path / "runs" / "demo") == "runs/demo"
-    assert terminal.relative_path(tmp_path.parent) == str(tmp_path.parent)
-    assert terminal.shell_path(tmp_path / "a b") == "'a b'"
-    assert terminal.shell_path(tmp_path / "-a") == "./-a"
+def test_a_path_below_here_is_relative(here: Path) -> None:
+    assert terminal.relative_path(here / "runs" / "demo") == "runs/demo"
+    assert terminal.relative_path(here.parent) == str(here.parent)
+    assert terminal.shell_path(here / "a b") == "'a b'"
+    assert terminal.shell_path(here / "-a") == "./-a"
 
 
 @pytest.mark.parametrize("path", ["-a b", "it's", "~x", "$HOME", "-"])

@@ -80,17 +80,6 @@ def test_a_duration_for_a_person(duration_s: float, clock: str, about: str) -> N
     assert (units.format_clock(duration_s), units.format_about(duration_s)) == (clock, about)
 
 
-@given(st.floats(1, 1e6), st.floats(0.5, 2))
-def test_durations_that_are_compared_show_their_ratio(promised_s: float, ratio: float) -> None:
-    def read(text: str) -> float:
-        numbers, names = text.split()[::2], text.split()[1::2]
-        units_s = {"s": 1, "min": 60, "h": 3600, "d": 86400}
-        return sum(float(number) * units_s[name] for number, name in zip(numbers, names, strict=True))
-
-    took, promised = units.format_compared(promised_s * ratio), units.format_compared(promised_s)
-    assert read(took) / read(promised) == pytest.approx(ratio, rel=0.03)
-
-
 def test_a_moment_is_reported_in_local_time_to_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Europe/London")
     time.tzset()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.answers.loads import NONE, PUNCTUATION, TOKENIZER, Loads
+from jobkit.answers.loads import NONE, PUNCTUATION, Loads
 from jobkit.core.blocks import as_text
 from jobkit.core.paths import CACHE_VARIABLE, cache_dir
 from jobkit.core.records import ModelRef
@@ -39,23 +39,6 @@ def kept(kept_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Let the command find the tiny stand-in that the tests share."""
     monkeypatch.setenv(CACHE_VARIABLE, str(kept_cache))
     return kept_cache
-
-
-def test_what_the_text_tells(spec: Path) -> None:
-    found = preflight(spec)
-    assert (found.source, found.paragraphs, found.items, found.model) == (TOKENIZER, 100, 100, None)
-    first = found.longest[0]
-    assert (first.length, first.paragraph, first.item) == (2_501, 7, 0)
-    assert first.beginning.startswith("word word ")
-    by_size = {size.batch_size: size for size in found.sizes}
-    assert {1, 2, 3, 5, 10, 20, 50, 100, 200} | set(found.measure) == set(by_size)
-    assert by_size[100].load == by_size[200].load == found.saturation_load == 100 * 2_501
-    assert (found.saturation, found.limit) == (100, 100)
-    assert [size for size, one in by_size.items() if one.in_spec] == [3, 200]
-    assert [size for size, one in by_size.items() if one.to_measure] == list(found.measure)
-    assert by_size[3].first_paragraph == 6
-    assert by_size[1].efficiency == 1
-    assert all(size.gpu_bytes is None for size in found.sizes)
 
 
 @pytest.mark.slow

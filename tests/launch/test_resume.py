@@ -16,10 +16,8 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.layout import DRIVER_LOCK, TUNE_GOAL_FILE, Exit
 from jobkit.core.records import Outcome
 from jobkit.launch import resume
-from jobkit.launch import submission as submit
 from jobkit.launch.cancel import cancel, throttle
 from jobkit.launch.resume import run_again, run_follow_up, undecided
-from jobkit.planning.prepare import Options, prepare
 from jobkit.runs.driver_lock import driving, last_driver
 from jobkit.runs.journal import JobTask, Role, note, read_journal
 from jobkit.runs.reader import read_status
@@ -28,8 +26,9 @@ from jobkit.runs.status import PointState
 from jobkit.schedulers.types import State
 from tests.support.builders import events, write_begin, write_event, write_exit
 from tests.support.statuses import a_point, a_run, with_job
-from tests.support.swept import BUG, LATE, OK, OOM, SPEC, Clock, Sweep
+from tests.support.swept import BUG, LATE, OK, OOM, Clock, Sweep
 from tests.support.swept import clock as clock  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.swept import local as local  # noqa: PLC0414 - the same
 from tests.support.swept import sweep as sweep  # noqa: PLC0414 - the same
 
 
@@ -356,17 +355,6 @@ def test_a_controller_that_stays_away_is_left_to_a_person(sweep: Sweep, clock: C
     assert clock.s >= resume.JOB_PATIENCE_S
     ((points, why),) = left(sweep)
     assert (points, "does not answer" in why) == ([], True)
-
-
-@pytest.fixture
-def local(tmp_path: Path) -> Path:
-    """Return a run that was made for this machine, with nothing run yet."""
-    (tmp_path / "text.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
-    spec = tmp_path / "spec.yaml"
-    spec.write_text(SPEC.replace("[1, 2, 3]", "[1]").replace("repeats: 2", "repeats: 3"), encoding="utf-8")
-    prepared = prepare(spec, Options(scheduler="local", runs_dir=tmp_path / "runs"), build=True)
-    submit.write_run(prepared)
-    return prepared.run_dir
 
 
 @pytest.mark.slow

@@ -136,19 +136,6 @@ def test_a_busy_controller_is_asked_again(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("whole", "argv"), [(True, "7"), (False, "7_[2-3]")])
-def test_tasks_are_cancelled_by_one_command_and_named(
-    tmp_path: Path, queue: Programs, argv: str, *, whole: bool
-) -> None:
-    queue.says("scancel", "x" * 3 * MOST_SAID)
-    assert cancel_tasks(slurm, tmp_path, SEVEN, [3, 2], whole=whole) is None
-    assert queue.called("scancel") == [f"scancel {argv}"]
-    (event,) = events(tmp_path)
-    assert [event[key] for key in ("event", "job_id", "tasks", "refused")] == ["cancelled", "7", [3, 2], ""]
-    assert len(event["said"]) == MOST_SAID, "of a long answer the beginning"
-
-
-@pytest.mark.slow
 def test_a_change_that_is_refused_is_reported_and_journalled(tmp_path: Path, queue: Programs) -> None:
     captured(queue, "qdel", "sge/qdel-denied")
     captured(queue, "qalter", "sge/throttle-denied")
@@ -160,6 +147,9 @@ def test_a_change_that_is_refused_is_reported_and_journalled(tmp_path: Path, que
         ("cancelled", None),
     ]
     assert read_journal(tmp_path).cancelled == {}
+    queue.says("qdel", "x" * 3 * MOST_SAID)
+    assert cancel_tasks(sge, tmp_path, SEVEN, [4, 5], whole=False) is None
+    assert len(events(tmp_path)[-1]["said"]) == MOST_SAID, "of a long answer the beginning"
 
 
 def test_a_job_around_and_options_of_the_shell_do_not_leak_in(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,11 +50,10 @@ resources: {gpus: 0, cpus: 2, memory: 1GiB}
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "text.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
-    (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
-    return tmp_path
+def home(here: Path) -> Path:
+    (here / "text.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
+    (here / "spec.yaml").write_text(SPEC, encoding="utf-8")
+    return here
 
 
 def ready(*overrides: str, scheduler: str = "slurm") -> Prepared:

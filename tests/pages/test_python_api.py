@@ -27,10 +27,8 @@ def steps() -> Iterator[tuple[str, str, str]]:
 
 
 @pytest.mark.slow
-def test_the_examples_print_what_stands_under_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("JOBKIT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path / "config"))
+@pytest.mark.usefixtures("here")
+def test_the_examples_print_what_stands_under_them() -> None:
     names: dict[str, object] = {}
     ran = 0
     for language, text, printed in steps():

@@ -13,7 +13,6 @@ import pytest
 from jobkit.answers.objective import Bound, Objective
 from jobkit.answers.speed import speeds_of
 from jobkit.core.blocks import as_text
-from jobkit.core.errors import JobkitError
 from jobkit.core.figures import FIGURES, MIN, Figure
 from jobkit.extensions.compare import as_data, blocks, sides
 from jobkit.report.output import render
@@ -22,7 +21,6 @@ from jobkit.report.plot.data import group_plots, knob_finding
 from jobkit.report.recommend.advice import judge
 from jobkit.report.recommend.output import left_out_lines
 from jobkit.report.tables import Collected, collect
-from jobkit.spec.sweep_spec import load_spec
 from tests.support.builders import grid, record, write_records
 
 EMPTIED = Figure(
@@ -102,17 +100,3 @@ def test_settings_are_chosen_and_refused_by_it(collected: Collected) -> None:
     left_out = [*left_out_lines(judged)]
     assert left_out[0] == "Not taken: batch_size 100, because emptied_caches 4 times is over 3 times"
     assert left_out[1] == "emptied_caches has no value in 1 of 6 points: left out of its means"
-
-
-def test_a_spec_may_choose_and_refuse_by_it(tmp_path: Path) -> None:
-    spec = tmp_path / "spec.yaml"
-    spec.write_text(
-        "name: toy\nworkload: count\nsweep: {batch_size: [5]}\nresources: {gpus: 0}\n"
-        "objective: {metric: emptied_caches}\nconstraints: {emptied_caches: {max: 3}}\n"
-    )
-    loaded = load_spec(spec)
-    assert loaded.objective.chosen_direction == MIN
-    assert loaded.constraints.bounds == {"emptied_caches": (None, 3)}
-    spec.write_text(spec.read_text().replace("metric: emptied_caches", "metric: other"))
-    with pytest.raises(JobkitError, match="needs objective"):
-        load_spec(spec)

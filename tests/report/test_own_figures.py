@@ -12,31 +12,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jobkit.core.blocks import fit_columns
-from jobkit.core.figures import DERIVED, SPEED, WORK, in_table, own_columns
+from jobkit.core.figures import SPEED, WORK
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Outcome, Record
-from jobkit.core.terminal import printable
 from jobkit.report.loaded import load
 from jobkit.report.output import render, size_columns
 from jobkit.report.plot.data import group_plots
 from jobkit.report.tables import Collected, collect
 from jobkit.runs.results import read_run
-from tests.support.builders import grid, point, record, write_records
-
-NAMES = st.one_of(
-    st.sampled_from(
-        ["f1", "n", "items_per_s", "batch_size", "f1_sd", "metric_f1", "=1+1", "a\x1b[2J", "a\\x1b[2J"]
-    ),
-    st.text(max_size=12),
-)
-UNITS = st.one_of(st.sampled_from(["", "1", "ms", "s"]), st.text(max_size=6))
-REPORTED = st.lists(
-    st.dictionaries(NAMES, st.builds(Metric, value=st.floats(), unit=UNITS), max_size=5), max_size=4
-)
+from tests.support.builders import grid, record, write_records
 
 
 def reporting(of: Record, metrics: Mapping[str, float], unit: str = "1") -> Record:
@@ -58,26 +44,6 @@ def cells(collected: Collected) -> dict[str, list[str]]:
     """Return the cells of the table by the head of their column."""
     columns = size_columns(collected.by_size, collected.knobs, collected.own)
     return {column.name: list(column.cells) for column in columns}
-
-
-@given(REPORTED)
-def test_each_name_and_unit_has_a_column_of_a_safe_name_that_no_other_has(
-    found: list[dict[str, Metric]],
-) -> None:
-    taken = {"batch_size", *(figure.name for figure in in_table()), "n"}
-    columns = own_columns([replace(record(point()), metrics=metrics) for metrics in found], taken)
-    keys = {
-        (name, metric.unit)
-        for metrics in found
-        for name, metric in metrics.items()
-        if abs(metric.value) <= 1e100
-    }
-    assert len(columns) == len(keys)
-    assert {one.label for one in columns} == {printable(name) for name, _ in keys}
-    names = [one.name for one in columns]
-    every = [*names, *(f"{name}_{what}" for name in (*names, *taken) for what in DERIVED), *taken]
-    assert len(every) == len(set(every))
-    assert all(text == printable(text) for one in columns for text in (one.name, one.label, one.unit))
 
 
 @pytest.mark.parametrize(

@@ -16,15 +16,12 @@ from jobkit.core.records import JobFacts, Outcome, Point
 from jobkit.runs.journal import JobTask, Role
 from jobkit.runs.reader import read_status
 from jobkit.runs.status import PointState, PointStatus, Requested, count_by_state, history
-from jobkit.runs.tries import Progress
 from jobkit.schedulers.types import Queued, State
 from tests.support.builders import (
-    batch,
     grid,
     point,
     record,
     write_answer,
-    write_batches,
     write_begin,
     write_event,
     write_exit,
@@ -157,24 +154,6 @@ def run_of(folder: Path, points: list[Point], scheduler: str = "slurm") -> Path:
     write_submitted(run, scheduler, "77", first=1, last=len(points))
     (run / "sweep.yaml").write_text("name: demo\nresources: {gpus: 2, gpu_type: h200}\n", encoding="utf-8")
     return run
-
-
-@pytest.mark.slow
-def test_a_point_that_runs_tells_how_far_it_is_and_for_how_long(tmp_path: Path, queue: Programs) -> None:
-    points = grid([50])
-    run = run_of(tmp_path / "run", points)
-    write_begin(run, points[0])
-    batches = [replace(batch(n), batches_total=10, characters_total=50_000) for n in range(4)]
-    write_batches(run, points[0], batches, half="{")
-    queue.holds("77_1|RUNNING|None|n2|1:07|2026-01-02T10:19:00")
-    found = seen(run)
-    (one,) = found.points
-    assert (one.word, one.elapsed_s, one.evidence) == ("running", 67, "")
-    assert one.progress == Progress(
-        batches=4, batches_total=10, characters=20_000, characters_total=50_000, work_s=2.0
-    )
-    assert found.to_go_s == pytest.approx(3.0)
-    assert found.exit_code == 5
 
 
 @pytest.mark.slow
@@ -558,23 +537,6 @@ def test_what_ran_by_hand_is_done_once_the_queue_has_let_the_point_go(
     assert (seen_one.tries, len(seen_one.by_hand), history(seen_one)) == ((), 1, ())
     programs.squeue()
     assert standings(run) == [PointState.DONE]
-
-
-@pytest.mark.slow
-def test_what_is_gone_stays_gone_while_others_are_missed(tmp_path: Path, programs: Programs) -> None:
-    run = tmp_path / "run"
-    sweep(run, 2)
-    write_event(run, "cancelled", job_id="77", tasks=[1], status=0, refused="")
-    write_begin(run, grid([1])[0])
-    programs.squeue("77_2 RUNNING")
-    assert outcomes(run) == [None, None]
-    programs.at(60)
-    assert outcomes(run) == [Outcome.CANCELLED, None]
-    for seconds in (70, 80, 140):
-        programs.at(seconds)
-        programs.squeue()
-        assert outcomes(run)[0] is Outcome.CANCELLED
-    assert outcomes(run) == [Outcome.CANCELLED, Outcome.LOST]
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.json_codec import to_json
@@ -50,7 +50,6 @@ from tests.support.meanwhile import meanwhile
 
 ONE, TWO = JobTask("slurm", "77", 1), JobTask("slurm", "78", 1)
 BY_HAND = JobFacts(scheduler="hand", job_id="4711", task_id="")
-NUMBERED = [Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.TIMEOUT, Outcome.CANCELLED, Outcome.RAM_OOM]
 
 
 def accounted(
@@ -88,22 +87,16 @@ def outcomes(tries: list[Try]) -> list[Outcome | None]:
     return [tried.outcome for tried in tries]
 
 
-@settings(deadline=None, max_examples=50)  # it writes files
-@given(st.integers(1, 5), st.lists(st.sampled_from(NUMBERED), max_size=5))
-def test_the_last_try_goes_with_the_last_account_and_so_on_backwards(count: int, runs: list[Outcome]) -> None:
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        run = Path(folder)
-        for number in range(1, count + 1):
-            write_begin(run, point(), number)
-        told = outcomes(read(run, accounts(*runs)))
-    matched = list(reversed(runs))[:count]
-    rest = count - len(matched)
-    without = (
-        [None] if rest == count else []
-    )  # of the latest nothing is known; of those before, that it is over
-    assert told == [*matched, *without, *[Outcome.LOST] * (rest - len(without))]
+def test_the_last_try_goes_with_the_last_account_and_so_on_backwards(tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        write_begin(tmp_path, point(), number)
+    early, late, lost = Outcome.PREEMPTED, Outcome.TIMEOUT, Outcome.LOST
+    told = [outcomes(read(tmp_path, accounts(*runs))) for runs in ((), (late,), (early, early, late, late))]
+    assert told == [
+        [None, lost, lost],
+        [late, lost, lost],
+        [late, late, early],
+    ]
 
 
 def test_a_start_that_failed_left_no_try(tmp_path: Path) -> None:
@@ -286,19 +279,6 @@ BY_JOBKIT = f"by jobkit at {format_moment(AT)}"
 TAKEN_BACK, GONE, HERE = TaskFacts(cancelled=AT), TaskFacts(gone=AT), TaskFacts(gone=AT, here=True)
 
 
-@given(st.sampled_from(Outcome), st.sampled_from([*Outcome, None]), st.booleans())
-def test_a_record_that_is_not_provisional_is_the_truth(
-    outcome: Outcome,
-    told: Outcome | None,
-    ended: bool,  # noqa: FBT001 - hypothesis passes by name
-) -> None:
-    tried = Try(
-        number=1, record=replace(record(point()), outcome=outcome), exit=Exit(status=137, stage="run")
-    )
-    verdict = decide_outcome(replace(tried, account=accounted(told, ended=ended)))
-    assert (verdict.outcome, verdict.provisional) == (outcome, False)
-
-
 @pytest.mark.parametrize("told", sorted(OVERRULING))
 @pytest.mark.parametrize("tried", [CUT, KILLED, with_exit(status=137), with_exit(signal="USR1")])
 def test_the_accounting_overrules_a_provisional_outcome(tried: Try, told: Outcome) -> None:
@@ -317,10 +297,12 @@ def test_the_accounting_overrules_a_provisional_outcome(tried: Try, told: Outcom
         (CUT, None, TaskFacts(requeued=True), "cancelled?", "; the scheduler began the task again"),
         (FULL, None, TaskFacts(requeued=True), "ok", "by its record"),
         (FULL, None, TAKEN_BACK, "ok", "by its record"),
+        (FULL, accounted(Outcome.NODE_FAIL), GONE, "ok", "by its record"),
         (replace(FULL, exit=NOT_HOME.exit), None, None, "ok", "files kept in node1:/scratch/77.1"),
         # An exit file, without a record.
         (with_exit(outcome=Outcome.SCRATCH_FULL, stage="stage_in"), None, None, "scratch_full", "status 1"),
         (with_exit(stage="stage_in"), None, GONE, "stage_in", "status 1"),
+        (with_exit(stage="stage_in"), accounted(Outcome.NODE_FAIL), TAKEN_BACK, "stage_in", "status 1"),
         (with_exit(stage="environment"), None, None, "environment", "status 1"),
         (NOT_HOME, None, None, "stage_out", "results kept in node1:/scratch/77.1"),
         (with_exit(stage="run"), None, None, "bug", "status 1"),
@@ -378,15 +360,6 @@ TOLD = (
     | st.builds(accounted, st.sampled_from([*Outcome, None]))
     | st.builds(accounted, st.sampled_from([Outcome.QUEUE_ERROR, None]), ended=st.just(False))  # noqa: FBT003 - hypothesis's
 )
-LEFT = st.sampled_from([FULL, with_exit(stage="stage_in"), with_exit(status=7)])
-
-
-@given(LEFT, TOLD, known())
-def test_what_is_home_is_not_unsaid_by_what_is_known_besides(
-    tried: Try, told: Accounted | None, besides: TaskFacts
-) -> None:
-    tried = replace(tried, account=told)
-    assert decide_outcome(tried, besides) == decide_outcome(tried)
 
 
 @given(st.sampled_from([None, EMPTY]), TOLD, known())

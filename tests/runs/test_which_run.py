@@ -28,13 +28,12 @@ from jobkit.runs.which_run import (
 )
 from tests.support.builders import grid, record, write_points, write_record
 
+pytestmark = pytest.mark.usefixtures("here")
+
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path / "config"))
+def without_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    return tmp_path
 
 
 def a_run(name: str) -> Path:
@@ -142,8 +141,6 @@ OLD, NEW = "old-20260102-101530-3f9a", "new-20260103-101530-3f9a"
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a project with two runs, which jobkit remembers; the working directory is another folder."""
-    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path / "config"))
-    monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv(RUNS_VARIABLE, str(tmp_path / "data" / "runs.txt"))
     for name in (NEW, OLD):
         points = grid([50, 100])

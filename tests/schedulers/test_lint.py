@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
-from jobkit.planning.job_script import FETCH_BODY, render, render_errand, render_find, render_follow
+from jobkit.planning.job_script import render, render_find, render_follow
 from jobkit.schedulers.lint import lint, refuse_script
 from jobkit.schedulers.parsed_script import Effect
 from jobkit.schedulers.sge_lint import RULES as SGE_RULES
@@ -18,19 +18,6 @@ from tests.planning.test_job_script import point, spec
 
 BOTH = "#!/bin/bash\n# SBATCH -n 4\n#$ -S /bin/bash -cwd\n#$ -soft\n#SBATCH -n 1\n"
 SITES = {"slurm": "slurm-default", "sge": "sge-default", "local": "local-default"}
-
-
-@pytest.mark.parametrize("scheduler", SITES)
-def test_all_that_is_rendered_is_clean(scheduler: str) -> None:
-    site, run = load_site(SITES[scheduler], scheduler), Path("/home/it's $me/50%")
-    run = Path("/home/ada/50%") if scheduler == "sge" else run
-    texts = [
-        render(spec(), site, point(), run),
-        render_find(spec(), site, point(), run),
-        render_follow(spec(), site, point(), run),
-        render_errand(spec(), site, run, FETCH_BODY, fetch=["en"]),
-    ]
-    assert [lint(text).findings for text in texts] == [[]] * 4
 
 
 def test_a_script_may_be_for_both() -> None:

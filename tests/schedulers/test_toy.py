@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
@@ -78,23 +77,6 @@ def test_a_sweep_goes_out_and_its_table_comes_home(
         assert (record["job"]["scheduler"], record["environment"]["TOY_QUEUE"]) == ("toy", "all")
     status, said = queue("recommend", run_of(tmp_path))
     assert "#TOY memory=" in said
-
-
-@pytest.mark.slow
-def test_points_that_wait_are_shown_and_cancelled(
-    queue: Callable[..., tuple[int, str]], tmp_path: Path
-) -> None:
-    (tmp_path / "jobs/closed").touch()
-    assert queue("sweep", "spec.yaml")[0] == 0
-    while len(list(tmp_path.glob("jobs/1/*.pid"))) < 2:
-        time.sleep(0.02)
-    status, said = queue("status", run_of(tmp_path))
-    assert (status, said.count("the toy is closed")) == (ExitCode.TO_COME, 2), said
-    status, said = queue("cancel", run_of(tmp_path))
-    assert status == 0, said
-    _, said = queue("status", run_of(tmp_path), "--json")
-    (run,) = json.loads(said)["runs"]
-    assert {point["state"] for point in run["points"]} == {"cancelled"}
 
 
 def test_its_scripts_are_linted(queue: Callable[..., tuple[int, str]], tmp_path: Path) -> None:

@@ -42,18 +42,6 @@ def python_of(scheduler: str, more: str = "", **options: object) -> dict[str, Fi
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheduler", ["slurm", "sge"])
-def test_a_cluster_that_would_take_the_job(scheduler: str, request: pytest.FixtureRequest) -> None:
-    cluster: FakeCluster = request.getfixturevalue(f"fake_{scheduler}")
-    found = asked(case_of(scheduler))
-
-    assert found["job"].status is Status.OK
-    assert not [one for one in found.values() if one.status is Status.MISSING]
-    assert cluster.jobs() == [], "nothing is submitted"
-    assert {one.where for one in found.values()} == {{"slurm": "Slurm", "sge": "Grid Engine"}[scheduler]}
-
-
-@pytest.mark.slow
 def test_jobs_that_are_no_sweep_ask_for_what_the_shell_asks(
     fake_slurm: FakeCluster, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

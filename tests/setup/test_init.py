@@ -37,23 +37,6 @@ def init(
     return begin(plan_for(folder, scheduler, site, only), said.append)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("scheduler", "queue"), [("slurm", "cpu"), ("sge", "gpu.q")])
-def test_a_site_file_that_auto_finds_and_a_spec_that_fits(
-    scheduler: str, queue: str, own_site: Path, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    cluster: FakeCluster = request.getfixturevalue(f"fake_{scheduler}")
-    written = init(tmp_path / "new" / "project", scheduler)
-
-    assert [one.path for one in written] == [own_site, tmp_path / "new" / "project" / "first.yaml"]
-    site, spec = load_site("auto", scheduler), load_spec(written[1].path)
-    assert (site.queue, spec.resources.queue) == (queue, queue)
-    assert (spec.site, spec.scheduler, spec.resources.gpus) == ("auto", scheduler, 1)
-    assert len(cluster.calls()) == 7, "each question is asked once"
-    # The second command of the README: the one type of GPU that Slurm reports has no header line there.
-    assert directives(spec.resources, load_site("lancaster-hec", "sge"))
-
-
 def test_a_site_file_for_all_users(fake_slurm: FakeCluster, own_site: Path, tmp_path: Path) -> None:
     del fake_slurm
     ours = tmp_path / "shared" / "ours.yaml"

@@ -14,7 +14,7 @@ from jobkit.core.layout import Exit
 from jobkit.core.records import Outcome, Point
 from jobkit.launch import resume as stage
 from jobkit.launch import submission as submit
-from jobkit.planning.prepare import Options, prepare
+from jobkit.planning.prepare import Options, Prepared, prepare
 from jobkit.runs import reader as states
 from jobkit.runs.reader import read_status
 from jobkit.runs.status import PointState
@@ -55,19 +55,25 @@ OTHERS = {
 }
 
 
+def made(folder: Path, scheduler: str, text: str = SPEC) -> Prepared:
+    """Return what is prepared of a spec, once its run is written."""
+    (folder / "text.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
+    (folder / "spec.yaml").write_text(text, encoding="utf-8")
+    options = Options(scheduler=scheduler, runs_dir=folder / "runs")
+    prepared = prepare(folder / "spec.yaml", options, build=True)
+    submit.write_run(prepared)
+    return prepared
+
+
 class Sweep:
     """A run of six points that was job 100, and the controller that ran it."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        (folder / "text.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
-        spec = folder / "spec.yaml"
-        spec.write_text(SPEC, encoding="utf-8")
         self.folder = folder / "controller"
         self.folder.mkdir()
         monkeypatch.setenv("PATH", f"{self.folder}:{os.environ['PATH']}")
         self._programs("")
-        prepared = prepare(spec, Options(scheduler="slurm", runs_dir=folder / "runs"), build=True)
-        submit.write_run(prepared)
+        prepared = made(folder, "slurm")
         self.run, self.points = prepared.run_dir, list(prepared.points)
         write_submitted(self.run, "slurm", "100", first=1, last=6, round=1)
         self._programs(prepared.points[0].run_id)
@@ -153,3 +159,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     monkeypatch.setattr(stage, "time", told)
     monkeypatch.setattr(states, "_now", told.now)
     return told
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Path:
+    """Return a run that was made for this machine, with nothing run yet."""
+    text = SPEC.replace("[1, 2, 3]", "[1]").replace("repeats: 2", "repeats: 3")
+    return made(tmp_path, "local", text).run_dir

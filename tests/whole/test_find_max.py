@@ -33,8 +33,6 @@ from tests.support.commands import JOBKIT, jobkit
 from tests.whole.specs import ran, write_spec
 from tests.whole.test_job_script import DEADLINE_S, WORKLOADS, ScriptRun, wait_until
 
-CAPACITY = 150 * 2**20
-
 
 class Here:
     """A user's folder on a machine without a scheduler."""
@@ -57,10 +55,6 @@ class Here:
         (found,) = (self.folder / "runs").iterdir()
         return found
 
-    def rss(self, point: str) -> int:
-        path = self.run / "results" / point / "try-1" / "record.json"
-        return int(json.loads(path.read_text(encoding="utf-8"))["memory"]["maxrss_bytes"])
-
     def ledger(self) -> list[Mapping[str, object]]:
         path = self.folder / "ledger.jsonl"
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -79,21 +73,6 @@ def test_where_it_fails_a_smaller_one_holds(tmp_path: Path) -> None:
     tried = f"batch_size {first.batch_size} was tested for 150.0 MiB of process memory"
     assert f"{tried} and ended as ram_oom" in (done.stdout)
     assert "how much memory it needs" not in done.stdout, "it is an answer, and nothing to fix"
-
-
-def test_without_the_wish_to_verify_nothing_more_is_run(tmp_path: Path) -> None:
-    here = Here(tmp_path, memory="150MiB", verify=False)
-    assert here.sweep().returncode == 0
-    assert not (here.run / SEARCH_GOAL_FILE).exists()
-    done = here.jobkit("verify", here.run)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (trial,) = trials(here.run)
-    assert (trial.held, trial.capacity_bytes) == (True, CAPACITY)
-    assert 0.9 * CAPACITY < here.rss(f"batch_size-{trial.batch_size}-verify") <= CAPACITY
-    assert abs(trial.error or 1) < 0.05
-    assert done.stdout.startswith(f"batch_size {trial.batch_size} fits in 150.0 MiB of process memory")
-    done = here.jobkit("verify", here.run, "--memory", "1MiB")
-    assert (done.returncode, "not even a batch of 1 fits" in done.stdout) == (4, True)
 
 
 class Following(ScriptRun):

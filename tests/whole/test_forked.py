@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -248,12 +249,14 @@ def test_a_framework_that_cannot_be_imported_in_advance(
 @pytest.mark.usefixtures("owned")
 def test_the_tiny_tagger_forked_twice_with_two_threads(tmp_path: Path, tiny_model: ModelRef) -> None:
     text = "\n\n".join(f"Ada Kelford went to Paris {n} times with Beatrice." for n in range(12))
-    run = ScriptRun(tmp_path, workload="stanza-ner", model=tiny_model, text=text, threads=2)
+    keys: dict[str, Any] = {"workload": "stanza-ner", "threads": 2, "shortcuts": "exact"}
+    run = ScriptRun(tmp_path, model=tiny_model, text=text, **keys)
     for point in (1, 2):
         run.ok(point)
     first, second = run.record(1), run.record(2)
     assert [(record.forked, record.point.threads) for record in (first, second)] == [(True, 2)] * 2
     assert (second.import_s or 0) < (first.import_s or 0) / 2
+    assert [(record.shortcuts, bool(record.check)) for record in (first, second)] == [("exact", True)] * 2
     assert (run.home(1) / "entities.tsv").read_bytes() == (run.home(2) / "entities.tsv").read_bytes()
 
 

@@ -242,6 +242,7 @@ def test_what_runs_can_be_cancelled_whatever_the_disk_does(
     and warns not to run two commands on the run at the same time.
     LOST: nothing.
     """
+    queue.patch.setattr("jobkit.launch.cancel.SEEN_WITHIN_S", 0.0)
     home = mounts.enter_context(disk(tmp_path / "home", 1))
     run = write_points(home / "run", grid([1, 2]))
     write_submitted(run, "slurm", "101", first=1, last=2)

@@ -18,12 +18,17 @@ import pytest
 
 from benchmarks.archives import runs
 from jobkit.answers.search import foreseen
+from jobkit.answers.speed import CorpusVolume
 from jobkit.commands.listing import LISTED
 from jobkit.core.files import read_lines
 from jobkit.core.knobs import renamed
 from jobkit.core.layout import POINTS_FILE, RECORD_FILE, SPEC_FILE, TUNE_GOAL_FILE
 from jobkit.core.student import half_width
+from jobkit.extensions.corpus.plan import Piece
+from jobkit.extensions.corpus.setting import find_setting
+from jobkit.extensions.corpus.shards import ShardOptions, plan_shards
 from jobkit.launch.submission import search_goal
+from jobkit.planning.prepare import Options
 from jobkit.report.output import render
 from jobkit.report.plot.data import PREDICTED, group_plots
 from jobkit.report.recommend.advice import RecommendOptions, memory_of_setting, recommend
@@ -35,7 +40,6 @@ from jobkit.runs.results import read_run
 from jobkit.runs.trials import trials
 from jobkit.schedulers.registry import unused_schedulers
 from jobkit.spec.sweep_spec import load_spec
-from tests.extensions.test_one_request import by_apply, setting_of
 from tests.support.commands import jobkit
 from tests.whole.specs import ran, write_spec
 from tests.whole.test_job_script import WORKLOADS
@@ -145,6 +149,16 @@ def test_two_commands_print_one_figure(run: Path) -> None:
     assert not different
 
 
+def by_apply(run: Path, text: CorpusVolume) -> tuple[int, int]:
+    """Return the memory and the walltime that a shard with all of a text requests."""
+    options = Options(scheduler="slurm", site="slurm-default")
+    setting = find_setting(run, options, build=False, say=lambda _: None)
+    size = {"paragraphs": text.paragraphs, "characters": text.characters or 0}
+    piece = Piece(source=0, start=0, end=1, longest=1, sha256="", **size)
+    found = plan_shards([piece], replace(setting, past=()), ShardOptions(number=1)).measured
+    return found.memory, found.walltime
+
+
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_recommend_and_apply_request_alike(run: Path, tmp_path: Path) -> None:
     """The model of the run is no longer there: a folder with its name is."""
@@ -153,7 +167,7 @@ def test_recommend_and_apply_request_alike(run: Path, tmp_path: Path) -> None:
     shutil.copytree(run, copy)
     for file in (copy / POINTS_FILE, *copy.rglob(RECORD_FILE)):
         file.write_text(file.read_text().replace(model.path if model else "\0", str(tmp_path)))
-    memory, walltime = by_apply(setting_of(copy), advice.corpus)
+    memory, walltime = by_apply(copy, advice.corpus)
     assert advice.request
     assert memory == advice.request.memory_bytes
     assert walltime == advice.request.walltime_s or not advice.corpus.characters

@@ -1,10 +1,8 @@
-"""Files of a run that are cut short at any byte: no point runs twice, and no job is forgotten."""
+"""Files of a run that are cut short amid a line: no point runs twice, and no job is forgotten."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import json
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -19,10 +17,9 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line
 from jobkit.core.json_codec import to_json
 from jobkit.core.shell import Completed
-from jobkit.launch import resume, submission
+from jobkit.launch import resume
 from jobkit.launch.cancel import cancel
 from jobkit.launch.resume import run_again
-from jobkit.planning.prepare import Options, prepare
 from jobkit.report.tables import collect
 from jobkit.runs.journal import Role, note, read_journal
 from jobkit.runs.reader import read_status
@@ -39,7 +36,7 @@ from tests.support.builders import (
     write_record,
     write_submitted,
 )
-from tests.support.swept import SPEC
+from tests.support.swept import made
 
 pytestmark = pytest.mark.fault
 DONE, AT_WORK = (1, 2), (3, 4, 5, 6)
@@ -112,13 +109,8 @@ class Slurm:
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a run of six points of which two are done, made for Slurm, its journal still empty."""
-    (tmp_path / "text.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
-    (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
     monkeypatch.setattr(shell, "run", Slurm(tmp_path, ""))
-    prepared = prepare(
-        tmp_path / "spec.yaml", Options(scheduler="slurm", runs_dir=tmp_path / "runs"), build=True
-    )
-    submission.write_run(prepared)
+    prepared = made(tmp_path, "slurm")
     monkeypatch.setattr(resume, "PATIENCE_S", 0.0)
     cached = functools.cache(load_spec)  # the spec is not what is cut
     monkeypatch.setattr(resume, "load_spec", lambda path, given=(): cached(path, tuple(given)))
@@ -203,29 +195,6 @@ def test_a_journal_of_a_cluster(run: Path, controller: Slurm, *, appended: bool)
         assert controller.alive() == [], f"cut at {position}: all are ended"
         assert tried(lambda: run_again(run, (), ())) == ""
         assert controller.at_work() == list(AT_WORK), f"cut at {position}: all run again, once"
-
-
-def test_every_byte_of_a_journal(run: Path, controller: Slurm) -> None:
-    """FAULT: `journal.jsonl` is cut short at any byte, and the next event is appended.
-
-    HOW: real: the file cut at every byte.
-    REPORTED: the line that was cut is named and skipped; every other line is read.
-    LOST: the line that was cut.
-    """
-    whole = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
-    path = run / "journal.jsonl"
-    data = path.read_bytes()
-    for position in range(len(data)):
-        path.write_bytes(data[:position])
-        append_line(path, json.dumps(whole[-1]))
-        found = []
-        for line in path.read_text().splitlines():
-            with contextlib.suppress(ValueError):
-                found.append(json.loads(line))
-        ended = data[: position + 1].count(b"\n")
-        assert found == [*whole[:ended], whole[-1]], position
-        assert bool(read_journal(run).notes) == (len(found) < len(path.read_text().splitlines()))
-    assert controller.alive()
 
 
 @pytest.mark.parametrize("name", ["accounting.jsonl", "trials.jsonl", "batches.jsonl"])

@@ -93,29 +93,17 @@ def test_another_cap_another_knob_another_outcome_and_no_record_prune_nothing() 
     )
 
 
-FAILURES = st.lists(
-    st.tuples(
-        st.integers(1, 5),
-        st.sampled_from([*STOPPING, Outcome.TIMEOUT, Outcome.LOST]),
-        st.sampled_from(["ValueError: 7 of 9", "ValueError: 8 of 9", "KeyError: 'x'"]),
-    ),
-    max_size=8,
-)
+def test_a_task_stops_where_enough_other_points_failed_the_same_way() -> None:
+    def stops(*others: FailedTry, after: int = 2) -> bool:
+        verdict = check_still_needed(load(3, 30), others, None, prune=True, stop_after=after)
+        return verdict is not None and verdict[0] is Outcome.STOPPED
 
-
-@given(FAILURES, st.integers(0, 3))
-def test_a_task_stops_where_enough_other_points_failed_the_same_way(
-    told: list[tuple[int, Outcome, str]], stop_after: int
-) -> None:
-    about = load(3, 30)
-    failures = [failed(load(index, 10 * index), outcome, message) for index, outcome, message in told]
-    alike: dict[tuple[Outcome, str], set[int]] = {}
-    for index, outcome, message in told:
-        if index != 3 and outcome in STOPPING:
-            alike.setdefault((outcome, message.split(":")[0]), set()).add(index)
-    stopped = stop_after > 0 and any(len(points) >= stop_after for points in alike.values())
-    verdict = check_still_needed(about, failures, None, prune=True, stop_after=stop_after)
-    assert (verdict is not None and verdict[0] is Outcome.STOPPED) is stopped
+    for outcome in STOPPING:
+        one, other, own = (failed(load(n, 10), outcome, f"ValueError: {n} of 9") for n in (1, 2, 3))
+        assert [stops(one, other), stops(one, one), stops(one, own)] == [True, False, False]
+        assert not stops(one, failed(load(2, 10), outcome, "KeyError: 'x'"))
+        assert [stops(one, other, after=after) for after in (0, 1, 3)] == [False, True, False]
+    assert not stops(*(failed(load(n, 10), Outcome.TIMEOUT, "late") for n in (1, 2)))
 
 
 def flag(run: Path, name: str) -> None:

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-import textwrap
 from dataclasses import replace
 from multiprocessing import Pipe
 from pathlib import Path
@@ -15,8 +13,6 @@ from jobkit.core.records import JobFacts
 from jobkit.worker import pool
 from jobkit.worker.process import BLOCKED
 from jobkit.worker.record import Task, TryState, WorkerState, now
-from tests.support.processes import gone
-from tests.whole.test_job_script import wait_until
 from tests.worker.test_supervisor import PLAIN
 from tests.worker.test_supervisor import restored as restored  # noqa: PLC0414 - a fixture is found by its name here
 
@@ -51,27 +47,6 @@ def test_a_worker_whose_parent_has_gone_does_nothing() -> None:
         argv = [sys.executable, "-m", "jobkit.worker.pool", str(theirs.fileno()), "1"]
         done = subprocess.run(argv, pass_fds=[theirs.fileno()], timeout=120, check=False)
     assert done.returncode == 0
-
-
-@pytest.mark.slow
-def test_workers_end_with_their_supervisor_though_it_is_killed(tmp_path: Path) -> None:
-    code = f"""\
-        import os, signal, sys
-        from pathlib import Path
-        from jobkit.worker import pool
-        from tests.worker.test_pool import state
-        with pool.started(state(Path({str(tmp_path)!r}))) as workers:
-            workers.ask(dict.fromkeys(workers, ("open", {{}})))
-            print(*(process.pid for process in workers._processes.values()), flush=True)
-            os.kill(os.getpid(), signal.SIGKILL)
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True, check=False
-    )
-    assert done.returncode == -signal.SIGKILL
-    pids = [int(word) for word in done.stdout.split()]
-    assert len(pids) == 2
-    wait_until(lambda: all(gone(pid) for pid in pids))
 
 
 @pytest.mark.parametrize(

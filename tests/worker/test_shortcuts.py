@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -14,15 +13,11 @@ from hypothesis import strategies as st
 
 from jobkit.core import files, json_codec
 from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE
-from jobkit.core.records import ModelRef, Outcome
-from jobkit.planning.sample import sample_text
-from jobkit.worker.paragraphs import read_paragraphs, split_sentences
+from jobkit.core.records import Outcome
+from jobkit.worker.paragraphs import split_sentences
 from jobkit.worker.pool import ITEMS, part
 from jobkit.worker.record import Launcher, PointWork, Task
-from jobkit.worker.workloads.base import as_tsv
-from jobkit.worker.workloads.stanza_ner import StanzaNer
 from tests.extensions.corpus import test_work as shards
-from tests.support.builders import write_points
 from tests.worker.test_supervisor import COUNTED, PLAIN, apart, restored, tried
 from tests.workloads.cut import BYTES
 
@@ -212,27 +207,3 @@ def test_a_shard_ends_before_its_first_call_if_they_are_refused(
 
 
 # -- with Stanza
-
-
-@pytest.mark.xdist_group("torch")
-def test_the_tagger_is_checked_and_finds_the_same(tmp_path: Path, tiny_model: ModelRef) -> None:
-    text = sample_text(20)
-    (tmp_path / "text").write_text(text, encoding="utf-8")
-    (tmp_path / "model").symlink_to(tiny_model.path)
-    setting = replace(
-        CUT,
-        workload="stanza-ner",
-        model=tiny_model,
-        params={"batch_size": 10},
-        text=replace(CUT.text, sha256=hashlib.sha256(text.encode()).hexdigest()),
-        workers=2,
-    )
-    write_points(tmp_path / "run", [setting])
-    found = shards.apart(tmp_path, 1, tmp_path)
-    assert (found.outcome, found.shortcuts) == (Outcome.OK, "exact"), found.message
-    assert found.check
-    workload = StanzaNer()
-    workload.load(Path(tiny_model.path), "cpu", {"shortcuts": "off"}, 1)
-    expected = workload.process(read_paragraphs(tmp_path / "text")).entities
-    assert (tmp_path / ENTITIES_FILE).read_text(encoding="utf-8") == as_tsv(expected)
-    assert len(expected) > 20

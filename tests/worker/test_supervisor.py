@@ -9,7 +9,6 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain, repeat
 from pathlib import Path
@@ -29,7 +28,6 @@ from jobkit.worker.pool import CallQueue
 from jobkit.worker.process import process_tree
 from jobkit.worker.record import Task
 from tests.support.builders import point
-from tests.support.disks import disk
 from tests.workloads.held import BYTES_PER_LOAD
 from tests.workloads.told import MEET, TERM, WAIT
 
@@ -233,18 +231,6 @@ def test_a_signal_ends_all_workers(tmp_path: Path) -> None:
     assert len(batches(tmp_path)) >= 4
 
 
-@pytest.mark.slow
-def test_on_a_full_disk_the_record_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with ExitStack() as mounts:
-        small = mounts.enter_context(disk(tmp_path / "small", 1))
-        monkeypatch.setenv("BROKEN_DISK", str(small))
-        many = "\n\n".join(f"Number {n}." for n in range(2000))
-        found = tried(tmp_path, replace(PLAIN, workload="broken:Fills", fork=True), many, out=small)
-        assert found.outcome is Outcome.SCRATCH_FULL
-        assert found.summary
-        assert 0 < found.summary.items < 2000
-
-
 def apart(folder: Path, text: str, **env: str) -> Record:
     """Run one try of the point in a folder by a fresh Python; return its record.
 
@@ -338,14 +324,6 @@ def test_a_signal_while_the_need_is_measured_ends_that_and_not_the_try(tmp_path:
     assert found.energy
     assert found.energy.counter_j is None
     assert found.energy.joules == pytest.approx(400 * found.energy.span_s)
-
-
-@pytest.mark.slow
-def test_a_worker_that_runs_out_of_gpu_memory_leaves_the_load(tmp_path: Path) -> None:
-    found = on_cards(tmp_path, replace(ON_CARDS, workers=1, fork=True, cap_bytes=BYTES_PER_LOAD * 30))
-    assert found.outcome is Outcome.GPU_OOM
-    assert re.match(r"worker \d: \S+ OutOfMemoryError: CUDA out of memory", found.message)
-    assert found.failed_load
 
 
 def test_a_call_that_a_busy_worker_has_tokenized_is_done_by_a_free_one() -> None:

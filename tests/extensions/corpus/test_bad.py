@@ -19,9 +19,8 @@ from jobkit.planning.texts import read_corpora
 from tests.support.corpora import jsonl, plan, read_all
 
 
-def test_files_and_folders_in_the_order_of_the_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_and_folders_in_the_order_of_the_paths(here: Path) -> None:
     """Endings are read in small and in capital letters; what is not read is named, hidden files last."""
-    monkeypatch.chdir(tmp_path)
     kinds = {"C.TXT.Gz": ("text", "gz"), "a/D.JsonL": ("jsonl", ""), "a/e.ndjson.zst": ("jsonl", "zst")}
     unread = ("a/notes.md", "loop.txt", "m.odt", "x.tar.gz", "z", ".git/", ".hidden.txt")
     for name in (*kinds, "z.txt", *unread[:1], *unread[2:4], ".hidden.txt", ".git/y.txt", "../OWN.TXT"):
@@ -31,11 +30,11 @@ def test_files_and_folders_in_the_order_of_the_paths(tmp_path: Path, monkeypatch
     Path("b/z").symlink_to("a")
     found = find_sources(["OWN.TXT", "b/"])
     assert [one.name for one in found.files] == ["OWN.TXT", *(f"b/{name}" for name in kinds), "b/z.txt"]
-    assert [one.path for one in found.files] == [str(tmp_path / one.name) for one in found.files]
+    assert [one.path for one in found.files] == [str(here / one.name) for one in found.files]
     assert [(one.kind, one.compression) for one in found.files[1:4]] == [*kinds.values()]
     assert {one.size_bytes for one in found.files} == {1}
     assert found.unread == tuple(f"b/{name}" for name in unread)
-    assert find_sources([str(tmp_path / "b")]).unread == found.unread
+    assert find_sources([str(here / "b")]).unread == found.unread
 
 
 @pytest.mark.parametrize(
@@ -220,13 +219,12 @@ def test_a_bad_file_has_no_id(folder: Path) -> None:
     assert reasons(folder) == ["a.txt:1: not UTF-8 at byte 0, it seems to be cp1252"]
 
 
-def test_two_files_of_one_name_and_an_id_like_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_two_files_of_one_name_and_an_id_like_a_file(here: Path) -> None:
     for name in ("one/in/a.txt", "two/in/a.txt"):
         Path(name).parent.mkdir(parents=True)
         Path(name).write_text("x", encoding="utf-8")
     Path("b.jsonl").write_text(jsonl([{"id": "in/a.txt", "text": "y"}]), encoding="utf-8")
-    found = reasons(tmp_path, "one/in", "two/in", "b.jsonl")
+    found = reasons(here, "one/in", "two/in", "b.jsonl")
     assert found == [
         "two/in/a.txt: one/in/a.txt has the same name: name the folders above them",
         "b.jsonl:1: the id 'in/a.txt' is also that of in/a.txt",

@@ -249,18 +249,6 @@ def test_a_workload_with_other_columns_does_not_go_on(tmp_path: Path) -> None:
         Attempt(run, 2, "vectors").work()
 
 
-def test_of_two_tries_that_go_on_after_one_a_single_one_wins(tmp_path: Path) -> None:
-    run, _ = left_by_one(tmp_path)
-    both = [Attempt(run, number) for number in (2, 3)]
-    for tried in both[::-1]:
-        tried.work()
-        tried.come_home()
-    first = both[1].won()
-    assert first
-    assert both[0].won() == first
-    assert {Path(part.file).parent.name for part in first.parts} == {"try-1", ""}
-
-
 def test_tries_that_left_nothing_make_the_parts_smaller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

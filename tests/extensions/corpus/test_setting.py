@@ -213,13 +213,12 @@ def memory_with(limit: int) -> Memory:
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    write_corpus(tmp_path / "letters.txt", 20)
-    with (tmp_path / "letters.txt").open("a", encoding="utf-8") as stream:
+def home(here: Path) -> Path:
+    write_corpus(here / "letters.txt", 20)
+    with (here / "letters.txt").open("a", encoding="utf-8") as stream:
         stream.write(f"\n{LONG}\n\nThe end.\n")
-    measured_run(tmp_path / "run")
-    return tmp_path
+    measured_run(here / "run")
+    return here
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import csv
 import hashlib
 import importlib.util
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ from jobkit.extensions.corpus.winners import claim, has_rows, read_winners
 from jobkit.worker.failure import TryFailed
 from jobkit.worker.workloads.base import Result
 from tests.support.corpora import jsonl, plan, points_of, read_all, read_shard
-from tests.support.disks import disk
 
 WIDTH, SHARDS, WINDOW, CALL = 384, 3, 7, 3
 
@@ -128,8 +127,9 @@ def test_parquet_has_each_vector_once_in_corpus_order(
     merged = merge(run, tmp_path / "out.parquet", "parquet", "npy", with_text=True)
     assert (merged.rows, merged.vectors) == (80, f"fp{dtype[-2:]}[384]")
     assert np.array_equal(np.load(tmp_path / "out.npy"), embedded([one.text for one in paragraphs], dtype))
-    counts = [json.loads(line)["rows"] for line in merged.counts.read_text().splitlines()]
-    assert (len(counts), sum(counts)) == (22, 80), "counted once"
+    counts = [json.loads(line) for line in merged.counts.read_text().splitlines()]
+    assert (len(counts), sum(one["rows"] for one in counts), merged.silent) == (22, 80, 1), "counted once"
+    assert counts[-1] == {"document": "empty", "paragraphs": 0, "rows": 0}
     file = parquet.ParquetFile(tmp_path / "out.parquet")
     table = file.read()
     assert file.num_row_groups == SHARDS
@@ -143,32 +143,16 @@ def test_parquet_has_each_vector_once_in_corpus_order(
     assert table["paragraph_text"].to_pylist() == [one.text.removesuffix("\n") for one in paragraphs]
     keys = list(zip(table["document"].to_pylist(), table["paragraph"].to_pylist(), strict=True))
     assert keys == [(paragraph.document, paragraph.number) for paragraph in paragraphs]
+    assert merged.places == tmp_path / "out.rows.tsv"
+    with merged.places.open(encoding="utf-8", newline="") as stream:
+        rows = [*csv.DictReader(stream, dialect="excel-tab")]
+    assert [(row["document"], int(row["paragraph"])) for row in rows] == keys
     assert table["file"].to_pylist() == ["in/a.txt"] * 40 + ["in/b.jsonl"] * 40
     vectors = table["embedding"].combine_chunks().flatten().to_numpy().reshape(-1, WIDTH)
     assert np.array_equal(vectors, embedded([paragraph.text for paragraph in paragraphs], dtype))
 
 
-def test_npy_comes_with_a_table_of_documents_and_paragraphs(run: Path, tmp_path: Path, kind: str) -> None:
-    """Documents are counted without a look at the vectors, also one that has none."""
-    del kind
-    paragraphs = finished(run)
-    merged = merge(run, tmp_path / "out.npy", "npy")
-    found = np.load(tmp_path / "out.npy", mmap_mode="r")
-    assert np.array_equal(found, embedded([paragraph.text for paragraph in paragraphs]))
-    assert merged.places == tmp_path / "out.rows.tsv"
-    with merged.places.open(encoding="utf-8", newline="") as stream:
-        keys = [
-            (row["document"], int(row["paragraph"])) for row in csv.DictReader(stream, dialect="excel-tab")
-        ]
-    assert keys == [(paragraph.document, paragraph.number) for paragraph in paragraphs]
-    counts = [json.loads(line) for line in merged.counts.read_text().splitlines()]
-    assert counts[0] == {"document": "in/a.txt", "paragraphs": 40, "rows": 40}
-    assert counts[-1] == {"document": "empty", "paragraphs": 0, "rows": 0}
-    assert (merged.documents, merged.silent) == (22, 1)
-
-
-def test_what_is_there_of_vectors_is_merged(run: Path, tmp_path: Path, kind: str) -> None:
-    del kind
+def test_what_is_there_of_vectors_is_merged(run: Path, tmp_path: Path) -> None:
     paragraphs = finished(run)
     shard = list(read_shard(run, 2))
     (run / "winners" / "shard-00002.json").unlink()
@@ -211,25 +195,6 @@ def test_a_part_that_is_damaged_later_is_named(run: Path, tmp_path: Path) -> Non
     _flip(run / "results" / "shard-00002" / "try-1" / "part-00001.arrow")
     with pytest.raises(JobkitError, match=r"do not match their SHA-256: .*shard-00002/try-1/part-00001"):
         merge(run, tmp_path / "out.parquet", "parquet")
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> Iterator[Path]:
-    with disk(tmp_path / "small", 1) as folder:
-        yield folder
-
-
-@pytest.mark.slow
-def test_a_full_disk_leaves_no_part(small: Path, kind: str) -> None:
-    del kind
-    output = RowsFile(small)
-    output.open(("embedding",))
-    vectors = np.zeros((1000, WIDTH), np.float32)
-    places = [Paragraph("a", n, "", 0) for n in range(1000)]
-    with pytest.raises(OSError, match="No space left"):
-        output.write([(range(1000), vectors)], 0, places)
-    output.close((), failed=True)
-    assert list(small.iterdir()) == []
 
 
 @pytest.mark.parametrize(

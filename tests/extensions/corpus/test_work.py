@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -19,16 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobkit.core import files, json_codec
-from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
-from jobkit.core.records import Batch, JobFacts, ModelRef, Outcome, Point, Record
+from jobkit.core import json_codec
+from jobkit.core.layout import ENTITIES_FILE, RECORD_FILE
+from jobkit.core.records import JobFacts, Outcome, Point, Record
 from jobkit.extensions.corpus.parts import PARTS_FILE
 from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Rows
 from jobkit.extensions.corpus.rows import read_vectors
-from jobkit.planning.sample import sample_text
 from jobkit.worker import work
-from jobkit.worker.failure import CAUGHT_SIGNALS
-from jobkit.worker.process import process_tree
 from jobkit.worker.record import Task
 from jobkit.worker.workloads.base import Entity, Result
 from jobkit.worker.workloads.function import Count
@@ -36,6 +29,8 @@ from tests.support.builders import point
 from tests.support.corpora import read_shard
 from tests.support.disks import disk
 from tests.support.shards import read_rows, write_shards
+from tests.worker.test_supervisor import batches
+from tests.worker.test_supervisor import restored as restored  # noqa: PLC0414 - a fixture is found by its name here
 
 WORKLOADS = Path(__file__).parents[2] / "workloads"
 SETTING = replace(
@@ -49,17 +44,6 @@ SETTING = replace(
 TOLD = replace(SETTING, workload="told:Told", workload_folder=str(WORKLOADS), order="text")
 COUNTED = [f"Paragraph {n} has {'very ' * (n % 7)}few words." for n in range(50)]
 DOCUMENTS = {"one.txt": "\n\n".join(COUNTED), "two.txt": "Été.\r\n\r\n\r\nA second\r\nparagraph.\r\n"}
-
-
-@pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    """Restore the signals; check that no process is left."""
-    before = {number: signal.getsignal(number) for number in CAUGHT_SIGNALS}
-    children = process_tree(os.getpid())
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-    assert process_tree(os.getpid()) == children
 
 
 def tried(folder: Path, of: Point, *, out: Path | None = None) -> Record:
@@ -80,11 +64,6 @@ def planned(folder: Path, of: Point = SETTING, *texts: str, shards: int = 1) -> 
     (folder / "run").mkdir()
     documents = {"told.txt": "\n\n".join(texts)} if texts else DOCUMENTS
     return write_shards(folder / "run", documents, of, shards)
-
-
-def batches(folder: Path) -> list[Batch]:
-    lines = files.read_lines(folder / BATCHES_FILE)
-    return [json_codec.from_json(Batch, line, where="batches") for _, line in lines]
 
 
 @pytest.mark.slow
@@ -281,38 +260,6 @@ def apart(folder: Path, index: int, out: Path) -> Record:
     words = ["--points", folder / "run" / "points.jsonl", "--point", index, "--inputs", folder, "--out", out]
     subprocess.run([sys.executable, "-m", "jobkit.worker", *map(str, words)], check=True)
     return json_codec.from_json(Record, (out / RECORD_FILE).read_text(), where="record")
-
-
-def test_the_tagger_finds_in_a_shard_what_it_finds_in_a_text(tmp_path: Path, tiny_model: ModelRef) -> None:
-    """With the same calls: a text of one window."""
-    text = sample_text(40)
-    (tmp_path / "text").write_text(text, encoding="utf-8")
-    (tmp_path / "model").symlink_to(tiny_model.path)
-    setting = replace(
-        SETTING, workload="stanza-ner", model=tiny_model, params={"batch_size": 20}, sort_window=None
-    )
-    (tmp_path / "run").mkdir()
-    [shard] = write_shards(tmp_path / "run", {"a.txt": text}, setting)
-    sha256 = hashlib.sha256(text.encode()).hexdigest()
-    swept = replace(setting, text=replace(setting.text, sha256=sha256))
-    assert [tried(tmp_path, one).outcome for one in (shard, swept)] == [Outcome.OK] * 2
-    paragraphs = list(read_shard(tmp_path / "run", shard.index))
-    with (tmp_path / "out-2" / ENTITIES_FILE).open(encoding="utf-8", newline="") as stream:
-        expected = [
-            {
-                "document": "a.txt",
-                "paragraph": int(row["paragraph"]),
-                "text": row["text"],
-                "label": row["label"],
-                "start": paragraphs[int(row["paragraph"])].offset + int(row["start"]),
-                "end": paragraphs[int(row["paragraph"])].offset + int(row["end"]),
-            }
-            for row in csv.DictReader(stream, dialect="excel-tab")
-        ]
-    rows = read_rows(tmp_path / "out-1")
-    assert rows == expected
-    assert len(rows) > 30
-    assert all(text[row["start"] : row["end"]] == row["text"] for row in rows)
 
 
 # -- memory

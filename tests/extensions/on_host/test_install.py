@@ -35,5 +35,4 @@ def test_an_installed_jobkit_is_packed_as_it_came(tmp_path: Path) -> None:
         assert names <= {*two.namelist()}
         assert all(one.read(name) == two.read(name) for name in names)
         assert not [name for name in two.namelist() if name.endswith(".pyc") or name.startswith("..")]
-    subprocess.run((*INSTALL, tmp_path / "twice", "--no-compile", second), check=True)
-    assert (tmp_path / "twice" / "jobkit" / "shipped" / "templates").is_dir()
+        assert any(name.startswith("jobkit/shipped/templates/") for name in two.namelist())

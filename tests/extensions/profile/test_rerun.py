@@ -22,15 +22,15 @@ from jobkit.extensions.profile.work import (
     costs_of_trace,
     table,
 )
-from jobkit.launch import submission as submit
 from jobkit.launch.resume import run_again
-from jobkit.planning.prepare import Options, prepare, refuse_missing_packages
+from jobkit.planning.prepare import refuse_missing_packages
 from jobkit.report.tables import collect
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
 from tests.support.builders import point, write_begin, write_event, write_exit
-from tests.support.swept import BUG, OK, SPEC, Sweep
-from tests.support.swept import sweep as sweep  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.swept import BUG, OK, Sweep
+from tests.support.swept import local as local  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.swept import sweep as sweep  # noqa: PLC0414 - the same
 
 
 def added(run: Path) -> list[Point]:
@@ -86,20 +86,11 @@ def test_no_point_is_added_that_cannot_be_profiled(sweep: Sweep, monkeypatch: py
     assert (added(sweep.run), sweep.calls()) == ([], [])
 
 
-@pytest.fixture
-def local(tmp_path: Path) -> Path:
-    """Return a run that was made for this machine, with its first point done."""
-    (tmp_path / "text.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
-    spec = tmp_path / "spec.yaml"
-    spec.write_text(SPEC.replace("[1, 2, 3]", "[1]").replace("repeats: 2", "repeats: 1"), encoding="utf-8")
-    prepared = prepare(spec, Options(scheduler="local", runs_dir=tmp_path / "runs"), build=True)
-    submit.write_run(prepared)
-    run_again(prepared.run_dir, (), ())
-    return prepared.run_dir
-
-
 @pytest.mark.slow
-def test_here_it_runs_at_once_and_changes_no_table(local: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_here_it_runs_at_once_changes_no_table_and_a_failure_is_reported_with_a_remedy(
+    local: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_again(local, ("1",), ())
     before = collect([local])
     capsys.readouterr()
     assert profile(local, None, None) == 0
@@ -115,20 +106,16 @@ def test_here_it_runs_at_once_and_changes_no_table(local: Path, capsys: pytest.C
     assert "batch_size-1-r1-profile-python (ok)" in found.notes[0]
 
     assert profile(local, "1", "python") == 0, "printed again, and not run again"
-    assert profile(local, "2", None) == 0, "the profile itself may be named"
+    assert profile(local, "4", None) == 0, "the profile itself may be named"
     assert len(added(local)) == 1
     assert profile(local, "1", "python", again=True) == 0
     assert added(local)[-1].point_id == "batch_size-1-r1-profile-python-2"
 
-
-@pytest.mark.slow
-def test_a_profile_that_fails_is_reported_with_a_remedy(local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(local.parent))
     (local.parent / "cProfile.py").write_text("raise RuntimeError('on purpose')\n", encoding="utf-8")
     with pytest.raises(JobkitError, match="is bug: RuntimeError: on purpose") as caught:
-        profile(local, "1", "python")
-    assert caught.value.exit_code == ExitCode.FAILED
-    assert "jobkit logs" in caught.value.hint
+        profile(local, "1", "python", again=True)
+    assert (caught.value.exit_code, "jobkit logs" in caught.value.hint) == (ExitCode.FAILED, True)
 
 
 def profiled(with_: str) -> Point:

@@ -7,7 +7,7 @@ import pytest
 
 from jobkit.answers.gpus import GPUS, GpuKind, gpu_kinds
 from jobkit.answers.loads import Lengths, Loads
-from jobkit.answers.memory import NEED, RAM, memory_of
+from jobkit.answers.memory import NEED, RAM
 from jobkit.answers.speed import CorpusVolume
 from jobkit.core.errors import JobkitError
 from jobkit.core.measurements import MemoryReadings
@@ -191,27 +191,6 @@ def test_records_that_say_nothing_together_are_refused() -> None:
         told(*records()[3:], *mixed)
     with pytest.raises(JobkitError, match="no point has measured work_s"):
         told(*(replace(one, summary=None) for one in records()))
-
-
-def test_each_value_of_another_knob_has_a_line_of_its_own() -> None:
-    """One line through both would be of neither."""
-    both = []
-    for one in records():
-        for value in (1, 2):
-            point = replace(one.point, params={**one.point.params, "sentences_per_ner_batch": 10 * value})
-            more = tuple(replace(need, passed_bytes=150 * value * need.passed_bytes) for need in one.needs)
-            both.append(replace(one, point=point, needs=more))
-    lines = {}
-    for value in (1, 2):
-        alone = [one for one in both if one.point.numbers["sentences_per_ner_batch"] == 10 * value]
-        lines[f"sentences_per_ner_batch {10 * value}"] = told(*alone).memory.largest
-    found = told(*both)
-    assert {found.others: found.largest, **found.lines} == lines
-    assert [largest.safe_batch for largest in found.lines.values()] != [found.largest.safe_batch]
-    assert found.recommended.params["sentences_per_ner_batch"] == int(found.others.split()[-1])
-    assert "another knob than batch_size" in str(memory_of(both))
-    unused = [replace(one, inert=("sentences_per_ner_batch",)) for one in both]
-    assert not isinstance(memory_of(unused), str), "a knob that does nothing needs no line of its own"
 
 
 LONG = Loads(Lengths(paragraphs=((9_000,),) * ITEMS))

@@ -14,8 +14,8 @@ from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import Outcome
 from jobkit.report.recommend.material import read_material
 from tests.answers.test_ledger import ENTRY
-from tests.support.builders import batch, try_folder, write_batches, write_exit, write_record
-from tests.support.recommendations import LENGTHS, SPEC, records, write_run
+from tests.support.builders import try_folder, write_exit, write_record
+from tests.support.recommendations import SPEC, records, write_run
 
 OLD_LOG = Path(__file__).parents[2] / "data" / "predecessors" / "gpu-stanza-tagging.o2650"
 
@@ -26,20 +26,6 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path / "config"))
     monkeypatch.setenv("JOBKIT_LEDGER", str(tmp_path / "ledger.jsonl"))
     return tmp_path / "cache"
-
-
-def test_a_run_is_read_whole(tmp_path: Path) -> None:
-    told = records()
-    folder = write_run(tmp_path / "demo", told)
-    write_batches(folder, told[0].point, [batch(0), batch(1)])
-    found = read_material(folder)
-    assert [replace(one, task_s=None) for one in found.records] == told
-    assert {one.task_s for one in found.records} == {60.0}
-    assert [one.index for one in found.batches["p001"]] == [0, 1]
-    assert found.lengths == LENGTHS
-    assert found.resources is not None
-    assert (found.resources.gpu_type, found.site and found.site.name) == ("h200", "slurm-default")
-    assert (found.to_come, found.failed, found.notes) == (0, 0, ())
 
 
 def test_every_try_is_counted_also_one_without_a_record_and_a_skipped_point_costs_nothing(

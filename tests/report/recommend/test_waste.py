@@ -170,10 +170,10 @@ def test_without_room_for_a_second_worker_a_search_decides(tmp_path: Path) -> No
 
 
 def test_memory_is_judged_by_the_larger_of_record_and_accounting(tmp_path: Path) -> None:
-    folder = run(tmp_path, [used(one, ram=GIB) for one in points()])
+    folder = run(tmp_path, [used(one, ram=7 * GIB // 2) for one in points()])
     memory = found(folder)["memory"]
-    assert fix_of(memory).keys == {"resources.memory": "2GiB"}
-    assert header(memory) == ["#SBATCH --mem=2G"]
+    assert fix_of(memory).keys == {"resources.memory": "5GiB"}, "a fifth more"
+    assert header(memory) == ["#SBATCH --mem=5G"]
     task = "77_1|COMPLETED|0:0|3000||8G|4|node1|None|demo-20260102-101530-3f9a|2026-01-02T11:00:00"
     batch = f"77_1.batch|COMPLETED|0:0|3000|{7 * GIB}|8G|4|node1||batch|2026-01-02T11:00:00"
     write_answer(folder, "slurm", "accounting", f"{task}\n{batch}\n")
@@ -319,5 +319,6 @@ def test_a_try_without_a_record_has_the_times_of_the_accounting(tmp_path: Path) 
     write_event(folder, "refused", status=1, said="")
     judged = found(folder)
     assert judged["walltime"].used == "00:10:00 at most"
+    assert fix_of(judged["walltime"]).keys == {"resources.walltime": "00:15:00"}, "a quarter more, and 2 min"
     unknown = {name for name, waste in judged.items() if waste.wasted is None}
     assert unknown == {"idle GPU", "memory", "cores", "too large a GPU", "tiny jobs"}
