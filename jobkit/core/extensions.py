@@ -48,9 +48,7 @@ EXTENSIONS: dict[str, Extension] = {
             "packages": "jobkit.extensions.profile.packages:refuse_missing_profiler",
         },
     ),
-    "other_logs": Extension(
-        logs="*.gpu-report", parts={"files": "jobkit.extensions.other_logs.reader:OTHER_LOGS"}
-    ),
+    "other_logs": Extension(logs="*.gpu-report", parts={"files": "jobkit.extensions.other_logs:OTHER_LOGS"}),
     "on_host": Extension(parts={"request": "jobkit.extensions.on_host.served:SERVED"}),
     "compare": Extension(parts={"side_by_side": "jobkit.extensions.compare:side_by_side"}),
 }

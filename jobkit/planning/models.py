@@ -50,16 +50,8 @@ NOT_BUILT = "not-built-yet"
 LANGUAGES = re.compile(r"[a-z]{2,}(-[a-z]+)*")
 
 
-def find_model(
-    name: str,
-    size: str,
-    *,
-    fallback: str | None,
-    cache: Path,
-    say: Say,
-    build: bool = True,
-) -> ModelRef:
-    """Return the model that a spec names, or a stand-in, built if ``build`` is set and it is missing.
+def find_model(name: str, size: str, *, fallback: str | None, cache: Path) -> ModelRef:
+    """Return the model that a spec names; a stand-in that is not built is described as it would be.
 
     A model is looked for in the cache (what `fetch_model` wrote), ``$STANZA_RESOURCES_DIR``, then Stanza's
     own folder. A real model is ``full``; any other size is a stand-in's.
@@ -69,9 +61,9 @@ def find_model(
     if size == FULL:
         for place in model_places(name, cache):
             if not missing_files(place, name):
-                return _ref(place, name, size, stand_in=False)
+                return _ref(place, name)
     if fallback == STAND_IN and name == LANGUAGE:
-        return build_stand_in(size, cache, say=say) if build else describe_stand_in(size, cache)
+        return describe_stand_in(size, cache)
     english = name == LANGUAGE
     fallback = f"set `model.fallback: {STAND_IN}`" if english else f"only {LANGUAGE} has a {STAND_IN}"
     if size != FULL:
@@ -83,13 +75,6 @@ def find_model(
     without = "to try jobkit without it: --stand-in" if english else fallback
     hint = f"jobkit models fetch {name}   (or, {without})"
     raise JobkitError(f"model {name!r} is not on this machine; looked in {looked}", hint=hint)
-
-
-def build_stand_in(size: str, cache: Path, *, say: Say) -> ModelRef:
-    if (lack := missing_framework("stanza-ner")) and not is_built(standin_path(size, cache)):
-        raise lack
-    make_standin(size, cache, say)
-    return describe_stand_in(size, cache)
 
 
 def fetch_model(name: str, cache: Path, resources_url: str | None, *, say: Say) -> ModelRef:
@@ -114,7 +99,7 @@ def fetch_model(name: str, cache: Path, resources_url: str | None, *, say: Say) 
 
     say(f"fetching Stanza's model {name} ({PROCESSORS}) into {folder}")
     _fetch(name, folder, download, say, or_else=f"; or set `model.fallback: {STAND_IN}`")
-    return _ref(folder, name, FULL, stand_in=False)
+    return _ref(folder, name)
 
 
 def _fetch(name: str, folder: Path, download: Callable[[Path], str], say: Say, *, or_else: str = "") -> None:
@@ -164,7 +149,7 @@ def list_models(cache: Path) -> tuple[ModelRef, ...]:
     """Return Stanza's models and trained stand-ins, then those of the hub and those of random weights."""
     named = {place for name in _languages(cache) for place in model_places(name, cache)}
     real = [
-        _ref(place, name, FULL, stand_in=False)
+        _ref(place, name)
         for place in sorted(named)
         for name in _languages(cache)
         if (place.parent != cache.absolute() / "models" or place.name == name)
@@ -173,7 +158,7 @@ def list_models(cache: Path) -> tuple[ModelRef, ...]:
     built = [describe_stand_in(size, cache) for size in SIZE_BYTES if not _spoilt(standin_path(size, cache))]
     places = sorted((cache / "models").glob("hub-*--*"))
     named_by_hub = {place: place.name.removeprefix("hub-").replace("--", "/", 1) for place in places}
-    hub = [as_ref(place, name) for place, name in named_by_hub.items() if not lacking("", place)]
+    hub = [_ref(place, name, kind=FOLDER) for place, name in named_by_hub.items() if not lacking("", place)]
     random = [
         random_model(workload, USUAL[workload], size, cache)
         for workload, size in ARCHITECTURES
@@ -193,19 +178,10 @@ def _languages(cache: Path) -> list[str]:
 def describe_stand_in(size: str, cache: Path) -> ModelRef:
     """Return a stand-in; if it is not built, as it would be."""
     folder = standin_path(size, cache).absolute()
-    if is_built(folder):
-        if lack := _spoilt(folder):
-            again = f"rm -r {shell_quote(str(folder))} && jobkit models build --size {size}"
-            raise JobkitError(f"the {size} {STAND_IN} in {folder} is damaged: {lack}", hint=again)
-        return _ref(folder, LANGUAGE, size, stand_in=True)
-    return ModelRef(
-        path=str(folder),
-        name=LANGUAGE,
-        size=size,
-        stand_in=True,
-        fingerprint=NOT_BUILT,
-        size_bytes=SIZE_BYTES[size],
-    )
+    if is_built(folder) and (lack := _spoilt(folder)):
+        again = f"rm -r {shell_quote(str(folder))} && jobkit models build --size {size}"
+        raise JobkitError(f"the {size} {STAND_IN} in {folder} is damaged: {lack}", hint=again)
+    return _ref(folder, LANGUAGE, size, about_bytes=SIZE_BYTES[size])
 
 
 def _spoilt(folder: Path) -> str:
@@ -213,16 +189,36 @@ def _spoilt(folder: Path) -> str:
     return missing_files(folder, LANGUAGE) if is_built(folder) else "not built"
 
 
-def _ref(folder: Path, name: str, size: str, *, stand_in: bool) -> ModelRef:
-    resources = json.loads((folder / RESOURCES_FILE).read_text(encoding="utf-8"))
-    staged = [folder / RESOURCES_FILE, *(folder / name).rglob("*")]  # what a job copies
+def _ref(
+    folder: Path,
+    name: str,
+    size: str = FULL,
+    *,
+    kind: str = STANZA,
+    about_bytes: int = 0,
+    architecture: str = "",
+) -> ModelRef:
+    """Return a model that is on disk, or a stand-in, which has ``about_bytes`` until it is built."""
+    size_bytes, digest = about_bytes, NOT_BUILT
+    if not about_bytes or is_built(folder):
+        if kind == STANZA:
+            resources = json.loads((folder / RESOURCES_FILE).read_text(encoding="utf-8"))
+            files = needed_files(resources, name)
+            staged = [folder / RESOURCES_FILE, *(folder / name).rglob("*")]  # what a job copies
+        else:
+            files = folder_files(folder)
+            staged = [folder / file for file in files]
+        digest = fingerprint(folder, files)
+        size_bytes = sum(path.stat().st_size for path in staged if path.is_file())
     return ModelRef(
-        path=str(folder),
+        path=str(folder.absolute()),
         name=name,
         size=size,
-        stand_in=stand_in,
-        fingerprint=fingerprint(folder, needed_files(resources, name)),
-        size_bytes=sum(path.stat().st_size for path in staged if path.is_file()),
+        stand_in=bool(about_bytes),
+        fingerprint=digest,
+        size_bytes=size_bytes,
+        kind=kind,
+        architecture=architecture,
     )
 
 
@@ -268,12 +264,12 @@ def find_folder(
             saves = SAVES.get(workload, "save_pretrained(FOLDER)")
             message = f"{folder}: {lack}, so it is no model of {workload}"
             raise JobkitError(message, hint=f"`{saves}` writes such a folder")
-        return as_ref(folder, folder.name)
+        return _ref(folder, folder.name, kind=FOLDER)
     name = USUAL.get(workload, name) if name == LANGUAGE else name
     places = list(_places(workload, name, cache)) if size == FULL else []
     for place in places:
         if not lacking(workload, place):
-            return as_ref(place, name)
+            return _ref(place, name, kind=FOLDER)
     if fallback == STAND_IN and (workload, size) in ARCHITECTURES:
         return random_model(workload, name, size, cache)
     if size != FULL:
@@ -306,7 +302,7 @@ def fetch_hub(name: str, cache: Path, endpoint: str | None, *, say: Say) -> Mode
 
     say(f"fetching {name} into {folder}")
     _fetch(name, folder, download, say)
-    return as_ref(folder, name)
+    return _ref(folder, name, kind=FOLDER)
 
 
 def hub_folder(name: str, cache: Path) -> Path:
@@ -320,34 +316,10 @@ def lacking(workload: str, folder: Path) -> str:
     return f"no {missing[0]}" if missing else ""
 
 
-def as_ref(folder: Path, name: str) -> ModelRef:
-    files = folder_files(folder)
-    return ModelRef(
-        path=str(folder.absolute()),
-        name=name,
-        size=FULL,
-        stand_in=False,
-        fingerprint=fingerprint(folder, files),
-        size_bytes=sum((folder / file).stat().st_size for file in files),
-        kind=FOLDER,
-    )
-
-
 def random_model(workload: str, name: str, size: str, cache: Path) -> ModelRef:
     """Return a stand-in with random weights; if it is not built, as it would be."""
-    architecture, folder = ARCHITECTURES[workload, size], random_path(workload, size, cache)
-    built = is_built(folder)
-    files = folder_files(folder) if built else ()
-    return ModelRef(
-        path=str(folder.absolute()),
-        name=name,
-        size=size,
-        stand_in=True,
-        fingerprint=fingerprint(folder, files) if built else NOT_BUILT,
-        size_bytes=sum((folder / file).stat().st_size for file in files) or architecture.size_bytes,
-        kind=FOLDER,
-        architecture=architecture.name,
-    )
+    of, folder = ARCHITECTURES[workload, size], random_path(workload, size, cache)
+    return _ref(folder, name, size, kind=FOLDER, about_bytes=of.size_bytes, architecture=of.name)
 
 
 def _places(workload: str, name: str, cache: Path) -> Iterator[Path]:
@@ -385,7 +357,7 @@ def find(workload: str, model: Mapping[str, object], base: Path, cache: Path) ->
     name, size = str(model.get("name", "en")), str(model.get("size", "full"))
     fallback = str(model["fallback"]) if model.get("fallback") else None
     if not is_folder(workload, model):
-        return find_model(name, size, fallback=fallback, cache=cache, say=lambda _: None, build=False)
+        return find_model(name, size, fallback=fallback, cache=cache)
     path = base / str(model["path"]) if model.get("path") else None
     if path and workload == "stanza-ner":
         hint = "name the language, and give $STANZA_RESOURCES_DIR its folder"
@@ -423,9 +395,13 @@ def stand_in(workload: str, size: str, cache: Path) -> ModelRef:
 
 
 def build(workload: str, model: ModelRef, cache: Path, *, say: Say) -> ModelRef:
-    if model.kind == STANZA:
-        return build_stand_in(model.size, cache, say=say)
+    """Return a model, built now if it is a stand-in that is missing."""
+    if model.fingerprint != NOT_BUILT:
+        return model
     if lack := missing_framework(workload):
         raise lack
+    if model.kind == STANZA:
+        make_standin(model.size, cache, say)
+        return describe_stand_in(model.size, cache)
     make_random(workload, model.size, cache, say)
     return random_model(workload, model.name, model.size, cache)

@@ -13,13 +13,14 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from jobkit.core import shell
 from jobkit.core.errors import ExitCode, JobkitError, name_file_in_errors
 from jobkit.core.files import filesystem_type, likely_shared, open_regular, read_text, try_lock
+from jobkit.core.json_codec import to_json
 from jobkit.core.layout import DRIVER_LOCK
 from jobkit.core.terminal import shell_path
 from jobkit.schedulers import local
@@ -84,7 +85,7 @@ def driving(run_dir: Path) -> Iterator[str]:
         )
         with name_file_in_errors(path):
             os.ftruncate(handle, 0)
-            os.pwrite(handle, json.dumps(asdict(me)).encode(), 0)
+            os.pwrite(handle, to_json(me).encode(), 0)
             os.fsync(handle)
         yield me.job_id
     finally:

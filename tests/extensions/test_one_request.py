@@ -17,7 +17,7 @@ from jobkit.core.units import GIB, format_size, format_walltime
 from jobkit.extensions.corpus.plan import Piece
 from jobkit.extensions.corpus.setting import AppliedSetting, find_setting
 from jobkit.extensions.corpus.shards import ShardOptions, plan_shards
-from jobkit.extensions.past_jobs.advice import MEMORY, WALLTIME, AlikeJobs
+from jobkit.extensions.past_jobs import MEMORY, WALLTIME, AlikeJobs
 from jobkit.planning.prepare import Options
 from jobkit.report.recommend.material import RunUse, read_use, request
 from jobkit.report.recommend.waste import unused_memory, unused_walltime

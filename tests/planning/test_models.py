@@ -18,7 +18,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import FOLDER, ModelRef
 from jobkit.planning import models
-from jobkit.planning.models import NOT_BUILT, fetch_model, find_model, list_models, model_places
+from jobkit.planning.models import NOT_BUILT, fetch_model, list_models, model_places
 from jobkit.worker.workloads.model import folder_files, missing_files
 from jobkit.worker.workloads.stanza_ner import StanzaNer
 
@@ -43,7 +43,8 @@ def shown(cache: Path) -> list[str]:
 
 
 def find(cache: Path, size: str = "full", fallback: str | None = None, name: str = "en") -> ModelRef:
-    return find_model(name, size, fallback=fallback, cache=cache, say=print, build=False)
+    named = {"name": name, "size": size, "fallback": fallback}
+    return models.find("stanza-ner", named, Path(), cache)
 
 
 def test_a_missing_model_names_the_places_and_the_command(
