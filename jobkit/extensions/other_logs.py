@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from math import fsum
 from pathlib import Path, PurePath
-from typing import ClassVar
 
 from jobkit.core.blocks import Block, Column
 from jobkit.core.errors import JobkitError
@@ -277,7 +276,6 @@ class DcgmFigure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFigures:
-    key: ClassVar[str] = "dcgm"
     file: str  # the report
     source: str  # the run folder, or the log, with the other figures
     whose: str  # ``jobkit`` or ``log``
@@ -451,35 +449,26 @@ def _weighted(pairs: Sequence[tuple[float | None, float | None]]) -> float | Non
     return fsum(value * part for value, part in known) / weight if weight else None
 
 
-class OtherLogs:
-    """Logs of the taggers before jobkit, and DCGM's reports: a `jobkit.report.rows.FileReader`."""
-
-    key: ClassVar[str] = JobFigures.key
-
-    def read(self, path: Path, text: str) -> Sources | None:
-        """Return the rows of a tagger's log, or the place where a report of DCGM is shown."""
-        runs, left_out = parse_log(text)
-        of_job = not runs and is_gpu_report(text)
-        if not (runs or left_out or of_job):
-            return None
-        notes = [f"{path}: {left_out} of its runs cut short: left out"] if left_out else []
-        notes += [f"{path}: a DCGM report of a whole job: {_where(path)}"] if of_job else []
-        rows, near = rows_of_log(str(path), runs), path.parent.glob(f"*{SUFFIX}") if runs else ()
-        reports = sorted(report for report in near if belongs(report.name, path.name))
-        return Sources(rows, notes, jobs=list(self.more_figures(reports, rows, notes)))
-
-    def more_figures(
-        self, logs: Iterable[Path], rows: Sequence[Row], notes: list[str]
-    ) -> Iterator[JobFigures]:
-        """Yield the reports of DCGM that can be read; add to the notes why others cannot."""
-        for path in logs:
-            try:
-                yield _read_report(path, rows)
-            except JobkitError as error:
-                notes.append(f"{error.message}: skipped")
+def read(path: Path, text: str) -> Sources | None:
+    """Return the rows of a tagger's log, or the place where a report of DCGM is shown."""
+    runs, left_out = parse_log(text)
+    of_job = not runs and is_gpu_report(text)
+    if not (runs or left_out or of_job):
+        return None
+    notes = [f"{path}: {left_out} of its runs cut short: left out"] if left_out else []
+    notes += [f"{path}: a DCGM report of a whole job: {_where(path)}"] if of_job else []
+    rows, near = rows_of_log(str(path), runs), path.parent.glob(f"*{SUFFIX}") if runs else ()
+    reports = sorted(report for report in near if belongs(report.name, path.name))
+    return Sources(rows, notes, jobs=list(more_figures(reports, rows, notes)))
 
 
-OTHER_LOGS = OtherLogs()
+def more_figures(logs: Iterable[Path], rows: Sequence[Row], notes: list[str]) -> Iterator[JobFigures]:
+    """Yield the reports of DCGM that can be read; add to the notes why others cannot."""
+    for path in logs:
+        try:
+            yield _read_report(path, rows)
+        except JobkitError as error:
+            notes.append(f"{error.message}: skipped")
 
 
 def dcgm_reports(paths: Iterable[Path], rows: Sequence[Row]) -> list[JobFigures]:
