@@ -219,7 +219,6 @@ def recommend(
     from jobkit.answers.gpus import GpuKind, gpu_kinds
     from jobkit.planning.texts import read_corpora
     from jobkit.report.recommend import output
-    from jobkit.report.recommend.advice import RecommendOptions
     from jobkit.report.recommend.advice import recommend as recommend_for
     from jobkit.report.recommend.material import read_material
 
@@ -229,13 +228,13 @@ def recommend(
     found = run if run and run.is_file() else run_or_latest(run)
     refuse_unmeasured(found, "recommend")
     material = read_material(found, overrides)
-    options = RecommendOptions(
+    answer = recommend_for(
+        material,
         gpus=gpus,
         corpus=read_corpora(corpus, material.records, skip_bad=skip_bad) if corpus else None,
         margin=share,
         min_f1=min_f1,
     )
-    answer = recommend_for(material, options)
     if as_json:
         terminal.say(output.as_json(answer), nl=False)
         return 0

@@ -26,7 +26,7 @@ from jobkit.core.student import half_width
 from jobkit.launch.submission import search_goal
 from jobkit.report.output import render
 from jobkit.report.plot.data import PREDICTED, group_plots
-from jobkit.report.recommend.advice import RecommendOptions, memory_of_setting, recommend
+from jobkit.report.recommend.advice import memory_of_setting, recommend
 from jobkit.report.recommend.material import read_material
 from jobkit.report.recommend.output import as_json
 from jobkit.report.tables import collect
@@ -149,7 +149,7 @@ def test_two_commands_print_one_figure(run: Path) -> None:
 def test_recommend_and_apply_request_alike(run: Path, tmp_path: Path) -> None:
     """The model of the run is no longer there: a folder with its name is."""
     material, copy = read_material(run), tmp_path / run.name
-    advice, model = recommend(material, RecommendOptions()), material.records[0].point.model
+    advice, model = recommend(material), material.records[0].point.model
     shutil.copytree(run, copy)
     for file in (copy / POINTS_FILE, *copy.rglob(RECORD_FILE)):
         file.write_text(file.read_text().replace(model.path if model else "\0", str(tmp_path)))
@@ -227,7 +227,7 @@ def all_figures(run: Path) -> dict[str, object]:
     tables = json.loads(render(collected, "json"))
     tables["points"] = [row for row in tables["points"] if not row["trial"]]
     del tables["notes"]
-    answer = json.loads(as_json(recommend(read_material(run), RecommendOptions())))
+    answer = json.loads(as_json(recommend(read_material(run))))
     del answer["trials"], answer["cautions"], answer["batch"]["largest"]["measured_bytes"]
     (plot,) = group_plots(collected)
     line = plot.memory.line
