@@ -27,8 +27,7 @@ from jobkit.planning.standin import (
     ARCHITECTURES,
     SIZE_BYTES,
     is_built,
-    make_random,
-    make_standin,
+    make_stand_in,
     random_path,
     standin_path,
 )
@@ -63,7 +62,7 @@ def find_model(name: str, size: str, *, fallback: str | None, cache: Path) -> Mo
             if not missing_files(place, name):
                 return _ref(place, name)
     if fallback == STAND_IN and name == LANGUAGE:
-        return describe_stand_in(size, cache)
+        return stand_in("stanza-ner", size, cache)
     english = name == LANGUAGE
     fallback = f"set `model.fallback: {STAND_IN}`" if english else f"only {LANGUAGE} has a {STAND_IN}"
     if size != FULL:
@@ -155,12 +154,14 @@ def list_models(cache: Path) -> tuple[ModelRef, ...]:
         if (place.parent != cache.absolute() / "models" or place.name == name)
         and not missing_files(place, name)
     ]
-    built = [describe_stand_in(size, cache) for size in SIZE_BYTES if not _spoilt(standin_path(size, cache))]
+    built = [
+        stand_in("stanza-ner", size, cache) for size in SIZE_BYTES if not _spoilt(standin_path(size, cache))
+    ]
     places = sorted((cache / "models").glob("hub-*--*"))
     named_by_hub = {place: place.name.removeprefix("hub-").replace("--", "/", 1) for place in places}
     hub = [_ref(place, name, kind=FOLDER) for place, name in named_by_hub.items() if not lacking("", place)]
     random = [
-        random_model(workload, USUAL[workload], size, cache)
+        stand_in(workload, size, cache)
         for workload, size in ARCHITECTURES
         if is_built(random_path(workload, size, cache))
     ]
@@ -175,8 +176,12 @@ def _languages(cache: Path) -> list[str]:
     return sorted(name for name in inside if re.fullmatch(r"[a-z]{2,3}(-[a-z]+)?", name))
 
 
-def describe_stand_in(size: str, cache: Path) -> ModelRef:
-    """Return a stand-in; if it is not built, as it would be."""
+def stand_in(workload: str, size: str, cache: Path, name: str = LANGUAGE) -> ModelRef:
+    """Return the stand-in of a workload; if it is not built, as it would be."""
+    if workload in USUAL:
+        of, folder = ARCHITECTURES[workload, size], random_path(workload, size, cache)
+        name = USUAL[workload] if name == LANGUAGE else name
+        return _ref(folder, name, size, kind=FOLDER, about_bytes=of.size_bytes, architecture=of.name)
     folder = standin_path(size, cache).absolute()
     if is_built(folder) and (lack := _spoilt(folder)):
         again = f"rm -r {shell_quote(str(folder))} && jobkit models build --size {size}"
@@ -271,7 +276,7 @@ def find_folder(
         if not lacking(workload, place):
             return _ref(place, name, kind=FOLDER)
     if fallback == STAND_IN and (workload, size) in ARCHITECTURES:
-        return random_model(workload, name, size, cache)
+        return stand_in(workload, size, cache, name)
     if size != FULL:
         fallback = f"set `model.fallback: {STAND_IN}` (random weights)" if shipped else "set `model.path`"
         hint = f"set `model.size: {FULL}`, or {fallback}"
@@ -314,12 +319,6 @@ def lacking(workload: str, folder: Path) -> str:
     needed = NEEDED.get(workload, ("config.json",))
     missing = [name for name in needed if not (folder / name).is_file()]
     return f"no {missing[0]}" if missing else ""
-
-
-def random_model(workload: str, name: str, size: str, cache: Path) -> ModelRef:
-    """Return a stand-in with random weights; if it is not built, as it would be."""
-    of, folder = ARCHITECTURES[workload, size], random_path(workload, size, cache)
-    return _ref(folder, name, size, kind=FOLDER, about_bytes=of.size_bytes, architecture=of.name)
 
 
 def _places(workload: str, name: str, cache: Path) -> Iterator[Path]:
@@ -387,21 +386,11 @@ def refuse_stand_in(workload: str, model: ModelRef | None, command: str, *ways: 
     raise JobkitError(message, hint="\n        ".join(lines))
 
 
-def stand_in(workload: str, size: str, cache: Path) -> ModelRef:
-    """Return the stand-in of a workload, even if there is a real model."""
-    if workload in USUAL:
-        return random_model(workload, USUAL[workload], size, cache)
-    return describe_stand_in(size, cache)
-
-
 def build(workload: str, model: ModelRef, cache: Path, *, say: Say) -> ModelRef:
     """Return a model, built now if it is a stand-in that is missing."""
     if model.fingerprint != NOT_BUILT:
         return model
     if lack := missing_framework(workload):
         raise lack
-    if model.kind == STANZA:
-        make_standin(model.size, cache, say)
-        return describe_stand_in(model.size, cache)
-    make_random(workload, model.size, cache, say)
-    return random_model(workload, model.name, model.size, cache)
+    make_stand_in(workload, model.size, cache, say)
+    return stand_in(workload, model.size, cache, model.name)
