@@ -10,7 +10,7 @@ import importlib.util
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -47,33 +47,6 @@ STAND_IN = "stand-in"
 NOT_BUILT = "not-built-yet"
 """The fingerprint of a stand-in that a run has yet to build."""
 LANGUAGES = re.compile(r"[a-z]{2,}(-[a-z]+)*")
-
-
-def find_model(name: str, size: str, *, fallback: str | None, cache: Path) -> ModelRef:
-    """Return the model that a spec names; a stand-in that is not built is described as it would be.
-
-    A model is looked for in the cache (what `fetch_model` wrote), ``$STANZA_RESOURCES_DIR``, then Stanza's
-    own folder. A real model is ``full``; any other size is a stand-in's.
-
-    ``name``: a language as Stanza names it: ``en``. ``fallback``: ``stand-in`` or ``None``.
-    """
-    if size == FULL:
-        for place in model_places(name, cache):
-            if not missing_files(place, name):
-                return _ref(place, name)
-    if fallback == STAND_IN and name == LANGUAGE:
-        return stand_in("stanza-ner", size, cache)
-    english = name == LANGUAGE
-    fallback = f"set `model.fallback: {STAND_IN}`" if english else f"only {LANGUAGE} has a {STAND_IN}"
-    if size != FULL:
-        hint = f"set `model.size: {FULL}`, or {fallback}"
-        raise JobkitError(f"model {name!r}: only the {STAND_IN} has the size {size!r}", hint=hint)
-    if lack := missing_framework("stanza-ner"):
-        raise lack  # fetching needs it too
-    looked = "; ".join(f"{place} ({missing_files(place, name)})" for place in model_places(name, cache))
-    without = "to try jobkit without it: --stand-in" if english else fallback
-    hint = f"jobkit models fetch {name}   (or, {without})"
-    raise JobkitError(f"model {name!r} is not on this machine; looked in {looked}", hint=hint)
 
 
 def fetch_model(name: str, cache: Path, resources_url: str | None, *, say: Say) -> ModelRef:
@@ -255,40 +228,6 @@ NOT_NEEDED = ("*.h5", "*.msgpack", "*.ot", "*.onnx", "*.tflite", "onnx/*", "open
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
-def find_folder(
-    workload: str, name: str, size: str, *, fallback: str | None, path: Path | None, cache: Path
-) -> ModelRef:
-    """Return the model that a spec names; a stand-in that is not built is described as it would be."""
-    shipped = workload in USUAL
-    if path is not None:
-        folder = path.expanduser().absolute()
-        if not folder.is_dir():
-            hint = "`model.path` is a folder, relative to the spec's"
-            raise JobkitError(f"{folder}: no such folder", hint=hint)
-        if shipped and (lack := lacking(workload, folder)):
-            saves = SAVES.get(workload, "save_pretrained(FOLDER)")
-            message = f"{folder}: {lack}, so it is no model of {workload}"
-            raise JobkitError(message, hint=f"`{saves}` writes such a folder")
-        return _ref(folder, folder.name, kind=FOLDER)
-    name = USUAL.get(workload, name) if name == LANGUAGE else name
-    places = list(_places(workload, name, cache)) if size == FULL else []
-    for place in places:
-        if not lacking(workload, place):
-            return _ref(place, name, kind=FOLDER)
-    if fallback == STAND_IN and (workload, size) in ARCHITECTURES:
-        return stand_in(workload, size, cache, name)
-    if size != FULL:
-        fallback = f"set `model.fallback: {STAND_IN}` (random weights)" if shipped else "set `model.path`"
-        hint = f"set `model.size: {FULL}`, or {fallback}"
-        raise JobkitError(f"model {name!r}: only a {STAND_IN} has the size {size!r}", hint=hint)
-    if shipped and (absent := missing_framework(workload)):
-        raise absent
-    looked = f"; looked in {'; '.join(map(str, places))}" if places else ""
-    without = ", or random weights, to try jobkit: --stand-in" if shipped else ""
-    hint = f"{fetch_command(workload, name)}   (or: `model.path`{without})"
-    raise JobkitError(f"model {name!r} is not on this machine{looked}", hint=hint)
-
-
 def fetch_hub(name: str, cache: Path, endpoint: str | None, *, say: Say) -> ModelRef:
     """Download a model of the Hugging Face hub into the cache, whole or not at all.
 
@@ -352,16 +291,60 @@ def is_folder(workload: str, model: Mapping[str, object]) -> bool:
 
 
 def find(workload: str, model: Mapping[str, object], base: Path, cache: Path) -> ModelRef:
-    """Return the model that a spec in ``base`` names; a missing stand-in is described as it would be."""
-    name, size = str(model.get("name", "en")), str(model.get("size", "full"))
-    fallback = str(model["fallback"]) if model.get("fallback") else None
-    if not is_folder(workload, model):
-        return find_model(name, size, fallback=fallback, cache=cache)
-    path = base / str(model["path"]) if model.get("path") else None
-    if path and workload == "stanza-ner":
+    """Return the model that a spec in ``base`` names; a missing stand-in is described as it would be.
+
+    A real model is ``full``; any other size is a stand-in's.
+    """
+    name, size = str(model.get("name", LANGUAGE)), str(model.get("size", FULL))
+    if path := model.get("path"):
+        return _named_by_path(workload, (base / str(path)).expanduser().absolute())
+    stanza, places = not is_folder(workload, model), list[Path]()
+    if not stanza and name == LANGUAGE:
+        name = USUAL.get(workload, name)
+    if size == FULL:
+        places += model_places(name, cache) if stanza else _places(workload, name, cache)
+    for place in places:
+        if not (missing_files(place, name) if stanza else lacking(workload, place)):
+            return _ref(place, name, kind=STANZA if stanza else FOLDER)
+    if model.get("fallback") and (name == LANGUAGE if stanza else (workload, size) in ARCHITECTURES):
+        return stand_in(workload, size, cache, name)
+    framework = "stanza-ner" if stanza else workload
+    if size == FULL and framework in {"stanza-ner", *USUAL} and (absent := missing_framework(framework)):
+        raise absent  # fetching needs it too
+    raise _not_here(framework, name, size, places)
+
+
+def _not_here(workload: str, name: str, size: str, places: Sequence[Path]) -> JobkitError:
+    """Return that a model is in none of these places; a workload that is not shipped names a folder."""
+    stanza, instead = workload == "stanza-ner", "set `model.path`"
+    if stanza and name != LANGUAGE:
+        instead = f"only {LANGUAGE} has a {STAND_IN}"
+    elif stanza or workload in USUAL:
+        instead = f"set `model.fallback: {STAND_IN}`{'' if stanza else ' (random weights)'}"
+    if size != FULL:
+        message = f"model {name!r}: only {'the' if stanza else 'a'} {STAND_IN} has the size {size!r}"
+        return JobkitError(message, hint=f"set `model.size: {FULL}`, or {instead}")
+    lacks = (f"{place} ({missing_files(place, name)})" if stanza else str(place) for place in places)
+    looked = f"; looked in {'; '.join(lacks)}" if places else ""
+    without = f": `model.path`{', or random weights, to try jobkit: --stand-in' * (workload in USUAL)}"
+    if stanza:
+        without = f", {'to try jobkit without it: --stand-in' if name == LANGUAGE else instead}"
+    hint = f"{fetch_command(workload, name)}   (or{without})"
+    return JobkitError(f"model {name!r} is not on this machine{looked}", hint=hint)
+
+
+def _named_by_path(workload: str, folder: Path) -> ModelRef:
+    if workload == "stanza-ner":
         hint = "name the language, and give $STANZA_RESOURCES_DIR its folder"
         raise JobkitError("model.path is for other workloads than stanza-ner", hint=hint)
-    return find_folder(workload, name, size, fallback=fallback, path=path, cache=cache)
+    if not folder.is_dir():
+        hint = "`model.path` is a folder, relative to the spec's"
+        raise JobkitError(f"{folder}: no such folder", hint=hint)
+    if workload in USUAL and (lack := lacking(workload, folder)):
+        saves = SAVES.get(workload, "save_pretrained(FOLDER)")
+        message = f"{folder}: {lack}, so it is no model of {workload}"
+        raise JobkitError(message, hint=f"`{saves}` writes such a folder")
+    return _ref(folder, folder.name, kind=FOLDER)
 
 
 def find_or_stand_in(workload: str, model: Mapping[str, object], base: Path, cache: Path) -> ModelRef:
