@@ -7,7 +7,6 @@ measures nothing.
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,7 +37,6 @@ from jobkit.worker.workloads.model import (
     fingerprint,
     folder_files,
     missing_files,
-    needed_files,
 )
 
 LANGUAGE = "en"
@@ -179,14 +177,10 @@ def _ref(
     """Return a model that is on disk, or a stand-in, which has ``about_bytes`` until it is built."""
     size_bytes, digest = about_bytes, NOT_BUILT
     if not about_bytes or is_built(folder):
-        if kind == STANZA:
-            resources = json.loads((folder / RESOURCES_FILE).read_text(encoding="utf-8"))
-            files = needed_files(resources, name)
-            staged = [folder / RESOURCES_FILE, *(folder / name).rglob("*")]  # what a job copies
-        else:
-            files = folder_files(folder)
-            staged = [folder / file for file in files]
-        digest = fingerprint(folder, files)
+        staged = [folder / RESOURCES_FILE, *(folder / name).rglob("*")]  # what a job copies
+        if kind == FOLDER:
+            staged = [folder / file for file in folder_files(folder)]
+        digest = fingerprint(folder, name, kind)
         size_bytes = sum(path.stat().st_size for path in staged if path.is_file())
     return ModelRef(
         path=str(folder.absolute()),
