@@ -145,9 +145,8 @@ def fetch(name: str, resources_url: str | None, as_job: bool, options: Options) 
     """
     if as_job:
         return _fetch_as_job(name, resources_url, options)
-    from jobkit.planning.models import fetch_hub, fetch_model
+    from jobkit.planning.models import fetch as fetched
 
-    fetched = fetch_hub if "/" in name else fetch_model
     terminal.say(fetched(name, cache_dir(), resources_url, say=terminal.note).path)
     terminal.note_next("jobkit doctor", DOCTOR)
     return 0

@@ -47,32 +47,40 @@ NOT_BUILT = "not-built-yet"
 LANGUAGES = re.compile(r"[a-z]{2,}(-[a-z]+)*")
 
 
-def fetch_model(name: str, cache: Path, resources_url: str | None, *, say: Say) -> ModelRef:
-    """Download Stanza's tokenizer and tagger of a language into the cache, whole or not at all.
+def fetch(name: str, cache: Path, address: str | None, *, say: Say) -> ModelRef:
+    """Download a model of the Hugging Face hub, or Stanza's of a language, into the cache, whole.
 
-    Stanza compares every file with its md5. Complete files of an interrupted fetch stay in ``.fetch-NAME``,
-    next to the models, and are not fetched again. ``resources_url`` is a mirror of Stanza's resources, or
-    ``None`` for its own.
+    An interrupted download goes on where it ended, in ``.fetch-NAME`` next to the models. Stanza compares
+    every file with its md5. ``$HF_ENDPOINT``, ``$HF_TOKEN`` and the other variables of huggingface_hub have
+    their usual effect. ``address`` is a mirror of the hub, or of Stanza's resources; ``None`` for its own.
     """
-    if not LANGUAGES.fullmatch(name):
+    of_hub = "/" in name
+    if not (HUB_NAME if of_hub else LANGUAGES).fullmatch(name):
         raise JobkitError(f"no model is called {name!r}", hint="name a language: jobkit models fetch en")
-    if lack := missing_framework("stanza-ner"):
+    extra = ("a model of the hub", "hf", "huggingface_hub")
+    if lack := missing_extra(*extra) if of_hub else missing_framework("stanza-ner"):
         raise lack
-    import stanza
-
-    folder = cache / "models" / name
-    options = {"resources_url": resources_url} if resources_url else {}
+    folder = hub_folder(name, cache) if of_hub else cache / "models" / name
 
     def download(part: Path) -> str:
+        if of_hub:
+            from huggingface_hub import snapshot_download
+
+            snapshot_download(name, local_dir=part, endpoint=address, ignore_patterns=list(NOT_NEEDED))
+            return lacking("", part)
+        import stanza
+
+        options = {"resources_url": address} if address else {}
         stanza.download(name, model_dir=str(part), processors=PROCESSORS, verbose=False, **options)
         return missing_files(part, name)
 
-    say(f"fetching Stanza's model {name} ({PROCESSORS}) into {folder}")
-    _fetch(name, folder, download, say, or_else=f"; or set `model.fallback: {STAND_IN}`")
-    return _ref(folder, name)
+    what = name if of_hub else f"Stanza's model {name} ({PROCESSORS})"
+    say(f"fetching {what} into {folder}")
+    _fetch(name, folder, download, say, or_else="" if of_hub else f"; or set `model.fallback: {STAND_IN}`")
+    return _ref(folder, name, kind=FOLDER if of_hub else STANZA)
 
 
-def _fetch(name: str, folder: Path, download: Callable[[Path], str], say: Say, *, or_else: str = "") -> None:
+def _fetch(name: str, folder: Path, download: Callable[[Path], str], say: Say, *, or_else: str) -> None:
     """Replace a folder of models by one that is downloaded; ``download`` returns what it lacks."""
     part = folder.with_name(f".fetch-{folder.name}")
     lock = folder.with_name(f"{part.name}.lock")
@@ -220,27 +228,6 @@ NEEDED = {"spacy-ner": ("config.cfg", "meta.json")}
 NOT_NEEDED = ("*.h5", "*.msgpack", "*.ot", "*.onnx", "*.tflite", "onnx/*", "openvino/*", "coreml/*")
 """Files of the hub that PyTorch does not read."""
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
-
-
-def fetch_hub(name: str, cache: Path, endpoint: str | None, *, say: Say) -> ModelRef:
-    """Download a model of the Hugging Face hub into the cache, whole or not at all.
-
-    An interrupted download goes on where it ended. ``$HF_ENDPOINT``, ``$HF_TOKEN`` and the other variables of
-    huggingface_hub have their usual effect; ``endpoint`` overrides the first.
-    """
-    if absent := missing_extra("a model of the hub", "hf", "huggingface_hub"):
-        raise absent
-    from huggingface_hub import snapshot_download
-
-    folder = hub_folder(name, cache)
-
-    def download(part: Path) -> str:
-        snapshot_download(name, local_dir=part, endpoint=endpoint, ignore_patterns=list(NOT_NEEDED))
-        return lacking("", part)
-
-    say(f"fetching {name} into {folder}")
-    _fetch(name, folder, download, say)
-    return _ref(folder, name, kind=FOLDER)
 
 
 def hub_folder(name: str, cache: Path) -> Path:
