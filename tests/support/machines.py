@@ -38,7 +38,6 @@ GOAL = TuneGoal(
 )
 FAST = replace(GOAL, shortcuts=True, loop={**LOOP, SHORTCUTS: OFF})
 """Of a workload with shortcuts."""
-ITEMS = 8_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +74,7 @@ class Machine:
     utilisation: float = 40.0
     idle_share: float = 0.0
     start_s: float = 10.0
+    items: int = 8_000
     fails: Mapping[tuple[str, Value], Outcome] = field(default_factory=dict)
 
     def speed(self, params: Mapping[str, Value]) -> float:
@@ -95,6 +95,12 @@ class Machine:
         """Return whether a point does without the shortcuts of its setting."""
         return candidate.params.get(SHORTCUTS) == EXACT and candidate.phase in self.refuses
 
+    def fits(self, params: Mapping[str, Value]) -> bool:
+        load, workers = params.get(PADDED, 10_000), params[WORKERS]
+        assert isinstance(load, int)
+        assert isinstance(workers, int)
+        return workers * (GIB + load * self.bytes_per_load) <= self.gpu_bytes
+
     def run(self, candidate: Candidate) -> MeasuredCandidate:
         params, workers = candidate.params, candidate.workers
         for (knob, value), outcome in self.fails.items():
@@ -104,16 +110,16 @@ class Machine:
         every = params.get(EVERY, 1)
         assert isinstance(load, int)
         assert isinstance(every, int)
-        if workers * (GIB + load * self.bytes_per_load) > self.gpu_bytes:
+        if not self.fits(params):
             return MeasuredCandidate(Outcome.GPU_OOM, None, self.start_s)
         refused = self.refuses_shortcuts(candidate)
         speed = self.speed({**params, SHORTCUTS: OFF} if refused else params) * self.scatters(candidate)
-        work_s = ITEMS / every / speed
+        work_s = self.items / every / speed
         held = point().at(params)
         told = replace(
             record(replace(held, params={"batch_size": 1})),
             point=held,
-            summary=replace(summary(50, work_s, load), items=ITEMS // every, items_per_s=speed),
+            summary=replace(summary(50, work_s, load), items=self.items // every, items_per_s=speed),
             needs=(need(load, load * self.bytes_per_load + candidate.repeat * 2**12),),
             gpu=replace(GPU, total_bytes=self.gpu_bytes),
             memory=MemoryReadings(

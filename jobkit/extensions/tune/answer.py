@@ -394,6 +394,8 @@ def _not_tried(tuning: Tuning) -> str:
     if goal.workers > 1:
         assumed.append("what is best at one number of workers is best at the other numbers")
         assumed.append("more workers past the limit are not faster")
+    if goal.short:
+        assumed.append("larger sizes, and settings without MPS or shortcuts, are slower (a longer budget shows it)")
     why = f", assumed: {'; '.join(assumed)}" if assumed else ""
     return f"{max(0, goal.combinations - tried)} of {goal.combinations} combinations{why}"
 
