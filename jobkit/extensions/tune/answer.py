@@ -395,7 +395,7 @@ def _not_tried(tuning: Tuning) -> str:
         assumed.append("what is best at one number of workers is best at the other numbers")
         assumed.append("more workers past the limit are not faster")
     if goal.short:
-        assumed.append("larger sizes, and settings without MPS or shortcuts, are slower (a longer budget shows it)")
+        assumed.append("larger sizes are slower, and so is the best setting without MPS or shortcuts")
     why = f", assumed: {'; '.join(assumed)}" if assumed else ""
     return f"{max(0, goal.combinations - tried)} of {goal.combinations} combinations{why}"
 

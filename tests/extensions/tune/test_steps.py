@@ -218,8 +218,10 @@ def test_it_keeps_to_what_it_announced(goal: TuneGoal, combinations: int) -> Non
     [
         (GOAL, Machine()),
         *((replace(FAST, looks=3, most_repeats=9), Machine(refuses=phases)) for phases in ((), (SEARCH,))),
+        (replace(FAST, short=True, looks=1, again=12), Machine()),
+        (replace(FAST, short=True, looks=1, again=12, fills_gpu=True), Machine()),
     ],
-    ids=["without", "with shortcuts", "refused"],
+    ids=["without", "with shortcuts", "refused", "short", "short, of an encoder"],
 )
 def test_an_answer_does_not_depend_on_times_of_files(budget_s: int, goal: TuneGoal, machine: Machine) -> None:
     goal = replace(goal, budget_s=budget_s)
@@ -276,6 +278,25 @@ def test_a_step_that_scatter_may_have_ended_is_measured_again() -> None:
     assert [one.repeat for one in of_phase(order, SEARCH) if one.workers == 4] == [1, 2]
     once, _ = searched(replace(NOW, again=0), Slow())
     assert once.finalists[0][WORKERS] in {2, 4}
+
+
+@pytest.mark.parametrize(
+    ("machine", "workers", "limit"),
+    [
+        (Machine(cores=12), [16], "cores: 16 workers are 12.00 times as fast as 1, and there are no more"),
+        (Machine(cores=4), [16, 8, 4], "cores: 8 workers are 1.00 times as fast as 4, and neither"),
+        (Machine(gpu_bytes=12 * GIB), [11], "memory: memory holds 11 workers at padded 4,000"),
+        (Machine(fails={(WORKERS, 16): Outcome.GPU_OOM}), [16, 8], "memory: 16 workers ended as gpu_oom"),
+    ],
+)
+def test_a_short_search_begins_with_the_most_workers(
+    machine: Machine, workers: list[int], limit: str
+) -> None:
+    answer, order = searched(replace(FAST, short=True, again=12), machine)
+    assert list(dict.fromkeys(one.workers for one in of_phase(order, SEARCH))) == workers
+    assert f"{answer.limit}: {answer.why}".startswith(limit)
+    assert [len(answer.finalists), len(of_phase(order, MEMORY))] == [1, 2]
+    assert words(order, SEARCH) == [EXACT] * len(words(order, SEARCH))
 
 
 # -- what ends it
