@@ -270,7 +270,6 @@ def _more_lines(tuning: Tuning) -> Iterator[str]:
     winner = tuning.winner
     if winner and isinstance(tuning.next, TuneAnswer):
         yield from _best_other(tuning) if tuning.is_loop else _gains(tuning, winner)
-        yield from _of_earlier_version(tuning)
 
 
 def _help(tuning: Tuning, answer: TuneAnswer) -> str:
@@ -307,18 +306,6 @@ def _best_other(tuning: Tuning) -> Iterator[str]:
         yield f"  objective  {_objective(tuning, best)}"
     if tuning.times and tuning.times.low is None:
         yield "  doubt      one repeat has no interval: tune.repeats: 3 and a longer tune.budget give one"
-
-
-def _of_earlier_version(tuning: Tuning) -> Iterator[str]:
-    """Yield what this version would not say of the answer that an earlier version found."""
-    finals = tuning.finals
-    if tuning.goal.looks or not tuning.winner:
-        return
-    now = replace(finals, looks=1).winner
-    if now is None or now != tuning.winner:
-        broken = finals.broken(tuning.winner)
-        why = f"its means break a constraint ({broken})" if broken else "it is not shown to be better"
-        yield f"  doubt      an earlier version chose it; {why}{'' if broken else ' than the plain loop'}"
 
 
 def _on(speed: Speed) -> str:

@@ -104,7 +104,7 @@ class TuneGoal:
     # half the 95 % interval of the mean speed, as a share of the mean, at which repeats end; 0 for repeats
     # that end once a finalist is shown to be better, or worse, than the plain loop
     share: float = 0.0
-    looks: int = 0  # as in `jobkit.answers.objective.Finals`
+    looks: int = 1  # as in `jobkit.answers.objective.Finals`
     # the most points of the search that are measured again, because scatter may have decided a step
     again: int = 0
     # the order that is compared with ``order`` at the best setting; empty if the text decides it
@@ -151,9 +151,8 @@ class TuneGoal:
     def most_points(self) -> int:
         """The most points without retries; if repeats end early, at most twice those measured only once."""
         once = self.most_settings - 1 + 3 * self.repeats
-        if self.share or not self.looks:
-            return self.most_settings - 1 + self.again + 3 * max(self.repeats, self.most_repeats)
-        return min(2 * once, self.most_settings - 1 + self.again + 3 * self.most_repeats)
+        most = self.most_settings - 1 + self.again + 3 * max(self.repeats, self.most_repeats)
+        return most if self.share else min(2 * once, most)
 
 
 def part(params: Mapping[str, Value], every: int) -> dict[str, Value]:
@@ -274,10 +273,8 @@ class _Search:
             self._again(candidate)
         finalists = self._finalists()
         self._prove(finalists)
-        if self.goal.looks and self._finals().winner is None:
+        if self._finals().winner is None:
             return TuneAnswer(why=self._no_winner())
-        if not finalists and not self.goal.looks:
-            return TuneAnswer(why="no setting keeps the constraints")
         return TuneAnswer(finalists=tuple(finalists), limit=self.limit, why=self.why)
 
     def _try(self, candidate: Candidate) -> MeasuredCandidate:
@@ -607,7 +604,7 @@ class _Search:
             if self._enough(repeat, rows):
                 return
             once = len(self._means(MEMORY, SEARCH)) + 3 * self.goal.repeats  # each setting measured once
-            if self.goal.looks and not self.goal.share and len(self.results) + len(rows) > 2 * once:
+            if not self.goal.share and len(self.results) + len(rows) > 2 * once:
                 return
             took_s.append(before_s - self._left_s())
             again = Candidate(rows[-1] if repeat % 2 else rows[0], FINAL, repeat + 1)
@@ -618,7 +615,7 @@ class _Search:
         """Return whether the finalists need no more repeats, if that is asked after this repeat."""
         if self.goal.share:
             return repeat >= self.goal.repeats and all(map(self._is_known, rows))
-        return self.goal.looks > 0 and repeat % self.goal.repeats == 0 and self._finals().decided
+        return repeat % self.goal.repeats == 0 and self._finals().decided
 
     def _finals(self) -> Finals:
         goal, good = self.goal, self._good(FINAL)
