@@ -332,9 +332,6 @@ class _Search:
         found = (speed for one, speed in self._means(MEMORY, SEARCH) if one.params == candidate.params)
         return next(found, 0.0)
 
-    def _repeats(self, params: Mapping[str, Value]) -> int:
-        return sum(one.params == params for one, _ in self.results)
-
     def _again(self, *candidates: Candidate) -> bool:
         """Measure settings again; return whether points and time were left for that."""
         goal, searched = self.goal, [one.params for one, _ in self.results if one.phase == SEARCH]
@@ -423,10 +420,9 @@ class _Search:
             if times < 1 + goal.gain:
                 self.limit, self.why = _bottleneck(result, step)
                 return
-            self.limit, self.why = "cores", f"{step}, and there are no more workers: {goal.limited_by}"
+            if workers == goal.workers:
+                self.limit, self.why = "cores", f"{step}, and there are no more workers: {goal.limited_by}"
             last = candidate
-        if fitting < goal.workers:
-            self.limit, self.why = "memory", f"memory holds {fitting} workers at {goal.size_knob} {size:,}"
 
     def _from_most(self, size: int, steps: Sequence[int], alone: float) -> None:
         """Measure the most workers, and fewer while these may be faster: each adds at most what one has."""
@@ -470,7 +466,8 @@ class _Search:
         If scatter may have decided whether the doubling ends there, the two are measured again.
         """
         while True:
-            times, repeats = self._speed(candidate) / self._speed(before), self._repeats(candidate.params)
+            times = self._speed(candidate) / self._speed(before)
+            repeats = sum(one.params == candidate.params for one, _ in self.results)
             sure = abs(math.log(times / (1 + self.goal.gain))) > DOUBT / math.sqrt(repeats)
             if sure or repeats >= TIMES or not self._again(before, candidate):
                 return times
@@ -642,10 +639,8 @@ class _Search:
         its part is cut first: its speed does not depend on how long it works.
         """
         if self.tried is not None:
-            parts: dict[bool, int] = {}
-            for one in self.tried:
-                if one.phase == FINAL:
-                    parts.setdefault(whole(one.params) == self.goal.loop, numbers(one.params).get(EVERY, 1))
+            finals = [one.params for one in self.tried if one.phase == FINAL]
+            parts = {whole(one) == self.goal.loop: numbers(one).get(EVERY, 1) for one in finals}
             of_loop = parts.get(True, 1)
             return of_loop, parts.get(False, of_loop)
         good = self._good(MEMORY, SEARCH)
