@@ -58,7 +58,7 @@ LOOP_S = 20.0
 """The least time of the plain loop's work in the finals, if the budget is too short for the whole text."""
 LOOP_TIMES = 4.0
 """The assumed time of the plain loop's work over that of one worker with shortcuts."""
-SEARCH_PART, FINAL_PART, LOOP_PART = 0.02, 0.04, 0.05
+SEARCH_PART, FINAL_PART, LOOP_PART = 0.014, 0.04, 0.05
 """The work of a point in a short search, as a share of the budget: it gets a part of the text by this."""
 LONGER = 1.1
 """How many times as long as an earlier repeat the next repeat of the finals may take."""
