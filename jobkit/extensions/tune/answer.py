@@ -382,7 +382,9 @@ def _not_tried(tuning: Tuning) -> str:
         assumed.append("what is best at one number of workers is best at the other numbers")
         assumed.append("more workers past the limit are not faster")
     if goal.short:
-        assumed.append("larger sizes are slower, and so is the best setting without MPS or shortcuts")
+        without = ["MPS"] * goal.mps + ["shortcuts"] * (goal.shortcuts and not goal.fills_gpu)
+        and_so = f", and so is the best setting without {' or '.join(without)}" if without else ""
+        assumed.append(f"larger sizes are slower{and_so}")
     why = f", assumed: {'; '.join(assumed)}" if assumed else ""
     return f"{max(0, goal.combinations - tried)} of {goal.combinations} combinations{why}"
 
