@@ -134,7 +134,7 @@ STARTED = (
     (TAGGER, SHORT),
     (replace(TAGGER, name="4 workers help, more slow it down", cores=4, crowded=0.9), SHORT),
     (replace(TAGGER, name="starts take 1.5 times as long", one_s=12.0, each_s=0.3, import_s=20.0), SHORT),
-    (replace(TAGGER, name="memory holds 10 workers", gpu_bytes=12 * GIB), SHORT),
+    (replace(TAGGER, name="memory holds 10 workers", gpu_bytes=14 * GIB), SHORT),
     (replace(TAGGER, name="an encoder", cores=1, exact=25.0, loop=440.0, utilisation=95.0), ENCODER),
     (replace(TAGGER, name="a fast encoder", cores=1, exact=130.0, loop=440.0, utilisation=95.0), ENCODER),
 )

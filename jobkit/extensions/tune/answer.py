@@ -70,7 +70,7 @@ def read_answer(run: Path, objective: Objective | None) -> SearchAnswer:
             f"{_gain_words(tuning.gain)}." if tuning.gain else worth,
             *(f"{line}." for line in _more_lines(tuning)),
         ),
-        lines=(*([loop] if tuning.is_loop else ()), *_worth_lines(tuning), *_limit_lines(tuning)),
+        lines=(*([loop] if tuning.is_loop else ()), *_worth_lines(tuning)),
         table=Block(title=f"What the search measured, by phase{part}", columns=tuple(columns)),
         panel=_panel(tuning),
         last_probability=tuning.finals.probability,
@@ -235,7 +235,6 @@ def _setting(tuning: Tuning) -> Iterator[str]:
         yield _not_shown(tuning)
     yield f"The setting: {format_setting(tuning.setting)}{_named_loop(tuning)}"
     yield from _worth_lines(tuning)
-    yield from _limit_lines(tuning)
     yield f"  not tried  {_not_tried(tuning)}"
 
 
@@ -251,15 +250,12 @@ def _named_loop(tuning: Tuning) -> str:
     return " (the plain loop)" if tuning.is_loop else ""
 
 
-def _limit_lines(tuning: Tuning) -> Iterator[str]:
-    if limit := _limit(tuning):
-        yield f"  limit      {limit}"
-
-
 def _worth_lines(tuning: Tuning) -> Iterator[str]:
     if tuning.gain and tuning.winner and isinstance(tuning.next, TuneAnswer):
         yield f"  speed      {_gain_words(tuning.gain)} {_on(tuning.winner)}"
     yield from _more_lines(tuning)
+    if limit := _limit(tuning):
+        yield f"  limit      {limit}"
 
 
 def _gain_words(gain: Ratio) -> str:

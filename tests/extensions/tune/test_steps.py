@@ -285,7 +285,7 @@ def test_a_step_that_scatter_may_have_ended_is_measured_again() -> None:
     [
         (Machine(cores=12), [16], "cores: 16 workers are 12.00 times as fast as 1, and there are no more"),
         (Machine(cores=4), [16, 8, 4], "cores: 8 workers are 1.00 times as fast as 4, and neither"),
-        (Machine(gpu_bytes=12 * GIB), [11], "memory: memory holds 11 workers at padded 4,000"),
+        (Machine(gpu_bytes=12 * GIB), [9], "memory: memory holds 9 workers at padded 4,000"),
         (Machine(fails={(WORKERS, 16): Outcome.GPU_OOM}), [16, 8], "memory: 16 workers ended as gpu_oom"),
     ],
 )
