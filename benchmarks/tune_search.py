@@ -96,6 +96,7 @@ class Started(Shape):
 
     items: int = 70_480
     gpu_bytes: int = 80 * GIB
+    among: float = 1.2
     one_s: float = 8.0
     each_s: float = 0.2
     import_s: float = 15.0

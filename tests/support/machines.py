@@ -58,6 +58,8 @@ class Machine:
         How many times as fast it is with shortcuts.
     refuses
         The phases in which it does without them.
+    among
+        The memory of one of several workers, over that of one alone.
     bytes_per_load, gpu_bytes
         Of a batch, above the context; and of the GPU.
     """
@@ -75,6 +77,7 @@ class Machine:
     idle_share: float = 0.0
     start_s: float = 10.0
     items: int = 8_000
+    among: float = 1.0
     fails: Mapping[tuple[str, Value], Outcome] = field(default_factory=dict)
 
     def speed(self, params: Mapping[str, Value]) -> float:
@@ -99,7 +102,8 @@ class Machine:
         load, workers = params.get(PADDED, 10_000), params[WORKERS]
         assert isinstance(load, int)
         assert isinstance(workers, int)
-        return workers * (GIB + load * self.bytes_per_load) <= self.gpu_bytes
+        among = self.among if workers > 1 else 1.0
+        return workers * among * (GIB + load * self.bytes_per_load) <= self.gpu_bytes
 
     def run(self, candidate: Candidate) -> MeasuredCandidate:
         params, workers = candidate.params, candidate.workers

@@ -370,7 +370,8 @@ class _Search:
             alone = (result.record for one, result in self._good(MEMORY) if self._size(one) == size)
             memories = (record.memory for record in alone if record)
             peak = next((one.process_peak_bytes or one.ram_peak_bytes for one in memories), None)
-            return int(min(limits) // (AMONG_OTHERS * peak)) if peak else None
+            each = (AMONG_OTHERS if self.goal.short else 1) * (peak or 0)
+            return int(min(limits) // each) if each else None
         return memory.most_workers(min(limits), self.goal.loads[self.goal.sizes.index(size)])
 
     def _first_size(self, alone: Sequence[tuple[Candidate, MeasuredCandidate]]) -> int:
