@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jobkit.core.files import write_atomically
 from jobkit.core.json_codec import to_json
-from jobkit.core.knobs import EVERY, EXACT, MPS, OFF, ON, ORDER, PADDED, SHORTCUTS, WORKERS, Value
+from jobkit.core.knobs import EVERY, EXACT, MPS, OFF, ON, ORDER, PADDED, SHORTCUTS, WORKERS, Value, numbers
 from jobkit.core.layout import TUNE_GOAL_FILE
 from jobkit.core.measurements import Attribution, Energy, MemoryReadings, Sampler, Share
 from jobkit.core.records import Outcome
@@ -81,9 +81,7 @@ class Machine:
     fails: Mapping[tuple[str, Value], Outcome] = field(default_factory=dict)
 
     def speed(self, params: Mapping[str, Value]) -> float:
-        workers, size = params[WORKERS], params.get(PADDED, 2 * self.best)
-        assert isinstance(workers, int)
-        assert isinstance(size, int)
+        workers, size = numbers(params)[WORKERS], numbers(params).get(PADDED, 2 * self.best)
         each = 200.0 / (1 + abs(size / self.best - 1) / 10)
         each *= 0.8 if params[ORDER] == "text" else 1.0
         each *= self.exact if params.get(SHORTCUTS) == EXACT else 1.0
@@ -99,9 +97,7 @@ class Machine:
         return candidate.params.get(SHORTCUTS) == EXACT and candidate.phase in self.refuses
 
     def fits(self, params: Mapping[str, Value]) -> bool:
-        load, workers = params.get(PADDED, 10_000), params[WORKERS]
-        assert isinstance(load, int)
-        assert isinstance(workers, int)
+        load, workers = numbers(params).get(PADDED, 10_000), numbers(params)[WORKERS]
         among = self.among if workers > 1 else 1.0
         return workers * among * (GIB + load * self.bytes_per_load) <= self.gpu_bytes
 
@@ -110,10 +106,7 @@ class Machine:
         for (knob, value), outcome in self.fails.items():
             if params.get(knob) == value:
                 return MeasuredCandidate(outcome, None, self.start_s)
-        load = params.get(PADDED, 10_000)
-        every = params.get(EVERY, 1)
-        assert isinstance(load, int)
-        assert isinstance(every, int)
+        load, every = numbers(params).get(PADDED, 10_000), numbers(params).get(EVERY, 1)
         if not self.fits(params):
             return MeasuredCandidate(Outcome.GPU_OOM, None, self.start_s)
         refused = self.refuses_shortcuts(candidate)
