@@ -63,7 +63,6 @@ def test_the_text_decides_order_sizes_and_parts() -> None:
     assert goal.loop == {"order": "text", "batch_size": 300, "workers": 1, "mps": "off"}
     _, short = tuned(spec(tune={"budget": "5m"}), BUDGET, text(100_000))
     assert (short.short, short.looks, short.most_repeats, short.search_every) == (True, 1, 3, 5)
-    assert (goal.short, goal.looks, goal.most_repeats) == (False, 3, 9)
 
 
 def test_a_short_text_is_read_whole_in_smaller_calls() -> None:
@@ -210,7 +209,6 @@ def bounded(goal: TuneGoal = GOAL, **bounds: Bound) -> TuneGoal:
 def test_it_keeps_to_what_it_announced(goal: TuneGoal, combinations: int) -> None:
     _, order = searched(goal, Machine())
     assert len({tuple(sorted(whole(one.params).items())) for one in order}) <= goal.most_settings
-    assert goal.most_settings - len(SIZES) <= 12 + goal.shortcuts
     assert goal.combinations == combinations
     assert len(order) <= goal.most_points
 
@@ -335,12 +333,6 @@ def test_what_limits_a_search_that_more_workers_do_not_speed_up(changes: dict[st
     assert max(one.workers for one in order) == 8
 
 
-def test_a_point_that_runs_out_of_memory_ends_the_doubling() -> None:
-    answer, order = searched(GOAL, Machine(fails={(WORKERS, 8): Outcome.GPU_OOM}))
-    assert (answer.limit, answer.why) == ("memory", "8 workers ended as gpu_oom")
-    assert max(one.workers for one in of_phase(order, FINAL)) == 4
-
-
 def test_two_sizes_that_fail_end_the_search_and_one_does_not() -> None:
     answer, order = searched(GOAL, Machine(fails={(WORKERS, 1): Outcome.ENVIRONMENT}))
     assert (len(order), answer.finalists) == (2, ())
@@ -360,10 +352,8 @@ def test_the_finalists_run_until_their_speeds_are_known(noise: float, repeats: i
     assert loops(order) == repeats
     assert len(order) <= goal.most_points
     assert read_again(goal, machine, order) == answer
-    with_looks = replace(goal, looks=3, again=12)
-    assert loops(searched(with_looks, machine)[1]) == repeats, "that may take more points"
     failing = replace(machine, noise=0.0, fails={(ORDER, "text"): Outcome.BUG})
-    assert loops(searched(with_looks, failing)[1]) == 3, "a plain loop that fails has no speed to wait for"
+    assert loops(searched(goal, failing)[1]) == 3, "a plain loop that fails has no speed to wait for"
 
 
 def test_the_budget_ends_the_repeats_whose_speeds_are_not_known() -> None:
