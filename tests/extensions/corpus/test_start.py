@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from jobkit.answers import ledger
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.layout import POINTS_FILE, is_run_folder, read_points
 from jobkit.core.paths import CACHE_VARIABLE, LEDGER_VARIABLE
@@ -18,7 +20,7 @@ from jobkit.extensions.corpus import apply
 from jobkit.extensions.corpus.apply import ApplyRequest
 from jobkit.extensions.corpus.plan import is_corpus_folder, is_unplanned, read_corpus, read_plan
 from jobkit.extensions.corpus.shards import ShardOptions, plan_lines, plan_shards
-from jobkit.extensions.corpus.standing import finish
+from jobkit.extensions.corpus.standing import Standing, finish
 from jobkit.launch import resume
 from jobkit.launch.cancel import cancel
 from jobkit.launch.launch import Preview
@@ -33,6 +35,7 @@ from tests.support.applied import (
     merged,
     plan,
     request,
+    win,
     write_corpus,
     write_planned,
 )
@@ -148,16 +151,65 @@ def test_what_differs_is_named_and_nothing_runs(asked: ApplyRequest, home: Path)
             apply.apply(OUT, other)
         assert words in refused.value.message
     (home / "more.txt").write_text("More.\n", encoding="utf-8")
-    with pytest.raises(JobkitError, match=r"more\.txt: new"):
-        apply.apply(OUT, replace(asked, paths=("letters.txt", "more.txt")))
+    with pytest.raises(
+        JobkitError, match=r"letters\.txt: there, and not in the corpus now\n  new: more\.txt"
+    ):
+        apply.apply(OUT, replace(asked, paths=("more.txt",)))
     text = (home / "letters.txt").read_text()
     (home / "letters.txt").write_text(text.replace("word", "wort"), encoding="utf-8")
-    with pytest.raises(JobkitError, match="another SHA-256"):
-        apply.apply(OUT, asked)
+    with pytest.raises(JobkitError, match=r"another SHA-256\n  new: more\.txt") as refused:
+        apply.apply(OUT, replace(asked, paths=("more.txt", "letters.txt")))
+    assert "to add new files restore the others, and name all files" in refused.value.hint
     (home / "letters.txt").write_text(text, encoding="utf-8")
     with pytest.raises(JobkitError, match="runs with local") as refused:
         apply.apply(OUT, replace(asked, scheduler="slurm"))
     assert "--replan --set scheduler=slurm" in refused.value.hint
+
+
+def test_a_finished_corpus_grows_by_new_files_alone(home: Path) -> None:
+    write_planned(request(home / "run", ["letters.txt"], shards=1))
+    win(OUT, 1)
+    assert jobkit("merge", OUT).returncode == 0
+    first = merged(OUT / "merged.jsonl")
+    (home / "a").mkdir()
+    (home / "a/1.txt").write_text("One.\n\nAnd two.\n", encoding="utf-8")
+    (home / "a/2.txt").touch()
+    before = {path: path.read_bytes() for path in OUT.rglob("*") if path.is_file() and path.name != ".lock"}
+    words = ("apply", "run", "--corpus", "a", "letters.txt", "--out", OUT, "--shards", "1")
+    dry = jobkit(*words, "--dry-run")
+    assert "corpus     2 files, 15 bytes, 2 paragraphs\nsetting    batch_size 50" in dry.stdout, dry.stderr
+    assert "jobkit adds 2 new files: a/1.txt, a/2.txt" in dry.stderr
+    assert before == {path: path.read_bytes() for path in before}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resume, "run_again", lambda *_, **__: 0)
+        assert jobkit(*words).returncode == 0
+    assert [(point.index, point.repeat) for point in Standing(OUT.absolute()).points] == [(1, 1), (2, 2)]
+    assert jobkit("merge", OUT).returncode == ExitCode.TO_COME
+    win(OUT, 2)
+    assert "jobkit merge" in jobkit("report", OUT).stderr
+    assert jobkit("merge", OUT).returncode == 0
+    assert "jobkit merge" not in jobkit("report", OUT).stderr
+    rows = merged(OUT / "merged.jsonl")
+    assert [row["document"] for row in rows[len(first) :]] == ["a/1.txt"] * 3
+    assert rows[: len(first)] == first
+    files = json.loads((OUT / "provenance.json").read_text())["corpus"]["files"]
+    assert [one["name"] for one in files] == ["letters.txt", "a/1.txt", "a/2.txt"]
+    assert len(ledger.corpora(home / "ledger.jsonl")) == 1
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_new_file_shares_no_id_with_an_old_one(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resume, "run_again", lambda *_, **__: 0)
+    (home / "b.jsonl").write_text('{"id": "x", "text": "Old."}\n', encoding="utf-8")
+    write_planned(request(home / "run", ["b.jsonl"]))
+    (home / "a.jsonl").write_text('{"id": "x", "text": "New."}\n', encoding="utf-8")
+    both = request(home / "run", ["a.jsonl", "b.jsonl"])
+    with pytest.raises(JobkitError, match=r"a\.jsonl:1: the id 'x' is also that of b\.jsonl:1"):
+        apply.apply(OUT, both)
+    assert apply.apply(OUT, replace(both, skip_bad=True)) == 0
+    corpus = Standing(OUT.absolute()).corpus
+    assert ([one.name for one in corpus.sources], len(corpus.skipped)) == (["b.jsonl", "a.jsonl"], 1)
+    assert len(list(read_plan(OUT))) == 1, "there is nothing to tag"
 
 
 def test_a_place_with_something_else_is_refused(asked: ApplyRequest, home: Path) -> None:
@@ -298,8 +350,9 @@ def test_the_job_plans_and_submits_and_is_gone_on_with_by_names_and_sizes(
     assert apply.apply(OUT, ordered, as_job=True) == 0
     assert "the corpus is planned already: jobkit goes on with that plan" in capsys.readouterr().err
     Path("more.txt").write_text("More.\n", encoding="utf-8")
-    with pytest.raises(JobkitError, match=r"more\.txt: new"):
+    with pytest.raises(JobkitError, match=r"new: more\.txt") as refused:
         apply.apply(OUT, replace(ordered, paths=("letters.txt", "more.txt")), as_job=True)
+    assert "to add new files leave out --plan-as-job" in refused.value.hint
     Path("letters.txt").write_text("Another.\n", encoding="utf-8")
     with pytest.raises(JobkitError, match=r"letters\.txt: has changed"):
         apply.apply(OUT, ordered, as_job=True)
