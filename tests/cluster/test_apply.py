@@ -58,9 +58,14 @@ class Applied:
     def __init__(self, lab: ClusterLab) -> None:
         self.lab, self.out = lab, lab.home / "tagged"
         self.spec = lab.spec(SPEC)
-        self.paragraphs = [f"{'word ' * (number % 7 + 1)}{number}.\n" for number in range(PARAGRAPHS)]
-        (lab.home / "letters.txt").write_text("\n".join(self.paragraphs), encoding="utf-8")
+        self.texts = dict[str, list[str]]()
+        self.add("letters.txt")
         self.takes(0.02)
+
+    def add(self, name: str, paragraphs: int = PARAGRAPHS) -> None:
+        """Add a file to the corpus."""
+        self.texts[name] = [f"{'word ' * (number % 7 + 1)}{number}.\n" for number in range(paragraphs)]
+        (self.lab.home / name).write_text("\n".join(self.texts[name]), encoding="utf-8")
 
     def takes(self, seconds: float | str) -> None:
         """Let a call of ten paragraphs take so long."""
@@ -71,7 +76,7 @@ class Applied:
 
     def words(self, shards: int) -> list[str]:
         """Return what a person types."""
-        words = ("apply", self.spec, "--corpus", "letters.txt", "--out", self.out, "--shards", shards)
+        words = ("apply", self.spec, "--corpus", *self.texts, "--out", self.out, "--shards", shards)
         site = ("--scheduler", self.lab.scheduler, "--site", self.lab.home / "lab.yaml")
         return [str(word) for word in (*words, *site)]
 
@@ -84,8 +89,9 @@ class Applied:
     def rows(self) -> list[dict[str, object]]:
         """What one process that nothing disturbs would write."""
         return [
-            {"document": "letters.txt", "paragraph": number, "words": len(re.findall(r"\w+", text))}
-            for number, text in enumerate(self.paragraphs)
+            {"document": name, "paragraph": number, "words": len(re.findall(r"\w+", text))}
+            for name, paragraphs in self.texts.items()
+            for number, text in enumerate(paragraphs)
         ]
 
     def done(self) -> int:
@@ -140,19 +146,29 @@ def test_a_shard_that_is_killed_every_few_seconds_ends(applied: Applied) -> None
     assert logs.count("jobkit: goes on after ") == 3
 
 
-def test_a_corpus_is_worked_through_and_merged(applied: Applied) -> None:
+def test_a_corpus_is_worked_through_and_grows(applied: Applied) -> None:
+    """Twice: while its shards run or wait, and once it is merged. No shard runs a second time."""
     preview = applied.apply("--dry-run")
     assert preview.returncode == 0, preview.stderr
     assert "4 (loads differ" in preview.stdout
     assert not applied.out.exists()
+    applied.takes(0.3)
+    assert applied.apply().returncode == 0
+    applied.add("more.txt", 60)
     done = applied.apply("--wait")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "100.0 % of the characters, 200 of 200 paragraphs, 4 of 4 shards" in done.stdout
+    assert "jobkit adds 1 new file: more.txt\ncorpus     1 file, " in done.stderr
+    assert "100.0 % of the characters, 260 of 260 paragraphs, 8 of 8 shards" in done.stdout
+    assert applied.merged() == applied.rows
+    applied.add("late.txt", 30)
+    assert applied.apply("--wait", shards=1).returncode == 0
     assert applied.merged() == applied.rows
     again = applied.apply()
-    assert (again.returncode, applied.done()) == (0, 4), again.stderr
+    assert (again.returncode, applied.done()) == (0, 9), again.stderr
+    assert [path.name for path in applied.out.glob("results/*/try-*")] == ["try-1"] * 9
     provenance = json.loads((applied.out / "provenance.json").read_text())
-    assert [job["scheduler"] for job in provenance["jobs"]] == [applied.lab.scheduler]
+    assert {job["scheduler"] for job in provenance["jobs"]} == {applied.lab.scheduler}
+    assert [one["name"] for one in provenance["corpus"]["files"]] == [*applied.texts]
     (applied.lab.home / "letters.txt").write_text("changed", encoding="utf-8")
     refused = applied.apply()
     assert refused.returncode == 2
