@@ -15,13 +15,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from jobkit.answers.speed import speeds
-from jobkit.core import files, terminal
+from jobkit.core import files
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.files import read_text
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import FOLLOW_SCRIPT, PLAN_FILE, POINTS_FILE, read_points
 from jobkit.core.records import Outcome, Point
-from jobkit.core.terminal import Say, note, shell_path
+from jobkit.core.terminal import note, shell_path
 from jobkit.core.units import format_count, format_size, format_walltime, pauses
 from jobkit.extensions.corpus.plan import Corpus, Piece, read_plan, write_corpus
 from jobkit.extensions.corpus.provenance import read_promise
@@ -127,7 +127,7 @@ def _plan_rest(run_dir: Path, rest: Sequence[Point], wishes: ShardOptions, given
     pieces = [piece for shard in read_plan(run_dir) if shard.index in wanted for piece in shard.pieces]
     pieces.sort(key=lambda piece: (piece.source, piece.start, piece.skip))
     plan = plan_shards(pieces, setting, wishes, first=_next_index(run_dir), tables=table_bytes(corpus))
-    _show(note, corpus, setting, plan)
+    _show(corpus, setting, plan)
     _append(run_dir, corpus, setting, plan, rest, given)
 
 
@@ -168,7 +168,7 @@ def grow(
             plan = replace(plan, resources=plan.resources.model_copy(update=most))
             skipped = tuple(bad for bad in corpus.skipped if bad not in before.skipped)
             part = replace(corpus, sources=corpus.sources[number:], skipped=skipped)
-            _show(terminal.say if dry else note, part, setting, plan)
+            _show(part, setting, plan)
         if not dry:
             before = replace(before, sources=(), before=None)
             write_corpus(run_dir, replace(corpus, format=before.format, before=before, grown_from=number))
@@ -176,13 +176,13 @@ def grow(
                 _append(run_dir, corpus, setting, plan)
 
 
-def _show(say: Say, corpus: Corpus, setting: AppliedSetting, plan: CorpusPlan) -> None:
+def _show(corpus: Corpus, setting: AppliedSetting, plan: CorpusPlan) -> None:
     paragraphs, characters = (
         sum(getattr(shard, name) for shard in plan.shards) for name in ("paragraphs", "characters")
     )
     part, now = replace(corpus, paragraphs=paragraphs, characters=characters), datetime.now(UTC)
     for line in plan_lines(CorpusSummary(corpus=part, setting=setting, plan=plan, read_s=None, now=now)):
-        say(line)
+        note(line)
 
 
 def _append(

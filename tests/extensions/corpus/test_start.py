@@ -177,8 +177,7 @@ def test_a_finished_corpus_grows_by_new_files_alone(home: Path) -> None:
     before = {path: path.read_bytes() for path in OUT.rglob("*") if path.is_file() and path.name != ".lock"}
     words = ("apply", "run", "--corpus", "a", "letters.txt", "--out", OUT, "--shards", "1")
     dry = jobkit(*words, "--dry-run")
-    assert "corpus     2 files, 15 bytes, 2 paragraphs\nsetting    batch_size 50" in dry.stdout, dry.stderr
-    assert "jobkit adds 2 new files: a/1.txt, a/2.txt" in dry.stderr
+    assert "jobkit adds 2 new files: a/1.txt, a/2.txt\ncorpus     2 files, 15 bytes, 2 para" in dry.stderr
     assert before == {path: path.read_bytes() for path in before}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(resume, "run_again", lambda *_, **__: 0)
