@@ -146,35 +146,6 @@ def test_a_shard_that_is_killed_every_few_seconds_ends(applied: Applied) -> None
     assert logs.count("jobkit: goes on after ") == 3
 
 
-def test_a_corpus_is_worked_through_and_grows(applied: Applied) -> None:
-    """Twice: while its shards run or wait, and once it is merged. No shard runs a second time."""
-    preview = applied.apply("--dry-run")
-    assert preview.returncode == 0, preview.stderr
-    assert "4 (loads differ" in preview.stdout
-    assert not applied.out.exists()
-    applied.takes(0.3)
-    assert applied.apply().returncode == 0
-    applied.add("more.txt", 60)
-    done = applied.apply("--wait")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "jobkit adds 1 new file: more.txt\ncorpus     1 file, " in done.stderr
-    assert "100.0 % of the characters, 260 of 260 paragraphs, 8 of 8 shards" in done.stdout
-    assert applied.merged() == applied.rows
-    applied.add("late.txt", 30)
-    assert applied.apply("--wait", shards=1).returncode == 0
-    assert applied.merged() == applied.rows
-    again = applied.apply()
-    assert (again.returncode, applied.done()) == (0, 9), again.stderr
-    assert [path.name for path in applied.out.glob("results/*/try-*")] == ["try-1"] * 9
-    provenance = json.loads((applied.out / "provenance.json").read_text())
-    assert {job["scheduler"] for job in provenance["jobs"]} == {applied.lab.scheduler}
-    assert [one["name"] for one in provenance["corpus"]["files"]] == [*applied.texts]
-    (applied.lab.home / "letters.txt").write_text("changed", encoding="utf-8")
-    refused = applied.apply()
-    assert refused.returncode == 2
-    assert "letters.txt: has changed" in refused.stderr
-
-
 TAGGER = """\
 import re
 COLUMNS = ["word", "start", "end"]
@@ -267,22 +238,30 @@ def test_a_folder_with_a_file_of_every_kind(lab: ClusterLab) -> None:
 
 
 @on("scheduler when", "slurm before", "sge after")
-def test_a_client_that_is_killed_as_it_submits_is_gone_on_with(
-    applied: Applied, when: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_corpus_grows(applied: Applied, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a client that is killed as it submits, while earlier shards run; and once all are merged."""
+    applied.takes(0.3)
+    assert applied.apply().returncode == 0
+    applied.add("more.txt", 60)
     with monkeypatch.context() as patch:
         dies(applied.lab, patch, after=when == "after")
         killed = applied.apply(how=commands.jobkit_process)
         assert killed.returncode == -9, killed.stderr
-    event = json.loads((applied.out / "journal.jsonl").read_text().splitlines()[-1])
-    early = event["at"][:10]
-    lines = (applied.out / "journal.jsonl").read_text().replace(early, "2020-01-01")
-    (applied.out / "journal.jsonl").write_text(lines)
+    assert "jobkit adds 1 new file: more.txt\ncorpus     1 file, " in killed.stderr
+    *earlier, event = (applied.out / "journal.jsonl").read_text().splitlines()
+    old = event.replace(json.loads(event)["at"][:10], "2020-01-01")
+    (applied.out / "journal.jsonl").write_text("\n".join([*earlier, old, ""]))
     done = applied.apply("--wait")
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "100.0 % of the characters, 260 of 260 paragraphs, 8 of 8 shards" in done.stdout
     assert applied.merged() == applied.rows
-    tries = [*(applied.out / "results").glob("*/try-*")]
-    assert len(tries) == 4, "none ran twice"
+    applied.add("late.txt", 30)
+    assert applied.apply("--wait", shards=1).returncode == 0
+    assert applied.merged() == applied.rows
+    tries = [path.name for path in applied.out.glob("results/*/try-*")]
+    assert tries == ["try-1"] * 9, "none ran twice"
+    files = json.loads((applied.out / "provenance.json").read_text())["corpus"]["files"]
+    assert [one["name"] for one in files] == [*applied.texts]
 
 
 @pytest.mark.slurm

@@ -219,18 +219,6 @@ def test_a_place_with_something_else_is_refused(asked: ApplyRequest, home: Path)
     write_planned(asked)
 
 
-def test_all_that_cannot_be_read_is_reported_before_anything_is_written(asked: ApplyRequest) -> None:
-    Path("bad.txt").write_bytes(b"caf\xe9\n")
-    Path("bad.jsonl").write_text('{"text": "Good."}\nno json\n', encoding="utf-8")
-    bad = replace(asked, paths=("letters.txt", "bad.txt", "bad.jsonl"))
-    with pytest.raises(JobkitError, match=r"bad\.txt") as refused:
-        apply.apply(OUT, bad)
-    assert "bad.jsonl:2" in refused.value.message
-    assert not OUT.exists()
-    kept = plan(replace(bad, skip_bad=True)).prospect.corpus
-    assert (kept.documents, len(kept.skipped)) == (2, 2)
-
-
 def test_only_changed_keys_are_given(asked: ApplyRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[tuple[str, ...]] = []
     monkeypatch.setattr(resume, "run_again", lambda *words, **_: given.append(words[2]))
@@ -381,40 +369,27 @@ def test_shards_that_the_node_may_not_submit_are_left_to_a_person(out: Path, swe
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moved", [0, 3])
-def test_a_job_that_was_killed_as_it_wrote_is_done_again(
+def test_a_job_that_was_killed_as_it_wrote_or_before_it_submitted_goes_on(
     out: Path, monkeypatch: pytest.MonkeyPatch, moved: int
 ) -> None:
     real, calls = Path.replace, []
 
-    def killed(path: Path, target: Path) -> Path:
-        if path.parent.name == ".tagged.part":
-            calls.append(path.name)
-            if len(calls) > moved or path.name == POINTS_FILE:
-                raise KeyboardInterrupt
-        return real(path, target)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", killed)
-        with pytest.raises(KeyboardInterrupt):
-            apply.plan_in_job(out)
-    assert is_unplanned(out)
-    assert shown(out)[0] == ExitCode.TO_COME
-    assert apply.plan_in_job(out) == 0
-    assert len(read_points(out)[0]) == 3
-
-
-@pytest.mark.slow
-def test_a_job_that_was_killed_before_it_submitted_does_so_again(
-    out: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(resume, "run_again", killed)
-        with pytest.raises(KeyboardInterrupt):
-            apply.plan_in_job(out)
+    def write(path: Path, target: Path) -> Path:
+        if path.parent.name == ".tagged.part":
+            calls.append(path.name)
+            if len(calls) > moved or path.name == POINTS_FILE:
+                killed()
+        return real(path, target)
+
+    for owner, name, act, unplanned in (Path, "replace", write, True), (resume, "run_again", killed, False):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, act)
+            with pytest.raises(KeyboardInterrupt):
+                apply.plan_in_job(out)
+        assert (is_unplanned(out), shown(out)[0]) == (unplanned, ExitCode.TO_COME)
     points, _ = read_points(out)
     assert (len(points), apply.is_open(out)) == (3, True)
     done = jobkit("resume", out, "--follow-up")

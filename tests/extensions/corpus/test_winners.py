@@ -119,16 +119,6 @@ def test_claim_all_finds_the_tries_whose_script_was_killed(tmp_path: Path, point
     assert claim_all(tmp_path, points) == found == read_winners(tmp_path)
 
 
-def test_a_shard_that_is_withdrawn_cannot_win(tmp_path: Path, points: list[Point]) -> None:
-    for index in (1, 2):
-        work(tmp_path, index)
-    won = claim(tmp_path, points[0], 1)
-    assert withdraw(tmp_path, points[0]) == won
-    assert withdraw(tmp_path, points[1]) is None
-    assert claim(tmp_path, points[1], 1) is None
-    assert claim_all(tmp_path, points) == {1: won}
-
-
 @pytest.fixture
 def no_links(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Let no file be linked; return a list with the error."""
