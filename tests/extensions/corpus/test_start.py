@@ -18,7 +18,7 @@ from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB, MIB
 from jobkit.extensions.corpus import apply
 from jobkit.extensions.corpus.apply import ApplyRequest
-from jobkit.extensions.corpus.plan import is_corpus_folder, is_unplanned, read_corpus, read_plan
+from jobkit.extensions.corpus.plan import is_corpus_folder, is_unplanned, read_plan
 from jobkit.extensions.corpus.shards import ShardOptions, plan_lines, plan_shards
 from jobkit.extensions.corpus.standing import Standing, finish
 from jobkit.launch import resume
@@ -132,13 +132,6 @@ def test_the_folder_is_whole_or_not_there(asked: ApplyRequest, monkeypatch: pyte
     assert points[0].run_id.startswith("demo-"), "and not the folder's name"
 
 
-def test_the_format_is_kept_for_merge(asked: ApplyRequest, capsys: pytest.CaptureFixture[str]) -> None:
-    write_planned(asked)
-    assert read_corpus(OUT).format == "jsonl"
-    assert apply.apply(OUT, replace(asked, fmt="tsv"), preview=Preview()) == 0
-    assert "jobkit merge tagged --format tsv" in capsys.readouterr().err
-
-
 def test_what_differs_is_named_and_nothing_runs(asked: ApplyRequest, home: Path) -> None:
     write_planned(asked)
     other_run = measured_run(home / "other", sizes=(10,))
@@ -219,13 +212,16 @@ def test_a_place_with_something_else_is_refused(asked: ApplyRequest, home: Path)
     write_planned(asked)
 
 
-def test_only_changed_keys_are_given(asked: ApplyRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_changed_keys_are_given_and_the_format_stays(
+    asked: ApplyRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     given: list[tuple[str, ...]] = []
     monkeypatch.setattr(resume, "run_again", lambda *words, **_: given.append(words[2]))
     write_planned(replace(asked, overrides=("resources.memory=3GiB",)))
     words = ("resources.memory=3GiB", "resources.cpus=2")
-    apply.apply(OUT, replace(asked, overrides=words))
+    apply.apply(OUT, replace(asked, overrides=words, fmt="tsv"))
     assert given == [("resources.cpus=2",)]
+    assert "jobkit merge tagged --format tsv" in capsys.readouterr().err
 
 
 def test_a_corpus_takes_every_path_up_to_the_next_option(home: Path) -> None:
@@ -438,28 +434,15 @@ resources: {gpus: 0, cpus: 1, memory: 4GiB, walltime: "00:05:00"}
 """
 
 
-@pytest.fixture
-def tagged(
-    ordered: ApplyRequest, tmp_path: Path, tiny_model: ModelRef, monkeypatch: pytest.MonkeyPatch
-) -> ApplyRequest:
-    """Return what a person asks for who has only the stand-in."""
-    models = tmp_path / "cache" / "models"
+def test_a_job_plans_with_a_stand_in_that_a_person_permits(
+    ordered: ApplyRequest, tiny_model: ModelRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = Path("cache/models").absolute()
     models.mkdir(parents=True)
     (models / Path(tiny_model.path).name).symlink_to(tiny_model.path)
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
-    (tmp_path / "first.yaml").write_text(STAND_IN, encoding="utf-8")
-    return replace(ordered, word="first.yaml")
-
-
-def test_a_job_plans_with_a_stand_in_that_a_person_permits(
-    tagged: ApplyRequest, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(JobkitError, match="needs the real en") as caught:
-        apply.apply(OUT, tagged, as_job=True)
-    assert (caught.value.exit_code, OUT.exists()) == (2, False)
-    permitted = replace(tagged, stand_in=True)
-    assert apply.apply(OUT, permitted, as_job=True) == 0
-    assert "model      STAND-IN model, in place of en tiny\n" in capsys.readouterr().err
+    monkeypatch.setenv(CACHE_VARIABLE, str(models.parent))
+    Path("first.yaml").write_text(STAND_IN, encoding="utf-8")
+    assert apply.apply(OUT, replace(ordered, word="first.yaml", stand_in=True), as_job=True) == 0
     assert "warning: STAND-IN model, in place of en tiny" in shown(OUT)[1].splitlines()
     assert apply.plan_in_job(OUT) == 0
     assert "STAND-IN model, in place of en tiny: its results" in shown(OUT)[1]
