@@ -166,7 +166,8 @@ def grow(
             base = setting.spec.resources  # the earlier shards keep at least what they request
             most = {key: max(getattr(plan.resources, key), getattr(base, key)) for key in SIZES}
             plan = replace(plan, resources=plan.resources.model_copy(update=most))
-            skipped = tuple(bad for bad in corpus.skipped if bad not in before.skipped)
+            known = {*before.skipped}
+            skipped = tuple(bad for bad in corpus.skipped if bad not in known)
             part = replace(corpus, sources=corpus.sources[number:], skipped=skipped)
             _show(part, setting, plan)
         if not dry:
