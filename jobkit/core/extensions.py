@@ -28,7 +28,7 @@ EXTENSIONS: dict[str, Extension] = {
         marks=("corpus.json", "apply.json"),
         parts={
             "run": "jobkit.extensions.corpus.standing:CORPUS",
-            "resume": "jobkit.extensions.corpus.replan:CORPUS",
+            "resume": "jobkit.extensions.corpus.apply:CORPUS",
             "work": "jobkit.extensions.corpus.work:WORK",
             "script": "jobkit.extensions.corpus.shards:SCRIPT",
             "volume": "jobkit.extensions.corpus.scan:volume",
