@@ -14,7 +14,7 @@ from benchmarks.corpus import SCAN
 from benchmarks.timing import once
 from jobkit.planning.sample import generate, join_paragraphs
 
-TEXT_BYTES = 2**29
+TEXT_BYTES = 2**31
 PYARROW = """
 import sys, pyarrow as pa
 from pyarrow import csv, parquet
@@ -30,7 +30,7 @@ print(sum(batch.num_rows for batch in batches))
 
 
 def write(folder: Path) -> None:
-    """Write half a GiB of documents of 20 paragraphs, once as Parquet and once as CSV."""
+    """Write 2 GiB of documents of 20 paragraphs, once as Parquet and once as CSV."""
     some = [paragraph for seed in range(24) for paragraph in generate(seed).paragraphs]
     texts = [join_paragraphs(some[at : at + 20]) for at in range(0, len(some) - 20, 20)]
     number = TEXT_BYTES * len(texts) // sum(map(len, texts))
