@@ -173,7 +173,7 @@ def _repeats(tune: Tune) -> Mapping[str, Any]:
     if isinstance(wanted, Repeats):
         return {"repeats": wanted.least, "most_repeats": wanted.most, "share": wanted.share, "looks": LOOKS}
     looks = 1 if tune.budget <= SHORT_S else LOOKS
-    return {"repeats": wanted, "most_repeats": looks * wanted, "looks": looks}
+    return {"repeats": wanted, "most_repeats": LOOKS * wanted, "looks": looks}
 
 
 def _most_workers(spec: SweepSpec, node: Node | None) -> tuple[int, str]:
