@@ -453,6 +453,8 @@ class _Search:
             elif workers == goal.workers:
                 step = f"{workers} workers are {result.speed / alone:.2f} times as fast as 1"
                 self.limit, self.why = "cores", f"{step}, and there are no more workers: {goal.limited_by}"
+                if result.speed < (1 + goal.gain) * alone:
+                    self.limit, self.why = _bottleneck(result, step)
             found.append((workers, result))
 
     def _step(self, candidate: Candidate) -> MeasuredCandidate | None:
