@@ -32,11 +32,11 @@ SCATTERS = (0.05, 0.10, 0.15, 0.30)
 """Standard deviations of the logarithm of a measured speed."""
 NEAR, NEARER = 0.9, 0.95
 """Of the best speed, from which on a setting counts as near the best."""
-STAND_S, START_SCATTER = 1.0, 0.1
-"""The start of a try whose processes stand, and the scatter of all starts."""
+START_SCATTER = 0.1
+"""The standard deviation of the logarithm of the start of a try."""
 GOAL_NOW = replace(GOAL, budget_s=1800, most_repeats=LOOKS * GOAL.repeats, looks=LOOKS, again=AGAIN)
 SHORT = replace(
-    FAST, short=True, budget_s=150, most_repeats=3, looks=1, again=AGAIN, memory_every=58, search_every=3
+    FAST, short=True, budget_s=150, most_repeats=6, looks=1, again=AGAIN, memory_every=58, search_every=3
 )
 ENCODER = replace(SHORT, budget_s=90, fills_gpu=True, memory_every=3, loop={**SHORT.loop, THREADS: 16})
 
@@ -87,9 +87,9 @@ class Started(Shape):
 
     Attributes
     ----------
-    one_s, each_s, import_s, need_s
-        Of the start of one worker, of each further one, of the first try of a run, and of what measures the
-        need of a batch.
+    one_s, each_s, import_s, need_s, stand_s
+        Of the start of one worker, of each further one, of the first try of a run, of what measures the need
+        of a batch, and of one worker that stands.
     last
         The setting whose processes stay for the next try of the search.
     """
@@ -98,9 +98,10 @@ class Started(Shape):
     gpu_bytes: int = 80 * GIB
     among: float = 1.2
     one_s: float = 8.0
-    each_s: float = 0.2
-    import_s: float = 15.0
-    need_s: float = 2.0
+    each_s: float = 0.33
+    import_s: float = 23.5
+    need_s: float = 1.3
+    stand_s: float = 1.9
     last: list[tuple[object, ...]] = field(default_factory=list)
 
     def noisy(self, scatter: float, dice: random.Random) -> Shape:
@@ -110,7 +111,8 @@ class Started(Shape):
         params = candidate.params
         loaded = candidate.phase != MEMORY, *(params.get(knob) for knob in (WORKERS, MPS, SHORTCUTS))
         stands = loaded[0] and self.last[-1:] == [loaded]
-        start_s = STAND_S if stands else self.one_s + self.each_s * (candidate.workers - 1)
+        start_s = self.stand_s if stands else self.one_s
+        start_s += (self.each_s / 3 if stands else self.each_s) * (candidate.workers - 1)
         start_s += self.need_s * (candidate.phase == MEMORY) + self.import_s * (not self.last)
         start_s *= math.exp(self.dice.gauss(0, START_SCATTER))
         result = replace(self, start_s=start_s).measure(candidate)
@@ -120,7 +122,9 @@ class Started(Shape):
     def measure(self, candidate: Candidate) -> MeasuredCandidate:
         result = super().run(candidate)
         import_s = 0.0 if self.last else self.import_s
-        return replace(result, record=replace(result.record, import_s=import_s) if result.record else None)
+        stands = bool(self.last) and self.start_s < self.one_s / 2
+        changed = result.record and replace(result.record, import_s=import_s, standing=stands)
+        return replace(result, record=changed)
 
 
 SHAPES = (
@@ -134,7 +138,12 @@ TAGGER = Started(name="16 workers are 12 times as fast as 1", cores=12, exact=4.
 STARTED = (
     (TAGGER, SHORT),
     (replace(TAGGER, name="4 workers help, more slow it down", cores=4, crowded=0.9), SHORT),
-    (replace(TAGGER, name="starts take 1.5 times as long", one_s=12.0, each_s=0.3, import_s=20.0), SHORT),
+    (
+        replace(
+            TAGGER, name="starts take 1.5 times as long", one_s=12.0, each_s=0.5, import_s=30.0, stand_s=3.0
+        ),
+        SHORT,
+    ),
     (replace(TAGGER, name="memory holds 10 workers", gpu_bytes=14 * GIB), SHORT),
     (replace(TAGGER, name="an encoder", cores=1, exact=25.0, loop=440.0, utilisation=95.0), ENCODER),
     (replace(TAGGER, name="a fast encoder", cores=1, exact=130.0, loop=440.0, utilisation=95.0), ENCODER),

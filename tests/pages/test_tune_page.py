@@ -41,7 +41,7 @@ def test_a_short_search_keeps_its_budget_and_finds_nearly_the_fastest() -> None:
     shape, goal = tune_search.STARTED[0]
     found = tune_search.cell(tune_search.simulate(shape, 0.05, goal, 60, seed=1))
     assert found["seconds_most"] <= goal.budget_s == 150
-    assert (found["settings_most"] <= 16, found["nearer"] >= 0.9) == (True, True)
+    assert (found["settings_most"] <= 16, found["nearer"] >= 0.85) == (True, True)
 
 
 def test_no_need_with_shortcuts_is_above_its_bound() -> None:

@@ -252,7 +252,7 @@ def _named_loop(tuning: Tuning) -> str:
 
 def _worth_lines(tuning: Tuning) -> Iterator[str]:
     if tuning.gain and tuning.winner and isinstance(tuning.next, TuneAnswer):
-        yield f"  speed      {_gain_words(tuning.gain)} {_on(tuning.winner)}"
+        yield f"  speed      {_gain_words(tuning.gain)} {_on(tuning, tuning.winner)}"
     yield from _more_lines(tuning)
     if limit := _limit(tuning):
         yield f"  limit      {limit}"
@@ -294,18 +294,20 @@ def _best_other(tuning: Tuning) -> Iterator[str]:
         )
         yield f"  others     {why}"
         return
-    if tuning.times:
-        yield f"  best other {format_setting(best.params)}: {_times(tuning.times)} as fast, {_on(best)}"
-    else:
-        yield f"  best other {format_setting(best.params)}, {_on(best)}"
+    as_fast = f": {_times(tuning.times)} as fast" if tuning.times else ""
+    yield f"  best other {format_setting(best.params)}{as_fast}, {_on(tuning, best)}"
     if not tuning.goal.objective.by_speed:
         yield f"  objective  {_objective(tuning, best)}"
     if tuning.times and tuning.times.low is None:
         yield "  doubt      one repeat has no interval: tune.repeats: 3 and a longer tune.budget give one"
 
 
-def _on(speed: Speed) -> str:
-    return f"on {_text(speed)}, {format_count(speed.repeats, 'repeat')} each"
+def _on(tuning: Tuning, speed: Speed) -> str:
+    plain = tuning.finals.plain
+    loops = " each"
+    if plain and plain.repeats != speed.repeats:
+        loops = f", {plain.repeats} of the plain loop"
+    return f"on {_text(speed)}, {format_count(speed.repeats, 'repeat')}{loops}"
 
 
 def _text(speed: Speed) -> str:

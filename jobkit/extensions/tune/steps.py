@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from jobkit.answers.memory import Memory, memory_of
 from jobkit.answers.objective import Finals, Objective
@@ -57,12 +58,16 @@ LOOP_S = 20.0
 """The least time of the plain loop's work in the finals, if the budget is too short for the whole text."""
 LOOP_TIMES = 4.0
 """The assumed time of the plain loop's work over that of one worker with shortcuts."""
-SEARCH_PART, FINAL_PART, LOOP_PART = 0.014, 0.04, 0.05
-"""The work of a point in a short search, as a share of the budget: it gets a part of the text by this."""
-LONGER = 1.1
-"""How many times as long as an earlier repeat the next repeat of the finals may take."""
+SEARCH_PART, FINAL_PART, LOOP_PART, LEAST_PART = 0.012, 0.035, 0.05, 0.01
+"""The most work of a point in a short search, as a share of the budget, by which it gets a part of the text;
+the last is the least of the plain loop, whose part is cut first."""
+LONGER, BETWEEN = 1.1, 0.03
+"""How many times as long as an earlier repeat the next one may take in a short search, and the share of its
+budget for the time between points."""
+STOOD = 0.25
+"""The assumed start of a try whose processes stand, over that of another."""
 SIZE_GAIN = 0.2
-"""The share by which the second size must be faster in a short search, else there is no third."""
+"""The share by which a size of an encoder must be faster in a short search, else there is no larger one."""
 FEWEST = 2
 """The repeats for which a short search keeps time: fewer have no interval."""
 AMONG_OTHERS = 1.25
@@ -203,6 +208,10 @@ class MeasuredCandidate:
         return summary.work_s if summary else 0.0
 
     @property
+    def stands(self) -> bool:
+        return bool(self.record and self.record.standing)
+
+    @property
     def start_s(self) -> float:
         """The time besides the work that another try of its kind takes: the first of a run imports."""
         check = self.record.check if self.record else None
@@ -268,8 +277,8 @@ class _Search:
         self._add_workers(size)
         self._compare()
         best = self._ranked()[:CONTENDERS]  # scatter often favours the best of many
-        if self.goal.short:  # only what needs no new processes, but more often
-            best = [one for one in best if (one.phase, one.workers) == (SEARCH, best[0].workers)][:2] * TIMES
+        if self.goal.short:  # only what needs no new processes
+            best = [one for one in best if (one.phase, one.workers) == (SEARCH, best[0].workers)]
         for candidate in best:
             self._again(candidate)
         finalists = self._finalists()
@@ -308,10 +317,11 @@ class _Search:
                 return
 
     def _suffices(self, following: Candidate) -> bool:
-        """Return whether a short search needs no larger size: two were measured, the last is not faster."""
+        """Return whether a short search needs no larger size; an encoder's size may be much slower."""
         *before, last = [0.0, *(result.speed for _, result in self._good(MEMORY))]
-        least = (1 + SIZE_GAIN) * max(before, default=0.0)
-        return self.goal.short and last > 0 and (last < least or self._late(following))
+        faster = self.goal.fills_gpu and last >= (1 + SIZE_GAIN) * max(before, default=0.0)
+        enough = len(before) > 1 and not faster
+        return self.goal.short and last > 0 and (enough or self._late(following))
 
     def _good(self, *phases: str) -> list[tuple[Candidate, MeasuredCandidate]]:
         """Return the results that have a speed; those with shortcuts only while these are not refused."""
@@ -339,7 +349,7 @@ class _Search:
         repeats = (1 + searched.count(of.params) for of in candidates)
         again = [Candidate(of.params, SEARCH, n) for of, n in zip(candidates, repeats, strict=True)]
         done = len(self.results) - len({tuple(sorted(one.params.items())) for one, _ in self.results})
-        if done + len(again) > goal.again or any(self._late(one, goal.repeats) for one in again):
+        if done + len(again) > goal.again or any(map(self._late, again)):
             return False
         for one in again:
             self._try(one)
@@ -443,6 +453,8 @@ class _Search:
             elif workers == goal.workers:
                 step = f"{workers} workers are {result.speed / alone:.2f} times as fast as 1"
                 self.limit, self.why = "cores", f"{step}, and there are no more workers: {goal.limited_by}"
+                if result.speed < (1 + goal.gain) * alone:
+                    self.limit, self.why = _bottleneck(result, step)
             found.append((workers, result))
 
     def _step(self, candidate: Candidate) -> MeasuredCandidate | None:
@@ -475,12 +487,12 @@ class _Search:
         every = goal.search_every * max(1, goal.workers // workers)
         if goal.short:
             alone_s = min(_whole_s(one, result) for one, result in self._good(MEMORY))
-            every = min(every, self._part_of(alone_s / workers, SEARCH_PART))
+            every = min(every, math.ceil(alone_s / workers / (SEARCH_PART * goal.budget_s)))
         every = min(goal.memory_every, every)
         words = {MPS: mps if workers > 1 else OFF, SHORTCUTS: self.shortcuts}
         return goal.setting(size, workers, every=every, **words)
 
-    def _late(self, candidate: Candidate, repeats: int = FEWEST) -> bool:
+    def _late(self, candidate: Candidate) -> bool:
         """Return whether the time left, which a short search keeps for repeats, is too short."""
         goal = self.goal
         if self.tried is not None:
@@ -489,12 +501,24 @@ class _Search:
             return self._left_s() < (1 - SEARCH_SHARE) * goal.budget_s
         last, result = self.results[-1]
         stands = (last.phase, last.workers) == (candidate.phase, candidate.workers) != (MEMORY, 1)
-        start_s = max(result.start_s for _, result in self.results)
-        starts = repeats + goal.fills_gpu + (not stands)  # of two neighbours in the finals, one starts
-        final_s = max(FINAL_PART * goal.budget_s, result.work_s if goal.fills_gpu else 0.0)
-        work_s = repeats * (LOOP_PART * goal.budget_s + final_s)
-        next_s = max(result.work_s, SEARCH_PART * goal.budget_s)
-        return self._left_s() < starts * start_s + work_s + next_s
+        fresh_s, stood_s = self._starts_s()
+        next_s = (stood_s if stands else fresh_s) + max(result.work_s, SEARCH_PART * goal.budget_s)
+        first = candidate.phase == SEARCH and not goal.fills_gpu and not self._good(SEARCH)
+        loop_s = (LEAST_PART if first else LOOP_PART) * goal.budget_s  # without more workers all is in vain
+        finals_s = self._finals_s(loop_s) + goal.fills_gpu * fresh_s
+        return self._left_s() < next_s + finals_s
+
+    def _starts_s(self) -> tuple[float, float]:
+        """Return how long a try takes to start, and one whose processes stand."""
+        fresh, stood = ([one.start_s for _, one in self.results if one.stands is it] for it in (False, True))
+        return fmean(fresh), fmean(stood) if stood else STOOD * fmean(fresh)
+
+    def _finals_s(self, loop_s: float) -> float:
+        """Return how long the fewest repeats take, each with so much work of the plain loop."""
+        fresh_s, stood_s = self._starts_s()
+        last_s = self.results[-1][1].work_s if self.goal.fills_gpu else 0.0
+        work_s = loop_s + max(FINAL_PART * self.goal.budget_s, last_s)
+        return 2 * fresh_s + FEWEST * (stood_s + work_s)
 
     # -- other values
 
@@ -589,11 +613,11 @@ class _Search:
             return
         of_loop, every = self._final_parts(finalists)
         rows = [part(self.goal.loop, of_loop), *(part(params, every) for params in finalists)]
-        if self.goal.short and not self.goal.fills_gpu:
-            rows.reverse()  # the search has left the processes of the finalist
-        took_s: list[float] = []  # of each repeat: those of one order start alike
+        if self.goal.short:
+            self._prove_shortly(rows if self.goal.fills_gpu else rows[::-1])
+            return
         for repeat in range(1, max(self.goal.repeats, self.goal.most_repeats) + 1):
-            before_s = self._left_s()
+            before = len(self.results)
             for params in rows if repeat % 2 else rows[::-1]:
                 self._try(Candidate(params, FINAL, repeat))
             if self._enough(repeat, rows):
@@ -601,10 +625,31 @@ class _Search:
             once = len(self._means(MEMORY, SEARCH)) + 3 * self.goal.repeats  # each setting measured once
             if not self.goal.share and len(self.results) + len(rows) > 2 * once:
                 return
-            took_s.append(before_s - self._left_s())
+            last_s = sum(result.held_s for _, result in self.results[before:])
             again = Candidate(rows[-1] if repeat % 2 else rows[0], FINAL, repeat + 1)
-            if self._late(again) if self.tried is not None else self._left_s() < LONGER * took_s[-2:][0]:
+            if self._late(again) if self.tried is not None else self._left_s() < last_s:
                 return
+
+    def _prove_shortly(self, rows: Sequence[Mapping[str, Value]]) -> None:
+        """Measure the first rows, whose processes may stand, then the last often, then the first again.
+
+        So each start serves several repeats, and what changes with time is not in one of them alone. Repeats
+        end by time alone.
+        """
+        *first, last = [[Candidate(row, FINAL, n + 1) for n in range(self.goal.most_repeats)] for row in rows]
+        held_s = [self._try(repeats[0]).held_s for repeats in first]
+        fresh_s, _ = self._starts_s()
+        self._repeat(last, math.inf, len(first) * fresh_s + (self.goal.repeats - 1) * sum(held_s))
+        for repeats, one_s in reversed([*zip(first, held_s, strict=True)]):
+            self._repeat(repeats[1:], one_s, 0.0)
+
+    def _repeat(self, candidates: Sequence[Candidate], one_s: float, kept_s: float) -> None:
+        """Measure repeats of a setting, of which one takes so long: two in any case, more if time is left."""
+        for one in candidates:
+            late = self._left_s() < kept_s + LONGER * one_s
+            if one.repeat > FEWEST and (self._left_out(one) if self.tried is not None else late):
+                return
+            one_s = min(one_s, self._try(one).held_s)
 
     def _enough(self, repeat: int, rows: Sequence[Mapping[str, Value]]) -> bool:
         """Return whether the finalists need no more repeats, if that is asked after this repeat."""
@@ -645,8 +690,11 @@ class _Search:
         whole_s = {tuple(sorted(whole(one.params).items())): _whole_s(one, result) for one, result in good}
         keys = [tuple(sorted(row.items())) for row in finalists]
         if self.goal.short:
-            of_loop = self._part_of(self._loop_s(max(whole_s.values())), LOOP_PART)
-            every = self._part_of(max((whole_s[key] for key in keys), default=0.0), FINAL_PART)
+            finals_s, budget_s = self._finals_s(0.0), self.goal.budget_s
+            loop_s = self._loop_s(max(whole_s.values()))
+            room_s = (self._left_s() / LONGER - finals_s) / FEWEST
+            of_loop = math.ceil(loop_s / max(LEAST_PART * budget_s, min(LOOP_PART * budget_s, room_s)))
+            every = math.ceil(max((whole_s[key] for key in keys), default=1.0) / (FINAL_PART * budget_s))
             return of_loop, min(every, self.goal.memory_every) if self.goal.objective.by_speed else of_loop
         start_s = sum(result.held_s - result.work_s for _, result in good) / len(good)
         room_s = self._left_s() / self.goal.repeats - (1 + len(finalists)) * start_s
@@ -662,10 +710,6 @@ class _Search:
         every = max(1, math.ceil(finals_s / of_finals_s))
         return math.ceil(loop_s / of_loop_s), min(every, self.goal.memory_every)
 
-    def _part_of(self, whole_s: float, share: float) -> int:
-        """Return the part of the text whose work takes a share of the budget."""
-        return max(1, round(whole_s / (share * self.goal.budget_s)))
-
     def _loop_s(self, alone_s: float) -> float:
         """Return how long the plain loop takes for the whole text; of an encoder a small part shows it."""
         loop_s = 0.0
@@ -676,7 +720,9 @@ class _Search:
         return loop_s or LOOP_TIMES * alone_s
 
     def _left_s(self) -> float:
-        return self.goal.budget_s - sum(result.held_s for _, result in self.results)
+        """Return the time left; a short search keeps some for what passes between points."""
+        budget_s = self.goal.budget_s * (1 - BETWEEN * self.goal.short)
+        return budget_s - sum(result.held_s for _, result in self.results)
 
 
 def _whole_s(candidate: Candidate, result: MeasuredCandidate) -> float:

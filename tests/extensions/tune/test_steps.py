@@ -62,7 +62,7 @@ def test_the_text_decides_order_sizes_and_parts() -> None:
     assert (changed.work_unit, changed.repeats, changed.sweep.product["workers"]) == (300, 1, [1])
     assert goal.loop == {"order": "text", "batch_size": 300, "workers": 1, "mps": "off"}
     _, short = tuned(spec(tune={"budget": "5m"}), BUDGET, text(100_000))
-    assert (short.short, short.looks, short.most_repeats, short.search_every) == (True, 1, 3, 5)
+    assert (short.short, short.looks, short.most_repeats, short.search_every) == (True, 1, 6, 5)
 
 
 def test_a_short_text_is_read_whole_in_smaller_calls() -> None:
@@ -219,8 +219,8 @@ def test_it_keeps_to_what_it_announced(goal: TuneGoal, combinations: int) -> Non
     [
         (GOAL, Machine()),
         *((replace(FAST, looks=3, most_repeats=9), Machine(refuses=phases)) for phases in ((), (SEARCH,))),
-        (replace(FAST, short=True, looks=1, again=12), Machine()),
-        (replace(FAST, short=True, looks=1, again=12, fills_gpu=True), Machine()),
+        (replace(FAST, short=True, looks=1, most_repeats=6, again=12), Machine()),
+        (replace(FAST, short=True, looks=1, most_repeats=6, again=12, fills_gpu=True), Machine()),
     ],
     ids=["without", "with shortcuts", "refused", "short", "short, of an encoder"],
 )
@@ -293,7 +293,7 @@ def test_a_step_that_scatter_may_have_ended_is_measured_again() -> None:
 def test_a_short_search_begins_with_the_most_workers(
     machine: Machine, workers: list[int], limit: str
 ) -> None:
-    answer, order = searched(replace(FAST, short=True, again=12), machine)
+    answer, order = searched(replace(FAST, short=True, most_repeats=6, again=12), machine)
     assert list(dict.fromkeys(one.workers for one in of_phase(order, SEARCH))) == workers
     assert f"{answer.limit}: {answer.why}".startswith(limit)
     assert [len(answer.finalists), len(of_phase(order, MEMORY))] == [1, 2]
