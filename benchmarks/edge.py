@@ -30,8 +30,8 @@ from jobkit.core.measurements import Need
 from jobkit.core.paragraphs import split_paragraphs
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import Outcome
+from jobkit.planning import models
 from jobkit.planning.batch_sizes import share, sizes
-from jobkit.planning.models import find_model
 from jobkit.planning.sample import sample_text
 from jobkit.worker.failure import outcome_of
 from jobkit.worker.measure import memory
@@ -280,7 +280,9 @@ def load(text: str, size: str, order: str) -> Bench:
     """Return the bench of a text, and in it the time from nothing to a loaded model."""
     start = time.perf_counter()
     device = open_device("cuda")
-    model = find_model("en", size, fallback="stand-in", cache=cache_dir(), say=print, build=True)
+    named = {"size": size, "fallback": "stand-in"}
+    found = models.find("stanza-ner", named, Path(), cache_dir())
+    model = models.build("stanza-ner", found, cache_dir(), say=print)
     before = time.perf_counter()
     tagger = StanzaNer()
     tagger.load(Path(model.path), "cuda", {}, 4)

@@ -25,7 +25,7 @@ from jobkit.core.layout import ENTITIES_FILE, POINTS_FILE, RECORD_FILE
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import Record
 from jobkit.core.units import format_bytes_gib
-from jobkit.planning.models import find_model
+from jobkit.planning import models
 from jobkit.planning.points import Inputs, plan
 from jobkit.planning.texts import find_text
 from jobkit.spec.sweep_spec import SweepSpec
@@ -66,7 +66,9 @@ class Tries:
         self._count = 0
         (folder / "inputs").mkdir()
         text = find_text(f"sample:{setting.paragraphs}", base=folder, cache=cache_dir())
-        model = find_model("en", setting.size, fallback="stand-in", cache=cache_dir(), say=_say)
+        named = {"size": setting.size, "fallback": "stand-in"}
+        found = models.find("stanza-ner", named, Path(), cache_dir())
+        model = models.build("stanza-ner", found, cache_dir(), say=_say)
         (folder / "inputs" / "text").symlink_to(text.path)
         (folder / "inputs" / "model").symlink_to(model.path)
         spec = SweepSpec.model_validate({"name": "b", "sweep": {"batch_size": [setting.batch_size]}})

@@ -25,7 +25,7 @@ from benchmarks.row import Row
 from jobkit.core import json_codec
 from jobkit.core.paragraphs import split_paragraphs
 from jobkit.core.paths import cache_dir
-from jobkit.planning.models import find_model
+from jobkit.planning import models
 from jobkit.planning.sample import sample_text
 from jobkit.worker import steps
 from jobkit.worker.measure import nvml
@@ -127,7 +127,9 @@ def measure(folder: Path) -> list[Row]:
 
 def compare(setting: Setting, folder: Path) -> list[Row]:
     """Return the rows of one setting; the model is built where it is missing."""
-    model = find_model("en", setting.size, fallback="stand-in", cache=cache_dir(), say=_say)
+    named = {"size": setting.size, "fallback": "stand-in"}
+    found = models.find("stanza-ner", named, Path(), cache_dir())
+    model = models.build("stanza-ner", found, cache_dir(), say=_say)
     workload = StanzaNer()
     device = open_device(setting.device)
     workload.load(Path(model.path), setting.device, {"batch_size": setting.batch_size}, 1)

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobkit.extensions.past_jobs.ask import past_of
+from jobkit.extensions.past_jobs import past_of
 
 HOLD = """
 import sys, time

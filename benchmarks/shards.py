@@ -22,7 +22,7 @@ from jobkit.core.paths import cache_dir
 from jobkit.core.records import ModelRef, Point, Record, TextRef
 from jobkit.extensions.corpus.plan import MANIFEST_FILE, Rows, Shard, write_plan
 from jobkit.extensions.corpus.scan import find_sources, scan
-from jobkit.planning.models import find_model
+from jobkit.planning import models
 from jobkit.planning.points import Inputs, plan
 from jobkit.planning.sample import generate, join_paragraphs
 from jobkit.spec.sweep_spec import SweepSpec
@@ -153,7 +153,9 @@ def _rows(setting: Setting, workers: int, done: Done) -> list[Row]:
 
 
 def _model() -> ModelRef:
-    return find_model("en", "tiny", fallback="stand-in", cache=cache_dir(), say=_say)
+    named = {"size": "tiny", "fallback": "stand-in"}
+    found = models.find("stanza-ner", named, Path(), cache_dir())
+    return models.build("stanza-ner", found, cache_dir(), say=_say)
 
 
 def _say(text: str) -> None:

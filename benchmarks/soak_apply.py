@@ -3,8 +3,8 @@
 ``python -m benchmarks.soak_apply slurm 500 [--seed N] [--nodes]`` on a cluster that tests/cluster brought
 up and that nobody else uses. It works through a corpus with the workload ``count``. Meanwhile it kills
 workers, job scripts and the client, fills the disk of the run folder for a while, and with ``--nodes``
-breaks nodes and (Slurm) slurmdbd. In the middle it plans the rest again, and later moves the rest to this
-machine. It checks that the merged rows are byte for byte those of one process that nothing disturbed. It
+breaks nodes and (Slurm) slurmdbd. It adds half of the files later, then plans the rest again, and moves it to
+this machine. It checks that the merged rows are byte for byte those of one process that nothing disturbed. It
 prints a report as JSON; benchmarks/records/soak-apply.json has the runs that docs/measurements.md quotes.
 """
 
@@ -44,8 +44,8 @@ policy: {bug: {stop_after: 0}}
 """
 MOVE = 0.7
 """The share of shards done after which the rest moves to this machine."""
-REPLAN = 0.35
-"""The share after which the rest is planned again."""
+GROW, REPLAN = 0.15, 0.35
+"""The shares after which half of the files are added, and the rest is planned again."""
 
 
 @dataclass
@@ -215,14 +215,14 @@ class Soak:
 
 
 def soak(report: Report, home: Path, *, nodes: bool) -> None:
-    """Apply, kill, plan again, move here, merge, and compare."""
+    """Apply, kill, add files, plan again, move here, merge, and compare."""
     dice = random.Random(report.seed)  # noqa: S311 - not for secrets
     run = Soak(home, report, dice)
     corpus = write_corpus(home / "corpus", report.shards * PARAGRAPHS_OF_A_SHARD)
     (home / "soak.yaml").write_text(SITE[report.scheduler] + "sync_interval_s: 1\n", encoding="utf-8")
     (home / "spec.yaml").write_text(SPEC, encoding="utf-8")
-    words = ["apply", "spec.yaml", "--corpus", *corpus]
-    if client(home, [*words, "--out", "calm", "--shards", 1, "--scheduler", "local"]):
+    words, half = ["apply", "spec.yaml", "--corpus"], report.shards // 2
+    if client(home, [*words, *corpus, "--out", "calm", "--shards", 1, "--scheduler", "local"]):
         raise RuntimeError((home / "client.log").read_text(encoding="utf-8"))
     client(home, ["merge", "calm", "--output", home / "calm.jsonl"])
     begin = time.monotonic()
@@ -230,9 +230,12 @@ def soak(report: Report, home: Path, *, nodes: bool) -> None:
         chaos = Chaos(home, dice, report, nodes=nodes)
         chaos.start()
         site = ["--scheduler", report.scheduler, "--site", home / "soak.yaml"]
-        run.command([*words, "--out", run.out, "--shards", report.shards, *site], most_s=2)
+        to = ["--out", run.out, "--shards", half, *site]
+        run.command([*words, *corpus[:2], *to], most_s=2)
+        run.wait_for(int(GROW * report.shards))
+        run.insist([*words, *corpus, *to], most_s=6)
         run.wait_for(int(REPLAN * report.shards))
-        run.insist(["resume", run.out, "--replan", "--shards", report.shards // 2], most_s=6)
+        run.insist(["resume", run.out, "--replan", "--shards", half], most_s=6)
         run.wait_for(int(MOVE * _planned(run.out)))
         run.insist(["resume", run.out, "--replan", "--set", "scheduler=local"], most_s=8)
         chaos.stop()

@@ -18,7 +18,7 @@ from hypothesis import settings
 
 from jobkit.core.paths import CACHE_VARIABLE, LEDGER_VARIABLE, RUNS_VARIABLE
 from jobkit.core.records import ModelRef
-from jobkit.planning.models import find_model
+from jobkit.planning import models
 from jobkit.worker.workloads.stanza_ner import SLEEP_WHILE_WAITING
 from tests.fakes.fixtures import fake_sge, fake_slurm
 from tests.support.packages import need
@@ -141,7 +141,8 @@ def kept_cache() -> Path:
 @pytest.fixture(scope="session")
 def tiny_model(kept_cache: Path) -> ModelRef:
     """Return the tiny stand-in, built where the cache does not have it (under a minute)."""
-    return find_model("en", "tiny", fallback="stand-in", cache=kept_cache, say=print)
+    described = models.stand_in("stanza-ner", "tiny", kept_cache)
+    return models.build("stanza-ner", described, kept_cache, say=print)
 
 
 @pytest.fixture

@@ -101,7 +101,7 @@ class Finals:
     objective: Objective
     loop: Mapping[str, Value]  # the knobs of the plain loop
     # how often, at most, the intervals are looked at: each has the confidence with which all together hold in
-    # 95 % of searches (Bonferroni). 0 for a search of an earlier version: its answer is the best finalist.
+    # 95 % of searches (Bonferroni)
     looks: int
     records: Sequence[Record]  # of their points that succeeded
     started: Sequence[Record] = ()  # of all points of the search: the time of a start is known from them, too
@@ -131,7 +131,7 @@ class Finals:
     @property
     def kept(self) -> tuple[Speed, ...]:
         """The finalists whose means keep the constraints."""
-        return tuple(speed for speed in self.finalists if not self.looks or not self.broken(speed))
+        return tuple(speed for speed in self.finalists if not self.broken(speed))
 
     @property
     def best(self) -> Speed | None:
@@ -151,7 +151,7 @@ class Finals:
         A plain loop that breaks a constraint, or was not measured, is no answer and needs no comparison.
         """
         best, plain = self.best, self.plain
-        if not self.looks or plain is None or self.broken(plain):
+        if plain is None or self.broken(plain):
             return best
         return best if self.comparison and self.comparison.better else plain
 
@@ -169,7 +169,7 @@ class Finals:
     @property
     def probability(self) -> float:
         """The probability of the quantile that ends each interval."""
-        return 1 - (1 - TWO_SIDED) / max(1, self.looks)
+        return 1 - (1 - TWO_SIDED) / self.looks
 
     def compared(self, first: Speed, other: Speed) -> Comparison:
         """Return how two of them compare. If all values are equal, the faster is the better."""

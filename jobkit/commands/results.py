@@ -219,7 +219,6 @@ def recommend(
     from jobkit.answers.gpus import GpuKind, gpu_kinds
     from jobkit.planning.texts import read_corpora
     from jobkit.report.recommend import output
-    from jobkit.report.recommend.advice import RecommendOptions
     from jobkit.report.recommend.advice import recommend as recommend_for
     from jobkit.report.recommend.material import read_material
 
@@ -229,13 +228,13 @@ def recommend(
     found = run if run and run.is_file() else run_or_latest(run)
     refuse_unmeasured(found, "recommend")
     material = read_material(found, overrides)
-    options = RecommendOptions(
+    answer = recommend_for(
+        material,
         gpus=gpus,
         corpus=read_corpora(corpus, material.records, skip_bad=skip_bad) if corpus else None,
         margin=share,
         min_f1=min_f1,
     )
-    answer = recommend_for(material, options)
     if as_json:
         terminal.say(output.as_json(answer), nl=False)
         return 0
@@ -315,7 +314,7 @@ def report(runs: tuple[Path, ...], output: Path, dcgm: tuple[Path, ...]) -> int:
         raise JobkitError(f"--dcgm {dcgm[0]}: {len(named)} runs are named", hint=hint)
     more = None
     if dcgm:
-        from jobkit.extensions.other_logs.reader import dcgm_reports
+        from jobkit.extensions.other_logs import dcgm_reports
 
         more = partial(dcgm_reports, dcgm)
     made = page(named, more)
@@ -416,7 +415,7 @@ def waste(
       2  there is nothing to read
       3  the accounting does not answer
     """
-    from jobkit.extensions.past_jobs.ask import JOB_ID
+    from jobkit.extensions.past_jobs import JOB_ID
 
     words = tuple(part for word in words for part in _split(word))
     ids = tuple(word for word in words if JOB_ID.fullmatch(word))
@@ -453,18 +452,17 @@ def _refuse_mixture(words: tuple[str, ...], ids: tuple[str, ...], *, own: bool, 
 
 def _of_jobs(ids: tuple[str, ...], name: str, days: int, scheduler: str, *, as_json: bool) -> int:
     """Print what past jobs used."""
-    from jobkit.extensions.past_jobs import show
-    from jobkit.extensions.past_jobs.ask import ask
+    from jobkit.extensions import past_jobs
 
-    history = ask(ids, days=days, name=name, scheduler=scheduler)
+    history = past_jobs.ask(ids, days=days, name=name, scheduler=scheduler)
     if as_json:
-        for piece in show.as_json(history):
+        for piece in past_jobs.as_json(history):
             terminal.say(piece, nl=False)
         return 0
-    groups = show.worst_first(history.jobs)
+    groups = past_jobs.worst_first(history.jobs)
     worst = groups[0].jobs[0].name
     table = not ids and any(group.jobs[0].name != worst for group in groups)
-    shared.say_blocks(show.blocks(history, groups, table=table))
+    shared.say_blocks(past_jobs.blocks(history, groups, table=table))
     if table:
         words = ["jobkit", "waste", "--name", worst, *(["--days", str(days)] if days != DAYS else [])]
         words += ["--scheduler", scheduler] if scheduler != "auto" else []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -146,9 +145,8 @@ def fetch(name: str, resources_url: str | None, as_job: bool, options: Options) 
     """
     if as_job:
         return _fetch_as_job(name, resources_url, options)
-    from jobkit.planning.models import fetch_hub, fetch_model
+    from jobkit.planning.models import fetch as fetched
 
-    fetched = fetch_hub if "/" in name else fetch_model
     terminal.say(fetched(name, cache_dir(), resources_url, say=terminal.note).path)
     terminal.note_next("jobkit doctor", DOCTOR)
     return 0
@@ -200,7 +198,7 @@ def list_(as_json: bool) -> int:
 
     on_disk = list_models(cache_dir())
     if as_json:
-        terminal.say(terminal.as_json([asdict(model) for model in on_disk], indent=1))
+        terminal.say(terminal.as_json(on_disk, indent=1))
         return 0
     for model in on_disk:
         terminal.say(f"{model.name}  {_kind(model):<24} {model.size_bytes / MIB:6,.0f} MiB  {model.path}")
@@ -241,5 +239,5 @@ def path(name: str, size: str, workload: str, fallback: str | None, as_json: boo
     if model.fingerprint == NOT_BUILT:
         hint = f"jobkit models build --size {size}{f' --for {workload}' * (workload != 'stanza-ner')}"
         raise JobkitError(f"the {size} stand-in is not built yet: there is no {model.path}", hint=hint)
-    terminal.say(terminal.as_json(asdict(model), indent=1) if as_json else model.path)
+    terminal.say(terminal.as_json(model, indent=1) if as_json else model.path)
     return 0

@@ -18,6 +18,7 @@ from typing import Any
 class Extension:
     marks: tuple[str, ...] = ()  # a run folder with any of these files is a run of this extension
     logs: str = ""  # pattern of files in ``logs/`` of any run which the extension reads; empty for none
+    figures: str = ""  # the key in JSON of the figures in these files
     # by the name of a hook: the object that the extension has for it, as ``module:name``
     parts: Mapping[str, str] = field(default_factory=dict)
 
@@ -27,7 +28,7 @@ EXTENSIONS: dict[str, Extension] = {
         marks=("corpus.json", "apply.json"),
         parts={
             "run": "jobkit.extensions.corpus.standing:CORPUS",
-            "resume": "jobkit.extensions.corpus.replan:CORPUS",
+            "resume": "jobkit.extensions.corpus.apply:CORPUS",
             "work": "jobkit.extensions.corpus.work:WORK",
             "script": "jobkit.extensions.corpus.shards:SCRIPT",
             "volume": "jobkit.extensions.corpus.scan:volume",
@@ -49,7 +50,12 @@ EXTENSIONS: dict[str, Extension] = {
         },
     ),
     "other_logs": Extension(
-        logs="*.gpu-report", parts={"files": "jobkit.extensions.other_logs.reader:OTHER_LOGS"}
+        logs="*.gpu-report",
+        figures="dcgm",
+        parts={
+            "read": "jobkit.extensions.other_logs:read",
+            "figures": "jobkit.extensions.other_logs:more_figures",
+        },
     ),
     "on_host": Extension(parts={"request": "jobkit.extensions.on_host.served:SERVED"}),
     "compare": Extension(parts={"side_by_side": "jobkit.extensions.compare:side_by_side"}),
@@ -59,7 +65,7 @@ EXTENSIONS: dict[str, Extension] = {
 ``script`` (`jobkit.planning.job_script`). All extensions are asked for ``packages``, which refuses a spec
 (`jobkit.planning.prepare`), for ``volume``, the size of a corpus (`jobkit.planning.texts`), and for
 ``request``, the request of a laptop that this process serves (`jobkit.core.host`). The report asks for
-``files`` (`jobkit.report.rows`), ``page`` and ``side_by_side`` (`jobkit.report.page`)."""
+``read`` and ``figures`` (`jobkit.report.rows`), ``page`` and ``side_by_side`` (`jobkit.report.page`)."""
 
 
 def extension_of(run: Path) -> str:

@@ -25,13 +25,13 @@ def to_json(value: object) -> str:
     """Return a dataclass as one line of JSON; bytes of a file name that are not UTF-8 are escaped."""
     if not is_dataclass(value) or isinstance(value, type):
         raise TypeError(f"not a dataclass: {value!r}")
-    text = json.dumps(value, ensure_ascii=False, default=_as_dict)
+    text = json.dumps(value, ensure_ascii=False, default=fields_of)
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-def _as_dict(value: Any) -> dict[str, Any]:  # noqa: ANN401 - json.dumps hands over anything
+def fields_of(value: Any) -> dict[str, Any]:  # noqa: ANN401 - json.dumps hands over anything
     """Return a dataclass as a dict for json.dumps, without the deep copy of `dataclasses.asdict`."""
-    return {name: getattr(value, name) for name in value.__dataclass_fields__}
+    return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
 def parse_json(text: str, where: str) -> Any:  # noqa: ANN401 - JSON is Any

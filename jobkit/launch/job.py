@@ -20,8 +20,6 @@ class Job:
     role: Role = Role.POINTS  # a job for anything but points starts after the arrays before it
     round: int = 1  # in which round of its run
     given: tuple[str, ...] = ()  # what a person gave with it: ``key=value``
-    walltime_s: int | None = None  # of each point; ``None`` for a job that is no array of points
-    memory_bytes: int | None = None  # likewise
     request: JobRequest | None = None  # what the scheduler is asked of it before; ``None`` not to ask
     behind: int = 0  # an array waits for the array this many places before it; 0 for none
     id: JobId | None = None  # what the scheduler calls it; ``None`` unless it was accepted
@@ -35,7 +33,8 @@ class Job:
 
     def journalled(self, scheduler: str) -> Mapping[str, object]:
         """Return what the journal keeps of it, besides what was answered."""
-        array = self.array
+        array, asked = self.array, self.request if self.role is Role.POINTS else None
+        sizes = asked and {"walltime_s": asked.walltime_s // asked.pack, "memory_bytes": asked.memory_bytes}
         return {
             "scheduler": scheduler,
             "first": array.first,
@@ -46,8 +45,7 @@ class Job:
             "round": self.round,
             **({"list": array.listed} if array.listed else {}),
             **({"given": self.given} if self.given else {}),
-            **({"walltime_s": self.walltime_s} if self.walltime_s else {}),
-            **({"memory_bytes": self.memory_bytes} if self.memory_bytes else {}),
+            **(sizes or {}),
         }
 
 

@@ -136,8 +136,6 @@ def round_jobs(round_: Round, arrays: Sequence[Array]) -> list[Job]:
             array=array,
             round=round_.number,
             given=round_.given,
-            walltime_s=group.resources.walltime,
-            memory_bytes=group.resources.memory,
             behind=most if place >= most else 0,
             request=group.request,
         )

@@ -7,10 +7,9 @@ measures nothing.
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,8 +26,7 @@ from jobkit.planning.standin import (
     ARCHITECTURES,
     SIZE_BYTES,
     is_built,
-    make_random,
-    make_standin,
+    make_stand_in,
     random_path,
     standin_path,
 )
@@ -39,7 +37,6 @@ from jobkit.worker.workloads.model import (
     fingerprint,
     folder_files,
     missing_files,
-    needed_files,
 )
 
 LANGUAGE = "en"
@@ -50,74 +47,40 @@ NOT_BUILT = "not-built-yet"
 LANGUAGES = re.compile(r"[a-z]{2,}(-[a-z]+)*")
 
 
-def find_model(
-    name: str,
-    size: str,
-    *,
-    fallback: str | None,
-    cache: Path,
-    say: Say,
-    build: bool = True,
-) -> ModelRef:
-    """Return the model that a spec names, or a stand-in, built if ``build`` is set and it is missing.
+def fetch(name: str, cache: Path, address: str | None, *, say: Say) -> ModelRef:
+    """Download a model of the Hugging Face hub, or Stanza's of a language, into the cache, whole.
 
-    A model is looked for in the cache (what `fetch_model` wrote), ``$STANZA_RESOURCES_DIR``, then Stanza's
-    own folder. A real model is ``full``; any other size is a stand-in's.
-
-    ``name``: a language as Stanza names it: ``en``. ``fallback``: ``stand-in`` or ``None``.
+    An interrupted download goes on where it ended, in ``.fetch-NAME`` next to the models. Stanza compares
+    every file with its md5. ``$HF_ENDPOINT``, ``$HF_TOKEN`` and the other variables of huggingface_hub have
+    their usual effect. ``address`` is a mirror of the hub, or of Stanza's resources; ``None`` for its own.
     """
-    if size == FULL:
-        for place in model_places(name, cache):
-            if not missing_files(place, name):
-                return _ref(place, name, size, stand_in=False)
-    if fallback == STAND_IN and name == LANGUAGE:
-        return build_stand_in(size, cache, say=say) if build else describe_stand_in(size, cache)
-    english = name == LANGUAGE
-    fallback = f"set `model.fallback: {STAND_IN}`" if english else f"only {LANGUAGE} has a {STAND_IN}"
-    if size != FULL:
-        hint = f"set `model.size: {FULL}`, or {fallback}"
-        raise JobkitError(f"model {name!r}: only the {STAND_IN} has the size {size!r}", hint=hint)
-    if lack := missing_framework("stanza-ner"):
-        raise lack  # fetching needs it too
-    looked = "; ".join(f"{place} ({missing_files(place, name)})" for place in model_places(name, cache))
-    without = "to try jobkit without it: --stand-in" if english else fallback
-    hint = f"jobkit models fetch {name}   (or, {without})"
-    raise JobkitError(f"model {name!r} is not on this machine; looked in {looked}", hint=hint)
-
-
-def build_stand_in(size: str, cache: Path, *, say: Say) -> ModelRef:
-    if (lack := missing_framework("stanza-ner")) and not is_built(standin_path(size, cache)):
-        raise lack
-    make_standin(size, cache, say)
-    return describe_stand_in(size, cache)
-
-
-def fetch_model(name: str, cache: Path, resources_url: str | None, *, say: Say) -> ModelRef:
-    """Download Stanza's tokenizer and tagger of a language into the cache, whole or not at all.
-
-    Stanza compares every file with its md5. Complete files of an interrupted fetch stay in ``.fetch-NAME``,
-    next to the models, and are not fetched again. ``resources_url`` is a mirror of Stanza's resources, or
-    ``None`` for its own.
-    """
-    if not LANGUAGES.fullmatch(name):
+    of_hub = "/" in name
+    if not (HUB_NAME if of_hub else LANGUAGES).fullmatch(name):
         raise JobkitError(f"no model is called {name!r}", hint="name a language: jobkit models fetch en")
-    if lack := missing_framework("stanza-ner"):
+    extra = ("a model of the hub", "hf", "huggingface_hub")
+    if lack := missing_extra(*extra) if of_hub else missing_framework("stanza-ner"):
         raise lack
-    import stanza
-
-    folder = cache / "models" / name
-    options = {"resources_url": resources_url} if resources_url else {}
+    folder = hub_folder(name, cache) if of_hub else cache / "models" / name
 
     def download(part: Path) -> str:
+        if of_hub:
+            from huggingface_hub import snapshot_download
+
+            snapshot_download(name, local_dir=part, endpoint=address, ignore_patterns=list(NOT_NEEDED))
+            return lacking("", part)
+        import stanza
+
+        options = {"resources_url": address} if address else {}
         stanza.download(name, model_dir=str(part), processors=PROCESSORS, verbose=False, **options)
         return missing_files(part, name)
 
-    say(f"fetching Stanza's model {name} ({PROCESSORS}) into {folder}")
-    _fetch(name, folder, download, say, or_else=f"; or set `model.fallback: {STAND_IN}`")
-    return _ref(folder, name, FULL, stand_in=False)
+    what = name if of_hub else f"Stanza's model {name} ({PROCESSORS})"
+    say(f"fetching {what} into {folder}")
+    _fetch(name, folder, download, say, or_else="" if of_hub else f"; or set `model.fallback: {STAND_IN}`")
+    return _ref(folder, name, kind=FOLDER if of_hub else STANZA)
 
 
-def _fetch(name: str, folder: Path, download: Callable[[Path], str], say: Say, *, or_else: str = "") -> None:
+def _fetch(name: str, folder: Path, download: Callable[[Path], str], say: Say, *, or_else: str) -> None:
     """Replace a folder of models by one that is downloaded; ``download`` returns what it lacks."""
     part = folder.with_name(f".fetch-{folder.name}")
     lock = folder.with_name(f"{part.name}.lock")
@@ -164,18 +127,20 @@ def list_models(cache: Path) -> tuple[ModelRef, ...]:
     """Return Stanza's models and trained stand-ins, then those of the hub and those of random weights."""
     named = {place for name in _languages(cache) for place in model_places(name, cache)}
     real = [
-        _ref(place, name, FULL, stand_in=False)
+        _ref(place, name)
         for place in sorted(named)
         for name in _languages(cache)
         if (place.parent != cache.absolute() / "models" or place.name == name)
         and not missing_files(place, name)
     ]
-    built = [describe_stand_in(size, cache) for size in SIZE_BYTES if not _spoilt(standin_path(size, cache))]
+    built = [
+        stand_in("stanza-ner", size, cache) for size in SIZE_BYTES if not _spoilt(standin_path(size, cache))
+    ]
     places = sorted((cache / "models").glob("hub-*--*"))
     named_by_hub = {place: place.name.removeprefix("hub-").replace("--", "/", 1) for place in places}
-    hub = [as_ref(place, name) for place, name in named_by_hub.items() if not lacking("", place)]
+    hub = [_ref(place, name, kind=FOLDER) for place, name in named_by_hub.items() if not lacking("", place)]
     random = [
-        random_model(workload, USUAL[workload], size, cache)
+        stand_in(workload, size, cache)
         for workload, size in ARCHITECTURES
         if is_built(random_path(workload, size, cache))
     ]
@@ -190,22 +155,17 @@ def _languages(cache: Path) -> list[str]:
     return sorted(name for name in inside if re.fullmatch(r"[a-z]{2,3}(-[a-z]+)?", name))
 
 
-def describe_stand_in(size: str, cache: Path) -> ModelRef:
-    """Return a stand-in; if it is not built, as it would be."""
+def stand_in(workload: str, size: str, cache: Path, name: str = LANGUAGE) -> ModelRef:
+    """Return the stand-in of a workload; if it is not built, as it would be."""
+    if workload in USUAL:
+        of, folder = ARCHITECTURES[workload, size], random_path(workload, size, cache)
+        name = USUAL[workload] if name == LANGUAGE else name
+        return _ref(folder, name, size, kind=FOLDER, about_bytes=of.size_bytes, architecture=of.name)
     folder = standin_path(size, cache).absolute()
-    if is_built(folder):
-        if lack := _spoilt(folder):
-            again = f"rm -r {shell_quote(str(folder))} && jobkit models build --size {size}"
-            raise JobkitError(f"the {size} {STAND_IN} in {folder} is damaged: {lack}", hint=again)
-        return _ref(folder, LANGUAGE, size, stand_in=True)
-    return ModelRef(
-        path=str(folder),
-        name=LANGUAGE,
-        size=size,
-        stand_in=True,
-        fingerprint=NOT_BUILT,
-        size_bytes=SIZE_BYTES[size],
-    )
+    if is_built(folder) and (lack := _spoilt(folder)):
+        again = f"rm -r {shell_quote(str(folder))} && jobkit models build --size {size}"
+        raise JobkitError(f"the {size} {STAND_IN} in {folder} is damaged: {lack}", hint=again)
+    return _ref(folder, LANGUAGE, size, about_bytes=SIZE_BYTES[size])
 
 
 def _spoilt(folder: Path) -> str:
@@ -213,16 +173,32 @@ def _spoilt(folder: Path) -> str:
     return missing_files(folder, LANGUAGE) if is_built(folder) else "not built"
 
 
-def _ref(folder: Path, name: str, size: str, *, stand_in: bool) -> ModelRef:
-    resources = json.loads((folder / RESOURCES_FILE).read_text(encoding="utf-8"))
-    staged = [folder / RESOURCES_FILE, *(folder / name).rglob("*")]  # what a job copies
+def _ref(
+    folder: Path,
+    name: str,
+    size: str = FULL,
+    *,
+    kind: str = STANZA,
+    about_bytes: int = 0,
+    architecture: str = "",
+) -> ModelRef:
+    """Return a model that is on disk, or a stand-in, which has ``about_bytes`` until it is built."""
+    size_bytes, digest = about_bytes, NOT_BUILT
+    if not about_bytes or is_built(folder):
+        staged = [folder / RESOURCES_FILE, *(folder / name).rglob("*")]  # what a job copies
+        if kind == FOLDER:
+            staged = [folder / file for file in folder_files(folder)]
+        digest = fingerprint(folder, name, kind)
+        size_bytes = sum(path.stat().st_size for path in staged if path.is_file())
     return ModelRef(
-        path=str(folder),
+        path=str(folder.absolute()),
         name=name,
         size=size,
-        stand_in=stand_in,
-        fingerprint=fingerprint(folder, needed_files(resources, name)),
-        size_bytes=sum(path.stat().st_size for path in staged if path.is_file()),
+        stand_in=bool(about_bytes),
+        fingerprint=digest,
+        size_bytes=size_bytes,
+        kind=kind,
+        architecture=architecture,
     )
 
 
@@ -254,61 +230,6 @@ NOT_NEEDED = ("*.h5", "*.msgpack", "*.ot", "*.onnx", "*.tflite", "onnx/*", "open
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
-def find_folder(
-    workload: str, name: str, size: str, *, fallback: str | None, path: Path | None, cache: Path
-) -> ModelRef:
-    """Return the model that a spec names; a stand-in that is not built is described as it would be."""
-    shipped = workload in USUAL
-    if path is not None:
-        folder = path.expanduser().absolute()
-        if not folder.is_dir():
-            hint = "`model.path` is a folder, relative to the spec's"
-            raise JobkitError(f"{folder}: no such folder", hint=hint)
-        if shipped and (lack := lacking(workload, folder)):
-            saves = SAVES.get(workload, "save_pretrained(FOLDER)")
-            message = f"{folder}: {lack}, so it is no model of {workload}"
-            raise JobkitError(message, hint=f"`{saves}` writes such a folder")
-        return as_ref(folder, folder.name)
-    name = USUAL.get(workload, name) if name == LANGUAGE else name
-    places = list(_places(workload, name, cache)) if size == FULL else []
-    for place in places:
-        if not lacking(workload, place):
-            return as_ref(place, name)
-    if fallback == STAND_IN and (workload, size) in ARCHITECTURES:
-        return random_model(workload, name, size, cache)
-    if size != FULL:
-        fallback = f"set `model.fallback: {STAND_IN}` (random weights)" if shipped else "set `model.path`"
-        hint = f"set `model.size: {FULL}`, or {fallback}"
-        raise JobkitError(f"model {name!r}: only a {STAND_IN} has the size {size!r}", hint=hint)
-    if shipped and (absent := missing_framework(workload)):
-        raise absent
-    looked = f"; looked in {'; '.join(map(str, places))}" if places else ""
-    without = ", or random weights, to try jobkit: --stand-in" if shipped else ""
-    hint = f"{fetch_command(workload, name)}   (or: `model.path`{without})"
-    raise JobkitError(f"model {name!r} is not on this machine{looked}", hint=hint)
-
-
-def fetch_hub(name: str, cache: Path, endpoint: str | None, *, say: Say) -> ModelRef:
-    """Download a model of the Hugging Face hub into the cache, whole or not at all.
-
-    An interrupted download goes on where it ended. ``$HF_ENDPOINT``, ``$HF_TOKEN`` and the other variables of
-    huggingface_hub have their usual effect; ``endpoint`` overrides the first.
-    """
-    if absent := missing_extra("a model of the hub", "hf", "huggingface_hub"):
-        raise absent
-    from huggingface_hub import snapshot_download
-
-    folder = hub_folder(name, cache)
-
-    def download(part: Path) -> str:
-        snapshot_download(name, local_dir=part, endpoint=endpoint, ignore_patterns=list(NOT_NEEDED))
-        return lacking("", part)
-
-    say(f"fetching {name} into {folder}")
-    _fetch(name, folder, download, say)
-    return as_ref(folder, name)
-
-
 def hub_folder(name: str, cache: Path) -> Path:
     return cache / "models" / f"hub-{name.replace('/', '--')}"
 
@@ -318,36 +239,6 @@ def lacking(workload: str, folder: Path) -> str:
     needed = NEEDED.get(workload, ("config.json",))
     missing = [name for name in needed if not (folder / name).is_file()]
     return f"no {missing[0]}" if missing else ""
-
-
-def as_ref(folder: Path, name: str) -> ModelRef:
-    files = folder_files(folder)
-    return ModelRef(
-        path=str(folder.absolute()),
-        name=name,
-        size=FULL,
-        stand_in=False,
-        fingerprint=fingerprint(folder, files),
-        size_bytes=sum((folder / file).stat().st_size for file in files),
-        kind=FOLDER,
-    )
-
-
-def random_model(workload: str, name: str, size: str, cache: Path) -> ModelRef:
-    """Return a stand-in with random weights; if it is not built, as it would be."""
-    architecture, folder = ARCHITECTURES[workload, size], random_path(workload, size, cache)
-    built = is_built(folder)
-    files = folder_files(folder) if built else ()
-    return ModelRef(
-        path=str(folder.absolute()),
-        name=name,
-        size=size,
-        stand_in=True,
-        fingerprint=fingerprint(folder, files) if built else NOT_BUILT,
-        size_bytes=sum((folder / file).stat().st_size for file in files) or architecture.size_bytes,
-        kind=FOLDER,
-        architecture=architecture.name,
-    )
 
 
 def _places(workload: str, name: str, cache: Path) -> Iterator[Path]:
@@ -381,16 +272,60 @@ def is_folder(workload: str, model: Mapping[str, object]) -> bool:
 
 
 def find(workload: str, model: Mapping[str, object], base: Path, cache: Path) -> ModelRef:
-    """Return the model that a spec in ``base`` names; a missing stand-in is described as it would be."""
-    name, size = str(model.get("name", "en")), str(model.get("size", "full"))
-    fallback = str(model["fallback"]) if model.get("fallback") else None
-    if not is_folder(workload, model):
-        return find_model(name, size, fallback=fallback, cache=cache, say=lambda _: None, build=False)
-    path = base / str(model["path"]) if model.get("path") else None
-    if path and workload == "stanza-ner":
+    """Return the model that a spec in ``base`` names; a missing stand-in is described as it would be.
+
+    A real model is ``full``; any other size is a stand-in's.
+    """
+    name, size = str(model.get("name", LANGUAGE)), str(model.get("size", FULL))
+    if path := model.get("path"):
+        return _named_by_path(workload, (base / str(path)).expanduser().absolute())
+    stanza, places = not is_folder(workload, model), list[Path]()
+    if not stanza and name == LANGUAGE:
+        name = USUAL.get(workload, name)
+    if size == FULL:
+        places += model_places(name, cache) if stanza else _places(workload, name, cache)
+    for place in places:
+        if not (missing_files(place, name) if stanza else lacking(workload, place)):
+            return _ref(place, name, kind=STANZA if stanza else FOLDER)
+    if model.get("fallback") and (name == LANGUAGE if stanza else (workload, size) in ARCHITECTURES):
+        return stand_in(workload, size, cache, name)
+    framework = "stanza-ner" if stanza else workload
+    if size == FULL and framework in {"stanza-ner", *USUAL} and (absent := missing_framework(framework)):
+        raise absent  # fetching needs it too
+    raise _not_here(framework, name, size, places)
+
+
+def _not_here(workload: str, name: str, size: str, places: Sequence[Path]) -> JobkitError:
+    """Return that a model is in none of these places; a workload that is not shipped names a folder."""
+    stanza, instead = workload == "stanza-ner", "set `model.path`"
+    if stanza and name != LANGUAGE:
+        instead = f"only {LANGUAGE} has a {STAND_IN}"
+    elif stanza or workload in USUAL:
+        instead = f"set `model.fallback: {STAND_IN}`{'' if stanza else ' (random weights)'}"
+    if size != FULL:
+        message = f"model {name!r}: only {'the' if stanza else 'a'} {STAND_IN} has the size {size!r}"
+        return JobkitError(message, hint=f"set `model.size: {FULL}`, or {instead}")
+    lacks = (f"{place} ({missing_files(place, name)})" if stanza else str(place) for place in places)
+    looked = f"; looked in {'; '.join(lacks)}" if places else ""
+    without = f": `model.path`{', or random weights, to try jobkit: --stand-in' * (workload in USUAL)}"
+    if stanza:
+        without = f", {'to try jobkit without it: --stand-in' if name == LANGUAGE else instead}"
+    hint = f"{fetch_command(workload, name)}   (or{without})"
+    return JobkitError(f"model {name!r} is not on this machine{looked}", hint=hint)
+
+
+def _named_by_path(workload: str, folder: Path) -> ModelRef:
+    if workload == "stanza-ner":
         hint = "name the language, and give $STANZA_RESOURCES_DIR its folder"
         raise JobkitError("model.path is for other workloads than stanza-ner", hint=hint)
-    return find_folder(workload, name, size, fallback=fallback, path=path, cache=cache)
+    if not folder.is_dir():
+        hint = "`model.path` is a folder, relative to the spec's"
+        raise JobkitError(f"{folder}: no such folder", hint=hint)
+    if workload in USUAL and (lack := lacking(workload, folder)):
+        saves = SAVES.get(workload, "save_pretrained(FOLDER)")
+        message = f"{folder}: {lack}, so it is no model of {workload}"
+        raise JobkitError(message, hint=f"`{saves}` writes such a folder")
+    return _ref(folder, folder.name, kind=FOLDER)
 
 
 def find_or_stand_in(workload: str, model: Mapping[str, object], base: Path, cache: Path) -> ModelRef:
@@ -415,17 +350,11 @@ def refuse_stand_in(workload: str, model: ModelRef | None, command: str, *ways: 
     raise JobkitError(message, hint="\n        ".join(lines))
 
 
-def stand_in(workload: str, size: str, cache: Path) -> ModelRef:
-    """Return the stand-in of a workload, even if there is a real model."""
-    if workload in USUAL:
-        return random_model(workload, USUAL[workload], size, cache)
-    return describe_stand_in(size, cache)
-
-
 def build(workload: str, model: ModelRef, cache: Path, *, say: Say) -> ModelRef:
-    if model.kind == STANZA:
-        return build_stand_in(model.size, cache, say=say)
+    """Return a model, built now if it is a stand-in that is missing."""
+    if model.fingerprint != NOT_BUILT:
+        return model
     if lack := missing_framework(workload):
         raise lack
-    make_random(workload, model.size, cache, say)
-    return random_model(workload, model.name, model.size, cache)
+    make_stand_in(workload, model.size, cache, say)
+    return stand_in(workload, model.size, cache, model.name)

@@ -338,10 +338,8 @@ def read_named(
     if build and model:
         from jobkit.planning import models  # as in `_Lookup`
 
-        if model.fingerprint == models.NOT_BUILT:
-            model = models.build(spec.workload_name, model, cache_dir(), say=say)
-            return replace(named, inputs=replace(inputs, model=model))
-    return named
+        model = models.build(spec.workload_name, model, cache_dir(), say=say)
+    return replace(named, inputs=replace(inputs, model=model))
 
 
 def asked_by_shell(resources: Resources, scheduler: str) -> tuple[Resources, list[str]]:

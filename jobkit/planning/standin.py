@@ -382,38 +382,8 @@ def read_card(folder: Path) -> Card:
     return from_json(Card, path.read_text(encoding="utf-8"), where=str(path))
 
 
-def make_standin(size: str, cache: Path, say: Say) -> Card:
-    """Build a stand-in unless it is there; ``full`` is trained on a GPU if there is one."""
-    folder = standin_path(size, cache)
-    what, gpus = f"building the stand-in model ({size})", size == "full"
-    build_once(folder, "jobkit.planning.standin:train", size, what=what, gpus=gpus, say=say)
-    return read_card(folder)
-
-
-def build_once(folder: Path, function: str, *arguments: object, what: str, gpus: bool, say: Say) -> None:
-    """Have a child process build a stand-in unless it is there; of several processes one builds it.
-
-    The first argument of ``function`` is the absolute folder to build in; for the others see `run_in_child`.
-    """
-    if is_built(folder):
-        return
-    lock = folder.with_name(f".{folder.name}.lock")
-    with cache_write_errors(folder.parent):
-        make_folder(folder.parent)
-        lock.touch()
-        share_with_group(lock)
-    busy = partial(say, "another jobkit is building the stand-in model: waiting for it")
-    with exclusive_lock(lock, busy):
-        if not is_built(folder):
-            with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
-                made = Path(scratch) / folder.name
-                run_in_child(function, str(made), *arguments, say=say, what=what, gpus=gpus)
-                made.replace(folder)
-                share_with_group(folder)
-
-
 def train(path: str, size: str, *, say: Say) -> None:
-    """Train the stand-in of a size into a new folder, absolute; `make_standin` has a child process do it."""
+    """Train a stand-in into a new folder, absolute; a ``full`` one on a GPU if there is one."""
     import torch
 
     folder = Path(path)
@@ -534,10 +504,28 @@ def random_path(workload: str, size: str, cache: Path) -> Path:
     return cache / "models" / f"{kind}-{workload}-{size}-{RANDOM_SEED}"
 
 
-def make_random(workload: str, size: str, cache: Path, say: Say) -> None:
-    folder, what = random_path(workload, size, cache), ARCHITECTURES[workload, size].name
-    what = f"building {what} with random weights"
-    build_once(folder, "jobkit.planning.standin:build_random", workload, size, what=what, gpus=False, say=say)
+def make_stand_in(workload: str, size: str, cache: Path, say: Say) -> None:
+    """Have a child process build a stand-in unless it is there; of several processes one builds it."""
+    folder, what, words = standin_path(size, cache), f"the stand-in model ({size})", ["train", size]
+    if (workload, size) in ARCHITECTURES:
+        folder, words = random_path(workload, size, cache), ["build_random", workload, size]
+        what = f"{ARCHITECTURES[workload, size].name} with random weights"
+    if is_built(folder):
+        return
+    lock = folder.with_name(f".{folder.name}.lock")
+    with cache_write_errors(folder.parent):
+        make_folder(folder.parent)
+        lock.touch()
+        share_with_group(lock)
+    busy = partial(say, "another jobkit is building the stand-in model: waiting for it")
+    with exclusive_lock(lock, busy):
+        if not is_built(folder):
+            with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
+                made, (function, *rest) = Path(scratch) / folder.name, words
+                child, gpus = f"jobkit.planning.standin:{function}", words == ["train", "full"]
+                run_in_child(child, str(made), *rest, say=say, what=f"building {what}", gpus=gpus)
+                made.replace(folder)
+                share_with_group(folder)
 
 
 def build_random(path: str, workload: str, size: str, *, say: Say) -> None:

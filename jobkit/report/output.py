@@ -18,7 +18,7 @@ from jobkit.answers.setting import Mean, Setting, other_knobs
 from jobkit.answers.speed import no_difference
 from jobkit.core import figures, knobs
 from jobkit.core.blocks import Block, Column, as_markdown, as_text
-from jobkit.core.extensions import load_all
+from jobkit.core.extensions import EXTENSIONS
 from jobkit.core.figures import DIFFER, GPU_MEMORY, LOAD, MODEL, RAM, SPEED, SPEEDUP, WORK, Figure, in_table
 from jobkit.core.knobs import BATCH_SIZE, CPU
 from jobkit.core.layout import SEARCH_GOAL_FILE
@@ -26,7 +26,7 @@ from jobkit.core.records import Outcome
 from jobkit.core.student import unknown_spread
 from jobkit.core.terminal import DELIMITERS, NoWrap, as_json, for_csv, shell_quote
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_list, format_memory, format_setting
-from jobkit.report.rows import FileReader, Row
+from jobkit.report.rows import Row
 from jobkit.report.tables import Collected, Size, hidden_energy, no_search_for_cycles
 from jobkit.runs.hints import FixKind, Step, remedy
 from jobkit.runs.request import ORDERS, memory_condition
@@ -479,15 +479,14 @@ def render(
         return stream.getvalue()
     per_group = estimates(collected, gpu_memory_bytes)
     if fmt == "json":
-        readers: list[FileReader] = load_all("files")
-        jobs = collected.sources.jobs
+        keys = filter(None, (extension.figures for extension in EXTENSIONS.values()))
         report = {
             "points": [*map(_whole_numbers, collected.point_records())],
             "sizes": [*map(_whole_numbers, collected.size_records())],
             "metrics": [{"column": own.name, "name": own.label, "unit": own.unit} for own in collected.own],
             "groups": [*collected.group_records()],
             "estimates": per_group,
-            **{reader.key: [job for job in jobs if job.key == reader.key] for reader in readers},
+            **dict.fromkeys(keys, collected.sources.jobs),
             "notes": collected.notes,
             "failed": collected.failed,
             "to_come": collected.to_come,

@@ -30,7 +30,7 @@ from jobkit.report.plot.drawing import svg
 from jobkit.report.plot.pictures import Picture, pictures
 from jobkit.report.recommend import output as recommendation
 from jobkit.report.recommend import waste
-from jobkit.report.recommend.advice import RecommendOptions, recommend
+from jobkit.report.recommend.advice import recommend
 from jobkit.report.recommend.material import read_material, read_use
 from jobkit.report.rows import MoreFigures
 from jobkit.report.tables import Collected, collect
@@ -205,7 +205,7 @@ def _of_run(run: Path, collected: Collected) -> OfRun:
     groups = [replace(group, block=replace(group.block, after=())) for group in groups]
     tiles: list[Block] = []
     try:
-        advice = recommend(read_material(run), RecommendOptions())
+        advice = recommend(read_material(run))
     except JobkitError as error:
         tiles = [_refused("No recommendation", error)] if is_run_folder(run) else []
     else:

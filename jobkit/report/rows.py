@@ -8,7 +8,7 @@ from functools import cached_property
 from math import fsum
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from jobkit.answers.search_answer import SearchAnswer, read_search
 from jobkit.core.blocks import Block
@@ -264,9 +264,7 @@ LOG_LIMIT_BYTES = 16 * 2**20
 
 
 class OtherFigures(Protocol):
-    """A dataclass of figures of another program on a job; ``key`` is the key in JSON of all such."""
-
-    key: ClassVar[str]
+    """Figures of another program on a job; the hook ``figures`` finds them in the logs of a run."""
 
     def block(self) -> Block:
         """Return them for a person."""
@@ -291,18 +289,8 @@ class Sources:
     searches: dict[str, SearchAnswer] = field(default_factory=dict)
 
 
-class FileReader(Protocol):
-    """The hook ``files``: how an extension reads files of other programs; ``key`` is its key in JSON."""
-
-    key: ClassVar[str]
-
-    def read(self, path: Path, text: str) -> Sources | None:
-        """Return the content of a file named in place of a run; ``None`` if its form is not known."""
-
-    def more_figures(
-        self, logs: Iterable[Path], rows: Sequence[Row], notes: list[str]
-    ) -> Iterator[OtherFigures]:
-        """Yield the figures in logs on the jobs of some points; add to the notes which logs are skipped."""
+ReadFile = Callable[[Path, str], Sources | None]
+"""The hook ``read``: reads a file that is named in place of a run; ``None`` if its form is not known."""
 
 
 def read_sources(paths: Sequence[Path], more_figures: MoreFigures | None = None) -> Sources:
@@ -368,8 +356,8 @@ def _read_run(path: Path) -> Sources:
     notes += [f"{path}: {line}" for line in tried]
     for name, extension in EXTENSIONS.items():
         logs = sorted((path / LOGS_FOLDER).glob(extension.logs)) if extension.logs else []
-        if logs and (reader := load(name, "files")):
-            found.jobs += reader.more_figures(logs, rows, notes)
+        if logs and (figures := load(name, "figures")):
+            found.jobs += figures(logs, rows, notes)
     if search := read_search(path):
         found.searches[str(path)] = search
     return found
@@ -430,7 +418,7 @@ def _read_file(path: Path) -> Sources:
         return Sources(notes=[f"{path}: cannot be read: {error.strerror}: skipped"])
     if not text.strip():
         return Sources(notes=[f"{path}: empty: skipped"])
-    readers: list[FileReader] = load_all("files")
-    known = (source for reader in readers if (source := reader.read(path, text)))
+    readers: list[ReadFile] = load_all("read")
+    known = (source for read in readers if (source := read(path, text)))
     unknown = Sources(notes=[f"{path}: neither a run folder nor a log that jobkit knows: skipped"])
     return next(known, unknown)

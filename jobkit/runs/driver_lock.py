@@ -13,16 +13,16 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from jobkit.core import shell
 from jobkit.core.errors import ExitCode, JobkitError, name_file_in_errors
 from jobkit.core.files import filesystem_type, likely_shared, open_regular, read_text, try_lock
+from jobkit.core.json_codec import to_json
 from jobkit.core.layout import DRIVER_LOCK
 from jobkit.core.terminal import shell_path
-from jobkit.schedulers import local
 from jobkit.schedulers.types import JobId
 
 PATIENCE_S, POLL_S = 2.0, 0.05  # a process that checks the lock holds it for a moment
@@ -84,7 +84,7 @@ def driving(run_dir: Path) -> Iterator[str]:
         )
         with name_file_in_errors(path):
             os.ftruncate(handle, 0)
-            os.pwrite(handle, json.dumps(asdict(me)).encode(), 0)
+            os.pwrite(handle, to_json(me).encode(), 0)
             os.fsync(handle)
         yield me.job_id
     finally:
@@ -123,14 +123,14 @@ def is_held(run_dir: Path) -> bool | None:
 
 
 def life(run_dir: Path, job: JobId) -> Life:
-    """Return what is known of a driver, named with its machine, or by jobkit 0.1 with a bare process id."""
+    """Return what is known of a driver; nothing if its lock file is missing or damaged, and free."""
     known, held = last_driver(run_dir), is_held(run_dir)
     if held and (known is None or known.job_id == job.id):
         return Life.ALIVE
     if known is not None and known.job_id != job.id:
         return Life.DEAD  # one at a time: another has driven the run since
     if known is None:
-        return _by_ps(job)
+        return Life.UNKNOWN
     if known.locked and held is False:
         sees_all = known.here or known.host == platform.node() or _own_disk(run_dir)
         return Life.DEAD if sees_all else Life.UNKNOWN
@@ -152,18 +152,6 @@ def _by_process(known: Driver) -> Life:
         return Life.ALIVE if start is not None and start in {known.start, _HIDDEN} else Life.DEAD
     rebooted = not known.here and known.host == platform.node()
     return Life.DEAD if rebooted else Life.UNKNOWN
-
-
-def _by_ps(job: JobId) -> Life:
-    """Return what is known of a process id by ps(1): a driver of jobkit 0.1 left nothing else."""
-    if job.cluster not in {"", platform.node()}:
-        return Life.UNKNOWN
-    if job.id == str(os.getpid()):
-        return Life.DEAD  # this process has got that number
-    processes = local.parse_queue(shell.run(local.queue_argv((job,))))
-    if processes is None:
-        return Life.UNKNOWN
-    return Life.ALIVE if processes else Life.DEAD
 
 
 _HIDDEN = "hidden"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
 from jobkit.schedulers import protocol
-from jobkit.schedulers.types import Accounted, JobId, Queued, State
+from jobkit.schedulers.types import Accounted, JobId, Queued
 
 if TYPE_CHECKING:
     from jobkit.schedulers.survey import Answers, Survey
@@ -35,15 +35,14 @@ OVER_PATTERN = re.compile("No such process")
 JOB_VARIABLE = ""
 RECORDED_VARIABLES: tuple[str, ...] = ()
 LOG_OUTCOMES = protocol.NO_OUTCOMES
-submit_argv = interactive_argv = limit_argv = throttle_argv = accounting_argv = protocol.no_command
-checks = resource_names = protocol.no_command
-parse_limit = task_limit_error = lint = remedy = protocol.nothing
+submit_argv = interactive_argv = limit_argv = throttle_argv = queue_argv = protocol.no_command
+accounting_argv = checks = resource_names = protocol.no_command
+parse_limit = task_limit_error = parse_queue = lint = remedy = protocol.nothing
 header_path = protocol.quoted_path
 slots = protocol.one_slot
 shut_argv = protocol.no_command
 shut_reason = protocol.no_reason
 WHOLE = 0  # the task that stands for all points: no queue lists the points of a driver
-_COLUMNS = 2
 
 
 def process_of(job: JobId) -> str:
@@ -59,23 +58,6 @@ def log_name(name: str, job: str, task: int) -> str:
 def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
     """Return the command that asks the driver to stop: by bash, because a machine may lack kill(1)."""
     return ("bash", "-c", 'kill -TERM "$1"', "kill", process_of(job))
-
-
-def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """List the driver processes with their arguments, because process ids are reused."""
-    return ("ps", "-ww", "-o", "pid=,args=", "-p", ",".join(map(process_of, jobs)))
-
-
-def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
-    """Return each living driver as task 0: only the records show its point. ps(1) ends with 1 for none."""
-    if answer.status not in {0, 1} or answer.stderr.strip():
-        return None
-    rows = (line.split(maxsplit=1) for line in answer.stdout.splitlines())
-    return tuple(
-        Queued(job_id=row[0], task=WHOLE, state=State.RUNNING)
-        for row in rows
-        if len(row) == _COLUMNS and "jobkit" in row[1]
-    )
 
 
 def explain(task: Queued) -> str:

@@ -85,8 +85,7 @@ def _model(workload: str, name: str, size: str, say: Say) -> ModelRef:
     )
 
     named = {"name": name or "en", "size": size or "tiny", "fallback": "stand-in"}
-    model = find(workload, named, Path(), cache_dir())
-    return build(workload, model, cache_dir(), say=say) if model.stand_in else model
+    return build(workload, find(workload, named, Path(), cache_dir()), cache_dir(), say=say)
 
 
 def try_out(subject: Subject, say: Say) -> Probe:

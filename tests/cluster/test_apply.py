@@ -58,9 +58,14 @@ class Applied:
     def __init__(self, lab: ClusterLab) -> None:
         self.lab, self.out = lab, lab.home / "tagged"
         self.spec = lab.spec(SPEC)
-        self.paragraphs = [f"{'word ' * (number % 7 + 1)}{number}.\n" for number in range(PARAGRAPHS)]
-        (lab.home / "letters.txt").write_text("\n".join(self.paragraphs), encoding="utf-8")
+        self.texts = dict[str, list[str]]()
+        self.add("letters.txt")
         self.takes(0.02)
+
+    def add(self, name: str, paragraphs: int = PARAGRAPHS) -> None:
+        """Add a file to the corpus."""
+        self.texts[name] = [f"{'word ' * (number % 7 + 1)}{number}.\n" for number in range(paragraphs)]
+        (self.lab.home / name).write_text("\n".join(self.texts[name]), encoding="utf-8")
 
     def takes(self, seconds: float | str) -> None:
         """Let a call of ten paragraphs take so long."""
@@ -71,7 +76,7 @@ class Applied:
 
     def words(self, shards: int) -> list[str]:
         """Return what a person types."""
-        words = ("apply", self.spec, "--corpus", "letters.txt", "--out", self.out, "--shards", shards)
+        words = ("apply", self.spec, "--corpus", *self.texts, "--out", self.out, "--shards", shards)
         site = ("--scheduler", self.lab.scheduler, "--site", self.lab.home / "lab.yaml")
         return [str(word) for word in (*words, *site)]
 
@@ -83,8 +88,9 @@ class Applied:
     def rows(self) -> list[dict[str, object]]:
         """What one process that nothing disturbs would write."""
         return [
-            {"document": "letters.txt", "paragraph": number, "words": len(re.findall(r"\w+", text))}
-            for number, text in enumerate(self.paragraphs)
+            {"document": name, "paragraph": number, "words": len(re.findall(r"\w+", text))}
+            for name, paragraphs in self.texts.items()
+            for number, text in enumerate(paragraphs)
         ]
 
     def done(self) -> int:
@@ -230,21 +236,29 @@ def test_a_folder_with_a_file_of_every_kind(lab: ClusterLab) -> None:
 
 
 @on("scheduler when", "slurm before", "sge after")
-def test_a_client_that_is_killed_as_it_submits_is_gone_on_with(
-    applied: Applied, when: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_corpus_grows(applied: Applied, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a client that is killed as it submits, while earlier shards run; and once all are merged."""
+    applied.takes(0.3)
+    assert applied.apply().returncode == 0
+    applied.add("more.txt", 60)
     with monkeypatch.context() as patch:
         dies(applied.lab, patch, after=when == "after")
         killed = applied.apply(how=commands.jobkit_process)
         assert killed.returncode == -9, killed.stderr
-    event = json.loads((applied.out / "journal.jsonl").read_text().splitlines()[-1])
-    early = event["at"][:10]
-    lines = (applied.out / "journal.jsonl").read_text().replace(early, "2020-01-01")
-    (applied.out / "journal.jsonl").write_text(lines)
-    commands.ended_well(applied.apply("--wait"))
+    assert "jobkit adds 1 new file: more.txt\ncorpus     1 file, " in killed.stderr
+    *earlier, event = (applied.out / "journal.jsonl").read_text().splitlines()
+    old = event.replace(json.loads(event)["at"][:10], "2020-01-01")
+    (applied.out / "journal.jsonl").write_text("\n".join([*earlier, old, ""]))
+    done = commands.ended_well(applied.apply("--wait"))
+    assert "100.0 % of the characters, 260 of 260 paragraphs, 8 of 8 shards" in done.stdout
     assert applied.merged() == applied.rows
-    tries = [*(applied.out / "results").glob("*/try-*")]
-    assert len(tries) == 4, "none ran twice"
+    applied.add("late.txt", 30)
+    assert applied.apply("--wait", shards=1).returncode == 0
+    assert applied.merged() == applied.rows
+    tries = [path.name for path in applied.out.glob("results/*/try-*")]
+    assert tries == ["try-1"] * 9, "none ran twice"
+    files = json.loads((applied.out / "provenance.json").read_text())["corpus"]["files"]
+    assert [one["name"] for one in files] == [*applied.texts]
 
 
 @pytest.mark.slurm

@@ -6,8 +6,8 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import ModelRef
-from jobkit.planning.models import fetch_model
-from jobkit.planning.standin import make_standin
+from jobkit.planning.models import fetch
+from jobkit.planning.standin import make_stand_in
 from jobkit.planning.texts import find_text, text_lengths
 
 
@@ -24,8 +24,8 @@ def test_whatever_needs_the_cache_says_so(in_the_way: Path) -> None:
     for need in (
         lambda: find_text("sample:9", base=in_the_way.parent, cache=in_the_way),
         lambda: find_text("http://localhost:9/x", base=in_the_way.parent, cache=in_the_way),
-        lambda: make_standin("tiny", in_the_way, say=print),
-        lambda: fetch_model("en", in_the_way, None, say=print),
+        lambda: make_stand_in("stanza-ner", "tiny", in_the_way, say=print),
+        lambda: fetch("en", in_the_way, None, say=print),
     ):
         with pytest.raises(JobkitError, match="cannot be written") as caught:
             need()

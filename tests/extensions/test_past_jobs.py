@@ -16,18 +16,21 @@ from jobkit.core.blocks import as_text
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB, MIB
-from jobkit.extensions.past_jobs.advice import (
+from jobkit.extensions.past_jobs import (
     CPUS,
     MEMORY,
     WALLTIME,
     AlikeJobs,
+    History,
     JudgedResource,
     alike,
+    as_json,
+    ask,
+    blocks,
     chance_of_next,
     covered_share,
+    worst_first,
 )
-from jobkit.extensions.past_jobs.ask import History, ask
-from jobkit.extensions.past_jobs.show import as_json, blocks, worst_first
 from jobkit.schedulers.protocol import PastJob
 from tests.support.commands import jobkit
 from tests.support.surveys import DATA, captured

@@ -15,6 +15,7 @@ from jobkit.core.files import exclusive_lock
 from jobkit.core.layout import RUN_LOCK
 from jobkit.core.records import Outcome
 from jobkit.launch.cancel import cancel, throttle
+from jobkit.runs.driver_lock import driving
 from jobkit.runs.journal import Role, read_journal
 from jobkit.runs.reader import read_status
 from tests.support.builders import events, grid, record, write_points, write_record, write_submitted
@@ -270,11 +271,10 @@ def test_what_is_in_no_queue_cannot_be_throttled(run: Path, queue: Programs) -> 
     assert not queue.called("scontrol")
 
 
-@pytest.mark.slow
-def test_a_run_here_has_one_point_at_a_time(tmp_path: Path, queue: Programs) -> None:
+def test_a_run_here_has_one_point_at_a_time(tmp_path: Path) -> None:
     run = write_points(tmp_path / "here", grid([1, 2]))
-    write_submitted(run, "local", "99", first=1, last=2)
-    queue.add("ps", "echo '99 python -m jobkit.launch.resume here'")
-    with pytest.raises(JobkitError, match="a run on this machine has one point at a time") as caught:
-        throttle(run, 2)
+    with driving(run) as job:
+        write_submitted(run, "local", job, first=1, last=2)
+        with pytest.raises(JobkitError, match="a run on this machine has one point at a time") as caught:
+            throttle(run, 2)
     assert caught.value.hint == f"jobkit cancel {run} stops it"

@@ -300,7 +300,7 @@ def test_each_request_is_an_array_and_the_throttle_holds_for_all_together() -> N
     assert {array.throttle for array in arrays} == {1}
     free = Round(number=1, script="", groups=groups, pack=1, max_parallel=None)
     assert {job.behind for job in round_jobs(free, plan_arrays(slurm, free, ""))} == {0}
-    assert {job.walltime_s for job in jobs} == {one.groups[0].resources.walltime}
+    assert {job.journalled("slurm")["walltime_s"] for job in jobs} == {REQUEST.walltime_s}
 
 
 @pytest.mark.slow

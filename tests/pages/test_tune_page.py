@@ -37,6 +37,13 @@ def test_the_search_keeps_what_the_table_says(shape: tune_search.Shape, scatter:
     assert found["held"] >= 0.88
 
 
+def test_a_short_search_keeps_its_budget_and_finds_nearly_the_fastest() -> None:
+    shape, goal = tune_search.STARTED[0]
+    found = tune_search.cell(tune_search.simulate(shape, 0.05, goal, 60, seed=1))
+    assert found["seconds_most"] <= goal.budget_s == 150
+    assert (found["settings_most"] <= 16, found["nearer"] >= 0.9) == (True, True)
+
+
 def test_no_need_with_shortcuts_is_above_its_bound() -> None:
     tuning = Tuning.read(shortcuts_page.SEARCH)
     memory = memory_of(tuning.records(MEMORY))

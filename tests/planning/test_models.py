@@ -18,7 +18,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import FOLDER, ModelRef
 from jobkit.planning import models
-from jobkit.planning.models import NOT_BUILT, fetch_model, find_model, list_models, model_places
+from jobkit.planning.models import NOT_BUILT, list_models, model_places
 from jobkit.worker.workloads.model import folder_files, missing_files
 from jobkit.worker.workloads.stanza_ner import StanzaNer
 
@@ -43,7 +43,8 @@ def shown(cache: Path) -> list[str]:
 
 
 def find(cache: Path, size: str = "full", fallback: str | None = None, name: str = "en") -> ModelRef:
-    return find_model(name, size, fallback=fallback, cache=cache, say=print, build=False)
+    named = {"name": name, "size": size, "fallback": fallback}
+    return models.find("stanza-ner", named, Path(), cache)
 
 
 def test_a_missing_model_names_the_places_and_the_command(
@@ -130,23 +131,23 @@ def test_a_fetched_model_is_found_and_loads(
 ) -> None:
     for name in ("", "../en", "EN", "en/.."):
         with pytest.raises(JobkitError, match="no model is called") as caught:
-            fetch_model(name, cache, mirror[1], say=print)
+            models.fetch(name, cache, mirror[1], say=print)
         assert caught.value.hint
     assert not cache.exists()
     said: list[str] = []
     with pytest.raises(JobkitError, match=r"could not be fetched: .*127"):
-        fetch_model("en", cache, "http://127.0.0.1:1", say=said.append)
+        models.fetch("en", cache, "http://127.0.0.1:1", say=said.append)
     with pytest.raises(JobkitError, match="Unknown language requested: xx"):
-        fetch_model("xx", cache, mirror[1], say=said.append)
+        models.fetch("xx", cache, mirror[1], say=said.append)
     assert shown(cache) == []
-    fetched = fetch_model("en", cache, mirror[1], say=said.append)
+    fetched = models.fetch("en", cache, mirror[1], say=said.append)
     assert fetched == find(cache)
     assert (fetched.fingerprint, fetched.stand_in) == (tiny_model.fingerprint, False)
     assert len(said) == 3
     assert capsys.readouterr() == ("", "")
     assert shown(cache) == ["en"]
     StanzaNer().load(Path(fetched.path), "cpu", {}, 1)
-    again = fetch_model("en", cache, mirror[1], say=said.append)
+    again = models.fetch("en", cache, mirror[1], say=said.append)
     assert again == fetched
 
 
@@ -154,22 +155,22 @@ def test_a_fetch_that_fails_leaves_the_old_model_and_goes_on_where_it_was_cut(
     cache: Path, mirror: tuple[Path, str]
 ) -> None:
     folder, address = mirror
-    old = fetch_model("en", cache, address, say=print)
+    old = models.fetch("en", cache, address, say=print)
     late = folder / "en" / "ner" / "jobkit.pt"
     whole = late.read_bytes()
     late.unlink()
     with pytest.raises(JobkitError, match="could not be fetched"):
-        fetch_model("en", cache, address, say=print)
+        models.fetch("en", cache, address, say=print)
     late.write_bytes(b"cut short")
     with pytest.raises(JobkitError, match="could not be fetched: md5") as caught:
-        fetch_model("en", cache, address, say=print)
+        models.fetch("en", cache, address, say=print)
     assert "jobkit models fetch en" in caught.value.hint
     assert (find(cache), shown(cache)) == (old, ["en"])
     kept = cache / "models" / ".fetch-en" / "en" / "tokenize" / "jobkit.pt"
     before = kept.stat()
     late.write_bytes(whole)
     (folder / "en" / "tokenize" / "jobkit.pt").unlink()
-    fetched = fetch_model("en", cache, address, say=print)
+    fetched = models.fetch("en", cache, address, say=print)
     assert find(cache) == fetched
     after = (Path(fetched.path) / "en" / "tokenize" / "jobkit.pt").stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
@@ -295,11 +296,11 @@ def hub() -> Iterator[str]:
 def test_a_model_of_the_hub_is_fetched_whole(hub: str, tmp_path: Path) -> None:
     pytest.importorskip("huggingface_hub")
     with pytest.raises(JobkitError, match="could not be fetched"):
-        models.fetch_hub("org/absent", tmp_path, hub, say=print)
-    fetched = models.fetch_hub("org/model", tmp_path, hub, say=print)
+        models.fetch("org/absent", tmp_path, hub, say=print)
+    fetched = models.fetch("org/model", tmp_path, hub, say=print)
     assert folder_files(Path(fetched.path)) == ("config.json", "tokenizer.json")
     found = models.find(TAGGER, {"name": "org/model"}, tmp_path, tmp_path)
     assert found == fetched
     assert found in models.list_models(tmp_path)
-    again = models.fetch_hub("org/model", tmp_path, hub, say=print)
+    again = models.fetch("org/model", tmp_path, hub, say=print)
     assert again == fetched

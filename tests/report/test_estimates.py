@@ -12,7 +12,7 @@ from benchmarks.archives import group
 from jobkit.core.records import Record
 from jobkit.core.units import GIB
 from jobkit.report.output import estimates, render
-from jobkit.report.recommend.advice import RecommendOptions, recommend
+from jobkit.report.recommend.advice import recommend
 from jobkit.report.recommend.material import read_material
 from jobkit.report.tables import collect
 from tests.support.builders import GPU
@@ -51,7 +51,7 @@ def test_what_is_not_known_has_the_reason_that_recommend_has(
     run = write_run(tmp_path / "run", told)
     (found,) = estimates(collect([run]))
     assert found.by_knob.reason.startswith(reason)
-    assert found.prediction == recommend(read_material(run), RecommendOptions()).memory.largest
+    assert found.prediction == recommend(read_material(run)).memory.largest
     report = render(collect([run]), width=200)
     assert f"No estimate of the largest batch_size: {reason}" in report
     assert "straight line" not in report

@@ -32,8 +32,6 @@ TEXT = TextRef(path="/texts/sample.txt", sha256="5a" * 32, size_bytes=174_693, n
 MODEL = ModelRef(
     path="/models/en", name="en", size="full", stand_in=True, fingerprint="f1" * 8, size_bytes=10**8
 )
-MODEL_FILES = ("en/ner/n.pt", "en/tokenize/t.pt")
-"""What `write_model` writes, less resources.json."""
 GPU = Gpu(name="NVIDIA H200", uuid="GPU-1", total_bytes=140 * GIB, driver="550.1", cuda="12.4")
 VERSIONS = {"stanza": "1.10.1", "torch": "2.5.0"}
 ITEMS = 881

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jobkit.core.files import write_atomically
 from jobkit.core.json_codec import to_json
-from jobkit.core.knobs import EVERY, EXACT, MPS, OFF, ON, ORDER, PADDED, SHORTCUTS, WORKERS, Value
+from jobkit.core.knobs import EVERY, EXACT, MPS, OFF, ON, ORDER, PADDED, SHORTCUTS, WORKERS, Value, numbers
 from jobkit.core.layout import TUNE_GOAL_FILE
 from jobkit.core.measurements import Attribution, Energy, MemoryReadings, Sampler, Share
 from jobkit.core.records import Outcome
@@ -38,7 +38,6 @@ GOAL = TuneGoal(
 )
 FAST = replace(GOAL, shortcuts=True, loop={**LOOP, SHORTCUTS: OFF})
 """Of a workload with shortcuts."""
-ITEMS = 8_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +58,8 @@ class Machine:
         How many times as fast it is with shortcuts.
     refuses
         The phases in which it does without them.
+    among
+        The memory of one of several workers, over that of one alone.
     bytes_per_load, gpu_bytes
         Of a batch, above the context; and of the GPU.
     """
@@ -75,12 +76,12 @@ class Machine:
     utilisation: float = 40.0
     idle_share: float = 0.0
     start_s: float = 10.0
+    items: int = 8_000
+    among: float = 1.0
     fails: Mapping[tuple[str, Value], Outcome] = field(default_factory=dict)
 
     def speed(self, params: Mapping[str, Value]) -> float:
-        workers, size = params[WORKERS], params.get(PADDED, 2 * self.best)
-        assert isinstance(workers, int)
-        assert isinstance(size, int)
+        workers, size = numbers(params)[WORKERS], numbers(params).get(PADDED, 2 * self.best)
         each = 200.0 / (1 + abs(size / self.best - 1) / 10)
         each *= 0.8 if params[ORDER] == "text" else 1.0
         each *= self.exact if params.get(SHORTCUTS) == EXACT else 1.0
@@ -95,25 +96,27 @@ class Machine:
         """Return whether a point does without the shortcuts of its setting."""
         return candidate.params.get(SHORTCUTS) == EXACT and candidate.phase in self.refuses
 
+    def fits(self, params: Mapping[str, Value]) -> bool:
+        load, workers = numbers(params).get(PADDED, 10_000), numbers(params)[WORKERS]
+        among = self.among if workers > 1 else 1.0
+        return workers * among * (GIB + load * self.bytes_per_load) <= self.gpu_bytes
+
     def run(self, candidate: Candidate) -> MeasuredCandidate:
         params, workers = candidate.params, candidate.workers
         for (knob, value), outcome in self.fails.items():
             if params.get(knob) == value:
                 return MeasuredCandidate(outcome, None, self.start_s)
-        load = params.get(PADDED, 10_000)
-        every = params.get(EVERY, 1)
-        assert isinstance(load, int)
-        assert isinstance(every, int)
-        if workers * (GIB + load * self.bytes_per_load) > self.gpu_bytes:
+        load, every = numbers(params).get(PADDED, 10_000), numbers(params).get(EVERY, 1)
+        if not self.fits(params):
             return MeasuredCandidate(Outcome.GPU_OOM, None, self.start_s)
         refused = self.refuses_shortcuts(candidate)
         speed = self.speed({**params, SHORTCUTS: OFF} if refused else params) * self.scatters(candidate)
-        work_s = ITEMS / every / speed
+        work_s = self.items / every / speed
         held = point().at(params)
         told = replace(
             record(replace(held, params={"batch_size": 1})),
             point=held,
-            summary=replace(summary(50, work_s, load), items=ITEMS // every, items_per_s=speed),
+            summary=replace(summary(50, work_s, load), items=self.items // every, items_per_s=speed),
             needs=(need(load, load * self.bytes_per_load + candidate.repeat * 2**12),),
             gpu=replace(GPU, total_bytes=self.gpu_bytes),
             memory=MemoryReadings(

@@ -29,7 +29,7 @@ class Programs:
         self.folder, self.patch = folder / "programs", monkeypatch
         self.folder.mkdir()
         monkeypatch.setenv("PATH", f"{self.folder}:{os.environ['PATH']}")
-        for name in ("squeue", "sacct", "qstat", "qacct", "ps", "scancel", "scontrol"):
+        for name in ("squeue", "sacct", "qstat", "qacct", "scancel", "scontrol"):
             self.says(name)
 
     def add(self, name: str, body: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.records import FOLDER, ModelRef, Outcome
-from jobkit.worker.workloads.model import fingerprint, folder_files
+from jobkit.worker.workloads.model import fingerprint
 from tests.support.builders import MODEL
 from tests.support.copiers import path_without, stand_in
 from tests.support.halted import Halted, ended, outcome
@@ -56,7 +56,7 @@ def folder_of_links(at: Path) -> ModelRef:
         blob = blobs / name.replace("/", "-")
         blob.write_text(name)
         (folder / name).symlink_to(blob)
-    found = fingerprint(folder, folder_files(folder))
+    found = fingerprint(folder, "", FOLDER)
     return replace(MODEL, kind=FOLDER, path=str(folder), fingerprint=found)
 
 

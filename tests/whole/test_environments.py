@@ -267,8 +267,11 @@ def test_a_sweep_whose_image_is_next_to_the_spec_and_a_shard_that_sees_its_corpu
     (tmp_path / "far" / "corpus.txt").write_text("One two.\n\nThree.\n", encoding="utf-8")
     write_spec(tmp_path / "specs", environment={"container": image.name}, sweep={"batch_size": [4]})
     ran("apply", boxed, "--corpus", "far", "--shards", "1", "--out", "out", cwd=tmp_path, env=env)
-    *_, worker = (call for call in node.calls() if "jobkit.worker" in call)
-    assert str(tmp_path / "far") in node.binds(worker)
+    (tmp_path / "new.txt").write_text("Four.\n", encoding="utf-8")
+    ran("apply", boxed, "--corpus", "far", "new.txt", "--out", "out", cwd=tmp_path, env=env)
+    *_, first, second = (node.binds(call) for call in node.calls() if "jobkit.worker" in call)
+    places = {str(tmp_path / "far"), str(tmp_path)}
+    assert [places & {*first}, places & {*second}] == [{str(tmp_path / "far")}, {str(tmp_path)}]
 
 
 if __name__ == "__main__":

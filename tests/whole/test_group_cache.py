@@ -29,8 +29,8 @@ def built(_, made, *words, **options):  # in the place of the training
 def use(cache, paragraphs, size, url):
     sample.write_sample(cache / "texts", paragraphs)
     texts.find_text(url, base=cache, cache=cache)
-    with mock.patch.object(standin, "run_in_child", built), mock.patch.object(standin, "read_card"):
-        standin.make_standin(size, cache, print)
+    with mock.patch.object(standin, "run_in_child", built):
+        standin.make_stand_in("stanza-ner", size, cache, print)
 
 user, umask, cache, warm, url, size, *numbers = sys.argv[1:]
 use(Path(warm), 7, size, url)   # imports all, for the user may not read this Python

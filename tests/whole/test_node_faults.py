@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 from jobkit.core.layout import read_begin
-from jobkit.core.records import Outcome
+from jobkit.core.records import STANZA, Outcome
 from jobkit.report.tables import collect
 from jobkit.runs.reader import read_status
 from jobkit.runs.status import PointState
 from jobkit.runs.tries import worker_s
 from jobkit.worker.workloads.model import fingerprint
-from tests.support.builders import MODEL, MODEL_FILES, write_model
+from tests.support.builders import MODEL, write_model
 from tests.support.commands import ended_well
 from tests.support.copiers import path_without, stand_in
 from tests.support.halted import Halted, ended, outcome
@@ -308,7 +308,7 @@ def test_a_model_that_has_changed_is_not_used(tmp_path: Path) -> None:
     LOST: nothing; a run never mixes figures of two models.
     """
     tagger = write_model(tmp_path / "model")
-    planned = fingerprint(tmp_path / "model", MODEL_FILES)
+    planned = fingerprint(tmp_path / "model", MODEL.name, STANZA)
     ref = replace(MODEL, path=str(tmp_path / "model"), fingerprint=planned)
     run = ScriptRun(tmp_path, model=ref)
     tagger.write_bytes(b"another model")

@@ -31,7 +31,7 @@ from jobkit.launch.submission import search_goal
 from jobkit.planning.prepare import Options
 from jobkit.report.output import render
 from jobkit.report.plot.data import PREDICTED, group_plots
-from jobkit.report.recommend.advice import RecommendOptions, memory_of_setting, recommend
+from jobkit.report.recommend.advice import memory_of_setting, recommend
 from jobkit.report.recommend.material import read_material
 from jobkit.report.recommend.output import as_json
 from jobkit.report.tables import collect
@@ -163,7 +163,7 @@ def by_apply(run: Path, text: CorpusVolume) -> tuple[int, int]:
 def test_recommend_and_apply_request_alike(run: Path, tmp_path: Path) -> None:
     """The model of the run is no longer there: a folder with its name is."""
     material, copy = read_material(run), tmp_path / run.name
-    advice, model = recommend(material, RecommendOptions()), material.records[0].point.model
+    advice, model = recommend(material), material.records[0].point.model
     shutil.copytree(run, copy)
     for file in (copy / POINTS_FILE, *copy.rglob(RECORD_FILE)):
         file.write_text(file.read_text().replace(model.path if model else "\0", str(tmp_path)))
@@ -241,7 +241,7 @@ def all_figures(run: Path) -> dict[str, object]:
     tables = json.loads(render(collected, "json"))
     tables["points"] = [row for row in tables["points"] if not row["trial"]]
     del tables["notes"]
-    answer = json.loads(as_json(recommend(read_material(run), RecommendOptions())))
+    answer = json.loads(as_json(recommend(read_material(run))))
     del answer["trials"], answer["cautions"], answer["batch"]["largest"]["measured_bytes"]
     (plot,) = group_plots(collected)
     line = plot.memory.line

@@ -10,7 +10,7 @@ from pathlib import Path
 from jobkit.core.layout import read_exit, read_points
 from jobkit.core.records import Outcome, Point
 from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Winner
-from jobkit.extensions.corpus.winners import claim, claim_all, read_winners
+from jobkit.extensions.corpus.winners import claim_all, read_winners
 from jobkit.planning.job_script import render
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
@@ -95,20 +95,6 @@ def test_a_claim_that_fails_is_reported_and_does_not_fail_the_try(tmp_path: Path
     assert status == 0
     assert "could not be claimed" in said
     assert (run.home() / MANIFEST_FILE).is_file()
-
-
-def test_of_two_tries_that_both_finish_one_counts(tmp_path: Path) -> None:
-    run = Shards(tmp_path)
-    both = [run.start(1), run.start(1)]
-    for process in both:
-        process.communicate(timeout=DEADLINE_S)
-        assert process.returncode == 0
-    first, second = (run.home(number=number) for number in (1, 2))
-    assert (first / ROWS_FILE).read_bytes() == (second / ROWS_FILE).read_bytes()
-    [winner] = run.winners.values()
-    assert winner.try_number in {1, 2}
-    for number in (1, 2):
-        assert claim(run.dir, run.points[0], number) == winner
 
 
 def test_a_worker_that_is_killed_outright_leaves_no_winner_and_the_next_try_does(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What `jobkit apply` does: read the corpus, plan it here or in a job, write the folder, run or submit it.
 
-Until a job has planned a corpus, its run folder has an order (``apply.json``), a journal, and no points.
+`jobkit resume` goes on with it: a job plans it, its shards run again, or are planned again. Until a job has
+planned a corpus, its run folder has an order (``apply.json``), a journal, and no points.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from jobkit.core.layout import (
 from jobkit.core.paths import cache_dir, ledger_path
 from jobkit.core.records import ModelRef, Point
 from jobkit.core.terminal import note, relative_path, shell_path
-from jobkit.core.units import GIB, MIB, format_count, format_setting
+from jobkit.core.units import GIB, MIB, format_count, format_list, format_setting
 from jobkit.extensions.corpus.formats import DEFAULT_FORMAT, check_format
 from jobkit.extensions.corpus.plan import (
     Corpus,
@@ -42,10 +43,10 @@ from jobkit.extensions.corpus.plan import (
     Source,
     is_corpus_folder,
     is_unplanned,
-    read_corpus,
     write_plan,
 )
 from jobkit.extensions.corpus.provenance import write_promise
+from jobkit.extensions.corpus.replan import grow, replan
 from jobkit.extensions.corpus.scan import CorpusFiles, find_sources, scan
 from jobkit.extensions.corpus.setting import AppliedSetting, asked_scheduler, find_setting
 from jobkit.extensions.corpus.shards import (
@@ -64,11 +65,11 @@ from jobkit.extensions.corpus.shards import (
     table_bytes,
     unread_words,
 )
-from jobkit.extensions.corpus.standing import finish
+from jobkit.extensions.corpus.standing import Standing, finish
 from jobkit.launch import launch, resume, submission
 from jobkit.launch.job import plan_job
 from jobkit.launch.launch import Preview
-from jobkit.launch.resume import read_settled, refuse_moved_run, run_lock
+from jobkit.launch.resume import Asked, Resumption, read_settled, refuse_moved_run, run_lock
 from jobkit.planning.job_script import little, render_resume
 from jobkit.planning.points import request as request_of
 from jobkit.planning.prepare import NamedSpec, Options, Prepared, run_id, run_of, shared_by, warn_again
@@ -78,11 +79,11 @@ from jobkit.runs import journal
 from jobkit.runs.journal import STILL_AT_IT, Role, read_journal
 from jobkit.runs.reader import read_status
 from jobkit.runs.request import enough
-from jobkit.runs.status import first_task, run_id_of
+from jobkit.runs.status import ENDINGS, RunStatus, first_task, run_id_of
 from jobkit.runs.status_text import render as render_status
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.site import queue_of
-from jobkit.spec.sweep_spec import Resources, load_spec
+from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec
 
 MOST_NAMED = 5
 MOST_LISTED = 10  # shards that are listed one by one at the end
@@ -155,15 +156,16 @@ def apply(
         _refuse_planning_job(out)
     setting = find_permitted(out, request, build=preview is None)
     check_format(request.fmt, columns(setting.point))
-    planned = is_corpus_folder(out) and not unplanned
+    before = Standing(out).corpus if is_corpus_folder(out) and not unplanned else None
     if as_job:
         found = find_sources(request.paths)
-        if not planned:
+        if before is None:
             return _submit(out, request, setting, found, preview=preview, wait=wait)
-        return _go_on(out, request, setting, _as_planned(read_corpus(out), found.files), preview, wait=wait)
-    corpus, pieces, read_s = read(request, _split(request, setting))
-    if planned:
-        return _go_on(out, request, setting, corpus, preview, wait=wait)
+        corpus = _as_planned(before, found.files)
+        return _go_on(out, request, setting, before, corpus, None, preview, wait=wait)
+    corpus, pieces, read_s = read(request, _split(request, setting, before), before)
+    if before:
+        return _go_on(out, request, setting, before, corpus, pieces, preview, wait=wait)
     made = prepare(out, request, setting, corpus, pieces, read_s)
     if preview is None:
         return _start(made, wait=wait)
@@ -196,15 +198,19 @@ def columns(point: Point) -> tuple[str, ...]:
     return traits(point.workload, point.workload_folder, staged).columns
 
 
-def _split(request: ApplyRequest, setting: AppliedSetting) -> int:
-    return covered(setting) if request.split_long else 0
+def _split(request: ApplyRequest, setting: AppliedSetting, before: Corpus | None = None) -> int:
+    return ((before and before.split) or covered(setting)) if request.split_long else 0
 
 
-def read(request: ApplyRequest, split: int = 0) -> tuple[Corpus, Sequence[Piece], float]:
-    """Read a corpus once; return it, its pieces, and how long that took."""
-    start = time.monotonic()
+def read(
+    request: ApplyRequest, split: int = 0, before: Corpus | None = None
+) -> tuple[Corpus, Sequence[Piece], float]:
+    """Read a corpus once, first the files ``before``; return it, its pieces, and how long that took."""
+    start, found = time.monotonic(), find_sources(request.paths)
+    places = {source.name: place for place, source in enumerate(before.sources if before else ())}
+    found.files.sort(key=lambda source: places.get(source.name, len(places)))
     done = scan(
-        find_sources(request.paths),
+        found,
         text_field=request.text_field,
         id_field=request.id_field,
         encoding=request.encoding,
@@ -326,44 +332,63 @@ def _go_on(
     out: Path,
     request: ApplyRequest,
     setting: AppliedSetting,
+    before: Corpus,
     corpus: Corpus,
+    pieces: Sequence[Piece] | None,
     preview: Preview | None,
     *,
     wait: bool,
 ) -> int | None:
-    """Go on with a folder that is of this corpus and this setting; refuse any other."""
+    """Go on with a folder that is of this corpus and this setting, also with new files; refuse any other.
+
+    Without ``pieces`` the corpus was not read, and new files are refused too.
+    """
     points, _ = read_points(out)
-    before = read_corpus(out)
+    known = {source.name for source in before.sources}
+    new = [source for source in corpus.sources if source.name not in known]
+    names = format_list([source.name for source in new], MOST_NAMED)
     found = [*_corpus_differences(before, corpus), *_setting_differences(points[0], setting.point)]
-    if found:
-        more = [f"and {len(found) - MOST_NAMED} more"] if len(found) > MOST_NAMED else []
-        lines = "".join(f"\n  {line}" for line in [*found[:MOST_NAMED], *more])
-        raise JobkitError(
-            f"{out}: is of another corpus or setting:{lines}",
-            hint=f"name another folder with --out; or go on with what was planned: jobkit resume "
-            f"{shell_path(out)}",
-        )
-    note(f"{relative_path(out)}: the corpus is planned already: jobkit goes on with that plan")
+    if found or (new and pieces is None):
+        raise _refusal(out, found, names)
+    so = f"adds {format_count(len(new), 'new file')}: {names}" if new else "goes on with that plan"
+    note(f"{relative_path(out)}: the corpus is planned already: jobkit {so}")
     if request.fmt not in {DEFAULT_FORMAT, before.format}:
         other = f"jobkit merge {shell_path(out)} --format {request.fmt}"
         note(f"the format of this run is {before.format}; for {request.fmt}: {other}")
+    refuse_moved_run(out)
+    given = _changes(out, request)
+    if pieces is not None and (new or not {*corpus.skipped} <= {*before.skipped}):
+        corpus = replace(corpus, sources=(*before.sources, *new))
+        wishes = ShardOptions(minutes=request.minutes, number=request.number)
+        grow(out, corpus, pieces, setting, wishes, given, dry=preview is not None)
     if preview is not None:
         note(f"dry run: nothing was submitted; {shell_path(out / JOB_SCRIPT)} is the job script")
         return 0
-    return resume.run_again(out, (), _changes(out, request), wait=wait)
+    return resume.run_again(out, (), given, wait=wait)
+
+
+def _refusal(out: Path, found: Sequence[str], new: str) -> JobkitError:
+    """Return why a folder is not gone on with: what differs, if anything, and the names of new files."""
+    more = [f"and {len(found) - MOST_NAMED} more"] if len(found) > MOST_NAMED else []
+    lines = [*found[:MOST_NAMED], *more, *([f"new: {new}"] if new else [])]
+    way = "restore the others, and name all files" if found else "leave out --plan-as-job"
+    return JobkitError(
+        "\n  ".join([f"{out}: is of another corpus or setting:", *lines]),
+        hint=f"{f'to add new files {way}; or ' if new else ''}name another folder with --out; or go on with "
+        f"what was planned: jobkit resume {shell_path(out)}",
+    )
 
 
 def _corpus_differences(before: Corpus, now: Corpus) -> Iterator[str]:
+    """Yield how a corpus differs, new files aside."""
     for what in ("text_field", "id_field"):
         if getattr(before, what) != getattr(now, what):
             yield f"{what}: {getattr(before, what)} there, {getattr(now, what)} now"
-    names = [[source.name for source in corpus.sources] for corpus in (before, now)]
-    known = {source.name: source for source in before.sources}
-    yield from (f"{name}: there, and not in the corpus now" for name in known.keys() - {*names[1]})
-    for source in now.sources:
-        was = known.get(source.name)
-        if was is None:
-            yield f"{source.name}: new"
+    found = {source.name: source for source in now.sources}
+    for was in before.sources:
+        source = found.get(was.name)
+        if source is None:
+            yield f"{was.name}: there, and not in the corpus now"
         elif was.path != source.path:
             yield f"{source.name}: was {was.path}, is {source.path}"
         elif was.size_bytes != source.size_bytes:
@@ -373,9 +398,9 @@ def _corpus_differences(before: Corpus, now: Corpus) -> Iterator[str]:
             yield f"{source.name}: has changed: its content has another SHA-256"
         elif (was.encoding, was.columns) != (source.encoding, source.columns):
             yield f"{source.name}: is read with another encoding or other columns"
-    if sorted(names[0]) == sorted(names[1]) and names[0] != names[1]:
-        yield "the files are in another order"
-    if not set(before.skipped) >= set(now.skipped):
+    known = {source.name for source in before.sources}
+    skipped = ({bad for bad in corpus.skipped if bad.source in known} for corpus in (before, now))
+    if len({*map(frozenset, skipped)}) > 1:
         yield "other places cannot be read"
     if bool(before.split) != bool(now.split):
         yield f"--split-long: {'yes' if before.split else 'no'} there"
@@ -620,3 +645,38 @@ def plan_in_job(run_dir: Path) -> int:
         journal.note(run_dir, "left", points=points, why=error.message, role=Role.PLAN)
         note(f"{error}\na person must resume it: jobkit resume {shell_path(run_dir)}")
         return 0
+
+
+# -- `jobkit resume`
+
+
+class CorpusResumption(Resumption):
+    def resume(self, run_dir: Path, asked: Asked) -> int | None:
+        """Go on, and print how the corpus stands once its shards have ended."""
+        if is_unplanned(run_dir):
+            code = order_again(run_dir, wait=asked.wait)
+        elif asked.replan:
+            wishes = ShardOptions(minutes=asked.shard_minutes or MINUTES, number=asked.shards)
+            code = replan(run_dir, wishes, asked.overrides, wait=asked.wait)
+        else:
+            code = super().resume(run_dir, asked)
+        return report_end(run_dir) if code is None else code
+
+    def follow_up(self, run_dir: Path) -> int:
+        """Plan the corpus and submit its shards, if that is still to be done."""
+        return plan_in_job(run_dir) if is_open(run_dir) else super().follow_up(run_dir)
+
+    def nothing(
+        self, run: RunStatus, spec: SweepSpec, *, by_itself: bool = False, wait: bool = False
+    ) -> int | None:
+        """Return ``None`` if all shards have ended: the exit code is that of their state."""
+        code = super().nothing(run, spec, by_itself=by_itself, wait=wait)
+        if code or by_itself:
+            return code
+        if all(point.state in ENDINGS for point in run.points):
+            return None
+        points = [point.point for point in run.points]
+        return submission.wait_for_points(run.folder, points, spec.policy, run) if wait else 0
+
+
+CORPUS = CorpusResumption()

@@ -65,6 +65,9 @@ class Corpus:
     paragraphs: int
     characters: int
     format: str = "jsonl"  # in which `jobkit merge` writes the results, unless it is asked for another
+    # what it was before it grew, without its sources, which are the first ``grown_from``
+    before: Corpus | None = None
+    grown_from: int = 0
 
     def folders(self) -> list[str]:
         """Return the folders that hold all sources, also the targets of links; none is in another."""
@@ -186,6 +189,10 @@ def promised(shards: Sequence[Shard]) -> tuple[float | None, float | None, float
 def write_plan(run: Path, corpus: Corpus, shards: Iterable[Shard]) -> None:
     """Write ``plan.jsonl`` and then ``corpus.json``, each atomically."""
     write_atomically(run / PLAN_FILE, "".join(f"{to_json(shard)}\n" for shard in shards))
+    write_corpus(run, corpus)
+
+
+def write_corpus(run: Path, corpus: Corpus) -> None:
     write_atomically(run / CORPUS_FILE, to_json(corpus) + "\n")
 
 

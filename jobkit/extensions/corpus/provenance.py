@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -68,11 +70,15 @@ def write_provenance(
 ) -> str:
     """Write ``provenance.json`` of a corpus whose shards all have winners; return the closing line.
 
-    It is written once, by the process that sees the end first: the content depends on the run alone.
+    It is written by the process that sees the end first, and again once the corpus has grown; the ledger
+    keeps the first prediction.
     """
     path = run_dir / PROVENANCE_FILE
     data = provenance(run_dir, corpus, shards, winners, list(each_point(run_dir, [], void=True)))
-    if not path.is_file():
+    before: Mapping[str, Any] = {}
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        before = json.loads(files.read_text(path))["corpus"]
+    if any(before.get(key) != data["corpus"][key] for key in ("files", "left_out")):
         files.write_atomically(path, as_json(data, indent=2) + "\n")
         if entry := _entry(data):
             ledger.note(ledger_path(), entry)

@@ -1,12 +1,13 @@
-"""How `jobkit resume` goes on with a corpus: a job plans it, its shards run again, or are planned again.
+"""Later plans of a corpus: of all that has no winner, or of new files.
 
-A new plan is of all that has no winner: other shards, another request, the other scheduler, or this machine.
-Nothing of the old plan changes. The new shards are appended to ``plan.jsonl``, then to ``points.jsonl``; they
-hold once the journal has named them. A kill before that leaves lines that do not count.
+What has no winner gets other shards, another request, the other scheduler, or this machine. Nothing of the
+old plan changes. New files are added to ``corpus.json``, then shards to ``plan.jsonl`` and ``points.jsonl``;
+all of them hold once the journal has named the shards. A kill before that leaves lines that do not count.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -18,29 +19,28 @@ from jobkit.core import files
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.files import read_text
 from jobkit.core.json_codec import to_json
-from jobkit.core.layout import FOLLOW_SCRIPT, PLAN_FILE, POINTS_FILE
+from jobkit.core.layout import FOLLOW_SCRIPT, PLAN_FILE, POINTS_FILE, read_points
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import note, shell_path
 from jobkit.core.units import format_count, format_size, format_walltime, pauses
-from jobkit.extensions.corpus import apply
-from jobkit.extensions.corpus.plan import Piece, read_corpus, read_plan
+from jobkit.extensions.corpus.plan import Corpus, Piece, read_plan, write_corpus
 from jobkit.extensions.corpus.provenance import read_promise
 from jobkit.extensions.corpus.setting import AppliedSetting, asked_scheduler, keys_of, refuse_keys
 from jobkit.extensions.corpus.shards import (
-    MINUTES,
+    CorpusPlan,
     CorpusSummary,
     ShardOptions,
+    find_heavy,
     plan_lines,
     plan_shards,
     points_of,
+    refuse_too_large,
     table_bytes,
 )
-from jobkit.extensions.corpus.standing import CORPUS as KIND
 from jobkit.extensions.corpus.standing import Standing
 from jobkit.extensions.corpus.winners import withdraw
 from jobkit.launch import cancel, resume
-from jobkit.launch.resume import Asked, Resumption, refuse_moved_run, refuse_silent, run_lock, spec_of_run
-from jobkit.launch.submission import wait_for_points
+from jobkit.launch.resume import refuse_moved_run, refuse_silent, run_lock, spec_of_run
 from jobkit.planning.job_script import render_follow
 from jobkit.planning.points import Inputs
 from jobkit.planning.prepare import Options
@@ -49,15 +49,15 @@ from jobkit.runs.journal import read_journal
 from jobkit.runs.reader import read_status
 from jobkit.runs.request import merge_overrides
 from jobkit.runs.results import each_point
-from jobkit.runs.status import ENDINGS, LIVE, RunStatus
+from jobkit.runs.status import LIVE, RunStatus
 from jobkit.runs.tries import timed
 from jobkit.schedulers.registry import runs_here
 from jobkit.spec.site import find_site, portable_name
-from jobkit.spec.sweep_spec import SweepSpec
 
 PATIENCE_S = 600.0
 """How long cancelled jobs may take to end: a job brings its results home first."""
 FIRST_PAUSE_S, SLOWEST_PAUSE_S = 0.5, 10.0
+SIZES = {"memory": format_size, "walltime": format_walltime}
 ENOUGH = 2  # number of done shards that show the speed of the rest; fewer have no interval
 
 
@@ -122,32 +122,86 @@ def _rest(run_dir: Path) -> list[Point]:
 
 
 def _plan_rest(run_dir: Path, rest: Sequence[Point], wishes: ShardOptions, given: tuple[str, ...]) -> None:
-    """Append the new shards, and put the plan into force by one line of the journal."""
-    corpus, setting = read_corpus(run_dir), _setting(run_dir, rest[0], given)
+    corpus, setting = Standing(run_dir).corpus, _setting(run_dir, rest[0], given)
     wanted = {point.index for point in rest}
-    pieces, last = list[Piece](), 0
-    for shard in read_plan(run_dir):
-        last = max(last, shard.index)
-        pieces += shard.pieces if shard.index in wanted else ()
+    pieces = [piece for shard in read_plan(run_dir) if shard.index in wanted for piece in shard.pieces]
     pieces.sort(key=lambda piece: (piece.source, piece.start, piece.skip))
-    paths = run_dir / PLAN_FILE, run_dir / POINTS_FILE
-    # Behind all lines of both files, also those that never came into force.
-    first = max(last, *map(_lines, paths)) + 1
-    plan = plan_shards(pieces, setting, wishes, first=first, tables=table_bytes(corpus))
-    number = max(point.repeat for point in rest) + 1
-    points = points_of(plan.shards, rest[0], run_dir, rest[0].run_id, corpus, plan_number=number)
-    left = replace(
-        corpus,
-        paragraphs=sum(shard.paragraphs for shard in plan.shards),
-        characters=sum(shard.characters for shard in plan.shards),
+    plan = plan_shards(pieces, setting, wishes, first=_next_index(run_dir), tables=table_bytes(corpus))
+    _show(corpus, setting, plan)
+    _append(run_dir, corpus, setting, plan, rest, given)
+
+
+def grow(
+    run_dir: Path,
+    corpus: Corpus,
+    pieces: Sequence[Piece],
+    measured: AppliedSetting,
+    wishes: ShardOptions,
+    given: tuple[str, ...],
+    *,
+    dry: bool,
+) -> None:
+    """Add the new files of a corpus to its run, and plan them; if ``dry``, print that plan alone.
+
+    ``corpus`` and ``pieces`` are of all files, those of the run first.
+    """
+    with contextlib.nullcontext() if dry else run_lock(run_dir):
+        standing = Standing(run_dir)
+        before, number = standing.corpus, len(standing.corpus.sources)
+        if before.sources != corpus.sources[:number]:
+            message = f"{run_dir}: another command has just added files"
+            raise JobkitError(message, hint="type the same command again")
+        setting = replace(
+            _setting(run_dir, standing.points[0], given),
+            memory=measured.memory,
+            call_characters=measured.call_characters,
+            call_load=measured.call_load,
+        )
+        new = [piece for piece in pieces if piece.source >= number]
+        if new:
+            heavy = find_heavy(corpus, new, setting)
+            refuse_too_large(heavy, setting)
+            tables, first = table_bytes(corpus), _next_index(run_dir)
+            plan = plan_shards(new, setting, wishes, first=first, tables=tables, heavy=heavy)
+            base = setting.spec.resources  # the earlier shards keep at least what they request
+            most = {key: max(getattr(plan.resources, key), getattr(base, key)) for key in SIZES}
+            plan = replace(plan, resources=plan.resources.model_copy(update=most))
+            known = {*before.skipped}
+            skipped = tuple(bad for bad in corpus.skipped if bad not in known)
+            part = replace(corpus, sources=corpus.sources[number:], skipped=skipped)
+            _show(part, setting, plan)
+        if not dry:
+            before = replace(before, sources=(), before=None)
+            write_corpus(run_dir, replace(corpus, format=before.format, before=before, grown_from=number))
+            if new:
+                _append(run_dir, corpus, setting, plan)
+
+
+def _show(corpus: Corpus, setting: AppliedSetting, plan: CorpusPlan) -> None:
+    paragraphs, characters = (
+        sum(getattr(shard, name) for shard in plan.shards) for name in ("paragraphs", "characters")
     )
-    for line in plan_lines(
-        CorpusSummary(corpus=left, setting=setting, plan=plan, read_s=None, now=datetime.now(UTC))
-    ):
+    part, now = replace(corpus, paragraphs=paragraphs, characters=characters), datetime.now(UTC)
+    for line in plan_lines(CorpusSummary(corpus=part, setting=setting, plan=plan, read_s=None, now=now)):
         note(line)
-    for path, values in zip(paths, (plan.shards, points), strict=True):  # each at the line of its index
-        blank = "\n" * (first - 1 - _lines(path))
-        files.append_line(path, blank + "\n".join(map(to_json, values)))
+
+
+def _append(
+    run_dir: Path,
+    corpus: Corpus,
+    setting: AppliedSetting,
+    plan: CorpusPlan,
+    rest: Sequence[Point] = (),
+    given: tuple[str, ...] = (),
+) -> None:
+    """Append shards, and put them into force, in place of others, by one line of the journal."""
+    point, number = setting.point, max(point.repeat for point in read_points(run_dir)[0]) + 1
+    points = points_of(plan.shards, point, run_dir, point.run_id, corpus, plan_number=number)
+    for name, values in ((PLAN_FILE, plan.shards), (POINTS_FILE, points)):  # each at the line of its index
+        blank = "\n" * (points[0].index - 1 - _lines(run_dir / name))
+        files.append_line(run_dir / name, blank + "\n".join(map(to_json, values)))
+    for index, needed in plan.needs.items():
+        journal.note(run_dir, "needs", points=[index], given=list(needed))
     spec = setting.spec
     if spec.policy.follow_up and not runs_here(spec.scheduler):
         script = render_follow(spec, setting.site, points[0], run_dir)
@@ -155,7 +209,7 @@ def _plan_rest(run_dir: Path, rest: Sequence[Point], wishes: ShardOptions, given
     before, now = spec.resources, plan.resources  # what follows from a measured speed
     words = [
         f"resources.{key}={show(getattr(now, key))}"
-        for key, show in (("memory", format_size), ("walltime", format_walltime))
+        for key, show in SIZES.items()
         if getattr(now, key) != getattr(before, key)
     ]
     journal.note(
@@ -168,6 +222,11 @@ def _plan_rest(run_dir: Path, rest: Sequence[Point], wishes: ShardOptions, given
     )
     for point in rest:  # so that a job that was believed dead does not work for nothing
         withdraw(run_dir, point)
+
+
+def _next_index(run_dir: Path) -> int:
+    """Return the index behind all lines of both files, also those that never came into force."""
+    return max(_lines(run_dir / name) for name in (PLAN_FILE, POINTS_FILE)) + 1
 
 
 def _lines(path: Path) -> int:
@@ -195,35 +254,3 @@ def _setting(run_dir: Path, point: Point, given: tuple[str, ...]) -> AppliedSett
         point=point,
         **measured,
     )
-
-
-class CorpusResumption(Resumption):
-    def resume(self, run_dir: Path, asked: Asked) -> int | None:
-        """Go on, and print how the corpus stands once its shards have ended."""
-        if KIND.unplanned(run_dir):
-            code = apply.order_again(run_dir, wait=asked.wait)
-        elif asked.replan:
-            wishes = ShardOptions(minutes=asked.shard_minutes or MINUTES, number=asked.shards)
-            code = replan(run_dir, wishes, asked.overrides, wait=asked.wait)
-        else:
-            code = super().resume(run_dir, asked)
-        return apply.report_end(run_dir) if code is None else code
-
-    def follow_up(self, run_dir: Path) -> int:
-        """Plan the corpus and submit its shards, if that is still to be done."""
-        return apply.plan_in_job(run_dir) if apply.is_open(run_dir) else super().follow_up(run_dir)
-
-    def nothing(
-        self, run: RunStatus, spec: SweepSpec, *, by_itself: bool = False, wait: bool = False
-    ) -> int | None:
-        """Return ``None`` if all shards have ended: the exit code is that of their state."""
-        code = super().nothing(run, spec, by_itself=by_itself, wait=wait)
-        if code or by_itself:
-            return code
-        if all(point.state in ENDINGS for point in run.points):
-            return None
-        points = [point.point for point in run.points]
-        return wait_for_points(run.folder, points, spec.policy, run) if wait else 0
-
-
-CORPUS = CorpusResumption()

@@ -27,7 +27,6 @@ from jobkit.planning.points import Inputs, plan
 from jobkit.planning.prepare import NamedSpec, Options, read_named, refuse_missing_packages
 from jobkit.planning.workload_traits import Traits
 from jobkit.report.recommend.advice import (
-    RecommendOptions,
     energy_answer,
     memory_of_setting,
     paragraphs,
@@ -186,7 +185,7 @@ def _chosen(run: Path, material: RunData) -> tuple[Mapping[str, Value], Speed | 
         params = _only(load_spec(run / SPEC_FILE, found), None, run / SETTING_FILE).params
         matching = [speed for speed in speeds(material.records) if speed.params == params]
         return params, matching[0] if matching else None, found
-    speed = recommend(material, RecommendOptions()).recommended
+    speed = recommend(material).recommended
     without = {SHORTCUTS: OFF} if speed.params.get(SHORTCUTS) == REFUSED else {}
     return {**speed.params, **without}, speed, ()
 

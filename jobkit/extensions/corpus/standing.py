@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import read_text
+from jobkit.core.files import read_lines, read_text
 from jobkit.core.json_codec import from_json
 from jobkit.core.layout import (
     BAD_ROWS,
@@ -69,7 +69,11 @@ class Standing:
 
     @cached_property
     def corpus(self) -> Corpus:
-        return read_corpus(self.folder)
+        """The corpus whose shards are in force: new files count once the journal names their shards."""
+        corpus = read_corpus(self.folder)
+        if not corpus.before or corpus.paragraphs == sum(one.paragraphs for one in self.shards.values()):
+            return corpus
+        return replace(corpus.before, sources=corpus.sources[: corpus.grown_from])
 
     @cached_property
     def points(self) -> list[Point]:
@@ -357,9 +361,12 @@ class CorpusRun(RunKind):
         """Yield what joins the results, unless they are joined; while a shard is missing, its status."""
         from jobkit.extensions.corpus.formats import counts_path
 
+        merged = 0  # documents
+        with suppress(OSError):
+            merged = sum(1 for _ in read_lines(counts_path(folder / "merged.jsonl")))
         if set(outcomes) != {Outcome.OK}:
             yield f"jobkit status {shell_path(folder)}", "how much of the corpus is done"
-        elif not counts_path(folder / "merged.jsonl").is_file():
+        elif merged != Standing(folder).corpus.documents:  # it has grown since
             yield f"jobkit merge {shell_path(folder)}", "joins the results of all shards"
 
     def refusal(self, folder: Path, command: str) -> JobkitError | None:

@@ -70,7 +70,7 @@ def read_answer(run: Path, objective: Objective | None) -> SearchAnswer:
             f"{_gain_words(tuning.gain)}." if tuning.gain else worth,
             *(f"{line}." for line in _more_lines(tuning)),
         ),
-        lines=(*([loop] if tuning.is_loop else ()), *_worth_lines(tuning), *_limit_lines(tuning)),
+        lines=(*([loop] if tuning.is_loop else ()), *_worth_lines(tuning)),
         table=Block(title=f"What the search measured, by phase{part}", columns=tuple(columns)),
         panel=_panel(tuning),
         last_probability=tuning.finals.probability,
@@ -235,7 +235,6 @@ def _setting(tuning: Tuning) -> Iterator[str]:
         yield _not_shown(tuning)
     yield f"The setting: {format_setting(tuning.setting)}{_named_loop(tuning)}"
     yield from _worth_lines(tuning)
-    yield from _limit_lines(tuning)
     yield f"  not tried  {_not_tried(tuning)}"
 
 
@@ -251,15 +250,12 @@ def _named_loop(tuning: Tuning) -> str:
     return " (the plain loop)" if tuning.is_loop else ""
 
 
-def _limit_lines(tuning: Tuning) -> Iterator[str]:
-    if limit := _limit(tuning):
-        yield f"  limit      {limit}"
-
-
 def _worth_lines(tuning: Tuning) -> Iterator[str]:
     if tuning.gain and tuning.winner and isinstance(tuning.next, TuneAnswer):
         yield f"  speed      {_gain_words(tuning.gain)} {_on(tuning.winner)}"
     yield from _more_lines(tuning)
+    if limit := _limit(tuning):
+        yield f"  limit      {limit}"
 
 
 def _gain_words(gain: Ratio) -> str:
@@ -270,7 +266,6 @@ def _more_lines(tuning: Tuning) -> Iterator[str]:
     winner = tuning.winner
     if winner and isinstance(tuning.next, TuneAnswer):
         yield from _best_other(tuning) if tuning.is_loop else _gains(tuning, winner)
-        yield from _of_earlier_version(tuning)
 
 
 def _help(tuning: Tuning, answer: TuneAnswer) -> str:
@@ -307,18 +302,6 @@ def _best_other(tuning: Tuning) -> Iterator[str]:
         yield f"  objective  {_objective(tuning, best)}"
     if tuning.times and tuning.times.low is None:
         yield "  doubt      one repeat has no interval: tune.repeats: 3 and a longer tune.budget give one"
-
-
-def _of_earlier_version(tuning: Tuning) -> Iterator[str]:
-    """Yield what this version would not say of the answer that an earlier version found."""
-    finals = tuning.finals
-    if tuning.goal.looks or not tuning.winner:
-        return
-    now = replace(finals, looks=1).winner
-    if now is None or now != tuning.winner:
-        broken = finals.broken(tuning.winner)
-        why = f"its means break a constraint ({broken})" if broken else "it is not shown to be better"
-        yield f"  doubt      an earlier version chose it; {why}{'' if broken else ' than the plain loop'}"
 
 
 def _on(speed: Speed) -> str:
@@ -394,6 +377,10 @@ def _not_tried(tuning: Tuning) -> str:
     if goal.workers > 1:
         assumed.append("what is best at one number of workers is best at the other numbers")
         assumed.append("more workers past the limit are not faster")
+    if goal.short:
+        without = ["MPS"] * goal.mps + ["shortcuts"] * (goal.shortcuts and not goal.fills_gpu)
+        and_so = f", and so is the best setting without {' or '.join(without)}" if without else ""
+        assumed.append(f"larger sizes are slower{and_so}")
     why = f", assumed: {'; '.join(assumed)}" if assumed else ""
     return f"{max(0, goal.combinations - tried)} of {goal.combinations} combinations{why}"
 

@@ -44,7 +44,7 @@ from jobkit.schedulers.registry import runs_here
 from jobkit.schedulers.survey import Survey, asked_for
 from jobkit.spec.axes import Repeats
 from jobkit.spec.site import Site
-from jobkit.spec.sweep_spec import Axes, Resources, SweepSpec
+from jobkit.spec.sweep_spec import Axes, Resources, SweepSpec, Tune
 
 MODULE = "jobkit.extensions.tune.search"
 TEXT = "text"
@@ -71,6 +71,8 @@ NO_BUDGET = 2**62
 LOOKS = 3
 """Repeats end after this many times ``tune.repeats`` at most; the intervals are looked at after each time."""
 AGAIN = 12
+SHORT_S = 300
+"""The budget up to which a search is short: it measures half as many calls a worker."""
 SIZE_STEPS = (16, 4, 2, 1)
 """The largest size over each size: four sizes make a line of memory."""
 
@@ -121,7 +123,9 @@ def tuned(
     padding, order, other = _order(lengths, spec.sort_window, work_unit, pads=pads)
     most = MOST_TOKENS if window else NO_BUDGET
     sizes = _sizes(lengths, spec.sort_window, order, work_unit if budgets else None, workers, most)
-    search_every = max(1, paragraphs // (workers * CALLS_A_WORKER * work_unit))
+    short = spec.tune.budget <= SHORT_S
+    calls = CALLS_A_WORKER // (1 + short)
+    search_every = max(1, paragraphs // (workers * calls * work_unit))
     memory_calls = MEMORY_WINDOWS if window and work_unit >= MEMORY_PARAGRAPHS else MEMORY_CALLS
     cpus, on_gpu = spec.resources.cpus, spec.device == CUDA
     shortcuts = any(knob.name == SHORTCUTS for knob in knobs)
@@ -147,10 +151,10 @@ def tuned(
         mps=on_gpu,
         shortcuts=shortcuts,
         fills_gpu=window is not None,
+        short=short,
         memory_every=max(search_every, paragraphs // max(MEMORY_PARAGRAPHS, memory_calls * work_unit)),
         search_every=search_every,
-        **_repeats(spec.tune.repeats),
-        looks=LOOKS,
+        **_repeats(spec.tune),
         again=AGAIN,
         budget_s=spec.tune.budget,
         memory_bytes=spec.constraints.gpu_memory if on_gpu else spec.resources.memory,
@@ -163,10 +167,13 @@ def tuned(
     return spec.model_copy(update=update), goal
 
 
-def _repeats(wanted: int | Repeats) -> Mapping[str, Any]:
+def _repeats(tune: Tune) -> Mapping[str, Any]:
+    """Return how often the finals run; those of a short search end by time alone, so one look is enough."""
+    wanted = tune.repeats
     if isinstance(wanted, Repeats):
-        return {"repeats": wanted.least, "most_repeats": wanted.most, "share": wanted.share}
-    return {"repeats": wanted, "most_repeats": LOOKS * wanted}
+        return {"repeats": wanted.least, "most_repeats": wanted.most, "share": wanted.share, "looks": LOOKS}
+    looks = 1 if tune.budget <= SHORT_S else LOOKS
+    return {"repeats": wanted, "most_repeats": looks * wanted, "looks": looks}
 
 
 def _most_workers(spec: SweepSpec, node: Node | None) -> tuple[int, str]:

@@ -3,6 +3,9 @@
 The order is that of dependence. The text alone decides order and sizes (`jobkit.extensions.tune.goal`). One
 worker at each size gives the line of memory. The number of workers is doubled while that helps. Two finalists
 run next to the plain loop. What scatter may have decided is measured again.
+
+A short search has time for few starts of processes, which take longer than the work: two sizes, the most
+workers that memory holds (fewer only where these may be faster), and one finalist.
 """
 
 from __future__ import annotations
@@ -54,6 +57,18 @@ LOOP_S = 20.0
 """The least time of the plain loop's work in the finals, if the budget is too short for the whole text."""
 LOOP_TIMES = 4.0
 """The assumed time of the plain loop's work over that of one worker with shortcuts."""
+SEARCH_PART, FINAL_PART, LOOP_PART = 0.014, 0.04, 0.05
+"""The work of a point in a short search, as a share of the budget: it gets a part of the text by this."""
+LONGER = 1.1
+"""How many times as long as an earlier repeat the next repeat of the finals may take."""
+SIZE_GAIN = 0.2
+"""The share by which the second size must be faster in a short search, else there is no third."""
+FEWEST = 2
+"""The repeats for which a short search keeps time: fewer have no interval."""
+AMONG_OTHERS = 1.25
+"""The memory of one of several workers, on more text, over the peak of one alone: 1.18 to 1.21 on an H200."""
+PROBE = 320
+"""Paragraphs that show how long the plain loop of an encoder takes: 3 to 60 times as long as a worker."""
 IDLE_SHARE = 0.15
 """The share of the work that a worker is idle on average from which the text is called too short."""
 
@@ -78,6 +93,8 @@ class TuneGoal:
     shortcuts: bool = False
     # whether one worker with shortcuts may fill the GPU: it has all CPUs, and more workers must share them
     fills_gpu: bool = False
+    # whether the budget is too short to try all that may be faster: it decides the number of steps and parts
+    short: bool = False
     # the part of the text on which the points of these phases work; for the search that with the most workers
     memory_every: int = 1
     search_every: int = 1
@@ -88,7 +105,7 @@ class TuneGoal:
     # half the 95 % interval of the mean speed, as a share of the mean, at which repeats end; 0 for repeats
     # that end once a finalist is shown to be better, or worse, than the plain loop
     share: float = 0.0
-    looks: int = 0  # as in `jobkit.answers.objective.Finals`
+    looks: int = 1  # as in `jobkit.answers.objective.Finals`
     # the most points of the search that are measured again, because scatter may have decided a step
     again: int = 0
     # the order that is compared with ``order`` at the best setting; empty if the text decides it
@@ -127,17 +144,16 @@ class TuneGoal:
 
     @property
     def most_settings(self) -> int:
-        others = self.mps + len(self.sizes) - 1 if self.workers > 1 else 0
-        without = self.shortcuts and not self.fills_gpu
-        return 1 + len(self.sizes) + len(self.steps) + others + bool(self.other_order) + without
+        sizes = 2 * len(self.sizes) - 1 if self.workers > 1 else len(self.sizes)
+        without = 0 if self.short else bool(self.steps) * self.mps + (self.shortcuts and not self.fills_gpu)
+        return 1 + sizes + len(self.steps) + bool(self.other_order) + without
 
     @property
     def most_points(self) -> int:
         """The most points without retries; if repeats end early, at most twice those measured only once."""
         once = self.most_settings - 1 + 3 * self.repeats
-        if self.share or not self.looks:
-            return self.most_settings - 1 + self.again + 3 * max(self.repeats, self.most_repeats)
-        return min(2 * once, self.most_settings - 1 + self.again + 3 * self.most_repeats)
+        most = self.most_settings - 1 + self.again + 3 * max(self.repeats, self.most_repeats)
+        return most if self.share else min(2 * once, most)
 
 
 def part(params: Mapping[str, Value], every: int) -> dict[str, Value]:
@@ -185,6 +201,14 @@ class MeasuredCandidate:
     def work_s(self) -> float:
         summary = self.record.summary if self.record and self.outcome is Outcome.OK else None
         return summary.work_s if summary else 0.0
+
+    @property
+    def start_s(self) -> float:
+        """The time besides the work that another try of its kind takes: the first of a run imports."""
+        check = self.record.check if self.record else None
+        once_s = check.seconds if check and not check.reused else 0.0
+        once_s += (self.record.import_s or 0.0) if self.record else 0.0
+        return max(0.0, self.held_s - self.work_s - once_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,14 +267,15 @@ class _Search:
         size = self._first_size(alone)
         self._add_workers(size)
         self._compare()
-        for candidate in self._ranked()[:CONTENDERS]:  # scatter often favours the best of many
+        best = self._ranked()[:CONTENDERS]  # scatter often favours the best of many
+        if self.goal.short:  # only what needs no new processes, but more often
+            best = [one for one in best if (one.phase, one.workers) == (SEARCH, best[0].workers)][:2] * TIMES
+        for candidate in best:
             self._again(candidate)
         finalists = self._finalists()
         self._prove(finalists)
-        if self.goal.looks and self._finals().winner is None:
+        if self._finals().winner is None:
             return TuneAnswer(why=self._no_winner())
-        if not finalists and not self.goal.looks:
-            return TuneAnswer(why="no setting keeps the constraints")
         return TuneAnswer(finalists=tuple(finalists), limit=self.limit, why=self.why)
 
     def _try(self, candidate: Candidate) -> MeasuredCandidate:
@@ -271,7 +296,7 @@ class _Search:
         for size in goal.sizes:
             params = goal.setting(size, 1, every=goal.memory_every, shortcuts=self.shortcuts)
             candidate = Candidate(params, MEMORY)
-            if self._left_out(candidate):
+            if self._left_out(candidate) or self._suffices(candidate):
                 return
             result = self._try(candidate)
             if result.refused:
@@ -281,6 +306,12 @@ class _Search:
             failed = sum(not one.speed and not one.refused for _, one in self.results)
             if result.outcome in OUT_OF_MEMORY or (failed > 1 and not self._good(MEMORY)):
                 return
+
+    def _suffices(self, following: Candidate) -> bool:
+        """Return whether a short search needs no larger size: two were measured, the last is not faster."""
+        *before, last = [0.0, *(result.speed for _, result in self._good(MEMORY))]
+        least = (1 + SIZE_GAIN) * max(before, default=0.0)
+        return self.goal.short and last > 0 and (last < least or self._late(following))
 
     def _good(self, *phases: str) -> list[tuple[Candidate, MeasuredCandidate]]:
         """Return the results that have a speed; those with shortcuts only while these are not refused."""
@@ -302,16 +333,13 @@ class _Search:
         found = (speed for one, speed in self._means(MEMORY, SEARCH) if one.params == candidate.params)
         return next(found, 0.0)
 
-    def _repeats(self, params: Mapping[str, Value]) -> int:
-        return sum(one.params == params for one, _ in self.results)
-
     def _again(self, *candidates: Candidate) -> bool:
         """Measure settings again; return whether points and time were left for that."""
-        searched = [one.params for one, _ in self.results if one.phase == SEARCH]
+        goal, searched = self.goal, [one.params for one, _ in self.results if one.phase == SEARCH]
         repeats = (1 + searched.count(of.params) for of in candidates)
         again = [Candidate(of.params, SEARCH, n) for of, n in zip(candidates, repeats, strict=True)]
         done = len(self.results) - len({tuple(sorted(one.params.items())) for one, _ in self.results})
-        if done + len(again) > self.goal.again or any(map(self._late, again)):
+        if done + len(again) > goal.again or any(self._late(one, goal.repeats) for one in again):
             return False
         for one in again:
             self._try(one)
@@ -342,7 +370,8 @@ class _Search:
             alone = (result.record for one, result in self._good(MEMORY) if self._size(one) == size)
             memories = (record.memory for record in alone if record)
             peak = next((one.process_peak_bytes or one.ram_peak_bytes for one in memories), None)
-            return int(min(limits) // peak) if peak else None  # each takes what one worker took
+            each = (AMONG_OTHERS if self.goal.short else 1) * (peak or 0)
+            return int(min(limits) // each) if each else None
         return memory.most_workers(min(limits), self.goal.loads[self.goal.sizes.index(size)])
 
     def _first_size(self, alone: Sequence[tuple[Candidate, MeasuredCandidate]]) -> int:
@@ -373,27 +402,61 @@ class _Search:
         if goal.fills_gpu and limit == "GPU":
             self.limit, self.why = limit, why
             return
-        for workers in dict.fromkeys(min(workers, fitting) for workers in goal.steps if fitting > 1):
+        steps = [*dict.fromkeys(min(workers, fitting) for workers in goal.steps if fitting > 1)]
+        if fitting < goal.workers:
+            self.limit, self.why = "memory", f"memory holds {fitting} workers at {goal.size_knob} {size:,}"
+        if goal.short and not goal.fills_gpu:
+            self._from_most(size, steps[::-1], alone.speed)
+            return
+        for workers in steps:
             candidate = Candidate(self._shared(size, workers), SEARCH)
-            if self._late(candidate):
-                self.limit = "time"
-                self.why = "the budget of time ended the search before more workers were tried"
-                return
-            result = self._try(candidate)
-            if not result.speed:
-                limit = "memory" if result.outcome in OUT_OF_MEMORY else "failure"
-                without = ", without their shortcuts" if result.refused else ""
-                self.limit, self.why = limit, f"{workers} workers ended as {result.outcome}{without}"
+            result = self._step(candidate)
+            if not result:
                 return
             times = self._times(candidate, last)
             step = f"{workers} workers are {times:.2f} times as fast as {last.workers}"
             if times < 1 + goal.gain:
                 self.limit, self.why = _bottleneck(result, step)
                 return
-            self.limit, self.why = "cores", f"{step}, and there are no more workers: {goal.limited_by}"
+            if workers == goal.workers:
+                self.limit, self.why = "cores", f"{step}, and there are no more workers: {goal.limited_by}"
             last = candidate
-        if fitting < goal.workers:
-            self.limit, self.why = "memory", f"memory holds {fitting} workers at {goal.size_knob} {size:,}"
+
+    def _from_most(self, size: int, steps: Sequence[int], alone: float) -> None:
+        """Measure the most workers, and fewer while these may be faster: each adds at most what one has."""
+        goal, found = self.goal, list[tuple[int, MeasuredCandidate]]()
+        for workers in steps:
+            fastest = max((result.speed for _, result in found), default=0.0) / (1 + goal.gain)
+            if workers * alone < fastest:
+                return
+            candidate = Candidate(self._shared(size, workers), SEARCH)
+            result = self._step(candidate)
+            if not result and self.limit == "memory":
+                continue
+            if not result or result.speed < fastest:
+                return
+            if found:
+                more, slower = found[-1]
+                times = slower.speed / result.speed
+                step = f"{more} workers are {times:.2f} times as fast as {workers}"
+                self.limit, self.why = _bottleneck(slower, step)
+            elif workers == goal.workers:
+                step = f"{workers} workers are {result.speed / alone:.2f} times as fast as 1"
+                self.limit, self.why = "cores", f"{step}, and there are no more workers: {goal.limited_by}"
+            found.append((workers, result))
+
+    def _step(self, candidate: Candidate) -> MeasuredCandidate | None:
+        """Return the result of a number of workers; ``None``, with the limit, if it has no speed."""
+        if self._late(candidate):
+            self.limit, self.why = "time", "the budget ended before all numbers of workers were tried"
+            return None
+        result = self._try(candidate)
+        if result.speed:
+            return result
+        self.limit = "memory" if result.outcome in OUT_OF_MEMORY else "failure"
+        without = ", without their shortcuts" if result.refused else ""
+        self.why = f"{candidate.workers} workers ended as {result.outcome}{without}"
+        return None
 
     def _times(self, candidate: Candidate, before: Candidate) -> float:
         """Return the speed of a step over that of the setting before.
@@ -401,37 +464,50 @@ class _Search:
         If scatter may have decided whether the doubling ends there, the two are measured again.
         """
         while True:
-            times, repeats = self._speed(candidate) / self._speed(before), self._repeats(candidate.params)
+            times = self._speed(candidate) / self._speed(before)
+            repeats = sum(one.params == candidate.params for one, _ in self.results)
             sure = abs(math.log(times / (1 + self.goal.gain))) > DOUBT / math.sqrt(repeats)
             if sure or repeats >= TIMES or not self._again(before, candidate):
                 return times
 
     def _shared(self, size: int, workers: int, mps: str = AUTO) -> dict[str, Value]:
         goal = self.goal
-        every = min(goal.memory_every, goal.search_every * max(1, goal.workers // workers))
+        every = goal.search_every * max(1, goal.workers // workers)
+        if goal.short:
+            alone_s = min(_whole_s(one, result) for one, result in self._good(MEMORY))
+            every = min(every, self._part_of(alone_s / workers, SEARCH_PART))
+        every = min(goal.memory_every, every)
         words = {MPS: mps if workers > 1 else OFF, SHORTCUTS: self.shortcuts}
         return goal.setting(size, workers, every=every, **words)
 
-    def _late(self, candidate: Candidate) -> bool:
+    def _late(self, candidate: Candidate, repeats: int = FEWEST) -> bool:
+        """Return whether the time left, which a short search keeps for repeats, is too short."""
+        goal = self.goal
         if self.tried is not None:
             return self._left_out(candidate)
-        return self._left_s() < (1 - SEARCH_SHARE) * self.goal.budget_s
+        if not goal.short:
+            return self._left_s() < (1 - SEARCH_SHARE) * goal.budget_s
+        last, result = self.results[-1]
+        stands = (last.phase, last.workers) == (candidate.phase, candidate.workers) != (MEMORY, 1)
+        start_s = max(result.start_s for _, result in self.results)
+        starts = repeats + goal.fills_gpu + (not stands)  # of two neighbours in the finals, one starts
+        final_s = max(FINAL_PART * goal.budget_s, result.work_s if goal.fills_gpu else 0.0)
+        work_s = repeats * (LOOP_PART * goal.budget_s + final_s)
+        next_s = max(result.work_s, SEARCH_PART * goal.budget_s)
+        return self._left_s() < starts * start_s + work_s + next_s
 
     # -- other values
 
     def _compare(self) -> None:
-        """Vary the best setting: without MPS, at other sizes, in another order, without shortcuts."""
-        for candidate in self._fastest()[:RIVALS]:
+        """Vary the best setting: at other sizes, in another order, without MPS, without shortcuts.
+
+        Sizes and order need no new processes; a short search does without the rest.
+        """
+        goal = self.goal
+        for candidate in () if goal.short else self._fastest()[:RIVALS]:
             self._again(candidate)
-        shared = next((one for one in self._fastest() if one.workers > 1), None)
-        if shared and any(
-            one.params == shared.params and result.record is not None and result.record.mps == ON
-            for one, result in self.results
-        ):
-            params = self._shared(self._size(shared), shared.workers, mps=OFF)
-            self._try_in_time(Candidate(params, SEARCH))
         fastest = self._fastest()
-        least = self._speed(fastest[0]) / (1 + self.goal.gain)  # more workers do not add the gain of a step
+        least = self._speed(fastest[0]) / (1 + goal.gain)  # more workers do not add the gain of a step
         best = min((one for one in fastest if self._speed(one) >= least), key=lambda one: one.workers)
         sizes = dict.fromkeys(self._size(one) for one, _ in self._good(MEMORY)) if best.workers > 1 else {}
         held = {size: self.most_workers(size) for size in sizes if size != self._size(best)}
@@ -439,10 +515,19 @@ class _Search:
             if most is None or best.workers <= most:
                 mps = str(best.params.get(MPS, OFF))
                 self._try_in_time(Candidate(self._shared(size, best.workers, mps=mps), SEARCH))
-        if self.goal.other_order:
+        if goal.other_order:
             best = self._fastest()[0]
-            self._try_in_time(Candidate({**best.params, ORDER: self.goal.other_order}, SEARCH))
-        if self.goal.shortcuts and self.shortcuts == EXACT and not self.goal.fills_gpu:
+            self._try_in_time(Candidate({**best.params, ORDER: goal.other_order}, SEARCH))
+        if goal.short:
+            return
+        shared = next((one for one in self._fastest() if one.workers > 1), None)
+        if shared and any(
+            one.params == shared.params and result.record is not None and result.record.mps == ON
+            for one, result in self.results
+        ):
+            params = self._shared(self._size(shared), shared.workers, mps=OFF)
+            self._try_in_time(Candidate(params, SEARCH))
+        if goal.shortcuts and self.shortcuts == EXACT and not goal.fills_gpu:
             best = self._fastest()[0]
             self._try_in_time(Candidate({**best.params, SHORTCUTS: OFF}, SEARCH))
 
@@ -463,7 +548,7 @@ class _Search:
             ranked = [one for one in self.tried if one.phase == FINAL and whole(one.params) != self.goal.loop]
         elif self.goal.objective.by_speed and len(ranked) > 1:
             times = self._speed(ranked[0]) / self._speed(ranked[1])
-            ranked = ranked[:1] if math.log(times) > DOUBT else ranked
+            ranked = ranked[:1] if self.goal.short or math.log(times) > DOUBT else ranked
         kept = (whole(one.params) for one in ranked)
         return list({tuple(sorted(params.items())): params for params in kept}.values())[:2]
 
@@ -504,25 +589,28 @@ class _Search:
             return
         of_loop, every = self._final_parts(finalists)
         rows = [part(self.goal.loop, of_loop), *(part(params, every) for params in finalists)]
+        if self.goal.short and not self.goal.fills_gpu:
+            rows.reverse()  # the search has left the processes of the finalist
+        took_s: list[float] = []  # of each repeat: those of one order start alike
         for repeat in range(1, max(self.goal.repeats, self.goal.most_repeats) + 1):
-            before = len(self.results)
+            before_s = self._left_s()
             for params in rows if repeat % 2 else rows[::-1]:
                 self._try(Candidate(params, FINAL, repeat))
             if self._enough(repeat, rows):
                 return
             once = len(self._means(MEMORY, SEARCH)) + 3 * self.goal.repeats  # each setting measured once
-            if self.goal.looks and not self.goal.share and len(self.results) + len(rows) > 2 * once:
+            if not self.goal.share and len(self.results) + len(rows) > 2 * once:
                 return
-            last_s = sum(result.held_s for _, result in self.results[before:])
+            took_s.append(before_s - self._left_s())
             again = Candidate(rows[-1] if repeat % 2 else rows[0], FINAL, repeat + 1)
-            if self._late(again) if self.tried is not None else self._left_s() < last_s:
+            if self._late(again) if self.tried is not None else self._left_s() < LONGER * took_s[-2:][0]:
                 return
 
     def _enough(self, repeat: int, rows: Sequence[Mapping[str, Value]]) -> bool:
         """Return whether the finalists need no more repeats, if that is asked after this repeat."""
         if self.goal.share:
             return repeat >= self.goal.repeats and all(map(self._is_known, rows))
-        return self.goal.looks > 0 and repeat % self.goal.repeats == 0 and self._finals().decided
+        return repeat % self.goal.repeats == 0 and self._finals().decided
 
     def _finals(self) -> Finals:
         goal, good = self.goal, self._good(FINAL)
@@ -549,20 +637,20 @@ class _Search:
         its part is cut first: its speed does not depend on how long it works.
         """
         if self.tried is not None:
-            parts: dict[bool, int] = {}
-            for one in self.tried:
-                if one.phase == FINAL:
-                    parts.setdefault(whole(one.params) == self.goal.loop, numbers(one.params).get(EVERY, 1))
+            finals = [one.params for one in self.tried if one.phase == FINAL]
+            parts = {whole(one) == self.goal.loop: numbers(one).get(EVERY, 1) for one in finals}
             of_loop = parts.get(True, 1)
             return of_loop, parts.get(False, of_loop)
         good = self._good(MEMORY, SEARCH)
-        whole_s = {
-            tuple(sorted(whole(one.params).items())): result.work_s * numbers(one.params).get(EVERY, 1)
-            for one, result in good
-        }
+        whole_s = {tuple(sorted(whole(one.params).items())): _whole_s(one, result) for one, result in good}
+        keys = [tuple(sorted(row.items())) for row in finalists]
+        if self.goal.short:
+            of_loop = self._part_of(self._loop_s(max(whole_s.values())), LOOP_PART)
+            every = self._part_of(max((whole_s[key] for key in keys), default=0.0), FINAL_PART)
+            return of_loop, min(every, self.goal.memory_every) if self.goal.objective.by_speed else of_loop
         start_s = sum(result.held_s - result.work_s for _, result in good) / len(good)
         room_s = self._left_s() / self.goal.repeats - (1 + len(finalists)) * start_s
-        finals_s = sum(whole_s[tuple(sorted(row.items()))] for row in finalists)
+        finals_s = sum(whole_s[key] for key in keys)
         if room_s <= 0:
             return self.goal.memory_every, self.goal.memory_every
         if not (self.goal.shortcuts and self.goal.objective.by_speed):
@@ -574,8 +662,26 @@ class _Search:
         every = max(1, math.ceil(finals_s / of_finals_s))
         return math.ceil(loop_s / of_loop_s), min(every, self.goal.memory_every)
 
+    def _part_of(self, whole_s: float, share: float) -> int:
+        """Return the part of the text whose work takes a share of the budget."""
+        return max(1, round(whole_s / (share * self.goal.budget_s)))
+
+    def _loop_s(self, alone_s: float) -> float:
+        """Return how long the plain loop takes for the whole text; of an encoder a small part shows it."""
+        loop_s = 0.0
+        if self.goal.fills_gpu:
+            items = max(result.speed * _whole_s(one, result) for one, result in self._good(MEMORY))
+            probe = Candidate(part(self.goal.loop, max(1, round(items / PROBE))), SEARCH)
+            loop_s = _whole_s(probe, self._try(probe))
+        return loop_s or LOOP_TIMES * alone_s
+
     def _left_s(self) -> float:
         return self.goal.budget_s - sum(result.held_s for _, result in self.results)
+
+
+def _whole_s(candidate: Candidate, result: MeasuredCandidate) -> float:
+    """Return how long the whole text takes, by the work of a point on its part."""
+    return result.work_s * numbers(candidate.params).get(EVERY, 1)
 
 
 def _bottleneck(result: MeasuredCandidate, step: str) -> tuple[str, str]:

@@ -36,20 +36,6 @@ from jobkit.report.recommend.material import RequestAdvice, RunData, request
 from jobkit.runs.request import Conditions, conditions_of, memory_condition
 from jobkit.runs.results import Agreement, overlap_words, overlaps, span_of
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecommendOptions:
-    """What the user asks besides the run."""
-
-    # to look at; ``None`` for those of `jobkit.answers.gpus.COMMON_GPUS`
-    gpus: Sequence[GpuKind] | None = None
-    # the corpus to estimate the time for; ``None`` for one pass of the measured text
-    corpus: CorpusVolume | None = None
-    margin: float = 0.0  # share of the memory to keep free besides what the bound keeps
-    # the least agreement with the entities of fp32 that a precision must have to be recommended
-    min_f1: float = 1.0
-
-
 MOST_LISTED = 8
 
 
@@ -283,7 +269,6 @@ class Advice:
 
     material: RunData  # of the whole run
     records: Sequence[Record]  # of the settings: in a search those of its last phase
-    options: RecommendOptions
     settings: tuple[Speed, ...]  # all that succeeded, the smallest first
     judged: Judgement  # the same, by the objective and the constraints of the spec
     precisions: tuple[OfPrecision, ...]  # of each setting of another precision than fp32
@@ -295,6 +280,8 @@ class Advice:
     memories: Mapping[str, Memory]  # of all other knobs in words, each with a line of its own
     unsafe: bool  # whether another setting would be recommended if it were safe
     corpus: CorpusVolume
+    named: CorpusVolume | None  # the corpus, if the user named one
+    margin: float  # share of the memory to keep free besides what the bound keeps
     time: Duration
     energy: EnergyAnswer | None  # ``None`` if none was measured
     request: RequestAdvice | None  # ``None`` if the spec could not be read
@@ -441,7 +428,7 @@ class Advice:
         return (*notes, *self._of_corpus(), *material.notes)
 
     def _of_corpus(self) -> list[str]:
-        corpus, chosen, largest = self.options.corpus, self.recommended, self.largest
+        corpus, chosen, largest = self.named, self.recommended, self.largest
         if corpus is None:
             return []
         if not chosen.rates:
@@ -513,7 +500,7 @@ class Advice:
             ],
             "corpus": {"name": text.name, "paragraphs": text.paragraphs, "characters": text.characters},
             **{name: getattr(self, name) for name in ("time", "energy", "request", "cost")},
-            "margin": self.options.margin,
+            "margin": self.margin,
             "trials": self.material.trials,
             "ledger": self.material.ledger,
             "conditions": self.conditions,
@@ -521,23 +508,35 @@ class Advice:
         }
 
 
-def recommend(material: RunData, options: RecommendOptions) -> Advice:
-    """Return what a run recommends."""
+def recommend(
+    material: RunData,
+    *,
+    gpus: Sequence[GpuKind] | None = None,
+    corpus: CorpusVolume | None = None,
+    margin: float = 0.0,
+    min_f1: float = 1.0,
+) -> Advice:
+    """Return what a run recommends.
+
+    ``gpus``: to look at; ``None`` for those of `jobkit.answers.gpus.COMMON_GPUS`.
+    ``corpus``: to estimate the time for; ``None`` for one pass of the measured text.
+    ``min_f1``: the least agreement with the entities of fp32 that a precision must have to be recommended.
+    """
     search, records, objective = material.search, material.records, material.objective
     if search:
         records, objective = search.last_records(material.run), search.objective
-    memories = _memories(material, options)
+    memories = _memories(material, margin)
     if search:  # settings that ran once have no line
         words = other_knobs(search.winner_records[0])
         memories = {words: memories[words]}
     settings = speed.speeds_of(records, material.records)
     judged = judge(material.run, settings, records, objective)
     point = next(record.point for record in records if record.outcome is Outcome.OK)
-    if options.gpus is not None and point.device == CPU:
+    if gpus is not None and point.device == CPU:
         raise JobkitError(
             "these points ran on a CPU, which shows nothing about a GPU", hint="measure on a GPU"
         )
-    precisions = of_precisions(settings, records, material.agreements, options.min_f1)
+    precisions = of_precisions(settings, records, material.agreements, min_f1)
     if search is None:
         refuse_none(material.run, judged, without_refused(settings, precisions))
     allowed, measured = judged.allowed(without_refused(settings, precisions)), settings_of(records)
@@ -556,12 +555,11 @@ def recommend(material: RunData, options: RecommendOptions) -> Advice:
     else:  # if no measured setting is safe, it is the smallest, with a caution
         chosen = judged.best([setting for setting in allowed if safe(setting) is not False] or allowed[:1])
     own, repeat = memory_of(chosen), setting_with(measured, chosen.params).first
-    corpus = (options.corpus if chosen.rates else None) or _one_pass(material)
-    time = speed.duration(chosen, items=corpus.paragraphs, characters=corpus.characters)
+    text = (corpus if chosen.rates else None) or _one_pass(material)
+    time = speed.duration(chosen, items=text.paragraphs, characters=text.characters)
     return Advice(
         material=material,
         records=records,
-        options=options,
         settings=settings,
         judged=judged,
         precisions=precisions,
@@ -570,16 +568,18 @@ def recommend(material: RunData, options: RecommendOptions) -> Advice:
         memory=own,
         memories=memories,
         unsafe=bool(allowed) and safe(judged.best(allowed)) is False,
-        corpus=corpus,
+        corpus=text,
+        named=corpus,
+        margin=margin,
         time=time,
-        energy=energy_answer(records, chosen, corpus),
+        energy=energy_answer(records, chosen, text),
         request=request(material, repeat, time),
-        gpus=() if own.on_cpu else common_gpus() if options.gpus is None else options.gpus,
+        gpus=() if own.on_cpu else common_gpus() if gpus is None else gpus,
         conditions=conditions_of(repeat),
     )
 
 
-def _memories(material: RunData, options: RecommendOptions) -> dict[str, Memory]:
+def _memories(material: RunData, margin: float = 0.0) -> dict[str, Memory]:
     found = memory_by_setting(
         material.records,
         material.batches,
@@ -591,13 +591,13 @@ def _memories(material: RunData, options: RecommendOptions) -> dict[str, Memory]
     if isinstance(found, str):
         hint = f"see what there is: jobkit collect {shell_quote(material.run)}"
         raise JobkitError(f"{material.run}: {found}", hint=hint)
-    return {words: replace(own, margin=options.margin) for words, own in found.items()}
+    return {words: replace(own, margin=margin) for words, own in found.items()}
 
 
 def memory_of_setting(material: RunData, record: Record) -> Memory | None:
     """Return the memory of a record's setting; ``None`` if its largest batch is not known."""
     try:
-        own = _memories(material, RecommendOptions()).get(other_knobs(record))
+        own = _memories(material).get(other_knobs(record))
     except JobkitError:
         return None
     return None if own is None or own.largest.reason else own

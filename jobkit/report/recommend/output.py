@@ -146,7 +146,7 @@ def cautions(advice: Advice) -> list[str]:
     elif new and not _fits_text(advice, largest):
         found.append(f"  unproved: the text is too short for a test ({advice.paragraphs:,} paragraphs)")
     elif new:
-        asked = advice.options.margin or advice.memory.asked
+        asked = advice.margin or advice.memory.asked
         memory = _memory_option(advice, largest.capacity_bytes) if asked else ""
         command = f"jobkit verify {shell_quote(advice.material.run)}{memory}"
         found.append(NoWrap(command, "  unproved, until you test it: "))
@@ -287,7 +287,7 @@ def _memory_option(advice: Advice, each_bytes: float) -> str:
 
     ``each_bytes``: what one worker's allocator has.
     """
-    size_bytes = each_bytes * advice.memory.workers * (1 - advice.options.margin)
+    size_bytes = each_bytes * advice.memory.workers * (1 - advice.margin)
     return f" --gpu-memory {math.floor(size_bytes / MIB)}MiB"
 
 
@@ -312,7 +312,7 @@ def _largest(advice: Advice) -> list[str]:
 
 
 def _memory(advice: Advice) -> list[str]:
-    of, largest, margin, lines = advice.memory, advice.largest, advice.options.margin, _largest(advice)
+    of, largest, margin, lines = advice.memory, advice.largest, advice.margin, _largest(advice)
     unknown: list[str] = []
     for others, there in advice.lines.items():
         if there.reason:
@@ -374,7 +374,7 @@ def _gpus(advice: Advice) -> list[Block]:
     ]
     if len(predictions) == 1 and not advice.others:  # more are looked at side by side, one is meant
         _, largest = predictions[0]
-        if largest.capacity_bytes * (1 - advice.options.margin) >= MIB and _fits_text(advice, largest):
+        if largest.capacity_bytes * (1 - advice.margin) >= MIB and _fits_text(advice, largest):
             after.append(
                 "  Test its largest batch on the GPU that was measured, if that GPU has as much memory:"
             )

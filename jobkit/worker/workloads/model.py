@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +31,9 @@ def check_model(inputs: Path, planned: ModelRef) -> None:
     if mark.is_file() and mark.read_text(encoding="ascii") == planned.fingerprint:
         return
     folder = inputs / "model"
-    if planned.kind == FOLDER:
-        files = folder_files(folder)
-    elif missing := missing_files(folder, planned.name):
+    if planned.kind != FOLDER and (missing := missing_files(folder, planned.name)):
         raise TryFailed(Outcome.MODEL_MISSING, f"model {planned.path}: {missing}")
-    else:
-        resources = json.loads((folder / RESOURCES_FILE).read_text(encoding="utf-8"))
-        files = needed_files(resources, planned.name)
-    actual = fingerprint(folder, files)
+    actual = fingerprint(folder, planned.name, planned.kind)
     if actual != planned.fingerprint:
         message = f"{planned.path} is not the model that was planned: fingerprint {actual[:12]}"
         raise TryFailed(Outcome.STAGE_IN, f"{message}, not {planned.fingerprint[:12]}")
@@ -49,9 +43,8 @@ def check_model(inputs: Path, planned: ModelRef) -> None:
 
 def missing_files(folder: Path, name: str) -> str:
     """Return which files of a Stanza model a folder lacks; empty if Stanza can load it."""
-    resources = folder / RESOURCES_FILE
     try:
-        needed = needed_files(json.loads(resources.read_text(encoding="utf-8")), name)
+        needed = needed_files(folder, name)
     except OSError:
         return f"no {RESOURCES_FILE}"
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -66,18 +59,18 @@ def folder_files(folder: Path) -> tuple[str, ...]:
     return tuple(str(path) for path in files if not any(part.startswith(".") for part in path.parts))
 
 
-def fingerprint(folder: Path, files: tuple[str, ...]) -> str:
-    """Return the sha256 over files of a folder: their names and their bytes."""
+def fingerprint(folder: Path, name: str, kind: str) -> str:
+    """Return the sha256 over the files of a model: their names and their bytes."""
     whole = hashlib.sha256()
-    for name in sorted(files):
-        with (folder / name).open("rb") as stream:
-            whole.update(f"{name}\n{hashlib.file_digest(stream, 'sha256').hexdigest()}\n".encode())
+    for file in sorted(folder_files(folder) if kind == FOLDER else needed_files(folder, name)):
+        with (folder / file).open("rb") as stream:
+            whole.update(f"{file}\n{hashlib.file_digest(stream, 'sha256').hexdigest()}\n".encode())
     return whole.hexdigest()
 
 
-def needed_files(resources: Mapping[str, Any], name: str) -> tuple[str, ...]:
+def needed_files(folder: Path, name: str) -> tuple[str, ...]:
     """Return the files of a language's default tokenizer and tagger, and of their dependencies."""
-    packages = resources[name]
+    packages = json.loads((folder / RESOURCES_FILE).read_text(encoding="utf-8"))[name]
     default = packages["packages"]["default"]
     chosen = [(part, default[part]) for part in PROCESSORS.split(",")]
     if "mwt" in default:  # Stanza loads it with the tokenizer

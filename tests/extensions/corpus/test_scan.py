@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -179,13 +178,6 @@ def test_a_folder_that_is_no_apply(tmp_path: Path) -> None:
         read_corpus(tmp_path)
     with pytest.raises(JobkitError, match="no shard 1"):
         read_planned(tmp_path, 1)
-
-
-def test_a_plan_of_another_version_is_an_error_with_its_line(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text('{"text": "x"}\n')
-    read = scan(find_sources([str(tmp_path / "a.jsonl")]))
-    plan(tmp_path, replace(read, corpus=replace(read.corpus, text_field="body")), 1)
-    assert "a.jsonl:1: no field 'body'" in yielded(read_shard(tmp_path, 1))[1].message
 
 
 @pytest.mark.slow

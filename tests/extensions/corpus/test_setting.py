@@ -16,6 +16,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.units import GIB, MIB
 from jobkit.extensions.corpus import apply
 from jobkit.extensions.corpus.plan import Piece, cut_loads
+from jobkit.extensions.corpus.replan import grow
 from jobkit.extensions.corpus.setting import MOST_WINDOW, AppliedSetting, find_setting
 from jobkit.extensions.corpus.shards import (
     UNKNOWN_BYTES,
@@ -274,3 +275,8 @@ def test_what_needs_more_is_a_round_of_its_own(bounded: AppliedSetting) -> None:
     prospect = planned.prospect
     apply.write_planned(planned)
     assert read_journal(OUT).needs == prospect.plan.needs
+    Path("more.txt").write_text(f"{LONG}\n\nThe end.\n", encoding="utf-8")
+    both = request(Path("run"), ["letters.txt", "more.txt"])
+    corpus, found, _ = apply.read(both, 0, prospect.corpus)
+    grow(OUT.absolute(), corpus, found, slurm, ShardOptions(number=1), (), dry=False)
+    assert [*read_journal(OUT).needs] == [number, number + 2], "also in a file that is new"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from jobkit.answers import ledger
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.layout import POINTS_FILE, is_run_folder, read_points
 from jobkit.core.paths import CACHE_VARIABLE, LEDGER_VARIABLE
@@ -16,9 +18,9 @@ from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB, MIB
 from jobkit.extensions.corpus import apply
 from jobkit.extensions.corpus.apply import ApplyRequest
-from jobkit.extensions.corpus.plan import is_corpus_folder, is_unplanned, read_corpus, read_plan
+from jobkit.extensions.corpus.plan import is_corpus_folder, is_unplanned, read_plan
 from jobkit.extensions.corpus.shards import ShardOptions, plan_lines, plan_shards
-from jobkit.extensions.corpus.standing import finish
+from jobkit.extensions.corpus.standing import Standing, finish
 from jobkit.launch import resume
 from jobkit.launch.cancel import cancel
 from jobkit.launch.launch import Preview
@@ -33,6 +35,7 @@ from tests.support.applied import (
     merged,
     plan,
     request,
+    win,
     write_corpus,
     write_planned,
 )
@@ -129,13 +132,6 @@ def test_the_folder_is_whole_or_not_there(asked: ApplyRequest, monkeypatch: pyte
     assert points[0].run_id.startswith("demo-"), "and not the folder's name"
 
 
-def test_the_format_is_kept_for_merge(asked: ApplyRequest, capsys: pytest.CaptureFixture[str]) -> None:
-    write_planned(asked)
-    assert read_corpus(OUT).format == "jsonl"
-    assert apply.apply(OUT, replace(asked, fmt="tsv"), preview=Preview()) == 0
-    assert "jobkit merge tagged --format tsv" in capsys.readouterr().err
-
-
 def test_what_differs_is_named_and_nothing_runs(asked: ApplyRequest, home: Path) -> None:
     write_planned(asked)
     other_run = measured_run(home / "other", sizes=(10,))
@@ -148,16 +144,64 @@ def test_what_differs_is_named_and_nothing_runs(asked: ApplyRequest, home: Path)
             apply.apply(OUT, other)
         assert words in refused.value.message
     (home / "more.txt").write_text("More.\n", encoding="utf-8")
-    with pytest.raises(JobkitError, match=r"more\.txt: new"):
-        apply.apply(OUT, replace(asked, paths=("letters.txt", "more.txt")))
+    with pytest.raises(
+        JobkitError, match=r"letters\.txt: there, and not in the corpus now\n  new: more\.txt"
+    ):
+        apply.apply(OUT, replace(asked, paths=("more.txt",)))
     text = (home / "letters.txt").read_text()
     (home / "letters.txt").write_text(text.replace("word", "wort"), encoding="utf-8")
-    with pytest.raises(JobkitError, match="another SHA-256"):
-        apply.apply(OUT, asked)
+    with pytest.raises(JobkitError, match=r"another SHA-256\n  new: more\.txt") as refused:
+        apply.apply(OUT, replace(asked, paths=("more.txt", "letters.txt")))
+    assert "to add new files restore the others, and name all files" in refused.value.hint
     (home / "letters.txt").write_text(text, encoding="utf-8")
     with pytest.raises(JobkitError, match="runs with local") as refused:
         apply.apply(OUT, replace(asked, scheduler="slurm"))
     assert "--replan --set scheduler=slurm" in refused.value.hint
+
+
+def test_a_finished_corpus_grows_by_new_files_alone(home: Path) -> None:
+    write_planned(request(home / "run", ["letters.txt"], shards=1))
+    win(OUT, 1)
+    assert jobkit("merge", OUT).returncode == 0
+    first = merged(OUT / "merged.jsonl")
+    (home / "a").mkdir()
+    (home / "a/1.txt").write_text("One.\n\nAnd two.\n", encoding="utf-8")
+    (home / "a/2.txt").touch()
+    before = {path: path.read_bytes() for path in OUT.rglob("*") if path.is_file() and path.name != ".lock"}
+    words = ("apply", "run", "--corpus", "a", "letters.txt", "--out", OUT, "--shards", "1")
+    dry = jobkit(*words, "--dry-run")
+    assert "jobkit adds 2 new files: a/1.txt, a/2.txt\ncorpus     2 files, 15 bytes, 2 para" in dry.stderr
+    assert before == {path: path.read_bytes() for path in before}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resume, "run_again", lambda *_, **__: 0)
+        assert jobkit(*words).returncode == 0
+    assert [(point.index, point.repeat) for point in Standing(OUT.absolute()).points] == [(1, 1), (2, 2)]
+    assert jobkit("merge", OUT).returncode == ExitCode.TO_COME
+    win(OUT, 2)
+    assert "jobkit merge" in jobkit("report", OUT).stderr
+    assert jobkit("merge", OUT).returncode == 0
+    assert "jobkit merge" not in jobkit("report", OUT).stderr
+    rows = merged(OUT / "merged.jsonl")
+    assert [row["document"] for row in rows[len(first) :]] == ["a/1.txt"] * 3
+    assert rows[: len(first)] == first
+    files = json.loads((OUT / "provenance.json").read_text())["corpus"]["files"]
+    assert [one["name"] for one in files] == ["letters.txt", "a/1.txt", "a/2.txt"]
+    assert len(ledger.corpora(home / "ledger.jsonl")) == 1
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_new_file_shares_no_id_with_an_old_one(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resume, "run_again", lambda *_, **__: 0)
+    (home / "b.jsonl").write_text('{"id": "x", "text": "Old."}\n', encoding="utf-8")
+    write_planned(request(home / "run", ["b.jsonl"]))
+    (home / "a.jsonl").write_text('{"id": "x", "text": "New."}\n', encoding="utf-8")
+    both = request(home / "run", ["a.jsonl", "b.jsonl"])
+    with pytest.raises(JobkitError, match=r"a\.jsonl:1: the id 'x' is also that of b\.jsonl:1"):
+        apply.apply(OUT, both)
+    assert apply.apply(OUT, replace(both, skip_bad=True)) == 0
+    corpus = Standing(OUT.absolute()).corpus
+    assert ([one.name for one in corpus.sources], len(corpus.skipped)) == (["b.jsonl", "a.jsonl"], 1)
+    assert len(list(read_plan(OUT))) == 1, "there is nothing to tag"
 
 
 def test_a_place_with_something_else_is_refused(asked: ApplyRequest, home: Path) -> None:
@@ -168,25 +212,16 @@ def test_a_place_with_something_else_is_refused(asked: ApplyRequest, home: Path)
     write_planned(asked)
 
 
-def test_all_that_cannot_be_read_is_reported_before_anything_is_written(asked: ApplyRequest) -> None:
-    Path("bad.txt").write_bytes(b"caf\xe9\n")
-    Path("bad.jsonl").write_text('{"text": "Good."}\nno json\n', encoding="utf-8")
-    bad = replace(asked, paths=("letters.txt", "bad.txt", "bad.jsonl"))
-    with pytest.raises(JobkitError, match=r"bad\.txt") as refused:
-        apply.apply(OUT, bad)
-    assert "bad.jsonl:2" in refused.value.message
-    assert not OUT.exists()
-    kept = plan(replace(bad, skip_bad=True)).prospect.corpus
-    assert (kept.documents, len(kept.skipped)) == (2, 2)
-
-
-def test_only_changed_keys_are_given(asked: ApplyRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_changed_keys_are_given_and_the_format_stays(
+    asked: ApplyRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     given: list[tuple[str, ...]] = []
     monkeypatch.setattr(resume, "run_again", lambda *words, **_: given.append(words[2]))
     write_planned(replace(asked, overrides=("resources.memory=3GiB",)))
     words = ("resources.memory=3GiB", "resources.cpus=2")
-    apply.apply(OUT, replace(asked, overrides=words))
+    apply.apply(OUT, replace(asked, overrides=words, fmt="tsv"))
     assert given == [("resources.cpus=2",)]
+    assert "jobkit merge tagged --format tsv" in capsys.readouterr().err
 
 
 def test_a_corpus_takes_every_path_up_to_the_next_option(home: Path) -> None:
@@ -298,8 +333,9 @@ def test_the_job_plans_and_submits_and_is_gone_on_with_by_names_and_sizes(
     assert apply.apply(OUT, ordered, as_job=True) == 0
     assert "the corpus is planned already: jobkit goes on with that plan" in capsys.readouterr().err
     Path("more.txt").write_text("More.\n", encoding="utf-8")
-    with pytest.raises(JobkitError, match=r"more\.txt: new"):
+    with pytest.raises(JobkitError, match=r"new: more\.txt") as refused:
         apply.apply(OUT, replace(ordered, paths=("letters.txt", "more.txt")), as_job=True)
+    assert "to add new files leave out --plan-as-job" in refused.value.hint
     Path("letters.txt").write_text("Another.\n", encoding="utf-8")
     with pytest.raises(JobkitError, match=r"letters\.txt: has changed"):
         apply.apply(OUT, ordered, as_job=True)
@@ -329,40 +365,27 @@ def test_shards_that_the_node_may_not_submit_are_left_to_a_person(out: Path, swe
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moved", [0, 3])
-def test_a_job_that_was_killed_as_it_wrote_is_done_again(
+def test_a_job_that_was_killed_as_it_wrote_or_before_it_submitted_goes_on(
     out: Path, monkeypatch: pytest.MonkeyPatch, moved: int
 ) -> None:
     real, calls = Path.replace, []
 
-    def killed(path: Path, target: Path) -> Path:
-        if path.parent.name == ".tagged.part":
-            calls.append(path.name)
-            if len(calls) > moved or path.name == POINTS_FILE:
-                raise KeyboardInterrupt
-        return real(path, target)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", killed)
-        with pytest.raises(KeyboardInterrupt):
-            apply.plan_in_job(out)
-    assert is_unplanned(out)
-    assert shown(out)[0] == ExitCode.TO_COME
-    assert apply.plan_in_job(out) == 0
-    assert len(read_points(out)[0]) == 3
-
-
-@pytest.mark.slow
-def test_a_job_that_was_killed_before_it_submitted_does_so_again(
-    out: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(resume, "run_again", killed)
-        with pytest.raises(KeyboardInterrupt):
-            apply.plan_in_job(out)
+    def write(path: Path, target: Path) -> Path:
+        if path.parent.name == ".tagged.part":
+            calls.append(path.name)
+            if len(calls) > moved or path.name == POINTS_FILE:
+                killed()
+        return real(path, target)
+
+    for owner, name, act, unplanned in (Path, "replace", write, True), (resume, "run_again", killed, False):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, act)
+            with pytest.raises(KeyboardInterrupt):
+                apply.plan_in_job(out)
+        assert (is_unplanned(out), shown(out)[0]) == (unplanned, ExitCode.TO_COME)
     points, _ = read_points(out)
     assert (len(points), apply.is_open(out)) == (3, True)
     done = jobkit("resume", out, "--follow-up")
@@ -411,28 +434,15 @@ resources: {gpus: 0, cpus: 1, memory: 4GiB, walltime: "00:05:00"}
 """
 
 
-@pytest.fixture
-def tagged(
-    ordered: ApplyRequest, tmp_path: Path, tiny_model: ModelRef, monkeypatch: pytest.MonkeyPatch
-) -> ApplyRequest:
-    """Return what a person asks for who has only the stand-in."""
-    models = tmp_path / "cache" / "models"
+def test_a_job_plans_with_a_stand_in_that_a_person_permits(
+    ordered: ApplyRequest, tiny_model: ModelRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = Path("cache/models").absolute()
     models.mkdir(parents=True)
     (models / Path(tiny_model.path).name).symlink_to(tiny_model.path)
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
-    (tmp_path / "first.yaml").write_text(STAND_IN, encoding="utf-8")
-    return replace(ordered, word="first.yaml")
-
-
-def test_a_job_plans_with_a_stand_in_that_a_person_permits(
-    tagged: ApplyRequest, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(JobkitError, match="needs the real en") as caught:
-        apply.apply(OUT, tagged, as_job=True)
-    assert (caught.value.exit_code, OUT.exists()) == (2, False)
-    permitted = replace(tagged, stand_in=True)
-    assert apply.apply(OUT, permitted, as_job=True) == 0
-    assert "model      STAND-IN model, in place of en tiny\n" in capsys.readouterr().err
+    monkeypatch.setenv(CACHE_VARIABLE, str(models.parent))
+    Path("first.yaml").write_text(STAND_IN, encoding="utf-8")
+    assert apply.apply(OUT, replace(ordered, word="first.yaml", stand_in=True), as_job=True) == 0
     assert "warning: STAND-IN model, in place of en tiny" in shown(OUT)[1].splitlines()
     assert apply.plan_in_job(OUT) == 0
     assert "STAND-IN model, in place of en tiny: its results" in shown(OUT)[1]

@@ -17,11 +17,21 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line
-from jobkit.core.layout import BAD_ROWS, JOURNAL_FILE, PLAN_FILE, POINTS_FILE, Exit, point_folder, read_points
+from jobkit.core.layout import (
+    BAD_ROWS,
+    CORPUS_FILE,
+    JOURNAL_FILE,
+    PLAN_FILE,
+    POINTS_FILE,
+    Exit,
+    point_folder,
+    read_points,
+)
 from jobkit.core.records import Outcome, Point
 from jobkit.extensions.corpus import winners
+from jobkit.extensions.corpus.apply import apply
 from jobkit.extensions.corpus.merge import merge
-from jobkit.extensions.corpus.plan import ROWS_FILE, Winner, read_plan
+from jobkit.extensions.corpus.plan import ROWS_FILE, Winner, read_corpus, read_plan
 from jobkit.extensions.corpus.replan import replan
 from jobkit.extensions.corpus.scan import find_sources, scan
 from jobkit.extensions.corpus.shards import ShardOptions
@@ -107,16 +117,6 @@ def test_claim_all_finds_the_tries_whose_script_was_killed(tmp_path: Path, point
     found = claim_all(tmp_path, points)
     assert {index: winner.try_number for index, winner in found.items()} == {1: 2, 2: 1}
     assert claim_all(tmp_path, points) == found == read_winners(tmp_path)
-
-
-def test_a_shard_that_is_withdrawn_cannot_win(tmp_path: Path, points: list[Point]) -> None:
-    for index in (1, 2):
-        work(tmp_path, index)
-    won = claim(tmp_path, points[0], 1)
-    assert withdraw(tmp_path, points[0]) == won
-    assert withdraw(tmp_path, points[1]) is None
-    assert claim(tmp_path, points[1], 1) is None
-    assert claim_all(tmp_path, points) == {1: won}
 
 
 @pytest.fixture
@@ -324,7 +324,13 @@ def planned_again(out: Path, number: int = 6, *given: str) -> None:
     assert replan(out, ShardOptions(number=number), given, wait=False) == 0
 
 
-def once(out: Path) -> bool:
+def grown(out: Path, shards: int = 2) -> None:
+    """Let the corpus grow by a file whose name sorts first."""
+    write_corpus(out.parent / "even-more.txt", 9)
+    assert apply(out, request(out.parent / "run", ["even-more.txt", "letters.txt"], shards=shards)) == 0
+
+
+def once(out: Path, paragraphs: int = 60) -> bool:
     """Return whether each paragraph of the corpus is in one shard that counts, and in no other."""
     live = {point.index for point in Standing(out).points}
     found = Counter(
@@ -334,7 +340,7 @@ def once(out: Path) -> bool:
         for piece in shard.pieces
         for number in range(piece.paragraphs)
     )
-    return len(found) == 60 and set(found.values()) == {1}
+    return len(found) == paragraphs and set(found.values()) == {1}
 
 
 def test_the_rest_is_cut_again_and_what_is_done_stays(out: Path) -> None:
@@ -370,12 +376,15 @@ def test_a_shard_that_ends_after_it_was_replaced_counts_for_nothing(out: Path) -
     assert merge(out, out / "merged.jsonl").shards == 7
 
 
-def test_a_plan_that_was_cut_off_at_any_line_is_made_again(out: Path) -> None:
-    names = (PLAN_FILE, POINTS_FILE, JOURNAL_FILE)
-    before = {name: (out / name).read_text() for name in names}
-    planned_again(out)
+@pytest.mark.parametrize(("again", "shards", "paragraphs"), [(planned_again, 7, 60), (grown, 6, 69)])
+def test_a_plan_that_was_cut_off_at_any_line_is_made_again(
+    out: Path, again: Callable[[Path], None], shards: int, paragraphs: int
+) -> None:
+    names = (CORPUS_FILE, PLAN_FILE, POINTS_FILE, JOURNAL_FILE)
+    before, corpus = {name: (out / name).read_text() for name in names}, read_corpus(out)
+    again(out)
     after = {name: (out / name).read_text() for name in names}
-    for place, name in enumerate(names):
+    for place, name in enumerate(names[1:], 1):
         lines = after[name].removeprefix(before[name]).splitlines(keepends=True)
         cuts = [
             "".join(lines[:number]) + half
@@ -389,11 +398,11 @@ def test_a_plan_that_was_cut_off_at_any_line_is_made_again(out: Path) -> None:
                 (out / other).write_text(before[other])
             (out / name).write_text(before[name] + cut)
             assert [point.index for point in Standing(out).points] == [1, 2, 3, 4], (name, cut)
-            assert once(out)
-            planned_again(out, 5)
-            assert once(out), (name, cut)
+            assert (once(out), Standing(out).corpus) == (True, corpus)
+            again(out)
+            assert once(out, paragraphs), (name, cut)
             live = Standing(out).points
-            assert len(live) == 6
+            assert len(live) == shards
             for number, line in enumerate((out / POINTS_FILE).read_text().splitlines(), 1):
                 for one in live:
                     assert one.index != number or f'"index": {number},' in line

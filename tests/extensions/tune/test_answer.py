@@ -14,7 +14,7 @@ import yaml
 
 from jobkit.answers.objective import Bound, Objective
 from jobkit.core.knobs import Value
-from jobkit.core.layout import SETTING_FILE, TUNE_GOAL_FILE, Exit, read_points
+from jobkit.core.layout import SETTING_FILE, Exit, read_points
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Outcome
 from jobkit.extensions.tune.search import main, propose_point
@@ -134,16 +134,6 @@ def test_two_points_without_result_end_it(
 # -- shortcuts, and the part of the text that the plain loop works on
 
 
-def test_the_setting_has_its_shortcuts_and_the_plain_loop_on_the_whole_text_none(tmp_path: Path) -> None:
-    run = search(tmp_path, Machine(exact=2.0), FAST)
-    assert "\nshortcuts: exact\n" in (run / SETTING_FILE).read_text()
-    points, _ = read_points(run)
-    loops = {one.shortcuts for one in points if one.phase == FINAL and one.params.get("batch_size")}
-    assert (loops, points[0].shortcuts) == ({"off"}, "exact")
-    assert data_of(run)["setting"]["shortcuts"] == "exact"
-    assert "shortcuts exact" in told(run)
-
-
 @pytest.mark.parametrize("refuses", [(MEMORY,), (MEMORY, SEARCH, FINAL)])
 def test_shortcuts_that_are_refused_leave_a_setting_without(tmp_path: Path, refuses: tuple[str, ...]) -> None:
     run = search(tmp_path, Machine(refuses=refuses), FAST)
@@ -152,22 +142,11 @@ def test_shortcuts_that_are_refused_leave_a_setting_without(tmp_path: Path, refu
     assert f"{IN_USE}, shortcuts off" in told(run)
 
 
-@pytest.mark.parametrize("looks", [0, 3])
-def test_a_finalist_that_ran_without_its_shortcuts_is_no_answer(tmp_path: Path, looks: int) -> None:
-    run = search(tmp_path, Machine(refuses=(FINAL,)), replace(FAST, looks=looks, most_repeats=3))
+def test_a_finalist_that_ran_without_its_shortcuts_is_no_answer(tmp_path: Path) -> None:
+    run = search(tmp_path, Machine(refuses=(FINAL,)), replace(FAST, looks=3, most_repeats=3))
     assert "refused" not in (run / SETTING_FILE).read_text()
     data = data_of(run)
-    assert (data["plain_loop"], bool(data["setting"]), data["best_other"]) == (bool(looks), bool(looks), None)
-
-
-def test_a_goal_of_an_earlier_version_reads_as_before(tmp_path: Path) -> None:
-    run = search(tmp_path, Machine())
-    before, path = data_of(run), run / TUNE_GOAL_FILE
-    goal = json.loads(path.read_text())
-    del goal["shortcuts"]
-    path.write_text(json.dumps(goal))
-    assert data_of(run) == before
-    assert "shortcuts" not in (run / SETTING_FILE).read_text()
+    assert (data["plain_loop"], bool(data["setting"]), data["best_other"]) == (True, True, None)
 
 
 # -- constraints, and other objectives

@@ -61,6 +61,8 @@ def test_the_text_decides_order_sizes_and_parts() -> None:
     assert (goal.search_every, goal.memory_every) == (2, 83)
     assert (changed.work_unit, changed.repeats, changed.sweep.product["workers"]) == (300, 1, [1])
     assert goal.loop == {"order": "text", "batch_size": 300, "workers": 1, "mps": "off"}
+    _, short = tuned(spec(tune={"budget": "5m"}), BUDGET, text(100_000))
+    assert (short.short, short.looks, short.most_repeats, short.search_every) == (True, 1, 3, 5)
 
 
 def test_a_short_text_is_read_whole_in_smaller_calls() -> None:
@@ -207,7 +209,6 @@ def bounded(goal: TuneGoal = GOAL, **bounds: Bound) -> TuneGoal:
 def test_it_keeps_to_what_it_announced(goal: TuneGoal, combinations: int) -> None:
     _, order = searched(goal, Machine())
     assert len({tuple(sorted(whole(one.params).items())) for one in order}) <= goal.most_settings
-    assert goal.most_settings - len(SIZES) <= 12 + goal.shortcuts
     assert goal.combinations == combinations
     assert len(order) <= goal.most_points
 
@@ -218,8 +219,10 @@ def test_it_keeps_to_what_it_announced(goal: TuneGoal, combinations: int) -> Non
     [
         (GOAL, Machine()),
         *((replace(FAST, looks=3, most_repeats=9), Machine(refuses=phases)) for phases in ((), (SEARCH,))),
+        (replace(FAST, short=True, looks=1, again=12), Machine()),
+        (replace(FAST, short=True, looks=1, again=12, fills_gpu=True), Machine()),
     ],
-    ids=["without", "with shortcuts", "refused"],
+    ids=["without", "with shortcuts", "refused", "short", "short, of an encoder"],
 )
 def test_an_answer_does_not_depend_on_times_of_files(budget_s: int, goal: TuneGoal, machine: Machine) -> None:
     goal = replace(goal, budget_s=budget_s)
@@ -278,6 +281,25 @@ def test_a_step_that_scatter_may_have_ended_is_measured_again() -> None:
     assert once.finalists[0][WORKERS] in {2, 4}
 
 
+@pytest.mark.parametrize(
+    ("machine", "workers", "limit"),
+    [
+        (Machine(cores=12), [16], "cores: 16 workers are 12.00 times as fast as 1, and there are no more"),
+        (Machine(cores=4), [16, 8, 4], "cores: 8 workers are 1.00 times as fast as 4, and neither"),
+        (Machine(gpu_bytes=12 * GIB), [9], "memory: memory holds 9 workers at padded 4,000"),
+        (Machine(fails={(WORKERS, 16): Outcome.GPU_OOM}), [16, 8], "memory: 16 workers ended as gpu_oom"),
+    ],
+)
+def test_a_short_search_begins_with_the_most_workers(
+    machine: Machine, workers: list[int], limit: str
+) -> None:
+    answer, order = searched(replace(FAST, short=True, again=12), machine)
+    assert list(dict.fromkeys(one.workers for one in of_phase(order, SEARCH))) == workers
+    assert f"{answer.limit}: {answer.why}".startswith(limit)
+    assert [len(answer.finalists), len(of_phase(order, MEMORY))] == [1, 2]
+    assert words(order, SEARCH) == [EXACT] * len(words(order, SEARCH))
+
+
 # -- what ends it
 
 
@@ -311,12 +333,6 @@ def test_what_limits_a_search_that_more_workers_do_not_speed_up(changes: dict[st
     assert max(one.workers for one in order) == 8
 
 
-def test_a_point_that_runs_out_of_memory_ends_the_doubling() -> None:
-    answer, order = searched(GOAL, Machine(fails={(WORKERS, 8): Outcome.GPU_OOM}))
-    assert (answer.limit, answer.why) == ("memory", "8 workers ended as gpu_oom")
-    assert max(one.workers for one in of_phase(order, FINAL)) == 4
-
-
 def test_two_sizes_that_fail_end_the_search_and_one_does_not() -> None:
     answer, order = searched(GOAL, Machine(fails={(WORKERS, 1): Outcome.ENVIRONMENT}))
     assert (len(order), answer.finalists) == (2, ())
@@ -336,10 +352,8 @@ def test_the_finalists_run_until_their_speeds_are_known(noise: float, repeats: i
     assert loops(order) == repeats
     assert len(order) <= goal.most_points
     assert read_again(goal, machine, order) == answer
-    with_looks = replace(goal, looks=3, again=12)
-    assert loops(searched(with_looks, machine)[1]) == repeats, "that may take more points"
     failing = replace(machine, noise=0.0, fails={(ORDER, "text"): Outcome.BUG})
-    assert loops(searched(with_looks, failing)[1]) == 3, "a plain loop that fails has no speed to wait for"
+    assert loops(searched(goal, failing)[1]) == 3, "a plain loop that fails has no speed to wait for"
 
 
 def test_the_budget_ends_the_repeats_whose_speeds_are_not_known() -> None:

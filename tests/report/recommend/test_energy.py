@@ -9,7 +9,7 @@ from jobkit.answers.speed import CorpusVolume
 from jobkit.core.blocks import as_text
 from jobkit.core.measurements import Attribution, Energy
 from jobkit.core.records import Outcome, Record
-from jobkit.report.recommend.advice import Advice, RecommendOptions, recommend, uses
+from jobkit.report.recommend.advice import Advice, recommend, uses
 from jobkit.report.recommend.output import blocks
 from tests.support.builders import ITEMS, point, record
 from tests.support.recommendations import material, records
@@ -30,7 +30,7 @@ def drawing(one: Record, attribution: Attribution = OWN, **more: object) -> Reco
 
 
 def found(*told: Record, corpus: CorpusVolume | None = None) -> Advice:
-    return recommend(material(told), RecommendOptions(gpus=(), corpus=corpus))
+    return recommend(material(told), gpus=(), corpus=corpus)
 
 
 def lines(answer: Advice) -> list[str]:

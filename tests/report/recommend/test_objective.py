@@ -13,7 +13,7 @@ from jobkit.core.blocks import as_text
 from jobkit.core.errors import JobkitError
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Record
-from jobkit.report.recommend.advice import Advice, RecommendOptions, judge, recommend, refuse_none
+from jobkit.report.recommend.advice import Advice, judge, recommend, refuse_none
 from jobkit.report.recommend.output import blocks
 from tests.support.recommendations import SIZES, material, records
 
@@ -39,7 +39,7 @@ def without_items(one: Record) -> Record:
 def advice(
     tries: Sequence[Record], objective: Objective = HIGHEST, corpus: CorpusVolume | None = None
 ) -> Advice:
-    return recommend(replace(material(tries), objective=objective), RecommendOptions(corpus=corpus))
+    return recommend(replace(material(tries), objective=objective), corpus=corpus)
 
 
 def text(tries: Sequence[Record], objective: Objective = HIGHEST, corpus: CorpusVolume | None = None) -> str:

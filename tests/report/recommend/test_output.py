@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from jobkit.commands.results import recommend as command
 from jobkit.core.blocks import as_text
 from jobkit.core.records import Record
 from jobkit.core.units import GIB
-from jobkit.report.recommend.advice import Advice, RecommendOptions, recommend
+from jobkit.report.recommend.advice import Advice, recommend
 from jobkit.report.recommend.material import RunData
 from jobkit.report.recommend.output import as_json, blocks
 from tests.support.builders import GPU, grid
@@ -30,12 +31,12 @@ ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "recommend.md").read_text(encoding="utf-8")
 
 
-def text(of: RunData | None = None, wishes: RecommendOptions | None = None) -> str:
-    return as_text(blocks(found(of, wishes), why=True))
+def text(of: RunData | None = None, **wishes: Any) -> str:
+    return as_text(blocks(found(of, **wishes), why=True))
 
 
-def found(of: RunData | None = None, wishes: RecommendOptions | None = None) -> Advice:
-    return recommend(of or material(records()), wishes or RecommendOptions(gpus=()))
+def found(of: RunData | None = None, **wishes: Any) -> Advice:
+    return recommend(of or material(records()), **({"gpus": ()} | wishes))
 
 
 def words() -> list[str]:
@@ -93,7 +94,7 @@ def test_the_proof_of_workers_is_of_the_memory_of_all_of_them() -> None:
         replace(one, point=replace(one.point, workers=4, params={**one.point.params, "workers": 4}))
         for one in records()
     ]
-    kept = found(material(shared), RecommendOptions(gpus=(), margin=0.2))
+    kept = found(material(shared), gpus=(), margin=0.2)
     together = int(4 * 0.8 * kept.memory.largest.capacity_bytes / 2**20)
     assert f"jobkit verify runs/demo --gpu-memory {together}MiB" in as_text(blocks(kept))
 
@@ -101,12 +102,12 @@ def test_the_proof_of_workers_is_of_the_memory_of_all_of_them() -> None:
 def test_the_proof_is_of_what_was_asked() -> None:
     small = [replace(record, gpu=replace(GPU, total_bytes=4 * GIB)) for record in records()]
     kept = 4 * GIB - 719_323_136
-    said = text(material(small), RecommendOptions(gpus=(), margin=0.5))
+    said = text(material(small), gpus=(), margin=0.5)
     assert f"jobkit verify runs/demo --gpu-memory {kept // 2**21}MiB\n" in said
     card = GpuKind(name="3GiB", usable_bytes=3 * GIB)
-    said = text(wishes=RecommendOptions(gpus=(card,)))
+    said = text(gpus=(card,))
     assert f"    jobkit verify runs/demo --gpu-memory {(kept - GIB) // 2**20}MiB\n" in said
-    assert "Test its largest" not in text(wishes=RecommendOptions(gpus=(card, card)))
+    assert "Test its largest" not in text(gpus=(card, card))
 
 
 def test_what_verify_cannot_prove_is_not_sent_there() -> None:
@@ -138,7 +139,7 @@ def on_gpu_of(size_bytes: int, told: Sequence[Record]) -> RunData:
     ],
 )
 def test_what_no_committed_run_shows_is_printed(of: RunData, said: str) -> None:
-    shown = text(of, RecommendOptions())
+    shown = text(of, gpus=None)
     assert said in shown
     assert not re.search(r"None|nan|\{|\[", shown)
 

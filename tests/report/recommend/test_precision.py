@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from jobkit.core.blocks import as_text
 from jobkit.core.records import Record
-from jobkit.report.recommend.advice import Advice, RecommendOptions, recommend
+from jobkit.report.recommend.advice import Advice, recommend
 from jobkit.report.recommend.output import as_json, blocks
 from jobkit.runs.results import Agreement
 from tests.support.builders import grid
@@ -32,7 +32,7 @@ def found(agreement: Agreement | None, faster: Mapping[str, float], *, min_f1: f
     records = sweep(faster)
     agreements = {one.point.index: SAME if one.point.precision == "fp32" else agreement for one in records}
     known = {index: agreement for index, agreement in agreements.items() if agreement}
-    return recommend(replace(material(records), agreements=known), RecommendOptions(min_f1=min_f1))
+    return recommend(replace(material(records), agreements=known), min_f1=min_f1)
 
 
 def said(answer: Advice) -> str:

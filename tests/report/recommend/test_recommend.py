@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,6 @@ from jobkit.report.recommend.advice import (
     SWEEP,
     THROUGHPUT,
     Advice,
-    RecommendOptions,
     memory_of_setting,
     recommend,
 )
@@ -37,11 +37,9 @@ from tests.support.recommendations import (
     records,
 )
 
-NOTHING = RecommendOptions()
 
-
-def told(*said: Record, wishes: RecommendOptions = NOTHING, lengths: Lengths | None = LENGTHS) -> Advice:
-    return recommend(material(said or records(), lengths), wishes)
+def told(*said: Record, lengths: Lengths | None = LENGTHS, **wishes: Any) -> Advice:
+    return recommend(material(said or records(), lengths), **wishes)
 
 
 def true_largest(card_bytes: int) -> int:
@@ -74,7 +72,7 @@ def test_the_smallest_within_five_percent_is_recommended() -> None:
 
 @pytest.mark.parametrize("name", ["mig-1g.5gb", "mig-2g.10gb"])
 def test_the_largest_batch_of_a_card_is_near_the_truth_and_never_above(name: str) -> None:
-    found = told(wishes=RecommendOptions(gpus=gpu_kinds(name)))
+    found = told(gpus=gpu_kinds(name))
     ((card, largest),) = found.predictions
     truth = true_largest(card.usable_bytes)
     assert 0.97 * truth < largest.safe_batch <= truth
@@ -85,7 +83,7 @@ def test_the_largest_batch_of_a_card_is_near_the_truth_and_never_above(name: str
 def test_a_card_may_be_too_small_for_the_recommended_batch() -> None:
     small = GpuKind(name="1GiB", usable_bytes=GIB)
     tiny = GpuKind(name="tiny", usable_bytes=CONTEXT_BYTES // 2)
-    found = told(wishes=RecommendOptions(gpus=(small, tiny)))
+    found = told(gpus=(small, tiny))
     assert [found.holds(largest) for _, largest in found.predictions] == [False, False]
     assert 175 > found.predictions[0][1].safe_batch > found.predictions[1][1].safe_batch == 0
 
@@ -97,7 +95,7 @@ def test_a_trial_that_did_not_fit_caps_what_is_safe(lengths: Lengths | None) -> 
     trial = Trial(index=16, batch_size=size, load=LOADS.own(size), capacity_bytes=there)
 
     def after(trial: Trial) -> Advice:
-        return recommend(replace(material(records(), lengths), tried=(trial,)), NOTHING)
+        return recommend(replace(material(records(), lengths), tried=(trial,)))
 
     found = after(replace(trial, outcome=Outcome.GPU_OOM))
     assert plain.memory.largest.safe_batch > size > found.largest.safe_batch > 0
@@ -125,7 +123,7 @@ def test_what_is_recommended_is_safe_or_it_is_said() -> None:
     small = [replace(one, gpu=replace(one.gpu, total_bytes=4 * GIB)) for one in growing if one.gpu]
     seen: list[tuple[int, str | None]] = []
     for percent in range(0, 100, 5):
-        found = told(*small, wishes=RecommendOptions(gpus=(), margin=percent / 100))
+        found = told(*small, gpus=(), margin=percent / 100)
         size, safe = found.recommended.size, found.memory.largest.safe_batch
         seen.append((size, found.binds))
         if size > safe:
@@ -177,7 +175,7 @@ def test_on_a_cpu_it_is_the_ram_that_was_asked_for() -> None:
     assert (found.memory.kind, found.memory.limit_bytes, found.predictions) == (RAM, 8 * GIB, [])
     assert found.cost["seconds"] == 5 * 60 * 2, "two threads each"
     with pytest.raises(JobkitError, match="ran on a CPU"):
-        told(*on_cpu(), wishes=RecommendOptions(gpus=gpu_kinds("h100")))
+        told(*on_cpu(), gpus=gpu_kinds("h100"))
 
 
 def test_records_that_say_nothing_together_are_refused() -> None:
@@ -198,7 +196,7 @@ SHORT = Loads(Lengths(paragraphs=((10,),) * ITEMS))
 
 
 def beware(of: RunData, corpus: CorpusVolume | None = None) -> str:
-    return "; ".join(recommend(of, RecommendOptions(corpus=corpus)).beware)
+    return "; ".join(recommend(of, corpus=corpus).beware)
 
 
 def test_a_corpus_whose_items_are_longer() -> None:

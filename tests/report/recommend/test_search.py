@@ -10,7 +10,7 @@ import pytest
 from jobkit.answers.objective import Bound, Objective
 from jobkit.core.errors import JobkitError
 from jobkit.core.units import GIB
-from jobkit.report.recommend.advice import RecommendOptions, recommend
+from jobkit.report.recommend.advice import recommend
 from jobkit.report.recommend.material import read_material
 from jobkit.spec.sweep_spec import Resources
 from tests.support.machines import GOAL, Machine, search
@@ -23,17 +23,17 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_search_under_way_and_one_without_a_setting_have_no_recommendation(tmp_path: Path) -> None:
     with pytest.raises(JobkitError, match="the search has not ended"):
-        recommend(read_material(search(tmp_path, Machine(), most=5)), RecommendOptions())
+        recommend(read_material(search(tmp_path, Machine(), most=5)))
     none = replace(GOAL, objective=Objective(bounds={"batch_p95": Bound(max=1e-9)}))
     with pytest.raises(JobkitError, match="the search found no setting"):
-        recommend(read_material(search(tmp_path / "none", Machine(), none)), RecommendOptions())
+        recommend(read_material(search(tmp_path / "none", Machine(), none)))
 
 
 def test_a_setting_of_a_search_is_charged_with_its_own_memory_only(run: Path) -> None:
     material = read_material(run)
     assert material.search
     held = [replace(one, accounted_rss_bytes=64 * GIB) for one in material.records]
-    advice = recommend(replace(material, records=held, resources=Resources()), RecommendOptions()).request
+    advice = recommend(replace(material, records=held, resources=Resources())).request
     assert advice
     assert advice.used_memory_bytes is None, "the records of its answer have no RAM"
 
@@ -44,5 +44,5 @@ def test_finals_that_differ_have_no_largest_batch_for_the_reason_of_their_memory
     *_, last = material.search.winner_records
     other = replace(last, versions={**last.versions, "torch": "0.1"})
     told = [other if record == last else record for record in material.records]
-    largest = recommend(replace(material, records=told), RecommendOptions()).memory.largest
+    largest = recommend(replace(material, records=told)).memory.largest
     assert largest.reason.startswith("the points differ in version of torch: ")

@@ -32,8 +32,9 @@ from jobkit.worker import process
 from jobkit.worker.paragraphs import cut_by_budget
 from jobkit.worker.workloads.base import Entity
 
-PART_CHARS = 2**19
-"""Characters of the texts that are tokenized and cut into batches together."""
+PART_CHARS = 2**21
+"""Characters of the texts that are tokenized and cut into batches together. The last batch of a part is not
+full, so a quarter of this makes vectors in bf16 a fifth slower on an H100."""
 THREADS = ("TOKENIZERS_PARALLELISM", "true")
 """The pipeline of transformers switches the tokenizer's threads off for the whole process."""
 
@@ -151,15 +152,15 @@ class Encoder:
             lengths = pieces.lengths[part]
             end, columns = token + int(lengths.sum()), int(lengths[0])
             starts = np.arange(size) * columns - (np.cumsum(lengths) - lengths)
-            places = np.repeat(starts, lengths) + np.arange(end - token)
-            ids = np.full(size * columns, self._pad)
-            ids[places] = pieces.ids[token:end]
-            mask = np.zeros(size * columns, np.int64)
-            mask[places] = 1
-            flat = torch.from_numpy(np.stack([ids, mask]).reshape(2, size, columns))
-            flat = flat.to(self._device, non_blocking=True)
-            where = torch.from_numpy(places).to(self._device, non_blocking=True)
-            outputs = self._run(flat[0], flat[1], where)
+            cells, tokens = size * columns, end - token
+            # not pinned: writing into pinned memory costs more than its copy saves (8 % on an H100)
+            sent = torch.zeros(2 * cells + tokens, dtype=torch.int64)
+            ids, mask, places = np.split(sent.numpy(), [cells, 2 * cells])
+            places[:] = np.repeat(starts, lengths) + np.arange(tokens)
+            ids[:], ids[places], mask[places] = self._pad, pieces.ids[token:end], 1
+            flat = sent.to(self._device, non_blocking=True)
+            ids, mask, where = flat.split([cells, cells, tokens])
+            outputs = self._run(ids.view(size, columns), mask.view(size, columns), where)
             event = torch.cuda.current_stream().record_event() if self._copies else None
             texts, own = pieces.texts[part], pieces.ids[token:end]
             yield Pieces(encodings[part], texts, pieces.cut, lengths, own, outputs), event

@@ -1,25 +1,184 @@
-"""The report that NVIDIA's DCGM prints of a job, next to the figures of the points that it ran. Pure.
+"""Logs that jobkit did not write: of the taggers before it, and the reports that DCGM prints of jobs.
 
-What each figure counts is in the function ``JobGetStats`` of DCGM (https://github.com/NVIDIA/DCGM,
+The taggers' line is ``<time> - <logger> - <LEVEL> - <message>``; a log has two runs or more. All lines of a
+run come at its end, a run starts at ``Total time:``, and only the ``Mean batch time`` line names the batch
+size. Their "GB" is 2**30 bytes.
+
+What each figure of DCGM counts is in the function ``JobGetStats`` of DCGM (https://github.com/NVIDIA/DCGM,
 dcgmlib/src/DcgmHostEngineHandler.cpp) and in the reference of ``dcgmi stats``
 (https://docs.nvidia.com/datacenter/dcgm/latest/reference/command-line-reference/dcgmi/dcgmi-stats.html).
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from math import fsum
-from pathlib import PurePath
-from typing import ClassVar
+from pathlib import Path, PurePath
 
 from jobkit.core.blocks import Block, Column
-from jobkit.core.figures import GPU_MEMORY, WORK
-from jobkit.core.units import format_count, format_energy, format_memory
-from jobkit.extensions.other_logs.tagger_log import LOG
-from jobkit.report.rows import Row
-from jobkit.runs.tries import worker_s
+from jobkit.core.errors import JobkitError
+from jobkit.core.figures import ACTIVATIONS, BATCH_MEAN, GPU_MEMORY, MODEL, RAM, SPEED, WORK
+from jobkit.core.files import read_text
+from jobkit.core.knobs import BATCH_SIZE, CPU, CUDA
+from jobkit.core.records import Outcome, Point, TextRef
+from jobkit.core.units import GIB, format_count, format_energy, format_list, format_memory
+from jobkit.report.rows import LOG_LIMIT_BYTES, MOST_NAMED, FileFormat, Row, Sources
+from jobkit.runs.status import PointResult
+from jobkit.runs.tries import Try, worker_s
+
+LOG = "tagger log"
+"""The workload of a row that comes from a log."""
+TAGGER_LOG = FileFormat(
+    about="a log of a tagger before jobkit, which names neither its text nor its model",
+    remark="old logs: batch s is total / number of batches, where the log itself counts a partial batch as "
+    "whole; their GPU peak is the largest of samples at every 50th paragraph, so the true peak may be higher",
+)
+
+_NUMBER = r"((?:\d{1,3}(?:,\d{3}){1,4}|\d{1,15})(?:\.\d+)?(?:[eE][+-]?\d{1,2})?)"
+"""A number, perhaps with commas between thousands or an exponent."""
+_START = re.compile(rf"Total time: {_NUMBER}s\s*$")
+_BATCH = re.compile(rf"Mean batch time for batch size {_NUMBER}: {_NUMBER}s\s*$")
+_ITEMS = re.compile(rf"Total number of samples: {_NUMBER}\s*$")
+
+MEMORY_LINES = {
+    "Total GPU memory: ": "gpu_capacity_bytes",
+    "Amount of GPU memory used before running script: ": "gpu_before_bytes",
+    "GPU memory used for loading model: ": "gpu_model_bytes",
+    "Peak GPU memory used for processing batch ": "gpu_batch_peak_bytes",
+    "Peak GPU memory used ": "gpu_peak_bytes",
+    "RAM memory used for loading model: ": "ram_model_bytes",
+    "Peak RAM memory used ": "ram_peak_bytes",
+}
+"""The words before the figure, colon or none as the logs have it, and the field it goes to."""
+
+_MEMORY = [(re.compile(rf"{re.escape(words)}{_NUMBER}GB\s*$"), name) for words, name in MEMORY_LINES.items()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRun:
+    """One run as a log reports it; ``None`` for what the log does not have."""
+
+    batch_size: int  # paragraphs per call
+    items: int  # all paragraphs
+    total_s: float  # time of the whole loop, writing included
+    logged_batch_s: float  # the mean batch time by the log: ``total_s / items * batch_size``
+    gpu_capacity_bytes: int | None = None
+    gpu_before_bytes: int | None = None
+    gpu_model_bytes: int | None = None  # CUDA context and weights together, above the memory in use before
+    # above the model, and in all; sampled every 50 paragraphs
+    gpu_batch_peak_bytes: int | None = None
+    gpu_peak_bytes: int | None = None
+    ram_model_bytes: int | None = None
+    ram_peak_bytes: int | None = None
+
+    @property
+    def batch_mean_s(self) -> float:
+        """Mean seconds of a call, partial calls counted."""
+        return self.total_s / math.ceil(self.items / self.batch_size)
+
+
+def parse_log(text: str) -> tuple[tuple[LogRun, ...], int]:
+    """Return the runs of a log, and how many of its runs are cut short.
+
+    Lines of any other form are passed over: a job's log holds whatever else was printed.
+    """
+    runs = [_run(block) for block in _blocks(text.splitlines())]
+    whole = tuple(run for run in runs if run)
+    return whole, len(runs) - len(whole)
+
+
+def _blocks(lines: Iterable[str]) -> Iterator[dict[str, float]]:
+    """Yield the figures of each run, from one ``Total time:`` to the next."""
+    block: dict[str, float] = {}
+    for line in lines:
+        if match := _START.search(line):
+            if block:
+                yield block
+            block = {"total_s": _value(match[1])}
+        elif block:
+            block.update(_figures(line))
+    if block:
+        yield block
+
+
+def _figures(line: str) -> dict[str, float]:
+    if match := _BATCH.search(line):
+        return {"batch_size": _value(match[1]), "logged_batch_s": _value(match[2])}
+    if match := _ITEMS.search(line):
+        return {"items": _value(match[1])}
+    for pattern, name in _MEMORY:
+        if match := pattern.search(line):
+            return {name: round(_value(match[1]) * GIB)}
+    return {}
+
+
+def _value(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+def _run(block: dict[str, float]) -> LogRun | None:
+    """Return a run if its figures are complete: it must have its size and count, and end with its RAM."""
+    if not {"batch_size", "items", "ram_peak_bytes"} <= block.keys():
+        return None
+    counts = block["batch_size"], block["items"]
+    if block["total_s"] <= 0 or any(count < 1 or count % 1 for count in counts):
+        return None
+    whole = {f.name for f in fields(LogRun) if f.type != "float"}
+    figures = {name: int(value) if name in whole else value for name, value in block.items()}
+    return LogRun(**figures)  # type: ignore[arg-type]  # the fields named in `whole` are ints by now
+
+
+def rows_of_log(file: str, runs: Iterable[LogRun]) -> list[Row]:
+    """Return the rows of an old log; the file stands for text, model and versions, which it does not name."""
+    rows: list[Row] = []
+    repeats: dict[int, int] = {}
+    for index, run in enumerate(runs, 1):
+        repeats[run.batch_size] = repeats.get(run.batch_size, 0) + 1
+        capacity = run.gpu_capacity_bytes
+        point = Point(
+            run_id=file,
+            index=index,
+            point_id=f"run {index}",
+            workload=LOG,
+            params={BATCH_SIZE: run.batch_size},
+            repeat=repeats[run.batch_size],
+            text=TextRef(path="", sha256="", size_bytes=0, name=""),
+            model=None,
+            device=CPU if capacity is None else CUDA,
+            order="",
+            allocator=None,
+            threads=1,
+        )
+        given = dict.fromkeys(("text", "text_sha256", "order", "threads", "workers", "gpus"))
+        columns = {"machine": file, "items": run.items, "items_total": run.items}
+        if capacity is not None:
+            columns["gpu"] = f"unknown GPU, {capacity / GIB:.1f} GiB"
+            columns["gpu_capacity_bytes"] = capacity
+            columns["gpu_instrument"] = "NVML device, sampled every 50 paragraphs"
+        figures = {
+            SPEED.name: run.items / run.total_s,
+            WORK.name: run.total_s,
+            BATCH_MEAN.name: run.batch_mean_s,
+            MODEL.name: run.gpu_model_bytes,
+            ACTIVATIONS.name: run.gpu_batch_peak_bytes,
+            GPU_MEMORY.name: run.gpu_peak_bytes,
+            RAM.name: run.ram_peak_bytes,
+        }
+        tried = Try(number=1, outcome=Outcome.OK, evidence="log of a run that ended")
+        row = Row(
+            folder=file,
+            result=PointResult(point=point, all_tries=(tried,)),
+            params=point.params,
+            figures=figures,
+            file_format=TAGGER_LOG,
+            given=given | columns,
+        )
+        rows.append(row)
+    return rows
+
 
 SUFFIX = ".gpu-report"
 """How the names of such files end at the site whose reports jobkit knows."""
@@ -117,7 +276,6 @@ class DcgmFigure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFigures:
-    key: ClassVar[str] = "dcgm"
     file: str  # the report
     source: str  # the run folder, or the log, with the other figures
     whose: str  # ``jobkit`` or ``log``
@@ -289,3 +447,49 @@ def _weighted(pairs: Sequence[tuple[float | None, float | None]]) -> float | Non
     known = [(value, weight) for value, weight in pairs if value is not None and weight]
     weight = fsum(part for _, part in known)
     return fsum(value * part for value, part in known) / weight if weight else None
+
+
+def read(path: Path, text: str) -> Sources | None:
+    """Return the rows of a tagger's log, or the place where a report of DCGM is shown."""
+    runs, left_out = parse_log(text)
+    of_job = not runs and is_gpu_report(text)
+    if not (runs or left_out or of_job):
+        return None
+    notes = [f"{path}: {left_out} of its runs cut short: left out"] if left_out else []
+    notes += [f"{path}: a DCGM report of a whole job: {_where(path)}"] if of_job else []
+    rows, near = rows_of_log(str(path), runs), path.parent.glob(f"*{SUFFIX}") if runs else ()
+    reports = sorted(report for report in near if belongs(report.name, path.name))
+    return Sources(rows, notes, jobs=list(more_figures(reports, rows, notes)))
+
+
+def more_figures(logs: Iterable[Path], rows: Sequence[Row], notes: list[str]) -> Iterator[JobFigures]:
+    """Yield the reports of DCGM that can be read; add to the notes why others cannot."""
+    for path in logs:
+        try:
+            yield _read_report(path, rows)
+        except JobkitError as error:
+            notes.append(f"{error.message}: skipped")
+
+
+def dcgm_reports(paths: Iterable[Path], rows: Sequence[Row]) -> list[JobFigures]:
+    """Return reports of DCGM that a person names, each next to its points."""
+    return [_read_report(path, rows) for path in paths]
+
+
+def _read_report(path: Path, rows: Sequence[Row]) -> JobFigures:
+    try:
+        text = read_text(path) if path.stat().st_size <= LOG_LIMIT_BYTES else ""
+    except OSError as error:
+        raise JobkitError(f"{path}: cannot be read: {error.strerror}") from error
+    if not is_gpu_report(text):
+        hint = "such a report is what `dcgmi stats --verbose --job ID` prints"
+        raise JobkitError(f"{path}: not a DCGM report of a job", hint=hint)
+    points, how = points_of(path.name, rows)
+    return side_by_side(str(path), parse_report(text), points, how)
+
+
+def _where(report: Path) -> str:
+    logs = [path for path in report.parent.iterdir() if path != report and belongs(report.name, path.name)]
+    if not logs:
+        return "the report names no batch size, and no log of its name is next to it: skipped"
+    return f"the report is shown next to {format_list([path.name for path in sorted(logs)], MOST_NAMED)}"
