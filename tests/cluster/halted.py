@@ -15,6 +15,7 @@ from jobkit.runs.reader import read_status
 from jobkit.runs.status import IN_QUEUE, PointState, PointStatus
 from tests.cluster.daemons import Wait
 from tests.cluster.lab import WORKLOADS, ClusterLab
+from tests.support.commands import ended_well
 
 SPEC = """\
 name: broken
@@ -49,8 +50,7 @@ class HaltedSweep:
         """Submit points of these batch sizes; return the run folder."""
         home = self.lab.home
         spec = self.lab.spec(SPEC % (workload, sizes, WORKLOADS, home, home))
-        done = self.lab.sweep(spec, "--runs-dir", runs, *arguments)
-        assert done.returncode == 0, done.stdout + done.stderr
+        ended_well(self.lab.sweep(spec, "--runs-dir", runs, *arguments))
         (run,) = (home / runs).iterdir()
         return run
 

@@ -81,8 +81,7 @@ class Applied:
         return [str(word) for word in (*words, *site)]
 
     def merged(self) -> list[dict[str, object]]:
-        done = self.lab.jobkit("merge", self.out)
-        assert done.returncode == 0, done.stderr
+        commands.ended_well(self.lab.jobkit("merge", self.out))
         return [json.loads(line) for line in (self.out / "merged.jsonl").read_text().splitlines()]
 
     @property
@@ -222,8 +221,7 @@ def test_a_folder_with_a_file_of_every_kind(lab: ClusterLab) -> None:
     refused = commands.jobkit(*words, cwd=lab.home)
     assert (refused.returncode, out.exists()) == (2, False)
     assert "in/b.txt:1: not UTF-8 at byte 6, it seems to be cp1252" in refused.stderr
-    done = commands.jobkit(*words, "--encoding", "auto", "--split-long", "--wait", cwd=lab.home)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = commands.ran(*words, "--encoding", "auto", "--split-long", "--wait", cwd=lab.home)
     assert "encoding   in/b.txt cp1252 (café)" in done.stderr
     assert "text 'content', id 'id' (in/f.csv, in/g.tsv)" in done.stderr
     assert "not read   1 file: in/notes.md" in done.stderr
@@ -251,8 +249,7 @@ def test_a_corpus_grows(applied: Applied, when: str, monkeypatch: pytest.MonkeyP
     *earlier, event = (applied.out / "journal.jsonl").read_text().splitlines()
     old = event.replace(json.loads(event)["at"][:10], "2020-01-01")
     (applied.out / "journal.jsonl").write_text("\n".join([*earlier, old, ""]))
-    done = applied.apply("--wait")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = commands.ended_well(applied.apply("--wait"))
     assert "100.0 % of the characters, 260 of 260 paragraphs, 8 of 8 shards" in done.stdout
     assert applied.merged() == applied.rows
     applied.add("late.txt", 30)

@@ -10,6 +10,7 @@ from jobkit.runs.reader import read_status
 from jobkit.runs.status import PointState, RunStatus
 from tests.cluster.daemons import Wait
 from tests.cluster.lab import FaultySweep
+from tests.support.commands import ended_well
 
 ALL = range(1, 7)
 HANG = dict.fromkeys(ALL, "hangs")
@@ -43,8 +44,7 @@ def test_points_that_wait_and_points_that_run_are_cancelled_and_run_again(
     lab, run = faulty.lab, faulty.lab.run_dir()
     wait_until(lambda: running(run) == {1, 2}, 60)
 
-    done = lab.jobkit("cancel", run, "1", "batch_size-6-r1")
-    assert done.returncode == 0, done.stderr
+    done = ended_well(lab.jobkit("cancel", run, "1", "batch_size-6-r1"))
     assert "6 points: 2 running, 4 waiting" in done.stderr
     assert "cancelled: 2 points\nrunning points copy their results to the run folder" in done.stderr
     wait_until(lambda: running(run) == {2, 3}, 60)
@@ -57,8 +57,7 @@ def test_points_that_wait_and_points_that_run_are_cancelled_and_run_again(
     wait_until(lambda: running(run) == {3}, 60)
     assert faulty.outcomes() == [CANCELLED, CANCELLED, None, CANCELLED, CANCELLED, CANCELLED]
 
-    done = lab.jobkit("cancel", run)
-    assert done.returncode == 0, done.stderr
+    done = ended_well(lab.jobkit("cancel", run))
     assert "cancelled: 1 point\n" in done.stderr
     wait_until(lambda: not seen(run).queued, 60)
     assert faulty.outcomes() == [CANCELLED] * 6

@@ -14,7 +14,7 @@ from jobkit.core.records import Outcome
 from jobkit.runs.reader import read_status
 from tests.cluster.daemons import Wait
 from tests.cluster.lab import COUNT, ClusterLab
-from tests.support.commands import jobkit_process
+from tests.support.commands import ended_well, jobkit_process
 
 SUBMIT = {"slurm": "sbatch", "sge": "qsub"}
 ASKS = {"slurm": "--test-only", "sge": "-w"}
@@ -72,8 +72,7 @@ def test_an_array_that_was_taken_is_found_by_its_name(
     young = lab.jobkit("resume", run)
     assert (young.returncode, lab.submitted()) == (3, []), "the submit command may still be at it"
     later(run)
-    done = lab.jobkit("resume", run)
-    assert done.returncode == 0, done.stderr
+    done = ended_well(lab.jobkit("resume", run))
     assert "was found by its name" in done.stderr
     assert "nothing to run again" in done.stderr
     assert [(one["found"], one["last"]) for one in lab.submitted()] == [("by its name", 6)]
@@ -95,8 +94,7 @@ def test_an_array_that_was_not_taken_is_submitted_by_resume(
         dies(lab, patch, after=False)
         run = sweep_that_is_killed(lab)
     later(run)
-    done = lab.jobkit("resume", run)
-    assert done.returncode == 0, done.stderr
+    done = ended_well(lab.jobkit("resume", run))
     assert "cut off before the scheduler took it" in done.stderr
     assert "again: 6 points" in done.stderr
     wait_until(lambda: all_ok(run), 60)

@@ -11,6 +11,7 @@ import pytest
 from jobkit.runs.trials import Trial, trials
 from tests.cluster.daemons import Wait
 from tests.cluster.lab import WORKLOADS, ClusterLab
+from tests.support.commands import ended_well
 
 DEADLINE_S = 90
 SPEC = """\
@@ -52,8 +53,7 @@ def ends(lab: ClusterLab) -> list[tuple[str, str]]:
 
 
 def test_one_submission_measures_predicts_and_proves(lab: ClusterLab, spec: Path, wait_until: Wait) -> None:
-    done = lab.sweep(spec, "--wait")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = ended_well(lab.sweep(spec, "--wait"))
     sweep, follower = lab.jobs("points", "find")
     assert f"job {follower} tries the largest batch" in done.stderr
     (trial,) = told(lab)
@@ -78,8 +78,7 @@ def test_a_cancelled_sweep_does_not_hold_its_follower_for_ever(
 ) -> None:
     text = spec.read_text(encoding="utf-8").replace("hungry:Hungry", "odd:Slow")
     text = text.replace("{PYTHONPATH", f"{{ODD_TOLD: '{tmp_path / 'told'}', PYTHONPATH")
-    done = lab.sweep(lab.spec(text))
-    assert done.returncode == 0, done.stderr
+    ended_well(lab.sweep(lab.spec(text)))
     sweep, _ = lab.jobs("points", "find")
     wait_until((tmp_path / "told").exists, DEADLINE_S)
     cancel = {"slurm": "scancel", "sge": "qdel"}[lab.scheduler]

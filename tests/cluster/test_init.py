@@ -8,7 +8,7 @@ import pytest
 
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import load_spec
-from tests.support.commands import jobkit
+from tests.support.commands import jobkit, ran
 
 LIGHT = ("--set", "workload=count", "--set", "resources.gpus=0")
 
@@ -20,21 +20,17 @@ def home(here: Path) -> Path:
 
 
 def test_from_init_to_a_table(scheduler: str, home: Path) -> None:
-    written = jobkit("init", "--scheduler", scheduler)
-    assert written.returncode == 0, written.stderr
+    ran("init", "--scheduler", scheduler)
     site, spec = load_site("auto", scheduler), load_spec("first.yaml")
     assert site.queue == spec.resources.queue == {"slurm": "cpu", "sge": "gpu.q"}[scheduler]
     assert spec.resources.gpus == 1
 
-    well = jobkit("doctor", "first.yaml", *LIGHT)
-    assert well.returncode == 0, well.stdout
+    well = ran("doctor", "first.yaml", *LIGHT)
     assert "missing" not in well.stdout
-    dry = jobkit("sweep", "first.yaml", "--dry-run", "--stand-in")
-    assert dry.returncode == 0, dry.stderr
+    dry = ran("sweep", "first.yaml", "--dry-run", "--stand-in")
     assert {"slurm": "--gres=gpu:1", "sge": "-l ngpus=1"}[scheduler] in dry.stdout
 
-    swept = jobkit("sweep", "first.yaml", *LIGHT, "--wait")
-    assert swept.returncode == 0, swept.stdout + swept.stderr
+    swept = ran("sweep", "first.yaml", *LIGHT, "--wait")
     assert "paragr./s" in swept.stdout
     assert len(list(home.glob("runs/first-*/results/*/try-1/record.json"))) == 4
 

@@ -38,8 +38,7 @@ class PlainUser:
         return commands.jobkit("waste", "--scheduler", self.scheduler, *words, cwd=self.home)
 
     def groups(self, *words: str) -> dict[str, dict[str, Any]]:
-        answer = self.waste(*words, "--json")
-        assert answer.returncode == 0, answer.stderr
+        answer = commands.ended_well(self.waste(*words, "--json"))
         return {group["name"]: group for group in json.loads(answer.stdout)["groups"]}
 
     def judged(self, name: str, *ids: str) -> list[dict[str, Any]]:

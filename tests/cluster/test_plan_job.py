@@ -13,6 +13,7 @@ from tests.cluster.daemons import until
 from tests.cluster.lab import HOLD, SGE, SLURM
 from tests.cluster.test_apply import Applied
 from tests.cluster.test_apply import applied as applied  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.commands import ended_well
 
 JOB = ("--plan-as-job",)
 
@@ -28,12 +29,10 @@ def status(applied: Applied) -> tuple[int, str]:
 
 def test_a_job_plans_the_corpus_and_submits_the_shards(applied: Applied) -> None:
     applied.takes(0)
-    preview = applied.apply(*JOB, "--dry-run")
-    assert preview.returncode == 0, preview.stderr
+    preview = ended_well(applied.apply(*JOB, "--dry-run"))
     assert "1 file, " in preview.stdout
     assert not applied.out.exists()
-    done = applied.apply(*JOB, "--wait")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = ended_well(applied.apply(*JOB, "--wait"))
     assert "4 of 4 shards" in done.stdout
     assert roles(applied) == ["plan", "points", "follow"]
     assert applied.merged() == applied.rows
@@ -57,13 +56,11 @@ def test_a_job_that_waits_is_shown_and_cancelled_and_resume_submits_another(appl
     assert (twice.returncode, "reads and plans the corpus" in twice.stderr) == (ExitCode.TO_COME, True)
     here = applied.apply()
     assert (here.returncode, "jobkit cancel" in here.stderr) == (2, True), here.stderr
-    cancelled = applied.lab.jobkit("cancel", applied.out)
-    assert cancelled.returncode == 0, cancelled.stderr
+    cancelled = ended_well(applied.lab.jobkit("cancel", applied.out))
     assert "which reads and plans the corpus" in cancelled.stderr
     until(lambda: status(applied)[0] == ExitCode.FAILED, "a job that has ended", 90)
     site.write_text(before, encoding="utf-8")
-    done = applied.lab.jobkit("resume", applied.out, "--wait")
-    assert done.returncode == 0, done.stdout + done.stderr
+    ended_well(applied.lab.jobkit("resume", applied.out, "--wait"))
     assert applied.merged() == applied.rows
 
 
@@ -84,6 +81,5 @@ def test_nodes_that_may_not_submit_leave_the_shards_to_a_person(applied: Applied
     assert not is_unplanned(applied.out)
     assert "the job that planned the corpus could not submit 4 shards" in done.stdout
     assert "this host is no submit host" in done.stdout
-    resumed = lab.jobkit("resume", applied.out, "--wait")
-    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    ended_well(lab.jobkit("resume", applied.out, "--wait"))
     assert applied.merged() == applied.rows

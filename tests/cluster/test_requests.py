@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.requests import Trial
 from jobkit.core.units import MIB
-from tests.support.commands import jobkit
+from tests.support.commands import jobkit, ran
 
 SPEC = """\
 name: asks
@@ -53,10 +53,8 @@ class Asker:
     def init(self) -> None:
         """Take a site file written from what the scheduler says."""
         self.site = str(self.home / "ours.yaml")
-        done = jobkit(
-            "init", "--scheduler", self.scheduler, "--only", "site", "--site", self.site, cwd=self.home
-        )
-        assert done.returncode == 0, done.stderr
+        words = ("--scheduler", self.scheduler, "--only", "site", "--site", self.site)
+        ran("init", *words, cwd=self.home)
 
     def sweep(self, text: str, *more: str) -> subprocess.CompletedProcess[str]:
         (self.home / "spec.yaml").write_text(text, encoding="utf-8")

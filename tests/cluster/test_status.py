@@ -17,13 +17,13 @@ from jobkit.schedulers import sge
 from jobkit.schedulers.types import JobId, Queued, Remedy, State
 from tests.cluster.daemons import SgeDaemons, Wait, said
 from tests.cluster.lab import COUNT, RELEASE, SGE, ClusterLab, held_by
+from tests.support.commands import ended_well
 
 
 @pytest.fixture
 def run(lab: ClusterLab) -> Iterator[Path]:
     """Submit a sweep whose tasks wait to be released; return its folder."""
-    done = lab.sweep(lab.spec(COUNT), "--set", f"resources.options={held_by(lab.scheduler)}")
-    assert done.returncode == 0, done.stderr
+    done = ended_well(lab.sweep(lab.spec(COUNT), "--set", f"resources.options={held_by(lab.scheduler)}"))
     assert lab.job() in done.stderr
     assert re.search(r"next: jobkit status \S+ --watch", done.stderr)
     yield lab.run_dir()
@@ -79,8 +79,7 @@ def test_what_is_held_or_in_error_is_fixed_by_what_is_advised(
             subprocess.run(
                 shlex.split(step["command"]), check=False
             )  # qmod -cj ends with 1 where all is well
-    last = lab.jobkit("status", run, "--watch")
-    assert last.returncode == 0, last.stdout + last.stderr
+    last = ended_well(lab.jobkit("status", run, "--watch"))
     assert "6 points: 6 done" in last.stdout
     assert last.stdout.count("6 points: ") > 1, "each change was told"
 

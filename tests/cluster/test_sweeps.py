@@ -30,8 +30,7 @@ def test_repeats_are_interleaved_and_larger_loads_are_pruned_in_each(
     text = COUNT.replace("workload: count", "workload: broken:TooLarge\ndevice: cuda")
     text = text.replace("[1, 10, 100]", "[1, 2, 3]").replace("max_parallel: 2", "max_parallel: 1")
     spec = lab.spec(f"{text}environment: {{variables: {variables}}}\n")
-    done = lab.sweep(spec, "--wait", how=commands.jobkit_process)
-    assert done.returncode == 0, done.stdout + done.stderr
+    commands.ended_well(lab.sweep(spec, "--wait", how=commands.jobkit_process))
     points = lab.points()
     assert [(point["index"], point["repeat"], point["batch_size"]) for point in points] == [
         (index, repeat, size)
@@ -48,8 +47,7 @@ def test_repeats_are_interleaved_and_larger_loads_are_pruned_in_each(
 
 
 def test_a_sweep_goes_out_and_its_records_come_home(lab: ClusterLab) -> None:
-    done = lab.sweep(lab.spec(COUNT), "--wait")
-    assert done.returncode == 0, done.stdout + done.stderr
+    commands.ended_well(lab.sweep(lab.spec(COUNT), "--wait"))
     points = lab.points()
     assert [point["outcome"] for point in points] == ["ok"] * 6
     told = [(event["event"], event["role"]) for event in lab.events()]
@@ -86,8 +84,7 @@ def test_each_request_is_an_array_of_its_own(lab: ClusterLab) -> None:
     text = COUNT.replace("[1, 10, 100]}", "[10], threads: [1, 2]}").replace(
         "max_parallel: 2", "max_parallel: 1"
     )
-    done = lab.sweep(lab.spec(text + "policy: {follow_up: false}\n"), "--wait")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = commands.ended_well(lab.sweep(lab.spec(text + "policy: {follow_up: false}\n"), "--wait"))
     assert "1 to 2 CPUs" in done.stderr
     assert len({event["job_id"] for event in lab.events() if event["event"] == "submitted"}) == 2
     records = [json.loads(path.read_text()) for path in lab.run_dir().glob("results/*/try-1/record.json")]
@@ -135,8 +132,7 @@ SEVERAL = {"slurm": ("cpu", "low"), "sge": ("serial.q", "gpu.q")}
 def test_an_array_goes_to_several_queues_and_status_says_where_it_landed(lab: ClusterLab) -> None:
     queues = SEVERAL[lab.scheduler]
     text = COUNT.replace("gpus: 0,", f"gpus: 0, queue: [{', '.join(queues)}],")
-    done = lab.sweep(lab.spec(text), "--wait")
-    assert done.returncode == 0, done.stdout + done.stderr
+    commands.ended_well(lab.sweep(lab.spec(text), "--wait"))
     assert ",".join(queues) in (lab.run_dir() / "job.sh").read_text(encoding="utf-8")
     detail = lab.jobkit("status", lab.run_dir(), "1").stdout
     assert any(re.search(rf"queue +{re.escape(queue)}$", detail, re.MULTILINE) for queue in queues)

@@ -12,6 +12,7 @@ from jobkit.extensions.tune.search import Tuning
 from jobkit.extensions.tune.steps import TuneAnswer
 from tests.cluster.daemons import Wait
 from tests.cluster.lab import CPUS_VARIABLE, SLURM, ClusterLab
+from tests.support.commands import ended_well
 
 DEADLINE_S = 120
 SPEC = """\
@@ -34,8 +35,7 @@ def ended(lab: ClusterLab) -> Tuning:
 
 
 def test_one_submission_finds_the_setting_and_a_sweep_takes_it(lab: ClusterLab) -> None:
-    done = tune(lab, lab.spec(SPEC), "--wait")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = ended_well(tune(lab, lab.spec(SPEC), "--wait"))
     (job,) = lab.jobs("tune")
     assert f"job {job} searches for the fastest setting" in done.stderr
     assert "The setting: " in done.stdout
@@ -59,8 +59,7 @@ def test_a_search_whose_job_is_killed_goes_on_by_itself(lab: ClusterLab, wait_un
     REPORTED: nothing: the job that follows submits the search again.
     LOST: the time of the point that was running.
     """
-    done = tune(lab, lab.spec(SPEC))
-    assert done.returncode == 0, done.stdout + done.stderr
+    ended_well(tune(lab, lab.spec(SPEC)))
     run = lab.run_dir()
     (job,) = lab.jobs("tune")
     wait_until(lambda: len(read_points(run)[0]) > 2, DEADLINE_S)

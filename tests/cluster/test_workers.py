@@ -16,6 +16,7 @@ from tests.cluster.daemons import Wait
 from tests.cluster.halted import batches, begun, home, seen
 from tests.cluster.lab import JOB_VARIABLE, WORKLOADS, ClusterLab, on
 from tests.cluster.test_killed import why
+from tests.support.commands import ended_well
 from tests.support.processes import parent_of, with_variable
 from tests.workloads.told import WAIT
 
@@ -75,8 +76,7 @@ def test_kill_9_on_a_node(
     """
     monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
     (lab.home / "text.txt").write_text("\n\n".join([*(f"Number {n}." for n in range(6)), WAIT, WAIT]))
-    done = lab.sweep(lab.spec(shares_a_gpu(lab, short)))
-    assert done.returncode == 0, done.stdout + done.stderr
+    ended_well(lab.sweep(lab.spec(shares_a_gpu(lab, short))))
     run = lab.run_dir()
     wait_until(lambda: len(list(lab.home.glob("waits-*"))) == 2, 60)
     wait_until(lambda: (home(run) / "batches.jsonl").exists() and batches(run) == 6, 30)

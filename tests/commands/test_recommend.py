@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import jobkit
+from tests.support.commands import ended_well, jobkit
 from tests.support.recommendations import records, write_run
 
 SPEC = """\
@@ -29,8 +29,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the run of a sweep of ``count`` that ran here."""
     folder = tmp_path_factory.mktemp("real")
     (folder / "words.yaml").write_text(SPEC, encoding="utf-8")
-    done = jobkit("sweep", "words.yaml", cwd=folder, env={"JOBKIT_CACHE": str(folder / "cache")})
-    assert done.returncode == 0, done.stderr
+    ended_well(jobkit("sweep", "words.yaml", cwd=folder, env={"JOBKIT_CACHE": str(folder / "cache")}))
     return folder
 
 
@@ -76,8 +75,7 @@ def test_what_finds_the_longest_items_works_as_printed(here: Path) -> None:
     told = jobkit("recommend", "--corpus", "letters.txt", "--why").stdout
     command = re.search(r"jobkit (preflight .*) finds them", " ".join(told.split()))
     assert command
-    done = jobkit(*shlex.split(command[1].replace("FILE", "letters.txt")))
-    assert done.returncode == 0, done.stderr
+    done = ended_well(jobkit(*shlex.split(command[1].replace("FILE", "letters.txt"))))
     assert "letters.txt" in done.stdout.splitlines()[0]
     assert "next: jobkit sweep " in done.stderr
     assert "next: jobkit apply " in jobkit("report").stderr

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import jobkit
+from tests.support.commands import jobkit, ran
 from tests.support.copiers import path_without
 from tests.support.sites import EXCLUDE, REQUESTS
 
@@ -54,8 +54,7 @@ def printed(text: str) -> list[str]:
 @pytest.mark.parametrize(("scheduler", "line"), [("slurm", SRUN), ("sge", QRSH)])
 def test_the_line_has_the_request_of_the_point(scheduler: str, line: str, here: Path) -> None:
     words = ("--scheduler", scheduler, "--site", f"{scheduler}.yaml", "--set", "resources.exclude=[n1, n2]")
-    done = jobkit("shell", "spec.yaml", "--point", "2", *words, cwd=here)
-    assert done.returncode == 0, done.stderr
+    done = ran("shell", "spec.yaml", "--point", "2", *words, cwd=here)
     (run,) = (here / "runs" / "shell").iterdir()
     assert printed(done.stdout) == [line, f"bash {shlex.quote(f'{run}/job.sh')} 2"]
     assert f"there is no {line.split(maxsplit=1)[0]} on this machine" in done.stderr
@@ -65,8 +64,7 @@ def test_the_line_has_the_request_of_the_point(scheduler: str, line: str, here: 
 @pytest.mark.slow
 def test_a_point_of_a_spec_runs_and_no_sweep_or_table_knows_of_it(here: Path) -> None:
     for _ in range(2):
-        done = jobkit("shell", "spec.yaml", "--scheduler", "local", cwd=here)
-        assert done.returncode == 0, done.stderr
+        done = ran("shell", "spec.yaml", "--scheduler", "local", cwd=here)
         (command,) = printed(done.stdout)
         subprocess.run(["bash", "-c", command], check=True, capture_output=True)
     (run,) = (here / "runs" / "shell").iterdir()
@@ -79,8 +77,7 @@ def test_a_point_of_a_spec_runs_and_no_sweep_or_table_knows_of_it(here: Path) ->
     assert (len(table["points"]), table["notes"]) == (2, [])
 
     (run,) = (path for path in (here / "runs").iterdir() if path.name != "shell")
-    done = jobkit("shell", run.name, "--point", "batch_size-2-threads-1-r1", cwd=here)
-    assert done.returncode == 0, done.stderr
+    done = ran("shell", run.name, "--point", "batch_size-2-threads-1-r1", cwd=here)
     assert printed(done.stdout) == [f"bash {shlex.quote(f'{run}/job.sh')} 2"], "a run needs no other folder"
 
 
@@ -95,8 +92,7 @@ def test_what_cannot_be_done_is_refused_and_writes_nothing(here: Path) -> None:
 
 
 def test_of_a_run_only_its_resources_change(here: Path) -> None:
-    shown = jobkit("shell", "spec.yaml", "--scheduler", "slurm", "--site", "slurm.yaml", cwd=here)
-    assert shown.returncode == 0, shown.stderr
+    ran("shell", "spec.yaml", "--scheduler", "slurm", "--site", "slurm.yaml", cwd=here)
     (run,) = (here / "runs" / "shell").iterdir()
     for words, named in {"--set repeats=2": "repeats=2", "--site slurm.yaml": "--site"}.items():
         refused = jobkit("shell", run, *words.split(), cwd=here)

@@ -11,7 +11,7 @@ import pytest
 from jobkit.core.records import Outcome
 from tests.support.builders import GPU as CARD
 from tests.support.builders import grid, record, write_points, write_record
-from tests.support.commands import jobkit
+from tests.support.commands import jobkit, ran
 
 SPEEDS = (8.0, 8.1, 7.9)
 
@@ -34,8 +34,7 @@ def side(
 
 
 def data_of(*runs: Path) -> dict[str, Any]:
-    done = jobkit("compare", *runs, "--json")
-    assert done.returncode == 0, done.stderr
+    done = ran("compare", *runs, "--json")
     data: dict[str, Any] = json.loads(done.stdout)
     return data
 

@@ -25,7 +25,7 @@ import yaml
 
 from jobkit.core.records import ModelRef
 from tests.pages.test_docs import DOCS, FENCE, ROOT, blocks, page
-from tests.support.commands import JOBKIT, jobkit
+from tests.support.commands import JOBKIT, jobkit, ran
 from tests.support.copiers import path_without
 
 pytestmark = pytest.mark.xdist_group("docs-shell")  # one worker, so that there is one world
@@ -168,8 +168,7 @@ class World:
     def run_sweep(self) -> None:
         """Make the run folder with the light workload, and give it the name that the pages use."""
         words = ("sweep", "sweeps/stanza.yaml", "--scheduler", "local", *SWEEP, "--set", "resources.gpus=0")
-        done = jobkit(*words, cwd=self.folder)
-        assert done.returncode == 0, done.stderr
+        ran(*words, cwd=self.folder)
         (made,) = (self.folder / "runs").iterdir()
         for path in made.rglob("*"):
             if path.is_file():

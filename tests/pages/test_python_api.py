@@ -12,7 +12,7 @@ import pytest
 
 import jobkit
 from jobkit.core.errors import JobkitError
-from tests.support.commands import jobkit as typed
+from tests.support.commands import ran as typed
 
 PAGE = Path(__file__).parents[2] / "docs" / "python-api.md"
 FENCE = re.compile(r"^```(python|sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -33,8 +33,7 @@ def test_the_examples_print_what_stands_under_them() -> None:
     ran = 0
     for language, text, printed in steps():
         if language == "sh":
-            done = typed(*text.split()[1:])
-            assert done.returncode == 0, done.stderr
+            typed(*text.split()[1:])
             continue
         with redirect_stdout(StringIO()) as said:
             exec(compile(text, str(PAGE), "exec"), names)  # noqa: S102 - the page's own examples

@@ -18,6 +18,7 @@ from jobkit.core.units import GIB
 from jobkit.report.page import MOST_CHARACTERS, page, paragraphs
 from tests.support.builders import TEXT, grid, record, write_points, write_record
 from tests.support.commands import jobkit as typed
+from tests.support.commands import ran
 
 ROOT = Path(__file__).parents[2]
 GPU_RUN = ROOT / "benchmarks" / "records" / "gpu" / "stanza-20261121-034558-42cc"
@@ -80,8 +81,7 @@ def measured(folder: Path, *, name: str = "run", text: str = "sample", gpu: str 
 def gpu_page(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return the page of a run as the command writes it."""
     folder = tmp_path_factory.mktemp("page")
-    done = typed("report", GPU_RUN, "--output", folder / "it.html", cwd=folder)
-    assert done.returncode == 0
+    done = ran("report", GPU_RUN, "--output", folder / "it.html", cwd=folder)
     assert "it.html" in done.stdout
     return (folder / "it.html").read_text(encoding="utf-8")
 

@@ -18,7 +18,7 @@ from jobkit.setup import workload_probe
 from jobkit.setup.check_workload import WORDS, Subject, answers, line_of
 from jobkit.setup.findings import Finding, exit_code
 from jobkit.setup.workload_probe import ALLOCATED, KnobTrial, OutputDifference, Probe, distance
-from tests.support.commands import jobkit
+from tests.support.commands import jobkit, ran
 
 MIB = 2**20
 SAME = OutputDifference()
@@ -148,8 +148,7 @@ def of_one(paragraph):
 @pytest.mark.slow
 def test_functions_are_tried_from_the_outside(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(SOURCE, encoding="utf-8")
-    right = jobkit("workload", "check", "own.py:right", "--json", "--device", "cpu", cwd=tmp_path)
-    assert right.returncode == 0, right.stderr
+    right = ran("workload", "check", "own.py:right", "--json", "--device", "cpu", cwd=tmp_path)
     words = {one["check"]: one["found"] for one in json.loads(right.stdout)["answers"]}
     assert words.pop("load and memory") in {"ok", "unknown"}
     assert words.pop("find_max, verify") == "unknown"

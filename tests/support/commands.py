@@ -19,11 +19,10 @@ JOBKIT = Path(sys.executable).with_name("jobkit")
 """The program itself, for a test that needs a process: to kill it, or to connect it to a pipe."""
 DEADLINE_S = 240
 EMPTY: Mapping[str, str] = {}
+Answer = subprocess.CompletedProcess[str]
 
 
-def jobkit(
-    *words: str | Path, cwd: Path | None = None, env: Mapping[str, str] = EMPTY
-) -> subprocess.CompletedProcess[str]:
+def jobkit(*words: str | Path, cwd: Path | None = None, env: Mapping[str, str] = EMPTY) -> Answer:
     """Run a command as the program does; return its exit code and what it printed.
 
     Parameters
@@ -50,15 +49,24 @@ def jobkit(
     return subprocess.CompletedProcess(arguments, code, *said)
 
 
+def ended_well(done: Answer) -> Answer:
+    """Return what a command said, which must have ended well."""
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def ran(*words: str | Path, cwd: Path | None = None, env: Mapping[str, str] = EMPTY) -> Answer:
+    """Run a command in this process, which must end well."""
+    return ended_well(jobkit(*words, cwd=cwd, env=env))
+
+
 def called(command: click.Command, *words: str | Path) -> int:
     """Call one command's function: return its status, or raise its error."""
     status: int = command.main([str(word) for word in words], standalone_mode=False)
     return status
 
 
-def jobkit_process(
-    *words: str | Path, cwd: Path | None = None, env: Mapping[str, str] = EMPTY
-) -> subprocess.CompletedProcess[str]:
+def jobkit_process(*words: str | Path, cwd: Path | None = None, env: Mapping[str, str] = EMPTY) -> Answer:
     """Run the program itself, as `jobkit` does: for what outlives it (``--detach``), or kills it."""
     around = {**os.environ, "COLUMNS": "140", **env}
     argv = [JOBKIT, *words]

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Mapping
 from pathlib import Path
-
-from tests.support.commands import EMPTY, jobkit
 
 TEXT = "One two.\n\nThree.\n\n  Four five six.\n"
 
@@ -30,12 +26,3 @@ def write_spec(folder: Path, name: str = "spec.yaml", content: str = TEXT, **key
     written = {key: value for key, value in spec.items() if value is not None}
     path.write_text(json.dumps(written, ensure_ascii=False), encoding="utf-8")  # it is YAML, too
     return path
-
-
-def ran(
-    *words: str | Path, cwd: Path | None = None, env: Mapping[str, str] = EMPTY
-) -> subprocess.CompletedProcess[str]:
-    """Run a command in this process, which must end well."""
-    done = jobkit(*words, cwd=cwd, env=env)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.builders import events
-from tests.support.commands import JOBKIT, jobkit, jobkit_process
+from tests.support.commands import JOBKIT, ended_well, jobkit, jobkit_process
 from tests.support.swept import sweep as sweep  # noqa: PLC0414 - a fixture
 from tests.whole.specs import TEXT, write_spec
 from tests.whole.test_job_script import WORKLOADS, wait_until
@@ -35,8 +35,7 @@ def test_a_local_sweep_prints_its_table_and_leaves_the_whole_run_folder(home: Pa
     site = home / "config" / "site.yaml"
     site.parent.mkdir()
     site.write_text("name: ours\nscheduler: local\nsync_interval_s: 1\n", encoding="utf-8")
-    done = jobkit_at(home, "sweep", "spec.yaml", JOBKIT_CONFIG=str(site.parent))
-    assert done.returncode == 0, done.stderr
+    done = ended_well(jobkit_at(home, "sweep", "spec.yaml", JOBKIT_CONFIG=str(site.parent)))
     assert "count" in done.stdout
     (run,) = (home / "runs").iterdir()
     assert f"site: {site}" in (run / "sweep.yaml").read_text(encoding="utf-8"), "it is found again"

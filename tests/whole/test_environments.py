@@ -23,7 +23,8 @@ from jobkit.planning.job_script import render, render_find, render_follow
 from jobkit.planning.points import Inputs, plan
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
-from tests.whole.specs import ran, write_spec
+from tests.support.commands import ran
+from tests.whole.specs import write_spec
 from tests.whole.test_job_script import DEADLINE_S, ScriptRun, wait_until
 
 ROOT = Path(__file__).parents[2]

@@ -29,8 +29,8 @@ from jobkit.runs.trials import SearchGoal, trials
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
 from tests.support.builders import record, write_record
-from tests.support.commands import JOBKIT, jobkit
-from tests.whole.specs import ran, write_spec
+from tests.support.commands import JOBKIT, ended_well, jobkit, ran
+from tests.whole.specs import write_spec
 from tests.whole.test_job_script import DEADLINE_S, WORKLOADS, ScriptRun, wait_until
 
 
@@ -62,8 +62,7 @@ class Here:
 
 def test_where_it_fails_a_smaller_one_holds(tmp_path: Path) -> None:
     here = Here(tmp_path, memory="150MiB")
-    done = here.sweep(HUNGRY_LIMIT_BYTES="60000000", HUNGRY_ONCE=str(tmp_path / "once"))
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = ended_well(here.sweep(HUNGRY_LIMIT_BYTES="60000000", HUNGRY_ONCE=str(tmp_path / "once")))
     first, second = trials(here.run)
     assert (first.outcome, second.held) == (Outcome.RAM_OOM, True)
     sizes = [point.point.numbers["batch_size"] for point in read_run(here.run).points]

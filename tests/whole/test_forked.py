@@ -18,10 +18,11 @@ from jobkit.core.json_codec import to_json
 from jobkit.core.layout import POINTS_FILE, read_points
 from jobkit.core.records import ModelRef, Outcome
 from jobkit.worker import parent
+from tests.support.commands import ran
 from tests.support.halted import Halted, ended, outcome
 from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.processes import gone, parent_of, with_variable
-from tests.whole.specs import ran, write_spec
+from tests.whole.specs import write_spec
 from tests.whole.test_job_script import WORKLOADS, ScriptRun, wait_until
 
 

@@ -36,8 +36,9 @@ from tests.support.builders import (
     write_record,
     write_submitted,
 )
+from tests.support.commands import ran
 from tests.support.corpora import plan, read_all
-from tests.whole.specs import ran, write_spec
+from tests.whole.specs import write_spec
 
 pytestmark = pytest.mark.fault
 

@@ -24,6 +24,7 @@ from jobkit.runs.status import PointState
 from jobkit.runs.tries import worker_s
 from jobkit.worker.workloads.model import fingerprint
 from tests.support.builders import MODEL, write_model
+from tests.support.commands import ended_well
 from tests.support.copiers import path_without, stand_in
 from tests.support.halted import Halted, ended, outcome
 from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
@@ -220,8 +221,7 @@ def test_another_user_was_there_first(tmp_path: Path, tmp: Path, attack: str) ->
     """
     run = ScriptRun(tmp_path, site={"scratch": str(tmp)})
     run.scratch = tmp
-    planted = other(attack.replace("$OWN", run.own().name), tmp)
-    assert planted.returncode == 0, planted.stderr
+    ended_well(other(attack.replace("$OWN", run.own().name), tmp))
     before = sorted(tmp.rglob("*"))
     said = run.ok(2)
     assert f"{ALONE}{run.own()} is not a folder that only user 0 can enter" in said

@@ -40,8 +40,8 @@ from jobkit.runs.results import read_run
 from jobkit.runs.trials import trials
 from jobkit.schedulers.registry import unused_schedulers
 from jobkit.spec.sweep_spec import load_spec
-from tests.support.commands import jobkit
-from tests.whole.specs import ran, write_spec
+from tests.support.commands import jobkit, ran
+from tests.whole.specs import write_spec
 from tests.whole.test_job_script import WORKLOADS
 
 ROOT = Path(__file__).parents[2]

@@ -18,9 +18,9 @@ from jobkit.core.measurements import Metric
 from jobkit.core.records import Outcome, Record
 from jobkit.runs.results import read_run
 from jobkit.worker.process import started_at
-from tests.support.commands import JOBKIT, jobkit
+from tests.support.commands import JOBKIT, jobkit, ran
 from tests.support.processes import parent_of, with_words
-from tests.whole.specs import TEXT, ran, write_spec
+from tests.whole.specs import TEXT, write_spec
 from tests.whole.test_job_script import wait_until
 
 

@@ -20,7 +20,7 @@ from jobkit.runs import journal, tries
 from jobkit.runs.reader import read_status
 from jobkit.runs.status import PointState, PointStatus, RunStatus
 from tests.fakes.cluster import FakeCluster
-from tests.support.commands import jobkit
+from tests.support.commands import ended_well, jobkit
 from tests.support.sites import EXCLUDE, REQUESTS
 from tests.whole.specs import write_spec
 from tests.whole.test_job_script import WORKLOADS
@@ -168,8 +168,7 @@ def test_a_controller_that_refuses_every_third_call_and_a_partition_that_is_full
     """
     lab.cluster.fault("full")
     lab.cluster.fault("refuses_every", 3)
-    done = lab.sweep()
-    assert done.returncode == 0, done.stderr
+    ended_well(lab.sweep())
     lab.until(lambda: [point.state for point in lab.look().points] == [PointState.WAITING] * 2)
     lab.cluster.fix("full")
     lab.until(lambda: lab.outcomes() == [OK] * 2)
@@ -221,8 +220,7 @@ def test_a_job_of_another_cluster(lab: Lab) -> None:
     LOST: nothing.
     """
     lab.cluster.fault("other_cluster", "lab2")
-    done = lab.sweep()
-    assert done.returncode == 0, done.stderr
+    ended_well(lab.sweep())
     lab.until(lambda: lab.outcomes() == [OK] * 2)
     asked = [words for words in lab.cluster.calls("squeue") if "-M" in words]
     assert asked

@@ -13,8 +13,8 @@ from jobkit.core.paths import CACHE_VARIABLE, LEDGER_VARIABLE
 from jobkit.core.records import ModelRef
 from jobkit.planning.sample import sample_text
 from tests.support.builders import TEXT, grid, record, write_records
-from tests.support.commands import jobkit
-from tests.whole.specs import ran, write_spec
+from tests.support.commands import jobkit, ran
+from tests.whole.specs import write_spec
 
 pytestmark = pytest.mark.xdist_group("whole-stand-in")
 
