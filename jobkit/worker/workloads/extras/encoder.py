@@ -104,6 +104,9 @@ class Encoder:
             for texts in wanted:
                 if texts not in self._ahead:
                     sizes = cut_by_budget(map(len, texts), PART_CHARS, pads=False)
+                    if texts and not self._ahead:  # the GPU waits for the first part
+                        first, *_ = cut_by_budget(map(len, texts), PART_CHARS // 8, pads=False)
+                        sizes = [first, *cut_by_budget(map(len, texts[first:]), PART_CHARS, pads=False)]
                     edges = itertools.pairwise(itertools.accumulate(sizes, initial=0))
                     parts = ((texts[first:end], first) for first, end in edges)
                     self._ahead[texts] = deque(self._thread.submit(self._pieces, *part) for part in parts)

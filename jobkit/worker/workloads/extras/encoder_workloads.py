@@ -25,6 +25,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -64,6 +65,8 @@ WINDOW = {CUDA: 10_000, CPU: 100}
 """Texts of a call of an encoder by device, unless the setting has a number."""
 DEFAULT_BUDGET = 2**14
 """Padded tokens of a batch of an encoder, if the setting has neither a budget nor a batch size."""
+FIRST_BATCHES = 2
+"""The first part of a call is a short one, and so is its batch; the second batch is full."""
 CONTROL_SIZE = 8
 """The other batch size with which the framework is compared with itself."""
 SILENT_TOKENIZERS = ("TOKENIZERS_PARALLELISM", "false")
@@ -191,6 +194,12 @@ class EncoderWorkload:
             found, tokens = self.stock(paragraphs, self.items_per_call()), None
         load = max((rows * columns for rows, columns in self._shapes), default=0)
         return found, {"load": load, "tokens": tokens}
+
+    def tag_heaviest(self, paragraphs: Sequence[str]) -> None:
+        """Run the first batches of a call: a GPU loads kernels and maps memory when they are first used."""
+        if self._encoder:
+            for _ in islice(self._encoder.batches(paragraphs), FIRST_BATCHES):
+                pass
 
     def check_shortcuts(self, paragraphs: Sequence[str]) -> str:
         """Return why the encoder must not be used; empty if it finds what the framework finds.
