@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import pytest
 
@@ -27,15 +28,19 @@ def in_queue(job: str) -> str:
 
 
 def now(halted: HaltedSweep, job: str) -> None:
-    """Let a requeued task begin at once: Slurm would leave it two minutes (slurm.conf(5), cred_expire)."""
+    """Let a requeued task begin at once: Slurm would leave it two minutes (slurm.conf(5), cred_expire).
+
+    A node refuses a task that begins in the second of its requeue ("Job credential revoked").
+    """
+    halted.wait_until(lambda: not in_queue(job).startswith("RUNNING"), 60)
+    later_s = time.time() + 2
 
     def begins() -> bool:
         state = in_queue(job)
-        if state.startswith("PENDING"):
+        if state.startswith("PENDING") and time.time() > later_s:
             said("scontrol", "update", f"JobId={job}", "StartTime=now")  # refused if it has just begun
         return state.startswith("RUNNING")
 
-    halted.wait_until(lambda: not in_queue(job).startswith("RUNNING"), 60)
     halted.wait_until(begins, 120)  # other jobs may hold the nodes
 
 
