@@ -93,9 +93,10 @@ def driving(run_dir: Path) -> Iterator[str]:
 
 def _refusal(run_dir: Path, other: Driver | None) -> JobkitError:
     who = f"process {other.pid} on {other.host}" if other else "another process"
+    follow = f"jobkit status {shell_path(run_dir)} --watch"
     return JobkitError(
         f"{who} works on this run, and locks {run_dir / DRIVER_LOCK}",
-        hint=f"that process does the work; jobkit status {shell_path(run_dir)} --watch follows it to its end",
+        hint=f"that process does the work; {follow} follows it to its end, and names what is left",
         exit_code=ExitCode.REFUSED,
     )
 
