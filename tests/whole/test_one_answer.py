@@ -100,11 +100,11 @@ def same(first: object, other: object) -> bool:
 def figures(answers: Answers) -> Iterator[tuple[str, object, object]]:
     """Yield figures that two commands print: a name, and what each prints."""
     chosen, size = answers.chosen, answers.size(answers.chosen["params"])
-    yield "repeats: recommend, collect", len(chosen["starts_s"]), size["n"]
+    yield "repeats: recommend, collect", len(chosen["works_s"]), size["n"]
     yield "speed: recommend, collect", chosen["items_per_s"], size["items_per_s"]
     yield "its standard deviation", chosen["items_per_s_sd"], size["items_per_s_sd"]
     if size["items_per_s"] and size["items_per_s_low"] is not None:
-        half = half_width(chosen["items_per_s_sd"], len(chosen["starts_s"]))
+        half = half_width(chosen["items_per_s_sd"], len(chosen["works_s"]))
         assert half is not None
         yield "its interval", chosen["items_per_s"] - half, size["items_per_s_low"]
     energy = answers.recommend["energy"]
