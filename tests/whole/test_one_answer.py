@@ -270,7 +270,7 @@ def test_no_command_changes_a_figure(swept: Path, tmp_path: Path) -> None:
         assert done.returncode != 1, done.stderr  # it may be refused, as throttle on this machine
         if files != (files := written(run)):
             assert all_figures(run) == before, words
-    assert [trial.held for trial in trials(run)] == [True], "else it proves nothing of verify"
+    assert any(trial.held for trial in trials(run)), "else it proves nothing of verify"
     assert (tmp_path / "ledger.jsonl").is_file()
     done = subprocess.run(["bash", run / "job.sh", "1"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
