@@ -46,6 +46,7 @@ from jobkit.core.knobs import (
     numbers,
 )
 from jobkit.core.records import ModelRef
+from jobkit.worker.paragraphs import cut_by_budget
 from jobkit.worker.workloads.base import Entity, Heavy, Result
 from jobkit.worker.workloads.model import (
     DTYPES,
@@ -196,9 +197,15 @@ class EncoderWorkload:
         return found, {"load": load, "tokens": tokens}
 
     def tag_heaviest(self, paragraphs: Sequence[str]) -> None:
-        """Run the first batches of a call: a GPU loads kernels and maps memory when they are first used."""
+        """Run the first batches of a call: a GPU loads kernels and maps memory when they are first used.
+
+        Only the texts of these batches are tokenized, so that the first call need not wait for others.
+        """
         if self._encoder:
-            for _ in islice(self._encoder.batches(paragraphs), FIRST_BATCHES):
+            from jobkit.worker.workloads.extras.encoder import PART_CHARS
+
+            [first, *_] = [*cut_by_budget(map(len, paragraphs), PART_CHARS, pads=False), 0]
+            for _ in islice(self._encoder.batches(paragraphs[:first]), FIRST_BATCHES):
                 pass
 
     def check_shortcuts(self, paragraphs: Sequence[str]) -> str:

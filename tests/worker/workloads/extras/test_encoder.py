@@ -107,6 +107,7 @@ def test_the_vectors_are_those_of_encode_and_calls_are_prepared(kept_cache: Path
     opened = loaded(EMBEDDER, folder, padded=2_000, paragraphs_per_call=50)
     assert opened.items_per_call() == 50
     first, second = tuple(TEXT), tuple(reversed(TEXT))
+    opened.tag_heaviest(())
     opened.tag_heaviest(first)
     assert 0 < opened.attempted_load() <= 2_000
     opened.tokenize_ahead(first, second)
