@@ -71,7 +71,9 @@ SIZE_GAIN = 0.2
 FEWEST = 2
 """The repeats for which a short search keeps time: fewer have no interval."""
 AMONG_OTHERS = 1.25
-"""The memory of one of several workers, on more text, over the peak of one alone: 1.18 to 1.21 on an H200."""
+"""The assumed memory of one of several workers over the peak of one alone. Of 16 workers on an H100 it is
+1.12 and 1.37, by size, on a third of the text, and 1.68 on all of it (tune-short.tar.xz). A search whose
+workers run out of memory tries fewer; a larger figure would leave out workers that memory holds."""
 PROBE = 320
 """Paragraphs that show how long the plain loop of an encoder takes: 3 to 60 times as long as a worker."""
 IDLE_SHARE = 0.15
