@@ -62,7 +62,6 @@ VARIES = tuple(
         (r"^  \d+ points?, waiting: .*\n", ""),  # not if the cluster starts them at once
         (r", about .* to go.*", ""),
         (r"^running points copy their results to the run folder\n", ""),  # not if none runs at that moment
-        (r"(?<=in step run); signal USR2$", ""),  # sent sometimes, before the program has ended
         (r"(?<=points: )(?:\d+ \w+, )*\d+ waiting", "SOME waiting"),  # points end while a learner types
         (r"(?:\d+ done, )?\b\d+ cancelled(?:, \d+ done)?|(?<=cancelled: )\d+(?= points)", "SOME cancelled"),
         (r"(?<=again: )\d+(?= points)", "SOME"),
