@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from jobkit.answers.objective import Objective
+from jobkit.answers.objective import Finals, Objective
 from jobkit.answers.setting import Mean
-from jobkit.answers.speed import Speed
 from jobkit.core.blocks import Block
 from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import extension_of, load
@@ -33,34 +32,28 @@ class SearchRow:
         return [*self.means.values()][-1]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchPanel:
-    phases: Sequence[str]  # as in `SearchAnswer`
-    rows: Sequence[SearchRow]  # the settings that have a speed, the fastest first
-    base: SearchRow | None  # the one that the others are compared with; ``None`` if it has no speed
-    answer: SearchRow | None  # the one that is the answer; ``None`` if it has no speed
-
-
 @dataclass(frozen=True, kw_only=True)
 class SearchAnswer:
     phases: Sequence[str]  # in order; the answer rests on the points of the last
-    objective: Objective  # what the answer is chosen by
+    finals: Finals  # the points of that phase that succeeded, and the answer
     ended: bool
     title: str  # how much it measured
-    # the speed of the answer, its knobs, ``auto`` as it ran, and its records; ``None`` and empty without one
-    winner: Speed | None
-    setting: dict[str, Value]
-    winner_records: tuple[Record, ...]
-    records: Sequence[Record]  # of the last phase, those that succeeded
+    setting: dict[str, Value]  # the knobs of the answer, ``auto`` as it ran; empty without one
     limit: str  # what limits the speed of the answer, and what may help; empty if that is unknown
     why: str  # what ended the search, in a sentence without a full stop; empty while it goes on
     sentence: str  # the answer, and what it is worth
     worth: Sequence[str]  # what the answer is worth, in sentences
     lines: Sequence[str]  # the worth of the answer, the next best setting, and what limits it
     table: Block  # all settings that it measured
-    panel: SearchPanel
-    last_probability: float  # of the quantile that ends the intervals of the last phase
+    rows: Sequence[SearchRow]  # the settings that have a speed, the fastest first
+    base: SearchRow | None  # the one that the others are compared with; ``None`` if it has no speed
+    best: SearchRow | None  # the one that is the answer; ``None`` if it has no speed
     data: Mapping[str, object]  # the answer for a program
+
+    @property
+    def winner_records(self) -> tuple[Record, ...]:
+        winner = self.finals.winner
+        return self.finals.setting(winner).points if winner else ()
 
     def rank(self, phase: str | None) -> int:
         """Return which phase of the search it is, from 1; 0 for a point of another run."""
@@ -71,11 +64,11 @@ class SearchAnswer:
 
     def probability(self, phase: str | None) -> float:
         """Return the probability of the quantile that ends the intervals of a phase."""
-        return self.last_probability if self.rests_on(phase) else TWO_SIDED
+        return self.finals.probability if self.rests_on(phase) else TWO_SIDED
 
     def named(self, record: Record) -> dict[str, Value]:
         """Return the setting of a record of the last phase as the answer names it: on the whole text."""
-        if self.winner and record.params == self.winner.params:
+        if self.finals.winner and record.params == self.finals.winner.params:
             return self.setting
         params = {knob: value for knob, value in record.params.items() if knob != EVERY}
         return {**params, MPS: ON} if record.mps == ON and MPS in params else params
@@ -89,10 +82,10 @@ class SearchAnswer:
         if not self.ended:
             hint = f"jobkit status {folder} shows how far it is; jobkit resume {folder} goes on"
             raise JobkitError(f"{run}: the search has not ended, so it has no setting yet", hint=hint)
-        if self.winner is None:
+        if self.finals.winner is None:
             hint = f"what was tried: jobkit tune {folder}"
             raise JobkitError(f"{run}: the search found no setting: {self.why}", hint=hint)
-        return [replace(one, point=replace(one.point, params=self.named(one))) for one in self.records]
+        return [replace(one, point=replace(one.point, params=self.named(one))) for one in self.finals.records]
 
     @property
     def cautions(self) -> Sequence[str]:

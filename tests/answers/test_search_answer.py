@@ -18,7 +18,7 @@ def test_the_answer_rests_on_the_last_phase_and_another_objective_may_choose_ano
     assert [found.rests_on(phase) for phase in (None, *found.phases)] == [False, False, False, True]
     assert all(found.rests_on(record.point.phase) for record in found.winner_records)
     assert other
-    assert other.objective == slowest
+    assert other.finals.objective == slowest
     assert other.setting != found.setting
     (run / TUNE_GOAL_FILE).unlink()
     assert read_search(run) is None, "a sweep is no search"

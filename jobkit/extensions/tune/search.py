@@ -72,6 +72,10 @@ class Tuning:
         )
 
     @property
+    def answer(self) -> TuneAnswer | None:
+        return self.next if isinstance(self.next, TuneAnswer) else None
+
+    @property
     def held_s(self) -> float:
         """The time that its points held their GPU, or their CPUs."""
         return sum(_held_s(result) for _, result in self.results)
@@ -127,11 +131,6 @@ class Tuning:
         found = {**params, **({MPS: ON} if ran == {ON} else {})} if MPS in params else params
         names = self.goal.setting(self.goal.sizes[0], 1)
         return {knob: found[knob] for knob in names if knob in found}
-
-    @property
-    def second(self) -> Speed | None:
-        """The other finalist; ``None`` if there is none."""
-        return next((speed for speed in self.finals.finalists if speed != self.finals.best), None)
 
     @property
     def better_words(self) -> str:

@@ -14,7 +14,7 @@ from operator import attrgetter, itemgetter
 
 from jobkit.answers.memory import NEED, TOO_SMALL, Memory, measured_bytes
 from jobkit.answers.memory_line import Estimate
-from jobkit.answers.search_answer import SearchPanel
+from jobkit.answers.search_answer import SearchAnswer
 from jobkit.answers.setting import Mean, other_knobs
 from jobkit.answers.speed import SPEED_TOLERANCE
 from jobkit.core.figures import FIGURES, GPU_MEMORY, MIN, RAM, SPEED, WORK, Figure
@@ -266,7 +266,7 @@ class GroupPlot:
     speed: KnobPanel
     sizes: Sequence[Size]  # the settings whose energy is drawn
     others: tuple[KnobPanel, ...] = ()  # of the figures that have a picture of their own
-    search: SearchPanel | None = None  # of the settings of a search
+    search: SearchAnswer | None = None  # of the settings of a search
 
 
 def group_plots(collected: Collected, gpu_memory_bytes: int | None = None) -> list[GroupPlot]:
@@ -290,7 +290,7 @@ def _group(collected: Collected, group: int, gpu_memory_bytes: int | None) -> Gr
         # it has no knee, and a part of the text is no size
         proof = [size for size in sizes if found.rests_on(size.first.point.phase)]
         first = next(row.group for row in collected.rows if row.folder == rows[0].folder)
-        search = found.panel if group == first else None  # it shows the settings of all groups
+        search = found if group == first else None  # it shows the settings of all groups
         return GroupPlot(memory, KnobPanel(knob=BATCH_SIZE), proof, search=search)
     speed = _over_knob(sizes, collected.knobs, SPEED)
     others = [figure for figure in FIGURES.values() if figure.drawn]

@@ -524,7 +524,7 @@ def recommend(
     """
     search, records, objective = material.search, material.records, material.objective
     if search:
-        records, objective = search.last_records(material.run), search.objective
+        records, objective = search.last_records(material.run), search.finals.objective
     memories = _memories(material, margin)
     if search:  # settings that ran once have no line
         words = other_knobs(search.winner_records[0])
