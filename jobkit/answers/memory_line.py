@@ -184,20 +184,6 @@ def values_of(used: Sequence[Observation], line: Regression) -> list[float]:
     return [max(line.at(batch.load), least) for batch in used]
 
 
-def speaks_for_constant(
-    used: Sequence[Observation], constant: Regression, growing: Regression, values: Column
-) -> float:
-    """Return the logarithm of the likelihood ratio of constant scatter to one that grows with the value."""
-    squares = math.fsum((batch.size_bytes - constant.at(batch.load)) ** 2 for batch in used)
-    shares = math.fsum(
-        ((batch.size_bytes - growing.at(batch.load)) / value) ** 2
-        for batch, value in zip(used, values, strict=True)
-    )
-    if not (squares and shares):
-        return 0.0
-    return len(used) / 2 * math.log(shares / squares) + math.fsum(map(math.log, values))
-
-
 def _orthonormal(columns: Sequence[Column]) -> tuple[list[Column], list[Column]]:
     """Return columns at right angles to each other, and how much of each given column they take.
 
@@ -355,7 +341,15 @@ def _lines(used: Sequence[Observation], *, in_steps: bool) -> tuple[Regression, 
     constant, growing = _both(used, LINE)
     if in_steps and constant.scatter <= COARSE_BYTES:
         values = values_of(used, constant)
-        if speaks_for_constant(used, constant, growing, values) >= AGAINST:
+        squares = math.fsum((batch.size_bytes - constant.at(batch.load)) ** 2 for batch in used)
+        shares = math.fsum(
+            ((batch.size_bytes - growing.at(batch.load)) / value) ** 2
+            for batch, value in zip(used, values, strict=True)
+        )
+        ratio = 0.0  # the logarithm of the likelihood ratio of constant scatter to growing scatter
+        if squares and shares:
+            ratio = len(used) / 2 * math.log(shares / squares) + math.fsum(map(math.log, values))
+        if ratio >= AGAINST:
             return (constant,)
     return constant, growing
 

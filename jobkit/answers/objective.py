@@ -156,6 +156,10 @@ class Finals:
         return best if self.comparison and self.comparison.better else plain
 
     @property
+    def winner_records(self) -> tuple[Record, ...]:
+        return self.setting(self.winner).points if self.winner else ()
+
+    @property
     def decided(self) -> bool:
         """Whether more repeats would not change the answer, and how much faster it is is known to `KNOWN`."""
         plain = self.plain

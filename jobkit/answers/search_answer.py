@@ -50,11 +50,6 @@ class SearchAnswer:
     best: SearchRow | None  # the one that is the answer; ``None`` if it has no speed
     data: Mapping[str, object]  # the answer for a program
 
-    @property
-    def winner_records(self) -> tuple[Record, ...]:
-        winner = self.finals.winner
-        return self.finals.setting(winner).points if winner else ()
-
     def rank(self, phase: str | None) -> int:
         """Return which phase of the search it is, from 1; 0 for a point of another run."""
         return self.phases.index(phase) + 1 if phase in self.phases else 0
@@ -90,7 +85,7 @@ class SearchAnswer:
     @property
     def cautions(self) -> Sequence[str]:
         """What to beware of if the last phase worked on a part of the text, without a full stop."""
-        every = max((record.point.every for record in self.winner_records), default=1)
+        every = max((record.point.every for record in self.finals.winner_records), default=1)
         paragraphs = f"the finals worked on one of every {every} paragraphs: "
         scaled = "time, energy and request are computed from them for the whole text"
         return (paragraphs + scaled,) if every > 1 else ()

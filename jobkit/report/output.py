@@ -72,7 +72,7 @@ def _estimates(collected: Collected, gpu_memory_bytes: int | None) -> Iterator[G
             yield GroupEstimate(group=group, knob=BATCH_SIZE, by_knob=guess, run=first.folder)
             continue
         search = collected.search(group)
-        answer = next(map(other_knobs, search.winner_records), None) if search else None
+        answer = next(map(other_knobs, search.finals.winner_records), None) if search else None
         memory = group_memory(collected, group, gpu_memory_bytes)
         if isinstance(memory, str):
             why = Prediction(capacity_bytes=0, reason=memory)

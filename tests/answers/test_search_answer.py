@@ -16,7 +16,7 @@ def test_the_answer_rests_on_the_last_phase_and_another_objective_may_choose_ano
     assert found
     assert [found.rank(phase) for phase in (None, "", *found.phases)] == [0, 0, 1, 2, 3]
     assert [found.rests_on(phase) for phase in (None, *found.phases)] == [False, False, False, True]
-    assert all(found.rests_on(record.point.phase) for record in found.winner_records)
+    assert all(found.rests_on(record.point.phase) for record in found.finals.winner_records)
     assert other
     assert other.finals.objective == slowest
     assert other.setting != found.setting

@@ -219,7 +219,7 @@ def phase_columns(tuning: Tuning) -> list[Column]:
 
 
 def _conditions(tuning: Tuning) -> Conditions | None:
-    return next(map(conditions_of, tuning.records_of(tuning.winner)), None)
+    return next(map(conditions_of, tuning.finals.winner_records), None)
 
 
 def _not_shown(tuning: Tuning) -> str:
@@ -292,7 +292,7 @@ def _mean(tuning: Tuning, speed: Speed | None, figure: Figure) -> Mean | None:
 
 
 def _unit(tuning: Tuning) -> str:
-    records = tuning.records_of(tuning.winner)
+    records = tuning.finals.winner_records
     return " or ".join(units_of(records, tuning.goal.objective.figure))
 
 

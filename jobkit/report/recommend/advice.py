@@ -527,7 +527,7 @@ def recommend(
         records, objective = search.last_records(material.run), search.finals.objective
     memories = _memories(material, margin)
     if search:  # settings that ran once have no line
-        words = other_knobs(search.winner_records[0])
+        words = other_knobs(search.finals.winner_records[0])
         memories = {words: memories[words]}
     settings = speed.speeds_of(records, material.records)
     judged = judge(material.run, settings, records, objective)

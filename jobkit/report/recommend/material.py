@@ -61,7 +61,7 @@ class RunData:
     @property
     def measured(self) -> Sequence[Record]:
         """The records by which a setting is planned: of a search only those of its answer."""
-        return self.search.winner_records if self.search else self.records
+        return self.search.finals.winner_records if self.search else self.records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,7 +295,7 @@ def read_use(folder: Path) -> RunUse:
     meant = [point for point in run.points if point.point.kind.main]
     search = read_search(folder)
     if search and search.setting:
-        own = {record.point.index for record in search.winner_records}
+        own = {record.point.index for record in search.finals.winner_records}
         meant = [point for point in meant if point.point.index in own]
     points = tuple(_uses(folder, run, meant))
     if not points:
