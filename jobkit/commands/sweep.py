@@ -21,7 +21,7 @@ from jobkit.runs.which_run import find_run, refuse_unmeasured
 
 if TYPE_CHECKING:
     from jobkit.core.records import Point
-    from jobkit.extensions.tune.goal import Node
+    from jobkit.extensions.tune.job import Node
     from jobkit.launch.launch import Preview, Session
     from jobkit.planning.prepare import Options
     from jobkit.spec.site import Site
@@ -152,10 +152,11 @@ def tune(
         refuse_unmeasured(run, "tune")
         return _print(run, as_json=as_json)
     from jobkit.extensions.tune import job
-    from jobkit.extensions.tune.goal import prepare_search
     from jobkit.launch.launch import refuse_duplicate
 
-    search, goal = prepare_search(spec, options, build=preview is None, say=terminal.note, find_node=_node)
+    search, goal = job.prepare_search(
+        spec, options, build=preview is None, say=terminal.note, find_node=_node
+    )
     check = partial(refuse_duplicate, search, new=new, dry_run=preview is not None)
     check()
     if preview:
@@ -166,7 +167,7 @@ def tune(
 
 def _node(spec: SweepSpec, site: Site) -> Node | None:
     """Return the largest node that a search may run on, as its scheduler describes it."""
-    from jobkit.extensions.tune.goal import largest_node
+    from jobkit.extensions.tune.job import largest_node
     from jobkit.schedulers.registry import by_name, runs_here
     from jobkit.setup.init import ask_site
 

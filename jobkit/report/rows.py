@@ -10,7 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Protocol
 
-from jobkit.answers.search_answer import SearchAnswer, read_search
+from jobkit.answers.objective import SearchAnswer, read_search
 from jobkit.core.blocks import Block
 from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import EXTENSIONS, load, load_all
@@ -183,7 +183,7 @@ _BEFORE: Mapping[str, Callable[[Row], Any]] = {
     "point": attrgetter("point.point_id"),
     "index": attrgetter("point.index"),
     "repeat": attrgetter("point.repeat"),
-    "phase": lambda row: row.point.phase or None,  # of a search (`jobkit.answers.search_answer`)
+    "phase": lambda row: row.point.phase or None,  # of a search (`jobkit.answers.objective`)
     "trial": attrgetter("point.trial"),
     "tries": lambda row: len(row.result.tries),
     "outcome": _at("outcome"),

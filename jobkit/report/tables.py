@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobkit.answers.loads import Lengths, read_lengths
-from jobkit.answers.search_answer import SearchAnswer
+from jobkit.answers.objective import SearchAnswer
 from jobkit.answers.setting import Ratio, Setting, settings_of
 from jobkit.core.errors import ExitCode
 from jobkit.core.figures import (

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from jobkit.answers.objective import Objective
-from jobkit.answers.search_answer import SearchAnswer, SearchRow
+from jobkit.answers.objective import Objective, SearchAnswer, SearchRow
 from jobkit.answers.setting import Key, Mean, Ratio, Setting, key_of, settings_of
 from jobkit.answers.speed import Speed
 from jobkit.core.blocks import Block, Column

@@ -1,6 +1,6 @@
 """Which setting a search for the fastest one tries next, and why it ends. Pure, standard library only.
 
-The order is that of dependence. The text alone decides order and sizes (`jobkit.extensions.tune.goal`). One
+The order is that of dependence. The text alone decides order and sizes (`jobkit.extensions.tune.job`). One
 worker at each size gives the line of memory. The number of workers is doubled while that helps. Two finalists
 run next to the plain loop. What scatter may have decided is measured again.
 

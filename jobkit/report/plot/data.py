@@ -14,7 +14,7 @@ from operator import attrgetter, itemgetter
 
 from jobkit.answers.memory import NEED, TOO_SMALL, Memory, measured_bytes
 from jobkit.answers.memory_line import Estimate
-from jobkit.answers.search_answer import SearchAnswer
+from jobkit.answers.objective import SearchAnswer
 from jobkit.answers.setting import Mean, other_knobs
 from jobkit.answers.speed import SPEED_TOLERANCE
 from jobkit.core.figures import FIGURES, GPU_MEMORY, MIN, RAM, SPEED, WORK, Figure

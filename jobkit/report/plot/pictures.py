@@ -17,7 +17,7 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any
 
-from jobkit.answers.search_answer import SearchAnswer, SearchRow
+from jobkit.answers.objective import SearchAnswer, SearchRow
 from jobkit.answers.setting import Mean
 from jobkit.answers.speed import SPEED_TOLERANCE
 from jobkit.core.blocks import Block, Column

@@ -10,8 +10,7 @@ from jobkit.answers import speed
 from jobkit.answers.gpus import GpuKind, common_gpus
 from jobkit.answers.memory import Memory, Prediction, memory_by_setting
 from jobkit.answers.memory_line import Fit
-from jobkit.answers.objective import Objective
-from jobkit.answers.search_answer import SearchAnswer
+from jobkit.answers.objective import Objective, SearchAnswer
 from jobkit.answers.setting import Mean, Ratio, Setting, other_knobs, setting_with, settings_of
 from jobkit.answers.speed import CorpusVolume, Duration, Speed
 from jobkit.core.errors import JobkitError

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from jobkit.answers import ledger
 from jobkit.answers.loads import Lengths, read_lengths
-from jobkit.answers.objective import Objective
-from jobkit.answers.search_answer import SearchAnswer, read_search
+from jobkit.answers.objective import Objective, SearchAnswer, read_search
 from jobkit.answers.speed import Duration
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import CPU
