@@ -133,21 +133,17 @@ def memory_of_records(
         whole = " (whole text)" if largest.saturated else ""
         name = f"predicted, {WORDS[largest.knob]} {largest.safe_batch:,}{whole}"
         marks += [Marks(PREDICTED, name, ((load, line.at(load)),))] if largest.safe_batch else []
-    panel = MemoryPanel(
+    fitted = None if isinstance(line, str) else line
+    slack = "fitted line" if memory.slack == 1 else f"allocated line x {memory.slack:.2f} (slack)"
+    return MemoryPanel(
         across=f"load ({load_unit(workload)})" if workload in SHIPPED else "load",
         up="RAM" if ram else "allocator memory",
         marks=tuple(mark for mark in marks if mark.spots),
+        line=Curve(slack, fitted.at) if fitted else None,
+        bound=Curve("95 % bound, one-sided", fitted.upper) if fitted else None,
         limit=limit,
+        reach=fitted.largest(limit.size_bytes) if fitted and limit else None,
         notes=notes,
-    )
-    if isinstance(line, str):
-        return panel
-    slack = f"allocated line x {memory.slack:.2f} (slack)"
-    return replace(
-        panel,
-        line=Curve("fitted line" if memory.slack == 1 else slack, line.at),
-        bound=Curve("95 % bound, one-sided", line.upper),
-        reach=line.largest(limit.size_bytes) if limit else None,
     )
 
 
