@@ -169,15 +169,12 @@ class Memory:
             return self.loads.own(batch)
         return batch if self.knob == PADDED else round(batch * self._worst_rate)
 
-    @property
-    def paragraphs(self) -> int:
-        return max((record.summary.items_total for record in self.records if record.summary), default=0)
-
     def testable(self, batch: int) -> int:
         """Return this batch, or the largest batch of the text if that is smaller."""
         if self.loads is not None:
             return min(batch, self.loads.limit)
-        return batch if self.knob == PADDED else min(batch, self.paragraphs)
+        items = (record.summary.items_total for record in self.records if record.summary)
+        return batch if self.knob == PADDED else min(batch, max(items, default=0))
 
     @property
     def _worst_rate(self) -> float:

@@ -163,7 +163,10 @@ def regress(
     sums = [[math.fsum(column[row] for row in rows) for rows in members] for column in straight]
     shared = [[_dot(row, other) for other in sums] for row in sums]
     taken = sum(shared[number][number] for number in range(len(straight)))
-    within = _within(columns, sizes, members)
+    # the variance about parallel lines, one through each point; 0 if that leaves no freedom
+    parallel, _ = _orthonormal([_centred(column, members) for column in columns])
+    own_free = len(sizes) - len(members) - len(parallel)
+    within = _squares(_centred(sizes, members), parallel) / own_free if own_free > 0 else 0.0
     squares = _squares(sizes, straight)
     between = max(0.0, (squares - within * (len(used) - powers)) / (len(used) - taken))
     return Regression(
@@ -202,13 +205,6 @@ def _orthonormal(columns: Sequence[Column]) -> tuple[list[Column], list[Column]]
             straight.append([value / length for value in left])
             basis.append([value / length for value in takes])
     return straight, basis
-
-
-def _within(columns: Sequence[Column], sizes: Column, members: Sequence[Sequence[int]]) -> float:
-    """Return the variance about parallel lines, one through each point; 0 if that leaves no freedom."""
-    straight, _ = _orthonormal([_centred(column, members) for column in columns])
-    free = len(sizes) - len(members) - len(straight)
-    return _squares(_centred(sizes, members), straight) / free if free > 0 else 0.0
 
 
 def _centred(values: Column, members: Sequence[Sequence[int]]) -> list[float]:

@@ -68,22 +68,22 @@ class Objective:
 
     def broken(self, setting: Setting[Record]) -> str:
         """Return which bounds the means of a setting break, in words; empty if none."""
-        found = (self._break(name, bound, setting) for name, bound in self.bounds.items())
-        return "; ".join(words for words in found if words)
-
-    def _break(self, name: str, bound: Bound, setting: Setting[Record]) -> str:
-        figure = by_key(name)
-        known, units = setting.mean(figure), units_of(setting.well, figure)
-        if known is None:
-            return "" if figure.optional else f"{printable(name)} is not known"
-        if len(units) > 1:
-            return f"{printable(name)} has several units: {', '.join(units)}"
-        mean, unit = known.value, units[0]
-        if bound.min is not None and mean < bound.min:
-            return f"{printable(name)} {format_figure(mean, unit)} is under {format_figure(bound.min, unit)}"
-        if bound.max is not None and mean > bound.max:
-            return f"{printable(name)} {format_figure(mean, unit)} is over {format_figure(bound.max, unit)}"
-        return ""
+        found = []
+        for name, bound in self.bounds.items():
+            figure, named = by_key(name), printable(name)
+            known, units = setting.mean(figure), units_of(setting.well, figure)
+            if known is None:
+                found += [] if figure.optional else [f"{named} is not known"]
+                continue
+            if len(units) > 1:
+                found.append(f"{named} has several units: {', '.join(units)}")
+                continue
+            own = f"{named} {format_figure(known.value, units[0])}"
+            if bound.min is not None and known.value < bound.min:
+                found.append(f"{own} is under {format_figure(bound.min, units[0])}")
+            elif bound.max is not None and known.value > bound.max:
+                found.append(f"{own} is over {format_figure(bound.max, units[0])}")
+        return "; ".join(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Comparison:
     better: bool | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Finals:
     """The finalists of a search and the plain loop, and which of them is the answer."""
 

@@ -303,14 +303,10 @@ def resources(spec: SweepSpec, point: Point, goal: TuneGoal) -> Resources:
 
 def headline(goal: TuneGoal, spec: SweepSpec) -> str:
     """Return in two lines the limits of a search, and what the text has decided."""
-    held = (
-        format_count(spec.resources.gpus, "GPU")
-        if goal.mps
-        else format_count(goal.workers * goal.cpus, "CPU")
-    )
+    number, noun = (spec.resources.gpus, "GPU") if goal.mps else (goal.workers * goal.cpus, "CPU")
     settings, points = format_count(goal.most_settings, "setting"), format_count(goal.most_points, "point")
-    workers = format_count(goal.workers, "worker")
-    most = f"at most {settings} in {points}, {format_about(goal.budget_s)} of {held}, up to {workers}"
+    held = f"{format_about(goal.budget_s)} of {format_count(number, noun)}"
+    most = f"at most {settings} in {points}, {held}, up to {format_count(goal.workers, 'worker')}"
     sizes = ", ".join(f"{size:,}" for size in goal.sizes)
     text = f"from the text alone: order {goal.order}, {goal.size_knob} {sizes}"
     if goal.padding:
@@ -375,38 +371,6 @@ def _ending(run_dir: Path, point: Point) -> str:
     return f"{point.index:>4}  {point.phase:<6}  {format_setting(point.params)}: {end}"
 
 
-def go_on(
-    run_dir: Path, spec: SweepSpec, run: RunStatus, *, by_itself: bool = False, wait: bool = False
-) -> int | None:
-    """Go on with a search that was cut short; return an exit code, or ``None`` if it has ended.
-
-    If no person asked (``by_itself``) at most `MOST_JOBS` jobs are submitted.
-    """
-    if (run_dir / SETTING_FILE).is_file():
-        note(f"the search has ended: jobkit tune {shell_path(run_dir)} prints its answer")
-        return 0
-    if runs_here(spec.scheduler):
-        _search(run_dir)
-        return None
-    searches = followers(run, Role.TUNE)
-    # The job that follows starts once the search has ended, often before the accounting knows of that.
-    if searches and (searches[-1][1] is not None or not (by_itself or has_ended(run, Role.TUNE))):
-        note(f"the search is under way: jobkit status {shell_path(run_dir)} shows its progress")
-        return ExitCode.TO_COME
-    if by_itself and len(searches) >= MOST_JOBS:
-        searched = format_count(len(searches), "job")
-        note(f"{searched} of this search ended early: jobkit resume goes on with it")
-        return 0
-    tuning = Tuning.read(run_dir)
-    index = tuning.point(tuning.next).index if isinstance(tuning.next, Candidate) else 1
-    submit(run_dir, spec, _jobs(index, follow=spec.policy.follow_up))
-    if wait:
-        return wait_for_points(run_dir, [point.point for point in run.points], spec.policy, run)
-    if not by_itself:
-        note_follow(run_dir)
-    return 0
-
-
 class TuneResumption(Resumption):
     def decide(self, *_: object, **__: object) -> list[RetryGroup]:
         """Return no point: a search judges a point that failed."""
@@ -415,7 +379,34 @@ class TuneResumption(Resumption):
     def nothing(
         self, run: RunStatus, spec: SweepSpec, *, by_itself: bool = False, wait: bool = False
     ) -> int | None:
-        return go_on(run.folder, spec, run, by_itself=by_itself, wait=wait)
+        """Go on with a search that was cut short; return an exit code, or ``None`` if it has ended.
+
+        If no person asked (``by_itself``) at most `MOST_JOBS` jobs are submitted.
+        """
+        run_dir = run.folder
+        if (run_dir / SETTING_FILE).is_file():
+            note(f"the search has ended: jobkit tune {shell_path(run_dir)} prints its answer")
+            return 0
+        if runs_here(spec.scheduler):
+            _search(run_dir)
+            return None
+        searches = followers(run, Role.TUNE)
+        # The job that follows starts once the search has ended, often before the accounting knows of that.
+        if searches and (searches[-1][1] is not None or not (by_itself or has_ended(run, Role.TUNE))):
+            note(f"the search is under way: jobkit status {shell_path(run_dir)} shows its progress")
+            return ExitCode.TO_COME
+        if by_itself and len(searches) >= MOST_JOBS:
+            searched = format_count(len(searches), "job")
+            note(f"{searched} of this search ended early: jobkit resume goes on with it")
+            return 0
+        tuning = Tuning.read(run_dir)
+        index = tuning.point(tuning.next).index if isinstance(tuning.next, Candidate) else 1
+        submit(run_dir, spec, _jobs(index, follow=spec.policy.follow_up))
+        if wait:
+            return wait_for_points(run_dir, [point.point for point in run.points], spec.policy, run)
+        if not by_itself:
+            note_follow(run_dir)
+        return 0
 
 
 TUNE = TuneResumption()

@@ -66,7 +66,11 @@ class Tuning:
             first = Candidate(result.point.params, result.point.phase)
             seen[first.key] += 1  # repeats of its setting in its phase
             results.append((replace(first, repeat=seen[first.key]), result))
-        measured = {candidate.key: _measured(result) for candidate, result in results}
+        measured = {
+            candidate.key: MeasuredCandidate(result.outcome, result.record, _held_s(result))
+            for candidate, result in results
+            if result.outcome in FINAL_OUTCOMES or len(result.tries) >= MOST_TRIES  # else it runs again
+        }
         ended = (run_dir / SETTING_FILE).is_file()
         tried = tuple(candidate for candidate, _ in results)
         return cls(
@@ -102,14 +106,7 @@ class Tuning:
 
     @cached_property
     def finals(self) -> Finals:
-        goal = self.goal
-        return Finals(
-            objective=goal.objective,
-            loop=goal.loop,
-            looks=goal.looks,
-            records=self.records(FINAL),
-            started=self.records(MEMORY, SEARCH, FINAL),
-        )
+        return self.goal.finals(self.records(FINAL), self.records(MEMORY, SEARCH, FINAL))
 
     @property
     def winner(self) -> Speed | None:
@@ -160,13 +157,6 @@ def _padding(run_dir: Path, goal: TuneGoal, ran: Sequence[Candidate]) -> tuple[f
     size = numbers(goal.loop)[BATCH_SIZE]
     of_part, of_all = (Loads(some).chunks(size).efficiency for some in (lengths.every(part), lengths))
     return of_part, of_all
-
-
-def _measured(result: PointResult) -> MeasuredCandidate | None:
-    """Return the result of a point; ``None`` if it is to be run, or run again."""
-    if result.outcome not in FINAL_OUTCOMES and len(result.tries) < MOST_TRIES:
-        return None
-    return MeasuredCandidate(result.outcome, result.record, _held_s(result))
 
 
 def _held_s(result: PointResult) -> float:

@@ -138,6 +138,9 @@ class TuneGoal:
             own[THREADS] = max(1, self.workers * self.cpus // workers)
         return part(own | {knob: word for knob, word in words.items() if knob in own}, every)
 
+    def finals(self, records: Sequence[Record], started: Sequence[Record] = ()) -> Finals:
+        return Finals(self.objective, self.loop, self.looks, records, started)
+
     @property
     def steps(self) -> list[int]:
         """The numbers of workers that are tried: doubled, and the most."""
@@ -637,9 +640,7 @@ class _Search:
             one_s = min(one_s, self._try(one).held_s)
 
     def _finals(self) -> Finals:
-        goal, good = self.goal, self._good(FINAL)
-        records = [result.record for _, result in good if result.record]
-        return Finals(objective=goal.objective, loop=goal.loop, looks=goal.looks, records=records)
+        return self.goal.finals([result.record for _, result in self._good(FINAL) if result.record])
 
     def _is_known(self, params: Mapping[str, Value]) -> bool:
         """Return whether the interval of the mean speed of a finalist is short enough, or it has no speed."""
