@@ -18,12 +18,12 @@ from jobkit.core.layout import SPEC_FILE, is_run_folder
 from jobkit.core.paths import ledger_path
 from jobkit.core.records import RESULTS, Batch, Outcome, Point, Record
 from jobkit.core.terminal import shell_path, shell_quote
-from jobkit.report.rows import Row, never_began, row_of_point
+from jobkit.report.rows import Row, row_of_point, trials_of
 from jobkit.runs.journal import JobTask
 from jobkit.runs.request import WARNING_S, changed_resources, enough, held_by, held_in, scaled_request
 from jobkit.runs.results import Agreement, Run, agreements, batches_of, read_run
 from jobkit.runs.status import PointResult
-from jobkit.runs.trials import Trial, describe_trials, settled_trials, trials
+from jobkit.runs.trials import Trial, describe_trials
 from jobkit.runs.tries import task_s, timed
 from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
 from jobkit.spec.site import Site, directives, load_site
@@ -116,11 +116,7 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
     sweep = [point for point in run.points if point.point.kind.swept]
     records = [record for point in sweep if (record := timed(point.counts))]
     first = next((record for record in records if record.outcome is Outcome.OK), None)
-    tried = settled_trials(
-        trials(folder),
-        {point.point.index: point.outcome for point in run.points},
-        never_began(folder, [point.point for point in run.points if point.point.trial and not point.tries]),
-    )
+    tried = trials_of(folder, run.points)
     return RunData(
         run=str(folder),
         records=records,
