@@ -144,7 +144,7 @@ class Finals:
         best, plain = self.best, self.plain
         return self.compared(best, plain) if best and plain else None
 
-    @property
+    @cached_property
     def winner(self) -> Speed | None:
         """The answer: a finalist if it is shown to be better than the plain loop, else the plain loop.
 
