@@ -5,7 +5,7 @@ The text alone decides a part of the goal: order, sizes, and the parts of the te
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -50,7 +50,7 @@ from jobkit.runs.journal import Role
 from jobkit.runs.request import RetryGroup
 from jobkit.runs.results import read_run
 from jobkit.runs.status import RunStatus, followers
-from jobkit.schedulers.registry import runs_here
+from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.survey import Survey, asked_for
 from jobkit.schedulers.types import Array, JobRequest
 from jobkit.spec.axes import Repeats
@@ -258,21 +258,18 @@ def _sizes(
     return {size: loads.under_budget(size, work_unit).load for size in sorted(sizes)}
 
 
-def prepare_search(
-    path: Path | str,
-    options: Options,
-    *,
-    build: bool = False,
-    say: Say = lambda _: None,
-    find_node: Callable[[SweepSpec, Site], Node | None] = lambda *_: None,
-) -> tuple[Prepared, TuneGoal]:
-    """Return the search of a spec, with only its first point so far, and its goal.
-
-    ``find_node`` asks the scheduler for the largest node that may run it.
-    """
+def prepare_search(path: Path | str, options: Options, *, build: bool, say: Say) -> tuple[Prepared, TuneGoal]:
+    """Return the search of a spec, with only its first point so far, and its goal."""
     named = read_real(Path(path), options, say, build=build, needs_real=lambda _: "jobkit tune")
     named.spec.refuse_command("jobkit tune")
-    node, lengths = find_node(named.spec, named.site), lengths_of(named, say)
+    node = None
+    if not runs_here(named.site.scheduler):
+        from jobkit.setup.init import (
+            ask_site,  # here: no other step of a search asks a scheduler for its site
+        )
+
+        node = largest_node(ask_site(by_name(named.site.scheduler)), named.spec, named.site)
+    lengths = lengths_of(named, say)
     spec, goal = tuned(named.spec, named.knobs, lengths, pads=named.pads, window=named.window, node=node)
 
     def first(spec: SweepSpec, inputs: Inputs) -> tuple[Point, ...]:
