@@ -205,21 +205,21 @@ def memory_of_file(guess: Estimate, peaks: Sequence[Spot], up: str) -> MemoryPan
     ``up``: which memory it is.
     """
     capacity, line, largest = guess.capacity_bytes, guess.line, guess.largest
-    panel = MemoryPanel(
+    marks = [Marks(MEASURED, "peak in the log", tuple(peaks))] if peaks else []
+    notes = [line.no_error_bar or "no error bar" if line else f"no line: {guess.reason}"]
+    if line and largest is not None:
+        at_limit = ((largest, line.at(largest)),)
+        marks.append(Marks(PREDICTED, f"meets the limit near batch {largest:,}", at_limit))
+        notes += [warning for warning in guess.warnings if warning != line.no_error_bar][:1]
+    return MemoryPanel(
         across="batch size (the log has no load)",
         up=up,
-        marks=(Marks(MEASURED, "peak in the log", tuple(peaks)),) if peaks else (),
+        marks=tuple(marks),
+        line=Curve("straight line", line.at) if line else None,
         limit=Limit(f"GPU {format_bytes_gib(capacity)}", capacity) if capacity else None,
+        reach=None if largest is None else float(largest),
+        notes=tuple(notes),
     )
-    if line is None:
-        return replace(panel, notes=(f"no line: {guess.reason}",))
-    straight, note = Curve("straight line", line.at), line.no_error_bar or "no error bar"
-    panel = replace(panel, line=straight, notes=(note,))
-    if largest is None:
-        return panel
-    at_limit = Marks(PREDICTED, f"meets the limit near batch {largest:,}", ((largest, line.at(largest)),))
-    doubts = tuple(warning for warning in guess.warnings if warning != line.no_error_bar)
-    return replace(panel, marks=(*panel.marks, at_limit), reach=float(largest), notes=(note, *doubts[:1]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
