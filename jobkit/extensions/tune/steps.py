@@ -73,7 +73,8 @@ FEWEST = 2
 AMONG_OTHERS = 1.25
 """The assumed memory of one of several workers over the peak of one alone. Of 16 workers on an H100 it is
 1.12 and 1.37, by size, on a third of the text, and 1.68 on all of it (tune-short.tar.xz). A search whose
-workers run out of memory tries fewer; a larger figure would leave out workers that memory holds."""
+workers run out of memory tries fewer, also in the finals; a larger figure would leave out workers that memory
+holds."""
 PROBE = 320
 """Paragraphs that show how long the plain loop of an encoder takes: 3 to 60 times as long as a worker."""
 IDLE_SHARE = 0.15
@@ -279,19 +280,27 @@ class _Search:
             best = [one for one in best if (one.phase, one.workers) == (SEARCH, best[0].workers)]
         for candidate in best:
             self._again(candidate)
-        ranked = self._ranked()
+        ranked, number = self._ranked(), 2
+        if by_speed and len(ranked) > 1:  # only one finalist if it is faster beyond doubt
+            times = self._speed(ranked[0]) / self._speed(ranked[1])
+            number = 1 if goal.short or math.log(times) > DOUBT else 2
         if self.tried is not None:
             ranked = [one for one in self.tried if one.phase == FINAL and whole(one.params) != goal.loop]
-        elif by_speed and len(ranked) > 1:  # only one finalist if it is faster beyond doubt
-            times = self._speed(ranked[0]) / self._speed(ranked[1])
-            ranked = ranked[:1] if goal.short or math.log(times) > DOUBT else ranked
+            number = 1 if goal.short and by_speed else 2
         finalists = list(
             {key_of(params): params for params in (whole(one.params) for one in ranked)}.values()
         )
-        self._prove(finalists[:2])
+        self._prove(finalists[:number])
+        while (failed := self._failed_final()) and (self.tried is not None or self._left_s() > 0):
+            # what the search held may not hold on more of the text
+            fewer = [one for one in finalists if numbers(one)[WORKERS] < failed.workers]
+            if not fewer:
+                break
+            finalists = fewer
+            self._prove(finalists[:number])
         finals = self._finals()
         if finals.winner is not None:
-            return TuneAnswer(finalists=tuple(finalists[:2]), limit=self.limit, why=self.why)
+            return TuneAnswer(finalists=tuple(finalists[:number]), limit=self.limit, why=self.why)
         if reason := next(filter(None, map(finals.broken, finals.speeds)), ""):
             return TuneAnswer(
                 why=f"neither the plain loop nor another setting keeps the constraints: {reason}"
@@ -299,11 +308,13 @@ class _Search:
         return TuneAnswer(why="the plain loop did not succeed, and no other setting keeps the constraints")
 
     def _try(self, candidate: Candidate) -> MeasuredCandidate:
-        result = self.result_of(candidate)
-        if result is None:
+        for one, result in self.results:
+            if one.key == candidate.key:  # the plain loop, next to a finalist that failed
+                return result
+        if (measured := self.result_of(candidate)) is None:
             raise _NoResultError(candidate)
-        self.results.append((candidate, result))
-        return result
+        self.results.append((candidate, measured))
+        return measured
 
     def _skips(self, candidate: Candidate, *, late: bool = False) -> bool:
         """Return whether a candidate is too late; of a search that has ended what it tried shows that."""
@@ -476,10 +487,13 @@ class _Search:
         result = self._try(candidate)
         if result.speed:
             return result
+        self._fails(candidate, result)
+        return None
+
+    def _fails(self, candidate: Candidate, result: MeasuredCandidate) -> None:
         self.limit = "memory" if result.outcome in OUT_OF_MEMORY else "failure"
         without = ", without their shortcuts" if result.refused else ""
         self.why = f"{candidate.workers} workers ended as {result.outcome}{without}"
-        return None
 
     def _times(self, candidate: Candidate, before: Candidate) -> float:
         """Return the speed of a step over that of the setting before.
@@ -599,8 +613,13 @@ class _Search:
         goal = self.goal
         if not finalists and self._skips(Candidate(goal.loop, FINAL)):
             return
-        of_loop, every = self._final_parts(finalists)
-        rows = [part(goal.loop, of_loop), *(part(params, every) for params in finalists)]
+        known = [one for one, _ in self.results] if self.tried is None else self.tried
+        finals = [one.params for one in known if one.phase == FINAL]
+        parts = {key_of(whole(params)): numbers(params).get(EVERY, 1) for params in finals}
+        of_loop, every = self._final_parts(finalists) if self.tried is None else (1, 1)
+        of_loop = parts.get(key_of(goal.loop), of_loop)
+        rows = [goal.loop, *finalists]
+        rows = [part(row, parts.get(key_of(row), every if at else of_loop)) for at, row in enumerate(rows)]
         if goal.short:
             self._prove_shortly(rows if goal.fills_gpu else rows[::-1])
             return
@@ -608,6 +627,8 @@ class _Search:
             before = len(self.results)
             for params in rows if repeat % 2 else rows[::-1]:
                 self._try(Candidate(params, FINAL, repeat))
+            if self._failed_final():
+                return
             if goal.share:
                 enough = repeat >= goal.repeats and all(map(self._is_known, rows))
             else:
@@ -619,6 +640,15 @@ class _Search:
             if enough or self._skips(again, late=self._left_s() < last_s):
                 return
 
+    def _failed_final(self) -> Candidate | None:
+        """Return the last finalist if none succeeded: its failure limits the search."""
+        finals = [(one, result) for one, result in self.results if one.phase == FINAL]
+        finals = [(one, result) for one, result in finals if whole(one.params) != self.goal.loop]
+        if not finals or any(result.speed for _, result in finals):
+            return None
+        self._fails(*finals[-1])
+        return finals[-1][0]
+
     def _prove_shortly(self, rows: Sequence[Mapping[str, Value]]) -> None:
         """Measure the first rows, whose processes may stand, then the last often, then the first again.
 
@@ -627,6 +657,8 @@ class _Search:
         """
         *first, last = [[Candidate(row, FINAL, n + 1) for n in range(self.goal.most_repeats)] for row in rows]
         held_s = [self._try(repeats[0]).held_s for repeats in first]
+        if self._failed_final():
+            return
         fresh_s, _ = self._starts_s()
         self._repeat(last, math.inf, len(first) * fresh_s + (self.goal.repeats - 1) * sum(held_s))
         for repeats, one_s in reversed([*zip(first, held_s, strict=True)]):
@@ -638,6 +670,8 @@ class _Search:
             if one.repeat > FEWEST and self._skips(one, late=self._left_s() < kept_s + LONGER * one_s):
                 return
             one_s = min(one_s, self._try(one).held_s)
+            if self._failed_final():
+                return
 
     def _finals(self) -> Finals:
         return self.goal.finals([result.record for _, result in self._good(FINAL) if result.record])
@@ -654,11 +688,6 @@ class _Search:
         Both work on all of it, unless the budget is too short. With shortcuts the loop is so much slower that
         its part is cut first: its speed does not depend on how long it works.
         """
-        if self.tried is not None:
-            finals = [one.params for one in self.tried if one.phase == FINAL]
-            parts = {whole(one) == self.goal.loop: numbers(one).get(EVERY, 1) for one in finals}
-            of_loop = parts.get(True, 1)
-            return of_loop, parts.get(False, of_loop)
         goal, good = self.goal, self._good(MEMORY, SEARCH)
         whole_s = {key_of(whole(one.params)): _whole_s(one, result) for one, result in good}
         finals_s = [whole_s[key_of(row)] for row in finalists]

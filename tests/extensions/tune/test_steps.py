@@ -15,7 +15,19 @@ from hypothesis import strategies as st
 from jobkit.answers.loads import Lengths
 from jobkit.answers.objective import Bound, Finals, Objective
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import EVERY, EXACT, MPS, OFF, ON, ORDER, PADDED, SHORTCUTS, WORKERS, Knob, Value
+from jobkit.core.knobs import (
+    EVERY,
+    EXACT,
+    MPS,
+    OFF,
+    ON,
+    ORDER,
+    PADDED,
+    SHORTCUTS,
+    WORKERS,
+    Knob,
+    Value,
+)
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
@@ -298,6 +310,25 @@ def test_a_short_search_begins_with_the_most_workers(
     assert f"{answer.limit}: {answer.why}".startswith(limit)
     assert [len(answer.finalists), len(of_phase(order, MEMORY))] == [1, 2]
     assert words(order, SEARCH) == [EXACT] * len(words(order, SEARCH))
+
+
+@pytest.mark.parametrize("goal", [FAST, replace(FAST, short=True, most_repeats=6)], ids=["long", "short"])
+def test_a_finalist_that_memory_does_not_hold_gives_way_to_one_with_fewer_workers(goal: TuneGoal) -> None:
+    class Fragmented(Machine):
+        """Its memory holds 16 workers on the part of the text that the search reads."""
+
+        def run(self, candidate: Candidate) -> MeasuredCandidate:
+            done = super().run(candidate)
+            full = (candidate.workers, candidate.phase) == (16, FINAL)
+            return MeasuredCandidate(Outcome.GPU_OOM, None, self.start_s) if full else done
+
+    answer, order = searched(goal, Fragmented())
+    assert read_again(goal, Fragmented(), order) == answer
+    assert f"{answer.limit}: {answer.why}" == "memory: 16 workers ended as gpu_oom"
+    final = [one.workers for one in of_phase(order, FINAL)]
+    assert final.count(16) == (1 if goal.short else 2), "each finalist once"
+    assert max(one[WORKERS] for one in answer.finalists) in {*final} - {16}  # type: ignore[type-var]
+    assert len({one.key for one in order}) == len(order)
 
 
 # -- what ends it
