@@ -69,14 +69,14 @@ def init(
     from jobkit.setup.init import begin, plan_for
 
     written = begin(plan_for(folder, scheduler or "auto", site, only), terminal.note)
-    width = max(len(terminal.relative_path(file.path)) for file in written)
-    for file in written:
-        terminal.say(f"wrote {terminal.relative_path(file.path):<{width}}  {file.what}")
+    width = max(len(terminal.relative_path(path)) for path, _ in written)
+    for path, what in written:
+        terminal.say(f"wrote {terminal.relative_path(path):<{width}}  {what}")
     for extra in sorted({*(extras or ("stanza",))} - {NO_EXTRA}) if only != "site" else ():
         if lack := missing_extra("first.yaml", extra):
             terminal.note(f"{lack.message}: {lack.hint}")
     given = [*(("--scheduler", scheduler) if scheduler else ()), *(("--site", str(site)) if site else ())]
-    words = shlex.join(given) if only == "site" else terminal.shell_path(written[-1].path)
+    words = shlex.join(given) if only == "site" else terminal.shell_path(written[-1][0])
     terminal.say(terminal.next_line(f"jobkit doctor {words}".rstrip()))
     return 0
 
@@ -176,7 +176,7 @@ def _check(case: Case, within_s: int | None) -> Iterator[Finding]:
     from jobkit.setup.doctor_case import with_gpus
     from jobkit.setup.init import ask_site
 
-    yield from (before := list(doctor.opening(case)))
+    yield from (before := list(doctor.under(doctor.HERE, doctor.opening(case))))
     survey = ask_site(case.scheduler)
     case = with_gpus(case, survey)
     yield from (asked := list(doctor.safely(survey.product, "files", doctor.scheduler(case, survey))))

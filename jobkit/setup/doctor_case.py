@@ -104,7 +104,14 @@ class Case:
 def open_case(path: Path | None, options: Options) -> Case:
     """Return what to check. A spec or a site file with errors is a finding, and a default replaces it."""
     opening: list[Finding] = []
-    spec = None if path is None else _spec(path, options, opening)
+    spec = None
+    try:
+        if path is not None:
+            spec = load_spec(path, options.all_overrides)
+            spec = spec.model_copy(update={"environment": spec.environment.of_folder(path.parent)})
+            opening.append(fine("spec", str(path)))
+    except JobkitError as error:
+        opening.append(missing("spec", error.message, error.hint))
     chosen = spec or SweepSpec.model_validate({"name": NAME, "resources": SMALL, **options.named})
     name, why = choose_scheduler(chosen.scheduler)
     site, file = _site(chosen.site, name, opening)
@@ -121,16 +128,6 @@ def open_case(path: Path | None, options: Options) -> Case:
         runs_dir=options.runs_folder(site),
         opening=tuple(opening),
     )
-
-
-def _spec(path: Path, options: Options, opening: list[Finding]) -> SweepSpec | None:
-    try:
-        spec = load_spec(path, options.all_overrides)
-    except JobkitError as error:
-        opening.append(missing("spec", error.message, error.hint))
-        return None
-    opening.append(fine("spec", str(path)))
-    return spec.model_copy(update={"environment": spec.environment.of_folder(path.parent)})
 
 
 def _site(name: str, scheduler: str, opening: list[Finding]) -> tuple[Site, Path]:
@@ -171,22 +168,16 @@ def inputs_of(case: Case) -> Iterator[Path]:
             yield text
     if not needs_model(case):
         return
-    if model_folder := folder_of(case):
-        yield model_folder
-
-
-def folder_of(case: Case) -> Path | None:
-    """Return the folder of the model of the spec; ``None`` if it is not there, or is a stand-in."""
     from jobkit.planning import models  # here, for a workload without a model
 
-    model = case.spec.model
-    if not models.is_folder(case.spec.workload_name, model.model_dump()):
-        place = model_place(model.name)
-        return place / model.name if place else None
-    with contextlib.suppress(JobkitError):  # `check_machine.model` reports it
-        found = models.find(case.spec.workload_name, model.model_dump(), case.base, cache_dir())
-        return None if found.stand_in else Path(found.path)
-    return None
+    workload, model = case.spec.workload_name, case.spec.model
+    if models.is_folder(workload, model.model_dump()):
+        with contextlib.suppress(JobkitError):  # `check_machine.model` reports it
+            found = models.find(workload, model.model_dump(), case.base, cache_dir())
+            if not found.stand_in:
+                yield Path(found.path)
+    elif place := model_place(model.name):
+        yield place / model.name
 
 
 def model_place(name: str) -> Path | None:

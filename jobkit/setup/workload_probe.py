@@ -21,13 +21,14 @@ from typing import Any, NoReturn
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import BATCH_SIZE, CUDA, DEFAULT_WORK_UNIT, PADDED, Knob, Value
+from jobkit.core.measurements import total
 from jobkit.core.terminal import Say
 from jobkit.worker.failure import describe_error
 from jobkit.worker.measure.device import Device, open_device, uses_torch
 from jobkit.worker.paragraphs import Call
 from jobkit.worker.steps import run_call
 from jobkit.worker.workloads import own
-from jobkit.worker.workloads.base import SHIPPED, Result, columns_of, cuts_itself, knobs_of
+from jobkit.worker.workloads.base import SHIPPED, columns_of, cuts_itself, knobs_of
 
 SIZES = (1, 4, 16, 64)
 """The batch sizes that are tried, as far as the text has so many paragraphs, besides the whole text."""
@@ -141,6 +142,11 @@ class _Subject:
                 break
         first = passes[0]
         again = self.work(paragraphs, {BATCH_SIZE: sizes[0]})
+        not_json = ""
+        try:
+            json.dumps(first.rows)
+        except (TypeError, ValueError) as error:
+            not_json = str(error)
         return Probe(
             network=network,
             load_s=first.load_s,
@@ -154,7 +160,7 @@ class _Subject:
             again=difference(first, again),
             size_reported=[one.effective.get(BATCH_SIZE) for one in passes],
             knobs=[self._try(knob, paragraphs[:KNOB_PARAGRAPHS], say) for knob in self._knobs()],
-            not_json=_not_json(first.rows),
+            not_json=not_json,
             failed=failed,
         )
 
@@ -170,7 +176,7 @@ class _Subject:
         rows: Rows = [[] for _ in paragraphs]
         tokens: list[int | None] = []
         heaviest, columns, per_call = (-1, 0), len(columns_of(workload)), workload.items_per_call()
-        results: list[Result] = []
+        has_rows = False
         for start in range(0, len(paragraphs), per_call):
             items = tuple(range(start, min(start + per_call, len(paragraphs))))
             call = Call(items, tuple(paragraphs[start : start + per_call]))
@@ -186,10 +192,7 @@ class _Subject:
             for number, *values in found:
                 rows[items[number]].append(values)
             tokens.append(result.tokens)
-            results.append(result)
-        has_rows = any(
-            result.rows is not None or result.vectors is not None or result.entities for result in results
-        )
+            has_rows |= bool(result.rows is not None or result.vectors is not None or result.entities)
         effective = dict(workload.effective())
         del workload
         gc.collect()
@@ -237,14 +240,10 @@ def difference(one: _Pass, other: _Pass) -> OutputDifference:
     """Return how two passes over the same text differ."""
     distances = [distance(*pair) for pair in zip(one.rows, other.rows, strict=True)]
     paragraphs = sum(map(bool, distances))
-    counted = None not in {*one.tokens, *other.tokens}
-    if counted and sum(map(_count, one.tokens)) != sum(map(_count, other.tokens)):
+    counts = total(one.tokens), total(other.tokens)
+    if None not in counts and counts[0] != counts[1]:
         distances.append(float("inf"))
     return OutputDifference(paragraphs=paragraphs, distance=max(distances, default=0.0))
-
-
-def _count(tokens: int | None) -> int:
-    return tokens or 0
 
 
 def distance(one: object, other: object) -> float:
@@ -256,14 +255,6 @@ def distance(one: object, other: object) -> float:
     if isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
         return max((distance(*pair) for pair in zip(one, other, strict=True)), default=0.0)
     return 0.0 if one == other else float("inf")
-
-
-def _not_json(rows: Rows) -> str:
-    try:
-        json.dumps(rows)
-    except (TypeError, ValueError) as error:
-        return str(error)
-    return ""
 
 
 @contextlib.contextmanager
