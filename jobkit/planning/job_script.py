@@ -277,11 +277,6 @@ def render_errand(spec: SweepSpec, site: Site, run_dir: Path, body: str, **more:
     return _filled(plain, site, job_values(plain, site, run_dir) | {"body": body} | more)
 
 
-def render_bare(spec: SweepSpec, site: Site, run_dir: Path, body: str, **more: object) -> str:
-    """Return the script of `render_errand` without a header, to be run on this machine."""
-    return fill(body, None, job_values(spec, site, run_dir) | more)[0]
-
-
 def render_find(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
     """Return the script of the job that runs the batch predicted by a sweep, with the request of a point."""
     purpose = f"Runs after the sweep {spec.name}: {FIND_PURPOSE}"

@@ -25,7 +25,7 @@ from jobkit.core.units import format_clock
 from jobkit.launch.helper_job import Errand, submit_errand
 from jobkit.launch.job import announce, ids
 from jobkit.planning.batch_sizes import is_auto
-from jobkit.planning.job_script import COPIER, PROGRAMS, SCRATCH_MARGIN_BYTES, render_bare, render_errand
+from jobkit.planning.job_script import COPIER, PROGRAMS, SCRATCH_MARGIN_BYTES, fill, job_values, render_errand
 from jobkit.planning.prepare import idle_gpus, needed_gpus, run_id
 from jobkit.schedulers.lint import lint
 from jobkit.schedulers.parsed_script import IsFolder, ScriptLine, read_script
@@ -156,8 +156,9 @@ def script_for(case: Case, run_dir: Path, spec: SweepSpec, *, bare: bool = False
             *(("--program", case.sought_program) if case.sought_program else ()),
         ],
     }
-    render = render_bare if bare else render_errand
-    return render(spec, case.site, run_dir, BODY, **values)
+    if bare:
+        return fill(BODY, None, job_values(spec, case.site, run_dir) | values)[0]
+    return render_errand(spec, case.site, run_dir, BODY, **values)
 
 
 def inputs(case: Case, *, nodes_tell: bool = False) -> Iterator[Finding]:
