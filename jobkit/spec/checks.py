@@ -138,7 +138,7 @@ def swept(data: Mapping[str, Any]) -> dict[str, Loc]:
 
 
 def command_faults(
-    document: YamlDocument, folder: Path, refs: Iterable[FileRef]
+    document: YamlDocument, folder: Path, refs: Sequence[FileRef]
 ) -> Iterator[tuple[Loc, str]]:
     """Yield the place and the words of each fault of a command.
 
@@ -151,7 +151,6 @@ def command_faults(
     """
     data, workload = document.data, document.data["workload"]
     if isinstance(text := workload.get("command"), str):
-        refs = tuple(refs)
         command, knobs = Command(template=text, shell=workload.get("shell") is True), swept(data)
         for what, knob in command_line.faults(command, knobs, sources(refs)):
             if knob:
@@ -304,8 +303,9 @@ def check_find_max(document: YamlDocument) -> None:
 
 def check_renamed(document: YamlDocument) -> None:
     """Add a fault for each knob that a sweep names twice, by its name in an earlier version too."""
-    for name, loc in swept(document.data).items():
-        if (now := RENAMED.get(name)) in swept(document.data):
+    knobs = swept(document.data)
+    for name, loc in knobs.items():
+        if (now := RENAMED.get(name)) in knobs:
             what = f"{'.'.join(map(str, loc))}: the earlier name of {now}; keep one of the two"
             document.add((*loc[:-1], now), what, on_key=True)
 
