@@ -37,8 +37,8 @@ from types import MappingProxyType
 from typing import Any
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import exclusive_lock, write_atomically
-from jobkit.core.paths import cache_write_errors, make_folder, share_with_group
+from jobkit.core.files import write_atomically
+from jobkit.core.paths import cache_lock, share_with_group
 from jobkit.core.terminal import Say
 from jobkit.planning.sample import Sample, generate, join_paragraphs, sample_text
 from jobkit.planning.workload_traits import run_in_child
@@ -488,13 +488,8 @@ def make_stand_in(workload: str, size: str, cache: Path, say: Say) -> None:
         what = f"{ARCHITECTURES[workload, size].name} with random weights"
     if is_built(folder):
         return
-    lock = folder.with_name(f".{folder.name}.lock")
-    with cache_write_errors(folder.parent):
-        make_folder(folder.parent)
-        lock.touch()
-        share_with_group(lock)
     busy = partial(say, "another jobkit is building the stand-in model: waiting for it")
-    with exclusive_lock(lock, busy):
+    with cache_lock(folder.with_name(f".{folder.name}.lock"), busy):
         if not is_built(folder):
             with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
                 made, (function, *rest) = Path(scratch) / folder.name, words

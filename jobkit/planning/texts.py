@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 import shlex
+import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -188,10 +189,7 @@ def _downloaded(address: str, texts: Path, *, write: bool) -> Path:
             f"text {address}: is not downloaded yet",
             hint=f"the sweep itself fetches the text; for a dry run: {command}",
         )
-    from urllib.error import (
-        HTTPError,
-        URLError,  # imported here, because few texts are fetched
-    )
+    from urllib.error import HTTPError, URLError  # imported here, because few texts are fetched
 
     with cache_write_errors(texts):
         make_folder(texts)
@@ -205,26 +203,23 @@ def _downloaded(address: str, texts: Path, *, write: bool) -> Path:
             reason = error.reason if type(error) is URLError else str(error)
             if isinstance(error, HTTPError):
                 error.close()  # it holds the connection
-            hint = (
-                f"fetch the text where there is a network and name the file: curl -LO {shlex.quote(address)}"
-            )
-            raise JobkitError(f"text {address}: could not be downloaded: {reason}", hint=hint) from error
+            hint = "fetch the text where there is a network and name the file"
+            raise JobkitError(
+                f"text {address}: could not be downloaded: {reason}",
+                hint=f"{hint}: curl -LO {shlex.quote(address)}",
+            ) from error
     share_with_group(part)
     part.replace(path)
     return path
 
 
 def _fetch(address: str, into: IO[bytes]) -> None:
-    from urllib.request import (
-        Request,
-        urlopen,  # as above
-    )
+    from urllib.request import Request, urlopen
 
     request = Request(address, headers={"User-Agent": "jobkit"})  # noqa: S310 - http(s) was checked
     with urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the same
         expected = answer.headers.get("Content-Length")
-        while block := answer.read(BLOCK_BYTES):
-            into.write(block)
+        shutil.copyfileobj(answer, into, BLOCK_BYTES)
         into.flush()
     if expected is not None and into.tell() != int(expected):
         raise OSError(f"{into.tell()} of {expected} bytes came")
@@ -316,12 +311,8 @@ def estimated_lengths(paragraphs: Sequence[str], known: Traits | None = None) ->
     if known and known.unit != CHARACTERS:
         tokens = tuple((len(_TOKEN.findall(paragraph)) + 2,) for paragraph in paragraphs)
         return Lengths(paragraphs=tokens, source=PUNCTUATION, unit=known.unit, padded=known.pads)
-    rows = (
-        tuple(
-            1 + sum(len(token) + 1 for token in _TOKEN.findall(text)) for text in split_sentences(paragraph)
-        )
-        for paragraph in paragraphs
-    )
+    sentences = (map(_TOKEN.findall, split_sentences(paragraph)) for paragraph in paragraphs)
+    rows = (tuple(1 + sum(len(token) + 1 for token in tokens) for tokens in row) for row in sentences)
     return Lengths(paragraphs=tuple(rows), source=PUNCTUATION)
 
 

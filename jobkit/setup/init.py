@@ -259,20 +259,16 @@ def _table(survey: Survey) -> Iterator[str]:
     yield f"# {noun.capitalize()}s, as {source} list them (* the default):"
     width = max([len(queue.name) for queue in survey.queues], default=0) + 2
     for queue in survey.queues:
+        parts = [f"{queue.nodes} node{'s' * (queue.nodes != 1)}"] if queue.nodes else []
+        parts += [format_count(queue.cpus, "CPU")] if queue.cpus else []
+        parts += [format_bytes_gib(queue.memory_bytes, 1)] if queue.memory_bytes else []
+        parts += gpu_counts(queue.gpus)
+        limit = queue.walltime_s
+        parts += ["no limit on walltime" if limit is None else f"at most {format_walltime(limit)}"]
+        parts += [f"only for {queue.only}"] if queue.only else []
+        described = f"({queue.closed})" if queue.closed else ", ".join(parts)
         name = f"{queue.name}{'*' * queue.default}"
-        yield f"#   {plain(f'{name:<{width}}{_described(queue)}')}"
-
-
-def _described(queue: Queue) -> str:
-    if queue.closed:
-        return f"({queue.closed})"
-    parts = [f"{queue.nodes} node{'s' * (queue.nodes != 1)}"] if queue.nodes else []
-    parts += [format_count(queue.cpus, "CPU")] if queue.cpus else []
-    parts += [format_bytes_gib(queue.memory_bytes, 1)] if queue.memory_bytes else []
-    parts += gpu_counts(queue.gpus)
-    limit = queue.walltime_s
-    parts += ["no limit on walltime" if limit is None else f"at most {format_walltime(limit)}"]
-    return ", ".join([*parts, *([f"only for {queue.only}"] if queue.only else [])])
+        yield f"#   {plain(f'{name:<{width}}{described}')}"
 
 
 def _why(choice: InitResources, survey: Survey) -> str:

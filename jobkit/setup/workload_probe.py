@@ -103,7 +103,41 @@ def probe(
     network = cut_network()
     os.environ.update(OFFLINE)
     subject = _Subject(name, folder, Path(model) if model else None, device, threads)
-    return asdict(subject.probe(list(paragraphs), network, say))
+    sizes = [*(size for size in SIZES if size < len(paragraphs)), len(paragraphs)]
+    passes: list[_Pass] = []
+    failed = not_json = ""
+    for size in sizes:
+        say(f"batch size {size}")
+        try:
+            passes.append(subject.work(paragraphs, {BATCH_SIZE: size}))
+        except Exception as error:  # noqa: BLE001 - the code is the user's
+            if not passes:
+                subject.refuse(error)
+            failed = f"batch size {size}: {subject.described(error)}"
+            break
+    first = passes[0]
+    again = subject.work(paragraphs, {BATCH_SIZE: sizes[0]})
+    try:
+        json.dumps(first.rows)
+    except (TypeError, ValueError) as error:
+        not_json = str(error)
+    found = Probe(
+        network=network,
+        load_s=first.load_s,
+        sizes=sizes[: len(passes)],
+        loads=[one.load for one in passes],
+        peaks=[one.peak_bytes for one in passes],
+        memory=ALLOCATED if device == CUDA and uses_torch() else RESIDENT,
+        rows=first.has_rows,
+        counts=any(count is not None for count in first.tokens),
+        by_size=[difference(first, one) for one in passes],
+        again=difference(first, again),
+        size_reported=[one.effective.get(BATCH_SIZE) for one in passes],
+        knobs=[subject.tried(knob, paragraphs[:KNOB_PARAGRAPHS], say) for knob in subject.knobs()],
+        not_json=not_json,
+        failed=failed,
+    )
+    return asdict(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,43 +160,6 @@ class _Subject:
     model: Path | None
     device: str
     threads: int
-
-    def probe(self, paragraphs: list[str], network: str, say: Say) -> Probe:
-        sizes = [*(size for size in SIZES if size < len(paragraphs)), len(paragraphs)]
-        passes: list[_Pass] = []
-        failed = ""
-        for size in sizes:
-            say(f"batch size {size}")
-            try:
-                passes.append(self.work(paragraphs, {BATCH_SIZE: size}))
-            except Exception as error:  # noqa: BLE001 - the code is the user's
-                if not passes:
-                    self._refuse(error)
-                failed = f"batch size {size}: {self._described(error)}"
-                break
-        first = passes[0]
-        again = self.work(paragraphs, {BATCH_SIZE: sizes[0]})
-        not_json = ""
-        try:
-            json.dumps(first.rows)
-        except (TypeError, ValueError) as error:
-            not_json = str(error)
-        return Probe(
-            network=network,
-            load_s=first.load_s,
-            sizes=sizes[: len(passes)],
-            loads=[one.load for one in passes],
-            peaks=[one.peak_bytes for one in passes],
-            memory=ALLOCATED if self.device == CUDA and uses_torch() else RESIDENT,
-            rows=first.has_rows,
-            counts=any(count is not None for count in first.tokens),
-            by_size=[difference(first, one) for one in passes],
-            again=difference(first, again),
-            size_reported=[one.effective.get(BATCH_SIZE) for one in passes],
-            knobs=[self._try(knob, paragraphs[:KNOB_PARAGRAPHS], say) for knob in self._knobs()],
-            not_json=not_json,
-            failed=failed,
-        )
 
     def work(self, paragraphs: Sequence[str], params: Mapping[str, Value]) -> _Pass:
         """Load a new workload and have it do the text."""
@@ -199,14 +196,14 @@ class _Subject:
         device.empty_cache()
         return _Pass(load_s, *heaviest, rows, tokens, effective, has_rows)
 
-    def _knobs(self) -> Iterator[Knob]:
+    def knobs(self) -> Iterator[Knob]:
         workload = own.checked_class(self.name, self.folder)
         others = {BATCH_SIZE} if cuts_itself(workload) else {BATCH_SIZE, PADDED}
         for knob in knobs_of(workload):
             if knob.name not in others and self.device in knob.devices:
                 yield knob
 
-    def _try(self, knob: Knob, paragraphs: Sequence[str], say: Say) -> KnobTrial:
+    def tried(self, knob: Knob, paragraphs: Sequence[str], say: Say) -> KnobTrial:
         words = [word for word in knob.words if self.device in knob.devices_of(word)]
         values: list[Value] = [*(words or (BUDGETS if knob.name == PADDED else NUMBERS))]
         say(f"knob {knob.name}")
@@ -218,19 +215,19 @@ class _Subject:
             try:
                 passes.append(self.work(paragraphs, params))
             except Exception as error:  # noqa: BLE001 - the code is the user's
-                return KnobTrial(name=knob.name, values=values, error=f"{value}: {self._described(error)}")
+                return KnobTrial(name=knob.name, values=values, error=f"{value}: {self.described(error)}")
         first = passes[0]
         changes = any(difference(first, one).paragraphs or one.load != first.load for one in passes)
         reported = [one.effective.get(knob.name) for one in passes]
         return KnobTrial(name=knob.name, values=values, reported=reported, changes=changes)
 
-    def _described(self, error: BaseException) -> str:
+    def described(self, error: BaseException) -> str:
         return describe_error(error, own.code_folder(self.name, self.folder))
 
-    def _refuse(self, error: BaseException) -> NoReturn:
+    def refuse(self, error: BaseException) -> NoReturn:
         if isinstance(error, JobkitError) and self.name in error.message:
             raise error
-        message = f"workload {self.name!r} fails: {self._described(error)}"
+        message = f"workload {self.name!r} fails: {self.described(error)}"
         offline = isinstance(error, OSError) or self.name in SHIPPED
         hint = NO_NETWORK if offline else own.help_for(self.name)
         raise JobkitError(message, hint=hint) from error
