@@ -98,13 +98,9 @@ class NamedSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """A run that could be submitted now, with all that its folder will have."""
+class Prepared(NamedSpec):
+    """A run that could be submitted now, and all that its folder will have; nothing is ``auto``."""
 
-    spec: SweepSpec  # has nothing ``auto``
-    site: Site
-    why: str
-    inputs: Inputs  # what the points share, for `jobkit.planning.points.plan`
     points: tuple[Point, ...]
     run_dir: Path  # the run folder, which does not exist yet
     script: str  # the text of ``job.sh``
@@ -469,12 +465,8 @@ def device(spec: SweepSpec, scheduler: str) -> str:
 
 def refuse_unusable_gpu(spec: SweepSpec, site: Site, workload: Traits) -> None:
     """Refuse points on a GPU if the Python that will run them is this one and cannot use a GPU."""
-    if (
-        spec.device != "cuda"
-        or spec.command
-        or not workload.needs_model
-        or not (why := _wrong_torch(spec, site))
-    ):
+    possible = spec.device == "cuda" and not spec.command and workload.needs_model
+    if not possible or not (why := _wrong_torch(spec, site)):
         return
     ways = [
         f"{cuda_install_command(sys.executable)}   (or the index for your driver)",
