@@ -29,7 +29,6 @@ from jobkit.schedulers.survey import (
     no_such,
 )
 from jobkit.schedulers.types import JobRequest
-from jobkit.setup.doctor_case import model_place
 from jobkit.setup.findings import Facts, Finding, fine, missing, unknown, warning
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
@@ -140,6 +139,15 @@ def model(spec: SweepSpec, base: Path, sweep: str) -> Finding:
     if sweep and asked.name == models.LANGUAGE:
         hint += f"; or, to try jobkit without it:\n{sweep} --stand-in"
     return (missing if sweep else warning)("model", message, hint)
+
+
+def model_place(name: str) -> Path | None:
+    """Return the first folder of models that has this one whole."""
+    from jobkit.planning.models import model_places  # here, for a workload without a model
+    from jobkit.worker.workloads.model import missing_files
+
+    places = (place for place in model_places(name, cache_dir()) if not missing_files(place, name))
+    return next(places, None)
 
 
 def _folder_model(spec: SweepSpec, base: Path) -> Finding:
