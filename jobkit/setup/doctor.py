@@ -155,7 +155,18 @@ def open_case(path: Path | None, options: Options) -> Case:
         opening.append(missing("spec", error.message, error.hint))
     chosen = spec or SweepSpec.model_validate({"name": NAME, "resources": SMALL, **options.named})
     name, why = choose_scheduler(chosen.scheduler)
-    site, file = _site(chosen.site, name, opening)
+    default = f"{name}-default"
+    try:
+        site, file = find_site(chosen.site, name)
+    except JobkitError as error:
+        opening.append(missing("site file", error.message, error.hint))
+        site, file = find_site(default, name)
+    else:
+        found = fine("site file", f"{site.name} ({file})")
+        if chosen.site == "auto" and site.name == default and not runs_here(name):
+            message = f"none of your own: the shipped {default} is used, which guesses this cluster's names"
+            found = warning("site file", message, f"jobkit init   (it writes {own_site()})")
+        opening.append(found)
     resources, variables = asked_by_shell(chosen.resources, name)
     opening += [fine("shell", line) for line in variables]
     return Case(
@@ -169,21 +180,6 @@ def open_case(path: Path | None, options: Options) -> Case:
         runs_dir=options.runs_folder(site),
         opening=tuple(opening),
     )
-
-
-def _site(name: str, scheduler: str, opening: list[Finding]) -> tuple[Site, Path]:
-    default = f"{scheduler}-default"
-    try:
-        site, file = find_site(name, scheduler)
-    except JobkitError as error:
-        opening.append(missing("site file", error.message, error.hint))
-        return find_site(default, scheduler)
-    if name == "auto" and site.name == default and not runs_here(scheduler):
-        message = f"none of your own: the shipped {default} is used, which guesses this cluster's names"
-        opening.append(warning("site file", message, f"jobkit init   (it writes {own_site()})"))
-    else:
-        opening.append(fine("site file", f"{site.name} ({file})"))
-    return site, file
 
 
 def with_gpus(case: Case, survey: Survey) -> Case:

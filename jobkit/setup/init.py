@@ -432,26 +432,23 @@ def plan_for(folder: Path, scheduler: str, site: Path | None, only: str | None) 
     )
     given = f" --scheduler {scheduler}" * (scheduler != "auto")
     given += f" --site-file {shell_quote(site)}" if site else ""
-    _refuse_to_overwrite(plan, folder, given)
-    return plan
-
-
-def _refuse_to_overwrite(plan: InitFiles, folder: Path, given: str) -> None:
-    spec, site = plan.spec_file, plan.site_file if plan.write_site else None
-    there = [path for path in (site, spec) if path is not None and path.exists()]
+    wanted = [plan.site_file if plan.write_site else None, plan.spec_file]
+    there = [path for path in wanted if path is not None and path.exists()]
+    old_site, old_spec = (path in there for path in wanted)
     hints = []
-    if site in there and plan.spec_file is not None and spec not in there:
+    if old_site and plan.spec_file and not old_spec:
         hints.append(f"to write the spec alone: jobkit init {shell_quote(folder)} --only spec{given}")
-    if spec in there and site is not None and site not in there:
+    if old_spec and plan.write_site and not old_site:
         hints.append(f"to write the site file alone: jobkit init --only site{given}")
-    if site in there:
+    if old_site:
         hints.append("for another site file, use --site-file FILE")
-    if spec in there:
+    if old_spec:
         hints.append(f"for another spec: jobkit init ANOTHER-FOLDER{given}")
     if there:
         hints.append(f"to start again, move away: {' '.join(map(str, there))}")
         message = f"nothing was written, for there is already {' and '.join(map(str, there))}"
         raise JobkitError(message, hint="; ".join(hints))
+    return plan
 
 
 def begin(plan: InitFiles, say: Say) -> list[tuple[Path, str]]:
