@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 from pydantic_core import core_schema
 
-from jobkit.core.knobs import AUTO, BATCH_SIZE, OFFERED, RUN_KNOBS, SWITCH, Knob, Value
+from jobkit.core.knobs import AUTO, BATCH_SIZE, RUN_KNOBS, SWITCH, Knob, Value
 from jobkit.core.student import LEAST
 from jobkit.core.terminal import suggest
 from jobkit.spec.fields import MOST, POSITIVE, STRICT, number_written, or_mapping, positive
@@ -100,37 +100,13 @@ def name_faults(axes: Mapping[str, Any], known: Sequence[Knob], owner: str = "")
         if owner:
             more = holds
         elif others := offered_by(name):
-            more = f" of this workload; {_each(others)} {'have' if len(others) > 1 else 'has'} it"
+            more = f" of this workload; {each(others)} {'have' if len(others) > 1 else 'has'} it"
         elif not (more := suggest(name, names)).startswith("; did you"):
             more = f", of no shipped workload{more}"
         yield loc, f"sweep.{'.'.join(map(str, loc))}: no such knob{more}"
 
 
-def offer_fault(key: str, value: object, known: Sequence[Knob], owner: str) -> str:
-    """Return why a workload does not offer what a spec names; empty if it does.
-
-    Parameters
-    ----------
-    key
-        One of `OFFERED`.
-    value
-        As raw YAML gives it. The default is no fault: a workload without the knob ignores it.
-    known
-        The knobs of the workload.
-    owner
-        The workload, as the spec names it.
-    """
-    words = next((knob.words for knob in known if knob.name == key), ())
-    if not isinstance(value, str) or value not in {*OFFERED[key]} - {*words}:
-        return ""
-    if words:
-        return f"{key}: {value!r}: {owner} offers {', '.join(words)}"
-    others = offered_by(key)
-    do = "do" if len(others) > 1 else "does"
-    return f"{key}: {value!r}: {owner} offers no choice; {_each(others)} {do}"
-
-
-def _each(names: Sequence[str]) -> str:
+def each(names: Sequence[str]) -> str:
     """Return names as a sentence has them."""
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last

@@ -21,12 +21,12 @@ from jobkit.core.records import Command, FileRef
 from jobkit.core.terminal import suggest
 from jobkit.core.units import format_count
 from jobkit.schedulers.registry import own_option
-from jobkit.spec.axes import ENOUGH, Loc, Repeats, axis_faults, knob_values, offer_fault, places, value_faults
+from jobkit.spec.axes import ENOUGH, Loc, Repeats, axis_faults, each, knob_values, places, value_faults
 from jobkit.spec.fields import STRICT, or_mapping
 from jobkit.spec.yaml_files import YamlDocument
 from jobkit.worker import command_line
 from jobkit.worker.measure.figures import MOST_NAME
-from jobkit.worker.workloads.base import SHIPPED, class_name, knobs, offered
+from jobkit.worker.workloads.base import SHIPPED, class_name, knobs, offered, offered_by
 
 MOST_FILES = 10_000
 UNUSED = {
@@ -284,10 +284,16 @@ def check_options(document: YamlDocument) -> None:
 
 
 def add_offer_faults(document: YamlDocument, known: Sequence[Knob], workload: str) -> None:
-    """Add a fault for each key of `OFFERED` with a value that a workload with these knobs does not offer."""
-    for key in OFFERED:
-        if what := offer_fault(key, document.data.get(key), known, workload):
-            document.add((key,), what)
+    """Add a fault for each key of `OFFERED` with a value that a workload with these knobs does not offer.
+
+    The default is no fault: a workload without the knob ignores it.
+    """
+    for key, values in OFFERED.items():
+        value, words = document.data.get(key), next((knob.words for knob in known if knob.name == key), ())
+        if isinstance(value, str) and value in {*values} - {*words}:
+            others = offered_by(key)
+            choice = f"no choice; {each(others)} {'do' if len(others) > 1 else 'does'}"
+            document.add((key,), f"{key}: {value!r}: {workload} offers {', '.join(words) or choice}")
 
 
 def check_find_max(document: YamlDocument) -> None:
