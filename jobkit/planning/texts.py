@@ -137,17 +137,19 @@ def _on_disk(name: str, base: Path) -> Path:
     looked = " nor ".join(dict.fromkeys(str(place.absolute()) for place in places))
     hint = KEY_HINT
     for place in places:  # a file there may have a name like it
-        with contextlib.suppress(OSError), os.scandir(place.parent) as entries:
-            inside = [entry.name for entry in islice(entries, MOST_NAMES) if _is_shown(entry)]
-            if close := difflib.get_close_matches(given.name, inside, 1, 0.6):
-                folder = "" if given.parent == Path() else f"{given.parent}/"
-                hint = f"did you mean {folder}{close[0]}?"
-                break
+        if close := difflib.get_close_matches(given.name, _files_in(place.parent), 1, 0.6):
+            folder = "" if given.parent == Path() else f"{given.parent}/"
+            hint = f"did you mean {folder}{close[0]}?"
+            break
     raise JobkitError(f"text {name!r}: there is no {looked}", hint=hint)
 
 
-def _is_shown(entry: os.DirEntry[str]) -> bool:
-    return entry.is_file() and not entry.name.startswith(".")
+def _files_in(folder: Path) -> list[str]:
+    """Return the names of the files in a folder, for a hint; empty if it cannot be read."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        shown = (entry for entry in islice(entries, MOST_NAMES) if not entry.name.startswith("."))
+        return [entry.name for entry in shown if entry.is_file()]
+    return []
 
 
 def _checked(path: Path, name: str) -> TextRef:
@@ -155,10 +157,8 @@ def _checked(path: Path, name: str) -> TextRef:
     try:
         data = read_bytes(path, MOST_TEXT_BYTES)
     except IsADirectoryError as error:
-        hint = "name one file"
-        with contextlib.suppress(OSError, ValueError), os.scandir(path) as entries:
-            first = min(entry.name for entry in islice(entries, MOST_NAMES) if _is_shown(entry))
-            hint += f", such as {shell_quote(path / first)}"
+        names = _files_in(path)
+        hint = f"name one file{f', such as {shell_quote(path / min(names))}' if names else ''}"
         raise JobkitError(f"text {path}: is a folder", hint=hint) from error
     except OSError as error:
         raise JobkitError(f"text {path}: {error.strerror}", hint=KEY_HINT) from error
