@@ -22,7 +22,7 @@ from jobkit.core.units import parse_duration
 
 if TYPE_CHECKING:
     from jobkit.planning.prepare import Options
-    from jobkit.setup.doctor_case import Case
+    from jobkit.setup.doctor import Case
     from jobkit.setup.findings import Finding
 
 
@@ -69,14 +69,14 @@ def init(
     from jobkit.setup.init import begin, plan_for
 
     written = begin(plan_for(folder, scheduler or "auto", site, only), terminal.note)
-    width = max(len(terminal.relative_path(file.path)) for file in written)
-    for file in written:
-        terminal.say(f"wrote {terminal.relative_path(file.path):<{width}}  {file.what}")
+    width = max(len(terminal.relative_path(path)) for path, _ in written)
+    for path, what in written:
+        terminal.say(f"wrote {terminal.relative_path(path):<{width}}  {what}")
     for extra in sorted({*(extras or ("stanza",))} - {NO_EXTRA}) if only != "site" else ():
         if lack := missing_extra("first.yaml", extra):
             terminal.note(f"{lack.message}: {lack.hint}")
     given = [*(("--scheduler", scheduler) if scheduler else ()), *(("--site", str(site)) if site else ())]
-    words = shlex.join(given) if only == "site" else terminal.shell_path(written[-1].path)
+    words = shlex.join(given) if only == "site" else terminal.shell_path(written[-1][0])
     terminal.say(terminal.next_line(f"jobkit doctor {words}".rstrip()))
     return 0
 
@@ -138,7 +138,7 @@ def doctor(word: str | None, options: Options, submit: bool, within: str, whole:
         raise click.UsageError("--set changes a key of a SPEC, and no SPEC is given")
     from jobkit.setup import doctor as checks
     from jobkit.setup import findings
-    from jobkit.setup.doctor import What
+    from jobkit.setup.doctor import What, open_case
 
     word, within_s = word or "", parse_duration(within)
     what = checks.what_is(word)
@@ -152,8 +152,6 @@ def doctor(word: str | None, options: Options, submit: bool, within: str, whole:
         found = checks.script(Path(word), is_folder) if script else checks.workload(word, terminal.note)
         checked = checks.under(f"{what.capitalize()} {word}", found)
     else:
-        from jobkit.setup.doctor_case import open_case
-
         case = open_case(Path(word) if word else None, options)
         nodes = not (submit or case.local)
         checked = _check(case, within_s if submit else None)
@@ -173,12 +171,11 @@ def doctor(word: str | None, options: Options, submit: bool, within: str, whole:
 def _check(case: Case, within_s: int | None) -> Iterator[Finding]:
     """Yield the findings, each as soon as it is known."""
     from jobkit.setup import doctor
-    from jobkit.setup.doctor_case import with_gpus
     from jobkit.setup.init import ask_site
 
-    yield from (before := list(doctor.opening(case)))
+    yield from (before := list(doctor.under(doctor.HERE, doctor.opening(case))))
     survey = ask_site(case.scheduler)
-    case = with_gpus(case, survey)
+    case = doctor.with_gpus(case, survey)
     yield from (asked := list(doctor.safely(survey.product, "files", doctor.scheduler(case, survey))))
     folders = doctor.inputs(case, nodes_tell=within_s is not None)
     yield from doctor.safely(doctor.INPUTS, "folders", folders)

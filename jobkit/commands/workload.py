@@ -215,7 +215,7 @@ def _kind(model: ModelRef) -> str:
     if model.architecture:
         return f"random weights, {model.architecture}"
     if model.stand_in:
-        return f"stand-in {model.size}, F1 {read_card(Path(model.path)).f1:.3f}"
+        return f"stand-in {model.size}, F1 {read_card(Path(model.path))['f1']:.3f}"
     return "of the hub" if model.kind == FOLDER else "Stanza's own"
 
 

@@ -70,14 +70,8 @@ EXTENSIONS: dict[str, Extension] = {
 
 def extension_of(run: Path) -> str:
     """Return the name of the extension whose file marks a run folder; empty for a sweep."""
-    return next(
-        (
-            name
-            for name, extension in EXTENSIONS.items()
-            if any((run / mark).is_file() for mark in extension.marks)
-        ),
-        "",
-    )
+    marks = ((name, mark) for name, extension in EXTENSIONS.items() for mark in extension.marks)
+    return next((name for name, mark in marks if (run / mark).is_file()), "")
 
 
 def load(name: str, hook: str) -> Any | None:  # noqa: ANN401 - each hook has a type of its own

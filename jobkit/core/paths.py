@@ -7,13 +7,14 @@ import getpass
 import os
 import pwd
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import platformdirs
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.files import exclusive_lock
 
 
 def user_name() -> str:
@@ -85,6 +86,17 @@ def share_with_group(path: Path) -> None:
             bits = folder_bits if entry.is_dir() else parent_mode & GROUP_FILE
             with contextlib.suppress(PermissionError):  # another user's file: that user has done the same
                 entry.chmod(entry.stat().st_mode | bits)
+
+
+@contextmanager
+def cache_lock(path: Path, busy: Callable[[], None]) -> Iterator[None]:
+    """Hold a lock file of the cache, which the group shares; call ``busy`` before a wait for its holder."""
+    with cache_write_errors(path.parent):
+        make_folder(path.parent)
+        path.touch()
+        share_with_group(path)
+    with exclusive_lock(path, busy):
+        yield
 
 
 @contextmanager

@@ -64,7 +64,8 @@ def dry_run(
     path, text = script
     piped = not sys.stdout.isatty()
     if preview.only_script or piped:
-        say((text if preview.show_environment else spec.hidden_in(text, source)).rstrip("\n"))
+        shown = text if preview.show_environment else spec.environment.hidden_in(text, source, spec.template)
+        say(shown.rstrip("\n"))
     if preview.only_script:
         return 0
     lines = [f"Dry run: nothing was submitted{'' if piped else '; --script prints the job script'}.", *plan]

@@ -135,8 +135,7 @@ def is_auto(spec: SweepSpec) -> bool:
 
 def named_gpu_bytes(spec: SweepSpec) -> int | None:
     """Return the GPU memory that ``find_max`` names; ``None`` on a CPU, where it is the process's."""
-    memory = spec.find_max.memory if spec.find_max and spec.device != "cpu" else None
-    return memory if isinstance(memory, int) else None
+    return None if spec.device == "cpu" else spec.asked_bytes
 
 
 def decided(spec: SweepSpec, sizes: Sequence[int]) -> SweepSpec:

@@ -129,21 +129,16 @@ PLACES = ("JOBKIT_CONFIG", "JOBKIT_CACHE", "JOBKIT_LEDGER")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """How the first complete rows of a try become the rows that count."""
-
-    module: str  # claims the rows once they are home; its arguments are the run folder, the point and the try
-    manifest: str  # a try with this file has complete rows
-    folder: str  # in the run folder: has a file ``POINT.json`` for each point whose rows are claimed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PointScript:
     """What differs between the job scripts of kinds of points; the defaults are those of a sweep."""
 
     # the space that the text, or what is made of it, needs on scratch, in multiples of the text's size
     text_sizes: int = 1
-    claim: Claim | None = None  # ``None`` if no rows need to be claimed
+    # how the first complete rows of a try become the rows that count; ``None`` if no rows need to be claimed.
+    # ``module`` claims the rows once they are home; its arguments are the run folder, the point and the try.
+    # A try with the file ``manifest`` has complete rows. ``folder``, in the run folder, has a file
+    # ``POINT.json`` for each point whose rows are claimed.
+    claim: Mapping[str, str] | None = None
 
 
 def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None = None) -> dict[str, Any]:
@@ -275,11 +270,6 @@ def render_errand(spec: SweepSpec, site: Site, run_dir: Path, body: str, **more:
     """
     plain = spec.model_copy(update={"template": None, "pack": 1})
     return _filled(plain, site, job_values(plain, site, run_dir) | {"body": body} | more)
-
-
-def render_bare(spec: SweepSpec, site: Site, run_dir: Path, body: str, **more: object) -> str:
-    """Return the script of `render_errand` without a header, to be run on this machine."""
-    return fill(body, None, job_values(spec, site, run_dir) | more)[0]
 
 
 def render_find(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,8 +18,7 @@ import platformdirs
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.extras import missing_extra
-from jobkit.core.files import exclusive_lock
-from jobkit.core.paths import cache_write_errors, make_folder, share_with_group
+from jobkit.core.paths import cache_lock, share_with_group
 from jobkit.core.records import FOLDER, FULL, STANZA, ModelRef
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.planning.standin import (
@@ -61,49 +60,37 @@ def fetch(name: str, cache: Path, address: str | None, *, say: Say) -> ModelRef:
     if lack := missing_extra(*extra) if of_hub else missing_framework("stanza-ner"):
         raise lack
     folder = hub_folder(name, cache) if of_hub else cache / "models" / name
-
-    def download(part: Path) -> str:
-        if of_hub:
-            from huggingface_hub import snapshot_download
-
-            snapshot_download(name, local_dir=part, endpoint=address, ignore_patterns=list(NOT_NEEDED))
-            return lacking("", part)
-        import stanza
-
-        options = {"resources_url": address} if address else {}
-        stanza.download(name, model_dir=str(part), processors=PROCESSORS, verbose=False, **options)
-        return missing_files(part, name)
-
     what = name if of_hub else f"Stanza's model {name} ({PROCESSORS})"
     say(f"fetching {what} into {folder}")
-    _fetch(name, folder, download, say, or_else="" if of_hub else f"; or set `model.fallback: {STAND_IN}`")
-    return _ref(folder, name, kind=FOLDER if of_hub else STANZA)
-
-
-def _fetch(name: str, folder: Path, download: Callable[[Path], str], say: Say, *, or_else: str) -> None:
-    """Replace a folder of models by one that is downloaded; ``download`` returns what it lacks."""
     part = folder.with_name(f".fetch-{folder.name}")
-    lock = folder.with_name(f"{part.name}.lock")
-    with cache_write_errors(folder.parent):
-        make_folder(folder.parent)
-        lock.touch()
-        share_with_group(lock)
-    with exclusive_lock(lock, partial(say, f"another jobkit is fetching {name}: waiting for it")):
+    busy = partial(say, f"another jobkit is fetching {name}: waiting for it")
+    with cache_lock(folder.with_name(f"{part.name}.lock"), busy):
         why: object
         try:
-            why = download(part)
+            if of_hub:
+                from huggingface_hub import snapshot_download
+
+                snapshot_download(name, local_dir=part, endpoint=address, ignore_patterns=list(NOT_NEEDED))
+                why = lacking("", part)
+            else:
+                import stanza
+
+                options = {"resources_url": address} if address else {}
+                stanza.download(name, model_dir=str(part), processors=PROCESSORS, verbose=False, **options)
+                why = missing_files(part, name)
         except Exception as error:  # noqa: BLE001 - also what requests, the hub client and zip raise
             why = error
         if why:
             reason = " ".join(str(why).split()) or type(why).__name__
-            place = (
-                f"`jobkit models fetch {name}` where there is a network, with $JOBKIT_CACHE on a shared disk"
-            )
-            message, hint = f"model {name!r} could not be fetched: {reason}", f"run {place}{or_else}"
+            place = "where there is a network, with $JOBKIT_CACHE on a shared disk"
+            or_else = "" if of_hub else f"; or set `model.fallback: {STAND_IN}`"
+            message = f"model {name!r} could not be fetched: {reason}"
+            hint = f"run `jobkit models fetch {name}` {place}{or_else}"
             raise JobkitError(message, hint=hint) from (why if isinstance(why, Exception) else None)
         with TemporaryDirectory(dir=folder.parent, prefix=".old-") as scratch:
             _swap(part, folder, Path(scratch) / "old")
         share_with_group(folder)
+    return _ref(folder, name, kind=FOLDER if of_hub else STANZA)
 
 
 def model_places(name: str, cache: Path) -> tuple[Path, ...]:

@@ -98,13 +98,9 @@ class NamedSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """A run that could be submitted now, with all that its folder will have."""
+class Prepared(NamedSpec):
+    """A run that could be submitted now, and all that its folder will have; nothing is ``auto``."""
 
-    spec: SweepSpec  # has nothing ``auto``
-    site: Site
-    why: str
-    inputs: Inputs  # what the points share, for `jobkit.planning.points.plan`
     points: tuple[Point, ...]
     run_dir: Path  # the run folder, which does not exist yet
     script: str  # the text of ``job.sh``
@@ -383,13 +379,16 @@ class _Lookup:
         if isinstance(name := data.get("text", "sample"), str):
             find = partial(find_text, name, base=base, cache=cache_dir(), write=self.fetch)
             self.text = _found(document, "text", find)
-        self._look_up_workload(document, data.get("workload", "stanza-ner"))
+        workload = data.get("workload", "stanza-ner")
+        if isinstance(workload, dict):
+            self._look_up_command(document, workload)
+        elif isinstance(workload, str) and ":" in class_name(workload):
+            self._look_up_workload(document, workload)
         if self.traits and self.traits.needs_model and isinstance(model := data.get("model", {}), dict):
-            workload = str(data.get("workload", "stanza-ner"))
             from jobkit.planning import models  # here: a workload without a model starts sooner
 
             search = models.find_or_stand_in if self.stand_in else models.find
-            find_model = partial(search, workload, model, base, cache_dir())
+            find_model = partial(search, str(workload), model, base, cache_dir())
             self.model = _found(document, "model", find_model)
         scheduler = data.get("scheduler", "auto")
         if isinstance(name := data.get("site", "auto"), str) and scheduler in ["auto", *SCHEDULERS]:
@@ -401,14 +400,17 @@ class _Lookup:
         if isinstance(name := data.get("template"), str):
             self.template = _found(document, "template", partial(find_template, name, base))
 
-    def _look_up_workload(self, document: YamlDocument, workload: object) -> None:
-        if isinstance(workload, dict):
-            self._look_up_command(document, workload)
-        elif isinstance(workload, str) and ":" in class_name(workload):
-            self.traits = _found(document, "workload", partial(traits, workload, spec_folder(self.path)))
-            self._check_knobs(document, workload)
-            if self.traits and names_file(workload):
-                self.files = (file_ref(workload, spec_folder(self.path)),)
+    def _look_up_workload(self, document: YamlDocument, workload: str) -> None:
+        self.traits = _found(document, "workload", partial(traits, workload, spec_folder(self.path)))
+        if self.traits is None:
+            return
+        if names_file(workload):
+            self.files = (file_ref(workload, spec_folder(self.path)),)
+        if workload not in SHIPPED:
+            knobs, axes = self.traits.knobs, document.part("sweep")
+            add_offer_faults(document, knobs, workload)
+            for loc, what in (*name_faults(axes, knobs, workload), *value_faults(axes, knobs)):
+                document.add(("sweep", *loc), what, on_key=True)
 
     def _look_up_command(self, document: YamlDocument, command: Mapping[str, object]) -> None:
         names = command.get("files")
@@ -421,15 +423,6 @@ class _Lookup:
         self.traits = command_traits(
             str(command.get("command", "")), swept(document.data), sources(self.files)
         )
-
-    def _check_knobs(self, document: YamlDocument, workload: str) -> None:
-        if self.traits is None or workload in SHIPPED:
-            return
-        knobs, axes = self.traits.knobs, document.data.get("sweep")
-        add_offer_faults(document, knobs, workload)
-        if isinstance(axes, dict):
-            for loc, what in (*name_faults(axes, knobs, workload), *value_faults(axes, knobs)):
-                document.add(("sweep", *loc), what, on_key=True)
 
 
 def _found(document: YamlDocument, key: str, find: Callable[[], T], *below: int | str) -> T | None:
@@ -472,12 +465,8 @@ def device(spec: SweepSpec, scheduler: str) -> str:
 
 def refuse_unusable_gpu(spec: SweepSpec, site: Site, workload: Traits) -> None:
     """Refuse points on a GPU if the Python that will run them is this one and cannot use a GPU."""
-    if (
-        spec.device != "cuda"
-        or spec.command
-        or not workload.needs_model
-        or not (why := _wrong_torch(spec, site))
-    ):
+    possible = spec.device == "cuda" and not spec.command and workload.needs_model
+    if not possible or not (why := _wrong_torch(spec, site)):
         return
     ways = [
         f"{cuda_install_command(sys.executable)}   (or the index for your driver)",

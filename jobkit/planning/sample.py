@@ -85,10 +85,14 @@ class Sample:
 @functools.cache
 def generate(seed: int, paragraphs: int = PARAGRAPHS) -> Sample:
     """Return the text of a seed: `SEED` is that of the sample, training and evaluation have their own."""
-    author = _Author(random.Random(seed), _rules())  # noqa: S311 - not cryptography
+    dice = random.Random(seed)  # noqa: S311 - not cryptography
+    author = _Author(dice, _rules())
     step = 100 / max(paragraphs - 1, 1)
     goals = [_percentile(PARAGRAPH_CHARS, index * step) for index in range(paragraphs)]
-    pieces = [author.paragraph(goal) for goal in author.shuffled(goals)]
+    for upper in range(len(goals) - 1, 0, -1):  # `random.shuffle` may differ between Pythons
+        other = int(dice.random() * (upper + 1))
+        goals[upper], goals[other] = goals[other], goals[upper]
+    pieces = [author.paragraph(goal) for goal in goals]
     gold = (
         Entity(number, piece.text[start:end], label, start, end)
         for number, piece in enumerate(pieces)
@@ -157,14 +161,6 @@ class _Author:
     dice: random.Random
     rules: Mapping[str, tuple[str, ...]]
 
-    def shuffled(self, values: Sequence[int]) -> list[int]:
-        """Return the values in another order; `random.shuffle` may differ between Pythons."""
-        order = list(values)
-        for upper in range(len(order) - 1, 0, -1):
-            other = int(self.dice.random() * (upper + 1))
-            order[upper], order[other] = order[other], order[upper]
-        return order
-
     def expand(self, rule: str) -> SampleText:
         alternatives = self.rules[rule]
         template = alternatives[int(self.dice.random() * len(alternatives))]
@@ -193,7 +189,8 @@ class _Author:
         return _capitalised(_concatenate([*pieces, self.expand("end")]))
 
     def paragraph(self, goal: int) -> SampleText:
-        indent, hanging = self.indents()
+        chance = self.dice.random()
+        indent, hanging = next(indents for share, indents in INDENTS if chance < share)
         left = goal - 1 - indent - hanging * (goal // COLUMNS)
         sentences: list[SampleText] = []
         if goal >= PARAGRAPH_CHARS[-1][1]:
@@ -205,10 +202,6 @@ class _Author:
         tries = [self.sentence(left) for _ in range(TRIES)]
         sentences.append(min(tries, key=lambda piece: abs(len(piece.text) - left)))
         return _laid_out(sentences, indent, hanging)
-
-    def indents(self) -> tuple[int, int]:
-        chance = self.dice.random()
-        return next(indents for share, indents in INDENTS if chance < share)
 
 
 def _concatenate(pieces: Iterable[SampleText]) -> SampleText:
@@ -241,10 +234,6 @@ def _laid_out(sentences: Sequence[SampleText], indent: int, hanging: int) -> Sam
         places += range(len(text), len(text) + len(rest))
         text += rest
         column += len(rest)
-    return _moved(sentences, places, text + "\n")
-
-
-def _moved(sentences: Sequence[SampleText], places: Sequence[int], text: str) -> SampleText:
     entities: list[LabelledSpan] = []
     spans: list[tuple[int, int]] = []
     at = 0
@@ -253,4 +242,4 @@ def _moved(sentences: Sequence[SampleText], places: Sequence[int], text: str) ->
         for label, start, end in piece.entities:
             entities.append(LabelledSpan(label, places[at + start], places[at + end - 1] + 1))
         at += len(piece.text) + 1
-    return SampleText(text, tuple(entities), tuple(spans))
+    return SampleText(text + "\n", tuple(entities), tuple(spans))

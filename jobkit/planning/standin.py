@@ -37,9 +37,8 @@ from types import MappingProxyType
 from typing import Any
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import exclusive_lock, write_atomically
-from jobkit.core.json_codec import from_json, to_json
-from jobkit.core.paths import cache_write_errors, make_folder, share_with_group
+from jobkit.core.files import write_atomically
+from jobkit.core.paths import cache_lock, share_with_group
 from jobkit.core.terminal import Say
 from jobkit.planning.sample import Sample, generate, join_paragraphs, sample_text
 from jobkit.planning.workload_traits import run_in_child
@@ -150,15 +149,6 @@ class StandinOrder:
 
 def part_path(folder: Path, part: str) -> Path:
     return folder / LANGUAGE / part / f"{PACKAGE}.pt"
-
-
-def seed(number: int) -> None:
-    import numpy as np
-    import torch
-
-    random.seed(number)
-    np.random.seed(number)  # noqa: NPY002 - Stanza draws from it
-    torch.manual_seed(number)
 
 
 def make_character_models(order: StandinOrder) -> Any:  # noqa: ANN401 - Stanza is untyped
@@ -345,25 +335,6 @@ TINY_TOOK = "when measured, this took 80 s on one core of an AMD EPYC"
 """How long `tiny` is trained: the time of `jobkit models build --size tiny`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
-    """The file ``standin.json`` in the folder of a stand-in."""
-
-    size: str
-    recipe: int
-    training_seed: int
-    held_out_seed: int
-    # of entities, span and label exact, on generated text that it was not trained on
-    f1: float
-    precision: float
-    recall: float
-    # the number of sentences that it found in that text, and the true number
-    sentences: int
-    gold_sentences: int
-    device: str
-    versions: Mapping[str, str]
-
-
 def standin_path(size: str, cache: Path) -> Path:
     """Return the folder of the stand-in of a size; its name changes with the training."""
     if size not in SIZES:
@@ -377,13 +348,15 @@ def is_built(folder: Path) -> bool:
     return (folder / CARD_FILE).is_file()
 
 
-def read_card(folder: Path) -> Card:
-    path = folder / CARD_FILE
-    return from_json(Card, path.read_text(encoding="utf-8"), where=str(path))
+def read_card(folder: Path) -> dict[str, Any]:
+    """Return the file ``standin.json`` in the folder of a stand-in, as `_evaluate` makes it."""
+    card: dict[str, Any] = json.loads((folder / CARD_FILE).read_text(encoding="utf-8"))
+    return card
 
 
 def train(path: str, size: str, *, say: Say) -> None:
     """Train a stand-in into a new folder, absolute; a ``full`` one on a GPU if there is one."""
+    import numpy as np
     import torch
 
     folder = Path(path)
@@ -397,15 +370,17 @@ def train(path: str, size: str, *, say: Say) -> None:
         # A second thread does not speed up small matrices, and where other work runs on the cores the threads
         # wait for one another: ten minutes were seen instead of one.
         torch.set_num_threads(1)
-    seed(TRAINING_SEED)
+    random.seed(TRAINING_SEED)
+    np.random.seed(TRAINING_SEED)  # noqa: NPY002 - Stanza draws from it
+    torch.manual_seed(TRAINING_SEED)
     characters = make_character_models(order)
     vectors = make_word_vectors(order)
     train_tokenizer(order)
     train_ner(order, characters=characters, vectors=vectors)
     _write_resources(folder)
     card = _evaluate(folder, size, device)
-    write_atomically(folder / CARD_FILE, to_json(card) + "\n")
-    say(f"stand-in model ({size}): F1 {card.f1:.3f} on held-out generated text")
+    write_atomically(folder / CARD_FILE, json.dumps(card) + "\n")
+    say(f"stand-in model ({size}): F1 {card['f1']:.3f} on held-out generated text")
 
 
 def _write_resources(folder: Path) -> None:
@@ -416,11 +391,10 @@ def _write_resources(folder: Path) -> None:
     packages["ner"] = {PACKAGE: {"md5": md5["ner"], "dependencies": needed}}
     packages["packages"] = {"default": {"tokenize": PACKAGE, "ner": PACKAGE}}
     packages |= {"lang_name": "English (jobkit's stand-in)", "default_md5": ""}
-    text = json.dumps({LANGUAGE: packages, "url": ""}, indent=1)
-    write_atomically(folder / "resources.json", text + "\n")
+    _write(folder / "resources.json", {LANGUAGE: packages, "url": ""})
 
 
-def _evaluate(folder: Path, size: str, device: str) -> Card:
+def _evaluate(folder: Path, size: str, device: str) -> dict[str, Any]:
     """Tag text that the model has not seen, as a job would, and compare with the gold."""
     import torch
 
@@ -434,19 +408,21 @@ def _evaluate(folder: Path, size: str, device: str) -> Card:
         entities.update(row._replace(paragraph=row.paragraph + first) for row in result.entities)
         sentences += result.sentences or 0
     right = len(entities & set(held_out.gold))
-    return Card(
-        size=size,
-        recipe=RECIPE,
-        training_seed=TRAINING_SEED,
-        held_out_seed=HELD_OUT_SEED,
-        f1=2 * right / (len(entities) + len(held_out.gold)),
-        precision=right / max(len(entities), 1),
-        recall=right / len(held_out.gold),
-        sentences=sentences,
-        gold_sentences=sum(map(len, held_out.sentences)),
-        device=device,
-        versions=dict(workload.versions()),
-    )
+    return {
+        "size": size,
+        "recipe": RECIPE,
+        "training_seed": TRAINING_SEED,
+        "held_out_seed": HELD_OUT_SEED,
+        # of entities, span and label exact
+        "f1": 2 * right / (len(entities) + len(held_out.gold)),
+        "precision": right / max(len(entities), 1),
+        "recall": right / len(held_out.gold),
+        # the number of sentences that it found, and the true number
+        "sentences": sentences,
+        "gold_sentences": sum(map(len, held_out.sentences)),
+        "device": device,
+        "versions": dict(workload.versions()),
+    }
 
 
 # -- stand-ins with random weights
@@ -512,13 +488,8 @@ def make_stand_in(workload: str, size: str, cache: Path, say: Say) -> None:
         what = f"{ARCHITECTURES[workload, size].name} with random weights"
     if is_built(folder):
         return
-    lock = folder.with_name(f".{folder.name}.lock")
-    with cache_write_errors(folder.parent):
-        make_folder(folder.parent)
-        lock.touch()
-        share_with_group(lock)
     busy = partial(say, "another jobkit is building the stand-in model: waiting for it")
-    with exclusive_lock(lock, busy):
+    with cache_lock(folder.with_name(f".{folder.name}.lock"), busy):
         if not is_built(folder):
             with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
                 made, (function, *rest) = Path(scratch) / folder.name, words
@@ -549,7 +520,7 @@ def _build_tagger(folder: Path, architecture: Architecture, bias: float) -> None
     import torch
     from transformers import BertConfig, BertForTokenClassification
 
-    tokenizer = _tokenizer(architecture, lowercase=False, most_tokens=512)
+    tokenizer = _tokenizer(architecture, lowercase=False)
     config = BertConfig(
         **architecture.dimensions,
         id2label=dict(enumerate(LABELS)),
@@ -557,15 +528,17 @@ def _build_tagger(folder: Path, architecture: Architecture, bias: float) -> None
     )
     model = BertForTokenClassification(config)
     torch.nn.init.constant_(model.classifier.bias[:1], bias)
-    _save(folder, model, tokenizer)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
 
 
 def _build_embedder(folder: Path, architecture: Architecture) -> None:
     """Save a BERT with its tokenizer in the layout of sentence-transformers: mean over tokens, length 1."""
     from transformers import BertConfig, BertModel
 
-    tokenizer = _tokenizer(architecture, lowercase=True, most_tokens=512)
-    _save(folder, BertModel(BertConfig(**architecture.dimensions)), tokenizer)
+    tokenizer = _tokenizer(architecture, lowercase=True)
+    BertModel(BertConfig(**architecture.dimensions)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
     parts = ("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")
     modules = [
         {"idx": at, "name": str(at), "path": part, "type": f"sentence_transformers.models.{kind}"}
@@ -601,7 +574,7 @@ def _build_spacy(folder: Path, architecture: Architecture) -> None:
     nlp.to_disk(folder)
 
 
-def _tokenizer(architecture: Architecture, *, lowercase: bool, most_tokens: int) -> Any:  # noqa: ANN401
+def _tokenizer(architecture: Architecture, *, lowercase: bool) -> Any:  # noqa: ANN401
     """Return a WordPiece tokenizer with the vocabulary of the sample: its characters, then its words."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
@@ -617,7 +590,7 @@ def _tokenizer(architecture: Architecture, *, lowercase: bool, most_tokens: int)
     made.post_processor = processors.TemplateProcessing(single=f"{begin} $A {end}", special_tokens=numbers)
     return PreTrainedTokenizerFast(
         tokenizer_object=made,
-        model_max_length=most_tokens,
+        model_max_length=512,
         pad_token=pad,
         unk_token=unknown,
         cls_token=begin,
@@ -637,11 +610,6 @@ def vocabulary(words: Iterable[str], size: int) -> list[str]:
     by_count = sorted(counts, key=lambda word: (-counts[word], word))
     pieces = (*SPECIAL, *characters, *(f"##{character}" for character in characters), *by_count)
     return [*dict.fromkeys(pieces)][:size]
-
-
-def _save(folder: Path, model: Any, tokenizer: Any) -> None:  # noqa: ANN401 - transformers is untyped
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
 
 
 def _write(path: Path, data: object) -> None:

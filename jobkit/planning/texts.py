@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 import shlex
+import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -136,17 +137,19 @@ def _on_disk(name: str, base: Path) -> Path:
     looked = " nor ".join(dict.fromkeys(str(place.absolute()) for place in places))
     hint = KEY_HINT
     for place in places:  # a file there may have a name like it
-        with contextlib.suppress(OSError), os.scandir(place.parent) as entries:
-            inside = [entry.name for entry in islice(entries, MOST_NAMES) if _is_shown(entry)]
-            if close := difflib.get_close_matches(given.name, inside, 1, 0.6):
-                folder = "" if given.parent == Path() else f"{given.parent}/"
-                hint = f"did you mean {folder}{close[0]}?"
-                break
+        if close := difflib.get_close_matches(given.name, _files_in(place.parent), 1, 0.6):
+            folder = "" if given.parent == Path() else f"{given.parent}/"
+            hint = f"did you mean {folder}{close[0]}?"
+            break
     raise JobkitError(f"text {name!r}: there is no {looked}", hint=hint)
 
 
-def _is_shown(entry: os.DirEntry[str]) -> bool:
-    return entry.is_file() and not entry.name.startswith(".")
+def _files_in(folder: Path) -> list[str]:
+    """Return the names of the files in a folder, for a hint; empty if it cannot be read."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        shown = (entry for entry in islice(entries, MOST_NAMES) if not entry.name.startswith("."))
+        return [entry.name for entry in shown if entry.is_file()]
+    return []
 
 
 def _checked(path: Path, name: str) -> TextRef:
@@ -154,10 +157,8 @@ def _checked(path: Path, name: str) -> TextRef:
     try:
         data = read_bytes(path, MOST_TEXT_BYTES)
     except IsADirectoryError as error:
-        hint = "name one file"
-        with contextlib.suppress(OSError, ValueError), os.scandir(path) as entries:
-            first = min(entry.name for entry in islice(entries, MOST_NAMES) if _is_shown(entry))
-            hint += f", such as {shell_quote(path / first)}"
+        names = _files_in(path)
+        hint = f"name one file{f', such as {shell_quote(path / min(names))}' if names else ''}"
         raise JobkitError(f"text {path}: is a folder", hint=hint) from error
     except OSError as error:
         raise JobkitError(f"text {path}: {error.strerror}", hint=KEY_HINT) from error
@@ -188,10 +189,7 @@ def _downloaded(address: str, texts: Path, *, write: bool) -> Path:
             f"text {address}: is not downloaded yet",
             hint=f"the sweep itself fetches the text; for a dry run: {command}",
         )
-    from urllib.error import (
-        HTTPError,
-        URLError,  # imported here, because few texts are fetched
-    )
+    from urllib.error import HTTPError, URLError  # imported here, because few texts are fetched
 
     with cache_write_errors(texts):
         make_folder(texts)
@@ -205,26 +203,23 @@ def _downloaded(address: str, texts: Path, *, write: bool) -> Path:
             reason = error.reason if type(error) is URLError else str(error)
             if isinstance(error, HTTPError):
                 error.close()  # it holds the connection
-            hint = (
-                f"fetch the text where there is a network and name the file: curl -LO {shlex.quote(address)}"
-            )
-            raise JobkitError(f"text {address}: could not be downloaded: {reason}", hint=hint) from error
+            hint = "fetch the text where there is a network and name the file"
+            raise JobkitError(
+                f"text {address}: could not be downloaded: {reason}",
+                hint=f"{hint}: curl -LO {shlex.quote(address)}",
+            ) from error
     share_with_group(part)
     part.replace(path)
     return path
 
 
 def _fetch(address: str, into: IO[bytes]) -> None:
-    from urllib.request import (
-        Request,
-        urlopen,  # as above
-    )
+    from urllib.request import Request, urlopen
 
     request = Request(address, headers={"User-Agent": "jobkit"})  # noqa: S310 - http(s) was checked
     with urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the same
         expected = answer.headers.get("Content-Length")
-        while block := answer.read(BLOCK_BYTES):
-            into.write(block)
+        shutil.copyfileobj(answer, into, BLOCK_BYTES)
         into.flush()
     if expected is not None and into.tell() != int(expected):
         raise OSError(f"{into.tell()} of {expected} bytes came")
@@ -316,12 +311,8 @@ def estimated_lengths(paragraphs: Sequence[str], known: Traits | None = None) ->
     if known and known.unit != CHARACTERS:
         tokens = tuple((len(_TOKEN.findall(paragraph)) + 2,) for paragraph in paragraphs)
         return Lengths(paragraphs=tokens, source=PUNCTUATION, unit=known.unit, padded=known.pads)
-    rows = (
-        tuple(
-            1 + sum(len(token) + 1 for token in _TOKEN.findall(text)) for text in split_sentences(paragraph)
-        )
-        for paragraph in paragraphs
-    )
+    sentences = (map(_TOKEN.findall, split_sentences(paragraph)) for paragraph in paragraphs)
+    rows = (tuple(1 + sum(len(token) + 1 for token in tokens) for tokens in row) for row in sentences)
     return Lengths(paragraphs=tuple(rows), source=PUNCTUATION)
 
 

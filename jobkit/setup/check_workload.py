@@ -64,9 +64,14 @@ def find_subject(word: str, *, text: str, model: str, device: str, say: Say) -> 
         ref, chosen = named.inputs.text, named.inputs.model
         threads = named.spec.threads or named.spec.resources.cpus
     else:
-        found, folder, threads = word, str(Path.cwd()), 1
-        ref = find_text(text, base=Path(), cache=cache_dir(), write=True)
-        chosen = _model(word, name, size, say) if traits(word, folder).needs_model else None
+        found, folder, threads, chosen = word, str(Path.cwd()), 1, None
+        ref = find_text(text, base=Path(), cache=cache_dir())
+        if traits(word, folder).needs_model:
+            from jobkit.planning.models import build, find  # a workload without a model starts sooner
+
+            asked = {"name": name or "en", "size": size or "tiny", "fallback": "stand-in"}
+            model_ref = find(word, asked, Path(), cache_dir())
+            chosen = build(word, model_ref, cache_dir(), say=say)
     return Subject(
         workload=found,
         folder=folder,
@@ -76,16 +81,6 @@ def find_subject(word: str, *, text: str, model: str, device: str, say: Say) -> 
         device=decided,
         threads=threads,
     )
-
-
-def _model(workload: str, name: str, size: str, say: Say) -> ModelRef:
-    from jobkit.planning.models import (
-        build,
-        find,  # here: a workload without a model starts sooner
-    )
-
-    named = {"name": name or "en", "size": size or "tiny", "fallback": "stand-in"}
-    return build(workload, find(workload, named, Path(), cache_dir()), cache_dir(), say=say)
 
 
 def try_out(subject: Subject, say: Say) -> Probe:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shlex
@@ -9,11 +10,11 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from importlib import metadata
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from jobkit.core import shell
@@ -24,17 +25,27 @@ from jobkit.core.terminal import Say, shell_quote
 from jobkit.core.units import format_clock
 from jobkit.launch.helper_job import Errand, submit_errand
 from jobkit.launch.job import announce, ids
-from jobkit.planning.job_script import COPIER, PROGRAMS, SCRATCH_MARGIN_BYTES, render_bare, render_errand
-from jobkit.planning.prepare import idle_gpus, needed_gpus, run_id
+from jobkit.planning.batch_sizes import decided, is_auto
+from jobkit.planning.job_script import COPIER, PROGRAMS, SCRATCH_MARGIN_BYTES, fill, job_values, render_errand
+from jobkit.planning.points import plan, request
+from jobkit.planning.prepare import Options, asked_by_shell, device, idle_gpus, needed_gpus, run_id
+from jobkit.planning.texts import find_text
+from jobkit.planning.workload_traits import traits
 from jobkit.schedulers.lint import lint
 from jobkit.schedulers.parsed_script import IsFolder, ScriptLine, read_script
 from jobkit.schedulers.protocol import Scheduler
-from jobkit.schedulers.registry import SCHEDULERS, query_environment, submission_environment
-from jobkit.schedulers.survey import Survey
+from jobkit.schedulers.registry import (
+    SCHEDULERS,
+    by_name,
+    choose_scheduler,
+    query_environment,
+    runs_here,
+    submission_environment,
+)
+from jobkit.schedulers.survey import Survey, asked_for
 from jobkit.schedulers.types import ONE_TASK, Check, JobRequest, State
 from jobkit.setup import check_workload, machine
 from jobkit.setup.check_workload import SPEC_SUFFIXES
-from jobkit.setup.doctor_case import NAME, Case, inputs_of, needs_model
 from jobkit.setup.findings import (
     ANSWER_FILE,
     EXAMINED_FILE,
@@ -50,10 +61,169 @@ from jobkit.setup.findings import (
 )
 from jobkit.setup.machine import MACHINE, PYTHON, NodeRequest, check_node, programs
 from jobkit.spec.axes import most, settings
-from jobkit.spec.fields import Auto
-from jobkit.spec.site import own_site, queue_of
-from jobkit.spec.sweep_spec import SweepSpec
+from jobkit.spec.site import Site, find_site, own_site, queue_of
+from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from jobkit.spec.yaml_files import is_mapping
+from jobkit.worker import command_line
+from jobkit.worker.examine import interpreter
+
+NAME = "doctor"
+SMALL = {"gpus": 0, "cpus": 1, "memory": "1GiB", "walltime": "00:10:00"}
+"""The resources of a point without a spec."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What the doctor checks."""
+
+    spec: SweepSpec  # the user's, else a small one
+    sweep: str  # the command that sweeps it; empty if it is not the user's
+    base: Path  # the folder of the spec
+    scheduler: Scheduler  # `scheduler`, `why`: the scheduler of the points, and the reason in a few words
+    why: str
+    site: Site  # `site`, `site_file`: the site, and its file
+    site_file: Path
+    runs_dir: Path  # where run folders go
+    opening: tuple[Finding, ...] = field(default=())  # the findings about spec and site
+
+    @property
+    def given(self) -> bool:
+        """Whether the spec is the user's: then everything that it needs must be there."""
+        return bool(self.sweep)
+
+    @property
+    def local(self) -> bool:
+        """Whether points would run on this machine."""
+        return self.scheduler.RUNS_HERE
+
+    @property
+    def device(self) -> str:
+        """``cpu`` or ``cuda``: what a point would work on."""
+        return device(self.spec, self.scheduler.NAME)
+
+    @property
+    def workload_folder(self) -> str:
+        """The folder of the spec, which may have the user's workload."""
+        return os.path.abspath(self.base)  # noqa: PTH100 - without `..`, and links as they are
+
+    @property
+    def importable(self) -> str:
+        """The workload that a job must be able to import: for a command it is enough to run jobkit."""
+        return "count" if self.spec.command else self.spec.workload_name
+
+    @property
+    def program(self) -> str:
+        """The first word of a command; a shell's if one reads the command; empty without a command."""
+        command = self.spec.command
+        if command is None:
+            return ""
+        return command_line.SHELL[0] if command.shell else next(iter(command_line.split(command.command)), "")
+
+    @property
+    def staged_program(self) -> Path | None:
+        """The program of a command, if it is a file that travels with the run."""
+        command, name = self.spec.command, PurePosixPath(self.program)
+        names = {PurePosixPath(file) for file in command.files} if command else set()
+        staged = not name.is_absolute() and not names.isdisjoint({name, *name.parents})
+        return self.base / name if staged and (self.base / name).is_file() else None
+
+    @property
+    def sought_program(self) -> str:
+        """What a node must have to start the command; empty if it is nothing, or depends on a knob."""
+        if command_line.placeholders(self.program):
+            return ""
+        return interpreter(self.staged_program) if self.staged_program else self.program
+
+    def request(self) -> JobRequest:
+        """Return what the point that requests most asks of the scheduler."""
+        spec = decided(self.spec, (1,)) if is_auto(self.spec) else self.spec
+        points = plan(spec.model_copy(update={"device": self.device}))
+        most = max((spec.resources.of(point) for point in points), key=lambda asked: (asked.gpus, asked.cpus))
+        return request(NAME, spec, self.site, most)
+
+
+def open_case(path: Path | None, options: Options) -> Case:
+    """Return what to check. A spec or a site file with errors is a finding, and a default replaces it."""
+    opening: list[Finding] = []
+    spec = None
+    try:
+        if path is not None:
+            spec = load_spec(path, options.all_overrides)
+            spec = spec.model_copy(update={"environment": spec.environment.of_folder(path.parent)})
+            opening.append(fine("spec", str(path)))
+    except JobkitError as error:
+        opening.append(missing("spec", error.message, error.hint))
+    chosen = spec or SweepSpec.model_validate({"name": NAME, "resources": SMALL, **options.named})
+    name, why = choose_scheduler(chosen.scheduler)
+    default = f"{name}-default"
+    try:
+        site, file = find_site(chosen.site, name)
+    except JobkitError as error:
+        opening.append(missing("site file", error.message, error.hint))
+        site, file = find_site(default, name)
+    else:
+        found = fine("site file", f"{site.name} ({file})")
+        if chosen.site == "auto" and site.name == default and not runs_here(name):
+            message = f"none of your own: the shipped {default} is used, which guesses this cluster's names"
+            found = warning("site file", message, f"jobkit init   (it writes {own_site()})")
+        opening.append(found)
+    resources, variables = asked_by_shell(chosen.resources, name)
+    opening += [fine("shell", line) for line in variables]
+    return Case(
+        spec=chosen.model_copy(update={"resources": resources}),
+        sweep=shlex.join(("jobkit", "sweep", str(path), *options.words)) if spec else "",
+        base=path.parent if path else Path(),
+        scheduler=by_name(name),
+        why=why,
+        site=site,
+        site_file=file,
+        runs_dir=options.runs_folder(site),
+        opening=tuple(opening),
+    )
+
+
+def with_gpus(case: Case, survey: Survey) -> Case:
+    """Return a case whose small spec asks for a GPU, if the site has GPUs and spells how to ask.
+
+    On this machine it always asks for one: `Case.device` checks whether there is one.
+    """
+    asked = asked_for(case.site.queue, survey.queues or (), "")
+    offered = case.site.requests.gpus is not None and any(queue.gpus for queue in asked.queues)
+    if case.given or not (offered or case.local):
+        return case
+    resources = case.spec.resources.model_copy(update={"gpus": 1})
+    return replace(case, spec=case.spec.model_copy(update={"resources": resources}))
+
+
+def inputs_of(case: Case) -> Iterator[Path]:
+    """Yield the files that a point of the user's spec reads, if they exist: its text, its model."""
+    if not case.given:
+        return
+    with contextlib.suppress(JobkitError):  # `machine.text` reports it
+        text = Path(find_text(case.spec.text, base=case.base, cache=cache_dir(), write=False).path)
+        if text.exists():
+            yield text
+    if not needs_model(case):
+        return
+    from jobkit.planning import models  # here, for a workload without a model
+
+    workload, model = case.spec.workload_name, case.spec.model
+    if models.is_folder(workload, model.model_dump()):
+        with contextlib.suppress(JobkitError):  # `machine.model` reports it
+            found = models.find(workload, model.model_dump(), case.base, cache_dir())
+            if not found.stand_in:
+                yield Path(found.path)
+    elif place := machine.model_place(model.name):
+        yield place / model.name
+
+
+def needs_model(case: Case) -> bool:
+    """Return whether the workload needs a model; ``False`` if it cannot be imported."""
+    try:
+        return traits(case.importable, case.workload_folder).needs_model
+    except JobkitError:
+        return False
+
 
 BODY = "doctor.sh.j2"
 STEP_LIMIT_S = 60
@@ -65,25 +235,24 @@ HERE, INPUTS, PYTHON_HERE = "This machine", "Folders and inputs", "Python, as a 
 
 
 def safely(where: str, name: str, findings: Iterator[Finding]) -> Iterator[Finding]:
-    """Yield findings; an error of the file system is the last of them."""
+    """Yield findings with their heading; an error of the file system is the last of them."""
     try:
-        yield from findings
+        yield from under(where, findings)
     except OSError as error:
         yield from under(where, [missing(name, str(error))])
 
 
-def under(where: str, findings: Iterator[Finding] | Sequence[Finding]) -> Iterator[Finding]:
-    """Yield findings with their heading."""
-    return (replace(finding, where=where) for finding in findings)
+def under(where: str, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield findings with their heading, unless they have one."""
+    return (replace(finding, where=finding.where or where) for finding in findings)
 
 
 def opening(case: Case) -> Iterator[Finding]:
     """Yield the findings for which no scheduler is asked."""
     python = f"Python {platform.python_version()} at {sys.executable}"
-    own = fine("jobkit", f"{metadata.version('jobkit')}, {python}")
-    spec = [finding for finding in case.opening if finding.name == "spec"]
-    here = f"{case.why}: points would run here, one at a time"
-    yield from under(HERE, [own, *spec, machine.commands(case.scheduler, here)])
+    yield fine("jobkit", f"{metadata.version('jobkit')}, {python}")
+    yield from (finding for finding in case.opening if finding.name == "spec")
+    yield machine.commands(case.scheduler, f"{case.why}: points would run here, one at a time")
 
 
 def scheduler(case: Case, survey: Survey) -> Iterator[Finding]:
@@ -102,12 +271,12 @@ def scheduler(case: Case, survey: Survey) -> Iterator[Finding]:
             if idle := idle_gpus(case.spec, case.scheduler.NAME, case.device):
                 findings.append(warning("GPUs in use", idle, needed_gpus(case.device)))
             findings += _tried(case, request, findings)
-    yield from under(survey.product, findings)
+    yield from findings
 
 
 def _asking(case: Case, survey: Survey, request: JobRequest) -> machine.SiteRequest:
     axes, resources, site = case.spec.sweep, case.spec.resources, case.site
-    chosen = case.given and not any(isinstance(values, Auto) for values in axes.product.values())
+    chosen = case.given and not is_auto(case.spec)
     planned = settings(axes.product, axes.zip, axes.include, axes.exclude) if chosen else ()
     key = "cpu_queue" if site.cpu_queue and site.requests.queue and not resources.gpus else "queue"
     where = f"`{key}` in {case.site_file if queue_of(resources, site) else 'the site file'}"
@@ -121,13 +290,12 @@ def _asking(case: Case, survey: Survey, request: JobRequest) -> machine.SiteRequ
 
 
 def _tried(case: Case, request: JobRequest, findings: Sequence[Finding]) -> Iterator[Finding]:
-    name = "job"
     with tempfile.TemporaryDirectory(prefix="jobkit-doctor-") as folder:
         script = Path(folder) / "job.sh"
         try:
             script.write_text(script_for(case, Path(folder), case.spec), encoding="utf-8")
         except (JobkitError, OSError) as error:
-            yield missing(name, str(error))
+            yield missing("job", str(error))
             return
         checks = case.scheduler.checks(str(script), ONE_TASK, request)
         asked = [check for check in checks if str(script) in check.argv]
@@ -138,10 +306,10 @@ def _tried(case: Case, request: JobRequest, findings: Sequence[Finding]) -> Iter
         hint = "change the site file's `requests` or `options`"
         if any(finding.status is Status.MISSING for finding in findings):
             hint = "fix what is missing above first"
-        yield missing(name, "\n".join(refused), hint)
+        yield missing("job", "\n".join(refused), hint)
     elif answers:
         outlook = [text for check, answer in answers if (text := check.outlook(answer))]
-        yield fine(name, "; ".join([f"{asked[0].argv[0]} would take a job like a point's", *outlook]))
+        yield fine("job", "; ".join([f"{asked[0].argv[0]} would take a job like a point's", *outlook]))
 
 
 def script_for(case: Case, run_dir: Path, spec: SweepSpec, *, bare: bool = False) -> str:
@@ -158,8 +326,9 @@ def script_for(case: Case, run_dir: Path, spec: SweepSpec, *, bare: bool = False
             *(("--program", case.sought_program) if case.sought_program else ()),
         ],
     }
-    render = render_bare if bare else render_errand
-    return render(spec, case.site, run_dir, BODY, **values)
+    if bare:
+        return fill(BODY, None, job_values(spec, case.site, run_dir) | values)[0]
+    return render_errand(spec, case.site, run_dir, BODY, **values)
 
 
 def inputs(case: Case, *, nodes_tell: bool = False) -> Iterator[Finding]:
@@ -168,15 +337,14 @@ def inputs(case: Case, *, nodes_tell: bool = False) -> Iterator[Finding]:
     ``nodes_tell``: whether a node will report which folders it sees: then jobkit does not guess.
     """
     shared = not (case.local or nodes_tell)
-    folders = machine.run_folders(case.runs_dir, shared=shared, group=case.site.group_can_read)
-    findings = [folders, machine.cache(shared=shared)]
+    yield machine.run_folders(case.runs_dir, shared=shared, group=case.site.group_can_read)
+    yield machine.cache(shared=shared)
     if case.given:
-        findings.append(machine.text(case.spec, case.base))
+        yield machine.text(case.spec, case.base)
     if case.program and (program := machine.program_here(case.program, case.staged_program)):
-        findings.append(program)
+        yield program
     if needs_model(case):
-        findings.append(machine.model(case.spec, case.base, case.sweep))
-    yield from under(INPUTS, findings)
+        yield machine.model(case.spec, case.base, case.sweep)
 
 
 def python_here(case: Case) -> Iterator[Finding]:
@@ -187,20 +355,17 @@ def python_here(case: Case) -> Iterator[Finding]:
             script = script_for(case, folder, case.spec, bare=True)
             (folder / "look.sh").write_text(script, encoding="utf-8")
         except (JobkitError, OSError) as error:
-            yield from under(PYTHON_HERE, [missing("job script", str(error))])
+            yield missing("job script", str(error))
             return
-        shell.run(("bash", str(folder / "look.sh")), env=_job_environment(case), timeout_s=LOOK_LIMIT_S)
+        environment = submission_environment()
+        if not case.scheduler.EXPORTS_ENVIRONMENT:
+            names = {"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR"}
+            kept = {name: value for name, value in os.environ.items() if name in names}
+            environment = {"PATH": "/usr/local/bin:/bin:/usr/bin", **kept}
+        shell.run(("bash", str(folder / "look.sh")), env=environment, timeout_s=LOOK_LIMIT_S)
         facts = facts_in(folder)
     probes = (*MACHINE, *PYTHON) if case.local else (programs, *PYTHON)
-    yield from under(PYTHON_HERE, check_node(facts, wanted(case, on_node=case.local), probes))
-
-
-def _job_environment(case: Case) -> Mapping[str, str]:
-    if case.scheduler.EXPORTS_ENVIRONMENT:
-        return submission_environment()
-    names = {"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR"}
-    kept = {name: value for name, value in os.environ.items() if name in names}
-    return {"PATH": "/usr/local/bin:/bin:/usr/bin", **kept}
+    yield from check_node(facts, wanted(case, on_node=case.local), probes)
 
 
 def facts_in(folder: Path) -> Facts:
@@ -248,16 +413,18 @@ def in_a_job(case: Case, before: Iterable[Finding], within_s: float, say: Say) -
     ``within_s``: how long the job may wait in the queue before it is cancelled.
     """
     if case.local:
-        message = "there is no scheduler: points run on this machine, which is checked above"
-        yield from under(WHERE, [fine("job", message)])
+        yield fine("job", "there is no scheduler: points run on this machine, which is checked above")
         return
     if exit_code(before):
-        yield from under(WHERE, [unknown("job", "not submitted: see what is missing above")])
+        yield unknown("job", "not submitted: see what is missing above")
         return
+    run_dir = case.runs_dir / run_id(NAME)
+    resources = case.spec.resources.model_copy(update={"walltime": WALLTIME_S, "mail": None})
+    spec = case.spec.model_copy(update={"name": NAME, "resources": resources})
     try:
-        errand = _submit(case)
+        errand = submit_errand(case.scheduler, run_dir, script_for(case, run_dir, spec))
     except (JobkitError, OSError) as error:
-        yield from under(WHERE, [missing("job", str(error))])
+        yield missing("job", str(error))
         return
     try:
         say("")
@@ -271,18 +438,12 @@ def in_a_job(case: Case, before: Iterable[Finding], within_s: float, say: Say) -
         shutil.rmtree(errand.run_dir, ignore_errors=True)
 
 
-def _submit(case: Case) -> Errand:
-    run_dir = case.runs_dir / run_id(NAME)
-    resources = case.spec.resources.model_copy(update={"walltime": WALLTIME_S, "mail": None})
-    spec = case.spec.model_copy(update={"name": NAME, "resources": resources})
-    return submit_errand(case.scheduler, run_dir, script_for(case, run_dir, spec))
-
-
 def _waited(case: Case, job: Errand, within_s: float, say: Say) -> list[Finding]:
+    """Return what the job's answer comes to; times in records are the node's, so its clock matters."""
     before = ""
     for _ in job.wait_for(ANSWER_FILE):
         if trouble := _trouble(job, within_s):
-            return list(under(WHERE, [trouble]))
+            return [trouble]
         now = "  it has left the queue; waiting for its answer"
         if job.queued:
             why = job.scheduler.explain(job.queued)
@@ -290,7 +451,15 @@ def _waited(case: Case, job: Errand, within_s: float, say: Say) -> list[Finding]
         if now != before:
             say(now)
             before = now
-    return _told(case, job)
+    facts, seen_at = facts_in(job.run_dir), time.time()
+    ran = f"{job.scheduler.NAME} job {job.job.id} ran, {job.waited_s:.0f} s after it was submitted"
+    found = [fine("job", ran), fine("home", f"the job wrote its answer to {job.run_dir.parent}")]
+    end = facts.number("end")
+    if end is not None and abs(seen_at - end) > SKEW_S:
+        message = f"the node's clock differs from this machine's by {abs(seen_at - end):.0f} s"
+        found.append(warning("clock", message, "ask the cluster's support about NTP"))
+    found += check_node(facts, wanted(case, on_node=True), (*MACHINE, *PYTHON))
+    return [*under(f"{WHERE}, on {facts.said.get('host', 'a node')}", found)]
 
 
 def _trouble(job: Errand, within_s: float) -> Finding | None:
@@ -317,19 +486,6 @@ def _trouble(job: Errand, within_s: float) -> Finding | None:
     if job.waited_s > within_s + 2 * WALLTIME_S:
         return missing("job", f"the job began and did not answer; {job.cancel()}", f"its log: {home}/logs")
     return None
-
-
-def _told(case: Case, job: Errand) -> list[Finding]:
-    """Return what the job's answer comes to; times in records are the node's, so its clock matters."""
-    facts, seen_at = facts_in(job.run_dir), time.time()
-    ran = f"{job.scheduler.NAME} job {job.job.id} ran, {job.waited_s:.0f} s after it was submitted"
-    found = [fine("job", ran), fine("home", f"the job wrote its answer to {job.run_dir.parent}")]
-    end = facts.number("end")
-    if end is not None and abs(seen_at - end) > SKEW_S:
-        message = f"the node's clock differs from this machine's by {abs(seen_at - end):.0f} s"
-        found.append(warning("clock", message, "ask the cluster's support about NTP"))
-    found += check_node(facts, wanted(case, on_node=True), (*MACHINE, *PYTHON))
-    return list(under(f"{WHERE}, on {facts.said.get('host', 'a node')}", found))
 
 
 FIRST_SPEC = "first.yaml"
@@ -397,15 +553,13 @@ def script(path: Path, is_folder: IsFolder) -> Iterator[Finding]:
             finding.hint,
         )
     for name, findings in found.found.items():
-        title = SCHEDULERS[name].TITLE
         if not findings:
-            yield fine("lines", f"{title} ignores none of them")
-        yield from _trial(name, path)
+            yield fine("lines", f"{SCHEDULERS[name].TITLE} ignores none of them")
+        yield from _trial(SCHEDULERS[name], path)
 
 
-def _trial(name: str, path: Path) -> Iterator[Finding]:
+def _trial(scheduler: Scheduler, path: Path) -> Iterator[Finding]:
     """Yield the scheduler's answer to a trial submission of a script, by the lines that it refuses."""
-    scheduler = SCHEDULERS[name]
     check, answer = _ask(scheduler, path)
     if answer.status == shell.NOT_FOUND:
         yield unknown(
@@ -473,7 +627,7 @@ def workload(word: str, say: Say) -> Iterator[Finding]:
 
 
 def next_command(what: What, word: str, options: Sequence[str]) -> str:
-    """Return what to type once nothing is missing; empty if that depends on the user's choice.
+    """Return what to type once nothing is missing.
 
     ``options``: those that the sweep needs too, so that it is the sweep that was checked.
     """
@@ -487,8 +641,8 @@ def next_command(what: What, word: str, options: Sequence[str]) -> str:
         words += ["--only", "spec"] if named or own_site().is_file() else []
         return shlex.join(["jobkit", "init", *words])
     if what is What.SCRIPT:
-        schedulers = (SCHEDULERS[name] for name in lint(_text(Path(word))).found)
-        return f"{next(schedulers).PROGRAMS[0]} {shell_quote(word)}"
+        scheduler = SCHEDULERS[next(iter(lint(_text(Path(word))).found))]
+        return f"{scheduler.PROGRAMS[0]} {shell_quote(word)}"
     if what is What.WORKLOAD:
         return f"jobkit help workloads   # a spec with `workload: {word}`"
     return f"jobkit sweep {shell_quote(word)} {shlex.join(options)}".rstrip()

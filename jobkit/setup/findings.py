@@ -14,7 +14,6 @@ from jobkit.core.terminal import next_line, printable, shell_quote, wrap
 
 SCHEMA = 1
 WIDTH = 100
-_STATUS_WIDTH, _NAME_WIDTH = 9, 14
 
 
 class Status(StrEnum):
@@ -26,7 +25,7 @@ class Status(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that a sweep needs."""
 
@@ -41,22 +40,22 @@ class Finding:
 
 def fine(name: str, message: str) -> Finding:
     """Return a finding: the thing is as it must be."""
-    return Finding(name=name, status=Status.OK, said=message)
+    return Finding(name, Status.OK, message)
 
 
 def warning(name: str, message: str, hint: str = "") -> Finding:
     """Return a finding: a sweep works, but look at it."""
-    return Finding(name=name, status=Status.WARNING, said=message, hint=hint)
+    return Finding(name, Status.WARNING, message, hint)
 
 
 def missing(name: str, message: str, hint: str = "") -> Finding:
     """Return a finding: a sweep would not work."""
-    return Finding(name=name, status=Status.MISSING, said=message, hint=hint)
+    return Finding(name, Status.MISSING, message, hint)
 
 
 def unknown(name: str, message: str, hint: str = "") -> Finding:
     """Return a finding: it cannot be checked from here."""
-    return Finding(name=name, status=Status.UNKNOWN, said=message, hint=hint)
+    return Finding(name, Status.UNKNOWN, message, hint)
 
 
 def exit_code(findings: Iterable[Finding]) -> int:
@@ -66,13 +65,10 @@ def exit_code(findings: Iterable[Finding]) -> int:
 
 def lines(finding: Finding, width: int = WIDTH) -> list[str]:
     """Return a finding as lines for a person: its status, what was found, the fix."""
-    head = f"  {finding.status:<{_STATUS_WIDTH}}{finding.name:<{_NAME_WIDTH}} "
-    below = " " * len(f"  {'':<{_STATUS_WIDTH}}{'':<{_NAME_WIDTH}} ")
-    first, *rest = [printable(line.expandtabs()) for line in finding.said.splitlines()] or [""]
-    lines = [
-        *wrap(first, width, first=head, below=below),
-        *(w for line in rest for w in wrap(line, width, first=below, below=below)),
-    ]
+    head, below = f"  {finding.status:<9}{finding.name:<14} ", " " * 26
+    lines: list[str] = []
+    for line in finding.said.splitlines() or [""]:
+        lines += wrap(printable(line.expandtabs()), width, first=below if lines else head, below=below)
     words, *commands = map(printable, finding.hint.splitlines() or [""])
     hint = wrap(words, width, first=f"{below}-> ", below=f"{below}   ") if words else []
     hint += [f"{below}   {command}" for command in commands]

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from jobkit.core import shell
 from jobkit.core.errors import ExitCode, JobkitError
@@ -22,7 +23,6 @@ from jobkit.schedulers.survey import (
     PRACTICE_NEEDS,
     Consumable,
     Queue,
-    Resource,
     Survey,
     gpu_counts,
 )
@@ -81,37 +81,31 @@ def choose(survey: Survey, queue: str | None = None) -> InitResources:
     ``queue``: the name of a queue that the site file has already.
     """
     known = [queue for queue in survey.queues or () if not queue.closed]
-    settled = [candidate for candidate in known if candidate.name == queue]
-    chosen = settled[0] if settled else gpu_queue(known) or cpu_queue(known)
-    has_gpus = bool(chosen and chosen.gpus)
+    settled = next((candidate for candidate in known if candidate.name == queue), None)
+    chosen = settled or gpu_queue(known) or cpu_queue(known)
+    gpus = chosen.gpus if chosen else {}
     environment = _environment(survey.one_node, chosen)
-    per_slot = has_gpus and survey.gpus is not None and survey.gpus.counted is Consumable.SLOT
+    per_slot = gpus and survey.gpus is not None and survey.gpus.counted is Consumable.SLOT
     one_cpu = per_slot or (survey.resources is not None and environment is None)
     return InitResources(
         queue=chosen,
         cpu_queue=cpu_queue(known),
-        gpus=int(has_gpus),
-        gpu_type=_most_common(chosen) if chosen and has_gpus else None,
+        gpus=int(bool(gpus)),
+        # the most frequent on a node: points on different types cannot be compared
+        gpu_type=max(filter(None, gpus), key=lambda kind: gpus[kind], default=None),
         environment=environment,
         cpus=1 if one_cpu else min(CPUS, (chosen.cpus if chosen else None) or CPUS),
         memory_bytes=_memory(chosen),
         walltime_s=int(min(WALLTIME_S, (chosen.walltime_s if chosen else None) or WALLTIME_S)),
-        account=_account(survey),
+        account=(survey.account or next(iter(survey.accounts or ()), None)) if survey.must_charge else None,
     )
 
 
 def spelt(choice: InitResources, requests: Requests) -> InitResources:
     """Return a choice without all that a site has no header line for: a spec with it would be refused."""
-    names = Requests.model_fields
-    has = {name: getattr(requests, name) is not None for name in names}
-    return replace(
-        choice,
-        queue=choice.queue if has["queue"] else None,
-        gpus=choice.gpus if has["gpus"] else 0,
-        gpu_type=choice.gpu_type if has["gpu_type"] else None,
-        cpus=choice.cpus if has["cpus"] else 1,
-        account=choice.account if has["account"] else None,
-    )
+    least: dict[str, Any] = {"queue": None, "gpus": 0, "gpu_type": None, "cpus": 1, "account": None}
+    lacking = {name: value for name, value in least.items() if getattr(requests, name) is None}
+    return replace(choice, **lacking)
 
 
 def gpu_queue(known: Sequence[Queue]) -> Queue | None:
@@ -133,12 +127,6 @@ def cpu_queue(known: Sequence[Queue]) -> Queue | None:
     return min(known, key=order, default=None)
 
 
-def _most_common(queue: Queue) -> str | None:
-    """Return the most frequent GPU type of a node: points on different types cannot be compared."""
-    kinds = {kind: count for kind, count in queue.gpus.items() if kind}
-    return max(kinds, key=lambda kind: kinds[kind]) if kinds else None
-
-
 def _environment(one_node: Sequence[str], queue: Queue | None) -> str | None:
     fit = [name for name in one_node if queue is None or name in queue.environments]
     plain = re.compile(r"smp|shm|thread|openmp|omp", re.IGNORECASE)
@@ -151,12 +139,6 @@ def _memory(queue: Queue | None) -> int:
     while most is not None and size > max(most, LEAST_MEMORY_BYTES):
         size //= 2
     return size
-
-
-def _account(survey: Survey) -> str | None:
-    if not survey.must_charge:
-        return None
-    return survey.account or next(iter(survey.accounts or ()), None)
 
 
 COMMENT_COLUMN, WIDTH = 44, 110
@@ -185,15 +167,13 @@ class InitFiles:
         return "auto" if self.own else str(self.site_file)
 
 
-def line(text: str, comment: str = "") -> str:
+def line(text: str, comment: str) -> str:
     """Return a line of YAML with a comment, above it if the line would be too wide."""
     if not comment:
         return text
     one_line = f"{text:<{COMMENT_COLUMN}}# {plain(comment)}"
-    if len(one_line) <= WIDTH:
-        return one_line
-    indent = text[: len(text) - len(text.lstrip())]
-    return f"{indent}# {plain(comment)}\n{text}"
+    indent = " " * (len(text) - len(text.lstrip()))
+    return one_line if len(one_line) <= WIDTH else f"{indent}# {plain(comment)}\n{text}"
 
 
 def plain(text: str) -> str:
@@ -205,13 +185,11 @@ def scalar(text: str) -> str:
     """Return a text as YAML: bare if YAML reads it as text, else in double quotes."""
     bare = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", text)
     reserved = text.lower() in {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
-    return text if bare and not reserved else f'"{"".join(map(_escaped, text))}"'
-
-
-def _escaped(char: str) -> str:
-    if char in {'"', "\\"}:
-        return f"\\{char}"
-    return char if char.isprintable() else f"\\U{ord(char):08x}"
+    if bare and not reserved:
+        return text
+    quoted = re.sub(r'["\\]', r"\\\g<0>", text)
+    shown = (char if char.isprintable() else f"\\U{ord(char):08x}" for char in quoted)
+    return f'"{"".join(shown)}"'
 
 
 def word(queue: Queue | None) -> str:
@@ -226,18 +204,14 @@ COUNTED = {
 }
 
 
-def _per(*resources: Resource) -> str:
-    return "slot" if any(resource.counted is Consumable.SLOT for resource in resources) else "job"
-
-
 def site_text(survey: Survey, choice: InitResources, usual: Site, plan: InitFiles) -> str:
     """Return the site file.
 
     ``usual``: the shipped default of this scheduler, whose spellings are kept.
     """
     product = plain(f"{survey.product} {survey.version}".strip())
-    per = _per(*survey.memory[:1])
-    gpus_per = _per(*filter(None, [survey.gpus]))
+    per = "slot" if any(each.counted is Consumable.SLOT for each in survey.memory[:1]) else "job"
+    gpus_per_slot = survey.gpus is not None and survey.gpus.counted is Consumable.SLOT
     lines = [
         f"# The names that {cluster_of(survey)} uses. Written by jobkit init on {plan.date} from the",
         f"# answers of {product}; yours to change: `jobkit doctor` compares it with the cluster.",
@@ -253,7 +227,7 @@ def site_text(survey: Survey, choice: InitResources, usual: Site, plan: InitFile
         "requests:",
         *_requests(survey, choice, usual),
         line(f"memory_per: {per}", "what memory is counted for"),
-        *([line(f"gpus_per: {gpus_per}", "what GPUs are counted for")] if gpus_per == "slot" else []),
+        *([line("gpus_per: slot", "what GPUs are counted for")] if gpus_per_slot else []),
         *([f"options: {json.dumps(usual.options)}"] if usual.options else []),
         "",
         "# If a node's own disk is not at $SLURM_TMPDIR, $TMPDIR or /tmp:",
@@ -285,20 +259,16 @@ def _table(survey: Survey) -> Iterator[str]:
     yield f"# {noun.capitalize()}s, as {source} list them (* the default):"
     width = max([len(queue.name) for queue in survey.queues], default=0) + 2
     for queue in survey.queues:
+        parts = [f"{queue.nodes} node{'s' * (queue.nodes != 1)}"] if queue.nodes else []
+        parts += [format_count(queue.cpus, "CPU")] if queue.cpus else []
+        parts += [format_bytes_gib(queue.memory_bytes, 1)] if queue.memory_bytes else []
+        parts += gpu_counts(queue.gpus)
+        limit = queue.walltime_s
+        parts += ["no limit on walltime" if limit is None else f"at most {format_walltime(limit)}"]
+        parts += [f"only for {queue.only}"] if queue.only else []
+        described = f"({queue.closed})" if queue.closed else ", ".join(parts)
         name = f"{queue.name}{'*' * queue.default}"
-        yield f"#   {plain(f'{name:<{width}}{_described(queue)}')}"
-
-
-def _described(queue: Queue) -> str:
-    if queue.closed:
-        return f"({queue.closed})"
-    parts = [f"{queue.nodes} node{'s' * (queue.nodes != 1)}"] if queue.nodes else []
-    parts += [format_count(queue.cpus, "CPU")] if queue.cpus else []
-    parts += [format_bytes_gib(queue.memory_bytes, 1)] if queue.memory_bytes else []
-    parts += gpu_counts(queue.gpus)
-    limit = queue.walltime_s
-    parts += ["no limit on walltime" if limit is None else f"at most {format_walltime(limit)}"]
-    return ", ".join([*parts, *([f"only for {queue.only}"] if queue.only else [])])
+        yield f"#   {plain(f'{name:<{width}}{described}')}"
 
 
 def _why(choice: InitResources, survey: Survey) -> str:
@@ -378,12 +348,20 @@ def spec_text(survey: Survey, choice: InitResources, plan: InitFiles, cpu_torch:
     ``cpu_torch``: why the Python of the jobs cannot use a GPU; empty if it can, or if that is unknown.
     """
     where = cluster_of(survey) if plan.site_file else "this machine"
+    command, does = f"#   jobkit sweep {SPEC_NAME} --stand-in", "tries it with a small model of jobkit's own"
+    trial = [f"{command}    {does}"]
+    if choice.gpus and cpu_torch:
+        more = (f"{does}, on CPUs:", f"its jobs would use this Python, {cpu_torch}")
+        trial = [
+            f"{command} --set device=cpu --set resources.gpus=0",
+            *(f"#{' ' * 41}{text}" for text in more),
+        ]
     lines = [
         f"# A first sweep on {where}, written by jobkit init on {plan.date}. Every key: jobkit help spec",
         f"#   jobkit doctor {SPEC_NAME}              checks whether anything is missing",
         f"#   jobkit sweep {SPEC_NAME} --dry-run     prints what would be submitted",
         f"#   jobkit sweep {SPEC_NAME} --wait        runs it and prints the table",
-        *_trial(choice, cpu_torch),
+        *trial,
         "name: first",
         line("workload: stanza-ner", "or count: no model, no torch, done in seconds"),
         line("text: sample:300", "generated paragraphs; or your own: a path, UTF-8, blank lines between"),
@@ -395,83 +373,42 @@ def spec_text(survey: Survey, choice: InitResources, plan: InitFiles, cpu_torch:
         line(f"scheduler: {plan.scheduler.NAME}", plan.why),
         line(f"site: {scalar(plan.site)}", str(plan.site_file or "")),
         "resources:",
-        *_queue(choice, survey),
-        line(
-            f"  gpus: {choice.gpus}",
-            "for one point" if choice.gpus else "no GPU is known: points run on CPUs",
-        ),
-        *_gpu_type(choice),
-        line(f"  cpus: {choice.cpus}", _told_cpus(choice, survey)),
-        line(f"  memory: {format_size(choice.memory_bytes)}", _told_memory(choice)),
-        line(f'  walltime: "{format_walltime(choice.walltime_s)}"', _told_walltime(choice, survey)),
-        *_charged(choice, survey),
+        *_resources(choice, survey),
         line("max_parallel: 4", "tasks at a time: be a good neighbour"),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _trial(choice: InitResources, cpu_torch: str) -> Iterator[str]:
-    command, small = f"#   jobkit sweep {SPEC_NAME} --stand-in", "with a small model of jobkit's own"
-    if choice.gpus and cpu_torch:
-        yield f"{command} --set device=cpu --set resources.gpus=0"
-        yield f"#{' ' * 41}tries it {small}, on CPUs:"
-        yield f"#{' ' * 41}its jobs would use this Python, {cpu_torch}"
-    else:
-        yield f"{command}    tries it {small}"
-
-
-def _queue(choice: InitResources, survey: Survey) -> Iterator[str]:
+def _resources(choice: InitResources, survey: Survey) -> Iterator[str]:
+    queue, counter = choice.queue or Queue(name=""), survey.gpus
     if (name := word(choice.queue)) != "null":
         yield line(f"  queue: {name}", f"the site file lists all {survey.queue_noun}s")
-
-
-def _gpu_type(choice: InitResources) -> Iterator[str]:
-    if choice.queue is None or choice.gpu_type is None:
-        return
-    others = [kind for kind in choice.queue.gpus if kind and kind != choice.gpu_type]
-    if not others:  # a site without a header line for types can take the spec, too
-        yield f"  # the only type of GPU there: {plain(choice.gpu_type)}"
-        return
-    note = f"there are also: {', '.join(others)}; points on different GPUs cannot be compared"
-    yield line(f"  gpu_type: {scalar(choice.gpu_type)}", note)
-
-
-def _told_cpus(choice: InitResources, survey: Survey) -> str:
-    gpus = survey.gpus
-    if choice.gpus and gpus is not None and gpus.counted is Consumable.SLOT:
-        return f"{gpus.name} is counted for each slot: 2 CPUs would take 2 GPUs"
-    return f"a node has {choice.queue.cpus}" if choice.queue and choice.queue.cpus else ""
-
-
-def _told_memory(choice: InitResources) -> str:
-    most = choice.queue.memory_bytes if choice.queue else None
-    return f"a node has {format_bytes_gib(most, 1)}" if most else ""
-
-
-def _told_walltime(choice: InitResources, survey: Survey) -> str:
-    if choice.queue is None or not choice.queue.name:
-        return "for one point"
-    longest = choice.queue.walltime_s
+    yield line(
+        f"  gpus: {choice.gpus}", "for one point" if choice.gpus else "no GPU is known: points run on CPUs"
+    )
+    if choice.queue and choice.gpu_type:
+        others = [kind for kind in queue.gpus if kind and kind != choice.gpu_type]
+        note = f"there are also: {', '.join(others)}; points on different GPUs cannot be compared"
+        named = line(f"  gpu_type: {scalar(choice.gpu_type)}", note)
+        # a site without a header line for types can take a spec with a comment, too
+        yield named if others else f"  # the only type of GPU there: {plain(choice.gpu_type)}"
+    note = f"a node has {queue.cpus}" if queue.cpus else ""
+    if choice.gpus and counter is not None and counter.counted is Consumable.SLOT:
+        note = f"{counter.name} is counted for each slot: 2 CPUs would take 2 GPUs"
+    yield line(f"  cpus: {choice.cpus}", note)
+    most = queue.memory_bytes
+    note = f"a node has {format_bytes_gib(most, 1)}" if most else ""
+    yield line(f"  memory: {format_size(choice.memory_bytes)}", note)
+    longest = queue.walltime_s
     limit = "no limit" if longest is None else f"at most {format_walltime(longest)}"
-    return f"for one point; {choice.queue.name} has {limit} ({survey.walltime_noun})"
-
-
-def _charged(choice: InitResources, survey: Survey) -> Iterator[str]:
+    note = f"; {queue.name} has {limit} ({survey.walltime_noun})" if queue.name else ""
+    yield line(f'  walltime: "{format_walltime(choice.walltime_s)}"', f"for one point{note}")
     if choice.account is not None and WORD.fullmatch(choice.account):
         others = [account for account in survey.accounts or () if account != choice.account]
-        also = f"; there are also: {', '.join(others)}" if others else ""
-        yield line(f"  account: {scalar(choice.account)}", f"every job must name one{also}")
+        yield line(f"  account: {scalar(choice.account)}", _and_others("every job must name one", others))
 
 
 SITE, SPEC = "site", "spec"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """A file that jobkit wrote, and what it is."""
-
-    path: Path
-    what: str
 
 
 def plan_for(folder: Path, scheduler: str, site: Path | None, only: str | None) -> InitFiles:
@@ -495,47 +432,51 @@ def plan_for(folder: Path, scheduler: str, site: Path | None, only: str | None) 
     )
     given = f" --scheduler {scheduler}" * (scheduler != "auto")
     given += f" --site-file {shell_quote(site)}" if site else ""
-    _refuse_to_overwrite(plan, folder, given)
+    wanted = [plan.site_file if plan.write_site else None, plan.spec_file]
+    there = [path for path in wanted if path is not None and path.exists()]
+    old_site, old_spec = (path in there for path in wanted)
+    hints = []
+    if old_site and plan.spec_file and not old_spec:
+        hints.append(f"to write the spec alone: jobkit init {shell_quote(folder)} --only spec{given}")
+    if old_spec and plan.write_site and not old_site:
+        hints.append(f"to write the site file alone: jobkit init --only site{given}")
+    if old_site:
+        hints.append("for another site file, use --site-file FILE")
+    if old_spec:
+        hints.append(f"for another spec: jobkit init ANOTHER-FOLDER{given}")
+    if there:
+        hints.append(f"to start again, move away: {' '.join(map(str, there))}")
+        message = f"nothing was written, for there is already {' and '.join(map(str, there))}"
+        raise JobkitError(message, hint="; ".join(hints))
     return plan
 
 
-def _refuse_to_overwrite(plan: InitFiles, folder: Path, given: str) -> None:
-    spec, site = plan.spec_file, plan.site_file if plan.write_site else None
-    there = [path for path in (site, spec) if path is not None and path.exists()]
-    if not there:
-        return
-    hints = []
-    if site in there and plan.spec_file is not None and spec not in there:
-        hints.append(f"to write the spec alone: jobkit init {shell_quote(folder)} --only spec{given}")
-    if spec in there and site is not None and site not in there:
-        hints.append(f"to write the site file alone: jobkit init --only site{given}")
-    if site in there:
-        hints.append("for another site file, use --site-file FILE")
-    if spec in there:
-        hints.append(f"for another spec: jobkit init ANOTHER-FOLDER{given}")
-    hints.append("to start again, move away: " + " ".join(map(str, there)))
-    raise JobkitError(
-        f"nothing was written, for there is already {' and '.join(map(str, there))}", hint="; ".join(hints)
-    )
+def begin(plan: InitFiles, say: Say) -> list[tuple[Path, str]]:
+    """Ask the scheduler, and write the files, all or none; return each with what it is."""
+    survey, name = _asked(plan, say), plan.scheduler.NAME
+    choice = choose(survey)
+    files: list[tuple[Path, str, str]] = []
+    if plan.write_site and plan.site_file is not None:
+        usual = load_site(f"{name}-default", name)
+        use = "`site: auto` finds it" if plan.own else f"a spec names it: site: {plan.site_file}"
+        text = site_text(survey, choice, usual, plan)
+        files.append((plan.site_file, f"the cluster's names; {use}", text))
+    elif plan.site_file is not None:  # the file exists
+        site = load_site(plan.site, name)
+        choice = spelt(choose(survey, site.queue), site.requests)
+    if plan.spec_file is not None:
+        text = spec_text(survey, choice, plan, cpu_build_problem())
+        files.append((plan.spec_file, "a sweep to start from", text))
+    _write(files)
+    return [(path, what) for path, what, _ in files]
 
 
-def begin(plan: InitFiles, say: Say) -> tuple[Written, ...]:
-    """Ask the scheduler, and write the files: all or none."""
-    if plan.scheduler.COMMANDS:
-        say(f"asking {plan.scheduler.NAME} ({plan.why})")
-    survey = _asked(plan)
-    exists = plan.site_file is not None and not plan.write_site
-    if not exists:
-        return _write(_files(plan, survey, choose(survey)))
-    site = load_site(plan.site, plan.scheduler.NAME)
-    return _write(_files(plan, survey, spelt(choose(survey, site.queue), site.requests)))
-
-
-def _asked(plan: InitFiles) -> Survey:
+def _asked(plan: InitFiles, say: Say) -> Survey:
     if not plan.scheduler.COMMANDS:
         number = len(nvml.list_gpus())
         queue = Queue(name="", gpus={"": number} if number else {})
         return Survey(product=plan.scheduler.TITLE, queues=(queue,))
+    say(f"asking {plan.scheduler.NAME} ({plan.why})")
     survey = ask_site(plan.scheduler)
     if survey.trouble or survey.queues is None:
         message = survey.trouble or "\n".join(survey.silent.values())
@@ -547,26 +488,13 @@ def _asked(plan: InitFiles) -> Survey:
     return survey
 
 
-def _files(plan: InitFiles, survey: Survey, choice: InitResources) -> list[tuple[Written, str]]:
-    files = []
-    if plan.write_site and plan.site_file is not None:
-        usual = load_site(f"{plan.scheduler.NAME}-default", plan.scheduler.NAME)
-        use = "`site: auto` finds it" if plan.own else f"a spec names it: site: {plan.site_file}"
-        what = Written(path=plan.site_file, what=f"the cluster's names; {use}")
-        files.append((what, site_text(survey, choice, usual, plan)))
-    if plan.spec_file is not None:
-        what = Written(path=plan.spec_file, what="a sweep to start from")
-        files.append((what, spec_text(survey, choice, plan, cpu_build_problem())))
-    return files
-
-
-def _write(files: Sequence[tuple[Written, str]]) -> tuple[Written, ...]:
+def _write(files: Sequence[tuple[Path, str, str]]) -> None:
     done: list[Path] = []
     try:
-        for file, text in files:
-            file.path.parent.mkdir(parents=True, exist_ok=True)
-            with file.path.open("x", encoding="utf-8") as stream:
-                done.append(file.path)
+        for path, _, text in files:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x", encoding="utf-8") as stream:
+                done.append(path)
                 stream.write(text)
     except OSError as error:
         for path in done:
@@ -575,4 +503,3 @@ def _write(files: Sequence[tuple[Written, str]]) -> tuple[Written, ...]:
             f"{error.filename or done[-1]}: {error.strerror}; nothing was written",
             hint="name another place: jobkit init FOLDER --site-file FILE",
         ) from error
-    return tuple(file for file, _ in files)

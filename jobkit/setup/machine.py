@@ -22,7 +22,6 @@ from jobkit.schedulers.survey import (
     PRACTICE_ENV,
     PRACTICE_NEEDS,
     Consumable,
-    Queue,
     RequestedQueues,
     Survey,
     asked_for,
@@ -30,7 +29,6 @@ from jobkit.schedulers.survey import (
     no_such,
 )
 from jobkit.schedulers.types import JobRequest
-from jobkit.setup.doctor_case import model_place
 from jobkit.setup.findings import Facts, Finding, fine, missing, unknown, warning
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
@@ -48,9 +46,9 @@ def commands(scheduler: Scheduler, why: str) -> Finding:
     absent = [name for name in scheduler.COMMANDS if shutil.which(name) is None]
     if not absent:
         return fine("commands", f"{', '.join(scheduler.COMMANDS)} are on PATH" if scheduler.COMMANDS else why)
-    message = f"not on PATH: {', '.join(absent)}"
     hint = "log in to a node that submits jobs, or load the scheduler's module"
-    return missing("commands", message, f"{hint}; without a scheduler: --scheduler local")
+    hint += "; without a scheduler: --scheduler local"
+    return missing("commands", f"not on PATH: {', '.join(absent)}", hint)
 
 
 def run_folders(folder: Path, *, shared: bool, group: bool) -> Finding:
@@ -143,12 +141,21 @@ def model(spec: SweepSpec, base: Path, sweep: str) -> Finding:
     return (missing if sweep else warning)("model", message, hint)
 
 
+def model_place(name: str) -> Path | None:
+    """Return the first folder of models that has this one whole."""
+    from jobkit.planning.models import model_places  # here, for a workload without a model
+    from jobkit.worker.workloads.model import missing_files
+
+    places = (place for place in model_places(name, cache_dir()) if not missing_files(place, name))
+    return next(places, None)
+
+
 def _folder_model(spec: SweepSpec, base: Path) -> Finding:
     from jobkit.planning import models
 
-    if lack := missing_framework(spec.workload_name):
-        return missing("model", lack.message, lack.hint)
     try:
+        if lack := missing_framework(spec.workload_name):
+            raise lack
         model = models.find(spec.workload_name, spec.model.model_dump(), base, cache_dir())
     except JobkitError as error:
         return missing("model", error.message, error.hint)
@@ -206,7 +213,12 @@ def queue(survey: Survey, asking: SiteRequest) -> Finding:
         )
         others = ", ".join(queue.name for queue in survey.queues if not queue.closed) or "none"
         return missing(noun, message, f"name another: {hint} (jobs go to: {others})")
-    message = "; ".join(_described(queue) for queue in usable)
+    offers = []
+    for queue in usable:
+        number, limit = f"{format_count(queue.nodes, 'node')}, " if queue.nodes else "", queue.walltime_s
+        longest = "no limit on walltime" if limit is None else f"at most {format_walltime(limit)} a job"
+        offers.append(f"{queue.name}: {number}{longest}")
+    message = "; ".join(offers)
     if all(queue.only for queue in queues.queues):
         only = queues.queues[0].only
         return warning(noun, f"{message}; only for {only}", f"if you are not among them, {hint}")
@@ -218,12 +230,6 @@ def _unanswered(name: str, survey: Survey, *questions: str) -> Finding:
     return unknown(
         name, f"{survey.product} gave no answer{': ' if message else ''}{' '.join(message.split())}"
     )
-
-
-def _described(queue: Queue) -> str:
-    nodes, limit = f"{format_count(queue.nodes, 'node')}, " if queue.nodes else "", queue.walltime_s
-    longest = "no limit on walltime" if limit is None else f"at most {format_walltime(limit)} a job"
-    return f"{queue.name}: {nodes}{longest}"
 
 
 def gpus(survey: Survey, asking: SiteRequest) -> Finding | None:
@@ -350,9 +356,9 @@ def account(survey: Survey, asking: SiteRequest) -> Finding | None:
 def accounting(survey: Survey, asking: SiteRequest) -> Finding | None:
     """Return whether the scheduler keeps account of jobs that have ended."""
     del asking
-    message = survey.keeping.said
-    if survey.keeping.works is not False:
-        return (fine if survey.keeping.works else unknown)("accounting", message)
+    message, works = survey.keeping.said, survey.keeping.works
+    if works is not False:
+        return (fine if works else unknown)("accounting", message)
     message += "; sweeps work, but if a point is killed the reason is unknown"
     return warning("accounting", message, f"{SUPPORT} about accounting")
 
@@ -413,11 +419,7 @@ def scratch(facts: Facts, wanted: NodeRequest) -> Finding:
     message = f"{folder} has {format_bytes_gib(free)} free"
     if free < wanted.scratch_bytes:
         return missing("scratch", f"{message}; a point needs {format_bytes_gib(wanted.scratch_bytes)}", key)
-    return _shared(facts, folder, key) or fine("scratch", message)
-
-
-def _shared(facts: Facts, folder: str, key: str) -> Finding | None:
-    """Return what is wrong with scratch as a folder that users and tasks share."""
+    # users and tasks share the folder
     owner, mode = facts.said.get("scratch.owner", "0"), facts.said.get("scratch.mode", "")
     if owner not in {"0", facts.said.get("uid", owner)}:
         return missing("scratch", f"{folder} belongs to user {owner}, who can change the files in it", key)
@@ -427,7 +429,7 @@ def _shared(facts: Facts, folder: str, key: str) -> Finding | None:
     if facts.said.get("scratch.locks", "yes") != "yes":
         message = f"no file in {folder} can be locked: each task makes its own copy of the inputs"
         return warning("scratch", message)
-    return None
+    return fine("scratch", message)
 
 
 def inputs(facts: Facts, wanted: NodeRequest) -> Finding | None:
@@ -517,24 +519,18 @@ def program(facts: Facts, wanted: NodeRequest) -> Finding | None:
     if found.get("path") and (not needs or found.get("interpreter_path")):
         python = f"; `python` in it is {found['python']}" if found.get("python") and name != "python" else ""
         return fine("program", f"{name} is {found['path']}{python}")
-    if needs and found.get("path"):
-        message = f"{found['path']} needs {needs!a}, which is not {where}"
-        return _absent(wanted, message, needs)
-    if found.get("is_file"):
-        return _absent(
-            wanted, f"{name} is not executable {where}", name, hint=f"chmod +x {shell_quote(name)}"
-        )
-    lack = f"there is no {name!a}" if "/" in name else f"{name} is not on PATH"
-    return _absent(wanted, f"{lack} {where}", name)
-
-
-def _absent(wanted: NodeRequest, message: str, name: str, hint: str = "") -> Finding:
-    if name.endswith("\r"):
-        hint = "its lines end as on Windows: sed -i 's/\\r$//' FILE"
-    elif not hint and wanted.container:
+    hint = "load its module (environment.modules), write its path, or stage it (workload.files)"
+    if wanted.container:
         hint = "add it when you build the image, or stage it (workload.files)"
-    elif not hint:
-        hint = "load its module (environment.modules), write its path, or stage it (workload.files)"
+    absent = name
+    if needs and found.get("path"):
+        absent, message = needs, f"{found['path']} needs {needs!a}, which is not {where}"
+    elif found.get("is_file"):
+        message, hint = f"{name} is not executable {where}", f"chmod +x {shell_quote(name)}"
+    else:
+        message = f"there is no {name!a} {where}" if "/" in name else f"{name} is not on PATH {where}"
+    if absent.endswith("\r"):
+        hint = "its lines end as on Windows: sed -i 's/\\r$//' FILE"
     return (missing if wanted.on_node else warning)("program", message, hint)
 
 
@@ -551,15 +547,12 @@ def torch(facts: Facts, wanted: NodeRequest) -> Finding | None:
         asks = "the sweep asks for one" if wanted.given else "the cluster has some"
         message += f": it cannot use a GPU, and {asks}"
         install = cuda_install_command(facts.said.get("python", "python"))
-        return _lacking(wanted)("torch", message, f"{ON_CPU}; for the GPU {FOR_CUDA}\n{install}")
+        lacking = missing if wanted.given else warning
+        return lacking("torch", message, f"{ON_CPU}; for the GPU {FOR_CUDA}\n{install}")
     if (torch.get("import_s") or 0) > SLOW_IMPORT_S:
         message += ": that is slow, and every point pays it"
         return warning("torch", message, "put the environment on a faster disk")
     return fine("torch", message)
-
-
-def _lacking(wanted: NodeRequest) -> Callable[[str, str, str], Finding]:
-    return missing if wanted.given else warning
 
 
 def cuda(facts: Facts, wanted: NodeRequest) -> Finding | None:
@@ -578,7 +571,7 @@ def cuda(facts: Facts, wanted: NodeRequest) -> Finding | None:
     if not wanted.on_node:
         return unknown("CUDA", f"not on this machine: {torch.get('why')}", ON_NODE)
     hint = "does the site file's requests.gpus ask for a GPU, and the queue have one? See nvidia-smi in a job"
-    return _lacking(wanted)("CUDA", str(torch.get("why")), f"{hint}; {ON_CPU}")
+    return (missing if wanted.given else warning)("CUDA", str(torch.get("why")), f"{hint}; {ON_CPU}")
 
 
 def nvml(facts: Facts, wanted: NodeRequest) -> Finding | None:

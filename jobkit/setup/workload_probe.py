@@ -21,13 +21,14 @@ from typing import Any, NoReturn
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import BATCH_SIZE, CUDA, DEFAULT_WORK_UNIT, PADDED, Knob, Value
+from jobkit.core.measurements import total
 from jobkit.core.terminal import Say
 from jobkit.worker.failure import describe_error
 from jobkit.worker.measure.device import Device, open_device, uses_torch
 from jobkit.worker.paragraphs import Call
 from jobkit.worker.steps import run_call
 from jobkit.worker.workloads import own
-from jobkit.worker.workloads.base import SHIPPED, Result, columns_of, cuts_itself, knobs_of
+from jobkit.worker.workloads.base import SHIPPED, columns_of, cuts_itself, knobs_of
 
 SIZES = (1, 4, 16, 64)
 """The batch sizes that are tried, as far as the text has so many paragraphs, besides the whole text."""
@@ -102,7 +103,41 @@ def probe(
     network = cut_network()
     os.environ.update(OFFLINE)
     subject = _Subject(name, folder, Path(model) if model else None, device, threads)
-    return asdict(subject.probe(list(paragraphs), network, say))
+    sizes = [*(size for size in SIZES if size < len(paragraphs)), len(paragraphs)]
+    passes: list[_Pass] = []
+    failed = not_json = ""
+    for size in sizes:
+        say(f"batch size {size}")
+        try:
+            passes.append(subject.work(paragraphs, {BATCH_SIZE: size}))
+        except Exception as error:  # noqa: BLE001 - the code is the user's
+            if not passes:
+                subject.refuse(error)
+            failed = f"batch size {size}: {subject.described(error)}"
+            break
+    first = passes[0]
+    again = subject.work(paragraphs, {BATCH_SIZE: sizes[0]})
+    try:
+        json.dumps(first.rows)
+    except (TypeError, ValueError) as error:
+        not_json = str(error)
+    found = Probe(
+        network=network,
+        load_s=first.load_s,
+        sizes=sizes[: len(passes)],
+        loads=[one.load for one in passes],
+        peaks=[one.peak_bytes for one in passes],
+        memory=ALLOCATED if device == CUDA and uses_torch() else RESIDENT,
+        rows=first.has_rows,
+        counts=any(count is not None for count in first.tokens),
+        by_size=[difference(first, one) for one in passes],
+        again=difference(first, again),
+        size_reported=[one.effective.get(BATCH_SIZE) for one in passes],
+        knobs=[subject.tried(knob, paragraphs[:KNOB_PARAGRAPHS], say) for knob in subject.knobs()],
+        not_json=not_json,
+        failed=failed,
+    )
+    return asdict(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,38 +161,6 @@ class _Subject:
     device: str
     threads: int
 
-    def probe(self, paragraphs: list[str], network: str, say: Say) -> Probe:
-        sizes = [*(size for size in SIZES if size < len(paragraphs)), len(paragraphs)]
-        passes: list[_Pass] = []
-        failed = ""
-        for size in sizes:
-            say(f"batch size {size}")
-            try:
-                passes.append(self.work(paragraphs, {BATCH_SIZE: size}))
-            except Exception as error:  # noqa: BLE001 - the code is the user's
-                if not passes:
-                    self._refuse(error)
-                failed = f"batch size {size}: {self._described(error)}"
-                break
-        first = passes[0]
-        again = self.work(paragraphs, {BATCH_SIZE: sizes[0]})
-        return Probe(
-            network=network,
-            load_s=first.load_s,
-            sizes=sizes[: len(passes)],
-            loads=[one.load for one in passes],
-            peaks=[one.peak_bytes for one in passes],
-            memory=ALLOCATED if self.device == CUDA and uses_torch() else RESIDENT,
-            rows=first.has_rows,
-            counts=any(count is not None for count in first.tokens),
-            by_size=[difference(first, one) for one in passes],
-            again=difference(first, again),
-            size_reported=[one.effective.get(BATCH_SIZE) for one in passes],
-            knobs=[self._try(knob, paragraphs[:KNOB_PARAGRAPHS], say) for knob in self._knobs()],
-            not_json=_not_json(first.rows),
-            failed=failed,
-        )
-
     def work(self, paragraphs: Sequence[str], params: Mapping[str, Value]) -> _Pass:
         """Load a new workload and have it do the text."""
         workload = own.open_workload(self.name, self.folder)
@@ -170,7 +173,7 @@ class _Subject:
         rows: Rows = [[] for _ in paragraphs]
         tokens: list[int | None] = []
         heaviest, columns, per_call = (-1, 0), len(columns_of(workload)), workload.items_per_call()
-        results: list[Result] = []
+        has_rows = False
         for start in range(0, len(paragraphs), per_call):
             items = tuple(range(start, min(start + per_call, len(paragraphs))))
             call = Call(items, tuple(paragraphs[start : start + per_call]))
@@ -186,24 +189,21 @@ class _Subject:
             for number, *values in found:
                 rows[items[number]].append(values)
             tokens.append(result.tokens)
-            results.append(result)
-        has_rows = any(
-            result.rows is not None or result.vectors is not None or result.entities for result in results
-        )
+            has_rows |= bool(result.rows is not None or result.vectors is not None or result.entities)
         effective = dict(workload.effective())
         del workload
         gc.collect()
         device.empty_cache()
         return _Pass(load_s, *heaviest, rows, tokens, effective, has_rows)
 
-    def _knobs(self) -> Iterator[Knob]:
+    def knobs(self) -> Iterator[Knob]:
         workload = own.checked_class(self.name, self.folder)
         others = {BATCH_SIZE} if cuts_itself(workload) else {BATCH_SIZE, PADDED}
         for knob in knobs_of(workload):
             if knob.name not in others and self.device in knob.devices:
                 yield knob
 
-    def _try(self, knob: Knob, paragraphs: Sequence[str], say: Say) -> KnobTrial:
+    def tried(self, knob: Knob, paragraphs: Sequence[str], say: Say) -> KnobTrial:
         words = [word for word in knob.words if self.device in knob.devices_of(word)]
         values: list[Value] = [*(words or (BUDGETS if knob.name == PADDED else NUMBERS))]
         say(f"knob {knob.name}")
@@ -215,19 +215,19 @@ class _Subject:
             try:
                 passes.append(self.work(paragraphs, params))
             except Exception as error:  # noqa: BLE001 - the code is the user's
-                return KnobTrial(name=knob.name, values=values, error=f"{value}: {self._described(error)}")
+                return KnobTrial(name=knob.name, values=values, error=f"{value}: {self.described(error)}")
         first = passes[0]
         changes = any(difference(first, one).paragraphs or one.load != first.load for one in passes)
         reported = [one.effective.get(knob.name) for one in passes]
         return KnobTrial(name=knob.name, values=values, reported=reported, changes=changes)
 
-    def _described(self, error: BaseException) -> str:
+    def described(self, error: BaseException) -> str:
         return describe_error(error, own.code_folder(self.name, self.folder))
 
-    def _refuse(self, error: BaseException) -> NoReturn:
+    def refuse(self, error: BaseException) -> NoReturn:
         if isinstance(error, JobkitError) and self.name in error.message:
             raise error
-        message = f"workload {self.name!r} fails: {self._described(error)}"
+        message = f"workload {self.name!r} fails: {self.described(error)}"
         offline = isinstance(error, OSError) or self.name in SHIPPED
         hint = NO_NETWORK if offline else own.help_for(self.name)
         raise JobkitError(message, hint=hint) from error
@@ -237,14 +237,10 @@ def difference(one: _Pass, other: _Pass) -> OutputDifference:
     """Return how two passes over the same text differ."""
     distances = [distance(*pair) for pair in zip(one.rows, other.rows, strict=True)]
     paragraphs = sum(map(bool, distances))
-    counted = None not in {*one.tokens, *other.tokens}
-    if counted and sum(map(_count, one.tokens)) != sum(map(_count, other.tokens)):
+    counts = total(one.tokens), total(other.tokens)
+    if None not in counts and counts[0] != counts[1]:
         distances.append(float("inf"))
     return OutputDifference(paragraphs=paragraphs, distance=max(distances, default=0.0))
-
-
-def _count(tokens: int | None) -> int:
-    return tokens or 0
 
 
 def distance(one: object, other: object) -> float:
@@ -256,14 +252,6 @@ def distance(one: object, other: object) -> float:
     if isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
         return max((distance(*pair) for pair in zip(one, other, strict=True)), default=0.0)
     return 0.0 if one == other else float("inf")
-
-
-def _not_json(rows: Rows) -> str:
-    try:
-        json.dumps(rows)
-    except (TypeError, ValueError) as error:
-        return str(error)
-    return ""
 
 
 @contextlib.contextmanager

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 from pydantic_core import core_schema
 
-from jobkit.core.knobs import AUTO, BATCH_SIZE, OFFERED, RUN_KNOBS, SWITCH, Knob, Value
+from jobkit.core.knobs import AUTO, BATCH_SIZE, RUN_KNOBS, SWITCH, Knob, Value
 from jobkit.core.student import LEAST
 from jobkit.core.terminal import suggest
-from jobkit.spec.fields import MOST, POSITIVE, STRICT, number_written, or_mapping
+from jobkit.spec.fields import MOST, POSITIVE, STRICT, number_written, or_mapping, positive
 from jobkit.worker.workloads.base import knobs, offered_by
 
 Loc = tuple[int | str, ...]
@@ -44,14 +44,11 @@ def settings(
     rows = [dict(zip(zipped, values, strict=True)) for values in zip(*zipped.values(), strict=True)] or [{}]
     if not (axes or zipped):
         rows = [] if include else [{}]
-    combined = [
+    combined = (
         {**dict(zip(axes, values, strict=True)), **row} for values in product(*axes.values()) for row in rows
-    ]
-    kept = [
-        setting
-        for setting in combined
-        if not any(rule and rule.items() <= setting.items() for rule in exclude)
-    ]
+    )
+    rules = [rule.items() for rule in exclude if rule]
+    kept = [setting for setting in combined if not any(rule <= setting.items() for rule in rules)]
     unique = {tuple(sorted(setting.items())): dict(setting) for setting in [*kept, *include]}
     return tuple(unique.values())
 
@@ -103,37 +100,13 @@ def name_faults(axes: Mapping[str, Any], known: Sequence[Knob], owner: str = "")
         if owner:
             more = holds
         elif others := offered_by(name):
-            more = f" of this workload; {_each(others)} {'have' if len(others) > 1 else 'has'} it"
+            more = f" of this workload; {each(others)} {'have' if len(others) > 1 else 'has'} it"
         elif not (more := suggest(name, names)).startswith("; did you"):
             more = f", of no shipped workload{more}"
         yield loc, f"sweep.{'.'.join(map(str, loc))}: no such knob{more}"
 
 
-def offer_fault(key: str, value: object, known: Sequence[Knob], owner: str) -> str:
-    """Return why a workload does not offer what a spec names; empty if it does.
-
-    Parameters
-    ----------
-    key
-        One of `OFFERED`.
-    value
-        As raw YAML gives it. The default is no fault: a workload without the knob ignores it.
-    known
-        The knobs of the workload.
-    owner
-        The workload, as the spec names it.
-    """
-    words = next((knob.words for knob in known if knob.name == key), ())
-    if not isinstance(value, str) or value not in {*OFFERED[key]} - {*words}:
-        return ""
-    if words:
-        return f"{key}: {value!r}: {owner} offers {', '.join(words)}"
-    others = offered_by(key)
-    do = "do" if len(others) > 1 else "does"
-    return f"{key}: {value!r}: {owner} offers no choice; {_each(others)} {do}"
-
-
-def _each(names: Sequence[str]) -> str:
+def each(names: Sequence[str]) -> str:
     """Return names as a sentence has them."""
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last
@@ -145,10 +118,9 @@ def value_faults(axes: Mapping[str, Any], known: Sequence[Knob]) -> Iterator[tup
     for loc, values in places(axes):
         if (knob := named.get(str(loc[-1]))) is None:
             continue
+        alone: list[tuple[Loc, Any]] = [(loc, values)]
         listed = isinstance(values, list)
-        for place, value in (
-            [((*loc, number), value) for number, value in enumerate(values)] if listed else [(loc, values)]
-        ):
+        for place, value in [((*loc, at), one) for at, one in enumerate(values)] if listed else alone:
             # What is neither a number nor a word is a fault of the type.
             word = SWITCH[value] if isinstance(value, bool) else value
             whole = value == AUTO and len(place) == 1  # `axis_faults` has the others
@@ -218,11 +190,7 @@ def _number_or(value: object, mapping: core_schema.ValidatorFunctionWrapHandler)
         raise ValueError("should be a whole number above 0, auto, or a mapping")  # noqa: TRY004 - pydantic's
     if isinstance(value, dict) and isinstance(planned := value.get("most"), int) and planned >= ENOUGH:
         value = {"least": min(LEAST, planned), **value}
-    if not isinstance(value, int):
-        return mapping(value)
-    if not 0 < value <= MOST:
-        raise ValueError("should be greater than 0" if value < 1 else f"should be at most {MOST:,}")
-    return value
+    return positive(value) if isinstance(value, int) else mapping(value)
 
 
 RepeatsOrNumber = Annotated[int | Repeats, or_mapping(Repeats, _number_or, [POSITIVE, {"const": AUTO}])]

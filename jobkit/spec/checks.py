@@ -21,12 +21,12 @@ from jobkit.core.records import Command, FileRef
 from jobkit.core.terminal import suggest
 from jobkit.core.units import format_count
 from jobkit.schedulers.registry import own_option
-from jobkit.spec.axes import ENOUGH, Loc, Repeats, axis_faults, knob_values, offer_fault, places, value_faults
+from jobkit.spec.axes import ENOUGH, Loc, Repeats, axis_faults, each, knob_values, places, value_faults
 from jobkit.spec.fields import STRICT, or_mapping
 from jobkit.spec.yaml_files import YamlDocument
 from jobkit.worker import command_line
 from jobkit.worker.measure.figures import MOST_NAME
-from jobkit.worker.workloads.base import SHIPPED, class_name, knobs, offered
+from jobkit.worker.workloads.base import SHIPPED, class_name, knobs, offered, offered_by
 
 MOST_FILES = 10_000
 UNUSED = {
@@ -138,7 +138,7 @@ def swept(data: Mapping[str, Any]) -> dict[str, Loc]:
 
 
 def command_faults(
-    document: YamlDocument, folder: Path, refs: Iterable[FileRef]
+    document: YamlDocument, folder: Path, refs: Sequence[FileRef]
 ) -> Iterator[tuple[Loc, str]]:
     """Yield the place and the words of each fault of a command.
 
@@ -151,7 +151,6 @@ def command_faults(
     """
     data, workload = document.data, document.data["workload"]
     if isinstance(text := workload.get("command"), str):
-        refs = tuple(refs)
         command, knobs = Command(template=text, shell=workload.get("shell") is True), swept(data)
         for what, knob in command_line.faults(command, knobs, sources(refs)):
             if knob:
@@ -285,10 +284,16 @@ def check_options(document: YamlDocument) -> None:
 
 
 def add_offer_faults(document: YamlDocument, known: Sequence[Knob], workload: str) -> None:
-    """Add a fault for each key of `OFFERED` with a value that a workload with these knobs does not offer."""
-    for key in OFFERED:
-        if what := offer_fault(key, document.data.get(key), known, workload):
-            document.add((key,), what)
+    """Add a fault for each key of `OFFERED` with a value that a workload with these knobs does not offer.
+
+    The default is no fault: a workload without the knob ignores it.
+    """
+    for key, values in OFFERED.items():
+        value, words = document.data.get(key), next((knob.words for knob in known if knob.name == key), ())
+        if isinstance(value, str) and value in {*values} - {*words}:
+            others = offered_by(key)
+            choice = f"no choice; {each(others)} {'do' if len(others) > 1 else 'does'}"
+            document.add((key,), f"{key}: {value!r}: {workload} offers {', '.join(words) or choice}")
 
 
 def check_find_max(document: YamlDocument) -> None:
@@ -304,8 +309,9 @@ def check_find_max(document: YamlDocument) -> None:
 
 def check_renamed(document: YamlDocument) -> None:
     """Add a fault for each knob that a sweep names twice, by its name in an earlier version too."""
-    for name, loc in swept(document.data).items():
-        if (now := RENAMED.get(name)) in swept(document.data):
+    knobs = swept(document.data)
+    for name, loc in knobs.items():
+        if (now := RENAMED.get(name)) in knobs:
             what = f"{'.'.join(map(str, loc))}: the earlier name of {now}; keep one of the two"
             document.add((*loc[:-1], now), what, on_key=True)
 

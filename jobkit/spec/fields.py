@@ -91,15 +91,22 @@ Positive = Annotated[int, Field(gt=0, le=MOST)]
 POSITIVE: dict[str, object] = {"type": "integer", "exclusiveMinimum": 0, "maximum": MOST}
 
 
+def positive(value: int) -> int:
+    """Return a number if it is `Positive`, for a value that may be something else."""
+    if not 0 < value <= MOST:
+        raise ValueError("should be greater than 0" if value < 1 else f"should be at most {MOST:,}")
+    return value
+
+
 def _knob_value(value: object) -> object:
     """Return a value of a knob if it is a whole number above 0, or a word; of a bool its word."""
     if isinstance(value, bool):
         return SWITCH[value]
     if not isinstance(value, int | str):
         raise ValueError("should be a whole number above 0, or a word")  # noqa: TRY004 - as in `_parsed`
-    if isinstance(value, int) and not 0 < value <= MOST:
-        raise ValueError("should be greater than 0" if value < 1 else f"should be at most {MOST:,}")
-    if isinstance(value, str) and not re.fullmatch(WORD_PATTERN, value):
+    if isinstance(value, int):
+        return positive(value)
+    if not re.fullmatch(WORD_PATTERN, value):
         raise ValueError("should be a word of letters, digits, _, . and -; a switch is true or false")
     return value
 
@@ -144,17 +151,10 @@ Size = Annotated[
 """Bytes, written with a unit."""
 
 DEVICE = "device"
-
-
-def _size_or_device(value: object) -> object:
-    return (
-        value if value == DEVICE else _parsed(units.parse_size, "device, or a size with a unit: 16GiB")(value)
-    )
-
-
+_size_of_memory = _parsed(units.parse_size, "device, or a size with a unit: 16GiB")
 SizeOrDevice = Annotated[
     int | str,
-    BeforeValidator(_size_or_device),
+    BeforeValidator(lambda value: value if value == DEVICE else _size_of_memory(value)),
     PlainSerializer(lambda value: value if value == DEVICE else units.format_size(value)),
     WithJsonSchema({"anyOf": [{"enum": [DEVICE]}, {"type": "string", "pattern": SIZE_PATTERN}]}),
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -220,7 +219,22 @@ def directives(resources: Resources, site: Site) -> list[str]:
     if resources.cpus == 1 and site.requests.cpus is None:
         names.remove("cpus")
     words = asked | {"exclude_bars": "|".join(resources.exclude)}
-    lines = [_request(site, name, words) for name in names]
+    lines = []
+    for name in names:
+        spelling: str | None = getattr(site.requests, name)
+        if spelling is None:
+            raise JobkitError(
+                f"resources.{name} is set, but site {site.name!r} has no header line for it",
+                hint=_INSTEAD.get(name)
+                or f"put requests.{name} into the site file, or leave resources.{name} out",
+            )
+        try:
+            lines.append(spelling.format_map(words))
+        except (LookupError, ValueError, AttributeError) as error:
+            raise JobkitError(
+                f"site {site.name!r}: requests.{name}: {spelling!r} cannot be filled in: {error}",
+                hint=f"the words in braces are {', '.join(words)}; a brace itself is written twice",
+            ) from error
     return [*lines, *site.options, *resources.options.get(site.scheduler, [])]
 
 
@@ -233,32 +247,16 @@ def queue_of(resources: Resources, site: Site) -> str | None:
 def _asked(resources: Resources, site: Site) -> dict[str, object]:
     """Return what is asked for, by the names of the site's requests; ``None`` if nothing is."""
     asked: dict[str, object] = {name: getattr(resources, name) or None for name in Requests.model_fields}
+    slots = resources.cpus if site.memory_per == "slot" else 1
+    mebibytes = math.ceil(resources.memory / slots / 2**20)
     return asked | {
         "queue": queue_of(resources, site),
         "gpus": _gpus(resources, site) or None,
         "gpu_type": resources.gpu_type if resources.gpus else None,
-        "memory": _memory(resources, site),
+        "memory": f"{mebibytes}M" if mebibytes % 1024 else f"{mebibytes // 1024}G",
         "walltime": format_walltime(resources.walltime),
         "exclude": ",".join(resources.exclude) or None,
     }
-
-
-def _request(site: Site, name: str, words: Mapping[str, object]) -> str:
-    """Return the header line by which the site is asked for one thing."""
-    spelling: str | None = getattr(site.requests, name)
-    if spelling is None:
-        raise JobkitError(
-            f"resources.{name} is set, but site {site.name!r} has no header line for it",
-            hint=_INSTEAD.get(name)
-            or f"put requests.{name} into the site file, or leave resources.{name} out",
-        )
-    try:
-        return spelling.format_map(words)
-    except (LookupError, ValueError, AttributeError) as error:
-        raise JobkitError(
-            f"site {site.name!r}: requests.{name}: {spelling!r} cannot be filled in: {error}",
-            hint=f"the words in braces are {', '.join(words)}; a brace itself is written twice",
-        ) from error
 
 
 def _gpus(resources: Resources, site: Site) -> int:
@@ -273,9 +271,3 @@ def _gpus(resources: Resources, site: Site) -> int:
             hint="a point has resources.cpus CPUs for each worker: lower resources.cpus, workers or threads",
         )
     return each
-
-
-def _memory(resources: Resources, site: Site) -> str:
-    slots = resources.cpus if site.memory_per == "slot" else 1
-    mebibytes = math.ceil(resources.memory / slots / 2**20)
-    return f"{mebibytes // 1024}G" if mebibytes % 1024 == 0 else f"{mebibytes}M"

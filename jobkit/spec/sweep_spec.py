@@ -468,10 +468,6 @@ class SweepSpec(_Part):
             else self.workload
         )
 
-    def hidden_in(self, script: str, file: Path) -> str:
-        """Return a script of a run of this spec without the values of `environment`, which a file has."""
-        return self.environment.hidden_in(script, file, self.template)
-
     def refuse_command(self, what: str) -> None:
         """Refuse what jobkit can only do if it calls the workload batch by batch.
 

@@ -156,7 +156,10 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> YamlDocument:
     except UnicodeDecodeError as error:
         raise JobkitError(f"{path}: not UTF-8 at byte {error.start}", hint="save it as UTF-8") from error
     except (yaml.YAMLError, RecursionError) as error:
-        raise JobkitError(_syntax(path, error), hint="fix the YAML there") from error
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        at = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+        message = f"{path}{at}: not YAML: {getattr(error, 'problem', None) or error}"
+        raise JobkitError(message, hint="fix the YAML there") from error
     if not isinstance(node, yaml.MappingNode):
         raise JobkitError(f"{path}:1:1: not a mapping of keys to values", hint="see jobkit help spec")
     document = YamlDocument(str(path), node, data)
@@ -242,12 +245,6 @@ def raise_faults(document: YamlDocument, what: str, *, nested: bool = False) -> 
     count = f"{len(lines)} error{'s' * (len(lines) > 1)}"
     head = f"{document.path} has errors" if nested else f"{document.path}: {count}; nothing was submitted"
     raise JobkitError("\n".join([head, *(f"  {line}" for line in lines)]), hint=what)
-
-
-def _syntax(path: Path, error: Exception) -> str:
-    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    at = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-    return f"{path}{at}: not YAML: {getattr(error, 'problem', None) or error}"
 
 
 MOST_SHOWN = 120

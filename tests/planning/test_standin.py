@@ -16,11 +16,11 @@ FLOOR_F1 = 0.90
 
 def test_it_tags_text_that_it_has_not_seen(tiny_model: ModelRef) -> None:
     card = read_card(Path(tiny_model.path))
-    assert len({card.training_seed, card.held_out_seed, SEED}) == 3
-    assert (card.training_seed, card.held_out_seed) == (standin.TRAINING_SEED, standin.HELD_OUT_SEED)
-    assert card.f1 >= FLOOR_F1
-    assert card.sentences == pytest.approx(card.gold_sentences, rel=0.03)
-    assert {"torch", "stanza"} <= set(card.versions)
+    assert len({card["training_seed"], card["held_out_seed"], SEED}) == 3
+    assert (card["training_seed"], card["held_out_seed"]) == (standin.TRAINING_SEED, standin.HELD_OUT_SEED)
+    assert card["f1"] >= FLOOR_F1
+    assert card["sentences"] == pytest.approx(card["gold_sentences"], rel=0.03)
+    assert {"torch", "stanza"} <= set(card["versions"])
 
 
 def test_it_is_small_and_whole_and_has_no_address_to_fetch_from(tiny_model: ModelRef) -> None:

@@ -13,7 +13,7 @@ import pytest
 from jobkit.launch.helper_job import submit_fetch
 from jobkit.planning.prepare import Options
 from jobkit.setup import doctor
-from jobkit.setup.doctor_case import Case, open_case
+from jobkit.setup.doctor import Case, open_case
 from jobkit.setup.findings import Finding, Status
 from jobkit.setup.init import ask_site
 from tests.fakes.cluster import FakeCluster

@@ -6,7 +6,7 @@ import pytest
 
 from jobkit.planning.prepare import Options
 from jobkit.schedulers.survey import Survey
-from jobkit.setup.doctor_case import Case, inputs_of, open_case, with_gpus
+from jobkit.setup.doctor import Case, inputs_of, open_case, with_gpus
 from jobkit.setup.findings import Status
 from tests.support.surveys import survey_of
 

@@ -11,7 +11,7 @@ import pytest
 from jobkit.launch import helper_job
 from jobkit.planning.prepare import Options
 from jobkit.setup import doctor
-from jobkit.setup.doctor_case import Case, open_case
+from jobkit.setup.doctor import Case, open_case
 from jobkit.setup.findings import Finding, Status, missing
 from tests.fakes.cluster import FakeCluster
 

@@ -17,7 +17,7 @@ from jobkit.core.units import GIB
 from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.sge_survey import resources
 from jobkit.schedulers.survey import Consumable, Queue, Resource, Survey
-from jobkit.setup.init import InitFiles, Written, ask_site, begin, choose, plan_for, site_text, spec_text
+from jobkit.setup.init import InitFiles, ask_site, begin, choose, plan_for, site_text, spec_text
 from jobkit.spec.site import Site, directives, load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from tests.fakes.cluster import FakeCluster
@@ -30,27 +30,25 @@ def own_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "config" / "site.yaml"
 
 
-def init(
-    folder: Path, scheduler: str, site: Path | None = None, only: str | None = None
-) -> tuple[Written, ...]:
+def init(folder: Path, scheduler: str, site: Path | None = None, only: str | None = None) -> list[Path]:
     said: list[str] = []
-    return begin(plan_for(folder, scheduler, site, only), said.append)
+    return [path for path, _ in begin(plan_for(folder, scheduler, site, only), said.append)]
 
 
 def test_a_site_file_for_all_users(fake_slurm: FakeCluster, own_site: Path, tmp_path: Path) -> None:
     del fake_slurm
     ours = tmp_path / "shared" / "ours.yaml"
     (site,) = init(tmp_path, "slurm", ours, "site")
-    assert (site.path, own_site.exists()) == (ours, False)
+    assert (site, own_site.exists()) == (ours, False)
     (spec,) = init(tmp_path, "slurm", ours, "spec")
-    assert load_spec(spec.path).site == str(ours)
+    assert load_spec(spec).site == str(ours)
     with pytest.raises(JobkitError, match=r"gone\.yaml"):
         init(tmp_path / "other", "slurm", tmp_path / "gone.yaml", "spec")
 
 
 def test_nothing_is_written_over(fake_slurm: FakeCluster, own_site: Path, tmp_path: Path) -> None:
     site, spec = init(tmp_path, "slurm")
-    before = [path.read_bytes() for path in (site.path, spec.path)]
+    before = [path.read_bytes() for path in (site, spec)]
     fake_slurm.forget()
 
     with pytest.raises(JobkitError, match="nothing was written, for there is already") as both:
@@ -61,12 +59,12 @@ def test_nothing_is_written_over(fake_slurm: FakeCluster, own_site: Path, tmp_pa
         init(tmp_path / "other", "slurm")
     assert f"jobkit init {tmp_path / 'other'} --only spec" in site_only.value.hint
     assert not (tmp_path / "other").exists()
-    site.path.rename(tmp_path / "away.yaml")
+    site.rename(tmp_path / "away.yaml")
     with pytest.raises(JobkitError) as spec_only:
         init(tmp_path, "slurm")
     assert "jobkit init --only site" in spec_only.value.hint
     assert not own_site.exists()
-    assert [path.read_bytes() for path in (tmp_path / "away.yaml", spec.path)] == before
+    assert [path.read_bytes() for path in (tmp_path / "away.yaml", spec)] == before
     assert fake_slurm.calls() == [], "nobody is asked for nothing"
 
 
@@ -78,12 +76,12 @@ def test_a_spec_keeps_to_the_site_file_and_sets_nothing_that_it_has_no_header_li
     text = own_site.read_text(encoding="utf-8")
     own_site.write_text(text.replace("\nqueue: cpu", "\nqueue: gpu"), encoding="utf-8")
     (spec,) = init(tmp_path, "slurm", only="spec")
-    assert load_spec(spec.path).resources.queue == "gpu"
+    assert load_spec(spec).resources.queue == "gpu"
 
     kept = re.sub(r"(?m)^  (gpus|gpu_type|cpus|account|queue): .*$", r"  \1: null", text)
     own_site.write_text(re.sub(r"(?m)^queue: .*$", "queue: null", kept), encoding="utf-8")
     (spec,) = init(tmp_path / "bare", "slurm", only="spec")
-    resources = load_spec(spec.path).resources
+    resources = load_spec(spec).resources
     assert (resources.gpus, resources.gpu_type, resources.cpus, resources.account) == (0, None, 1, None)
     assert directives(resources, load_site("auto", "slurm"))
 
@@ -116,8 +114,8 @@ def test_without_a_scheduler_a_spec_for_this_machine(
     monkeypatch.setenv("PATH", str(tmp_path))
     (spec,) = init(tmp_path, "auto")
 
-    assert load_spec(spec.path).scheduler == "local"
-    assert "this machine" in spec.path.read_text(encoding="utf-8")
+    assert load_spec(spec).scheduler == "local"
+    assert "this machine" in spec.read_text(encoding="utf-8")
     assert not own_site.exists()
     with pytest.raises(JobkitError, match="no scheduler here to ask"):
         init(tmp_path / "other", "auto", only="site")

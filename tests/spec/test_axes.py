@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import Knob
-from jobkit.spec.axes import Repeats, axis_faults, most, offer_fault, settings
+from jobkit.spec.axes import Repeats, axis_faults, most, settings
+from jobkit.spec.checks import add_offer_faults
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
+from jobkit.spec.yaml_files import YamlDocument
 
 values = st.lists(st.integers(1, 9), min_size=1, max_size=4, unique=True)
 
@@ -37,8 +39,10 @@ def test_zipped_knobs_advance_together_exclude_drops_and_include_adds(
 
 def test_a_word_must_be_offered() -> None:
     known = (Knob(name="precision", words=("fp32", "bf16")),)
-    said = "precision: 'fp16': own:Own offers fp32, bf16"
-    assert [offer_fault("precision", word, known, "own:Own") for word in ("fp16", "bf16")] == [said, ""]
+    for word, said in (("fp16", ["precision: 'fp16': own:Own offers fp32, bf16"]), ("bf16", [])):
+        document = YamlDocument("own.yaml", None, {"precision": word})
+        add_offer_faults(document, known, "own:Own")
+        assert [fault.what for fault in document.faults] == said
 
 
 @given(

@@ -34,7 +34,7 @@ from jobkit.extensions.corpus.setting import AppliedSetting
 from jobkit.extensions.corpus.streams import foreign_word
 from jobkit.extensions.corpus.tables import BY_ROWS
 from jobkit.launch.launch import request_words
-from jobkit.planning.job_script import Claim, PointScript
+from jobkit.planning.job_script import PointScript
 from jobkit.planning.texts import estimated_lengths
 from jobkit.runs.request import MEMORY_FACTOR, enough, memory_request
 from jobkit.schedulers.registry import runs_here
@@ -328,7 +328,7 @@ def points_of(
 
 SCRIPT = PointScript(  # what the job script of a shard has beyond that of another point
     text_sizes=2,  # of the rows; the tagger wrote 1.4 (benchmarks/shards.py)
-    claim=Claim(module="jobkit.extensions.corpus.winners", manifest=MANIFEST_FILE, folder=WINNERS_FOLDER),
+    claim={"module": "jobkit.extensions.corpus.winners", "manifest": MANIFEST_FILE, "folder": WINNERS_FOLDER},
 )
 
 
