@@ -99,13 +99,10 @@ def read_script(text: str, is_folder: IsFolder | None = None) -> Script:
         if here and row.strip() == ends[0]:
             ends.pop(0)
         elif not here and not line.comment:
-            ends = [word for word in _here_words(row) if word in {row.strip() for row in rows[number:]}]
+            after = {row.strip() for row in rows[number:]}
+            marks = [found[found.lastgroup or 0] for found in _HERE.finditer(row.replace("<<<", ""))]
+            ends = [mark for mark in marks if mark in after]
     return Script(tuple(lines), crlf, is_folder)
-
-
-def _here_words(row: str) -> Iterator[str]:
-    for found in _HERE.finditer(row.replace("<<<", "")):
-        yield next(filter(None, found.groups()))
 
 
 def words(line: ScriptLine, mark: str) -> tuple[str, ...]:

@@ -44,15 +44,12 @@ def runs_here(name: str) -> bool:
 def own_option(scheduler: str, line: str) -> str | None:
     """Return the fault of a header line with an option that jobkit writes itself, else ``None``."""
     own = SCHEDULERS[scheduler].RESERVED_OPTIONS if scheduler in SCHEDULERS else {}
-    option = next(filter(None, (_meant(word, own) for word in _words(line))), None)
-    return None if option is None else f"{line.strip()!r}: jobkit sets {option} itself; {own[option]}"
-
-
-def _words(line: str) -> list[str]:
     try:
-        return shlex.split(line, comments=True)
+        words = shlex.split(line, comments=True)
     except ValueError:  # a quote that is never closed: the scheduler reports it
-        return line.split()
+        words = line.split()
+    option = next(filter(None, (_meant(word, own) for word in words)), None)
+    return None if option is None else f"{line.strip()!r}: jobkit sets {option} itself; {own[option]}"
 
 
 def _meant(word: str, own: Mapping[str, str]) -> str | None:

@@ -107,38 +107,34 @@ _FEW_BYTES = 2**20
 def lint(script: Script) -> tuple[LintFinding, ...] | None:
     read = [line for line in script.lines if _DIRECTIVE.match(line.text)]
     asked = [line for line in read if not line.here]
-    found = list(_misspelt(script))
+    found = [
+        _finding(line, "misspelt", rest=meant["rest"].strip())
+        for line in script.lines
+        if not line.here and (meant := _MEANT.match(line.text))
+    ]
     if not asked:
         return tuple(found) or None
     options = [option for line in asked for option in _options(line)]
+    last = {option.name: option for option in options}
     found += [_finding(line, "here-document") for line in read if line.here]
-    found += [*_shape(script, options), *_soft(asked), *_memory(options)]
-    found += [*_folders(script, options), *_joined(options), *_trapped(script, options)]
+    found += scripts.misplaced_line_end(RULES, script)
+    # A missing option is reported for the first line.
+    found += [] if "S" in last else [_finding(script.lines[0], "shell")]
+    found += [] if last.keys() & {"cwd", "wd"} else [_finding(script.lines[0], "cwd")]
+    found += _soft(asked)
+    memory = (request for request in _asked(options) if request[1] in _MEMORY)
+    found += scripts.unitless_memory(RULES, memory, _FEW_BYTES)
+    found += _folders(script, options)
+    if "e" in last and "j" in last and last["j"].value.startswith("y"):
+        found.append(_finding(last["e"].line, "joined"))
+    found += _trapped(script, options)
     return tuple(sorted(found, key=attrgetter("line")))
-
-
-def _misspelt(script: Script) -> Iterator[LintFinding]:
-    for line in script.lines:
-        meant = None if line.here else _MEANT.match(line.text)
-        if meant:
-            yield _finding(line, "misspelt", rest=meant["rest"].strip())
 
 
 def _options(line: ScriptLine) -> Iterator[Option]:
     for word, after in pairwise((*scripts.words(line, MARK), "")):
         if word.startswith("-"):
             yield Option(line, word[1:], after)
-
-
-def _shape(script: Script, options: Sequence[Option]) -> Iterator[LintFinding]:
-    """Yield the problems of line ends, shell and folder; a missing option is reported for the first line."""
-    first = script.lines[0]
-    names = {option.name for option in options}
-    yield from scripts.misplaced_line_end(RULES, script)
-    if "S" not in names:
-        yield _finding(first, "shell")
-    if not names & {"cwd", "wd"}:
-        yield _finding(first, "cwd")
 
 
 def _soft(asked: Sequence[ScriptLine]) -> Iterator[LintFinding]:
@@ -165,11 +161,6 @@ def _asked(options: Sequence[Option]) -> Iterator[tuple[ScriptLine, str, str]]:
                 yield option.line, name, value
 
 
-def _memory(options: Sequence[Option]) -> Iterator[LintFinding]:
-    requests = (request for request in _asked(options) if request[1] in _MEMORY)
-    return scripts.unitless_memory(RULES, requests, _FEW_BYTES)
-
-
 def _folders(script: Script, options: Sequence[Option]) -> Iterator[LintFinding]:
     """Yield missing folders, without which a job waits in Eqw."""
     start = None
@@ -192,12 +183,6 @@ def _log(script: Script, option: Option, start: str | None) -> Iterator[LintFind
         yield _finding(option.line, "folder-number", name=option.name)
     elif not host and named <= {"HOME", "USER"} and (start is not None or path[:1] in {"/", "$", "~"}):
         yield from scripts.missing_folder(RULES, script, option.line, join(start or "", dirname(path)))
-
-
-def _joined(options: Sequence[Option]) -> Iterator[LintFinding]:
-    last = {option.name: option for option in options}
-    if "e" in last and "j" in last and last["j"].value.startswith("y"):
-        yield _finding(last["e"].line, "joined")
 
 
 def _trapped(script: Script, options: Sequence[Option]) -> Iterator[LintFinding]:

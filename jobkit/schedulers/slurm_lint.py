@@ -111,13 +111,28 @@ _VARIABLE = re.compile(r"\$[A-Za-z_{(]|`")
 
 
 def lint(script: Script) -> tuple[LintFinding, ...] | None:
-    found = [*_misspelt(script), *_late(script)]
+    found = [*_misspelt(script)]
+    first = next((line for line in script.lines if not line.header), None)
+    found += [
+        _finding(line, "late", first=first.number, command=first.text.strip())
+        for line in script.lines
+        if first and not (line.header or line.here) and line.text.startswith(MARK)
+    ]
     asked = [line for line in script.lines if line.header and line.text.startswith(MARK)]
     if not asked and not found:
         return None
     options = [option for line in asked for option in _options(line)]
-    found += [*_shape(script), *_one_dash(asked), *_variables(asked), *_memory(options)]
-    found += [*_folders(script, options), *_shared_log(options), *_signal(script, options)]
+    found += _shape(script)
+    found += [
+        _finding(line, "one-dash", name=name, letter=name[0], word=word)
+        for line in asked
+        for word in scripts.words(line, MARK)
+        if word.startswith("-") and (name := word[1:].partition("=")[0]) in ONE_DASH
+    ]
+    # What looks like a variable, unless it is in single quotes.
+    texts = ((line, _QUOTED.sub(r"\g<double>", line.text.partition(" #")[0])) for line in asked)
+    found += [_finding(line, "variable") for line, text in texts if _VARIABLE.search(text)]
+    found += [*_memory(options), *_folders(script, options), *_shared_log(options), *_signal(script, options)]
     return tuple(sorted(found, key=attrgetter("line")))
 
 
@@ -130,13 +145,6 @@ def _misspelt(script: Script) -> Iterator[LintFinding]:
         shown = meant["word"].islower() and meant["gap"] and _COMMAND.search(meant["rest"].rstrip())
         if not shown:
             yield _finding(line, "misspelt", rest=meant["rest"].strip())
-
-
-def _late(script: Script) -> Iterator[LintFinding]:
-    first = next((line for line in script.lines if not line.header), None)
-    for line in script.lines:
-        if first and not (line.header or line.here) and line.text.startswith(MARK):
-            yield _finding(line, "late", first=first.number, command=first.text.strip())
 
 
 def _shape(script: Script) -> Iterator[LintFinding]:
@@ -158,21 +166,6 @@ def _options(line: ScriptLine) -> Iterator[Option]:
             yield Option(line, name, value if equals else after)
         elif word.startswith("-") and word[1:2] in _SHORT:
             yield Option(line, _SHORT[word[1]], word[2:] or after)
-
-
-def _one_dash(asked: Sequence[ScriptLine]) -> Iterator[LintFinding]:
-    for line in asked:
-        for word in scripts.words(line, MARK):
-            name = word[1:].partition("=")[0]
-            if word.startswith("-") and name in ONE_DASH:
-                yield _finding(line, "one-dash", name=name, letter=name[0], word=word)
-
-
-def _variables(asked: Sequence[ScriptLine]) -> Iterator[LintFinding]:
-    """Yield what looks like a variable, unless it is in single quotes."""
-    for line in asked:
-        if _VARIABLE.search(_QUOTED.sub(r"\g<double>", line.text.partition(" #")[0])):
-            yield _finding(line, "variable")
 
 
 def _memory(options: Sequence[Option]) -> Iterator[LintFinding]:
