@@ -281,20 +281,15 @@ def _by_policy(run: RunStatus, point: PointStatus) -> Resources | None:
     return changed(spec, scaled_request(spec.policy, comparable_tries(point, every, given))).resources
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """What a person must know of a run beyond its points, in sentences, and what to type next."""
-
-    notices: tuple[str, ...]
-    steps: tuple[Step, ...]
-
-
 _Blocked = tuple[Sequence[PointStatus], Queued, Remedy]
 """Points that wait for a person, all of one job and for one reason."""
 
 
-def advice(run: RunStatus, folder: str) -> Advice:
-    """Return what blocks a run, and what to type next, the most urgent first; ``folder`` is unquoted."""
+def advice(run: RunStatus, folder: str) -> tuple[list[str], list[Step]]:
+    """Return what a person must know of a run beyond its points, and what to type next, most urgent first.
+
+    ``folder`` is unquoted.
+    """
     typed = shell_quote(folder)
     notices = [
         f"{name} does not answer: the states of its jobs are from the run folder alone" for name in run.silent
@@ -315,8 +310,7 @@ def advice(run: RunStatus, folder: str) -> Advice:
         first.setdefault(step.command, step)
     if not run.mine:
         notices.append("the run folder cannot be written from here: only its owner can change the run")
-    listed = tuple(step for step in first.values() if run.mine or step.kind in HARMLESS)
-    return Advice(tuple(notices), listed)
+    return notices, [step for step in first.values() if run.mine or step.kind in HARMLESS]
 
 
 HARMLESS = frozenset({FixKind.LOOK, FixKind.LOG, FixKind.WATCH})

@@ -393,20 +393,13 @@ class PointStatus(PointResult):
 
     @property
     def elapsed_s(self) -> float | None:
-        """How long it has been running, or the try that counts took; ``None`` if that is not known."""
-        if self.state is PointState.RUNNING:
-            return self._running_s()
-        return self.elapsed_of(self.counts) if self.state in ENDINGS else None
+        """How long it has been running, or the try that counts took; ``None`` if that is not known.
 
-    def elapsed_of(self, tried: Try) -> float | None:
-        return elapsed_s(tried, shared=tried.task in self.shared_tasks)
-
-    def _running_s(self) -> float | None:
-        """Return how long a point has been running.
-
-        By its task's time, from the scheduler's one clock; if several points share the task, since its try
-        began, by the node's clock.
+        It has been running by its task's time, from the scheduler's one clock; if several points share the
+        task, since its try began, by the node's clock.
         """
+        if self.state is not PointState.RUNNING:
+            return self.elapsed_of(self.counts) if self.state in ENDINGS else None
         queued = self.queued
         if queued is None or not queued.task or self.task in self.shared_tasks:
             begin = next((tried.begin for tried in self.tries), None)
@@ -416,6 +409,9 @@ class PointStatus(PointResult):
         else:
             began = moment(queued.start_at)
         return max(0.0, (self.now - began).total_seconds()) if began else None
+
+    def elapsed_of(self, tried: Try) -> float | None:
+        return elapsed_s(tried, shared=tried.task in self.shared_tasks)
 
     @property
     def progress(self) -> Progress | None:
@@ -459,10 +455,8 @@ class JobStatus:
 
 _JOB_STATES = {
     State.ERROR: str(PointState.STUCK),
-    State.RUNNING: str(PointState.RUNNING),
-    State.ENDING: str(PointState.RUNNING),
-    State.PENDING: str(PointState.WAITING),
-    State.HELD: str(PointState.WAITING),
+    **dict.fromkeys((State.RUNNING, State.ENDING), str(PointState.RUNNING)),
+    **dict.fromkeys((State.PENDING, State.HELD), str(PointState.WAITING)),
 }
 
 
@@ -621,7 +615,6 @@ def history(point: PointStatus) -> tuple[Try, ...]:
 
 
 def find_point(points: Sequence[PointStatus], word: str) -> PointStatus:
-
     index = point_named([point.point for point in points], word).index
     return next(point for point in points if point.point.index == index)
 

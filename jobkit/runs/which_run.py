@@ -126,7 +126,16 @@ def run_and_point(words: Sequence[str]) -> tuple[Path, str]:
 
 def find_run(word: Path | str) -> Path | None:
     """Return the run folder that a word names, as `run_named`; ``None`` if it names none."""
-    return next((path for path in _places(word) if is_run(path)), None) or _remembered_as(str(word))
+    if path := next((path for path in _places(word) if is_run(path)), None):
+        return path
+    name = str(word)
+    if name.isdecimal() or "/" in name:  # a number is that of a point
+        return None
+    found = [run for run in remembered() if run.name == name and is_run(run)]
+    if len(found) > 1:
+        hint = f"name one by its folder: {format_list([shell_path(run) for run in found], MOST_NAMED)}"
+        raise JobkitError(f"{name}: {len(found)} runs have this name", hint=hint)
+    return found[0] if found else None
 
 
 def _places(word: Path | str) -> Iterator[Path]:
@@ -137,17 +146,6 @@ def _places(word: Path | str) -> Iterator[Path]:
     yield RUNS / word
     if folder := _site_folder():
         yield folder / word
-
-
-def _remembered_as(name: str) -> Path | None:
-    """Return the run folder elsewhere that has a name; a number is that of a point."""
-    if name.isdecimal() or "/" in name:
-        return None
-    found = [run for run in remembered() if run.name == name and is_run(run)]
-    if len(found) > 1:
-        hint = f"name one by its folder: {format_list([shell_path(run) for run in found], MOST_NAMED)}"
-        raise JobkitError(f"{name}: {len(found)} runs have this name", hint=hint)
-    return found[0] if found else None
 
 
 def remember(run_dir: Path) -> None:
