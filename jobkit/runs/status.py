@@ -322,26 +322,6 @@ def _expected(points: Sequence[Pace]) -> list[float | None]:
     return [means.get(point.setting, means.get(None)) for point in points]
 
 
-def skipped_time(points: Sequence[PointResult]) -> tuple[int, float] | None:
-    """Return how many pruned points are counted, and the seconds that they would have taken.
-
-    Each counts with the mean of the tries of the point that is the reason: for a repeat those that succeeded,
-    else the others. A ``stopped`` point saves nothing.
-    """
-    by_id = {point.point.point_id: point for point in points}
-    spans = []
-    for point in points:
-        exit_ = point.counts.exit if point.outcome is Outcome.PRUNED else None
-        cause = by_id.get(exit_.because) if exit_ else None
-        if cause is None:
-            continue
-        repeat = repeat_id(cause.point.point_id, point.point.repeat) == point.point.point_id
-        alike = (one for one in cause.tries if one.outcome and (one.outcome is Outcome.OK) is repeat)
-        if known := [seconds for tried in alike if (seconds := elapsed_s(tried)) is not None]:
-            spans.append(fmean(known))
-    return (len(spans), sum(spans)) if spans else None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointStatus(PointResult):
     state: PointState
@@ -579,7 +559,23 @@ class RunStatus:
 
     @cached_property
     def saved(self) -> tuple[int, float] | None:
-        return skipped_time(self.points)
+        """How many pruned points are counted, and the seconds that they would have taken.
+
+        Each counts with the mean of the tries of the point that is the reason: for a repeat those that
+        succeeded, else the others. A ``stopped`` point saves nothing.
+        """
+        by_id = {point.point.point_id: point for point in self.points}
+        spans = []
+        for point in self.points:
+            exit_ = point.counts.exit if point.outcome is Outcome.PRUNED else None
+            cause = by_id.get(exit_.because) if exit_ else None
+            if cause is None:
+                continue
+            repeat = repeat_id(cause.point.point_id, point.point.repeat) == point.point.point_id
+            alike = (one for one in cause.tries if one.outcome and (one.outcome is Outcome.OK) is repeat)
+            if known := [seconds for tried in alike if (seconds := elapsed_s(tried)) is not None]:
+                spans.append(fmean(known))
+        return (len(spans), sum(spans)) if spans else None
 
     def gpu_of(self, point: PointStatus) -> str:
         """Return the GPU of a point's record, else the type that was requested; empty if unknown."""
