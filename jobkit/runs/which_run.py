@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -126,8 +126,14 @@ def run_and_point(words: Sequence[str]) -> tuple[Path, str]:
 
 def find_run(word: Path | str) -> Path | None:
     """Return the run folder that a word names, as `run_named`; ``None`` if it names none."""
-    if path := next((path for path in _places(word) if is_run(path)), None):
-        return path
+    if word == "":  # pathlib reads it as the working directory
+        hint = "is a variable of your shell not set? jobkit status, alone, lists the runs"
+        raise JobkitError("the name of a run or point is empty", hint=hint)
+    for place in (Path(word), RUNS / word):
+        if is_run(place):
+            return place
+    if (folder := _site_folder()) and is_run(folder / word):
+        return folder / word
     name = str(word)
     if name.isdecimal() or "/" in name:  # a number is that of a point
         return None
@@ -136,16 +142,6 @@ def find_run(word: Path | str) -> Path | None:
         hint = f"name one by its folder: {format_list([shell_path(run) for run in found], MOST_NAMED)}"
         raise JobkitError(f"{name}: {len(found)} runs have this name", hint=hint)
     return found[0] if found else None
-
-
-def _places(word: Path | str) -> Iterator[Path]:
-    if word == "":  # pathlib reads it as the working directory
-        hint = "is a variable of your shell not set? jobkit status, alone, lists the runs"
-        raise JobkitError("the name of a run or point is empty", hint=hint)
-    yield Path(word)
-    yield RUNS / word
-    if folder := _site_folder():
-        yield folder / word
 
 
 def remember(run_dir: Path) -> None:

@@ -114,7 +114,12 @@ def lint(script: Script) -> tuple[LintFinding, ...] | None:
     ]
     if not asked:
         return tuple(found) or None
-    options = [option for line in asked for option in _options(line)]
+    options = [
+        Option(line, word[1:], after)
+        for line in asked
+        for word, after in pairwise((*scripts.words(line, MARK), ""))
+        if word.startswith("-")
+    ]
     last = {option.name: option for option in options}
     found += [_finding(line, "here-document") for line in read if line.here]
     found += scripts.misplaced_line_end(RULES, script)
@@ -129,12 +134,6 @@ def lint(script: Script) -> tuple[LintFinding, ...] | None:
         found.append(_finding(last["e"].line, "joined"))
     found += _trapped(script, options)
     return tuple(sorted(found, key=attrgetter("line")))
-
-
-def _options(line: ScriptLine) -> Iterator[Option]:
-    for word, after in pairwise((*scripts.words(line, MARK), "")):
-        if word.startswith("-"):
-            yield Option(line, word[1:], after)
 
 
 def _soft(asked: Sequence[ScriptLine]) -> Iterator[LintFinding]:

@@ -122,7 +122,12 @@ def lint(script: Script) -> tuple[LintFinding, ...] | None:
     if not asked and not found:
         return None
     options = [option for line in asked for option in _options(line)]
-    found += _shape(script)
+    top = script.lines[0]
+    if not top.text.startswith("#!"):
+        found.append(_finding(top, "no-interpreter"))
+    elif not top.text[2:].lstrip().startswith("/"):
+        found.append(_finding(top, "interpreter"))
+    found += scripts.misplaced_line_end(RULES, script)
     found += [
         _finding(line, "one-dash", name=name, letter=name[0], word=word)
         for line in asked
@@ -145,15 +150,6 @@ def _misspelt(script: Script) -> Iterator[LintFinding]:
         shown = meant["word"].islower() and meant["gap"] and _COMMAND.search(meant["rest"].rstrip())
         if not shown:
             yield _finding(line, "misspelt", rest=meant["rest"].strip())
-
-
-def _shape(script: Script) -> Iterator[LintFinding]:
-    first = script.lines[0]
-    if not first.text.startswith("#!"):
-        yield _finding(first, "no-interpreter")
-    elif not first.text[2:].lstrip().startswith("/"):
-        yield _finding(first, "interpreter")
-    yield from scripts.misplaced_line_end(RULES, script)
 
 
 def _options(line: ScriptLine) -> Iterator[Option]:
