@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 IsFolder = Callable[[str], bool]
 """Returns whether a folder exists, seen from the folder of the submission; ``~`` is the home folder."""
@@ -24,6 +25,9 @@ class Rule:
     effect: Effect
     message: str  # what the scheduler does; words in braces are filled in
     hint: str  # what to write instead; words in braces are filled in
+
+
+ignored, changed, lost, refused = (partial(Rule, effect) for effect in Effect)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

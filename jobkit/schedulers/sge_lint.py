@@ -10,77 +10,64 @@ from operator import attrgetter
 from posixpath import dirname, join
 
 from jobkit.schedulers import parsed_script as scripts
-from jobkit.schedulers.parsed_script import Effect, LintFinding, Option, Rule, Script, ScriptLine
+from jobkit.schedulers.parsed_script import LintFinding, Option, Rule, Script, ScriptLine
 
 _WAITS = "the job waits in Eqw without a message"
 FILLED_IN = ("HOME", "USER", "JOB_ID", "JOB_NAME", "HOSTNAME", "TASK_ID")
 """What Grid Engine fills in of a log's path, unless it stands in braces: qsub(1), ``-o``."""
 RULES: Mapping[str, Rule] = {
-    "misspelt": Rule(
-        Effect.IGNORED,
+    "misspelt": scripts.ignored(
         "qsub takes it for a comment: it requests nothing",
         "write #$ {rest}, or, to leave it out on purpose, ##$ ...",
     ),
-    "joined": Rule(
-        Effect.IGNORED,
+    "joined": scripts.ignored(
         "with -j y this path is ignored: errors go into the other log (qsub(1), -j)",
         "leave -e out, or write -j n",
     ),
-    "soft-alone": Rule(
-        Effect.IGNORED,
+    "soft-alone": scripts.ignored(
         "-soft ends with its line: the requests of other lines stay hard "
         "(measured; qsub(1) suggests otherwise)",
         "write it on the line of the soft request: #$ -soft -l NAME=VALUE",
     ),
-    "signal": Rule(
-        Effect.IGNORED,
+    "signal": scripts.ignored(
         "this trap never runs: qdel and h_rt send KILL, and no {name} before it",
         "trap USR2 and request it with #$ -notify; near the walltime USR1, with #$ -l s_rt=TIME below h_rt",
     ),
-    "soft": Rule(
-        Effect.CHANGED,
+    "soft": scripts.changed(
         "after -soft {gpu} is a soft request: the job may start on a node without it "
         "(8.1.9 refuses it if it is a consumable)",
         "write -hard before it, or request it on a separate line",
     ),
-    "here-document": Rule(
-        Effect.CHANGED,
+    "here-document": scripts.changed(
         "qsub reads here-documents too: it takes this for an option of this job",
         "do not begin the line with #$: indent it and write <<- with tabs, or print it by printf",
     ),
-    "shell": Rule(
-        Effect.CHANGED,
+    "shell": scripts.changed(
         "without -S the queue's shell runs the script, and ignores its first line, "
         "unless the queue's shell_start_mode is unix_behavior (queue_conf(5))",
         "add #$ -S /bin/bash",
     ),
-    "cwd": Rule(
-        Effect.CHANGED,
+    "cwd": scripts.changed(
         "without -cwd the job begins in your home folder: its logs and relative paths are there",
         "add #$ -cwd (not needed if your site's sge_request has it)",
     ),
-    "memory-unit": Rule(
-        Effect.CHANGED,
+    "memory-unit": scripts.changed(
         "without a unit it is bytes (sge_types(5)): {value} of them",
         "write the unit, as in -l {name}={value}G",
     ),
-    "variable": Rule(
-        Effect.CHANGED,
+    "variable": scripts.changed(
         "Grid Engine fills in no ${unknown}: it takes the $ and what follows literally",
         f"write it out, or take one of {', '.join('$' + name for name in FILLED_IN)}",
     ),
-    "folder": Rule(
-        Effect.LOST,
+    "folder": scripts.lost(
         f"there is no folder {{folder}}: if the node has none either, {_WAITS}",
         "mkdir -p {quoted}",
     ),
-    "folder-number": Rule(
-        Effect.LOST,
+    "folder-number": scripts.lost(
         f"there is no folder with the job's number in its name, and Grid Engine makes none: {_WAITS}",
         "put the number into the name of a file, as in -{name} logs/$JOB_ID.$TASK_ID",
     ),
-    "crlf": Rule(
-        Effect.LOST,
+    "crlf": scripts.lost(
         f"it has Windows line ends (CRLF): qsub takes it, no shell can run it, and {_WAITS}",
         "remove the carriage returns: sed -i 's/\\r$//' SCRIPT",
     ),

@@ -11,77 +11,63 @@ from operator import attrgetter
 from posixpath import dirname, join
 
 from jobkit.schedulers import parsed_script as scripts
-from jobkit.schedulers.parsed_script import Effect, LintFinding, Option, Rule, Script, ScriptLine
+from jobkit.schedulers.parsed_script import LintFinding, Option, Rule, Script, ScriptLine
 
 _DIES = "the job dies at once, without a log"
 RULES: Mapping[str, Rule] = {
-    "misspelt": Rule(
-        Effect.IGNORED,
+    "misspelt": scripts.ignored(
         "sbatch takes it for a comment: it requests nothing",
         "write #SBATCH {rest}, or, to leave it out on purpose, ##SBATCH ...",
     ),
-    "late": Rule(
-        Effect.IGNORED,
+    "late": scripts.ignored(
         "sbatch stops reading at the first command, line {first}: this line requests nothing",
         "move it above line {first}, {command}",
     ),
-    "signal": Rule(
-        Effect.IGNORED,
+    "signal": scripts.ignored(
         "it goes to job steps (srun) and not to this shell: the trap of line {line} never runs",
         "write --signal=B:{what}",
     ),
-    "one-dash": Rule(
-        Effect.CHANGED,
+    "one-dash": scripts.changed(
         "sbatch takes -{name} for the short option -{letter}, with what follows as its value",
         "write it with two dashes, -{word}",
     ),
-    "variable": Rule(
-        Effect.CHANGED,
+    "variable": scripts.changed(
         "sbatch fills in no variables: it takes the $ and what follows literally",
         "write it out, or give it on the command line; in a log's name take %j, %A, %a, %x or %u",
     ),
-    "memory-unit": Rule(
-        Effect.CHANGED,
+    "memory-unit": scripts.changed(
         "without a unit it is mebibytes: the job gets {value} MiB",
         "write the unit, as in --{name}={value}G",
     ),
-    "shared-log": Rule(
-        Effect.CHANGED,
+    "shared-log": scripts.changed(
         "all tasks of the array write this one file, and each that begins empties it",
         "put the task into the name, as in --{name}={root}-%A_%a.out",
     ),
-    "folder": Rule(
-        Effect.LOST,
+    "folder": scripts.lost(
         f"there is no folder {{folder}}: if the node has none either, {_DIES}",
         "mkdir -p {quoted}",
     ),
-    "folder-number": Rule(
-        Effect.LOST,
+    "folder-number": scripts.lost(
         f"there is no folder with the job's number in its name, and Slurm makes none: {_DIES}",
         "put the number into the name of a file, as in --{name}=logs/%A_%a.out",
     ),
-    "folder-home": Rule(
-        Effect.LOST,
+    "folder-home": scripts.lost(
         f"to sbatch ~ is the name of a folder: {_DIES}",
         "write the whole path, or one relative to the folder of the submission",
     ),
-    "interpreter": Rule(
-        Effect.LOST,
+    "interpreter": scripts.lost(
         "sbatch takes it, and the job dies at once: the interpreter needs an absolute path",
         "make the first line #!/bin/bash",
     ),
-    "no-interpreter": Rule(
-        Effect.REFUSED,
+    "no-interpreter": scripts.refused(
         "sbatch refuses a script whose first line does not begin with #!",
         "make the first line #!/bin/bash",
     ),
-    "crlf": Rule(
-        Effect.REFUSED,
+    "crlf": scripts.refused(
         "it has Windows line ends (CRLF): sbatch refuses the script",
         "remove the carriage returns: sed -i 's/\\r$//' SCRIPT",
     ),
-    "memory-twice": Rule(
-        Effect.REFUSED,
+    "memory-twice": scripts.refused(
         "sbatch refuses --{first} with --{second}: they exclude each other",
         "leave one of them",
     ),
