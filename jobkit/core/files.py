@@ -51,13 +51,6 @@ def _mode(path: Path, content: str) -> int:
     return OWNER if held or path.suffix == ".sh" else 0o666
 
 
-def make_run_folder(folder: Path, *, group: bool) -> None:
-    """Make a folder that only its owner can enter, and, if ``group``, the group of the folder too."""
-    folder.mkdir(mode=0o700)
-    if group:
-        folder.chmod(stat.S_IMODE(folder.stat().st_mode) | stat.S_IRGRP | stat.S_IXGRP)
-
-
 def append_line(path: Path, line: str) -> None:
     """Append one line to a file and flush it to disk.
 

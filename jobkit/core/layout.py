@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import stat
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -107,6 +108,16 @@ _REPEAT = re.compile(r"r[0-9]+$")
 
 def repeat_id(point_id: str, repeat: int) -> str:
     return _REPEAT.sub(f"r{repeat}", point_id)
+
+
+def make_run_folder(folder: Path, *, group: bool) -> None:
+    """Make a run folder that only its owner can enter, and, if ``group``, the group of the folder too."""
+    folder.mkdir(mode=0o700)
+    if group:
+        folder.chmod(stat.S_IMODE(folder.stat().st_mode) | stat.S_IRGRP | stat.S_IXGRP)
+    (folder / LOGS_FOLDER).mkdir()
+    for name in (JOURNAL_FILE, ACCOUNTING_FILE):
+        (folder / name).touch()
 
 
 def is_run_folder(path: Path) -> bool:

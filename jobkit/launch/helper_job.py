@@ -14,7 +14,7 @@ from jobkit.core import files
 from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import load_all
 from jobkit.core.host import note_begun
-from jobkit.core.layout import ACCOUNTING_FILE, EXIT_FILE, JOURNAL_FILE, read_exit
+from jobkit.core.layout import EXIT_FILE, make_run_folder, read_exit
 from jobkit.core.paths import CACHE_VARIABLE, cache_dir
 from jobkit.core.terminal import note
 from jobkit.core.units import pauses
@@ -106,10 +106,7 @@ def submit_errand(scheduler: Scheduler, run_dir: Path, script: str) -> Errand:
             if first_task(one) not in known.cancelled:
                 return Errand(scheduler, begun, Job(script="job.sh", array=ONE_TASK, id=one.job))
     run_dir.parent.mkdir(parents=True, exist_ok=True)
-    files.make_run_folder(run_dir, group=False)
-    (run_dir / "logs").mkdir()
-    for file in (JOURNAL_FILE, ACCOUNTING_FILE):
-        (run_dir / file).touch()
+    make_run_folder(run_dir, group=False)
     files.write_atomically(run_dir / "job.sh", script)
     note_begun(run_dir)
     job = scheduler_calls.submit_array(scheduler, run_dir, Job(script="job.sh", array=ONE_TASK))

@@ -215,20 +215,17 @@ def has_ended(run: RunStatus, role: Role) -> bool:
 # -- points that run again, round by round
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resumed:
-    groups: tuple[RetryGroup, ...]  # the points, by how they run
-    # jobs, including those that follow; none on this machine, because the points run at once there
-    taken: tuple[Job, ...] = ()
-    left: tuple[str, ...] = ()  # points that were wanted and stay as they are, and why, in sentences
+def resume(
+    run_dir: Path, spec: SweepSpec, run: RunStatus, again: Sequence[RetryGroup]
+) -> tuple[list[Job], list[RetryGroup], list[str]]:
+    """Submit groups of points, one round each, and a job that follows them.
 
-
-def resume(run_dir: Path, spec: SweepSpec, run: RunStatus, again: Sequence[RetryGroup]) -> Resumed:
-    """Submit groups of points, one round each, and a job that follows them."""
+    Return the jobs, the groups that were not submitted, and why, in sentences.
+    """
     scheduler = by_name(spec.scheduler)
     taken: list[Job] = []
-    done: list[RetryGroup] = []
-    left: list[str] = []
+    left: list[RetryGroup] = []
+    reasons: list[str] = []
     arrays = run.arrays_in_queue(held=False)
     for group in again:
         try:
@@ -238,13 +235,12 @@ def resume(run_dir: Path, spec: SweepSpec, run: RunStatus, again: Sequence[Retry
         except JobkitError as error:
             if not taken and group is again[-1]:
                 raise
-            left.append(f"{format_count(len(group.points), run.noun)} not submitted: {error.message}")
-            continue
-        done.append(group)
+            left.append(group)
+            reasons.append(f"{format_count(len(group.points), run.noun)} not submitted: {error.message}")
     if taken and (run_dir / FOLLOW_SCRIPT).is_file() and spec.policy.follow_up:
         job = follow_job(read_journal(run_dir).rounds)
         taken += submission.submit_jobs(scheduler, run_dir, [job], ids(taken))
-    return Resumed(groups=tuple(done), taken=tuple(taken), left=tuple(left))
+    return taken, left, reasons
 
 
 def _submit(
@@ -396,7 +392,7 @@ class Resumption:
         note("nothing to run again")
         if undecided(run):
             return ExitCode.TO_COME
-        steps = advice(run, relative_path(run.folder)).steps
+        _, steps = advice(run, relative_path(run.folder))
         if step := next((step for step in steps if step.kind in HARMLESS), None):
             note_next(step.command)
         return 0
@@ -439,14 +435,14 @@ def run_again(
         if runs_here(spec.scheduler):
             _here(run, again)
             return None
-        done = resume(run_dir, spec, run, again)
-    if done.taken:
-        announce(spec.scheduler, done.taken)
-    for line in done.left:
+        taken, left, reasons = resume(run_dir, spec, run, again)
+    if taken:
+        announce(spec.scheduler, taken)
+    for line in reasons:
         note(line)
-    if len(done.groups) < len(again) or not wait:
+    if left or not wait:
         note_next(f"jobkit status {shell_path(run_dir)} --watch")
-        return ExitCode.REFUSED if len(done.groups) < len(again) else 0
+        return ExitCode.REFUSED if left else 0
     return wait_for_points(run_dir, points, spec.policy, run)
 
 
@@ -476,14 +472,14 @@ def run_follow_up(run_dir: Path) -> int:
             again = goes_on.decide(run, spec, ("failed",), strictly=True)
             if not again:
                 return goes_on.nothing(run, spec, by_itself=True) or 0
-            done = resume(run_dir, spec, run, again)
+            _, left, reasons = resume(run_dir, spec, run, again)
         except JobkitError as error:
             note_left(run_dir, error.message, again)
             note(f"{error}\na person must resume it: jobkit resume {shell_quote(run_dir)}")
             return 0
-        if left := [group for group in again if group not in done.groups]:
-            note_left(run_dir, "; ".join(done.left), left)
-    for line in done.left:
+        if left:
+            note_left(run_dir, "; ".join(reasons), left)
+    for line in reasons:
         note(line)
     return 0
 

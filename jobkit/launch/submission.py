@@ -257,17 +257,14 @@ def write_files(run: Prepared, run_dir: Path) -> None:
     """Write the files of every run folder, into a folder that does not exist yet."""
     if runs_here(run.spec.scheduler):
         check_programs()
-    files.make_run_folder(run_dir, group=run.site.group_can_read)
+    layout.make_run_folder(run_dir, group=run.site.group_can_read)
     users = run.points[0].files  # of which the workload consists
     for file in users:
         if files.digest(file.path)[0] != file.sha256:
             raise JobkitError(f"{file.path}: has just changed", hint="type the same command again")
     for file in users:
         files.copy_files(Path(file.path), run_dir / layout.FILES_FOLDER / file.name)
-    for folder in (layout.LOGS_FOLDER, layout.RESULTS_FOLDER):
-        (run_dir / folder).mkdir()
-    for name in (layout.JOURNAL_FILE, layout.ACCOUNTING_FILE):
-        (run_dir / name).touch()
+    (run_dir / layout.RESULTS_FOLDER).mkdir()
     texts = {layout.SPEC_FILE: run.spec.as_yaml(), **run.more_files}
     texts[layout.POINTS_FILE] = "".join(json_codec.to_json(point) + "\n" for point in run.points)
     if run.follow_script is not None:

@@ -48,7 +48,7 @@ from jobkit.core.student import LEAST, TWO_SIDED
 from jobkit.core.units import format_count, format_memory
 from jobkit.report.rows import COLUMNS, SETTING, MoreFigures, Row, Sources, fixed_columns, read_sources
 from jobkit.runs.journal import read_journal
-from jobkit.runs.results import Span, attributed, overlap_words, overlaps, span_of
+from jobkit.runs.results import attributed, overlap_words, overlaps
 from jobkit.runs.status import exit_code
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import JobId
@@ -377,7 +377,7 @@ def _number(rows: Sequence[Row]) -> list[Row]:
     groups: dict[object, int] = {}
     sizes: dict[object, int] = {}
     firsts: list[Row] = []
-    for row, number in zip(rows, overlaps([_span(row) for row in rows]), strict=True):
+    for row, number in zip(rows, overlaps([row.record for row in rows]), strict=True):
         row.overlaps = number
         if row.record and row.record.energy:
             row.record = replace(row.record, energy=attributed(row.record.energy, number))
@@ -389,10 +389,6 @@ def _number(rows: Sequence[Row]) -> list[Row]:
             if row.group == len(firsts):
                 firsts.append(row)
     return firsts
-
-
-def _span(row: Row) -> Span:
-    return span_of(row.record) if row.record else Span("", None, None)  # of no place and no time
 
 
 def _remarks(rows: Iterable[Row], groups: Sequence[Row]) -> Iterator[str]:
@@ -424,7 +420,7 @@ def _remarks(rows: Iterable[Row], groups: Sequence[Row]) -> Iterator[str]:
     if shared := sum(bool(row.cell("foreign")) for row in rows):
         points = format_count(shared, "point")
         yield f"{points} ran next to other processes on the GPU: distrust speed and memory"
-    if words := overlap_words([_span(row) for row in rows], [row.overlaps for row in rows]):
+    if words := overlap_words([row.record for row in rows], [row.overlaps for row in rows]):
         yield words
     yield from _of_energy([row.record.energy for row in rows if row.record and row.record.energy])
 

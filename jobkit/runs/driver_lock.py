@@ -71,7 +71,13 @@ def driving(run_dir: Path) -> Iterator[str]:
         before = last_driver(run_dir)
         alive = before is not None and before.job_id != "" and _by_process(before) is Life.ALIVE
         if locked is False or (locked is None and alive):
-            raise _refusal(run_dir, before)
+            who = f"process {before.pid} on {before.host}" if before else "another process"
+            follow = f"jobkit status {shell_path(run_dir)} --watch"
+            raise JobkitError(
+                f"{who} works on this run, and locks {run_dir / DRIVER_LOCK}",
+                hint=f"that process does the work; {follow} follows it to its end, and names what is left",
+                exit_code=ExitCode.REFUSED,
+            )
         pid = os.getpid()
         me = Driver(
             job_id=f"{pid}-{secrets.token_hex(3)}",
@@ -89,16 +95,6 @@ def driving(run_dir: Path) -> Iterator[str]:
         yield me.job_id
     finally:
         os.close(handle)
-
-
-def _refusal(run_dir: Path, other: Driver | None) -> JobkitError:
-    who = f"process {other.pid} on {other.host}" if other else "another process"
-    follow = f"jobkit status {shell_path(run_dir)} --watch"
-    return JobkitError(
-        f"{who} works on this run, and locks {run_dir / DRIVER_LOCK}",
-        hint=f"that process does the work; {follow} follows it to its end, and names what is left",
-        exit_code=ExitCode.REFUSED,
-    )
 
 
 def last_driver(run_dir: Path) -> Driver | None:

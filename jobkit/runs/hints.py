@@ -281,20 +281,15 @@ def _by_policy(run: RunStatus, point: PointStatus) -> Resources | None:
     return changed(spec, scaled_request(spec.policy, comparable_tries(point, every, given))).resources
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """What a person must know of a run beyond its points, in sentences, and what to type next."""
-
-    notices: tuple[str, ...]
-    steps: tuple[Step, ...]
-
-
 _Blocked = tuple[Sequence[PointStatus], Queued, Remedy]
 """Points that wait for a person, all of one job and for one reason."""
 
 
-def advice(run: RunStatus, folder: str) -> Advice:
-    """Return what blocks a run, and what to type next, the most urgent first; ``folder`` is unquoted."""
+def advice(run: RunStatus, folder: str) -> tuple[list[str], list[Step]]:
+    """Return what a person must know of a run beyond its points, and what to type next, most urgent first.
+
+    ``folder`` is unquoted.
+    """
     typed = shell_quote(folder)
     notices = [
         f"{name} does not answer: the states of its jobs are from the run folder alone" for name in run.silent
@@ -315,8 +310,7 @@ def advice(run: RunStatus, folder: str) -> Advice:
         first.setdefault(step.command, step)
     if not run.mine:
         notices.append("the run folder cannot be written from here: only its owner can change the run")
-    listed = tuple(step for step in first.values() if run.mine or step.kind in HARMLESS)
-    return Advice(tuple(notices), listed)
+    return notices, [step for step in first.values() if run.mine or step.kind in HARMLESS]
 
 
 HARMLESS = frozenset({FixKind.LOOK, FixKind.LOG, FixKind.WATCH})
@@ -374,7 +368,7 @@ def releases(run: RunStatus, points: Sequence[PointStatus], typed: str) -> Itera
 
 
 def _run_again(run: RunStatus, typed: str) -> Iterator[Step]:
-    """Yield what runs points again, and what releases a job that waits for them."""
+    """Yield what releases a job that waits for points; what fixes their cause, and what runs them again."""
     yield from release_jobs(run)
     failed = [point for point in run.points if point.failed]
     does = _resumes(run)
@@ -391,7 +385,21 @@ def _run_again(run: RunStatus, typed: str) -> Iterator[Step]:
     elif run.unanswered is not None:
         yield Step(f"jobkit resume {typed}", "finds the job by the run's name, and submits what is missing")
     elif does and not run.silent:
-        yield from _resume(run, failed, typed, does, reason)
+        limited = [point for point in failed if is_limited(point)]
+        others, needs = len(failed) > len(limited), needed_by(run, limited)
+        if not all(need.value for need in needs) or not limited:
+            yield from reason
+        if needs:
+            only = sorted({f"--only {point.outcome}" for point in limited}) if others else []
+            words = " ".join([*only, *(need.option for need in needs)])
+            yield Step(
+                f"jobkit resume {typed} {words}", "; ".join(need.because for need in needs), FixKind.FIX
+            )
+        if not limited and len({point.outcome for point in failed}) == 1 and (outcome := failed[0].outcome):
+            steps = remedy(outcome, failed[0].counts.evidence, run=typed, point=failed[0].point.index)
+            yield from (step for step in steps if step.kind in {FixKind.FIX, FixKind.LOOK})
+        if others or not limited:
+            yield Step(f"jobkit resume {typed}", does)
     yield from reason
 
 
@@ -403,25 +411,6 @@ def release_jobs(run: RunStatus) -> Iterator[Step]:
             way_out = SCHEDULERS[sent.scheduler].remedy(sent.job, (sent.first,), job.queued)
             if way_out and way_out.argv:
                 yield Step(shlex.join(way_out.argv), f"releases job {sent.job}")
-
-
-def _resume(
-    run: RunStatus, failed: Sequence[PointStatus], typed: str, does: str, reason: Sequence[Step]
-) -> Iterator[Step]:
-    """Yield what fixes the cause, and what runs the points again."""
-    limited = [point for point in failed if is_limited(point)]
-    others, needs = len(failed) > len(limited), needed_by(run, limited)
-    if not all(need.value for need in needs) or not limited:
-        yield from reason
-    if needs:
-        only = sorted({f"--only {point.outcome}" for point in limited}) if others else []
-        words = " ".join([*only, *(need.option for need in needs)])
-        yield Step(f"jobkit resume {typed} {words}", "; ".join(need.because for need in needs), FixKind.FIX)
-    if not limited and len({point.outcome for point in failed}) == 1 and (outcome := failed[0].outcome):
-        steps = remedy(outcome, failed[0].counts.evidence, run=typed, point=failed[0].point.index)
-        yield from (step for step in steps if step.kind in {FixKind.FIX, FixKind.LOOK})
-    if others or not limited:
-        yield Step(f"jobkit resume {typed}", does)
 
 
 def _resumes(run: RunStatus) -> str:

@@ -145,8 +145,15 @@ def read_journal(run: Path) -> Journal:
             journal.rounds = max(journal.rounds, _number(event.get("round")))
         if kind == "machine_gone" and isinstance(jobs := event.get("job_ids"), list):
             journal.buried |= set(map(str, jobs))
-        if kind in {"needs", "superseded"}:
-            _take_plan(journal, event)
+        if kind in {"needs", "superseded"}:  # of a corpus
+            words = tuple(str(word) for word in event.get("given") or ())
+            if kind == "needs":
+                journal.needs |= dict.fromkeys(_indices(event, "points"), words)
+            else:
+                journal.replaced |= _indices(event, "points")
+                journal.replacing |= _indices(event, "by")
+                journal.given += words
+                journal.asked |= frozenset(str(key) for key in event.get("asked") or ())
         if kind == "throttled" and not event.get("refused") and isinstance(most := event.get("most"), int):
             journal.given += (f"max_parallel={most or 'null'}",)
         if kind == "left" or (submission is not None and submission.role in {Role.POINTS, *PLANNERS}):
@@ -154,22 +161,12 @@ def read_journal(run: Path) -> Journal:
         if submission is not None:
             journal.submissions += (submission,)
         if kind == "cancelled" and not event.get("refused", event.get("status", 0)):
-            journal.cancelled |= dict.fromkeys(
-                _cancelled(event, journal.submissions), str(event.get("at", ""))
-            )
+            named = event.get("tasks")
+            jobs = (one for one in journal.submissions if one.job.id == event.get("job_id"))
+            tasks = (task for job in jobs for task, _ in job.tasks())
+            over = (task for task in tasks if not isinstance(named, list) or task.task in named)
+            journal.cancelled |= dict.fromkeys(over, str(event.get("at", "")))
     return journal
-
-
-def _take_plan(journal: Journal, event: Mapping[str, Any]) -> None:
-    """Add what an event of a corpus reports: what single shards need, or which were planned again."""
-    words = tuple(str(word) for word in event.get("given") or ())
-    if event["event"] == "needs":
-        journal.needs |= dict.fromkeys(_indices(event, "points"), words)
-        return
-    journal.replaced |= _indices(event, "points")
-    journal.replacing |= _indices(event, "by")
-    journal.given += words
-    journal.asked |= frozenset(str(key) for key in event.get("asked") or ())
 
 
 def _indices(event: Mapping[str, Any], key: str) -> frozenset[int]:
@@ -220,16 +217,6 @@ def _submission(run: Path, event: Mapping[str, Any]) -> Submission:
         memory_bytes=int(event["memory_bytes"]) if "memory_bytes" in event else None,
         on_path=tuple(str(word) for word in event["on_path"]) if "on_path" in event else None,
     )
-
-
-def _cancelled(event: Mapping[str, Any], submissions: Sequence[Submission]) -> Iterator[JobTask]:
-    """Yield the tasks that were cancelled: those named, or all of the job."""
-    named = event.get("tasks")
-    for submission in submissions:
-        if submission.job.id == event.get("job_id"):
-            for task, _ in submission.tasks():
-                if not isinstance(named, list) or task.task in named:
-                    yield task
 
 
 def read_list(path: Path) -> tuple[tuple[int, ...], ...]:

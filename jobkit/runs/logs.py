@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -54,7 +53,12 @@ def find_log(run: Path, word: str, number: int | None = None) -> Log:
     point = point_named(points, word)
     accounts = read_accounts(run, name=point.run_id)
     tries = read_result(run, point, accounts, []).all_tries
-    tried = _chosen(point, tries, number)
+    tried = next((one for one in tries if number is None or (number and one.number == number)), None)
+    if tried is None:
+        known = ", ".join(str(one.number) for one in reversed(tries) if one.number)
+        there = f"there is {known}" if known else "none has begun"
+        hint = "leave --try out for the latest"
+        raise JobkitError(f"{point.point_id} has no try {number}: {there}", hint=hint)
     same_task = (other.number for other in tries if other.task == tried.task)
     tasks = (pair for submission in accounts.journal.submissions for pair in submission.tasks())
     packed = tried.task in accounts.packed
@@ -66,17 +70,6 @@ def find_log(run: Path, word: str, number: int | None = None) -> Log:
         tries=tuple(sorted(filter(None, same_task))),
         others=tuple(other.point_id for other in points if other.index in together - {point.index}),
     )
-
-
-def _chosen(point: Point, tries: Sequence[Try], number: int | None) -> Try:
-    if number is None:
-        return tries[0]
-    for tried in tries:
-        if number and tried.number == number:
-            return tried
-    known = ", ".join(str(tried.number) for tried in reversed(tries) if tried.number)
-    there = f"there is {known}" if known else "none has begun"
-    raise JobkitError(f"{point.point_id} has no try {number}: {there}", hint="leave --try out for the latest")
 
 
 FIRST_PAUSE_S, SLOWEST_PAUSE_S = 0.2, 2.0

@@ -51,7 +51,11 @@ def cached_answer(argv: tuple[str, ...], ask: Callable[[], Completed], max_age_s
     """
     if max_age_s <= 0:
         return ask()
-    path = cache_dir() / FOLDER / f"{_key(argv)}.json"
+    # Two clusters may share a home, and use the same job ids.
+    patterns = [scheduler.CLUSTER_VARIABLES for scheduler in SCHEDULERS.values()]
+    cluster = [pair for pair in os.environ.items() if any(pattern.fullmatch(pair[0]) for pattern in patterns)]
+    identity = json.dumps([platform.node(), shutil.which(argv[0]), sorted(cluster), argv])
+    path = cache_dir() / FOLDER / f"{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with exclusive_lock(path.with_suffix(".lock"), lambda: None):
@@ -63,18 +67,6 @@ def cached_answer(argv: tuple[str, ...], ask: Callable[[], Completed], max_age_s
             return answer
     except OSError:  # no place to keep it: every process asks for itself
         return ask()
-
-
-def _key(argv: tuple[str, ...]) -> str:
-    """Return a name for a command on a cluster: two clusters may share a home, and use the same job ids."""
-    patterns = [scheduler.CLUSTER_VARIABLES for scheduler in SCHEDULERS.values()]
-    cluster = {
-        name: value
-        for name, value in os.environ.items()
-        if any(pattern.fullmatch(name) for pattern in patterns)
-    }
-    identity = [platform.node(), shutil.which(argv[0]), sorted(cluster.items()), argv]
-    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
 
 
 TIMEOUT_S = 60.0  # squeue gives a dead controller up after 18 s (measured, Slurm 22.05.8)
@@ -306,7 +298,14 @@ def ask_about(scheduler: Scheduler, runs: Sequence[OpenRun], max_age_s: float) -
         answered = any(one.kind == "accounting" and one.completed.ok for one in run.accounts.answers)
         if name not in run.silent and (accounts is not None or not answered):
             _note_missing(run, name, accounts or (), query)
-        _judge_again(run, query)
+        # The open points are judged again; their tries are read again, because a file may have come home.
+        known = [*run.accounts.answers, *query.answers.get(run.folder, [])]
+        run.accounts = journal.join_answers(run.accounts.journal, known, name=run.accounts.name)
+        for index, result in run.results.items():
+            latest = result.latest
+            unsure = latest.outcome in {None, *RETURNING, *MAYBE} or latest.provisional
+            if unsure or _unexplained(result):
+                run.results[index] = read_result(run.folder, result.point, run.accounts, [])
 
 
 def _drivers(run: OpenRun, scheduler: str) -> tuple[Queued, ...] | None:
@@ -379,41 +378,25 @@ def _note_missing(run: OpenRun, scheduler: str, accounts: Sequence[Accounted], q
     _keep([run.folder], answer, query, repeat=True)
 
 
-def _judge_again(run: OpenRun, query: Query) -> None:
-    """Judge the open points again; their tries are read again, because a file may have come home."""
-    before = run.accounts
-    new = query.answers.get(run.folder, [])
-    run.accounts = journal.join_answers(before.journal, [*before.answers, *new], name=before.name)
-    for index, result in run.results.items():
-        latest = result.latest
-        unsure = latest.outcome in {None, *RETURNING, *MAYBE} or latest.provisional
-        if unsure or _unexplained(result):
-            run.results[index] = read_result(run.folder, result.point, run.accounts, [])
-
-
 def follower_ends(run: OpenRun) -> dict[JobTask, str]:
     """Return how each job that waits for the points ended, in words; empty words if that is not known."""
     jobs = [job for job in run.accounts.journal.submissions if job.role is not Role.POINTS]
     last_find = next((job for job in reversed(jobs) if job.role in journal.SEARCHES), None)
-    ends = {}
+    accounts = run.accounts
+    ends: dict[JobTask, str] = {}
     for job in jobs:
         for task, _ in job.tasks():
-            ends[task] = _end(run.accounts, task)
-            if job is last_find and not ends[task] and kind_of(run.folder).finished(run.folder):
-                ends[task] = journal.LAST_WORDS[job.role]
+            if task in accounts.ended and task not in accounts.gone:
+                ends[task] = accounts.runs[task][-1].evidence or "the accounting does not report how"
+            elif task in accounts.journal.cancelled:
+                ends[task] = f"cancelled at {format_moment(accounts.journal.cancelled[task])}"
+            elif task in accounts.gone:
+                since = format_moment(accounts.gone[task])
+                ends[task] = f"neither the queue nor the accounting has listed it since {since}"
+            else:
+                over = job is last_find and kind_of(run.folder).finished(run.folder)
+                ends[task] = journal.LAST_WORDS[job.role] if over else ""
     return ends
-
-
-def _end(accounts: Accounts, task: JobTask) -> str:
-    """Return how a task ended: by the accounting, else by what jobkit itself knows."""
-    if task in accounts.ended and task not in accounts.gone:
-        return accounts.runs[task][-1].evidence or "the accounting does not report how"
-    if task in accounts.journal.cancelled:
-        return f"cancelled at {format_moment(accounts.journal.cancelled[task])}"
-    if task in accounts.gone:
-        since = format_moment(accounts.gone[task])
-        return f"neither the queue nor the accounting has listed it since {since}"
-    return ""
 
 
 def record_accounting(run: RunStatus) -> None:

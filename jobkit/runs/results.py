@@ -37,7 +37,7 @@ from jobkit.core.layout import (
 )
 from jobkit.core.measurements import Attribution, Energy
 from jobkit.core.records import Batch, Outcome, Point, Record
-from jobkit.core.units import format_count, format_walltime
+from jobkit.core.units import format_count, format_walltime, moment
 from jobkit.runs.journal import Accounts, JobTask, read_accounts, read_journal
 from jobkit.runs.status import PointResult, kind_for, kind_of, run_id_of
 from jobkit.runs.tries import (
@@ -245,7 +245,7 @@ def _with_own_energy(results: Sequence[PointResult]) -> tuple[PointResult, ...]:
     measured = [result.record for result in results if result.record]
     if not any(record.energy for record in measured):
         return tuple(results)
-    numbers = iter(overlaps([span_of(record) for record in measured]))
+    numbers = iter(overlaps(measured))
     points = []
     for result in results:
         counts, record, tries = result.counts, result.record, result.all_tries
@@ -329,19 +329,16 @@ def batches_of(results: Iterable[PointResult]) -> dict[str, list[Batch]]:
 _HELPER = re.compile(r"(doctor|fetch-.+)-\d{8}-\d{6}-[0-9a-f]{4}")
 
 
-def _is_own(entry: Path) -> bool:
-    if entry.name == SHELL_FOLDER or entry.name.startswith("."):
-        return True
-    return bool(_HELPER.fullmatch(entry.name)) and not is_run_folder(entry)
-
-
 def runs_below(path: Path) -> Iterator[Path]:
     """Yield the entries of a folder in the order of their names, without what jobkit makes besides runs.
 
     That is hidden files, the runs of ``jobkit shell``, and the folders of jobs that checked or fetched.
     """
     try:
-        yield from (entry for entry in sorted(path.iterdir()) if not _is_own(entry))
+        for entry in sorted(path.iterdir()):
+            hidden = entry.name == SHELL_FOLDER or entry.name.startswith(".")
+            if not hidden and (not _HELPER.fullmatch(entry.name) or is_run_folder(entry)):
+                yield entry
     except OSError as error:
         raise JobkitError(f"{path}: cannot be read: {error.strerror}") from error
 
@@ -414,52 +411,34 @@ def _entities(point: PointResult) -> Rows | None:
     return frozenset(map(tuple, rows))
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Where and when a point ran: ``place`` is its GPU, or on a CPU its host; times are ISO 8601."""
+def overlaps(records: Sequence[Record | None]) -> list[int | None]:
+    """Return for each try how many others ran at the same time at the same place; ``None`` if unknown.
 
-    place: str
-    started_at: object
-    ended_at: object
-
-    @property
-    def seconds(self) -> tuple[float, float] | None:
-        """Begin and end; ``None`` if one is not known."""
-        try:
-            began, ended = (
-                datetime.fromisoformat(str(at)).timestamp() for at in (self.started_at, self.ended_at)
-            )
-        except (ValueError, OverflowError):
-            return None
-        return (began, ended) if began < ended else None
-
-
-def span_of(record: Record) -> Span:
-    uuid = record.gpu.uuid if record.gpu else None
-    place = f"GPU {uuid}" if uuid else f"host {record.host}"
-    return Span(place, record.started_at, record.ended_at)
-
-
-def overlaps(spans: Sequence[Span]) -> list[int | None]:
-    """Return for each point how many others ran at the same time at the same place; ``None`` if unknown.
-
-    Points that follow each other, such as those that are packed in one job, do not overlap.
+    The place is its GPU, or on a CPU its host. Tries that follow each other, such as those that are packed in
+    one job, do not overlap.
     """
-    times = [span.seconds for span in spans]
-    began: dict[str, list[float]] = defaultdict(list)
-    ended: dict[str, list[float]] = defaultdict(list)
-    for span, known in zip(spans, times, strict=True):
-        if known:
-            began[span.place].append(known[0])
-            ended[span.place].append(known[1])
+    spans = [_span(record) if record else None for record in records]
+    began: dict[str, list[datetime]] = defaultdict(list)
+    ended: dict[str, list[datetime]] = defaultdict(list)
+    for place, first, last in filter(None, spans):
+        began[place].append(first)
+        ended[place].append(last)
     for moments in (*began.values(), *ended.values()):
         moments.sort()
     return [
-        bisect_left(began[span.place], known[1]) - bisect_right(ended[span.place], known[0]) - 1
-        if known
-        else None
-        for span, known in zip(spans, times, strict=True)
+        bisect_left(began[span[0]], span[2]) - bisect_right(ended[span[0]], span[1]) - 1 if span else None
+        for span in spans
     ]
+
+
+def _span(record: Record) -> tuple[str, datetime, datetime] | None:
+    began, ended = moment(record.started_at), moment(record.ended_at)
+    return (_place(record), began, ended) if began and ended and began < ended else None
+
+
+def _place(record: Record) -> str:
+    uuid = record.gpu.uuid if record.gpu else None
+    return f"GPU {uuid}" if uuid else f"host {record.host}"
 
 
 def attributed(energy: Energy, others: int | None) -> Energy:
@@ -470,15 +449,15 @@ def attributed(energy: Energy, others: int | None) -> Energy:
     return replace(energy, attribution=Attribution.NOT_ATTRIBUTABLE, reason=reason)
 
 
-def overlap_words(spans: Sequence[Span], others: Sequence[float | None]) -> str:
+def overlap_words(records: Sequence[Record | None], others: Sequence[float | None]) -> str:
     """Return a warning if points slowed each other down, without a full stop; empty if none did."""
-    places = [span.place for span, number in zip(spans, others, strict=True) if number]
+    places = [_place(record) for record, number in zip(records, others, strict=True) if record and number]
     if not places:
         return ""
     there = sorted(set(places))
     where = there[0] if len(there) == 1 else f"one of {len(there)} hosts or GPUs"
     return (
-        f"{len(places)} of {format_count(len(spans), 'point')} ran at the same time as another point on "
+        f"{len(places)} of {format_count(len(records), 'point')} ran at the same time as another point on "
         f"{where}: their speeds may not be comparable; `max_parallel: 1` in the spec keeps points apart "
         "(`resources.exclusive: true` keeps other jobs away, too, and is charged as whole nodes)"
     )

@@ -322,26 +322,6 @@ def _expected(points: Sequence[Pace]) -> list[float | None]:
     return [means.get(point.setting, means.get(None)) for point in points]
 
 
-def skipped_time(points: Sequence[PointResult]) -> tuple[int, float] | None:
-    """Return how many pruned points are counted, and the seconds that they would have taken.
-
-    Each counts with the mean of the tries of the point that is the reason: for a repeat those that succeeded,
-    else the others. A ``stopped`` point saves nothing.
-    """
-    by_id = {point.point.point_id: point for point in points}
-    spans = []
-    for point in points:
-        exit_ = point.counts.exit if point.outcome is Outcome.PRUNED else None
-        cause = by_id.get(exit_.because) if exit_ else None
-        if cause is None:
-            continue
-        repeat = repeat_id(cause.point.point_id, point.point.repeat) == point.point.point_id
-        alike = (one for one in cause.tries if one.outcome and (one.outcome is Outcome.OK) is repeat)
-        if known := [seconds for tried in alike if (seconds := elapsed_s(tried)) is not None]:
-            spans.append(fmean(known))
-    return (len(spans), sum(spans)) if spans else None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointStatus(PointResult):
     state: PointState
@@ -393,20 +373,13 @@ class PointStatus(PointResult):
 
     @property
     def elapsed_s(self) -> float | None:
-        """How long it has been running, or the try that counts took; ``None`` if that is not known."""
-        if self.state is PointState.RUNNING:
-            return self._running_s()
-        return self.elapsed_of(self.counts) if self.state in ENDINGS else None
+        """How long it has been running, or the try that counts took; ``None`` if that is not known.
 
-    def elapsed_of(self, tried: Try) -> float | None:
-        return elapsed_s(tried, shared=tried.task in self.shared_tasks)
-
-    def _running_s(self) -> float | None:
-        """Return how long a point has been running.
-
-        By its task's time, from the scheduler's one clock; if several points share the task, since its try
-        began, by the node's clock.
+        It has been running by its task's time, from the scheduler's one clock; if several points share the
+        task, since its try began, by the node's clock.
         """
+        if self.state is not PointState.RUNNING:
+            return self.elapsed_of(self.counts) if self.state in ENDINGS else None
         queued = self.queued
         if queued is None or not queued.task or self.task in self.shared_tasks:
             begin = next((tried.begin for tried in self.tries), None)
@@ -416,6 +389,9 @@ class PointStatus(PointResult):
         else:
             began = moment(queued.start_at)
         return max(0.0, (self.now - began).total_seconds()) if began else None
+
+    def elapsed_of(self, tried: Try) -> float | None:
+        return elapsed_s(tried, shared=tried.task in self.shared_tasks)
 
     @property
     def progress(self) -> Progress | None:
@@ -459,10 +435,8 @@ class JobStatus:
 
 _JOB_STATES = {
     State.ERROR: str(PointState.STUCK),
-    State.RUNNING: str(PointState.RUNNING),
-    State.ENDING: str(PointState.RUNNING),
-    State.PENDING: str(PointState.WAITING),
-    State.HELD: str(PointState.WAITING),
+    **dict.fromkeys((State.RUNNING, State.ENDING), str(PointState.RUNNING)),
+    **dict.fromkeys((State.PENDING, State.HELD), str(PointState.WAITING)),
 }
 
 
@@ -585,7 +559,23 @@ class RunStatus:
 
     @cached_property
     def saved(self) -> tuple[int, float] | None:
-        return skipped_time(self.points)
+        """How many pruned points are counted, and the seconds that they would have taken.
+
+        Each counts with the mean of the tries of the point that is the reason: for a repeat those that
+        succeeded, else the others. A ``stopped`` point saves nothing.
+        """
+        by_id = {point.point.point_id: point for point in self.points}
+        spans = []
+        for point in self.points:
+            exit_ = point.counts.exit if point.outcome is Outcome.PRUNED else None
+            cause = by_id.get(exit_.because) if exit_ else None
+            if cause is None:
+                continue
+            repeat = repeat_id(cause.point.point_id, point.point.repeat) == point.point.point_id
+            alike = (one for one in cause.tries if one.outcome and (one.outcome is Outcome.OK) is repeat)
+            if known := [seconds for tried in alike if (seconds := elapsed_s(tried)) is not None]:
+                spans.append(fmean(known))
+        return (len(spans), sum(spans)) if spans else None
 
     def gpu_of(self, point: PointStatus) -> str:
         """Return the GPU of a point's record, else the type that was requested; empty if unknown."""
@@ -621,7 +611,6 @@ def history(point: PointStatus) -> tuple[Try, ...]:
 
 
 def find_point(points: Sequence[PointStatus], word: str) -> PointStatus:
-
     index = point_named([point.point for point in points], word).index
     return next(point for point in points if point.point.index == index)
 

@@ -20,7 +20,6 @@ from jobkit.core.terminal import printable, relative_path, shell_quote
 from jobkit.core.units import format_about, format_bytes_gib, format_clock, format_count, format_list, moment
 from jobkit.runs.hints import (
     HARMLESS,
-    Advice,
     FixKind,
     Step,
     advice,
@@ -74,11 +73,11 @@ def render(run: RunStatus, folder: str, *, width: int, most: int) -> str:
 
     ``folder`` is as a person types it; of more than ``most`` points a line for each state is printed.
     """
-    advised = advice(run, folder)
+    notices, steps = advice(run, folder)
     lines = [headline(run), *_about(run)]
     lines += ["", *table(_rows(run, most), _gpu(run), width, run.noun)] if run.points else []
-    lines += _notes(run, advised)
-    lines += next_line(advised.steps[:1])
+    lines += _notes(run, notices)
+    lines += next_line(steps[:1])
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -203,7 +202,7 @@ def plain(text: str) -> str:
     return printable(" ".join(text.split()))
 
 
-def _notes(run: RunStatus, advised: Advice) -> list[str]:
+def _notes(run: RunStatus, notices: Sequence[str]) -> list[str]:
     jobs = [line for job in run.jobs if (line := job_line(run, job))]
     notes = list(run.notes[:MOST_NOTES])
     more = len(run.notes) - len(notes)
@@ -212,7 +211,7 @@ def _notes(run: RunStatus, advised: Advice) -> list[str]:
     failed = [point for point in run.points if point.word == Outcome.STAGE_OUT]
     reasons = dict.fromkeys(point.evidence.removeprefix("exit file: ") for point in failed)
     kept = [f"{Outcome.STAGE_OUT}: {reason}" for reason in list(reasons)[:MOST_NOTES]]
-    lines = [plain(line) for line in (*advised.notices, *jobs, *kept, *notes)]
+    lines = [plain(line) for line in (*notices, *jobs, *kept, *notes)]
     return ["", *lines] if lines else []
 
 
@@ -378,7 +377,7 @@ Json = dict[str, object]
 
 
 def run_json(run: RunStatus, folder: str) -> Json:
-    advised = advice(run, folder)
+    notices, steps = advice(run, folder)
     states = Counter(point.state for point in run.points)
     return {
         "run": run.name,
@@ -393,9 +392,19 @@ def run_json(run: RunStatus, folder: str) -> Json:
         "gpus": run.requested.gpus,
         **run.kind.status_data(run),
         "points": [point_json(run, point) for point in run.points],
-        "jobs": [_job(job) for job in run.jobs],
-        "notices": list(advised.notices),
-        "next": [{"command": step.command, "does": step.does} for step in advised.steps],
+        "jobs": [
+            {
+                "role": str(job.submission.role),
+                "round": job.submission.round,
+                "scheduler": job.submission.scheduler,
+                "job": job.submission.job.id,
+                "state": job.state,
+                "why": job.evidence,
+            }
+            for job in run.jobs
+        ],
+        "notices": notices,
+        "next": [{"command": step.command, "does": step.does} for step in steps],
         "notes": list(run.notes),
     }
 
@@ -454,17 +463,6 @@ def _try(run: RunStatus, point: PointStatus, tried: Try) -> Json:
         "log": log_of(run, point, tried) or None,
         "folder": tried.folder or None,
         "files": sorted(names(tried.folder)) if tried.folder else [],
-    }
-
-
-def _job(job: JobStatus) -> Json:
-    return {
-        "role": str(job.submission.role),
-        "round": job.submission.round,
-        "scheduler": job.submission.scheduler,
-        "job": job.submission.job.id,
-        "state": job.state,
-        "why": job.evidence,
     }
 
 

@@ -20,14 +20,11 @@ ALLOCATOR = "of the allocator, the CUDA context on top"
 PROCESS = "of the process"
 ALLOCATORS = "of the allocator of each of {} workers, the CUDA contexts on top"
 PROCESSES = "of the {} workers together"
-_SHOWN = (
-    (
-        re.compile(r"of the allocator(.*), the CUDA (contexts?) on top"),
-        r"of allocator memory\1 (plus the CUDA \2)",
-    ),
-    (re.compile(r"of the process"), "of process memory"),
-    (re.compile(r"of the (\d+) workers together"), r"of process memory of the \1 workers together"),
-)  # how `Trial.memory`, which every version writes in the words above, is printed
+_SHOWN = {
+    r"of the allocator(.*), the CUDA (contexts?) on top": r"of allocator memory\1 (plus the CUDA \2)",
+    r"of the process": "of process memory",
+    r"of the (\d+) workers together": r"of process memory of the \1 workers together",
+}  # how `Trial.memory`, which every version writes in the words above, is printed
 NOT_TRIED = "the largest batch was not tested"
 MOST_TRIALS = 3
 CONCLUSIVE = frozenset({Outcome.OK, Outcome.GPU_OOM, Outcome.RAM_OOM})
@@ -164,8 +161,8 @@ def _describe(trial: Trial) -> str:
     if not trial.index:
         return f"{NOT_TRIED}: {trial.message}"
     batch, memory = trial.setting, trial.memory
-    for pattern, shown in _SHOWN:
-        memory = pattern.sub(shown, memory)
+    for pattern, shown in _SHOWN.items():
+        memory = re.sub(pattern, shown, memory)
     limit = f"{format_memory(trial.capacity_bytes)} {memory}"
     if trial.outcome is None:
         never = f"{batch}, to be tested for {limit}, never began: {trial.message}"

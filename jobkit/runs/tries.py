@@ -163,7 +163,12 @@ def decide_outcome(tried: Try, known: TaskFacts | None = None) -> Try:
     """Return a try, or a task without a try folder, with its outcome and the evidence."""
     known = known or TaskFacts()
     if tried.record is not None:
-        decided = _overruled(_by_record(tried, tried.record))
+        record = tried.record
+        signal = f"signal {record.signal}" if record.signal else ""
+        kept = f"files kept in {tried.exit.kept}" if tried.exit and tried.exit.scratch else ""
+        evidence = "; ".join(filter(None, (record.message, signal, kept))) or "by its record"
+        own = tried.ended(record.outcome, evidence, provisional=record.provisional)
+        decided = _overruled(replace(own, hung=record.hung))
     elif tried.exit is not None:
         decided = _by_exit(tried, tried.exit)
     else:
@@ -200,13 +205,6 @@ def _without_end(tried: Try, known: TaskFacts) -> Try:
         return replace(tried, evidence="it did not begin: the process of the run is gone")
     evidence = f"{gone}, and no record, exit file or accounting reports why"
     return tried.ended(Outcome.LOST, evidence, provisional=True)
-
-
-def _by_record(tried: Try, record: Record) -> Try:
-    signal = f"signal {record.signal}" if record.signal else ""
-    kept = f"files kept in {tried.exit.kept}" if tried.exit and tried.exit.scratch else ""
-    evidence = "; ".join(filter(None, (record.message, signal, kept))) or "by its record"
-    return replace(tried.ended(record.outcome, evidence, provisional=record.provisional), hung=record.hung)
 
 
 def _overruled(tried: Try) -> Try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -126,22 +126,16 @@ def run_and_point(words: Sequence[str]) -> tuple[Path, str]:
 
 def find_run(word: Path | str) -> Path | None:
     """Return the run folder that a word names, as `run_named`; ``None`` if it names none."""
-    return next((path for path in _places(word) if is_run(path)), None) or _remembered_as(str(word))
-
-
-def _places(word: Path | str) -> Iterator[Path]:
     if word == "":  # pathlib reads it as the working directory
         hint = "is a variable of your shell not set? jobkit status, alone, lists the runs"
         raise JobkitError("the name of a run or point is empty", hint=hint)
-    yield Path(word)
-    yield RUNS / word
-    if folder := _site_folder():
-        yield folder / word
-
-
-def _remembered_as(name: str) -> Path | None:
-    """Return the run folder elsewhere that has a name; a number is that of a point."""
-    if name.isdecimal() or "/" in name:
+    for place in (Path(word), RUNS / word):
+        if is_run(place):
+            return place
+    if (folder := _site_folder()) and is_run(folder / word):
+        return folder / word
+    name = str(word)
+    if name.isdecimal() or "/" in name:  # a number is that of a point
         return None
     found = [run for run in remembered() if run.name == name and is_run(run)]
     if len(found) > 1:

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 IsFolder = Callable[[str], bool]
 """Returns whether a folder exists, seen from the folder of the submission; ``~`` is the home folder."""
@@ -24,6 +25,9 @@ class Rule:
     effect: Effect
     message: str  # what the scheduler does; words in braces are filled in
     hint: str  # what to write instead; words in braces are filled in
+
+
+ignored, changed, lost, refused = (partial(Rule, effect) for effect in Effect)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,13 +103,10 @@ def read_script(text: str, is_folder: IsFolder | None = None) -> Script:
         if here and row.strip() == ends[0]:
             ends.pop(0)
         elif not here and not line.comment:
-            ends = [word for word in _here_words(row) if word in {row.strip() for row in rows[number:]}]
+            after = {row.strip() for row in rows[number:]}
+            marks = [found[found.lastgroup or 0] for found in _HERE.finditer(row.replace("<<<", ""))]
+            ends = [mark for mark in marks if mark in after]
     return Script(tuple(lines), crlf, is_folder)
-
-
-def _here_words(row: str) -> Iterator[str]:
-    for found in _HERE.finditer(row.replace("<<<", "")):
-        yield next(filter(None, found.groups()))
 
 
 def words(line: ScriptLine, mark: str) -> tuple[str, ...]:

@@ -44,15 +44,12 @@ def runs_here(name: str) -> bool:
 def own_option(scheduler: str, line: str) -> str | None:
     """Return the fault of a header line with an option that jobkit writes itself, else ``None``."""
     own = SCHEDULERS[scheduler].RESERVED_OPTIONS if scheduler in SCHEDULERS else {}
-    option = next(filter(None, (_meant(word, own) for word in _words(line))), None)
-    return None if option is None else f"{line.strip()!r}: jobkit sets {option} itself; {own[option]}"
-
-
-def _words(line: str) -> list[str]:
     try:
-        return shlex.split(line, comments=True)
+        words = shlex.split(line, comments=True)
     except ValueError:  # a quote that is never closed: the scheduler reports it
-        return line.split()
+        words = line.split()
+    option = next(filter(None, (_meant(word, own) for word in words)), None)
+    return None if option is None else f"{line.strip()!r}: jobkit sets {option} itself; {own[option]}"
 
 
 def _meant(word: str, own: Mapping[str, str]) -> str | None:
@@ -115,12 +112,9 @@ def choose_scheduler(name: str) -> tuple[str, str]:
         return LAST_RESORT, f"neither {' nor '.join(looked_for)} is on PATH"
     if len(here) == 1:
         return here[0].NAME, f"{here[0].PROGRAMS[0]} is on PATH"
-    if answering := next(filter(_answers, here), None):
-        return answering.NAME, f"{answering.PROGRAMS[0]} is on PATH and answers"
+    for one in here:
+        argv = one.limit_argv()
+        if not argv or shell.run(argv, env=query_environment(one), timeout_s=ASK_WITHIN_S).ok:
+            return one.NAME, f"{one.PROGRAMS[0]} is on PATH and answers"
     both = " and ".join(one.PROGRAMS[0] for one in here)
     return here[0].NAME, f"{both} are on PATH, and none answers: --scheduler {here[1].NAME} takes the other"
-
-
-def _answers(scheduler: Scheduler) -> bool:
-    argv = scheduler.limit_argv()
-    return not argv or shell.run(argv, env=query_environment(scheduler), timeout_s=ASK_WITHIN_S).ok

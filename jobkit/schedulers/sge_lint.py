@@ -10,77 +10,64 @@ from operator import attrgetter
 from posixpath import dirname, join
 
 from jobkit.schedulers import parsed_script as scripts
-from jobkit.schedulers.parsed_script import Effect, LintFinding, Option, Rule, Script, ScriptLine
+from jobkit.schedulers.parsed_script import LintFinding, Option, Rule, Script, ScriptLine
 
 _WAITS = "the job waits in Eqw without a message"
 FILLED_IN = ("HOME", "USER", "JOB_ID", "JOB_NAME", "HOSTNAME", "TASK_ID")
 """What Grid Engine fills in of a log's path, unless it stands in braces: qsub(1), ``-o``."""
 RULES: Mapping[str, Rule] = {
-    "misspelt": Rule(
-        Effect.IGNORED,
+    "misspelt": scripts.ignored(
         "qsub takes it for a comment: it requests nothing",
         "write #$ {rest}, or, to leave it out on purpose, ##$ ...",
     ),
-    "joined": Rule(
-        Effect.IGNORED,
+    "joined": scripts.ignored(
         "with -j y this path is ignored: errors go into the other log (qsub(1), -j)",
         "leave -e out, or write -j n",
     ),
-    "soft-alone": Rule(
-        Effect.IGNORED,
+    "soft-alone": scripts.ignored(
         "-soft ends with its line: the requests of other lines stay hard "
         "(measured; qsub(1) suggests otherwise)",
         "write it on the line of the soft request: #$ -soft -l NAME=VALUE",
     ),
-    "signal": Rule(
-        Effect.IGNORED,
+    "signal": scripts.ignored(
         "this trap never runs: qdel and h_rt send KILL, and no {name} before it",
         "trap USR2 and request it with #$ -notify; near the walltime USR1, with #$ -l s_rt=TIME below h_rt",
     ),
-    "soft": Rule(
-        Effect.CHANGED,
+    "soft": scripts.changed(
         "after -soft {gpu} is a soft request: the job may start on a node without it "
         "(8.1.9 refuses it if it is a consumable)",
         "write -hard before it, or request it on a separate line",
     ),
-    "here-document": Rule(
-        Effect.CHANGED,
+    "here-document": scripts.changed(
         "qsub reads here-documents too: it takes this for an option of this job",
         "do not begin the line with #$: indent it and write <<- with tabs, or print it by printf",
     ),
-    "shell": Rule(
-        Effect.CHANGED,
+    "shell": scripts.changed(
         "without -S the queue's shell runs the script, and ignores its first line, "
         "unless the queue's shell_start_mode is unix_behavior (queue_conf(5))",
         "add #$ -S /bin/bash",
     ),
-    "cwd": Rule(
-        Effect.CHANGED,
+    "cwd": scripts.changed(
         "without -cwd the job begins in your home folder: its logs and relative paths are there",
         "add #$ -cwd (not needed if your site's sge_request has it)",
     ),
-    "memory-unit": Rule(
-        Effect.CHANGED,
+    "memory-unit": scripts.changed(
         "without a unit it is bytes (sge_types(5)): {value} of them",
         "write the unit, as in -l {name}={value}G",
     ),
-    "variable": Rule(
-        Effect.CHANGED,
+    "variable": scripts.changed(
         "Grid Engine fills in no ${unknown}: it takes the $ and what follows literally",
         f"write it out, or take one of {', '.join('$' + name for name in FILLED_IN)}",
     ),
-    "folder": Rule(
-        Effect.LOST,
+    "folder": scripts.lost(
         f"there is no folder {{folder}}: if the node has none either, {_WAITS}",
         "mkdir -p {quoted}",
     ),
-    "folder-number": Rule(
-        Effect.LOST,
+    "folder-number": scripts.lost(
         f"there is no folder with the job's number in its name, and Grid Engine makes none: {_WAITS}",
         "put the number into the name of a file, as in -{name} logs/$JOB_ID.$TASK_ID",
     ),
-    "crlf": Rule(
-        Effect.LOST,
+    "crlf": scripts.lost(
         f"it has Windows line ends (CRLF): qsub takes it, no shell can run it, and {_WAITS}",
         "remove the carriage returns: sed -i 's/\\r$//' SCRIPT",
     ),
@@ -107,38 +94,33 @@ _FEW_BYTES = 2**20
 def lint(script: Script) -> tuple[LintFinding, ...] | None:
     read = [line for line in script.lines if _DIRECTIVE.match(line.text)]
     asked = [line for line in read if not line.here]
-    found = list(_misspelt(script))
+    found = [
+        _finding(line, "misspelt", rest=meant["rest"].strip())
+        for line in script.lines
+        if not line.here and (meant := _MEANT.match(line.text))
+    ]
     if not asked:
         return tuple(found) or None
-    options = [option for line in asked for option in _options(line)]
+    options = [
+        Option(line, word[1:], after)
+        for line in asked
+        for word, after in pairwise((*scripts.words(line, MARK), ""))
+        if word.startswith("-")
+    ]
+    last = {option.name: option for option in options}
     found += [_finding(line, "here-document") for line in read if line.here]
-    found += [*_shape(script, options), *_soft(asked), *_memory(options)]
-    found += [*_folders(script, options), *_joined(options), *_trapped(script, options)]
+    found += scripts.misplaced_line_end(RULES, script)
+    # A missing option is reported for the first line.
+    found += [] if "S" in last else [_finding(script.lines[0], "shell")]
+    found += [] if last.keys() & {"cwd", "wd"} else [_finding(script.lines[0], "cwd")]
+    found += _soft(asked)
+    memory = (request for request in _asked(options) if request[1] in _MEMORY)
+    found += scripts.unitless_memory(RULES, memory, _FEW_BYTES)
+    found += _folders(script, options)
+    if "e" in last and "j" in last and last["j"].value.startswith("y"):
+        found.append(_finding(last["e"].line, "joined"))
+    found += _trapped(script, options)
     return tuple(sorted(found, key=attrgetter("line")))
-
-
-def _misspelt(script: Script) -> Iterator[LintFinding]:
-    for line in script.lines:
-        meant = None if line.here else _MEANT.match(line.text)
-        if meant:
-            yield _finding(line, "misspelt", rest=meant["rest"].strip())
-
-
-def _options(line: ScriptLine) -> Iterator[Option]:
-    for word, after in pairwise((*scripts.words(line, MARK), "")):
-        if word.startswith("-"):
-            yield Option(line, word[1:], after)
-
-
-def _shape(script: Script, options: Sequence[Option]) -> Iterator[LintFinding]:
-    """Yield the problems of line ends, shell and folder; a missing option is reported for the first line."""
-    first = script.lines[0]
-    names = {option.name for option in options}
-    yield from scripts.misplaced_line_end(RULES, script)
-    if "S" not in names:
-        yield _finding(first, "shell")
-    if not names & {"cwd", "wd"}:
-        yield _finding(first, "cwd")
 
 
 def _soft(asked: Sequence[ScriptLine]) -> Iterator[LintFinding]:
@@ -165,11 +147,6 @@ def _asked(options: Sequence[Option]) -> Iterator[tuple[ScriptLine, str, str]]:
                 yield option.line, name, value
 
 
-def _memory(options: Sequence[Option]) -> Iterator[LintFinding]:
-    requests = (request for request in _asked(options) if request[1] in _MEMORY)
-    return scripts.unitless_memory(RULES, requests, _FEW_BYTES)
-
-
 def _folders(script: Script, options: Sequence[Option]) -> Iterator[LintFinding]:
     """Yield missing folders, without which a job waits in Eqw."""
     start = None
@@ -192,12 +169,6 @@ def _log(script: Script, option: Option, start: str | None) -> Iterator[LintFind
         yield _finding(option.line, "folder-number", name=option.name)
     elif not host and named <= {"HOME", "USER"} and (start is not None or path[:1] in {"/", "$", "~"}):
         yield from scripts.missing_folder(RULES, script, option.line, join(start or "", dirname(path)))
-
-
-def _joined(options: Sequence[Option]) -> Iterator[LintFinding]:
-    last = {option.name: option for option in options}
-    if "e" in last and "j" in last and last["j"].value.startswith("y"):
-        yield _finding(last["e"].line, "joined")
 
 
 def _trapped(script: Script, options: Sequence[Option]) -> Iterator[LintFinding]:

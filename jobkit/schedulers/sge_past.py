@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from jobkit.core.shell import Completed
 from jobkit.core.units import MIB, format_walltime
@@ -18,25 +18,6 @@ from jobkit.schedulers.protocol import PastJob
 from jobkit.schedulers.survey import Consumable, Resource
 
 ACCOUNTING = "Grid Engine's accounting (qacct)"
-
-
-@dataclass(frozen=True, slots=True)
-class _Site:
-    """The resources of a site by name and shortcut, and which names are memory and GPUs."""
-
-    resources: Mapping[str, Resource]
-    memories: frozenset[str]
-    gpus: frozenset[str]
-
-    @classmethod
-    def of(cls, resources: Iterable[Resource]) -> _Site:
-        named = {name: each for each in resources for name in (each.name, each.shortcut)}
-        memories = sge_survey.memory_resources(named.values())
-        counted = [(name, each) for name, each in named.items() if each.counted is not Consumable.NOT]
-        gpus = (name for name, each in counted if sge_survey.gpu_resource((each,)))
-        return cls(
-            named, frozenset(name for name, each in named.items() if each in memories), frozenset(gpus)
-        )
 
 
 def argvs(ids: tuple[str, ...], user: str, days: int) -> tuple[tuple[str, ...], ...]:
@@ -50,10 +31,14 @@ def argvs(ids: tuple[str, ...], user: str, days: int) -> tuple[tuple[str, ...], 
 
 def read(lines: Iterable[str], site: str) -> Iterator[PastJob]:
     """Yield the jobs."""
-    known = _Site.of(sge_survey.resources(site))
+    named = {name: each for each in sge_survey.resources(site) for name in (each.name, each.shortcut)}
+    kinds = sge_survey.memory_resources(named.values())
+    memories = {name for name, each in named.items() if each in kinds}
+    counted = [(name, each) for name, each in named.items() if each.counted is not Consumable.NOT]
+    gpus = {name for name, each in counted if sge_survey.gpu_resource((each,))}
     slaves_s: dict[str, float] = {}  # CPU time of the tasks that a parallel job has started on other hosts
     for record in sge.records(lines):
-        job = _job(record, known)
+        job = _job(record, named, memories, gpus)
         if record.get("pe_taskid", "NONE") != "NONE":
             slaves_s[job.job_id] = slaves_s.get(job.job_id, 0.0) + (job.cpu_s or 0.0)
         elif (more_s := slaves_s.pop(job.job_id, None)) is not None:
@@ -62,13 +47,16 @@ def read(lines: Iterable[str], site: str) -> Iterator[PastJob]:
             yield job
 
 
-def _job(record: Mapping[str, str], known: _Site) -> PastJob:
+def _job(
+    record: Mapping[str, str], resources: Mapping[str, Resource], memories: set[str], of_gpus: set[str]
+) -> PastJob:
+    """Return a job; ``resources`` of the site by name and shortcut, and which names are memory and GPUs."""
     ended, outcome, words = sge.end_of(record)
     asked, slots = sge.requested(record), int(number_of(record.get("slots", "")) or 1)
     began = sge.moment(record.get("start_time", ""))
-    key = next((name for name in asked if name in known.memories), "")
-    size, shares = bytes_of(asked.get(key, "")), _shares(known.resources.get(key), slots)
-    gpus = [(known.resources[name], count) for name, count in asked.items() if name in known.gpus]
+    key = next((name for name in asked if name in memories), "")
+    size, shares = bytes_of(asked.get(key, "")), _shares(resources.get(key), slots)
+    gpus = [(resources[name], count) for name, count in asked.items() if name in of_gpus]
     task = record.get("taskid", "")
     peak, process = bytes_of(record.get("maxvmem", "")), sge.max_rss_bytes(record)
     environment = record.get("granted_pe", "NONE")

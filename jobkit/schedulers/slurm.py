@@ -89,20 +89,6 @@ def accounting_argv(
     return ("sacct", "-n", "-P", "-D", *clusters(jobs), "-S", since, "-j", ids, FORMAT)
 
 
-@dataclass(slots=True)
-class _Rows:
-    """The sacct rows of one task: its own, and those of its steps that matter."""
-
-    own: dict[str, str]
-    max_rss_bytes: int | None = None
-    out_of_memory: bool = False
-
-    def add_step(self, row: Mapping[str, str]) -> None:
-        rss = bytes_of(row["MaxRSS"])
-        self.max_rss_bytes = max(filter(None, (rss, self.max_rss_bytes)), default=None)
-        self.out_of_memory = self.out_of_memory or row["State"].startswith("OUT_OF_ME")
-
-
 def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
     """Return the tasks in the accounting, ``None`` if it did not answer.
 
@@ -116,103 +102,78 @@ def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
     """
     if not answer.ok:
         return None
-    found: dict[tuple[str, int], list[_Rows]] = {}
-    shared: dict[tuple[str, int], _Rows] = {}
-    for job, listed, step, rest in rows_of_tasks(answer.stdout, len(COLUMNS)):
-        row = _row(rest)
+    found: dict[tuple[str, int], list[list[dict[str, str]]]] = {}  # its runs: a row, and those of its steps
+    shared: dict[tuple[str, int], list[dict[str, str]]] = {}
+    for job, listed, step, (*others, last) in rows_of_tasks(answer.stdout, len(COLUMNS)):
+        name, bar, end = last.rpartition("|")  # answers kept by an older jobkit do not have `END`
+        cells = (*others, *((name, end) if bar else (last, "")))
+        row = dict(zip((*COLUMNS[1:], END), cells, strict=True))
         if not listed.isdecimal():
-            shared |= {(job, task): _Rows(own=row) for task in expand_tasks(listed)}
+            shared |= {(job, task): [row] for task in expand_tasks(listed)}
             continue
         runs = found.setdefault((job, int(listed)), [])
         if not step:
-            runs.append(_Rows(own=row))
+            runs.append([row])
         elif runs:
-            runs[-1].add_step(row)
-    own = [_accounted(job, task, rows) for (job, task), runs in found.items() for rows in runs]
-    waited = [_accounted(*key, rows, began=False) for key, rows in shared.items() if not found.get(key)]
+            runs[-1].append(row)
+    own = [_accounted(*key, *rows) for key, runs in found.items() for rows in runs]
+    waited = [_accounted(*key, *rows, began=False) for key, rows in shared.items() if not found.get(key)]
     return (*own, *waited)
 
 
-def _row(rest: list[str]) -> dict[str, str]:
-    """Return a row's columns by name; answers kept by an older jobkit do not have `END`."""
-    *others, last = rest
-    name, bar, end = last.rpartition("|")
-    return dict(zip((*COLUMNS[1:], END), (*others, *((name, end) if bar else (last, ""))), strict=True))
-
-
-def _accounted(job: str, task: int, rows: _Rows, *, began: bool = True) -> Accounted:
-    row = rows.own
-    word = _whole_word(row["State"].partition(" ")[0])  # "CANCELLED by 1234"
+def _accounted(
+    job: str, task: int, row: Mapping[str, str], *steps: Mapping[str, str], began: bool = True
+) -> Accounted:
+    word, outcome, evidence = end_of(row, steps)
     ended = word in END_STATES and row[END] != UNKNOWN
     status, signal = (number_of(part) for part in row["ExitCode"].partition(":")[::2])
-    outcome, evidence = _outcome(word, rows)
+    if word in END_STATES and not ended:
+        evidence = f"sacct: {row['State']}, but not yet when and how"
     return Accounted(
         job_id=job,
         task=task,
         ended=ended,
         outcome=outcome if ended else None,
         exit_status=int(128 + signal if signal else status) if ended and status is not None else None,
-        evidence=evidence
-        if ended or word not in END_STATES
-        else f"sacct: {row['State']}, but not yet when and how",
+        evidence=evidence,
         name=row["JobName"],
         node="" if row["NodeList"] == "None assigned" else row["NodeList"],
-        max_rss_bytes=rows.max_rss_bytes,
+        max_rss_bytes=max_rss_bytes(steps),
         elapsed_s=number_of(row["ElapsedRaw"]) if ended else None,
         ended_at=moment(row[END]) if ended else None,
         never_began=ended and not began,
     )
 
 
-def _outcome(word: str, rows: _Rows) -> tuple[Outcome | None, str]:
-    row, outcome = rows.own, END_STATES.get(word)
-    evidence = f"sacct: {row['State']}, ExitCode {row['ExitCode']}"
-    if _over_memory(rows):
-        if rows.max_rss_bytes is not None:  # first, because a table cuts the end of a line
-            required = _required_bytes(row)
-            asked = row["ReqMem"] if required is None else format_memory(required)
-            used = f"MaxRSS {format_memory(rows.max_rss_bytes)} of ReqMem {asked}"
-            evidence = f"sacct: {used}, {row['State']}, ExitCode {row['ExitCode']}"
-        return (Outcome.RAM_OOM if word == "FAILED" else outcome), evidence
-    if row["State"] == "FAILED" and row["ExitCode"] == "0:53":  # measured
-        return Outcome.STAGE_OUT, f"{evidence}: the node could not open the job's log, or its working folder"
-    return outcome, evidence
+def max_rss_bytes(steps: Iterable[Mapping[str, str]]) -> int | None:
+    return max(filter(None, (bytes_of(step["MaxRSS"]) for step in steps)), default=None)
 
 
-def end_of(row: Mapping[str, str], steps: Iterable[Mapping[str, str]]) -> tuple[str, Outcome | None]:
-    """Return the whole word of a job's state, and why it ended if its rows show it."""
-    rows = _Rows(own=dict(row))
-    for step in steps:
-        rows.add_step(step)
-    word = _whole_word(row["State"].partition(" ")[0])
-    return word, _outcome(word, rows)[0]
-
-
-def _whole_word(word: str) -> str:
-    """Return the end state that ``OUT_OF_ME+`` is the beginning of; other words as they are."""
-    if not word.endswith("+"):
-        return word
-    return next((state for state in END_STATES if state.startswith(word[:-1])), word)
-
-
-def _over_memory(rows: _Rows) -> bool:
-    """Return whether a failed task was killed for its memory.
+def end_of(row: Mapping[str, str], steps: Sequence[Mapping[str, str]]) -> tuple[str, Outcome | None, str]:
+    """Return the whole word of a job's state, why it ended if its rows show it, and what shows it.
 
     Only the step may report OUT_OF_MEMORY (autosubmit#382); with ``OverMemoryKill`` no row does: the task is
-    FAILED with 0:9 and only MaxRSS above ReqMem shows it (measured).
+    FAILED with 0:9 and only MaxRSS above ReqMem shows it (measured). Before Slurm 21.08 ReqMem is ``4Gn`` per
+    node or ``2Gc`` per CPU (sacct(1)).
     """
-    required = _required_bytes(rows.own)
-    killed = rows.own["ExitCode"].endswith(":9")
-    over = required is not None and (rows.max_rss_bytes or 0) > required
-    return rows.out_of_memory or (killed and over)
-
-
-def _required_bytes(row: Mapping[str, str]) -> int | None:
-    """Return ReqMem in bytes: before Slurm 21.08 ``4Gn`` is per node, ``2Gc`` per CPU (sacct(1))."""
-    size = bytes_of(row["ReqMem"].rstrip("nc"))
-    if size is None or not row["ReqMem"].endswith("c"):
-        return size
-    return size * int(number_of(row["AllocCPUS"]) or 1)
+    word = row["State"].partition(" ")[0]  # "CANCELLED by 1234"
+    if word.endswith("+"):  # as in ``OUT_OF_ME+``
+        word = next((state for state in END_STATES if state.startswith(word[:-1])), word)
+    outcome, evidence = END_STATES.get(word), f"sacct: {row['State']}, ExitCode {row['ExitCode']}"
+    required, most = bytes_of(row["ReqMem"].rstrip("nc")), max_rss_bytes(steps)
+    if required is not None and row["ReqMem"].endswith("c"):
+        required *= int(number_of(row["AllocCPUS"]) or 1)
+    over = row["ExitCode"].endswith(":9") and required is not None and (most or 0) > required
+    if over or any(step["State"].startswith("OUT_OF_ME") for step in steps):
+        if most is not None:  # first, because a table cuts the end of a line
+            asked = row["ReqMem"] if required is None else format_memory(required)
+            used = f"MaxRSS {format_memory(most)} of ReqMem {asked}"
+            evidence = f"sacct: {used}, {row['State']}, ExitCode {row['ExitCode']}"
+        return word, Outcome.RAM_OOM if word == "FAILED" else outcome, evidence
+    if row["State"] == "FAILED" and row["ExitCode"] == "0:53":  # measured
+        no_log = f"{evidence}: the node could not open the job's log, or its working folder"
+        return word, Outcome.STAGE_OUT, no_log
+    return word, outcome, evidence
 
 
 SHOW = ("sacctmgr", "-n", "-P", "show")
@@ -225,7 +186,11 @@ def checks(script: str, array: Array, request: JobRequest) -> tuple[Check, ...]:
     tested = ("sbatch", "--test-only", *array.option_words, span, script)
     asked = [
         queue_check(NODES, partitions, request, PARTITION, nodes=True),
-        Check(tested, _test_only_refusal, _start_estimate),
+        Check(
+            tested,
+            lambda answer: None if answer.ok else f"sbatch refuses the job: {answer.said}",
+            _start_estimate,
+        ),
     ]
     if request.account:
         listed = (*SHOW, "assoc", f"user={user_name()}", "format=Account")
@@ -236,10 +201,6 @@ def checks(script: str, array: Array, request: JobRequest) -> tuple[Check, ...]:
             Check((*SHOW, "qos", "format=Name"), partial(_name_refusal, "QOS", request.qos, "resources.qos"))
         )
     return tuple(asked)
-
-
-def _test_only_refusal(answer: Completed) -> str | None:
-    return None if answer.ok else f"sbatch refuses the job: {answer.said}"
 
 
 def _start_estimate(answer: Completed) -> str:
@@ -450,36 +411,31 @@ def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
     """
     if not answer.ok:
         return () if "Invalid job id specified" in answer.said else None
-    return tuple(
-        Queued(
-            job_id=job,
-            task=task,
-            state=state,
-            reason="" if reason == "None" else reason,
-            name=name,
-            node=node,
-            elapsed_s=None if state is State.PENDING else seconds_of(elapsed),
-            start_at="" if start == "N/A" or _has_no_begin(state, reason) else start,
-        )
-        for job, listed, _, (word, reason, node, elapsed, start, last) in rows_of_tasks(answer.stdout, 7)
-        for name, partitions in [last.rsplit("|", 1) if "|" in last else (last, "")]
-        if (state := _queue_state(word, reason, partitions)) is not None
-        for task in expand_tasks(listed)
-    )
-
-
-def _queue_state(word: str, reason: str, partitions: str) -> State | None:
-    if word in END_STATES:
-        return None
-    state, known = _QUEUE_STATES.get(word, State.UNKNOWN), _meaning(reason)
-    if state not in {State.PENDING, State.HELD} or known.state is State.PENDING:
-        return state
-    return state if known.of_partition and "," in partitions else known.state
-
-
-def _has_no_begin(state: State, reason: str) -> bool:
-    """Return whether another job or a person must act first; then squeue may show an old begin (measured)."""
-    return state in {State.HELD, State.ERROR} or _meaning(reason) is _REASONS["dependency"]
+    tasks: list[Queued] = []
+    for job, listed, _, (word, reason, node, elapsed, start, last) in rows_of_tasks(answer.stdout, 7):
+        if word in END_STATES:
+            continue
+        name, partitions = last.rsplit("|", 1) if "|" in last else (last, "")
+        state, known = _QUEUE_STATES.get(word, State.UNKNOWN), _meaning(reason)
+        elsewhere = known.of_partition and "," in partitions
+        if state in {State.PENDING, State.HELD} and known.state is not State.PENDING and not elsewhere:
+            state = known.state
+        # If another job or a person must act first, squeue may show an old begin (measured).
+        no_begin = state in {State.HELD, State.ERROR} or known is _REASONS["dependency"]
+        tasks += [
+            Queued(
+                job_id=job,
+                task=task,
+                state=state,
+                reason="" if reason == "None" else reason,
+                name=name,
+                node=node,
+                elapsed_s=None if state is State.PENDING else seconds_of(elapsed),
+                start_at="" if start == "N/A" or no_begin else start,
+            )
+            for task in expand_tasks(listed)
+        ]
+    return tuple(tasks)
 
 
 def diagnostic_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:

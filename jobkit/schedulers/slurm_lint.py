@@ -11,77 +11,63 @@ from operator import attrgetter
 from posixpath import dirname, join
 
 from jobkit.schedulers import parsed_script as scripts
-from jobkit.schedulers.parsed_script import Effect, LintFinding, Option, Rule, Script, ScriptLine
+from jobkit.schedulers.parsed_script import LintFinding, Option, Rule, Script, ScriptLine
 
 _DIES = "the job dies at once, without a log"
 RULES: Mapping[str, Rule] = {
-    "misspelt": Rule(
-        Effect.IGNORED,
+    "misspelt": scripts.ignored(
         "sbatch takes it for a comment: it requests nothing",
         "write #SBATCH {rest}, or, to leave it out on purpose, ##SBATCH ...",
     ),
-    "late": Rule(
-        Effect.IGNORED,
+    "late": scripts.ignored(
         "sbatch stops reading at the first command, line {first}: this line requests nothing",
         "move it above line {first}, {command}",
     ),
-    "signal": Rule(
-        Effect.IGNORED,
+    "signal": scripts.ignored(
         "it goes to job steps (srun) and not to this shell: the trap of line {line} never runs",
         "write --signal=B:{what}",
     ),
-    "one-dash": Rule(
-        Effect.CHANGED,
+    "one-dash": scripts.changed(
         "sbatch takes -{name} for the short option -{letter}, with what follows as its value",
         "write it with two dashes, -{word}",
     ),
-    "variable": Rule(
-        Effect.CHANGED,
+    "variable": scripts.changed(
         "sbatch fills in no variables: it takes the $ and what follows literally",
         "write it out, or give it on the command line; in a log's name take %j, %A, %a, %x or %u",
     ),
-    "memory-unit": Rule(
-        Effect.CHANGED,
+    "memory-unit": scripts.changed(
         "without a unit it is mebibytes: the job gets {value} MiB",
         "write the unit, as in --{name}={value}G",
     ),
-    "shared-log": Rule(
-        Effect.CHANGED,
+    "shared-log": scripts.changed(
         "all tasks of the array write this one file, and each that begins empties it",
         "put the task into the name, as in --{name}={root}-%A_%a.out",
     ),
-    "folder": Rule(
-        Effect.LOST,
+    "folder": scripts.lost(
         f"there is no folder {{folder}}: if the node has none either, {_DIES}",
         "mkdir -p {quoted}",
     ),
-    "folder-number": Rule(
-        Effect.LOST,
+    "folder-number": scripts.lost(
         f"there is no folder with the job's number in its name, and Slurm makes none: {_DIES}",
         "put the number into the name of a file, as in --{name}=logs/%A_%a.out",
     ),
-    "folder-home": Rule(
-        Effect.LOST,
+    "folder-home": scripts.lost(
         f"to sbatch ~ is the name of a folder: {_DIES}",
         "write the whole path, or one relative to the folder of the submission",
     ),
-    "interpreter": Rule(
-        Effect.LOST,
+    "interpreter": scripts.lost(
         "sbatch takes it, and the job dies at once: the interpreter needs an absolute path",
         "make the first line #!/bin/bash",
     ),
-    "no-interpreter": Rule(
-        Effect.REFUSED,
+    "no-interpreter": scripts.refused(
         "sbatch refuses a script whose first line does not begin with #!",
         "make the first line #!/bin/bash",
     ),
-    "crlf": Rule(
-        Effect.REFUSED,
+    "crlf": scripts.refused(
         "it has Windows line ends (CRLF): sbatch refuses the script",
         "remove the carriage returns: sed -i 's/\\r$//' SCRIPT",
     ),
-    "memory-twice": Rule(
-        Effect.REFUSED,
+    "memory-twice": scripts.refused(
         "sbatch refuses --{first} with --{second}: they exclude each other",
         "leave one of them",
     ),
@@ -111,13 +97,33 @@ _VARIABLE = re.compile(r"\$[A-Za-z_{(]|`")
 
 
 def lint(script: Script) -> tuple[LintFinding, ...] | None:
-    found = [*_misspelt(script), *_late(script)]
+    found = [*_misspelt(script)]
+    first = next((line for line in script.lines if not line.header), None)
+    found += [
+        _finding(line, "late", first=first.number, command=first.text.strip())
+        for line in script.lines
+        if first and not (line.header or line.here) and line.text.startswith(MARK)
+    ]
     asked = [line for line in script.lines if line.header and line.text.startswith(MARK)]
     if not asked and not found:
         return None
     options = [option for line in asked for option in _options(line)]
-    found += [*_shape(script), *_one_dash(asked), *_variables(asked), *_memory(options)]
-    found += [*_folders(script, options), *_shared_log(options), *_signal(script, options)]
+    top = script.lines[0]
+    if not top.text.startswith("#!"):
+        found.append(_finding(top, "no-interpreter"))
+    elif not top.text[2:].lstrip().startswith("/"):
+        found.append(_finding(top, "interpreter"))
+    found += scripts.misplaced_line_end(RULES, script)
+    found += [
+        _finding(line, "one-dash", name=name, letter=name[0], word=word)
+        for line in asked
+        for word in scripts.words(line, MARK)
+        if word.startswith("-") and (name := word[1:].partition("=")[0]) in ONE_DASH
+    ]
+    # What looks like a variable, unless it is in single quotes.
+    texts = ((line, _QUOTED.sub(r"\g<double>", line.text.partition(" #")[0])) for line in asked)
+    found += [_finding(line, "variable") for line, text in texts if _VARIABLE.search(text)]
+    found += [*_memory(options), *_folders(script, options), *_shared_log(options), *_signal(script, options)]
     return tuple(sorted(found, key=attrgetter("line")))
 
 
@@ -132,22 +138,6 @@ def _misspelt(script: Script) -> Iterator[LintFinding]:
             yield _finding(line, "misspelt", rest=meant["rest"].strip())
 
 
-def _late(script: Script) -> Iterator[LintFinding]:
-    first = next((line for line in script.lines if not line.header), None)
-    for line in script.lines:
-        if first and not (line.header or line.here) and line.text.startswith(MARK):
-            yield _finding(line, "late", first=first.number, command=first.text.strip())
-
-
-def _shape(script: Script) -> Iterator[LintFinding]:
-    first = script.lines[0]
-    if not first.text.startswith("#!"):
-        yield _finding(first, "no-interpreter")
-    elif not first.text[2:].lstrip().startswith("/"):
-        yield _finding(first, "interpreter")
-    yield from scripts.misplaced_line_end(RULES, script)
-
-
 def _options(line: ScriptLine) -> Iterator[Option]:
     """Yield the options of a directive as getopt_long(3) reads them."""
     for word, after in pairwise((*scripts.words(line, MARK), "")):
@@ -158,21 +148,6 @@ def _options(line: ScriptLine) -> Iterator[Option]:
             yield Option(line, name, value if equals else after)
         elif word.startswith("-") and word[1:2] in _SHORT:
             yield Option(line, _SHORT[word[1]], word[2:] or after)
-
-
-def _one_dash(asked: Sequence[ScriptLine]) -> Iterator[LintFinding]:
-    for line in asked:
-        for word in scripts.words(line, MARK):
-            name = word[1:].partition("=")[0]
-            if word.startswith("-") and name in ONE_DASH:
-                yield _finding(line, "one-dash", name=name, letter=name[0], word=word)
-
-
-def _variables(asked: Sequence[ScriptLine]) -> Iterator[LintFinding]:
-    """Yield what looks like a variable, unless it is in single quotes."""
-    for line in asked:
-        if _VARIABLE.search(_QUOTED.sub(r"\g<double>", line.text.partition(" #")[0])):
-            yield _finding(line, "variable")
 
 
 def _memory(options: Sequence[Option]) -> Iterator[LintFinding]:

@@ -68,7 +68,7 @@ def read(lines: Iterable[str], site: str) -> Iterator[PastJob]:
 
 
 def _job(row: Row, steps: Sequence[Row]) -> PastJob:
-    word, outcome = slurm.end_of(row, steps)
+    word, outcome, _ = slurm.end_of(row, steps)
     nodes, cpus = max(1, _whole(row["NNodes"])), max(1, _whole(row["AllocCPUS"]))
     by_cpu, ended = row["ReqMem"].endswith("c"), row["End"] != slurm.UNKNOWN
     used = [pair for step in steps for pair in _OF_GPU.findall(step["TRESUsageInMax"])]
@@ -88,14 +88,15 @@ def _job(row: Row, steps: Sequence[Row]) -> PastJob:
         again=ended and word not in slurm.END_STATES,
         well=word == "COMPLETED",
         outcome=outcome,
-        began=_began(row, steps),
+        # of a job that was cancelled while it waited Start is the end (measured)
+        began=row["Start"] if steps or row["AllocTRES"] else "",
         elapsed_s=number_of(row["ElapsedRaw"]) or 0.0,
         walltime_s=60.0 * _whole(row["TimelimitRaw"]) or None,
         memory_bytes=_requested(row, nodes, cpus),
         memory_key="--mem-per-cpu" if by_cpu else "--mem",
         memory_shares=max(1, cpus // nodes) if by_cpu else 1,
         held_bytes=_held(steps, nodes) if own and seen else None,
-        process_bytes=max(filter(None, (bytes_of(step["MaxRSS"]) for step in known)), default=None),
+        process_bytes=slurm.max_rss_bytes(known),
         cpus=cpus,
         cpu_s=_cpu_s(row, steps) if seen else None,
         processes=max((_whole(step["NTasks"]) for step in steps), default=1),
@@ -104,11 +105,6 @@ def _job(row: Row, steps: Sequence[Row]) -> PastJob:
         gpu_percent=max(loads, default=None),
         nodes=nodes,
     )
-
-
-def _began(row: Row, steps: Sequence[Row]) -> str:
-    """Return when a job began; for one that was cancelled while it waited Start is the end (measured)."""
-    return row["Start"] if steps or row["AllocTRES"] else ""
 
 
 def _whole(text: str) -> int:

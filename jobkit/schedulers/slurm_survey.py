@@ -50,7 +50,8 @@ def parse_survey(answers: Answers) -> Survey:
     limits = text_of(answers, CONFIG) or ""
     pairs = (line.partition("=") for line in limits.splitlines())
     config = {name.strip(): value.strip() for name, sign, value in pairs if sign}
-    accounts, account = _accounts(text_of(answers, "accounts"))
+    accounts = text_of(answers, "accounts")
+    charged = [line.split("|") for line in (accounts or "").splitlines() if line.count("|") == 1]
     return Survey(
         product="Slurm",
         queue_noun=PARTITION,
@@ -61,8 +62,8 @@ def parse_survey(answers: Answers) -> Survey:
         queues=None if nodes is None else _with_access(partitions(nodes), text_of(answers, "partitions")),
         limits=limits,
         keeping=_keeping(answers, config),
-        accounts=accounts,
-        account=account,
+        accounts=None if accounts is None else tuple(dict.fromkeys(name for _, name in charged if name)),
+        account=next((default for default, _ in charged if default), ""),
         must_charge="associations" in config.get("AccountingStorageEnforce", ""),
         sources=_SOURCES,
         silent=silent,
@@ -121,7 +122,7 @@ def _with_access(known: Mapping[str, Queue], text: str | None) -> tuple[Queue, .
     """Return the partitions with the users that ``scontrol -o show partition`` allows."""
     if text is None:
         return tuple(known.values())
-    rows = [_pairs(line) for line in text.splitlines()]
+    rows = [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in text.splitlines()]
     seen = {row.get("PartitionName", ""): row for row in rows}
     return tuple(_opened(queue, seen.get(name)) for name, queue in known.items())
 
@@ -135,10 +136,6 @@ def _opened(queue: Queue, row: Mapping[str, str] | None) -> Queue:
     limits = {word: row.get(f"Allow{word}", "ALL") for word in ("Groups", "Accounts", "Qos")}
     only = [f"{word.lower()} {names}" for word, names in limits.items() if names != "ALL"]
     return replace(queue, only="; ".join(only))
-
-
-def _pairs(line: str) -> dict[str, str]:
-    return {name: value for name, sign, value in (word.partition("=") for word in line.split()) if sign}
 
 
 def _keeping(answers: Answers, config: Mapping[str, str]) -> AccountingStatus:
@@ -156,10 +153,3 @@ def _keeping(answers: Answers, config: Mapping[str, str]) -> AccountingStatus:
         last = (sacct.said or "no message").splitlines()[-1]
         return AccountingStatus(works=False, said=f"does not answer: {last}")
     return AccountingStatus(works=True, said="on (sacct answers)")
-
-
-def _accounts(text: str | None) -> tuple[tuple[str, ...] | None, str]:
-    """Return the user's accounts, and the one that jobs are charged to: ``default|account`` a line."""
-    rows = [line.split("|") for line in (text or "").splitlines() if line.count("|") == 1]
-    names = tuple(dict.fromkeys(account for _, account in rows if account))
-    return None if text is None else names, next((default for default, _ in rows if default), "")

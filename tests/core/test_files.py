@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from jobkit.core import files
 from jobkit.core.errors import DISK_FULL, ERRNO_HINTS, JobkitError, file_error, name_file_in_errors
 from jobkit.core.files import append_line, filesystem_type, parse_object, read_tolerantly
+from jobkit.core.layout import make_run_folder
 from jobkit.spec.sweep_spec import SweepSpec
 
 
@@ -133,7 +134,7 @@ def test_what_holds_values_of_the_environment_is_its_owners_alone(
 
 @pytest.mark.parametrize(("group", "mode"), [(False, 0o700), (True, 0o750)])
 def test_a_run_folder_is_its_owners_or_its_groups(tmp_path: Path, *, group: bool, mode: int) -> None:
-    files.make_run_folder(tmp_path / "run", group=group)
+    make_run_folder(tmp_path / "run", group=group)
     assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == mode
 
 

@@ -26,7 +26,7 @@ WHY, WATCH = "jobkit status runs/demo 2", "jobkit status runs/demo --watch"
 
 
 def commands(run: RunStatus, folder: str = "runs/demo") -> list[str]:
-    found = [step.command for step in advice(run, folder).steps]
+    found = [step.command for step in advice(run, folder)[1]]
     assert len(found) == len(set(found)), "each once"
     return found
 
@@ -76,7 +76,7 @@ def test_a_task_in_error_is_released_by_a_command_and_holds_the_job_that_follows
     stuck = [a_point(n, PointState.STUCK, queued=waits(State.ERROR, "Eqw")) for n in (3, 4, 6, 9)]
     run = with_job(a_run([DONE, *stuck]), Role.FOLLOW, State.PENDING, "Dependency")
     assert commands(run)[0] == "qmod -cj 77.3-4 77.6 77.9"
-    (notice,) = advice(run, "runs/demo").notices
+    ((notice,), _) = advice(run, "runs/demo")
     assert "p003, p004, p006 and 1 more (Eqw)" in notice
     assert "a person must release them" in job_line(run, run.jobs[0])
 
@@ -86,24 +86,24 @@ def test_tasks_that_wait_for_different_reasons_are_released_apart() -> None:
     long = a_point(4, PointState.STUCK, queued=waits(State.ERROR, "QOSMaxWallDurationPerJobLimit"))
     never = a_point(5, PointState.STUCK, queued=waits(State.ERROR, "DependencyNeverSatisfied"))
     admin = a_point(6, PointState.WAITING, queued=waits(State.HELD, "JobHeldAdmin"))
-    advised = advice(a_run([held, long, never, admin]), "runs/demo")
-    assert [step.command for step in advised.steps if step.kind is not FixKind.WATCH] == [
+    notices, steps = advice(a_run([held, long, never, admin]), "runs/demo")
+    assert [step.command for step in steps if step.kind is not FixKind.WATCH] == [
         "scontrol release 77_3",
         "jobkit cancel runs/demo 4",
         f"{RESUME} --set resources.walltime=...",
         "jobkit cancel runs/demo 5",
         RESUME,
     ]
-    assert len(advised.notices) == 4
-    assert advised.notices[-1].endswith("; an administrator types: scontrol release 77_6")
+    assert len(notices) == 4
+    assert notices[-1].endswith("; an administrator types: scontrol release 77_6")
 
 
 def test_a_scheduler_that_does_not_answer_is_named_and_nothing_is_submitted() -> None:
     points = [a_point(1, PointState.UNSETTLED), failed(2)]
     run = with_job(a_run(points, silent=("slurm",)), Role.FOLLOW)
-    advised = advice(run, "runs/demo")
-    assert len(advised.notices) == 1
-    assert "slurm does not answer" in advised.notices[0]
+    notices, _ = advice(run, "runs/demo")
+    assert len(notices) == 1
+    assert "slurm does not answer" in notices[0]
     assert commands(run) == [WHY]
     assert job_line(run, run.jobs[0]) == ""
 
@@ -118,19 +118,19 @@ def test_a_submission_of_this_half_minute_is_under_way_and_nothing_is_submitted_
         )
         for seconds in (1, 31)
     )
-    said = advice(soon, "runs/demo")
-    assert "a submission is under way" in said.notices[0]
-    assert not any("resume" in step.command for step in said.steps)
-    assert "got no answer" in advice(late, "runs/demo").notices[0]
-    assert any("resume" in step.command for step in advice(late, "runs/demo").steps)
+    notices, steps = advice(soon, "runs/demo")
+    assert "a submission is under way" in notices[0]
+    assert not any("resume" in step.command for step in steps)
+    assert "got no answer" in advice(late, "runs/demo")[0][0]
+    assert any("resume" in step.command for step in advice(late, "runs/demo")[1])
 
 
 def test_a_corpus_that_could_not_be_planned_is_planned_again_by_resume(tmp_path: Path) -> None:
     left = {"role": "plan", "why": "a.txt:3: not UTF-8\nb.gz: broken"}
     run = a_run([], left=left, folder=marked(tmp_path, ORDER_FILE))
-    found = advice(run, "runs/demo")
-    assert found.notices == ("the corpus could not be planned: a.txt:3: not UTF-8", "b.gz: broken")
-    assert [(step.command, step.does) for step in found.steps] == [
+    notices, steps = advice(run, "runs/demo")
+    assert notices == ["the corpus could not be planned: a.txt:3: not UTF-8", "b.gz: broken"]
+    assert [(step.command, step.does) for step in steps] == [
         (RESUME, "submits the job that plans the corpus again")
     ]
 
@@ -138,7 +138,7 @@ def test_a_corpus_that_could_not_be_planned_is_planned_again_by_resume(tmp_path:
 def test_nobody_is_advised_to_change_the_run_of_another_user() -> None:
     run = a_run([DONE, failed(2, Outcome.TIMEOUT)], mine=False)
     assert commands(run) == [WHY, COLLECT]
-    assert "only its owner" in advice(run, "runs/demo").notices[-1]
+    assert "only its owner" in advice(run, "runs/demo")[0][-1]
 
 
 def test_a_job_that_is_stuck_itself_is_released_too() -> None:
@@ -164,7 +164,7 @@ def test_what_a_job_of_the_run_could_not_submit_is_reported(
     tmp_path: Path, left: dict[str, object], words: str
 ) -> None:
     folder = marked(tmp_path, ORDER_FILE) if left.get("role") else tmp_path
-    (notice,) = advice(a_run([DONE], left=left, folder=folder), "runs/demo").notices
+    ((notice,), _) = advice(a_run([DONE], left=left, folder=folder), "runs/demo")
     assert notice.endswith(words)
 
 

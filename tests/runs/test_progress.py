@@ -7,10 +7,10 @@ import pytest
 
 from jobkit.core.layout import Exit
 from jobkit.core.records import Outcome
-from jobkit.runs.status import Pace, PointState, PointStatus, skipped_time, to_go
+from jobkit.runs.status import Pace, PointState, PointStatus, to_go
 from jobkit.runs.tries import progress_of
 from tests.support.builders import batch, point, record
-from tests.support.statuses import a_point, tried
+from tests.support.statuses import a_point, a_run, tried
 
 
 @pytest.mark.parametrize(
@@ -83,13 +83,13 @@ def test_a_pruned_point_saves_the_time_of_the_point_that_ran_out_of_memory() -> 
         a_point(1, PointState.DONE, Outcome.OK, tries=[small]),
         a_point(2, PointState.DONE, Outcome.GPU_OOM, tries=[out, small]),
     ]
-    assert skipped_time(points) is None
+    assert a_run(points).saved is None
     pruned = [left_out(n, Outcome.PRUNED, "p002") for n in (3, 4)]
-    assert skipped_time([*points, *pruned]) == (2, 120.0)
+    assert a_run([*points, *pruned]).saved == (2, 120.0)
     first, repeat = (replace(points[0].point, repeat=n, point_id=f"batch_size-50-r{n}") for n in (1, 2))
     done = replace(points[0], point=first, all_tries=(tried(1, Outcome.TIMEOUT), small))
     skipped = replace(left_out(5, Outcome.PRUNED, first.point_id), point=repeat)
-    assert skipped_time([done, skipped]) == (1, 60.0), "a repeat that was not needed"
+    assert a_run([done, skipped]).saved == (1, 60.0), "a repeat that was not needed"
 
 
 @pytest.mark.parametrize(
@@ -104,4 +104,4 @@ def test_a_pruned_point_saves_the_time_of_the_point_that_ran_out_of_memory() -> 
 def test_what_is_still_to_be_measured_or_has_no_known_cause_saves_nothing(skipped: PointStatus) -> None:
     took = tried(1, Outcome.GPU_OOM, record=record(point(2)))
     out = a_point(2, PointState.DONE, Outcome.GPU_OOM, tries=[took])
-    assert skipped_time([a_point(1, PointState.DONE, Outcome.GPU_OOM), out, skipped]) is None
+    assert a_run([a_point(1, PointState.DONE, Outcome.GPU_OOM), out, skipped]).saved is None

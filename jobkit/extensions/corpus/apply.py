@@ -21,15 +21,13 @@ from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.knobs import OFFERED
 from jobkit.core.layout import (
-    ACCOUNTING_FILE,
     JOB_SCRIPT,
-    JOURNAL_FILE,
-    LOGS_FOLDER,
     ORDER_FILE,
     PLAN_SCRIPT,
     POINTS_FILE,
     SPEC_FILE,
     WINNERS_FOLDER,
+    make_run_folder,
     read_points,
 )
 from jobkit.core.paths import cache_dir, ledger_path
@@ -526,10 +524,8 @@ def _submit(
     texts = {SPEC_FILE: spec.as_yaml(), ORDER_FILE: to_json(order) + "\n", PLAN_SCRIPT: script}
 
     def fill(part: Path) -> None:
-        files.make_run_folder(part, group=setting.site.group_can_read)
-        (part / LOGS_FOLDER).mkdir()
-        for name in (POINTS_FILE, JOURNAL_FILE, ACCOUNTING_FILE):
-            (part / name).touch()
+        make_run_folder(part, group=setting.site.group_can_read)
+        (part / POINTS_FILE).touch()
         write(part)
 
     def write(folder: Path) -> None:

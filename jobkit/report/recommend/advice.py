@@ -33,7 +33,7 @@ from jobkit.core.terminal import did_you_mean, printable, shell_quote
 from jobkit.core.units import format_count, format_f1, format_list
 from jobkit.report.recommend.material import RequestAdvice, RunData, request
 from jobkit.runs.request import Conditions, conditions_of, memory_condition
-from jobkit.runs.results import Agreement, overlap_words, overlaps, span_of
+from jobkit.runs.results import Agreement, overlap_words, overlaps
 
 MOST_LISTED = 8
 
@@ -417,8 +417,7 @@ class Advice:
         elsewhere = material.site is not None
         shared = elsewhere and material.resources is not None and not material.resources.exclusive
         notes += speed.not_sampled(chosen, elsewhere=elsewhere, shared=shared)
-        spans = [span_of(record) for record in self.records]
-        if words := overlap_words(spans, overlaps(spans)):
+        if words := overlap_words(self.records, overlaps(self.records)):
             notes.append(words)
         if material.to_come:
             notes.append(f"{format_count(material.to_come, 'point')} still to come")
