@@ -287,7 +287,8 @@ class CallQueue:
         for worker, (call, began_s) in self.running.items():
             if now_s - began_s > limit_s:
                 what = f"{HANG} of {len(call.paragraphs)} paragraphs for {now_s - began_s:.0f} s"
-                raise BatchHung(f"worker {worker} {what} (hang_s: {self.hang_s:g})")
+                message = f"worker {worker} {what} (hang_s: {self.hang_s:g})"
+                raise BatchHung(Outcome.TIMEOUT, message)
 
 
 def supervise(state: TryState, stack: ExitStack, kept: Standing) -> None:
