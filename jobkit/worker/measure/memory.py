@@ -19,7 +19,7 @@ import contextlib
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 from jobkit.core import files
@@ -59,13 +59,12 @@ def split_memory(
     cgroup_peak_bytes: int | None = None,
 ) -> MemoryReadings:
     """Split the memory of a try by instrument, from the readings of its processes and the sampler's peaks."""
-    most, sums = _over(processes, largest), _over(processes, total)
+    readings = {name: [getattr(one, name) for one in processes] for name in Readings.__slots__}
+    sums = Readings(**{name: total(sizes) for name, sizes in readings.items()})
     process_peak_bytes = process_peak(peaks, device_idle_bytes)
     return MemoryReadings(
-        **asdict(most),
-        activations_bytes=largest(
-            subtract(readings.allocated_peak_bytes, readings.weights_bytes) for readings in processes
-        ),
+        **{name: largest(sizes) for name, sizes in readings.items()},
+        activations_bytes=largest(subtract(one.allocated_peak_bytes, one.weights_bytes) for one in processes),
         other_bytes=subtract(process_peak_bytes, sums.context_bytes, sums.allocated_peak_bytes),
         process_peak_bytes=process_peak_bytes,
         device_peak_bytes=peaks.device_bytes if peaks else None,
@@ -75,11 +74,6 @@ def split_memory(
         cgroup_peak_bytes=cgroup_peak_bytes,
         disagreement=disagreement(sums, process_peak_bytes),
     )
-
-
-def _over(processes: Sequence[Readings], one: Callable[[Sequence[int | None]], int | None]) -> Readings:
-    names = [field.name for field in fields(Readings)]
-    return Readings(**{name: one([getattr(readings, name) for readings in processes]) for name in names})
 
 
 def process_peak(peaks: Peaks | None, device_idle_bytes: int | None) -> int | None:

@@ -62,12 +62,8 @@ class GpuHandle:
         """
         for version, name in ((getattr(pynvml, "nvmlMemory_v2", None), "v2"), (None, "v1")):
             with contextlib.suppress(pynvml.NVMLError, TypeError):
-                info = (
-                    pynvml.nvmlDeviceGetMemoryInfo(self.handle, version=version)
-                    if version
-                    else pynvml.nvmlDeviceGetMemoryInfo(self.handle)
-                )
-                return int(info.used), name
+                more = {"version": version} if version else {}
+                return int(pynvml.nvmlDeviceGetMemoryInfo(self.handle, **more).used), name
         return None, None
 
     def total_bytes(self) -> int | None:
