@@ -78,11 +78,7 @@ class Keeper:
                 process.end_descendants(KILL_S)
 
         with theirs, process.signals_blocked():
-            self._connection, self._process = ours, process.fork(keep)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+            self._connection, self.process = ours, process.fork(keep)
 
     def send(self, number: int) -> None:
         with contextlib.suppress(OSError):  # it has ended
@@ -101,7 +97,7 @@ class Keeper:
     def close(self) -> None:
         self._connection.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(KILL_S + REST_S)
+            self.process.wait(KILL_S + REST_S)
 
 
 def _run(
@@ -193,7 +189,7 @@ def run_command(state: TryState, command: Command, stack: ExitStack) -> None:
     echo = _Echo(state.figures, log)
     stack.callback(echo.end)
     output = GrowingFile(log, echo.take)
-    state.sampler = stack.enter_context(sampling(uuids, parent=keeper.pid))
+    state.sampler = stack.enter_context(sampling(uuids, parent=keeper.process.pid))
     state.ask_sampler("mark")
     oom_kills = process.oom_kills()
     ended = _follow(state, keeper, output)

@@ -26,7 +26,7 @@ from jobkit.worker.measure import memory
 from jobkit.worker.measure.figures import GrowingFile, OwnFigures, Tally
 from jobkit.worker.measure.sampler import EnergyReading, Peaks, Sampling, idle_power
 from jobkit.worker.paragraphs import Call, Todo, Window, read_paragraphs
-from jobkit.worker.workloads.base import EntitiesFile, Output, Result, Row
+from jobkit.worker.workloads.base import Output, Result, Row
 
 Done = tuple[Batch, list[Row]]
 """A batch, and its rows with the numbers of their paragraphs in the work of the try."""
@@ -179,7 +179,6 @@ class PointWork:
     """The hooks of the work of a sweep, on the text of the spec; the other kinds inherit them."""
 
     def launcher(self, task: Task) -> Launcher:
-        del task
         return Launcher()
 
     def read(self, state: TryState) -> Todo:
@@ -192,18 +191,16 @@ class PointWork:
 
     def output(self, folder: Path) -> Output:
         """Return the file for the rows of a try, in the folder that is copied home."""
-        return EntitiesFile(folder)
+        return Output(folder)
 
     def rows(self, result: Result, columns: Sequence[str], items: Sequence[int]) -> list[Row]:
         """Return the rows of a call for the output, with the numbers of its paragraphs, ``items``.
 
         ``columns`` are those of the workload's rows.
         """
-        del columns
         return [(items[number], *values) for number, *values in result.entities]
 
     def recording(self, task: Task) -> Recording:
-        del task
         return Recording()
 
 

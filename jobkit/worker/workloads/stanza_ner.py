@@ -427,7 +427,7 @@ def _convert(processor: Any, precision: str) -> None:  # noqa: ANN401 - Stanza i
         network.crits.float()
         for classifier in network.tag_clfs:
             classifier.register_forward_pre_hook(as_weights)
-            classifier.register_forward_hook(lambda classifier, inputs, scores: scores.float())  # noqa: ARG005 - as torch calls it
+            classifier.register_forward_hook(lambda classifier, inputs, scores: scores.float())
     torch.cuda.empty_cache()  # the memory of the fp32 weights; does nothing if no GPU is in use
 
 

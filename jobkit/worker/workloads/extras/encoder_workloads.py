@@ -167,7 +167,6 @@ class EncoderWorkload:
             self._encoder.size = sizes.get(BATCH_SIZE, 1)
 
     def _note(self, network: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:  # noqa: ANN401
-        del network
         inputs = kwargs if INPUT in kwargs else args[0]
         rows, columns = inputs[INPUT].shape
         self._shapes.append((rows, columns))
@@ -451,7 +450,6 @@ class SentenceEmbedding(EncoderWorkload):
             return refused
 
         def run(ids: Any, mask: Any, places: Any) -> Sequence[Any]:  # noqa: ANN401 - torch is untyped
-            del places
             return [model({"input_ids": ids, "attention_mask": mask})["sentence_embedding"].float()]
 
         return Encoder(model.tokenizer, run, most_tokens=model.max_seq_length, **limits)
