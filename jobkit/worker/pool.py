@@ -305,8 +305,7 @@ def supervise(state: TryState, stack: ExitStack, kept: Standing) -> None:
     workers.ask({number: ("warm_up", todo.warm_up_texts, likely[number]) for number in workers})
     if workers.daemon:
         state.mps = workers.daemon.check_clients(workers.pids)
-    contexts = _contexts(state.workers, workers.idle_bytes)
-    workers.ask({number: ("keep_context", size) for number, size in contexts})
+    workers.ask(dict(_contexts(workers, state.workers)))
     state.ask_sampler("mark")
     _work(state, workers, todo)
     state.ask_sampler("stop")
@@ -327,7 +326,12 @@ def _open(state: TryState, kept: Standing) -> Todo:
     point = state.task.point
     state.workers = [WorkerState() for _ in range(point.workers * point.gpus)]
     steps.read_idle(state)
-    _preload(state)
+    reason = work_of(point).launcher(state.task).why or steps.preload(state.task)
+    state.forked = not reason
+    if state.forked:
+        state.waited_s += process.age_s() or 0.0
+    elif point.fork:
+        process.report(f"the workers of this try are fresh processes: {reason}")
     todo = steps.read_inputs(state)
     steps.wait_for_memory(state)
     gpus = {gpu.uuid: gpu for gpu in nvml.list_gpus()} if point.device == "cuda" else {}
@@ -342,25 +346,14 @@ def _open(state: TryState, kept: Standing) -> Todo:
     return todo
 
 
-def _preload(state: TryState) -> None:
-    reason = work_of(state.task.point).launcher(state.task).why or steps.preload(state.task)
-    state.forked = not reason
-    if state.forked:
-        state.waited_s += process.age_s() or 0.0
-    elif state.task.point.fork:
-        process.report(f"the workers of this try are fresh processes: {reason}")
-
-
-def _contexts(
-    workers: Sequence[WorkerState], idle_bytes: Mapping[str, int | None]
-) -> Iterable[tuple[int, int | None]]:
-    """Yield each worker's part of what the workers of its GPU hold beyond torch's reserve."""
-    used_bytes = nvml.used_bytes(idle_bytes)
+def _contexts(pool: Pool, workers: Sequence[WorkerState]) -> Iterator[tuple[int, Order]]:
+    """Yield each worker and its order to keep its part of what its GPU holds beyond torch's reserve."""
+    used_bytes = nvml.used_bytes(pool.idle_bytes)
     for number, worker in enumerate(workers):
         uuid = worker.gpu.uuid if worker.gpu else ""
         reserved = [one.reserved_bytes for one in workers if one.gpu and one.gpu.uuid == uuid]
-        size = memory.subtract(used_bytes.get(uuid), idle_bytes.get(uuid), *reserved)
-        yield number, None if size is None else size // len(reserved)
+        size = memory.subtract(used_bytes.get(uuid), pool.idle_bytes.get(uuid), *reserved)
+        yield number, ("keep_context", None if size is None else size // len(reserved))
 
 
 def _work(state: TryState, workers: Pool, todo: Todo) -> None:

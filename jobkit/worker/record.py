@@ -121,7 +121,6 @@ class TryState:
     # the energy counters of idle GPUs before a worker prepares to open one, by UUID
     idle: Mapping[str, EnergyReading] = field(default_factory=dict)
     device_idle_bytes: int | None = None
-    cgroup_peak_bytes: int | None = None
     # what the workload reports itself, and the file in which it does
     figures: OwnFigures = field(default_factory=OwnFigures)
     figures_file: GrowingFile | None = None
@@ -262,7 +261,7 @@ def record_of(state: TryState, error: BaseException | None) -> Record:
             state.peaks,
             device_idle_bytes=state.device_idle_bytes,
             device_baseline_bytes=state.waited.baseline_bytes,
-            cgroup_peak_bytes=state.cgroup_peak_bytes,
+            cgroup_peak_bytes=process.cgroup_peak(),
         ),
         sampler=state.peaks.sampler if state.peaks else None,
         energy=_energy(state),

@@ -21,7 +21,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -131,23 +131,17 @@ class Owners:
         self._own = [False] * len(gpus)
         self._foreign = [False] * len(gpus)
 
-    def strangers(self, listed: Sequence[Collection[int]], own: Collection[int]) -> bool:
-        """Note the job's processes on each GPU; return whether a GPU has others."""
-        known = set(own)
-        self._own = [seen or not known.isdisjoint(pids) for seen, pids in zip(self._own, listed, strict=True)]
-        return any(
-            not found and not known.issuperset(pids)
-            for found, pids in zip(self._foreign, listed, strict=True)
-        )
+    def note(self, listed: Sequence[Collection[int]], own: set[int], look: Callable[[], None]) -> None:
+        """Note whether each GPU has processes of the job, ``own``, and others.
 
-    def confirm(self, listed: Sequence[Collection[int]], own: Collection[int]) -> None:
-        """Keep the strangers that are still there.
-
-        A process that began after ``own`` was read may belong to the job; one that was listed before, and is
-        still there, does not.
+        ``look`` adds to ``own`` the processes that have begun since: a process that was listed before, is
+        none of them and is still there does not belong to the job.
         """
         for number, (gpu, pids) in enumerate(zip(self._gpus, listed, strict=True)):
-            self._foreign[number] |= bool(set(pids) & set(gpu.processes() or ()) - set(own))
+            self._own[number] |= not own.isdisjoint(pids)
+            if not self._foreign[number] and not own.issuperset(pids):
+                look()
+                self._foreign[number] = bool(set(pids) & set(gpu.processes() or ()) - own)
 
     def attribution(self) -> tuple[Attribution, str]:
         """Return the worst attribution of a GPU, and its reason."""
@@ -318,9 +312,7 @@ class Follower:
             self._query = queries[0]
             peaks.device_bytes = largest((peaks.device_bytes, total(used)))
             running = [gpu.processes() or {} for gpu in self._gpus]
-            if self._owners.strangers(running, self._own):
-                self._list_tree()
-                self._owners.confirm(running, self._own)
+            self._owners.note(running, self._own, self._list_tree)
             held = sum(processes.get(pid) or 0 for processes in running for pid in self._tree)
             peaks.process_bytes = largest((peaks.process_bytes, held or None))  # NVML may report none of them
 

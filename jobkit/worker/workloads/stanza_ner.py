@@ -104,11 +104,6 @@ class SentenceCut:
     padded: int | None = None
     by_length: bool = False  # whether the longest sentences of a call come first
 
-    @property
-    def is_stock(self) -> bool:
-        """Whether Stanza cuts so by itself: a fixed number of sentences in text order."""
-        return not (self.padded or self.by_length)
-
     def arranged(self, sentences: Iterable[Any]) -> list[Any]:
         """Return the sentences of a call in the order in which they are cut."""
         return sorted(sentences, key=columns_of, reverse=True) if self.by_length else list(sentences)

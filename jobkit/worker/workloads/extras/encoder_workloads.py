@@ -492,14 +492,9 @@ class SentenceEmbedding(EncoderWorkload):
     @staticmethod
     def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
         """Return each paragraph as one item with its tokens, by the tokenizer of the model."""
-        loaded = _kept_model(model_folder(model.path if model else None))
+        loaded = _kept_model(model_folder(model.path if model else None), CPU, "float32")
         tokens = loaded.tokenizer(list(paragraphs), truncation=True, max_length=loaded.max_seq_length)
         return [[len(ids)] for ids in tokens["input_ids"]]
-
-
-@lru_cache(maxsize=1)
-def _kept_model(folder: Path) -> Any:  # noqa: ANN401 - as above
-    return open_model(folder, CPU, "float32")
 
 
 def open_model(folder: Path, device: str, dtype: str) -> Any:  # noqa: ANN401 - the framework is untyped
@@ -513,3 +508,6 @@ def open_model(folder: Path, device: str, dtype: str) -> Any:  # noqa: ANN401 - 
     return SentenceTransformer(
         str(folder), device=device, local_files_only=True, model_kwargs={"dtype": getattr(torch, dtype)}
     )
+
+
+_kept_model = lru_cache(maxsize=1)(open_model)
