@@ -96,8 +96,7 @@ class Keeper:
 
     def close(self) -> None:
         self._connection.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(KILL_S + REST_S)
+        process.ends(self.process, KILL_S + REST_S)
 
 
 def _run(

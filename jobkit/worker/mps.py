@@ -138,8 +138,7 @@ class MpsDaemon:
     def end(self) -> None:
         for pipe in self._pipes:
             pipe.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._guard.wait(2 * QUIT_S + KILL_S)
+        process.ends(self._guard, 2 * QUIT_S + KILL_S)
         if self._guard.returncode != 0:
             process.kill(self._family if self._guard.returncode else process.process_tree(self._guard.pid))
             self._guard.wait()
@@ -199,8 +198,7 @@ def main() -> None:
             while daemon.poll() is None:
                 if select.select([sys.stdin], [], [], POLL_S)[0]:
                     _ask(folder, "quit", QUIT_S)
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        daemon.wait(QUIT_S)
+                    process.ends(daemon, QUIT_S)
                     return
             process.end_descendants(KILL_S)
             os.close(sys.stdout.fileno())

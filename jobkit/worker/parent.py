@@ -269,11 +269,9 @@ class Child:
         """End a process that stands, and wait until it has freed its memory."""
         self.channel.close()
         ending = process.Forked(self.pid)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            ending.wait(END_S)
-        process.kill(process.process_tree(self.pid) if ending.poll() is None else ())
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            ending.wait(END_S)
+        if not process.ends(ending, END_S):
+            process.kill(process.process_tree(self.pid))
+            process.ends(ending, END_S)
 
 
 @dataclass(slots=True)

@@ -67,7 +67,6 @@ HANG_FACTOR = 20
 ITEMS = 200
 """Of the text, on which both ways are compared: sentences by punctuation, or paragraphs."""
 
-Process = subprocess.Popen[bytes] | process.Forked
 Order = tuple[Any, ...]
 """The name of a step of `jobkit.worker.steps.Worker`, and its arguments."""
 
@@ -110,7 +109,7 @@ class Pool:
         self._reported = state.workers
         self.daemon = daemon
         self._forked = state.forked
-        self._processes: dict[int, Process] = {}
+        self._processes: dict[int, process.Child] = {}
         self._connections: dict[int, Connection[Order | Task, Report]] = {}
         self._oom_kills = process.oom_kills()
         # the memory in use before they opened their GPUs, by UUID
@@ -187,9 +186,7 @@ class Pool:
         for number in ending:
             self._connections.pop(number).close()
         for number in ending:
-            try:
-                self._processes[number].wait(END_S)
-            except subprocess.TimeoutExpired:
+            if not process.ends(self._processes[number], END_S):
                 self._kill([self._processes[number]])
 
     def close(self) -> None:
@@ -198,14 +195,13 @@ class Pool:
             connection.close()
 
     @staticmethod
-    def _kill(workers: Sequence[Process]) -> None:
+    def _kill(workers: Sequence[process.Child]) -> None:
         """Kill workers and their children; wait for them, but not for ever: a GPU's driver may hold one."""
         for worker in workers:
             process.kill(process.process_tree(worker.pid) if worker.poll() is None else ())
         deadline_s = time.monotonic() + END_S
         for worker in workers:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                worker.wait(max(0.0, deadline_s - time.monotonic()))
+            process.ends(worker, max(0.0, deadline_s - time.monotonic()))
 
     def send(self, number: int, message: Order | Task) -> None:
         with contextlib.suppress(OSError):  # it has died: the next look at its connection shows it
