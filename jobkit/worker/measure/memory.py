@@ -53,9 +53,7 @@ class Device:
     @property
     def cuda_uuid(self) -> str | None:
         """``None`` if torch is too old to report it."""
-        if self.torch is None:
-            return None
-        uuid = getattr(self.torch.cuda.get_device_properties(0), "uuid", None)
+        uuid = self.torch and getattr(self.torch.cuda.get_device_properties(0), "uuid", None)
         return str(uuid) if uuid else None
 
     def synchronise(self) -> None:

@@ -131,8 +131,6 @@ class GpuState:
 def list_gpus() -> tuple[GpuState, ...]:
     """Return every GPU that NVML lists; none without NVML."""
     with nvml() as available:
-        if not available:
-            return ()
         return tuple(
             GpuState(
                 name=gpu.name(),
@@ -144,7 +142,7 @@ def list_gpus() -> tuple[GpuState, ...]:
                 accounting=gpu.accounting(),
                 forbids_mps=gpu.forbids_mps(),
             )
-            for gpu in list_handles()
+            for gpu in (list_handles() if available else ())
         )
 
 
