@@ -109,7 +109,7 @@ class Pool:
         self._reported = state.workers
         self.daemon = daemon
         self._forked = state.forked
-        self._processes: dict[int, process.Child] = {}
+        self._processes: dict[int, process.ChildProcess] = {}
         self._connections: dict[int, Connection[Order | Task, Report]] = {}
         self._oom_kills = process.oom_kills()
         # the memory in use before they opened their GPUs, by UUID
@@ -195,7 +195,7 @@ class Pool:
             connection.close()
 
     @staticmethod
-    def _kill(workers: Sequence[process.Child]) -> None:
+    def _kill(workers: Sequence[process.ChildProcess]) -> None:
         """Kill workers and their children; wait for them, but not for ever: a GPU's driver may hold one."""
         for worker in workers:
             process.kill(process.process_tree(worker.pid) if worker.poll() is None else ())

@@ -125,10 +125,10 @@ class Forked:
         return status
 
 
-Child = subprocess.Popen[bytes] | Forked
+ChildProcess = subprocess.Popen[bytes] | Forked
 
 
-def ends(child: Child, within_s: float) -> bool:
+def ends(child: ChildProcess, within_s: float) -> bool:
     """Wait for a child; return whether it ends within a time."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(within_s)

@@ -32,7 +32,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.measurements import Attribution, Energy, Sampler, largest, total
 from jobkit.worker.process import (
     PAGE_BYTES,
-    Child,
+    ChildProcess,
     close_files,
     fork,
     process_tree,
@@ -392,7 +392,7 @@ def sample_until_closed(
 
 
 class Sampling:
-    def __init__(self, process: Child, connection: socket.socket) -> None:
+    def __init__(self, process: ChildProcess, connection: socket.socket) -> None:
         self._process, self._connection = process, connection
         self._answers = connection.makefile(encoding="utf-8")
 
@@ -424,7 +424,7 @@ def sampling(
     ours, theirs = socket.socketpair()
     with theirs:
         if parent and not words:
-            process: Child = fork(partial(_sample_forked, theirs, parent))
+            process: ChildProcess = fork(partial(_sample_forked, theirs, parent))
         else:
             words += [f"--pid={parent or os.getpid()}", *(["--below"] if parent else [])]
             argv = [sys.executable, "-m", "jobkit.worker.measure.sampler", *words]

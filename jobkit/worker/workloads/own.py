@@ -232,7 +232,6 @@ def traits(
     name: str, folder: str | None, staged: str | None = None, *, say: Say
 ) -> tuple[bool, bool, list[dict[str, Any]], tuple[str, ...], str, bool, bool, Mapping[str, int]]:
     """Return the fields of `jobkit.planning.workload_traits.Traits`."""
-    del say
     workload = checked_class(name, folder, staged)
     knobs = [asdict(knob) for knob in knobs_of(workload)]
     has_lengths = callable(getattr(workload, "lengths", None))
@@ -256,7 +255,6 @@ def lengths(
     ``paragraphs``: of the text.
     ``model``: the fields of a `ModelRef`.
     """
-    del say
     workload: Any = checked_class(name, folder)
     try:
         answer = workload.lengths(paragraphs, ModelRef(**model) if model else None)
