@@ -27,7 +27,7 @@ from jobkit.core.knobs import AUTO, OFF, ON
 from jobkit.core.records import Outcome, Point
 from jobkit.worker import process
 from jobkit.worker.failure import NO_MPS, TryFailed
-from jobkit.worker.measure.nvml import VISIBLE_VARIABLE, GpuState
+from jobkit.worker.measure.nvml import GpuState, visible_names
 from jobkit.worker.record import ALONE, TryState
 
 COMMAND = "nvidia-cuda-mps-control"
@@ -71,7 +71,7 @@ def start_if_wanted(state: TryState, stack: ExitStack, gpus: Iterable[GpuState])
 def _refuse(point: Point, gpus: Iterable[GpuState]) -> None:
     if point.mps == AUTO and point.workers == 1:
         raise ForbiddenError(ALONE)
-    visible = [name.strip() for name in os.environ.get(VISIBLE_VARIABLE, "").split(",")]
+    visible = visible_names()
     if visible[0].startswith("MIG-"):
         raise ForbiddenError(f"{visible[0]} is a MIG instance")
     named = tuple(name for name in visible if name.startswith("GPU-"))

@@ -200,7 +200,7 @@ def visible_uuid(cuda_uuid: str | None) -> str | None:
 
     CUDA does not report the UUID of a MIG instance; then the entry of CUDA_VISIBLE_DEVICES is the name.
     """
-    first = _visible_names(1)[0]
+    first = visible_names()[0]
     if cuda_uuid and not first.startswith("MIG-"):
         return cuda_uuid if cuda_uuid.startswith("GPU-") else f"GPU-{cuda_uuid}"
     return next(iter(visible_uuids(1)), None)
@@ -212,7 +212,7 @@ def visible_uuids(number: int) -> list[str]:
     A bare index in CUDA_VISIBLE_DEVICES is resolved only if there are no more GPUs than asked for: otherwise
     it may name another GPU in NVML's order.
     """
-    names, listed = _visible_names(number), [gpu.uuid for gpu in list_gpus()]
+    names, listed = visible_names()[:number], [gpu.uuid for gpu in list_gpus()]
     if not all(name.startswith(("GPU-", "MIG-")) for name in names):
         return listed if len(listed) == number else []
     migs = [name for name in names if name.startswith("MIG-")]
@@ -220,6 +220,6 @@ def visible_uuids(number: int) -> list[str]:
     return known if all(known) else []
 
 
-def _visible_names(number: int) -> list[str]:
-    """Return the first entries of CUDA_VISIBLE_DEVICES; a single empty entry if it is not set."""
-    return [name.strip() for name in os.environ.get(VISIBLE_VARIABLE, "").split(",")[:number]]
+def visible_names() -> list[str]:
+    """Return the entries of CUDA_VISIBLE_DEVICES; a single empty entry if it is not set."""
+    return [name.strip() for name in os.environ.get(VISIBLE_VARIABLE, "").split(",")]

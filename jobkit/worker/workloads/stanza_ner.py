@@ -281,7 +281,7 @@ class StanzaNer:
 
         A paragraph that occurs again is cut once.
         """
-        folder = model_folder(model.path if model else None)
+        folder = model_folder(model)
         os.environ.setdefault(*SLEEP_WHILE_WAITING)
         import torch
 

@@ -376,7 +376,7 @@ class TokenClassification(EncoderWorkload):
     @staticmethod
     def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
         """Return the padded length, in tokens, of every piece of every paragraph, by the tokenizer alone."""
-        tokenizer = tokenizer_of(model_folder(model.path if model else None))
+        tokenizer = tokenizer_of(model_folder(model))
         cut = tokenizer(
             list(paragraphs), truncation=True, return_overflowing_tokens=True, stride=STRIDE, padding=False
         )
@@ -492,7 +492,7 @@ class SentenceEmbedding(EncoderWorkload):
     @staticmethod
     def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
         """Return each paragraph as one item with its tokens, by the tokenizer of the model."""
-        loaded = _kept_model(model_folder(model.path if model else None), CPU, "float32")
+        loaded = _kept_model(model_folder(model), CPU, "float32")
         tokens = loaded.tokenizer(list(paragraphs), truncation=True, max_length=loaded.max_seq_length)
         return [[len(ids)] for ids in tokens["input_ids"]]
 
