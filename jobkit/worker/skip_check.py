@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import re
 import sys
 from collections import defaultdict
@@ -181,7 +180,7 @@ def main() -> int:
     # NVML is opened only if it can matter.
     prune = arguments.prune and any(other.outcome is Outcome.GPU_OOM for other in failed)
     uuid = nvml.visible_uuid(None) if prune and point.device == "cuda" else None
-    gpu = nvml.read_gpu(uuid, os.getpid()) if uuid else None
+    gpu = nvml.read_gpu(uuid) if uuid else None
     early = check_still_needed(point, failed, gpu, prune=prune, stop_after=arguments.stop_after)
     if not early and arguments.share:
         least, most = arguments.repeats

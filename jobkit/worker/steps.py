@@ -316,7 +316,7 @@ def check_files(task: Task) -> str | None:
 
 
 def read_gpu(uuid: str | None) -> Gpu:
-    gpu = nvml.read_gpu(uuid, os.getpid()) if uuid else None
+    gpu = nvml.read_gpu(uuid) if uuid else None
     if gpu is None:
         visible = os.environ.get(nvml.VISIBLE_VARIABLE)
         unknown = f"NVML knows no GPU for {nvml.VISIBLE_VARIABLE}={visible!r}"

@@ -183,7 +183,7 @@ def test_a_point_is_pruned_by_the_card_that_it_would_run_on(
     run: Path, ask: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nvml, "visible_uuid", lambda _: "GPU-9")
-    monkeypatch.setattr(nvml, "read_gpu", lambda _uuid, _pid: GPU)
+    monkeypatch.setattr(nvml, "read_gpu", lambda _: GPU)
     lines = [to_json(replace(load(n, 10 * n), device="cuda")) for n in range(1, 5)]
     (run / "points.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     assert ask(run, 3, "--prune").startswith(

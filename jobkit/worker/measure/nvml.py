@@ -178,7 +178,7 @@ def open_gpu(uuid: str) -> GpuHandle | None:
     return answer(lambda: GpuHandle(pynvml.nvmlDeviceGetHandleByUUID(uuid), uuid))
 
 
-def read_gpu(uuid: str, own_pid: int) -> Gpu | None:
+def read_gpu(uuid: str) -> Gpu | None:
     with nvml() as available:
         gpu = open_gpu(uuid) if available else None
         if gpu is None:
@@ -191,7 +191,7 @@ def read_gpu(uuid: str, own_pid: int) -> Gpu | None:
             total_bytes=gpu.total_bytes(),
             driver=str(pynvml.nvmlSystemGetDriverVersion()),
             cuda=f"{cuda // 1000}.{cuda % 1000 // 10}",
-            foreign_processes=None if running is None else len(set(running) - {own_pid}),
+            foreign_processes=None if running is None else len(set(running) - {os.getpid()}),
         )
 
 
