@@ -78,7 +78,8 @@ class Keeper:
                 process.end_descendants(KILL_S)
 
         with theirs, process.signals_blocked():
-            self._connection, self.process = ours, process.fork(keep)
+            self._connection: Connection[int, CommandEnd] = ours
+            self.process = process.fork(keep)
 
     def send(self, number: int) -> None:
         with contextlib.suppress(OSError):  # it has ended
@@ -88,11 +89,9 @@ class Keeper:
         """Return how the command ended; ``None`` if it still runs after the timeout."""
         if not self._connection.poll(timeout_s):
             return None
-        try:
-            ended: CommandEnd = self._connection.recv()
-        except (EOFError, OSError):  # only a kill -9 ends a keeper before its command
-            ended = CommandEnd(-signal.SIGKILL)
-        return ended
+        with contextlib.suppress(EOFError, OSError):  # only a kill -9 ends a keeper before its command
+            return self._connection.recv()
+        return CommandEnd(-signal.SIGKILL)
 
     def close(self) -> None:
         self._connection.close()

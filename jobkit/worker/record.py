@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import platform
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -277,7 +277,7 @@ def record_of(state: TryState, error: BaseException | None) -> Record:
         needs=next((worker.needs for worker in workers if worker.needs), ()),
         failed_load=largest(worker.failed_load for worker in workers) if outcome in OUT_OF_MEMORY else None,
         retries=state.tally.total.retries,
-        workers=shares(state) if others else (),
+        workers=tuple(shares(state)) if others else (),
         mps=state.mps,
         environment=process.variables(),
         metrics=dict(state.figures.metrics),
@@ -308,11 +308,11 @@ def _effective(workers: Sequence[WorkerState]) -> dict[str, Value | None]:
     return effective
 
 
-def shares(state: TryState) -> tuple[Share, ...]:
-    last_s, shares = state.tally.total.end_s or 0.0, []
+def shares(state: TryState) -> Iterator[Share]:
+    last_s = state.tally.total.end_s or 0.0
     for number, worker in enumerate(state.workers):
         own, readings = state.tally.of(number), worker.readings
-        share = Share(
+        yield Share(
             worker=number,
             gpu_uuid=worker.gpu.uuid if worker.gpu else None,
             items=own.items,
@@ -326,8 +326,6 @@ def shares(state: TryState) -> tuple[Share, ...]:
             reserved_peak_bytes=readings.reserved_peak_bytes,
             maxrss_bytes=readings.maxrss_bytes,
         )
-        shares.append(share)
-    return tuple(shares)
 
 
 def _energy(state: TryState) -> measurements.Energy | None:
