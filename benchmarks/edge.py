@@ -35,7 +35,7 @@ from jobkit.planning.batch_sizes import share, sizes
 from jobkit.planning.sample import sample_text
 from jobkit.worker.failure import outcome_of
 from jobkit.worker.measure import memory
-from jobkit.worker.measure.device import Device, open_device
+from jobkit.worker.measure.memory import Device, open_device
 from jobkit.worker.workloads.base import Heavy
 from jobkit.worker.workloads.stanza_ner import StanzaNer, columns_of
 from tests.support import builders

@@ -22,7 +22,7 @@ from jobkit.core.records import Record
 from jobkit.core.student import deviation, half_width
 from jobkit.report.output import LEGENDS
 from jobkit.spec.axes import Repeats
-from jobkit.worker.skip_check import Until, check_repeats
+from jobkit.worker.skip_check import check_repeats
 
 CONDITION = "if no other job slows some runs"
 """What the legend of the table says of each interval of a mean."""
@@ -145,13 +145,12 @@ def measured(
     """Return the records of the repeats of one setting; of ``auto`` as many as the gate lets run."""
     records: list[Record] = []
     alike: list[Record] = []
-    until = Until(AUTO.share, AUTO.least, AUTO.most)
     for number in range(REPEATS[repeats]):
         node = number if place.repeats_apart else 0
         slow = nodes[node] * scatter.draw(chance), nodes[node] * scatter.draw(chance)
         records.append(record_of(number, f"node{node}", slow))
         alike.append(replace(records[-1], host=""))  # the gate compares those of one kind
-        if repeats == "auto" and check_repeats(alike, until):
+        if repeats == "auto" and check_repeats(alike, AUTO.share, AUTO.least):
             break
     return records
 

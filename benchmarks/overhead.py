@@ -29,7 +29,7 @@ from jobkit.planning import models
 from jobkit.planning.sample import sample_text
 from jobkit.worker import steps
 from jobkit.worker.measure import nvml
-from jobkit.worker.measure.device import Device, open_device
+from jobkit.worker.measure.memory import Device, open_device
 from jobkit.worker.measure.sampler import Sampling, sampling
 from jobkit.worker.paragraphs import Call
 from jobkit.worker.workloads.stanza_ner import StanzaNer

@@ -8,7 +8,6 @@ more.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -192,7 +191,7 @@ def _another_gpu(results: Sequence[PointResult]) -> str:
     ran = (result.record.gpu for result in results if result.record and result.point.gpus == 1)
     on = next((gpu.name for gpu in ran if gpu), None)
     uuid = nvml.visible_uuid(None) if on else None
-    here = nvml.read_gpu(uuid, os.getpid()) if uuid else None
+    here = nvml.read_gpu(uuid) if uuid else None
     if here is None or here.name == on:
         return ""
     return f"the points ran on {on}, but this job was given {here.name}: set resources.gpu_type"

@@ -24,7 +24,7 @@ from jobkit.core.knobs import BATCH_SIZE, CUDA, DEFAULT_WORK_UNIT, PADDED, Knob,
 from jobkit.core.measurements import total
 from jobkit.core.terminal import Say
 from jobkit.worker.failure import describe_error
-from jobkit.worker.measure.device import Device, open_device, uses_torch
+from jobkit.worker.measure.memory import Device, open_device, uses_torch
 from jobkit.worker.paragraphs import Call
 from jobkit.worker.steps import run_call
 from jobkit.worker.workloads import own

@@ -78,11 +78,8 @@ class Keeper:
                 process.end_descendants(KILL_S)
 
         with theirs, process.signals_blocked():
-            self._connection, self._process = ours, process.fork(keep)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+            self._connection: Connection[int, CommandEnd] = ours
+            self.process = process.fork(keep)
 
     def send(self, number: int) -> None:
         with contextlib.suppress(OSError):  # it has ended
@@ -92,16 +89,13 @@ class Keeper:
         """Return how the command ended; ``None`` if it still runs after the timeout."""
         if not self._connection.poll(timeout_s):
             return None
-        try:
-            ended: CommandEnd = self._connection.recv()
-        except (EOFError, OSError):  # only a kill -9 ends a keeper before its command
-            ended = CommandEnd(-signal.SIGKILL)
-        return ended
+        with contextlib.suppress(EOFError, OSError):  # only a kill -9 ends a keeper before its command
+            return self._connection.recv()
+        return CommandEnd(-signal.SIGKILL)
 
     def close(self) -> None:
         self._connection.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(KILL_S + REST_S)
+        process.ends(self.process, KILL_S + REST_S)
 
 
 def _run(
@@ -193,7 +187,7 @@ def run_command(state: TryState, command: Command, stack: ExitStack) -> None:
     echo = _Echo(state.figures, log)
     stack.callback(echo.end)
     output = GrowingFile(log, echo.take)
-    state.sampler = stack.enter_context(sampling(uuids, parent=keeper.pid))
+    state.sampler = stack.enter_context(sampling(uuids, parent=keeper.process.pid))
     state.ask_sampler("mark")
     oom_kills = process.oom_kills()
     ended = _follow(state, keeper, output)

@@ -26,7 +26,7 @@ from jobkit.core.files import open_regular, write_atomically
 from jobkit.core.shell import usable_cpus
 from jobkit.worker.failure import TryFailed
 from jobkit.worker.measure import nvml
-from jobkit.worker.measure.device import open_device
+from jobkit.worker.measure.memory import open_device
 from jobkit.worker.workloads.base import missing_framework
 from jobkit.worker.workloads.own import checked_class
 

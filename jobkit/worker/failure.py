@@ -15,34 +15,20 @@ from types import FrameType
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
 
-_GPU_OOM = re.compile(
-    # cuDNN and cuBLAS report a lack of memory as failures of their own (pytorch#17774).
-    r"CUDA out of memory|out of memory.*CUDA|CUDA error: out of memory"
-    r"|CU(BLAS|DNN|SOLVER)_STATUS_(ALLOC_FAILED|INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)"
-    r"|(?i:cudnn error: CUDNN_STATUS_(EXECUTION_FAILED|NOT_SUPPORTED).*(memory|workspace))",
-)
-_RAM_OOM = re.compile(
-    r"DefaultCPUAllocator: (can't allocate|not enough) memory|Cannot allocate memory"
-    r"|^MemoryError\b|std::bad_alloc|java\.lang\.OutOfMemoryError",
-    re.MULTILINE,
-)
-_BUSY = re.compile(r"CUDA-capable device\(s\) is/are busy or unavailable")
-_MPS = re.compile(r"CUDA error: .*\bMPS (client|server)\b")
-"""Texts of cudaGetErrorString(3) for the errors 805 to 810 (CUDA runtime API, cudaError)."""
-_NO_GPU = re.compile(
-    r"No CUDA GPUs are available|no CUDA-capable device|Found no NVIDIA driver|not compiled with CUDA"
-)
-_LOADING = re.compile(
-    r"^(ModuleNotFoundError|ImportError): |error while loading shared libraries", re.MULTILINE
-)
 _BY_TEXT = (
-    (_GPU_OOM, Outcome.GPU_OOM),
-    (_RAM_OOM, Outcome.RAM_OOM),
-    (_BUSY, Outcome.GPU_BUSY),
-    (_NO_GPU, Outcome.NO_GPU),
-    (_MPS, Outcome.ENVIRONMENT),
-    (re.compile(r"No space left on device|Disk quota exceeded"), Outcome.SCRATCH_FULL),
-    (_LOADING, Outcome.ENVIRONMENT),
+    (r"CUDA out of memory|out of memory.*CUDA|CUDA error: out of memory", Outcome.GPU_OOM),
+    # cuDNN and cuBLAS report a lack of memory as failures of their own (pytorch#17774).
+    (r"CU(BLAS|DNN|SOLVER)_STATUS_(ALLOC_FAILED|INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)", Outcome.GPU_OOM),
+    (r"(?i)cudnn error: CUDNN_STATUS_(EXECUTION_FAILED|NOT_SUPPORTED).*(memory|workspace)", Outcome.GPU_OOM),
+    (r"DefaultCPUAllocator: (can't allocate|not enough) memory|Cannot allocate memory", Outcome.RAM_OOM),
+    (r"(?m)^MemoryError\b|std::bad_alloc|java\.lang\.OutOfMemoryError", Outcome.RAM_OOM),
+    (r"CUDA-capable device\(s\) is/are busy or unavailable", Outcome.GPU_BUSY),
+    (r"No CUDA GPUs are available|no CUDA-capable device|Found no NVIDIA driver", Outcome.NO_GPU),
+    (r"not compiled with CUDA", Outcome.NO_GPU),
+    # texts of cudaGetErrorString(3) for the errors 805 to 810 (CUDA runtime API, cudaError)
+    (r"CUDA error: .*\bMPS (client|server)\b", Outcome.ENVIRONMENT),
+    (r"No space left on device|Disk quota exceeded", Outcome.SCRATCH_FULL),
+    (r"(?m)^(ModuleNotFoundError|ImportError): |error while loading shared libraries", Outcome.ENVIRONMENT),
 )
 """Messages of torch and CUDA, then of any program that fails: strerror(3), Python, ld.so(8)."""
 _BY_TYPE = ((MemoryError, Outcome.RAM_OOM), (ImportError, Outcome.ENVIRONMENT))
@@ -78,8 +64,7 @@ class TryFailed(JobkitError):  # noqa: N818 - the name of what happened
 
 
 class BatchHung(TryFailed):
-    def __init__(self, message: str) -> None:
-        super().__init__(Outcome.TIMEOUT, message)
+    pass
 
 
 def describe_error(error: BaseException, folder: str | None = None) -> str:
@@ -141,7 +126,7 @@ def outcome_of(error: BaseException, folder: str | None = None) -> tuple[Outcome
 
 
 def outcome_of_output(text: str) -> Outcome:
-    return next((outcome for pattern, outcome in _BY_TEXT if pattern.search(text)), Outcome.BUG)
+    return next((outcome for pattern, outcome in _BY_TEXT if re.search(pattern, text)), Outcome.BUG)
 
 
 CAUGHT_SIGNALS = (signal.SIGTERM, signal.SIGINT)

@@ -27,7 +27,7 @@ from jobkit.core.knobs import AUTO, OFF, ON
 from jobkit.core.records import Outcome, Point
 from jobkit.worker import process
 from jobkit.worker.failure import NO_MPS, TryFailed
-from jobkit.worker.measure.nvml import VISIBLE_VARIABLE, GpuState
+from jobkit.worker.measure.nvml import GpuState, visible_names
 from jobkit.worker.record import ALONE, TryState
 
 COMMAND = "nvidia-cuda-mps-control"
@@ -71,7 +71,7 @@ def start_if_wanted(state: TryState, stack: ExitStack, gpus: Iterable[GpuState])
 def _refuse(point: Point, gpus: Iterable[GpuState]) -> None:
     if point.mps == AUTO and point.workers == 1:
         raise ForbiddenError(ALONE)
-    visible = [name.strip() for name in os.environ.get(VISIBLE_VARIABLE, "").split(",")]
+    visible = visible_names()
     if visible[0].startswith("MIG-"):
         raise ForbiddenError(f"{visible[0]} is a MIG instance")
     named = tuple(name for name in visible if name.startswith("GPU-"))
@@ -139,8 +139,7 @@ class MpsDaemon:
     def end(self) -> None:
         for pipe in self._pipes:
             pipe.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._guard.wait(2 * QUIT_S + KILL_S)
+        process.ends(self._guard, 2 * QUIT_S + KILL_S)
         if self._guard.returncode != 0:
             ours = [pid for pid, began in self._family.items() if process.started_at(pid) == began]
             process.kill(ours if self._guard.returncode else process.process_tree(self._guard.pid))
@@ -201,8 +200,7 @@ def main() -> None:
             while daemon.poll() is None:
                 if select.select([sys.stdin], [], [], POLL_S)[0]:
                     _ask(folder, "quit", QUIT_S)
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        daemon.wait(QUIT_S)
+                    process.ends(daemon, QUIT_S)
                     return
             process.end_descendants(KILL_S)
             os.close(sys.stdout.fileno())

@@ -92,19 +92,17 @@ def read_paragraphs(path: Path, name: str = "") -> list[str]:
 
     A byte order mark is dropped, ``\r\n`` and ``\r`` become ``\n``.
     """
-    name = name or str(path)
+    name, hint = name or str(path), "see `text` in the spec"
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise JobkitError(f"text {path}: {error.strerror}", hint="see `text` in the spec") from error
+        raise JobkitError(f"text {path}: {error.strerror}", hint=hint) from error
     except UnicodeDecodeError as error:
-        raise JobkitError(
-            f"text {path}: not UTF-8 at byte {error.start}", hint="see `text` in the spec"
-        ) from error
+        raise JobkitError(f"text {path}: not UTF-8 at byte {error.start}", hint=hint) from error
     documents = _documents(text, name) if name.lower().endswith(JSONL_ENDINGS) else [text]
     paragraphs = [paragraph for document in documents for paragraph in split_paragraphs(document)]
     if not paragraphs:
-        raise JobkitError(f"text {path}: holds no paragraph", hint="see `text` in the spec")
+        raise JobkitError(f"text {path}: holds no paragraph", hint=hint)
     return paragraphs
 
 

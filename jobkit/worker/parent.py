@@ -155,12 +155,6 @@ class ForkRequest:
         gpus = sorted(pair for pair in self.environment.items() if pair[0].startswith("CUDA_"))
         return (loaded, *gpus) if loaded else ()
 
-    def release(self) -> None:
-        """Let the files of the client go, whose try has ended."""
-        process.release_output()
-        if len(self.files) > STANDARD_FILES:
-            os.dup2(0, LOCK_FD)  # so that no library takes its place
-
     def become(self) -> None:
         for place, descriptor in zip((0, 1, 2, LOCK_FD), self.files, strict=False):  # in this order
             os.dup2(descriptor, place)
@@ -269,11 +263,9 @@ class Child:
         """End a process that stands, and wait until it has freed its memory."""
         self.channel.close()
         ending = process.Forked(self.pid)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            ending.wait(END_S)
-        process.kill(process.process_tree(self.pid) if ending.poll() is None else ())
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            ending.wait(END_S)
+        if not process.ends(ending, END_S):
+            process.kill(process.process_tree(self.pid))
+            process.ends(ending, END_S)
 
 
 @dataclass(slots=True)
@@ -424,7 +416,9 @@ def main() -> int:
         if not kept.state:
             return status
         with process.signals_blocked():
-            request.release()
+            process.release_output()
+            if len(request.files) > STANDARD_FILES:
+                os.dup2(0, LOCK_FD)  # so that no library takes its place
             channel.sendall(str(status).encode())
             if not (following := receive(channel)):
                 kept.close()

@@ -67,7 +67,6 @@ HANG_FACTOR = 20
 ITEMS = 200
 """Of the text, on which both ways are compared: sentences by punctuation, or paragraphs."""
 
-Process = subprocess.Popen[bytes] | process.Forked
 Order = tuple[Any, ...]
 """The name of a step of `jobkit.worker.steps.Worker`, and its arguments."""
 
@@ -110,7 +109,7 @@ class Pool:
         self._reported = state.workers
         self.daemon = daemon
         self._forked = state.forked
-        self._processes: dict[int, Process] = {}
+        self._processes: dict[int, process.ChildProcess] = {}
         self._connections: dict[int, Connection[Order | Task, Report]] = {}
         self._oom_kills = process.oom_kills()
         # the memory in use before they opened their GPUs, by UUID
@@ -187,9 +186,7 @@ class Pool:
         for number in ending:
             self._connections.pop(number).close()
         for number in ending:
-            try:
-                self._processes[number].wait(END_S)
-            except subprocess.TimeoutExpired:
+            if not process.ends(self._processes[number], END_S):
                 self._kill([self._processes[number]])
 
     def close(self) -> None:
@@ -198,14 +195,13 @@ class Pool:
             connection.close()
 
     @staticmethod
-    def _kill(workers: Sequence[Process]) -> None:
+    def _kill(workers: Sequence[process.ChildProcess]) -> None:
         """Kill workers and their children; wait for them, but not for ever: a GPU's driver may hold one."""
         for worker in workers:
             process.kill(process.process_tree(worker.pid) if worker.poll() is None else ())
         deadline_s = time.monotonic() + END_S
         for worker in workers:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                worker.wait(max(0.0, deadline_s - time.monotonic()))
+            process.ends(worker, max(0.0, deadline_s - time.monotonic()))
 
     def send(self, number: int, message: Order | Task) -> None:
         with contextlib.suppress(OSError):  # it has died: the next look at its connection shows it
@@ -287,7 +283,8 @@ class CallQueue:
         for worker, (call, began_s) in self.running.items():
             if now_s - began_s > limit_s:
                 what = f"{HANG} of {len(call.paragraphs)} paragraphs for {now_s - began_s:.0f} s"
-                raise BatchHung(f"worker {worker} {what} (hang_s: {self.hang_s:g})")
+                message = f"worker {worker} {what} (hang_s: {self.hang_s:g})"
+                raise BatchHung(Outcome.TIMEOUT, message)
 
 
 def supervise(state: TryState, stack: ExitStack, kept: Standing) -> None:
@@ -304,8 +301,7 @@ def supervise(state: TryState, stack: ExitStack, kept: Standing) -> None:
     workers.ask({number: ("warm_up", todo.warm_up_texts, likely[number]) for number in workers})
     if workers.daemon:
         state.mps = workers.daemon.check_clients(workers.pids)
-    contexts = _contexts(state.workers, workers.idle_bytes)
-    workers.ask({number: ("keep_context", size) for number, size in contexts})
+    workers.ask(dict(_contexts(workers, state.workers)))
     state.ask_sampler("mark")
     _work(state, workers, todo)
     state.ask_sampler("stop")
@@ -326,7 +322,12 @@ def _open(state: TryState, kept: Standing) -> Todo:
     point = state.task.point
     state.workers = [WorkerState() for _ in range(point.workers * point.gpus)]
     steps.read_idle(state)
-    _preload(state)
+    reason = work_of(point).launcher(state.task).why or steps.preload(state.task)
+    state.forked = not reason
+    if state.forked:
+        state.waited_s += process.age_s() or 0.0
+    elif point.fork:
+        process.report(f"the workers of this try are fresh processes: {reason}")
     todo = steps.read_inputs(state)
     steps.wait_for_memory(state)
     gpus = {gpu.uuid: gpu for gpu in nvml.list_gpus()} if point.device == "cuda" else {}
@@ -341,25 +342,14 @@ def _open(state: TryState, kept: Standing) -> Todo:
     return todo
 
 
-def _preload(state: TryState) -> None:
-    reason = work_of(state.task.point).launcher(state.task).why or steps.preload(state.task)
-    state.forked = not reason
-    if state.forked:
-        state.waited_s += process.age_s() or 0.0
-    elif state.task.point.fork:
-        process.report(f"the workers of this try are fresh processes: {reason}")
-
-
-def _contexts(
-    workers: Sequence[WorkerState], idle_bytes: Mapping[str, int | None]
-) -> Iterable[tuple[int, int | None]]:
-    """Yield each worker's part of what the workers of its GPU hold beyond torch's reserve."""
-    used_bytes = nvml.used_bytes(idle_bytes)
+def _contexts(pool: Pool, workers: Sequence[WorkerState]) -> Iterator[tuple[int, Order]]:
+    """Yield each worker and its order to keep its part of what its GPU holds beyond torch's reserve."""
+    used_bytes = nvml.used_bytes(pool.idle_bytes)
     for number, worker in enumerate(workers):
         uuid = worker.gpu.uuid if worker.gpu else ""
         reserved = [one.reserved_bytes for one in workers if one.gpu and one.gpu.uuid == uuid]
-        size = memory.subtract(used_bytes.get(uuid), idle_bytes.get(uuid), *reserved)
-        yield number, None if size is None else size // len(reserved)
+        size = memory.subtract(used_bytes.get(uuid), pool.idle_bytes.get(uuid), *reserved)
+        yield number, ("keep_context", None if size is None else size // len(reserved))
 
 
 def _work(state: TryState, workers: Pool, todo: Todo) -> None:

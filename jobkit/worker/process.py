@@ -125,6 +125,16 @@ class Forked:
         return status
 
 
+ChildProcess = subprocess.Popen[bytes] | Forked
+
+
+def ends(child: ChildProcess, within_s: float) -> bool:
+    """Wait for a child; return whether it ends within a time."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(within_s)
+    return child.poll() is not None
+
+
 def fork(work: Callable[[], object]) -> Forked:
     """Start a child that does its work and ends, whatever happens: nothing else goes on in it."""
     sys.stdout.flush()  # else the child would write it too

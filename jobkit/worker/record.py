@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import platform
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ from jobkit.worker.measure import memory
 from jobkit.worker.measure.figures import GrowingFile, OwnFigures, Tally
 from jobkit.worker.measure.sampler import EnergyReading, Peaks, Sampling, idle_power
 from jobkit.worker.paragraphs import Call, Todo, Window, read_paragraphs
-from jobkit.worker.workloads.base import EntitiesFile, Output, Result, Row
+from jobkit.worker.workloads.base import Output, Result, Row
 
 Done = tuple[Batch, list[Row]]
 """A batch, and its rows with the numbers of their paragraphs in the work of the try."""
@@ -121,7 +121,6 @@ class TryState:
     # the energy counters of idle GPUs before a worker prepares to open one, by UUID
     idle: Mapping[str, EnergyReading] = field(default_factory=dict)
     device_idle_bytes: int | None = None
-    cgroup_peak_bytes: int | None = None
     # what the workload reports itself, and the file in which it does
     figures: OwnFigures = field(default_factory=OwnFigures)
     figures_file: GrowingFile | None = None
@@ -179,7 +178,6 @@ class PointWork:
     """The hooks of the work of a sweep, on the text of the spec; the other kinds inherit them."""
 
     def launcher(self, task: Task) -> Launcher:
-        del task
         return Launcher()
 
     def read(self, state: TryState) -> Todo:
@@ -192,18 +190,16 @@ class PointWork:
 
     def output(self, folder: Path) -> Output:
         """Return the file for the rows of a try, in the folder that is copied home."""
-        return EntitiesFile(folder)
+        return Output(folder)
 
     def rows(self, result: Result, columns: Sequence[str], items: Sequence[int]) -> list[Row]:
         """Return the rows of a call for the output, with the numbers of its paragraphs, ``items``.
 
         ``columns`` are those of the workload's rows.
         """
-        del columns
         return [(items[number], *values) for number, *values in result.entities]
 
     def recording(self, task: Task) -> Recording:
-        del task
         return Recording()
 
 
@@ -265,7 +261,7 @@ def record_of(state: TryState, error: BaseException | None) -> Record:
             state.peaks,
             device_idle_bytes=state.device_idle_bytes,
             device_baseline_bytes=state.waited.baseline_bytes,
-            cgroup_peak_bytes=state.cgroup_peak_bytes,
+            cgroup_peak_bytes=process.cgroup_peak(),
         ),
         sampler=state.peaks.sampler if state.peaks else None,
         energy=_energy(state),
@@ -281,7 +277,7 @@ def record_of(state: TryState, error: BaseException | None) -> Record:
         needs=next((worker.needs for worker in workers if worker.needs), ()),
         failed_load=largest(worker.failed_load for worker in workers) if outcome in OUT_OF_MEMORY else None,
         retries=state.tally.total.retries,
-        workers=shares(state) if others else (),
+        workers=tuple(shares(state)) if others else (),
         mps=state.mps,
         environment=process.variables(),
         metrics=dict(state.figures.metrics),
@@ -312,11 +308,11 @@ def _effective(workers: Sequence[WorkerState]) -> dict[str, Value | None]:
     return effective
 
 
-def shares(state: TryState) -> tuple[Share, ...]:
-    last_s, shares = state.tally.total.end_s or 0.0, []
+def shares(state: TryState) -> Iterator[Share]:
+    last_s = state.tally.total.end_s or 0.0
     for number, worker in enumerate(state.workers):
         own, readings = state.tally.of(number), worker.readings
-        share = Share(
+        yield Share(
             worker=number,
             gpu_uuid=worker.gpu.uuid if worker.gpu else None,
             items=own.items,
@@ -330,8 +326,6 @@ def shares(state: TryState) -> tuple[Share, ...]:
             reserved_peak_bytes=readings.reserved_peak_bytes,
             maxrss_bytes=readings.maxrss_bytes,
         )
-        shares.append(share)
-    return tuple(shares)
 
 
 def _energy(state: TryState) -> measurements.Energy | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import re
 import sys
 from collections import defaultdict
@@ -78,18 +77,13 @@ def _kind(gpu: Gpu) -> tuple[str, int | None]:
     return gpu.name, gpu.total_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Until:
-    share: float  # half the 95 % interval of the mean speed, as a share of the mean
-    least: int  # repeats that run in any case, and repeats that are planned
-    most: int
-
-
-def check_repeats(repeats: Iterable[Record], until: Until) -> EarlyExit | None:
+def check_repeats(repeats: Iterable[Record], share: float, least: int) -> EarlyExit | None:
     """Return the early exit of a repeat of a setting whose speed is known well enough, else ``None``.
 
     ``repeats``: records of other repeats that succeeded. Only those on one kind of GPU, or on one host if
     they used a CPU, are compared: a table has no mean over others.
+    ``share``: half the 95 % interval of the mean speed, as a share of the mean.
+    ``least``: repeats that run in any case.
     """
     alike: dict[object, list[Record]] = defaultdict(list)
     for record in repeats:
@@ -97,9 +91,9 @@ def check_repeats(repeats: Iterable[Record], until: Until) -> EarlyExit | None:
     for records in alike.values():
         rates = [record.summary.items_per_s or 0.0 for record in records if record.summary]
         half, mean = half_width(deviation(rates), len(rates)), fmean(rates or (0.0,))
-        if len(rates) >= until.least and half is not None and half < until.share * mean:
+        if len(rates) >= least and half is not None and half < share * mean:
             interval = f"half the 95 % interval of {len(rates)} repeats"
-            message = f"{interval} is {100 * half / mean:.1f} % of their mean, under {100 * until.share:g} %"
+            message = f"{interval} is {100 * half / mean:.1f} % of their mean, under {100 * share:g} %"
             return Outcome.PRUNED, records[-1].point.point_id, message
     return None
 
@@ -186,11 +180,11 @@ def main() -> int:
     # NVML is opened only if it can matter.
     prune = arguments.prune and any(other.outcome is Outcome.GPU_OOM for other in failed)
     uuid = nvml.visible_uuid(None) if prune and point.device == "cuda" else None
-    gpu = nvml.read_gpu(uuid, os.getpid()) if uuid else None
+    gpu = nvml.read_gpu(uuid) if uuid else None
     early = check_still_needed(point, failed, gpu, prune=prune, stop_after=arguments.stop_after)
     if not early and arguments.share:
-        until = Until(arguments.share, *arguments.repeats)
-        early = check_repeats(other_repeats(arguments.run, point, until.most), until)
+        least, most = arguments.repeats
+        early = check_repeats(other_repeats(arguments.run, point, most), arguments.share, least)
     if early:
         outcome, because, message = early
         sys.stdout.write(f"{outcome} {because} {' '.join(message.split())[:400]}\n")

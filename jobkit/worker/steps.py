@@ -26,14 +26,6 @@ from jobkit.core.records import Batch, Outcome
 from jobkit.worker import process
 from jobkit.worker.failure import TryFailed, describe_error, outcome_of_output
 from jobkit.worker.measure import memory, nvml
-from jobkit.worker.measure.device import (
-    Device,
-    cuda_untouched,
-    import_torch,
-    open_device,
-    touched_cuda,
-    uses_torch,
-)
 from jobkit.worker.measure.sampler import idle_readings
 from jobkit.worker.paragraphs import Call, Todo, cut_window
 from jobkit.worker.process import rss_bytes
@@ -75,7 +67,7 @@ class Worker:
     def __init__(self, task: Task, measured: WorkerState | None = None) -> None:
         self.task = task
         self.measured = measured or WorkerState()
-        self.device: Device
+        self.device: memory.Device
         self._workload: Workload
         self._recording: Recording
         self._loaded = self._worked = False
@@ -98,9 +90,10 @@ class Worker:
         name, needs_model = self.task.point.device, self._workload.NEEDS_MODEL
         if name == "cuda":
             if needs_model:
-                import_torch()  # if the workload has not: seconds in which the GPU is idle
+                memory.import_torch()  # if the workload has not: seconds in which the GPU is idle
             self.measured.opening = idle_readings()
-        self.device = open_device(name) if needs_model or uses_torch() else Device(name)
+        opened = needs_model or memory.uses_torch()
+        self.device = memory.open_device(name) if opened else memory.Device(name)
         if name == "cuda":
             self.measured.gpu = read_gpu(nvml.visible_uuid(self.device.cuda_uuid))
 
@@ -263,7 +256,7 @@ class Standing:
         self.state = self.worker = self.pool = None
 
 
-def run_call(call: Call, workload: Workload, device: Device) -> tuple[Batch, Result]:
+def run_call(call: Call, workload: Workload, device: memory.Device) -> tuple[Batch, Result]:
     """Process one call; return what was measured, as the first batch of a try, and the result."""
     device.reset_peaks()
     *_, retries_before = device.counters()
@@ -323,7 +316,7 @@ def check_files(task: Task) -> str | None:
 
 
 def read_gpu(uuid: str | None) -> Gpu:
-    gpu = nvml.read_gpu(uuid, os.getpid()) if uuid else None
+    gpu = nvml.read_gpu(uuid) if uuid else None
     if gpu is None:
         visible = os.environ.get(nvml.VISIBLE_VARIABLE)
         unknown = f"NVML knows no GPU for {nvml.VISIBLE_VARIABLE}={visible!r}"
@@ -355,11 +348,11 @@ def preload(task: Task) -> str:
         workload = own.checked_class(point.workload, point.workload_folder, check_files(task))
         if not (framework := getattr(workload, "preload", None)):
             return f"the workload {point.workload!r} has no preload()"
-        with cuda_untouched():
+        with memory.cuda_untouched():
             framework()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a fresh process fails for the same reason, and records it
         return f"its parent cannot import the framework: {describe_error(error)}"
-    if touched_cuda():
+    if memory.touched_cuda():
         return "its parent has touched CUDA, which cannot be used after a fork"
     gc.collect()
     gc.freeze()  # so that a collection in a child writes to no page of the parent

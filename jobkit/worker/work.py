@@ -111,7 +111,6 @@ def run(task: Task, signal_file: Path | None = None, kept: Standing | None = Non
             spare.free_after(error)
             _read_figures(state, figures.STOPPED)
         state.peaks = state.ask_sampler("peaks")
-        state.cgroup_peak_bytes = process.cgroup_peak()
     if state.stands and not error:
         kept.state = replace(state, todo=None, output=None, heaviest=None)  # without the text and its rows
     else:

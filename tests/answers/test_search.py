@@ -237,7 +237,7 @@ def test_a_gpu_is_capped_and_judged_by_need_else_by_the_reserved_peak(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nvml, "visible_uuid", lambda _: "GPU-1")
-    monkeypatch.setattr(nvml, "read_gpu", lambda uuid, _: replace(GPU, uuid=uuid))
+    monkeypatch.setattr(nvml, "read_gpu", lambda uuid: replace(GPU, uuid=uuid))
     run = run_of(tmp_path, device="cuda")
     point = planned(run)
     (trial,) = trials(run)

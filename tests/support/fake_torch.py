@@ -1,4 +1,4 @@
-"""What `jobkit.worker.measure.device` asks of torch on a GPU, by a card that is not there."""
+"""What `jobkit.worker.measure.memory` asks of torch on a GPU, by a card that is not there."""
 
 from __future__ import annotations
 

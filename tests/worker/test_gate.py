@@ -20,7 +20,6 @@ from jobkit.worker import skip_check
 from jobkit.worker.measure import nvml
 from jobkit.worker.skip_check import (
     FailedTry,
-    Until,
     check_repeats,
     check_still_needed,
     failed_tries,
@@ -184,7 +183,7 @@ def test_a_point_is_pruned_by_the_card_that_it_would_run_on(
     run: Path, ask: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nvml, "visible_uuid", lambda _: "GPU-9")
-    monkeypatch.setattr(nvml, "read_gpu", lambda _uuid, _pid: GPU)
+    monkeypatch.setattr(nvml, "read_gpu", lambda _: GPU)
     lines = [to_json(replace(load(n, 10 * n), device="cuda")) for n in range(1, 5)]
     (run / "points.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     assert ask(run, 3, "--prune").startswith(
@@ -203,27 +202,24 @@ def measured(
     return replace(told, summary=replace(told.summary, items_per_s=speed))
 
 
-UNTIL = Until(share=0.03, least=3, most=5)
-
-
 def test_a_repeat_is_skipped_if_the_interval_of_the_others_is_short() -> None:
     """Half the interval of 99, 100 and 101 is t of two degrees, 4.303, over the root of 3: 2.48 % of 100."""
     repeats = [measured(n, 98.0 + n) for n in (1, 2, 3)]
     message = "half the 95 % interval of 3 repeats is 2.5 % of their mean, under 3 %"
-    assert check_repeats(repeats, UNTIL) == (Outcome.PRUNED, "batch_size-10-r3", message)
-    assert check_repeats(repeats, replace(UNTIL, share=0.0248)) is None
-    assert check_repeats(repeats, replace(UNTIL, least=4)) is None
-    assert check_repeats(repeats[:1], Until(share=0.03, least=1, most=5)) is None, "it has no interval"
+    assert check_repeats(repeats, 0.03, 3) == (Outcome.PRUNED, "batch_size-10-r3", message)
+    assert check_repeats(repeats, 0.0248, 3) is None
+    assert check_repeats(repeats, 0.03, 4) is None
+    assert check_repeats(repeats[:1], 0.03, 1) is None, "it has no interval"
 
 
 def test_repeats_on_several_kinds_of_gpu_or_on_several_hosts_without_one_have_no_mean() -> None:
     for card in (replace(GPU, name="NVIDIA A100"), None):
         repeats = [measured(1, 100), measured(2, 100), measured(3, 100, card=card)]
-        assert check_repeats(repeats, UNTIL) is None
-        assert check_repeats([*repeats, measured(4, 100)], UNTIL)
+        assert check_repeats(repeats, 0.03, 3) is None
+        assert check_repeats([*repeats, measured(4, 100)], 0.03, 3)
     repeats = [measured(n, 100, card=None, host=f"node{n}") for n in (1, 2, 3)]
-    assert check_repeats(repeats, UNTIL) is None
-    assert check_repeats([replace(one, host="node1") for one in repeats], UNTIL)
+    assert check_repeats(repeats, 0.03, 3) is None
+    assert check_repeats([replace(one, host="node1") for one in repeats], 0.03, 3)
 
 
 @pytest.fixture

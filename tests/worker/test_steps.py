@@ -10,6 +10,7 @@ import pytest
 
 from jobkit.core.records import Outcome
 from jobkit.worker import steps
+from jobkit.worker.measure import memory
 from jobkit.worker.workloads.base import Result
 from jobkit.worker.workloads.function import Count
 from tests.support.builders import point
@@ -81,5 +82,5 @@ COUNT = replace(point(device="cpu"), workload="count", model=None, fork=True)
 
 
 def test_nor_if_cuda_was_touched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "touched_cuda", lambda: True)
+    monkeypatch.setattr(memory, "touched_cuda", lambda: True)
     assert "has touched CUDA" in steps.preload(state(of=COUNT).task)

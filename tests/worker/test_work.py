@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.records import Outcome, Point, Record
-from jobkit.worker import process, steps
-from jobkit.worker.measure.device import Device
-from jobkit.worker.measure.memory import SEARCHED, STEP_BYTES
+from jobkit.worker import process
+from jobkit.worker.measure import memory
+from jobkit.worker.measure.memory import SEARCHED, STEP_BYTES, Device
 from tests.support.fake_torch import FakeTorch
 from tests.worker import test_supervisor as supervised
 from tests.worker.test_supervisor import batches, restored
@@ -26,7 +26,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
     """Put a card that is not there under the workloads of `tests.workloads.held`."""
     torch = FakeTorch(100 * GIB)
     monkeypatch.setattr(Held, "card", torch)
-    monkeypatch.setattr(steps, "open_device", lambda name: Device(name, torch))
+    monkeypatch.setattr(memory, "open_device", lambda name: Device(name, torch))
     return torch
 
 

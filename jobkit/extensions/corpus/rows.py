@@ -28,7 +28,7 @@ from jobkit.extensions.corpus.readers import Paragraph, given_offset
 from jobkit.extensions.corpus.winners import digest
 from jobkit.worker import process
 from jobkit.worker.failure import TryFailed
-from jobkit.worker.workloads.base import Row, text_order
+from jobkit.worker.workloads.base import Output, Row, text_order
 
 OFFSETS = frozenset({"start", "end"})
 """Columns of offsets into the paragraph's text; a row has offsets into the document as given."""
@@ -242,7 +242,7 @@ FIRST_SPEED = 5000
 """Characters in a second, for the first window, if the plan does not know the speed."""
 
 
-class RowsFile:
+class RowsFile(Output):
     """The rows or vectors of a shard, window by window in corpus order, in parts.
 
     A part ends with a window and never changes. The manifest comes last: before it, the parts are of use only

@@ -134,40 +134,34 @@ class GrowingFile:
 
     def read(self, limit_s: float) -> bool:
         """Read what is there, for at most ``limit_s``; return whether something is left."""
+        deadline_s = time.monotonic() + limit_s
         try:
-            handle = open_regular(self._path)
+            stream = os.fdopen(open_regular(self._path), "rb", buffering=0)
         except FileNotFoundError:
             return False
         except OSError as error:
             self.error = str(error.strerror)
             return False
-        try:
-            return self._read(handle, time.monotonic() + limit_s)
-        finally:
-            os.close(handle)
-
-    def _read(self, handle: int, deadline_s: float) -> bool:
-        size = os.fstat(handle).st_size
-        if size < self._place:  # the file was cut, or replaced
-            self._place, self._rest, self._cut = 0, b"", False
-        end = size if self._end is None else min(size, self._end)
-        while self._place < end:
-            if time.monotonic() > deadline_s:
-                return True
-            piece = os.pread(handle, min(PIECE_BYTES, end - self._place), self._place)
-            if not piece:
-                break
-            self._place += len(piece)
-            self._split(piece)
+        with stream:
+            size = stream.seek(0, os.SEEK_END)
+            if size < self._place:  # the file was cut, or replaced
+                self._place, self._rest, self._cut = 0, b"", False
+            stream.seek(self._place)
+            end = size if self._end is None else min(size, self._end)
+            while self._place < end:
+                if time.monotonic() > deadline_s:
+                    return True
+                piece = stream.read(min(PIECE_BYTES, end - self._place))
+                if not piece:
+                    break
+                self._place += len(piece)
+                *lines, self._rest = (self._rest + piece).split(b"\n")
+                for line in lines:
+                    self._give(line, ends=True)
+                while len(self._rest) >= MOST_LINE_BYTES:
+                    part, self._rest = self._rest[:MOST_LINE_BYTES], self._rest[MOST_LINE_BYTES:]
+                    self._give(part, ends=False)
         return False
-
-    def _split(self, piece: bytes) -> None:
-        *lines, self._rest = (self._rest + piece).split(b"\n")
-        for line in lines:
-            self._give(line, ends=True)
-        while len(self._rest) >= MOST_LINE_BYTES:
-            part, self._rest = self._rest[:MOST_LINE_BYTES], self._rest[MOST_LINE_BYTES:]
-            self._give(part, ends=False)
 
     def _give(self, line: bytes, *, ends: bool) -> None:
         cut, self._cut = self._cut, not ends

@@ -1,4 +1,7 @@
-"""Split memory by instrument, wait until a GPU is back at its baseline, measure what a batch needs.
+"""The device that a try works on, its memory by instrument, its baseline, and what a batch needs.
+
+torch is imported here only if the point requests CUDA. Then a CUDA device must be available: a try never
+falls back to the CPU in silence.
 
 The driver may free the memory of a process only after its end. The next try would count what is left as
 idle, and see it disappear from its own figures. The baseline of a GPU is the least memory that any try of
@@ -16,22 +19,148 @@ them only the reserve is reliable, and jobkit searches nothing.
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import importlib
+import os
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from jobkit.core import files
 from jobkit.core.measurements import BASELINE_SLACK_BYTES, MemoryReadings, Need, largest, total
 from jobkit.core.records import Batch, Outcome, Point
 from jobkit.core.units import MIB
-from jobkit.worker.failure import Stopped, outcome_of
+from jobkit.worker.failure import OLD_DRIVER, Stopped, TryFailed, outcome_of
 from jobkit.worker.measure import nvml
-from jobkit.worker.measure.device import Device
 from jobkit.worker.measure.sampler import Peaks
 from jobkit.worker.paragraphs import Call
 from jobkit.worker.workloads.base import Heavy, Workload
+
+CUDA_SUCCESS = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A CPU (``torch`` is ``None``) or the first visible CUDA device."""
+
+    name: str
+    torch: Any = None
+
+    @property
+    def cuda_uuid(self) -> str | None:
+        """``None`` if torch is too old to report it."""
+        uuid = self.torch and getattr(self.torch.cuda.get_device_properties(0), "uuid", None)
+        return str(uuid) if uuid else None
+
+    def synchronise(self) -> None:
+        if self.torch:
+            self.torch.cuda.synchronize()
+
+    def cap(self, size_bytes: int | None) -> None:
+        """Limit what torch's allocator may reserve, the CUDA context on top; ``None`` lifts the limit.
+
+        torch takes a share of the GPU's memory and rounds down, hence the kilobyte more.
+        """
+        if self.torch:
+            total = int(self.torch.cuda.get_device_properties(0).total_memory)
+            share = 1.0 if size_bytes is None else min(1.0, (size_bytes + 1024) / total)
+            self.torch.cuda.set_per_process_memory_fraction(share)
+
+    def empty_cache(self) -> None:
+        """Return all memory that no tensor holds to the driver."""
+        if self.torch:
+            self.torch.cuda.empty_cache()
+
+    def reset_peaks(self) -> None:
+        if self.torch:
+            self.torch.cuda.reset_peak_memory_stats()
+
+    def allocated_bytes(self) -> int | None:
+        return int(self.torch.cuda.memory_allocated()) if self.torch else None
+
+    def reserved_bytes(self) -> int | None:
+        return int(self.torch.cuda.memory_reserved()) if self.torch else None
+
+    def counters(self) -> tuple[int | None, int | None, int | None]:
+        """Return the peaks of allocated and of reserved bytes, and the retries of the allocator.
+
+        ``memory_stats`` would flatten and sort torch's counters, in 55 instead of 10 µs.
+        """
+        if not self.torch:
+            return None, None, None
+        stats = self.torch.cuda.memory_stats_as_nested_dict()
+        allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
+        return int(allocated["peak"]), int(reserved["peak"]), int(stats["num_alloc_retries"])
+
+
+NVML_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
+"""With it ``torch.cuda.is_available()`` asks NVML and does not touch CUDA (PyTorch, CUDA semantics)."""
+
+
+@contextlib.contextmanager
+def cuda_untouched() -> Iterator[None]:
+    """Keep modules that ask whether CUDA is available from touching it inside the block."""
+    before = os.environ.get(NVML_CHECK)
+    os.environ[NVML_CHECK] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(NVML_CHECK)
+        if before is not None:
+            os.environ[NVML_CHECK] = before
+
+
+def touched_cuda() -> bool:
+    """Return whether this process has touched CUDA, so that its children cannot use it.
+
+    torch knows this only in a child (``torch/cuda/__init__.py``, ``_lazy_init``), so a child is asked. Other
+    libraries initialise the driver without torch, as cupy does while spaCy is imported.
+    """
+    with contextlib.suppress(OSError):  # no library has loaded the driver
+        driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+        # Before ``cuInit`` every function of the driver fails
+        # (https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__INITIALIZE.html).
+        if driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) == CUDA_SUCCESS:
+            return True
+    torch = sys.modules.get("torch")
+    in_bad_fork = getattr(getattr(torch, "cuda", None), "_is_in_bad_fork", lambda: False)
+    if (pid := os.fork()) == 0:
+        os._exit(bool(in_bad_fork()))
+    return os.waitpid(pid, 0)[1] != 0
+
+
+def uses_torch() -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.cuda.is_available())
+
+
+def open_device(name: str) -> Device:
+    if name != "cuda":
+        return Device(name)
+    torch = import_torch()
+    if torch.cuda.is_available():
+        torch.zeros(1, device="cuda")
+        return Device(name, torch)
+    why = f"torch {torch.__version__} in {sys.executable} is a CPU build"
+    if built := getattr(torch.version, "cuda", None) or getattr(torch.version, "hip", None):
+        old = f"torch {torch.__version__} for CUDA {built} {OLD_DRIVER}"
+        why = nvml.missing_gpu_reason() or f"{old} {nvml.driver_version()}"
+    raise TryFailed(Outcome.NO_GPU, f"the point requests CUDA, but {why}")
+
+
+def import_torch() -> Any:  # noqa: ANN401 - torch is untyped here
+    """Return torch, whose import opens no device."""
+    try:
+        return importlib.import_module("torch")
+    except ImportError as error:
+        raise TryFailed(Outcome.ENVIRONMENT, f"device cuda needs torch: {error}") from error
+
+
+# -- memory by instrument
 
 TOLERANCE = 0.02
 """Two instruments that differ by more than this share disagree."""
@@ -59,13 +188,12 @@ def split_memory(
     cgroup_peak_bytes: int | None = None,
 ) -> MemoryReadings:
     """Split the memory of a try by instrument, from the readings of its processes and the sampler's peaks."""
-    most, sums = _over(processes, largest), _over(processes, total)
+    readings = {name: [getattr(one, name) for one in processes] for name in Readings.__slots__}
+    sums = Readings(**{name: total(sizes) for name, sizes in readings.items()})
     process_peak_bytes = process_peak(peaks, device_idle_bytes)
     return MemoryReadings(
-        **asdict(most),
-        activations_bytes=largest(
-            subtract(readings.allocated_peak_bytes, readings.weights_bytes) for readings in processes
-        ),
+        **{name: largest(sizes) for name, sizes in readings.items()},
+        activations_bytes=largest(subtract(one.allocated_peak_bytes, one.weights_bytes) for one in processes),
         other_bytes=subtract(process_peak_bytes, sums.context_bytes, sums.allocated_peak_bytes),
         process_peak_bytes=process_peak_bytes,
         device_peak_bytes=peaks.device_bytes if peaks else None,
@@ -75,11 +203,6 @@ def split_memory(
         cgroup_peak_bytes=cgroup_peak_bytes,
         disagreement=disagreement(sums, process_peak_bytes),
     )
-
-
-def _over(processes: Sequence[Readings], one: Callable[[Sequence[int | None]], int | None]) -> Readings:
-    names = [field.name for field in fields(Readings)]
-    return Readings(**{name: one([getattr(readings, name) for readings in processes]) for name in names})
 
 
 def process_peak(peaks: Peaks | None, device_idle_bytes: int | None) -> int | None:
@@ -111,6 +234,8 @@ def disagreement(readings: Readings, peak_bytes: int | None) -> str:
         f"context and torch's reserve come to {accounted / MIB:,.0f} MiB"
     )
 
+
+# -- the baseline
 
 DEADLINE_S = 10.0
 STEADY_S = 2.0

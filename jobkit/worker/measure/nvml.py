@@ -62,12 +62,8 @@ class GpuHandle:
         """
         for version, name in ((getattr(pynvml, "nvmlMemory_v2", None), "v2"), (None, "v1")):
             with contextlib.suppress(pynvml.NVMLError, TypeError):
-                info = (
-                    pynvml.nvmlDeviceGetMemoryInfo(self.handle, version=version)
-                    if version
-                    else pynvml.nvmlDeviceGetMemoryInfo(self.handle)
-                )
-                return int(info.used), name
+                more = {"version": version} if version else {}
+                return int(pynvml.nvmlDeviceGetMemoryInfo(self.handle, **more).used), name
         return None, None
 
     def total_bytes(self) -> int | None:
@@ -135,8 +131,6 @@ class GpuState:
 def list_gpus() -> tuple[GpuState, ...]:
     """Return every GPU that NVML lists; none without NVML."""
     with nvml() as available:
-        if not available:
-            return ()
         return tuple(
             GpuState(
                 name=gpu.name(),
@@ -148,7 +142,7 @@ def list_gpus() -> tuple[GpuState, ...]:
                 accounting=gpu.accounting(),
                 forbids_mps=gpu.forbids_mps(),
             )
-            for gpu in list_handles()
+            for gpu in (list_handles() if available else ())
         )
 
 
@@ -184,7 +178,7 @@ def open_gpu(uuid: str) -> GpuHandle | None:
     return answer(lambda: GpuHandle(pynvml.nvmlDeviceGetHandleByUUID(uuid), uuid))
 
 
-def read_gpu(uuid: str, own_pid: int) -> Gpu | None:
+def read_gpu(uuid: str) -> Gpu | None:
     with nvml() as available:
         gpu = open_gpu(uuid) if available else None
         if gpu is None:
@@ -197,7 +191,7 @@ def read_gpu(uuid: str, own_pid: int) -> Gpu | None:
             total_bytes=gpu.total_bytes(),
             driver=str(pynvml.nvmlSystemGetDriverVersion()),
             cuda=f"{cuda // 1000}.{cuda % 1000 // 10}",
-            foreign_processes=None if running is None else len(set(running) - {own_pid}),
+            foreign_processes=None if running is None else len(set(running) - {os.getpid()}),
         )
 
 
@@ -206,7 +200,7 @@ def visible_uuid(cuda_uuid: str | None) -> str | None:
 
     CUDA does not report the UUID of a MIG instance; then the entry of CUDA_VISIBLE_DEVICES is the name.
     """
-    first = _visible_names(1)[0]
+    first = visible_names()[0]
     if cuda_uuid and not first.startswith("MIG-"):
         return cuda_uuid if cuda_uuid.startswith("GPU-") else f"GPU-{cuda_uuid}"
     return next(iter(visible_uuids(1)), None)
@@ -218,7 +212,7 @@ def visible_uuids(number: int) -> list[str]:
     A bare index in CUDA_VISIBLE_DEVICES is resolved only if there are no more GPUs than asked for: otherwise
     it may name another GPU in NVML's order.
     """
-    names, listed = _visible_names(number), [gpu.uuid for gpu in list_gpus()]
+    names, listed = visible_names()[:number], [gpu.uuid for gpu in list_gpus()]
     if not all(name.startswith(("GPU-", "MIG-")) for name in names):
         return listed if len(listed) == number else []
     migs = [name for name in names if name.startswith("MIG-")]
@@ -226,6 +220,6 @@ def visible_uuids(number: int) -> list[str]:
     return known if all(known) else []
 
 
-def _visible_names(number: int) -> list[str]:
-    """Return the first entries of CUDA_VISIBLE_DEVICES; a single empty entry if it is not set."""
-    return [name.strip() for name in os.environ.get(VISIBLE_VARIABLE, "").split(",")[:number]]
+def visible_names() -> list[str]:
+    """Return the entries of CUDA_VISIBLE_DEVICES; a single empty entry if it is not set."""
+    return [name.strip() for name in os.environ.get(VISIBLE_VARIABLE, "").split(",")]

@@ -1,9 +1,9 @@
 """Sample memory, power and energy of GPUs and the memory of a process tree, in a separate process.
 
-A thread would starve next to Python code (one sample in 0.4 s was seen). The parent holds this
-process's standard input. The sampler answers each line with one line of JSON. At a line ``mark`` the work
-begins, of which it has averages and the energy; at a line ``stop`` the work ends. It exits at end of file,
-so also when the parent dies.
+A thread would starve next to Python code (one sample in 0.4 s was seen). Standard input is a socket whose
+other end the parent holds. The sampler answers each line with one line of JSON. At a line ``mark`` the work
+begins, of which it has averages and the energy; at a line ``stop`` the work ends. It exits at end of file, so
+also when the parent dies.
 
 Energy has two instruments. The counter is NVML's, in mJ since the driver was loaded
 (``nvmlDeviceGetTotalEnergyConsumption``); it moves about every 100 ms (docs/what-is-measured.md has the
@@ -17,21 +17,22 @@ import contextlib
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from jobkit.core import json_codec
 from jobkit.core.errors import JobkitError
 from jobkit.core.measurements import Attribution, Energy, Sampler, largest, total
 from jobkit.worker.process import (
     PAGE_BYTES,
-    Forked,
+    ChildProcess,
     close_files,
     fork,
     process_tree,
@@ -130,23 +131,17 @@ class Owners:
         self._own = [False] * len(gpus)
         self._foreign = [False] * len(gpus)
 
-    def strangers(self, listed: Sequence[Collection[int]], own: Collection[int]) -> bool:
-        """Note the job's processes on each GPU; return whether a GPU has others."""
-        known = set(own)
-        self._own = [seen or not known.isdisjoint(pids) for seen, pids in zip(self._own, listed, strict=True)]
-        return any(
-            not found and not known.issuperset(pids)
-            for found, pids in zip(self._foreign, listed, strict=True)
-        )
+    def note(self, listed: Sequence[Collection[int]], own: set[int], look: Callable[[], None]) -> None:
+        """Note whether each GPU has processes of the job, ``own``, and others.
 
-    def confirm(self, listed: Sequence[Collection[int]], own: Collection[int]) -> None:
-        """Keep the strangers that are still there.
-
-        A process that began after ``own`` was read may belong to the job; one that was listed before, and is
-        still there, does not.
+        ``look`` adds to ``own`` the processes that have begun since: a process that was listed before, is
+        none of them and is still there does not belong to the job.
         """
         for number, (gpu, pids) in enumerate(zip(self._gpus, listed, strict=True)):
-            self._foreign[number] |= bool(set(pids) & set(gpu.processes() or ()) - set(own))
+            self._own[number] |= not own.isdisjoint(pids)
+            if not self._foreign[number] and not own.issuperset(pids):
+                look()
+                self._foreign[number] = bool(set(pids) & set(gpu.processes() or ()) - own)
 
     def attribution(self) -> tuple[Attribution, str]:
         """Return the worst attribution of a GPU, and its reason."""
@@ -291,6 +286,17 @@ class Follower:
         )
         return peaks
 
+    def answer(self, word: str) -> Peaks:
+        if word == "stop":
+            self.stop()
+        if word == "mark":
+            self.sample_shared()
+        self.sample_memory()
+        peaks = self.read()
+        if word == "mark":
+            self.mark()
+        return peaks
+
     def sample_memory(self) -> None:
         peaks = self.peaks
         if self._began_s is not None:
@@ -306,9 +312,7 @@ class Follower:
             self._query = queries[0]
             peaks.device_bytes = largest((peaks.device_bytes, total(used)))
             running = [gpu.processes() or {} for gpu in self._gpus]
-            if self._owners.strangers(running, self._own):
-                self._list_tree()
-                self._owners.confirm(running, self._own)
+            self._owners.note(running, self._own, self._list_tree)
             held = sum(processes.get(pid) or 0 for processes in running for pid in self._tree)
             peaks.process_bytes = largest((peaks.process_bytes, held or None))  # NVML may report none of them
 
@@ -357,10 +361,10 @@ class Follower:
 
 
 def sample_until_closed(
-    pid: int, uuids: Sequence[str], others: Sequence[int], *, below: bool = False
+    connection: socket.socket, pid: int, uuids: Sequence[str], others: Sequence[int], *, below: bool = False
 ) -> None:
-    """Sample until standard input ends; answer each line on it."""
-    with contextlib.ExitStack() as stack:
+    """Sample until the connection ends; answer each line on it."""
+    with connection, connection.makefile(encoding="utf-8") as requests, contextlib.ExitStack() as stack:
         gpus: list[GpuHandle] = []
         if uuids:
             from jobkit.worker.measure.nvml import nvml, open_gpu  # a third of the start of this process
@@ -380,47 +384,28 @@ def sample_until_closed(
             follower.list_children()
             follower.sample_memory()
             due = max(due + (EARLY_PERIOD_S if follower.early else PERIOD_S), time.monotonic())
-            while select.select([sys.stdin], [], [], max(0.0, due - time.monotonic()))[0]:
-                word = sys.stdin.readline().strip()
+            while select.select([connection], [], [], max(0.0, due - time.monotonic()))[0]:
+                word = requests.readline().strip()
                 if not word:
                     return
-                _answer(word, follower)
-
-
-def _answer(word: str, follower: Follower) -> None:
-    if word == "stop":
-        follower.stop()
-    if word == "mark":
-        follower.sample_shared()
-    follower.sample_memory()
-    peaks = follower.read()
-    if word == "mark":
-        follower.mark()
-    sys.stdout.write(json_codec.to_json(peaks) + "\n")
-    sys.stdout.flush()
+                connection.sendall(f"{json_codec.to_json(follower.answer(word))}\n".encode())
 
 
 class Sampling:
-    def __init__(
-        self, process: subprocess.Popen[str] | Forked, requests: IO[str] | None, answers: IO[str] | None
-    ) -> None:
-        self._process, self._requests, self._answers = process, requests, answers
+    def __init__(self, process: ChildProcess, connection: socket.socket) -> None:
+        self._process, self._connection = process, connection
+        self._answers = connection.makefile(encoding="utf-8")
 
     def ask(self, word: str) -> Peaks | None:
         """Send ``peaks``, ``mark`` or ``stop``; return the peaks, or ``None`` if the sampler has died."""
-        if not self._requests or not self._answers:
-            return None
         with contextlib.suppress(OSError, ValueError, JobkitError):
-            self._requests.write(word + "\n")
-            self._requests.flush()
+            self._connection.sendall(f"{word}\n".encode())
             return json_codec.from_json(Peaks, self._answers.readline(), where="the sampler")
         return None
 
     def close(self) -> None:
-        for stream in (self._requests, self._answers):
-            with contextlib.suppress(OSError):  # closing flushes, and the sampler may have died
-                if stream:
-                    stream.close()
+        self._answers.close()
+        self._connection.close()
         self._process.wait()
 
 
@@ -436,28 +421,23 @@ def sampling(
     from.
     """
     words = [*(f"--uuid={uuid}" for uuid in uuids), *(f"--other={other}" for other in others)]
-    if parent and not words:
-        (theirs, requests), (answers, their_answers) = os.pipe(), os.pipe()
-        forked = fork(partial(_sample_forked, parent, theirs, their_answers))
-        os.close(theirs)
-        os.close(their_answers)
-        sampler = Sampling(forked, os.fdopen(requests, "w"), os.fdopen(answers))
-    else:
-        words += [f"--pid={parent or os.getpid()}", *(["--below"] if parent else [])]
-        argv = [sys.executable, "-m", "jobkit.worker.measure.sampler", *words]
-        # Our own module, an argv list:
-        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603
-        sampler = Sampling(process, process.stdin, process.stdout)
-    with contextlib.closing(sampler):
+    ours, theirs = socket.socketpair()
+    with theirs:
+        if parent and not words:
+            process: ChildProcess = fork(partial(_sample_forked, theirs, parent))
+        else:
+            words += [f"--pid={parent or os.getpid()}", *(["--below"] if parent else [])]
+            argv = [sys.executable, "-m", "jobkit.worker.measure.sampler", *words]
+            process = subprocess.Popen(argv, stdin=theirs.fileno())  # noqa: S603 - our own module, an argv list
+    with contextlib.closing(Sampling(process, ours)) as sampler:
         yield sampler
 
 
-def _sample_forked(parent: int, requests: int, answers: int) -> None:
+def _sample_forked(connection: socket.socket, parent: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
-    close_files(requests, answers)
-    sys.stdin, sys.stdout = os.fdopen(requests), os.fdopen(answers, "w")
-    sample_until_closed(parent, (), (), below=True)
+    close_files(connection.fileno())
+    sample_until_closed(connection, parent, (), (), below=True)
 
 
 def main() -> None:
@@ -466,9 +446,10 @@ def main() -> None:
     parser.add_argument("--uuid", action="append", default=[])
     parser.add_argument("--other", type=int, action="append", default=[])
     parser.add_argument("--below", action="store_true")
-    arguments = parser.parse_args()
+    given = parser.parse_args()
     with contextlib.suppress(KeyboardInterrupt):
-        sample_until_closed(arguments.pid, arguments.uuid, arguments.other, below=arguments.below)
+        connection = socket.socket(fileno=sys.stdin.fileno())
+        sample_until_closed(connection, given.pid, given.uuid, given.other, below=given.below)
 
 
 if __name__ == "__main__":

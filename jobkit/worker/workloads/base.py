@@ -190,40 +190,25 @@ def as_tsv(entities: Iterable[Row]) -> str:
     return stream.getvalue()
 
 
-class Output(Protocol):
-    """The rows of a try as a file; what fails on a full disk raises an ``OSError``."""
+class Output:
+    """The rows of a try as a file; of a text ``entities.tsv``, written at the end, also of a try that failed.
 
-    def open(self, columns: Sequence[str]) -> None:
-        """Begin the file, once the workload has named its columns; a try that fails early does not."""
-        ...
-
-    def write(self, rows: list[Row], first: int, places: Sequence[Any]) -> None:
-        """Write the rows of a `Window` that is done, with its fields ``first`` and ``places``."""
-        ...
-
-    def close(self, left: Sequence[Row], *, failed: bool) -> None:
-        """End the file, also of a try that failed; ``left`` are the rows of windows that are not done."""
-        ...
-
-
-class EntitiesFile:
-    """``entities.tsv`` of a text: written at the end, also of a try that failed."""
+    What fails on a full disk raises an ``OSError``.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / ENTITIES_FILE
         self._entities: list[Row] = []
 
     def open(self, columns: Sequence[str]) -> None:
-        """Do nothing: its columns are those of entities."""
+        """Begin the file, once the workload has named its columns; a try that fails early does not."""
 
     def write(self, rows: list[Row], first: int, places: Sequence[Any]) -> None:
-        """Keep the entities."""
-        del first, places
+        """Take the rows of a `Window` that is done, with its fields ``first`` and ``places``."""
         self._entities += rows
 
     def close(self, left: Sequence[Row], *, failed: bool) -> None:
-        """Write the file."""
-        del failed
+        """End the file, also of a try that failed; ``left`` are the rows of windows that are not done."""
         write_atomically(self._path, as_tsv([*self._entities, *left]))
 
 

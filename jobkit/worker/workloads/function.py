@@ -68,7 +68,6 @@ class Count:
 
     def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
         """Set the batch size; there is no model, no device and only one thread."""
-        del model, device, threads
         self.change(params)
 
     def change(self, params: Mapping[str, Value]) -> None:
@@ -103,7 +102,6 @@ class Count:
     @staticmethod
     def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
         """Return each paragraph as one item with the length of its characters."""
-        del model
         return [[len(paragraph)] for paragraph in paragraphs]
 
     def effective(self) -> Mapping[str, Value | None]:
@@ -193,13 +191,10 @@ def import_file(workload: str, folder: str | None, staged: str | None = None) ->
 
 
 def _imports(data: bytes) -> tuple[str, ...]:
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(data)):
-        if isinstance(node, ast.Import):
-            names |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.add(node.module.partition(".")[0])
-    return tuple(sorted(names - sys.stdlib_module_names))
+    nodes = [*ast.walk(ast.parse(data))]
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
+    return tuple(sorted({name.partition(".")[0] for name in names} - sys.stdlib_module_names))
 
 
 def _read(workload: str, path: Path, original: str) -> bytes:

@@ -83,11 +83,11 @@ def needed_files(folder: Path, name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{name}/{part}/{package}.pt" for part, package in (*chosen, *built_on)))
 
 
-def model_folder(model: Path | str | None) -> Path:
+def model_folder(model: ModelRef | Path | None) -> Path:
     """Return the folder of a model."""
     if model is None:
         raise JobkitError("this workload needs a model", hint="see `model` in the spec")
-    return Path(model)
+    return Path(model.path) if isinstance(model, ModelRef) else model
 
 
 def language_of(model: Path) -> str:

@@ -114,22 +114,12 @@ class OpenedWorkload:
             rest = {"name": "", "size": "", "fingerprint": ""}
             self._model = ModelRef(path=str(model), stand_in=False, size_bytes=0, **rest)
         self._workload.load(model, device, self._capped(params), threads)
-        if getattr(self._workload, "tokenize_ahead", None):
-            self._cap = 0
 
     @property
     def change(self) -> Callable[[Mapping[str, Value]], None] | None:
         """Gives it other sizes, with what is loaded; ``None`` if it cannot take them."""
-        own: Callable[[Mapping[str, Value]], None] | None = getattr(self._workload, "change", None)
-        if own is None:
-            return None
-
-        def change(params: Mapping[str, Value]) -> None:
-            own(self._capped(params))
-            if getattr(self._workload, "tokenize_ahead", None):
-                self._cap = 0
-
-        return change
+        own = getattr(self._workload, "change", None)
+        return own and (lambda params: own(self._capped(params)))
 
     def _capped(self, params: Mapping[str, Value]) -> dict[str, Value]:
         values = dict(params)
@@ -142,7 +132,7 @@ class OpenedWorkload:
     def process(self, paragraphs: Sequence[str]) -> Result:
         """Process these paragraphs, batch by batch; the load is that of the heaviest batch."""
         call: Callable[[Sequence[str]], Result] = self.__getattr__("process")
-        if not self._cap:
+        if not self._cap or getattr(self._workload, "tokenize_ahead", None):
             return call(paragraphs)
         pads = getattr(self._workload, "PADS", True)
         rows = self._workload.lengths(paragraphs, self._model)
@@ -242,7 +232,6 @@ def traits(
     name: str, folder: str | None, staged: str | None = None, *, say: Say
 ) -> tuple[bool, bool, list[dict[str, Any]], tuple[str, ...], str, bool, bool, Mapping[str, int]]:
     """Return the fields of `jobkit.planning.workload_traits.Traits`."""
-    del say
     workload = checked_class(name, folder, staged)
     knobs = [asdict(knob) for knob in knobs_of(workload)]
     has_lengths = callable(getattr(workload, "lengths", None))
@@ -266,7 +255,6 @@ def lengths(
     ``paragraphs``: of the text.
     ``model``: the fields of a `ModelRef`.
     """
-    del say
     workload: Any = checked_class(name, folder)
     try:
         answer = workload.lengths(paragraphs, ModelRef(**model) if model else None)

@@ -104,11 +104,6 @@ class SentenceCut:
     padded: int | None = None
     by_length: bool = False  # whether the longest sentences of a call come first
 
-    @property
-    def is_stock(self) -> bool:
-        """Whether Stanza cuts so by itself: a fixed number of sentences in text order."""
-        return not (self.padded or self.by_length)
-
     def arranged(self, sentences: Iterable[Any]) -> list[Any]:
         """Return the sentences of a call in the order in which they are cut."""
         return sorted(sentences, key=columns_of, reverse=True) if self.by_length else list(sentences)
@@ -286,7 +281,7 @@ class StanzaNer:
 
         A paragraph that occurs again is cut once.
         """
-        folder = model_folder(model.path if model else None)
+        folder = model_folder(model)
         os.environ.setdefault(*SLEEP_WHILE_WAITING)
         import torch
 
@@ -427,7 +422,7 @@ def _convert(processor: Any, precision: str) -> None:  # noqa: ANN401 - Stanza i
         network.crits.float()
         for classifier in network.tag_clfs:
             classifier.register_forward_pre_hook(as_weights)
-            classifier.register_forward_hook(lambda classifier, inputs, scores: scores.float())  # noqa: ARG005 - as torch calls it
+            classifier.register_forward_hook(lambda classifier, inputs, scores: scores.float())
     torch.cuda.empty_cache()  # the memory of the fp32 weights; does nothing if no GPU is in use
 
 

@@ -92,8 +92,8 @@ class Tagger(NERProcessor):  # type: ignore[misc]  # Stanza is untyped
     cut: Any  # a `SentenceCut` of the workload
 
     def process(self, document: Any) -> Any:  # noqa: ANN401 - Stanza is untyped
-        """Tag the sentences of a document, as ``NERProcessor.process`` does unless they are cut otherwise."""
-        if self.cut.is_stock:
+        """Tag the sentences of a document: Stanza itself cuts a fixed number of sentences in text order."""
+        if not (self.cut.padded or self.cut.by_length):
             return super().process(document)
         document.sentences = self.cut.arranged(document.sentences)
         self.tag(document)
@@ -246,7 +246,6 @@ class NoLoss(CRFLoss):  # type: ignore[misc]  # Stanza is untyped
 
     def forward(self, inputs: Any, masks: Any, tag_indices: Any) -> tuple[float, Any]:  # noqa: ANN401
         """Return no loss, and the transitions."""
-        del inputs, masks, tag_indices
         return 0.0, self._transitions
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from jobkit.core.records import Outcome
 from jobkit.worker.failure import TryFailed
 from jobkit.worker.measure import nvml
-from jobkit.worker.measure.device import NVML_CHECK, Device, cuda_untouched, open_device, touched_cuda
+from jobkit.worker.measure.memory import NVML_CHECK, Device, cuda_untouched, open_device, touched_cuda
 from jobkit.worker.process import GPU_COUNT_VARIABLE
 from tests.support.fake_torch import FakeTorch, OutOfMemoryError
 
@@ -127,7 +127,7 @@ def test_cuda_that_a_library_other_than_torch_touched(tmp_path: Path, status: in
     options = "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"
     subprocess.run(["cc", *options, "-o", driver, source], check=True)
     code = (
-        "import ctypes, sys; from jobkit.worker.measure.device import touched_cuda as touched;"
+        "import ctypes, sys; from jobkit.worker.measure.memory import touched_cuda as touched;"
         "print(touched()); ctypes.CDLL(sys.argv[1]); print(touched())"
     )
     done = subprocess.run([sys.executable, "-c", code, driver], capture_output=True, text=True, check=True)

@@ -64,10 +64,7 @@ def test_without_a_counter_of_each_gpu_or_a_power_it_is_unknown() -> None:
 
 def attributed(*cards: Card, own: set[int], sees_all: bool = True) -> tuple[Attribution, str]:
     owners = Owners(gpus(*cards), sees_all=sees_all)
-    listed = [card.pids for card in cards]
-    if owners.strangers(listed, own):
-        owners.confirm(listed, own)
-    assert not owners.strangers(listed, own) or sees_all
+    owners.note([card.pids for card in cards], own, lambda: None)
     return owners.attribution()
 
 
@@ -102,9 +99,9 @@ def test_energy_of_a_gpu_in_mig_mode_is_not_attributable() -> None:
 def test_a_stranger_that_has_ended_or_is_a_new_child_is_not_foreign() -> None:
     card = Card(pids=(7,))
     owners = Owners(gpus(card), sees_all=True)
-    assert owners.strangers([(7, 50, 51)], {7})
+    own = {7}
     card.pids = (7, 51)  # 50 has ended
-    owners.confirm([(7, 50, 51)], {7, 51})  # 51 was started since
+    owners.note([(7, 50, 51)], own, lambda: own.add(51))  # 51 was started since
     assert owners.attribution() == (Attribution.OWN, "")
 
 

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.worker.failure import Stopped
-from jobkit.worker.measure.device import Device
 from jobkit.worker.measure.memory import (
     FINEST_SHARE,
     GRAIN_SHOWS_BYTES,
     SEARCHED,
     STEP_BYTES,
+    Device,
     bracket,
     heaviest,
     measure_needs,

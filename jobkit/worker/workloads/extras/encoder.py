@@ -67,8 +67,8 @@ class Encoder:
         self,
         tokenizer: Any,  # noqa: ANN401 - transformers is untyped
         run: Callable[[Any, Any, Any], Sequence[Any]],
-        *,
         device: str,
+        *,
         most_tokens: int,
         stride: int | None = None,
     ) -> None:

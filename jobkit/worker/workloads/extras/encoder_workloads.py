@@ -91,14 +91,14 @@ class EncoderWorkload:
     A subclass has the methods of both ways:
 
     ``open``: loads the model of a folder, with weights of one of torch's types, and returns the network.
-    ``encoder``: returns an encoder with the model and limits, or why it cannot do what the framework does.
+    ``encoder``: returns an encoder with the model, or why it cannot do what the framework does.
     ``encoded``: returns what the encoder finds in paragraphs, and their tokens.
     ``stock``: returns what the framework finds in batches of so many paragraphs, in the form of `encoded`.
     ``difference``: returns how two findings of the same paragraphs differ.
     """
 
     open: Callable[[Path, str], Any]
-    encoder: Callable[..., Encoder | str]
+    encoder: Callable[[], Encoder | str]
     encoded: Callable[[Sequence[str], Encoder], tuple[Any, int]]
     stock: Callable[[Sequence[str], int], Any]
     difference: Callable[[Any, Any], Difference]
@@ -151,7 +151,7 @@ class EncoderWorkload:
         if wanted := str(params.get(SHORTCUTS, "")):
             self._effective[SHORTCUTS] = wanted
         if wanted == EXACT:
-            made = self.encoder(device=device)
+            made = self.encoder()
             if isinstance(made, str):
                 self._effective[SHORTCUTS] = f"{OFF}: {made}"
             else:
@@ -167,7 +167,6 @@ class EncoderWorkload:
             self._encoder.size = sizes.get(BATCH_SIZE, 1)
 
     def _note(self, network: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:  # noqa: ANN401
-        del network
         inputs = kwargs if INPUT in kwargs else args[0]
         rows, columns = inputs[INPUT].shape
         self._shapes.append((rows, columns))
@@ -321,7 +320,7 @@ class TokenClassification(EncoderWorkload):
         )
         return network
 
-    def encoder(self, **limits: Any) -> Encoder | str:  # noqa: ANN401 - as there
+    def encoder(self) -> Encoder | str:
         """Return an encoder with the model, or why it cannot do what the pipeline does."""
         from jobkit.worker.workloads.extras.encoder import Aggregation, Encoder
 
@@ -334,7 +333,7 @@ class TokenClassification(EncoderWorkload):
             logits = network(input_ids=ids, attention_mask=mask).logits
             return self._aggregation.outputs(logits.flatten(0, 1)[places])
 
-        return Encoder(tokenizer, run, most_tokens=tokenizer.model_max_length, stride=STRIDE, **limits)
+        return Encoder(tokenizer, run, self._device, most_tokens=tokenizer.model_max_length, stride=STRIDE)
 
     def encoded(self, paragraphs: Sequence[str], encoder: Encoder) -> tuple[list[Entity], int]:
         """Return the entities that the encoder finds, and the tokens."""
@@ -377,7 +376,7 @@ class TokenClassification(EncoderWorkload):
     @staticmethod
     def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
         """Return the padded length, in tokens, of every piece of every paragraph, by the tokenizer alone."""
-        tokenizer = tokenizer_of(model_folder(model.path if model else None))
+        tokenizer = tokenizer_of(model_folder(model))
         cut = tokenizer(
             list(paragraphs), truncation=True, return_overflowing_tokens=True, stride=STRIDE, padding=False
         )
@@ -435,7 +434,7 @@ class SentenceEmbedding(EncoderWorkload):
         self._model = open_model(folder, self._device, dtype)
         return self._model
 
-    def encoder(self, **limits: Any) -> Encoder | str:  # noqa: ANN401 - as there
+    def encoder(self) -> Encoder | str:
         """Return an encoder with the model, or why it cannot do what ``encode`` does."""
         from jobkit.worker.workloads.extras.encoder import Encoder
 
@@ -451,10 +450,9 @@ class SentenceEmbedding(EncoderWorkload):
             return refused
 
         def run(ids: Any, mask: Any, places: Any) -> Sequence[Any]:  # noqa: ANN401 - torch is untyped
-            del places
             return [model({"input_ids": ids, "attention_mask": mask})["sentence_embedding"].float()]
 
-        return Encoder(model.tokenizer, run, most_tokens=model.max_seq_length, **limits)
+        return Encoder(model.tokenizer, run, self._device, most_tokens=model.max_seq_length)
 
     def encoded(self, paragraphs: Sequence[str], encoder: Encoder) -> tuple[Any, int]:
         """Return the vectors that the encoder finds, and the tokens."""
@@ -494,14 +492,9 @@ class SentenceEmbedding(EncoderWorkload):
     @staticmethod
     def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
         """Return each paragraph as one item with its tokens, by the tokenizer of the model."""
-        loaded = _kept_model(model_folder(model.path if model else None))
+        loaded = _kept_model(model_folder(model), CPU, "float32")
         tokens = loaded.tokenizer(list(paragraphs), truncation=True, max_length=loaded.max_seq_length)
         return [[len(ids)] for ids in tokens["input_ids"]]
-
-
-@lru_cache(maxsize=1)
-def _kept_model(folder: Path) -> Any:  # noqa: ANN401 - as above
-    return open_model(folder, CPU, "float32")
 
 
 def open_model(folder: Path, device: str, dtype: str) -> Any:  # noqa: ANN401 - the framework is untyped
@@ -515,3 +508,6 @@ def open_model(folder: Path, device: str, dtype: str) -> Any:  # noqa: ANN401 - 
     return SentenceTransformer(
         str(folder), device=device, local_files_only=True, model_kwargs={"dtype": getattr(torch, dtype)}
     )
+
+
+_kept_model = lru_cache(maxsize=1)(open_model)

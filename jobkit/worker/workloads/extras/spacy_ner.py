@@ -108,7 +108,7 @@ class SpacyNer:
         """Return each paragraph as one item with its tokens, by the tokenizer alone."""
         import spacy
 
-        folder = model_folder(model.path if model else None)
+        folder = model_folder(model)
         components = spacy.util.load_config(folder / "config.cfg")["nlp"]["pipeline"]
         tokenizer = spacy.load(folder, exclude=components).tokenizer
         return [[len(document)] for document in tokenizer.pipe(paragraphs)]
