@@ -86,23 +86,17 @@ def _lines(data: bytes, *, final: bool) -> tuple[Places, Flags]:
     import numpy as np
 
     array = np.frombuffer(data, np.uint8)
-    ends = _line_ends(data, array, final=final)
-    if final and (ends[-1] if ends.size else 0) < len(data):
-        ends = np.append(ends, len(data))
-    starts = np.concatenate(([0], ends[:-1])) if ends.size else ends
-    return ends, _black(data, array, starts, ends)
-
-
-def _line_ends(data: bytes, array: Bytes, *, final: bool) -> Places:
-    import numpy as np
-
     feeds = array == 10  # noqa: PLR2004 - a newline
     if b"\r" in data:
         alone = array == 13  # noqa: PLR2004 - a carriage return
         alone[:-1] &= ~feeds[1:]
         alone[-1] &= final  # a newline may follow
         feeds |= alone
-    return np.flatnonzero(feeds) + 1
+    ends = np.flatnonzero(feeds) + 1
+    if final and (ends[-1] if ends.size else 0) < len(data):
+        ends = np.append(ends, len(data))
+    starts = np.concatenate(([0], ends[:-1])) if ends.size else ends
+    return ends, _black(data, array, starts, ends)
 
 
 def _black(data: bytes, array: Bytes, starts: Places, ends: Places) -> Flags:
