@@ -26,9 +26,9 @@ from jobkit.core.units import (
     moment,
 )
 from jobkit.extensions.corpus.formats import counts_path
-from jobkit.extensions.corpus.plan import is_unplanned
+from jobkit.extensions.corpus.plan import MOST_NAMED, is_unplanned
 from jobkit.extensions.corpus.provenance import provenance, read_promise
-from jobkit.extensions.corpus.standing import MOST_NAMED, Standing
+from jobkit.extensions.corpus.standing import Standing
 from jobkit.report.page import OfRun, PictureGroup, folded, source
 from jobkit.report.plot.drawing import from_zero
 from jobkit.report.plot.pictures import Picture, row_drawing
@@ -96,7 +96,6 @@ def read_corpus_report(folder: Path) -> CorpusReport:
     done = {one.point.index for one in results if one.outcome is Outcome.OK} & planned
     leave_out(done - standing.winners.keys(), "jobkit status has not claimed {} yet")
     won = {index: winner for index, winner in standing.winners.items() if index in done}
-    shards = [standing.shards[index] for index in won]
     counts, faults = files.read_tolerantly(
         counts_path(folder / "merged.jsonl"),
         lambda line, where: from_json(DocumentCount, line, where=where),
@@ -105,7 +104,7 @@ def read_corpus_report(folder: Path) -> CorpusReport:
     return CorpusReport(
         standing=standing,
         results=results,
-        data=provenance(folder, standing.corpus, shards, won, results) if won else {},
+        data=provenance(standing, won, results) if won else {},
         counts=counts,
         notes=[*notes, *faults],
     )

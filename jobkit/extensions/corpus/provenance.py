@@ -14,7 +14,6 @@ from jobkit.answers import ledger
 from jobkit.answers.speed import Speed
 from jobkit.core import files
 from jobkit.core.errors import JobkitError
-from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.knobs import CPU, OFFERED, Value
 from jobkit.core.layout import PROMISE_FILE, PROVENANCE_FILE
 from jobkit.core.measurements import Attribution
@@ -25,8 +24,10 @@ from jobkit.core.units import (
     format_compared,
     format_count,
     format_energy,
+    format_hours,
 )
-from jobkit.extensions.corpus.plan import Corpus, Shard, Winner, promised
+from jobkit.extensions.corpus.plan import Winner, promised
+from jobkit.extensions.corpus.standing import Standing
 from jobkit.report.recommend.advice import EnergyUse
 from jobkit.runs.results import each_point
 from jobkit.runs.status import PointResult
@@ -52,29 +53,22 @@ class Promise:
     whole: bool = False  # whether the times are of whole jobs: earlier versions left some of each start out
 
 
-def write_promise(run_dir: Path, promise: Promise) -> None:
-    files.write_atomically(run_dir / PROMISE_FILE, to_json(promise) + "\n")
-
-
 def read_promise(run_dir: Path) -> Promise:
     """Return what was measured of the setting; nothing if the file cannot be read."""
-    path = run_dir / PROMISE_FILE
     try:
-        return from_json(Promise, files.read_text(path), where=str(path))
+        return files.read_json(Promise, run_dir / PROMISE_FILE)
     except (OSError, JobkitError):
         return Promise()
 
 
-def write_provenance(
-    run_dir: Path, corpus: Corpus, shards: Sequence[Shard], winners: Mapping[int, Winner]
-) -> str:
+def write_provenance(standing: Standing) -> str:
     """Write ``provenance.json`` of a corpus whose shards all have winners; return the closing line.
 
     It is written by the process that sees the end first, and again once the corpus has grown; the ledger
     keeps the first prediction.
     """
-    path = run_dir / PROVENANCE_FILE
-    data = provenance(run_dir, corpus, shards, winners, list(each_point(run_dir, [], void=True)))
+    path = standing.folder / PROVENANCE_FILE
+    data = provenance(standing, standing.winners, list(each_point(standing.folder, [], void=True)))
     before: Mapping[str, Any] = {}
     with suppress(OSError, ValueError, LookupError, TypeError):
         before = json.loads(files.read_text(path))["corpus"]
@@ -107,14 +101,11 @@ def _entry(data: Mapping[str, Any]) -> ledger.CorpusEntry | None:
 
 
 def provenance(
-    run_dir: Path,
-    corpus: Corpus,
-    shards: Sequence[Shard],
-    winners: Mapping[int, Winner],
-    results: Sequence[PointResult],
+    standing: Standing, winners: Mapping[int, Winner], results: Sequence[PointResult]
 ) -> dict[str, Any]:
-    """Return the facts of shards with their winners, and what all tries of these results took."""
-    promise, point = read_promise(run_dir), results[0].point
+    """Return the facts of the shards with these winners, and what all tries of these results took."""
+    corpus, promise, point = standing.corpus, read_promise(standing.folder), results[0].point
+    shards = [shard for index, shard in standing.shards.items() if index in winners]
     pairs = [(result, tried) for result in results for tried in result.all_tries if tried.number]
     won = [
         tried
@@ -203,11 +194,10 @@ def _setting(point: Point, promise: Promise) -> dict[str, object]:
 def closing_line(data: Mapping[str, Any]) -> str:
     time, corpus, energy = data["time"], data["corpus"], data["energy"]
     unit = "GPU" if "gpu_hours" in time else "CPU"
-    hours = time[f"{unit.lower()}_hours"]
     parts = [
         f"{corpus['paragraphs']:,} paragraphs of {format_count(len(corpus['files']), 'file')} are done",
         f"{data['rows']:,} rows in {format_count(data['shards'], 'shard')}",
-        f"{hours:,.1f} {unit}-hours" if hours >= 1 else f"{hours:.2g} {unit}-hours",
+        f"{format_hours(time[f'{unit.lower()}_hours'])} {unit}-hours",
     ]
     if time["predicted_s"]:
         took, predicted = format_compared(time["took_s"]), format_compared(time["predicted_s"])

@@ -69,12 +69,21 @@ def read_pieces(corpus: Corpus, pieces: tuple[Piece, ...]) -> Iterator[Paragraph
         source = corpus.sources[number]
         reader, lines = READERS[source.kind], left_out.get(source.name, set())
         ranges = ([*same] for _, same in groupby(group, key=lambda one: (one[1].start, one[1].end)))
-        for some, found in _verified(source, reader.content(source, ranges)):
-            paragraphs, taken = reader.paragraphs(corpus, some[0][1], found, lines), 0
-            for at, piece in some:
-                skipped, taken = piece.skip - taken, piece.skip + piece.paragraphs
-                for paragraph in islice(paragraphs, skipped, skipped + piece.paragraphs):
-                    yield paragraph._replace(piece=at)
+        try:
+            for some, data, found in reader.content(source, ranges):
+                if {piece.sha256 for _, piece in some} != {hashlib.sha256(data).hexdigest()}:
+                    what, piece = "rows" if source.kind in tables.BY_ROWS else "bytes", some[0][1]
+                    where = f"{source.path}: {what} {piece.start} to {piece.end}"
+                    raise JobkitError(f"{where}: changed since the corpus was planned", hint=_HINT)
+                paragraphs, taken = reader.paragraphs(corpus, some[0][1], found, lines), 0
+                for at, piece in some:
+                    skipped, taken = piece.skip - taken, piece.skip + piece.paragraphs
+                    for paragraph in islice(paragraphs, skipped, skipped + piece.paragraphs):
+                        yield paragraph._replace(piece=at)
+        except OSError as error:
+            raise file_error(error, source.path, hint=_HINT) from error
+        except BrokenError as error:
+            raise JobkitError(f"{source.path}: {error}", hint=_HINT) from error
 
 
 def left_out_lines(corpus: Corpus) -> dict[str, set[int]]:
@@ -89,20 +98,6 @@ Numbered = list[tuple[int, Piece]]
 """Pieces of one range of a source, with their numbers in the shard."""
 Content = Iterator[tuple[Numbered, bytes, Any]]
 """Of each range the bytes that the SHA-256 covers, and what the reader makes paragraphs of."""
-
-
-def _verified(source: Source, content: Content) -> Iterator[tuple[Numbered, Any]]:
-    try:
-        for some, data, found in content:
-            if {piece.sha256 for _, piece in some} != {hashlib.sha256(data).hexdigest()}:
-                what, piece = "rows" if source.kind in tables.BY_ROWS else "bytes", some[0][1]
-                where = f"{source.path}: {what} {piece.start} to {piece.end}"
-                raise JobkitError(f"{where}: changed since the corpus was planned", hint=_HINT)
-            yield some, found
-    except OSError as error:
-        raise file_error(error, source.path, hint=_HINT) from error
-    except BrokenError as error:
-        raise JobkitError(f"{source.path}: {error}", hint=_HINT) from error
 
 
 def numbered(document: str, given: str, number: int, offset: int, split: int = 0) -> Iterator[Paragraph]:
@@ -273,41 +268,16 @@ TEXT, JSONL = "text", "jsonl"
 
 class Reader(Protocol):
     endings: tuple[str, ...]  # of the names of its files, in small letters
-    ranges: bool  # whether several processes may read a large file, each a range
-
-    def border(self, part: ScanPart, place: int) -> int:
-        """Return where the first item after a byte of a file begins."""
-        ...
-
-    def scan(self, part: ScanPart, seen: Callable[[bytes], object]) -> None:
-        """Add what a file, or its range from ``part.begin``, has to a part, and what is wrong with it."""
-        ...
-
-    def names(self, part: ScanPart) -> Iterator[tuple[int, str]]:
-        """Yield the line in the part, 0 for the file, and the id of each document that begins there."""
-        ...
-
-    def documents(self, corpus: Corpus, number: int, pieces: Iterable[Piece]) -> Iterator[tuple[str, int]]:
-        """Yield the id and the number of paragraphs of each document of a source with these pieces."""
-        ...
-
-    def content(self, source: Source, ranges: Iterable[Numbered]) -> Content: ...
-
-    def paragraphs(self, corpus: Corpus, piece: Piece, found: Any, left_out: set[int]) -> Iterator[Paragraph]:  # noqa: ANN401 - of `content`
-        """Yield the paragraphs of the range of a piece, but for those of lines that are skipped."""
-        ...
-
-
-class _Bytes(Reader):
-    """Reads files of which any range of bytes can be read."""
-
-    ranges, item, back = True, "line", 1  # a line may begin at the place itself
+    ranges: bool = True  # whether several processes may read a large file, each a range
+    item: str = "line"
+    back: int = 1  # a line may begin at the place itself
 
     def next_item(self, data: bytes) -> int:
         """Return where the next item begins; 0 if it does not begin in these bytes."""
         return data.find(b"\n") + 1
 
     def border(self, part: ScanPart, place: int) -> int:
+        """Return where the first item after a byte of a file begins."""
         if place in {0, part.file.size_bytes}:
             return place
         window, begin = WINDOW_BYTES, place - self.back
@@ -331,8 +301,24 @@ class _Bytes(Reader):
                 data, place = read_exactly(stream, end - start), end
                 yield some, data, data
 
+    def scan(self, part: ScanPart, seen: Callable[[bytes], object]) -> None:
+        """Add what a file, or its range from ``part.begin``, has to a part, and what is wrong with it."""
+        ...
 
-class _Text(_Bytes):
+    def names(self, part: ScanPart) -> Iterator[tuple[int, str]]:
+        """Yield the line in the part, 0 for the file, and the id of each document that begins there."""
+        ...
+
+    def documents(self, corpus: Corpus, number: int, pieces: Iterable[Piece]) -> Iterator[tuple[str, int]]:
+        """Yield the id and the number of paragraphs of each document of a source with these pieces."""
+        ...
+
+    def paragraphs(self, corpus: Corpus, piece: Piece, found: Any, left_out: set[int]) -> Iterator[Paragraph]:  # noqa: ANN401 - of `content`
+        """Yield the paragraphs of the range of a piece, but for those of lines that are skipped."""
+        ...
+
+
+class _Text(Reader):
     endings, item, back = (".txt",), "paragraph", 0
 
     def next_item(self, data: bytes) -> int:
@@ -393,13 +379,12 @@ def _add_pieces(data: bytes, part: ScanPart, place: int) -> None:
     import numpy as np
 
     found = find_paragraphs(data)
+    refuse_long(int((found.ends - found.starts).max(initial=0)), "paragraph")
     if part.split and found.counts.max(initial=0) > part.split:
-        refuse_long(int((found.ends - found.starts).max()), "paragraph")
         found = _cut_found(found, data, part.split)
     starts, ends, counts = found.starts.tolist(), found.ends.tolist(), found.counts
     part.lines += found.lines
     if starts:
-        refuse_long(int((found.ends - found.starts).max()), "paragraph")
         cuts = [0]
         while cuts[-1] < len(starts):
             cuts.append(max(cuts[-1] + 1, bisect_right(ends, starts[cuts[-1]] + part.target)))
@@ -449,7 +434,7 @@ def _cut_found(found: Found, data: bytes, split: int) -> Found:
     return found._replace(starts=starts, ends=ends, counts=counts, before=befores)
 
 
-class _Rows(_Bytes):
+class _Rows(Reader):
     """Reads files of several documents, each in a row."""
 
     def rows(self, stream: Stream, file: Source, fields: Fields, place: int) -> Iterator[Row]:

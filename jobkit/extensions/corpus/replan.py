@@ -25,7 +25,7 @@ from jobkit.core.terminal import note, shell_path
 from jobkit.core.units import format_count, format_size, format_walltime, pauses
 from jobkit.extensions.corpus.plan import Corpus, Piece, read_plan, write_corpus
 from jobkit.extensions.corpus.provenance import read_promise
-from jobkit.extensions.corpus.setting import AppliedSetting, asked_scheduler, keys_of, refuse_keys
+from jobkit.extensions.corpus.setting import AppliedSetting, asked_scheduler, keys_of, refuse_keys, without
 from jobkit.extensions.corpus.shards import (
     CorpusPlan,
     CorpusSummary,
@@ -69,8 +69,20 @@ def replan(run_dir: Path, wishes: ShardOptions, overrides: Sequence[str], *, wai
     spec_of_run(run_dir, given)  # a bad value is refused before anything is cancelled
     _end_open(run_dir)
     with run_lock(run_dir):
-        if points := _rest(run_dir):
-            _plan_rest(run_dir, points, wishes, given)
+        standing = Standing(run_dir)
+        # a shard of a large paragraph alone stays as it is
+        kept = standing.settle().keys() | read_journal(run_dir).needs.keys()
+        rest = [point for point in standing.points if point.index not in kept]
+        if rest:
+            corpus, setting = standing.corpus, _setting(run_dir, rest[0], given)
+            wanted = {point.index for point in rest}
+            shards = (shard for shard in read_plan(run_dir) if shard.index in wanted)
+            pieces = [piece for shard in shards for piece in shard.pieces]
+            pieces.sort(key=lambda piece: (piece.source, piece.start, piece.skip))
+            first, tables = _next_index(run_dir), table_bytes(corpus)
+            plan = plan_shards(pieces, setting, wishes, first=first, tables=tables)
+            _show(corpus, setting, plan)
+            _append(run_dir, corpus, setting, plan, rest, given)
         else:
             note(f"every shard is done: jobkit merge {shell_path(run_dir)} joins the results")
     return resume.run_again(run_dir, (), (), wait=wait)
@@ -82,7 +94,7 @@ def _placed(overrides: tuple[str, ...]) -> tuple[str, ...]:
     if not name:
         return overrides
     _, path = find_site("auto", name)
-    kept = [word for word in overrides if word.partition("=")[0].strip() not in {"scheduler", "site"}]
+    kept = without(overrides, "scheduler", "site")
     return (*kept, f"scheduler={name}", f"site={portable_name(path)}")
 
 
@@ -112,23 +124,6 @@ def _end_open(run_dir: Path) -> None:
 
 def _open(run: RunStatus) -> int:
     return max(sum(point.state in LIVE for point in run.points), len(run.queued))
-
-
-def _rest(run_dir: Path) -> list[Point]:
-    """Return the shards without a winner, but those of a large paragraph alone, which stay as they are."""
-    standing = Standing(run_dir)
-    kept = standing.settle().keys() | read_journal(run_dir).needs.keys()
-    return [point for point in standing.points if point.index not in kept]
-
-
-def _plan_rest(run_dir: Path, rest: Sequence[Point], wishes: ShardOptions, given: tuple[str, ...]) -> None:
-    corpus, setting = Standing(run_dir).corpus, _setting(run_dir, rest[0], given)
-    wanted = {point.index for point in rest}
-    pieces = [piece for shard in read_plan(run_dir) if shard.index in wanted for piece in shard.pieces]
-    pieces.sort(key=lambda piece: (piece.source, piece.start, piece.skip))
-    plan = plan_shards(pieces, setting, wishes, first=_next_index(run_dir), tables=table_bytes(corpus))
-    _show(corpus, setting, plan)
-    _append(run_dir, corpus, setting, plan, rest, given)
 
 
 def grow(

@@ -20,7 +20,7 @@ from jobkit.core.layout import (
 from jobkit.core.paths import ledger_path
 from jobkit.core.records import FULL, ModelRef, Point, TextRef
 from jobkit.core.terminal import Say, relative_path
-from jobkit.core.units import format_count, format_setting
+from jobkit.core.units import first_lines, format_count, format_setting
 from jobkit.extensions.corpus.provenance import Promise
 from jobkit.launch.resume import measure_again
 from jobkit.planning.points import Inputs, plan
@@ -77,10 +77,9 @@ class AppliedSetting(Promise):
         shared = elsewhere and not self.spec.resources.exclusive
         return not_sampled(self.speed, elsewhere=elsewhere, shared=shared, past=self.past)
 
-    @property
-    def spares_import(self) -> bool:
-        """Whether all shards but the first are forked from a process that has imported the framework."""
-        return self.point.fork and runs_here(self.spec.scheduler)
+    def sets(self, key: str) -> bool:
+        """Return whether a person has set this key of ``resources``."""
+        return not {"resources", f"resources.{key}"}.isdisjoint(self.given)
 
     @property
     def words(self) -> str:
@@ -115,8 +114,7 @@ def find_setting(
 
 
 def refuse_keys(overrides: Sequence[str]) -> None:
-    for override in overrides:
-        key = override.partition("=")[0].strip()
+    for override, key in zip(overrides, keys_of(overrides), strict=True):
         if key.partition(".")[0] not in CHANGEABLE:
             raise JobkitError(
                 f"--set {override}: {key} belongs to the setting, or to the conditions of its measurement",
@@ -135,8 +133,8 @@ def _of_run(run: Path, options: Options, refuse: Refuse) -> AppliedSetting:
     alike = [record for record in material.measured if speed and record.params == speed.params]
     sums = [record.summary for record in alike if record.summary]
     answer = energy_answer(alike, speed, CorpusVolume(paragraphs=1)) if speed else None
-    given = (word for word in options.overrides if word.partition("=")[0].strip() != "scheduler")
-    spec = load_spec(run / SPEC_FILE, (*found, *given))  # the scheduler is chosen apart
+    given = without(options.overrides, "scheduler")  # which is chosen apart
+    spec = load_spec(run / SPEC_FILE, (*found, *given))
     spec, site, why = _placed(spec, options, before.scheduler)
     refuse_missing_packages(spec, site)
     first = alike[0].point if alike else points[0]
@@ -229,17 +227,20 @@ def _only(spec: SweepSpec, inputs: Inputs | None, path: Path) -> Point:
     found = plan(spec.model_copy(update={"repeats": 1}), inputs)
     if len(found) == 1:
         return found[0]
-    lines = [f"  {format_setting(point.params)}" for point in found[:MOST_LISTED]]
-    lines += [f"  and {len(found) - MOST_LISTED:,} more"] if len(found) > MOST_LISTED else []
+    lines = first_lines([format_setting(point.params) for point in found], MOST_LISTED)
     head = f"{path}: {format_count(len(found), 'setting')}, and a corpus is tagged with one:"
     raise JobkitError(
-        "\n".join([head, *lines]),
+        "\n  ".join([head, *lines]),
         hint="leave one in the spec; or measure them: jobkit sweep, then jobkit apply RUN",
     )
 
 
 def keys_of(overrides: Sequence[str]) -> tuple[str, ...]:
     return tuple(word.partition("=")[0].strip() for word in overrides)
+
+
+def without(overrides: Sequence[str], *keys: str) -> tuple[str, ...]:
+    return tuple(word for word in overrides if keys_of([word])[0] not in keys)
 
 
 def asked_scheduler(options: Options) -> str | None:
