@@ -626,16 +626,7 @@ def lines_of(stream: Stream, what: str = "line") -> Iterator[bytes]:
 def _joined(start: int, end: int, line: int, rows: list[bytes], lengths: list[int]) -> Iterator[Piece]:
     """Yield the piece of some rows, unless they have no paragraph."""
     if lengths:
-        yield Piece(
-            source=0,
-            start=start,
-            end=end,
-            line=line,
-            paragraphs=len(lengths),
-            characters=sum(lengths),
-            longest=max(lengths),
-            sha256=hashlib.sha256(b"".join(rows)).hexdigest(),
-        )
+        yield _piece(start, end, line, lengths, hashlib.sha256(b"".join(rows)).hexdigest())
 
 
 def _cut_row(place: int, row: Row, line: int, lengths: list[int], target: int) -> Iterator[Piece]:
@@ -648,19 +639,23 @@ def _cut_row(place: int, row: Row, line: int, lengths: list[int], target: int) -
         while last < len(lengths) and (last == first or size + lengths[last] <= share):
             size += lengths[last]
             last += 1
-        yield Piece(
-            source=0,
-            start=place,
-            end=place + row.size,
-            skip=first,
-            line=line,
-            first_paragraph=first,
-            paragraphs=last - first,
-            characters=size,
-            longest=max(lengths[first:last]),
-            sha256=digest,
-        )
+        yield _piece(place, place + row.size, line, lengths[first:last], digest, first)
         first = last
+
+
+def _piece(start: int, end: int, line: int, lengths: list[int], sha256: str, skip: int = 0) -> Piece:
+    return Piece(
+        source=0,
+        start=start,
+        end=end,
+        skip=skip,
+        line=line,
+        first_paragraph=skip,
+        paragraphs=len(lengths),
+        characters=sum(lengths),
+        longest=max(lengths),
+        sha256=sha256,
+    )
 
 
 def _good(source: Source, rows: Iterable[Row], line: int, left_out: set[int]) -> Iterator[tuple[str, str]]:
