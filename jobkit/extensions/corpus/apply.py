@@ -146,7 +146,9 @@ def apply(
     if unplanned and not as_job:
         _refuse_planning_job(out)
     setting = find_permitted(out, request, build=preview is None)
-    check_format(request.fmt, columns(setting.point))
+    point = setting.point
+    staged = str(Path(point.files[0].path).parent) if point.files else None
+    check_format(request.fmt, traits(point.workload, point.workload_folder, staged).columns)
     before = Standing(out).corpus if is_corpus_folder(out) and not unplanned else None
     if as_job:
         found = find_sources(request.paths)
@@ -182,11 +184,6 @@ def find_permitted(out: Path, request: ApplyRequest, *, build: bool) -> AppliedS
             refuse_stand_in(workload, model, "jobkit apply", *ways)
 
     return find_setting(Path(request.word), request.options, build=build, say=note, refuse=refuse)
-
-
-def columns(point: Point) -> tuple[str, ...]:
-    staged = str(Path(point.files[0].path).parent) if point.files else None
-    return traits(point.workload, point.workload_folder, staged).columns
 
 
 def _split(request: ApplyRequest, setting: AppliedSetting, before: Corpus | None = None) -> int:

@@ -204,17 +204,15 @@ def failed(report: CorpusReport) -> list[Block]:
     for result in report.results:
         if result.outcome not in {None, Outcome.OK}:
             groups.setdefault(Outcome(str(result.outcome)), []).append(result)
-    return [Block.of(_failed(report, outcome, results)) for outcome, results in groups.items()]
-
-
-def _failed(report: CorpusReport, outcome: Outcome, results: Sequence[PointResult]) -> Iterator[str]:
-    names = format_list([result.point.point_id for result in results], MOST_NAMED)
-    yield f"{format_count(len(results), 'shard')} {outcome}: {names}"
-    yield from dict.fromkeys(f"  {result.counts.evidence}" for result in results[:MOST_NAMED])
-    first = results[0]
-    run = shell_quote(str(report.standing.folder))
-    steps = remedy(outcome, first.counts.evidence, run=run, point=first.point.index)
-    yield from (NoWrap(step.command, f"  {step.does}: ") for step in steps)
+    run, blocks = shell_quote(str(report.standing.folder)), list[Block]()
+    for outcome, results in groups.items():
+        names = format_list([result.point.point_id for result in results], MOST_NAMED)
+        head = f"{format_count(len(results), 'shard')} {outcome}: {names}"
+        evidence = dict.fromkeys(f"  {result.counts.evidence}" for result in results[:MOST_NAMED])
+        steps = remedy(outcome, results[0].counts.evidence, run=run, point=results[0].point.index)
+        ways = [NoWrap(step.command, f"  {step.does}: ") for step in steps]
+        blocks.append(Block.of([head, *evidence, *ways]))
+    return blocks
 
 
 def count_block(report: CorpusReport) -> Block:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jobkit.answers import ledger
 from jobkit.answers.memory import Memory
-from jobkit.answers.speed import CorpusVolume, Speed, not_sampled, speeds
+from jobkit.answers.speed import CorpusVolume, Speed, speeds
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import CUDA, EVERY, EXACT, OFF, REFUSED, SHORTCUTS, Value
 from jobkit.core.layout import (
@@ -35,7 +35,7 @@ from jobkit.report.recommend.advice import (
 from jobkit.report.recommend.material import RunData, read_material
 from jobkit.runs.request import held_by
 from jobkit.runs.which_run import find_run, refuse_unmeasured
-from jobkit.schedulers.registry import choose_scheduler, runs_here
+from jobkit.schedulers.registry import choose_scheduler
 from jobkit.spec.fields import Auto
 from jobkit.spec.site import Site, find_site, portable_name
 from jobkit.spec.sweep_spec import Axes, Constraints, SweepSpec, Tune, load_spec, setting_overrides
@@ -67,15 +67,6 @@ class AppliedSetting(Promise):
         """What was measured, as the run folder keeps it; the times are of whole jobs."""
         known = {one.name: getattr(self, one.name) for one in fields(Promise)}
         return Promise(**{**known, "whole": True})
-
-    @property
-    def doubts(self) -> tuple[str, ...]:
-        """What the interval of its times does not include, in sentences."""
-        if self.speed is None:
-            return ()
-        elsewhere = not runs_here(self.spec.scheduler)
-        shared = elsewhere and not self.spec.resources.exclusive
-        return not_sampled(self.speed, elsewhere=elsewhere, shared=shared, past=self.past)
 
     def sets(self, key: str) -> bool:
         """Return whether a person has set this key of ``resources``."""

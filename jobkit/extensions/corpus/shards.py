@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from jobkit.answers.speed import Duration, duration, total, upper
+from jobkit.answers.speed import Duration, duration, not_sampled, total, upper
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED, numbers
 from jobkit.core.layout import CORPUS_FILE, WINNERS_FOLDER
@@ -418,12 +418,14 @@ def _shards(prospect: CorpusSummary) -> str:
 
 def _cost(prospect: CorpusSummary) -> dict[str, str]:
     setting, plan, corpus = prospect.setting, prospect.plan, prospect.corpus
-    if plan.whole is None:
+    if plan.whole is None or setting.speed is None:
         return {}
     on_cpu = setting.point.device == CPU
     each = setting.spec.resources.of(setting.point).cpus if on_cpu else setting.point.gpus
     words = {f"{'CPU' if on_cpu else 'GPU'}-hours": _hours(plan.whole, each)}
-    if doubts := setting.doubts:
+    elsewhere = not runs_here(setting.spec.scheduler)
+    shared = elsewhere and not setting.spec.resources.exclusive
+    if doubts := not_sampled(setting.speed, elsewhere=elsewhere, shared=shared, past=setting.past):
         words["beware"] = f"\n{' ' * LABEL}".join(doubts)
     if setting.energy:
         joules = setting.energy.of(corpus.paragraphs, corpus.characters)
@@ -456,28 +458,21 @@ def _end(prospect: CorpusSummary) -> str:
         where = f"with {format_count(at_a_time * each, unit)} from now"
     time = plan.whole if at_a_time == 1 and plan.whole else plan.each
     rounds = 1 if time is plan.whole else math.ceil(number / at_a_time)
-    ends = [
-        None if seconds is None else moment_words(prospect.now, rounds * seconds)
-        for seconds in (time.expected_s, time.low_s, time.high_s)
-    ]
-    known = ends[1] is not None and not time.unknown
-    between = f" (95 %: {_short(ends[1], ends[0])} to {_short(ends[2], ends[0])})" if known else ""
-    return f"{ends[0]} {where}{between}"
+    now = prospect.now.astimezone()
 
+    def moment(seconds: float) -> tuple[str, str]:
+        """Return day and time: ``today`` and ``19:40``, ``2026-01-05`` and ``09:00``."""
+        end = now + timedelta(seconds=rounds * seconds)
+        days = (end.date() - now.date()).days
+        return {0: "today", 1: "tomorrow"}.get(days, f"{end:%Y-%m-%d}"), f"{end:%H:%M}"
 
-def moment_words(now: datetime, after_s: float) -> str:
-    """Return a moment: ``today 19:40``, ``tomorrow 02:10``, ``2026-01-05 09:00``."""
-    local = now.astimezone()
-    end = local + timedelta(seconds=after_s)
-    days = (end.date() - local.date()).days
-    day = {0: "today", 1: "tomorrow"}.get(days, f"{end:%Y-%m-%d}")
-    return f"{day} {end:%H:%M}"
-
-
-def _short(end: str | None, other: str | None) -> str:
-    """Return a moment, without its day if that is the day of the other."""
-    day, _, clock = (end or "").rpartition(" ")
-    return clock if other and other.startswith(day) else f"{day} {clock}"
+    day, clock = moment(time.expected_s)
+    between = ""
+    if time.low_s is not None and time.high_s is not None and not time.unknown:
+        bounds = (moment(seconds) for seconds in (time.low_s, time.high_s))
+        low, high = (at if on == day else f"{on} {at}" for on, at in bounds)
+        between = f" (95 %: {low} to {high})"
+    return f"{day} {clock} {where}{between}"
 
 
 def _request(prospect: CorpusSummary) -> str:
