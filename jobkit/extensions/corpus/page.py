@@ -104,7 +104,7 @@ def read_corpus_report(folder: Path) -> CorpusReport:
     return CorpusReport(
         standing=standing,
         results=results,
-        data=provenance(standing, won, results) if won else {},
+        data=provenance(folder, standing.corpus, standing.shards, won, results) if won else {},
         counts=counts,
         notes=[*notes, *faults],
     )

@@ -26,8 +26,7 @@ from jobkit.core.units import (
     format_energy,
     format_hours,
 )
-from jobkit.extensions.corpus.plan import Winner, promised
-from jobkit.extensions.corpus.standing import Standing
+from jobkit.extensions.corpus.plan import Corpus, Shard, Winner, promised
 from jobkit.report.recommend.advice import EnergyUse
 from jobkit.runs.results import each_point
 from jobkit.runs.status import PointResult
@@ -61,14 +60,16 @@ def read_promise(run_dir: Path) -> Promise:
         return Promise()
 
 
-def write_provenance(standing: Standing) -> str:
+def write_provenance(
+    run_dir: Path, corpus: Corpus, shards: Mapping[int, Shard], winners: Mapping[int, Winner]
+) -> str:
     """Write ``provenance.json`` of a corpus whose shards all have winners; return the closing line.
 
     It is written by the process that sees the end first, and again once the corpus has grown; the ledger
     keeps the first prediction.
     """
-    path = standing.folder / PROVENANCE_FILE
-    data = provenance(standing, standing.winners, list(each_point(standing.folder, [], void=True)))
+    path = run_dir / PROVENANCE_FILE
+    data = provenance(run_dir, corpus, shards, winners, list(each_point(run_dir, [], void=True)))
     before: Mapping[str, Any] = {}
     with suppress(OSError, ValueError, LookupError, TypeError):
         before = json.loads(files.read_text(path))["corpus"]
@@ -101,11 +102,14 @@ def _entry(data: Mapping[str, Any]) -> ledger.CorpusEntry | None:
 
 
 def provenance(
-    standing: Standing, winners: Mapping[int, Winner], results: Sequence[PointResult]
+    run_dir: Path,
+    corpus: Corpus,
+    shards: Mapping[int, Shard],
+    winners: Mapping[int, Winner],
+    results: Sequence[PointResult],
 ) -> dict[str, Any]:
-    """Return the facts of the shards with these winners, and what all tries of these results took."""
-    corpus, promise, point = standing.corpus, read_promise(standing.folder), results[0].point
-    shards = [shard for index, shard in standing.shards.items() if index in winners]
+    """Return the facts of shards that have winners, and what all tries of these results took."""
+    promise, point = read_promise(run_dir), results[0].point
     pairs = [(result, tried) for result in results for tried in result.all_tries if tried.number]
     won = [
         tried
@@ -116,6 +120,7 @@ def provenance(
     versions: dict[str, set[str]] = {}
     for name, version in (pair for record in records for pair in record.versions.items()):
         versions.setdefault(name, set()).add(version)
+    predicted = promised([shard for index, shard in shards.items() if index in winners])
     failed = (tried.outcome for _, tried in pairs if tried.outcome is not Outcome.OK)
     held = [task_s(tried) for _, tried in pairs]
     used = [
@@ -142,7 +147,7 @@ def provenance(
         "tries_without_result": dict(sorted(Counter(map(str, failed)).items())),
         "rows": sum(winner.rows for winner in winners.values()),
         "time": {
-            **dict(zip(PREDICTED, promised(shards), strict=True)),
+            **dict(zip(PREDICTED, predicted, strict=True)),
             "took_s": sum((task_s(tried) or 0.0 for tried in won), 0.0),
             "whole_jobs": promise.whole,
             "work_s": sum((record.summary.work_s for record in records if record.summary), 0.0),

@@ -123,7 +123,7 @@ def finish(run_dir: Path) -> str:
         return ""
     from jobkit.extensions.corpus.provenance import write_provenance  # most looks come before the end
 
-    return write_provenance(standing)
+    return write_provenance(run_dir, standing.corpus, standing.shards, standing.winners)
 
 
 PERCENT = 100
