@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, BinaryIO
 
 from jobkit.core.errors import JobkitError
@@ -84,15 +84,14 @@ def _write_cells(
     file: BinaryIO, delimiter: str, names: Iterable[str], rows: Iterable[Sequence[object]]
 ) -> None:
     """Write a header line and a line for each row, quoted as in RFC 4180; the lines end with a line feed."""
-    stream = io.StringIO()
+
+    def write(line: str) -> int:
+        return file.write(line.removesuffix("\r\n").encode("utf-8", "backslashreplace") + b"\n")
+
+    stream: Any = SimpleNamespace(write=write)
     writer = csv.writer(stream, delimiter=delimiter, lineterminator="\r\n")  # what ends a line is quoted
-    table: Iterator[Sequence[object]] = chain([[*names]], rows)
-    for values in table:
-        writer.writerow(values)
-        line = stream.getvalue().removesuffix("\r\n")
-        file.write(line.encode("utf-8", "backslashreplace") + b"\n")
-        stream.seek(0)
-        stream.truncate()
+    writer.writerow([*names])
+    writer.writerows(rows)
 
 
 def _write_conll(file: BinaryIO, lines: Iterable[bytes], columns: Columns) -> None:

@@ -149,12 +149,7 @@ WINDOW_BYTES = 2**16
 
 
 class BadPartError(Exception):
-    """A part that cannot be read; ``line`` is in the part, from 1, or 0 for the whole file."""
-
-    def __init__(self, line: int, reason: str) -> None:
-        super().__init__(reason)
-        self.line = line
-        self.reason = reason
+    """A part that cannot be read: the line in the part, from 1, or 0 for the whole file, and the reason."""
 
 
 def refuse_long(size: int, what: str) -> None:
@@ -213,7 +208,8 @@ def scan_parts(parts: list[ScanPart]) -> list[ScanPart]:
         try:
             _scan_part(part)
         except BadPartError as error:
-            part.bad.append((error.line, error.reason))
+            line, reason = error.args
+            part.bad.append((line, reason))
         except BrokenError as error:
             part.bad.append((0, str(error)))
         except OSError as error:
