@@ -94,9 +94,8 @@ def _write_cells(
     writer.writerows(rows)
 
 
-def _write_conll(file: BinaryIO, lines: Iterable[bytes], columns: Columns) -> None:
+def _write_conll(file: BinaryIO, lines: Iterable[bytes], _: Columns) -> None:
     """Write a line for each token, a blank line after each sentence, and comments that name the place."""
-    del columns
     before: tuple[str, int, int] | None = None
     for row in map(json.loads, lines):
         here = (row["document"], row["paragraph"], row["sentence"])

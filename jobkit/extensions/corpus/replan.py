@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from jobkit.answers.speed import speeds
 from jobkit.core import files
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.files import read_text
-from jobkit.core.json_codec import to_json
+from jobkit.core.json_codec import fields_of, to_json
 from jobkit.core.layout import FOLLOW_SCRIPT, PLAN_FILE, POINTS_FILE, read_points
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import note, shell_path
@@ -237,7 +237,7 @@ def _setting(run_dir: Path, point: Point, given: tuple[str, ...]) -> AppliedSett
     promise = read_promise(run_dir)
     done = [result.counts for result in each_point(run_dir, []) if result.outcome is Outcome.OK]
     found = speeds([record for tried in done if (record := timed(tried))])
-    measured = {one.name: getattr(promise, one.name) for one in fields(promise)}
+    measured = fields_of(promise)
     if found and found[0].repeats >= ENOUGH:
         measured["speed"] = found[0]
     measured["given"] = (*promise.given, *read_journal(run_dir).asked, *keys_of(given))

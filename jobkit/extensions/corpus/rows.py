@@ -162,26 +162,23 @@ class VectorsWriter:
     def write(self, vectors: Array) -> None:
         if self._type and type_of(vectors) != self._type:
             raise TryFailed(Outcome.BUG, f"a call returned {self._type}, another {type_of(vectors)}")
-        if not self.rows:
-            self._begin(vectors)
-        self.rows += len(vectors)
-        with name_file_in_errors(self._path):
-            if self._path.suffix == ".npy":
-                self._file.write(vectors.data)
-            else:
-                self._file.write_batch(arrow_batch({self._columns[0]: vectors}))
-
-    def _begin(self, vectors: Array) -> None:
         self._type = type_of(vectors)
         if self._path.suffix == ".npy":
-            self._file = self._open.enter_context(self._part.open("wb"))
-            self._file.write(bytes(_HEADER_BYTES))
-            return
-        import pyarrow as pa
+            if not self.rows:
+                self._file = self._open.enter_context(self._part.open("wb"))
+                self._file.write(bytes(_HEADER_BYTES))
+            with name_file_in_errors(self._path):
+                self._file.write(vectors.data)
+        else:
+            batch = arrow_batch({self._columns[0]: vectors})
+            if not self.rows:
+                import pyarrow as pa
 
-        schema = arrow_batch({self._columns[0]: vectors[:0]}).schema
-        file = self._open.enter_context(pa.OSFile(str(self._part), "wb"))
-        self._file = self._open.enter_context(pa.ipc.new_file(file, schema))
+                file = self._open.enter_context(pa.OSFile(str(self._part), "wb"))
+                self._file = self._open.enter_context(pa.ipc.new_file(file, batch.schema))
+            with name_file_in_errors(self._path):
+                self._file.write_batch(batch)
+        self.rows += len(vectors)
 
     def end(self, *, only: bool) -> tuple[str, int, str]:
         """Sync the part and give it its name; return that, its size and its SHA-256."""

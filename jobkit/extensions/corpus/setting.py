@@ -75,9 +75,8 @@ class AppliedSetting(Promise):
     @property
     def words(self) -> str:
         """The setting in words: ``workers 16, padded 40000, order sorted``."""
-        known = {**self.point.params}
         shown: dict[str, Value] = {"workers": self.point.workers} if self.point.workers > 1 else {}
-        shown |= {name: value for name, value in known.items() if name != EVERY}
+        shown |= {name: value for name, value in self.point.params.items() if name != EVERY}
         shown |= {SHORTCUTS: EXACT} if self.point.shortcuts == EXACT else {}
         return format_setting(shown) or "the workload's own"
 
