@@ -538,33 +538,26 @@ class _Csv(_Rows):
 class _Table(_Rows):
     """Reads rows by their numbers; ``start`` and ``end`` of a part are bytes, all else counts rows."""
 
-    def __init__(self, kind: str, *endings: str) -> None:
-        self.kind, self.endings, self.ranges = kind, endings, kind == tables.PARQUET
+    def __init__(self, *endings: str, ranges: bool = False) -> None:
+        self.endings, self.ranges = endings, ranges
 
     def border(self, part: ScanPart, place: int) -> int:
-        return tables.first_row(part.file.path, place, part.file.size_bytes)
+        return tables.first_row(part.file, place)
 
     def scan(self, part: ScanPart, seen: Callable[[bytes], object]) -> None:
-        columns = tables.table_columns(part.file.path, self.kind, part.fields)
-        part.file = replace(part.file, columns=columns)
+        part.file = replace(part.file, columns=tables.table_columns(part.file, part.fields))
         super().scan(part, seen)
 
     def part_rows(self, part: ScanPart, seen: Callable[[bytes], object]) -> Iterator[Row]:
         if part.stop is None and seen is not _unseen:
             read_through(part.file, seen)
-        end = sys.maxsize if part.stop is None else part.end
-        return self._from(part.file, part.begin, end)
-
-    def _from(self, file: Source, start: int, end: int = sys.maxsize) -> Iterator[Row]:
-        if not file.columns:
-            raise BrokenError("no columns are planned")
-        return tables.table_rows(file.path, self.kind, file.columns, start, end)
+        return tables.table_rows(part.file, part.begin, sys.maxsize if part.stop is None else part.end)
 
     def content(self, source: Source, ranges: Iterable[Numbered]) -> Content:
         place, rows = -1, iter(tuple[Row]())
         for some in ranges:
             start, end = some[0][1].start, some[0][1].end
-            rows = rows if start == place else self._from(source, start)
+            rows = rows if start == place else tables.table_rows(source, start, sys.maxsize)
             taken, place = [*islice(rows, end - start)], end
             yield some, b"".join(row.data for row in taken), taken
 
@@ -669,8 +662,8 @@ READERS: Mapping[str, Reader] = {
     TEXT: _Text(),
     JSONL: _Jsonl(),
     tables.CSV: _Csv(),
-    tables.PARQUET: _Table(tables.PARQUET, ".parquet"),
-    tables.ARROW: _Table(tables.ARROW, ".arrow", ".feather"),
+    tables.PARQUET: _Table(".parquet", ranges=True),
+    tables.ARROW: _Table(".arrow", ".feather"),
 }
 """By the kind that ``corpus.json`` has of a source."""
 COMPRESSIONS = {".gz": "gz", ".zst": "zst", ".bz2": "bz2", ".xz": "xz"}
