@@ -404,7 +404,7 @@ def _setting_differences(before: Point, now: Point) -> Iterator[str]:
 def _changes(out: Path, request: ApplyRequest) -> tuple[str, ...]:
     """Return those keys that a person sets whose values are not yet those of the run."""
     before = load_spec(out / SPEC_FILE)
-    asked = asked_scheduler(request.options)
+    asked = asked_scheduler(request.overrides, request.scheduler)
     if asked and asked not in {"auto", before.scheduler}:
         raise JobkitError(
             f"{out}: runs with {before.scheduler}",

@@ -43,7 +43,6 @@ from jobkit.launch import cancel, resume
 from jobkit.launch.resume import refuse_moved_run, refuse_silent, run_lock, spec_of_run
 from jobkit.planning.job_script import render_follow
 from jobkit.planning.points import Inputs
-from jobkit.planning.prepare import Options
 from jobkit.runs import journal
 from jobkit.runs.journal import read_journal
 from jobkit.runs.reader import read_status
@@ -90,7 +89,7 @@ def replan(run_dir: Path, wishes: ShardOptions, overrides: Sequence[str], *, wai
 
 def _placed(overrides: tuple[str, ...]) -> tuple[str, ...]:
     """Return the keys with the site of another scheduler, if one is named."""
-    name = asked_scheduler(Options(overrides=overrides))
+    name = asked_scheduler(overrides)
     if not name:
         return overrides
     _, path = find_site("auto", name)

@@ -233,16 +233,15 @@ def without(overrides: Sequence[str], *keys: str) -> tuple[str, ...]:
     return tuple(word for word in overrides if keys_of([word])[0] not in keys)
 
 
-def asked_scheduler(options: Options) -> str | None:
+def asked_scheduler(overrides: Sequence[str], named: str | None = None) -> str | None:
     """Return the scheduler that a person names, by ``--scheduler`` or by ``--set``."""
-    words = [word.partition("=") for word in options.overrides]
-    named = [value.strip() for key, _, value in words if key.strip() == "scheduler"]
-    return options.scheduler or next(reversed(named), None)
+    words = (word.partition("=") for word in reversed(overrides))
+    return named or next((value.strip() for key, _, value in words if key.strip() == "scheduler"), None)
 
 
 def _placed(spec: SweepSpec, options: Options, before: str) -> tuple[SweepSpec, Site, str]:
     """Return the spec with its scheduler and site decided, the site, and why this scheduler."""
-    asked = asked_scheduler(options)
+    asked = asked_scheduler(options.overrides, options.scheduler)
     name, why = choose_scheduler(asked or spec.scheduler)
     why = "as requested" if asked else "as in the run" if spec.scheduler != "auto" else why
     site, path = find_site(options.site or (spec.site if name == before else "auto"), name)
