@@ -152,17 +152,15 @@ def _has_vectors(winner: Winner) -> bool:
     return any(parse_type(words) for words in winner.types)
 
 
-def _columns(winners: Iterable[Winner]) -> dict[str, set[str]]:
+def _columns(winners: Sequence[Winner]) -> dict[str, set[str]]:
     """Return the columns of the workload, and the types of the values in each."""
-    found: dict[str, set[str]] | None = None
-    for winner in winners:
-        found = found or {name: set[str]() for name in winner.columns}
-        if winner.columns != tuple(found):
-            both = f"{', '.join(found)} and {', '.join(winner.columns)}"
-            raise JobkitError(f"shards have different columns: {both}")
-        for types, words in zip(found.values(), winner.types, strict=True):
-            types.update(words.split())
-    columns = found or {}
+    names, *others = dict.fromkeys(winner.columns for winner in winners) or [()]
+    if others:
+        raise JobkitError(f"shards have different columns: {', '.join(names)} and {', '.join(others[0])}")
+    columns = {
+        name: {word for winner in winners for word in winner.types[at].split()}
+        for at, name in enumerate(names)
+    }
     if len(kinds := {word for words in columns.values() for word in words if parse_type(word)}) > 1:
         raise JobkitError(f"shards have vectors of different types: {format_list(sorted(kinds), _NAMED)}")
     return columns
