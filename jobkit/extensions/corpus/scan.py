@@ -107,13 +107,9 @@ def _way(path: Path) -> str:
 
 
 def _in_folder(folder: str, unread: list[str]) -> list[Source]:
-    name = Path(folder).resolve().name
-    found, left = [], []
-    for inside, is_read in _names(Path(folder), ""):
-        if is_read:
-            found.append(_found(f"{folder.rstrip('/')}/{inside}", f"{name}/{inside}"))
-        else:
-            left.append(f"{name}/{inside}")
+    name, path, names = Path(folder).resolve().name, folder.rstrip("/"), [*_names(Path(folder), "")]
+    found = [_found(f"{path}/{inside}", f"{name}/{inside}") for inside, is_read in names if is_read]
+    left = [f"{name}/{inside}" for inside, is_read in names if not is_read]
     if not found:
         message = f"--corpus {folder}: a folder without a file that is read: {format_list(left, MOST_NAMED)}"
         raise JobkitError(message.removesuffix(": "), hint=f"jobkit reads {READ}")
