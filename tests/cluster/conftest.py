@@ -15,6 +15,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import IO
 
@@ -26,7 +27,7 @@ from jobkit.practice.cluster import Cluster
 from jobkit.practice.daemons import end_started
 from jobkit.practice.packages import search_path
 from jobkit.practice.place import SCHEDULERS
-from jobkit.runs import logs, reader, watch
+from jobkit.runs import logs, reader, tries, watch
 from tests.cluster.daemons import SgeDaemons, SlurmDaemons, Wait, until
 from tests.cluster.halted import halted
 from tests.cluster.lab import faulty, lab
@@ -86,6 +87,7 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
         (reader, "SHUT_AGE_S"),
     ):
         monkeypatch.setattr(module, name, LOOK_S)
+    monkeypatch.setattr(tries, "VISIBLE_AFTER", timedelta(seconds=5))  # no file system here is shared
 
 
 @pytest.fixture(scope="session")
