@@ -91,7 +91,8 @@ def search_row(machine: str, tuning: Tuning) -> tuple[str, ...]:
     if best is None or gain is None:
         raise ValueError(machine)
     found = numbers(best.params)
-    joules = (_per_1000(tuning.records_of(one)) for one in (tuning.finals.plain, best))
+    both = [speed for speed in (tuning.finals.plain, best) if speed]
+    joules = (_per_1000(tuning.finals.setting(speed).points) for speed in both)
     return (
         machine,
         str(tuning.goal.workers),

@@ -22,7 +22,7 @@ from jobkit.answers.objective import KNOWN, Finals
 from jobkit.answers.setting import Ratio
 from jobkit.core.knobs import MPS, ON, PADDED, SHORTCUTS, THREADS, WORKERS, Value, numbers
 from jobkit.core.units import GIB
-from jobkit.extensions.tune.goal import AGAIN, LOOKS
+from jobkit.extensions.tune.job import AGAIN, LOOKS
 from jobkit.extensions.tune.steps import FINAL, MEMORY, Candidate, MeasuredCandidate, TuneGoal, propose, whole
 from tests.support.machines import FAST, GOAL, Machine
 

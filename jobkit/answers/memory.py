@@ -169,15 +169,12 @@ class Memory:
             return self.loads.own(batch)
         return batch if self.knob == PADDED else round(batch * self._worst_rate)
 
-    @property
-    def paragraphs(self) -> int:
-        return max((record.summary.items_total for record in self.records if record.summary), default=0)
-
     def testable(self, batch: int) -> int:
         """Return this batch, or the largest batch of the text if that is smaller."""
         if self.loads is not None:
             return min(batch, self.loads.limit)
-        return batch if self.knob == PADDED else min(batch, self.paragraphs)
+        items = (record.summary.items_total for record in self.records if record.summary)
+        return batch if self.knob == PADDED else min(batch, max(items, default=0))
 
     @property
     def _worst_rate(self) -> float:
@@ -242,38 +239,23 @@ class Memory:
         return tuple(notes)
 
 
-MUST_MATCH = (
-    "GPU",
-    "allocator setting",
-    "order of work",
-    "version of torch",
-    "model",
-    "workload",
-    "device",
-    "number of workers",
-    "MPS",
-    "precision",
-    "shortcuts",
-    "another knob than batch_size",
-)
-
-
-def alike(record: Record) -> tuple[object, ...]:
+def alike(record: Record) -> dict[str, object]:
+    """Return by name what must agree: records that differ in one of these are never mixed."""
     point = record.point
-    return (
-        (record.gpu.name, record.gpu.total_bytes) if record.gpu else None,
-        point.allocator,
-        point.order,
-        record.versions.get("torch"),
-        point.model.fingerprint if point.model else None,
-        point.workload,
-        point.device,
-        point.workers,
-        record.mps,
-        record.precision,
-        record.shortcuts,
-        other_knobs(record),
-    )
+    return {
+        "GPU": (record.gpu.name, record.gpu.total_bytes) if record.gpu else None,
+        "allocator setting": point.allocator,
+        "order of work": point.order,
+        "version of torch": record.versions.get("torch"),
+        "model": point.model.fingerprint if point.model else None,
+        "workload": point.workload,
+        "device": point.device,
+        "number of workers": point.workers,
+        "MPS": record.mps,
+        "precision": record.precision,
+        "shortcuts": record.shortcuts,
+        "another knob than batch_size": other_knobs(record),
+    }
 
 
 def _setting(record: Record) -> str:
@@ -438,17 +420,18 @@ def memory_of(
 ) -> Memory | str:
     """Return what the records of one run show about memory, or in a sentence why they show nothing.
 
-    Records that neither succeeded nor ran out of memory are ignored; records that differ in one of
-    `MUST_MATCH` are never mixed. ``batches``, by point id, count if the need of a batch was not measured.
+    Records that neither succeeded nor ran out of memory are ignored. ``batches``, by point id, count if the
+    need of a batch was not measured.
     A process that had worked before holds more than its try needs, so that no such record counts.
     """
     records = [record for record in records if not record.standing]
     well = [record for record in records if record.outcome is Outcome.OK]
     if not well:
         return NOTHING
-    for name, values in zip(MUST_MATCH, zip(*map(alike, well), strict=True), strict=True):
-        if len(set(values)) > 1:
-            return f"the points differ in {name}: {', '.join(sorted(set(map(str, values))))}"
+    for name in alike(well[0]):
+        if len({alike(record)[name] for record in well}) > 1:
+            values = sorted({str(alike(record)[name]) for record in well})
+            return f"the points differ in {name}: {', '.join(values)}"
     point, on_cpu = well[0].point, well[0].point.device == CPU
     gpu = None if on_cpu else well[0].gpu
     failed = [one for one in records if one.outcome is (Outcome.RAM_OOM if on_cpu else Outcome.GPU_OOM)]

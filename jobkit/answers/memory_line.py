@@ -163,7 +163,10 @@ def regress(
     sums = [[math.fsum(column[row] for row in rows) for rows in members] for column in straight]
     shared = [[_dot(row, other) for other in sums] for row in sums]
     taken = sum(shared[number][number] for number in range(len(straight)))
-    within = _within(columns, sizes, members)
+    # the variance about parallel lines, one through each point; 0 if that leaves no freedom
+    parallel, _ = _orthonormal([_centred(column, members) for column in columns])
+    own_free = len(sizes) - len(members) - len(parallel)
+    within = _squares(_centred(sizes, members), parallel) / own_free if own_free > 0 else 0.0
     squares = _squares(sizes, straight)
     between = max(0.0, (squares - within * (len(used) - powers)) / (len(used) - taken))
     return Regression(
@@ -184,20 +187,6 @@ def values_of(used: Sequence[Observation], line: Regression) -> list[float]:
     return [max(line.at(batch.load), least) for batch in used]
 
 
-def speaks_for_constant(
-    used: Sequence[Observation], constant: Regression, growing: Regression, values: Column
-) -> float:
-    """Return the logarithm of the likelihood ratio of constant scatter to one that grows with the value."""
-    squares = math.fsum((batch.size_bytes - constant.at(batch.load)) ** 2 for batch in used)
-    shares = math.fsum(
-        ((batch.size_bytes - growing.at(batch.load)) / value) ** 2
-        for batch, value in zip(used, values, strict=True)
-    )
-    if not (squares and shares):
-        return 0.0
-    return len(used) / 2 * math.log(shares / squares) + math.fsum(map(math.log, values))
-
-
 def _orthonormal(columns: Sequence[Column]) -> tuple[list[Column], list[Column]]:
     """Return columns at right angles to each other, and how much of each given column they take.
 
@@ -216,13 +205,6 @@ def _orthonormal(columns: Sequence[Column]) -> tuple[list[Column], list[Column]]
             straight.append([value / length for value in left])
             basis.append([value / length for value in takes])
     return straight, basis
-
-
-def _within(columns: Sequence[Column], sizes: Column, members: Sequence[Sequence[int]]) -> float:
-    """Return the variance about parallel lines, one through each point; 0 if that leaves no freedom."""
-    straight, _ = _orthonormal([_centred(column, members) for column in columns])
-    free = len(sizes) - len(members) - len(straight)
-    return _squares(_centred(sizes, members), straight) / free if free > 0 else 0.0
 
 
 def _centred(values: Column, members: Sequence[Sequence[int]]) -> list[float]:
@@ -355,7 +337,15 @@ def _lines(used: Sequence[Observation], *, in_steps: bool) -> tuple[Regression, 
     constant, growing = _both(used, LINE)
     if in_steps and constant.scatter <= COARSE_BYTES:
         values = values_of(used, constant)
-        if speaks_for_constant(used, constant, growing, values) >= AGAINST:
+        squares = math.fsum((batch.size_bytes - constant.at(batch.load)) ** 2 for batch in used)
+        shares = math.fsum(
+            ((batch.size_bytes - growing.at(batch.load)) / value) ** 2
+            for batch, value in zip(used, values, strict=True)
+        )
+        ratio = 0.0  # the logarithm of the likelihood ratio of constant scatter to growing scatter
+        if squares and shares:
+            ratio = len(used) / 2 * math.log(shares / squares) + math.fsum(map(math.log, values))
+        if ratio >= AGAINST:
             return (constant,)
     return constant, growing
 

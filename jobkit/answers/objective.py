@@ -1,26 +1,26 @@
-"""What a setting is chosen by: a figure, the best of its means, and the bounds that it must keep. Pure."""
+"""What a setting is chosen by: a figure, the best of its means, and its bounds; and what a search found.
+
+A search chooses the settings that it measures, and one of them is its answer. An extension with such runs has
+a hook ``search`` in `jobkit.core.extensions` that reads a run folder.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 
 from jobkit.answers.setting import Difference, Mean, Ratio, Setting, setting_with, settings_of
 from jobkit.answers.speed import Speed, speeds_of
-from jobkit.core.figures import (
-    DIGITS,
-    MAX,
-    SPEED,
-    Figure,
-    by_key,
-    format_figure,
-    units_of,
-)
-from jobkit.core.knobs import EVERY, Value
+from jobkit.core.blocks import Block
+from jobkit.core.errors import JobkitError
+from jobkit.core.extensions import extension_of, load
+from jobkit.core.figures import DIGITS, MAX, SPEED, Figure, by_key, format_figure, units_of
+from jobkit.core.knobs import EVERY, MPS, ON, Value
 from jobkit.core.records import Record
 from jobkit.core.student import TWO_SIDED
-from jobkit.core.terminal import printable
+from jobkit.core.terminal import printable, shell_path
 
 KNOWN = 1.2
 """Times the ratio of two speeds: the upper end of an interval at which repeats end."""
@@ -68,22 +68,22 @@ class Objective:
 
     def broken(self, setting: Setting[Record]) -> str:
         """Return which bounds the means of a setting break, in words; empty if none."""
-        found = (self._break(name, bound, setting) for name, bound in self.bounds.items())
-        return "; ".join(words for words in found if words)
-
-    def _break(self, name: str, bound: Bound, setting: Setting[Record]) -> str:
-        figure = by_key(name)
-        known, units = setting.mean(figure), units_of(setting.well, figure)
-        if known is None:
-            return "" if figure.optional else f"{printable(name)} is not known"
-        if len(units) > 1:
-            return f"{printable(name)} has several units: {', '.join(units)}"
-        mean, unit = known.value, units[0]
-        if bound.min is not None and mean < bound.min:
-            return f"{printable(name)} {format_figure(mean, unit)} is under {format_figure(bound.min, unit)}"
-        if bound.max is not None and mean > bound.max:
-            return f"{printable(name)} {format_figure(mean, unit)} is over {format_figure(bound.max, unit)}"
-        return ""
+        found = []
+        for name, bound in self.bounds.items():
+            figure, named = by_key(name), printable(name)
+            known, units = setting.mean(figure), units_of(setting.well, figure)
+            if known is None:
+                found += [] if figure.optional else [f"{named} is not known"]
+                continue
+            if len(units) > 1:
+                found.append(f"{named} has several units: {', '.join(units)}")
+                continue
+            own = f"{named} {format_figure(known.value, units[0])}"
+            if bound.min is not None and known.value < bound.min:
+                found.append(f"{own} is under {format_figure(bound.min, units[0])}")
+            elif bound.max is not None and known.value > bound.max:
+                found.append(f"{own} is over {format_figure(bound.max, units[0])}")
+        return "; ".join(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Comparison:
     better: bool | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Finals:
     """The finalists of a search and the plain loop, and which of them is the answer."""
 
@@ -144,7 +144,7 @@ class Finals:
         best, plain = self.best, self.plain
         return self.compared(best, plain) if best and plain else None
 
-    @property
+    @cached_property
     def winner(self) -> Speed | None:
         """The answer: a finalist if it is shown to be better than the plain loop, else the plain loop.
 
@@ -154,6 +154,10 @@ class Finals:
         if plain is None or self.broken(plain):
             return best
         return best if self.comparison and self.comparison.better else plain
+
+    @property
+    def winner_records(self) -> tuple[Record, ...]:
+        return self.setting(self.winner).points if self.winner else ()
 
     @property
     def decided(self) -> bool:
@@ -202,3 +206,80 @@ def _by_speed(first: Speed, other: Speed, probability: float) -> Comparison:
         return Comparison(Ratio(1.0, None, None), None)
     times = Mean.of(rates[0]).over(Mean.of(rates[1]), probability)
     return Comparison(times, times.mean > 1 if times.differs else None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchRow:
+    name: str  # in words
+    means: Mapping[str, Mean]  # paragraphs a second, by phase, the first phase first; at least one
+
+    @property
+    def last(self) -> Mean:
+        """The speed in its last phase, which has the most repeats."""
+        return [*self.means.values()][-1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchAnswer:
+    phases: Sequence[str]  # in order; the answer rests on the points of the last
+    finals: Finals  # the points of that phase that succeeded, and the answer
+    ended: bool
+    title: str  # how much it measured
+    setting: dict[str, Value]  # the knobs of the answer, ``auto`` as it ran; empty without one
+    limit: str  # what limits the speed of the answer, and what may help; empty if that is unknown
+    why: str  # what ended the search, in a sentence without a full stop; empty while it goes on
+    sentence: str  # the answer, and what it is worth
+    worth: Sequence[str]  # what the answer is worth, in sentences
+    lines: Sequence[str]  # the worth of the answer, the next best setting, and what limits it
+    table: Block  # all settings that it measured
+    rows: Sequence[SearchRow]  # the settings that have a speed, the fastest first
+    base: SearchRow | None  # the one that the others are compared with; ``None`` if it has no speed
+    best: SearchRow | None  # the one that is the answer; ``None`` if it has no speed
+    data: Mapping[str, object]  # the answer for a program
+
+    def rank(self, phase: str | None) -> int:
+        """Return which phase of the search it is, from 1; 0 for a point of another run."""
+        return self.phases.index(phase) + 1 if phase in self.phases else 0
+
+    def rests_on(self, phase: str | None) -> bool:
+        return phase == self.phases[-1]
+
+    def probability(self, phase: str | None) -> float:
+        """Return the probability of the quantile that ends the intervals of a phase."""
+        return self.finals.probability if self.rests_on(phase) else TWO_SIDED
+
+    def named(self, record: Record) -> dict[str, Value]:
+        """Return the setting of a record of the last phase as the answer names it: on the whole text."""
+        if self.finals.winner and record.params == self.finals.winner.params:
+            return self.setting
+        params = {knob: value for knob, value in record.params.items() if knob != EVERY}
+        return {**params, MPS: ON} if record.mps == ON and MPS in params else params
+
+    def last_records(self, run: str) -> list[Record]:
+        """Return the records of the last phase, each with its setting as the answer names it.
+
+        Points of other phases worked on a part of the text, or ran once: no recommendation rests on them.
+        """
+        folder = shell_path(Path(run))
+        if not self.ended:
+            hint = f"jobkit status {folder} shows how far it is; jobkit resume {folder} goes on"
+            raise JobkitError(f"{run}: the search has not ended, so it has no setting yet", hint=hint)
+        if self.finals.winner is None:
+            hint = f"what was tried: jobkit tune {folder}"
+            raise JobkitError(f"{run}: the search found no setting: {self.why}", hint=hint)
+        return [replace(one, point=replace(one.point, params=self.named(one))) for one in self.finals.records]
+
+    @property
+    def cautions(self) -> Sequence[str]:
+        """What to beware of if the last phase worked on a part of the text, without a full stop."""
+        every = max((record.point.every for record in self.finals.winner_records), default=1)
+        paragraphs = f"the finals worked on one of every {every} paragraphs: "
+        scaled = "time, energy and request are computed from them for the whole text"
+        return (paragraphs + scaled,) if every > 1 else ()
+
+
+def read_search(run: Path, objective: Objective | None = None) -> SearchAnswer | None:
+    """Return what the search of a run found; ``None`` if it is none; ``objective`` replaces its own."""
+    read = load(extension_of(run), "search")
+    found: SearchAnswer | None = read(run, objective) if read else None
+    return found

@@ -60,39 +60,34 @@ def propose_trial(run_dir: Path) -> Point | None:
 
 
 def _settled(run_dir: Path, wanted: SearchGoal, results: Sequence[PointResult]) -> list[Trial]:
-    """Return the trials, with the outcome of those that have come home since."""
-    begun = {result.point.index for result in results}
-    return [
-        _settle(run_dir, wanted, trial, results) if trial.under_way and trial.index in begun else trial
-        for trial in trials.trials(run_dir)
-    ]
+    """Return the trials, with the outcome of those that have come home since.
 
-
-def _settle(run_dir: Path, wanted: SearchGoal, trial: Trial, results: Sequence[PointResult]) -> Trial:
-    """Return a trial with its outcome, noted in the ledger if it shows whether a prediction was right."""
-    result = next(result for result in results if result.point.index == trial.index)
-    if result.outcome is None:
-        return trial
-    tried, record, outcome = result.chosen, result.record, result.outcome
-    killed = not record and bool(
-        tried and tried.exit and tried.exit.status == KILLED and not tried.exit.signal
-    )
-    size_bytes = measured_bytes(record)
-    settled = replace(trial, outcome=outcome, measured_bytes=size_bytes, killed=killed)
-    append_line(run_dir / TRIALS_FILE, to_json(settled))
-    seen = any(  # a batch that succeeded before is no prediction
-        earlier.point.index < trial.index
-        and earlier.point.params.get(trial.knob) == trial.size
-        and earlier.point.kind.tabled
-        and earlier.outcome is Outcome.OK
-        for earlier in results
-    )
-    tells = size_bytes is not None or outcome is not Outcome.OK
-    if record and outcome in trials.CONCLUSIVE and tells and not seen:
-        names, sources = [field.name for field in fields(ledger.Entry)], (record.point, settled)
-        own = {name: getattr(of, name) for of in sources for name in names if hasattr(of, name)}
-        ended = {"at": record.ended_at, "outcome": str(outcome)}
-        ledger.note(Path(wanted.ledger), ledger.Entry(**own | ledger.subject(record) | ended))
+    A trial is noted in the ledger if it shows whether a prediction was right.
+    """
+    by_index, settled = {result.point.index: result for result in results}, []
+    for trial in trials.trials(run_dir):
+        result = by_index.get(trial.index) if trial.under_way else None
+        if result is None or result.outcome is None:
+            settled.append(trial)
+            continue
+        left, record, outcome = result.chosen and result.chosen.exit, result.record, result.outcome
+        killed = not record and bool(left and left.status == KILLED and not left.signal)
+        size_bytes = measured_bytes(record)
+        settled.append(replace(trial, outcome=outcome, measured_bytes=size_bytes, killed=killed))
+        append_line(run_dir / TRIALS_FILE, to_json(settled[-1]))
+        seen = any(  # a batch that succeeded before is no prediction
+            earlier.point.index < trial.index
+            and earlier.point.params.get(trial.knob) == trial.size
+            and earlier.point.kind.tabled
+            and earlier.outcome is Outcome.OK
+            for earlier in results
+        )
+        tells = size_bytes is not None or outcome is not Outcome.OK
+        if record and outcome in trials.CONCLUSIVE and tells and not seen:
+            names, sources = [field.name for field in fields(ledger.Entry)], (record.point, settled[-1])
+            own = {name: getattr(of, name) for of in sources for name in names if hasattr(of, name)}
+            ended = {"at": record.ended_at, "outcome": str(outcome)}
+            ledger.note(Path(wanted.ledger), ledger.Entry(**own | ledger.subject(record) | ended))
     return settled
 
 

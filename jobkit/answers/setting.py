@@ -108,6 +108,11 @@ class Repeat(Protocol):
 
 
 P = TypeVar("P", bound=Repeat)
+Key = tuple[tuple[str, Value], ...]
+
+
+def key_of(params: Mapping[str, Value]) -> Key:
+    return tuple(sorted(params.items()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +159,7 @@ def settings_of(points: Iterable[P], key: Callable[[P], Hashable] | None = None)
     """Return the settings of some points in order; ``key`` is what repeats share, by default all knobs."""
     groups: dict[Hashable, list[P]] = {}
     for point in points:
-        groups.setdefault(key(point) if key else tuple(sorted(point.params.items())), []).append(point)
+        groups.setdefault(key(point) if key else key_of(point.params), []).append(point)
     return [Setting(points=tuple(repeats)) for repeats in groups.values()]
 
 

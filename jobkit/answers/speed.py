@@ -223,9 +223,10 @@ def recommended(settings: Sequence[Speed], near: float = SPEED_TOLERANCE) -> Spe
     return next(setting for setting in settings if setting.rate >= (1 - near) * best)
 
 
-def ratio(first: Speed, other: Speed) -> Ratio | None:
+def ratio(first: Speed, other: Speed, probability: float = TWO_SIDED) -> Ratio | None:
     """Return how many times as fast as another a setting is; ``None`` if one of them has no speed."""
-    return Mean.of(first.rates).over(Mean.of(other.rates)) if first.rates and other.rates else None
+    known = first.rates and other.rates
+    return Mean.of(first.rates).over(Mean.of(other.rates), probability) if known else None
 
 
 def differ(first: Speed, other: Speed) -> bool | None:

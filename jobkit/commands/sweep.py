@@ -21,11 +21,8 @@ from jobkit.runs.which_run import find_run, refuse_unmeasured
 
 if TYPE_CHECKING:
     from jobkit.core.records import Point
-    from jobkit.extensions.tune.goal import Node
     from jobkit.launch.launch import Preview, Session
     from jobkit.planning.prepare import Options
-    from jobkit.spec.site import Site
-    from jobkit.spec.sweep_spec import SweepSpec
 
 
 def run_options(command: Callable[..., int]) -> Callable[..., int]:
@@ -152,27 +149,15 @@ def tune(
         refuse_unmeasured(run, "tune")
         return _print(run, as_json=as_json)
     from jobkit.extensions.tune import job
-    from jobkit.extensions.tune.goal import prepare_search
     from jobkit.launch.launch import refuse_duplicate
 
-    search, goal = prepare_search(spec, options, build=preview is None, say=terminal.note, find_node=_node)
+    search, goal = job.prepare_search(spec, options, build=preview is None, say=terminal.note)
     check = partial(refuse_duplicate, search, new=new, dry_run=preview is not None)
     check()
     if preview:
         return job.dry_run(preview, search, goal, spec)
     code = job.tune(search, goal, check, wait=wait)
     return _print(search.run_dir, as_json=as_json) if code is None else code
-
-
-def _node(spec: SweepSpec, site: Site) -> Node | None:
-    """Return the largest node that a search may run on, as its scheduler describes it."""
-    from jobkit.extensions.tune.goal import largest_node
-    from jobkit.schedulers.registry import by_name, runs_here
-    from jobkit.setup.init import ask_site
-
-    if runs_here(site.scheduler):
-        return None
-    return largest_node(ask_site(by_name(site.scheduler)), spec, site)
 
 
 def _print(run_dir: Path, *, as_json: bool) -> int:

@@ -61,7 +61,7 @@ EXTENSIONS: dict[str, Extension] = {
     "compare": Extension(parts={"side_by_side": "jobkit.extensions.compare:side_by_side"}),
 }
 """A kind of run has the hooks ``run`` (`jobkit.runs.status`), ``resume`` (`jobkit.launch.resume`) and
-``search`` (`jobkit.answers.search_answer`); a kind of point has ``work`` (`jobkit.worker.record`) and
+``search`` (`jobkit.answers.objective`); a kind of point has ``work`` (`jobkit.worker.record`) and
 ``script`` (`jobkit.planning.job_script`). All extensions are asked for ``packages``, which refuses a spec
 (`jobkit.planning.prepare`), for ``volume``, the size of a corpus (`jobkit.planning.texts`), and for
 ``request``, the request of a laptop that this process serves (`jobkit.core.host`). The report asks for

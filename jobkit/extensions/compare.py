@@ -12,7 +12,7 @@ from operator import itemgetter
 from string import ascii_uppercase
 from typing import Any
 
-from jobkit.answers.search_answer import SearchAnswer
+from jobkit.answers.objective import SearchAnswer
 from jobkit.answers.setting import Mean, Ratio
 from jobkit.core.blocks import Block, Column
 from jobkit.core.figures import FIGURES, SPEED, Figure

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path, PurePath
@@ -54,30 +55,28 @@ class GroupEstimate:
     asked: Prediction | None = None  # for the limit that the run was asked for; ``None`` without one
 
 
+@no_search_for_cycles()
 def estimates(collected: Collected, gpu_memory_bytes: int | None = None) -> tuple[GroupEstimate, ...]:
     """Return an estimate for each group measured on a GPU, and each value of the other knobs.
 
     ``gpu_memory_bytes``: the GPU to fit; by default the one that the group was measured on.
     """
-    with no_search_for_cycles():
-        return tuple(_estimates(collected, gpu_memory_bytes))
-
-
-def _estimates(collected: Collected, gpu_memory_bytes: int | None) -> Iterator[GroupEstimate]:
+    found = []
     for group, first in enumerate(collected.by_group):
         if first.point.device == CPU:
             continue
+        of_group = partial(GroupEstimate, group=group, run=first.folder)
         if first.file_format:
             guess = guess_of_file([row for row in collected.rows if row.group == group], gpu_memory_bytes)
-            yield GroupEstimate(group=group, knob=BATCH_SIZE, by_knob=guess, run=first.folder)
+            found.append(of_group(knob=BATCH_SIZE, by_knob=guess))
             continue
         search = collected.search(group)
-        answer = next(map(other_knobs, search.winner_records), None) if search else None
+        answer = next(map(other_knobs, search.finals.winner_records), None) if search else None
         memory = group_memory(collected, group, gpu_memory_bytes)
         if isinstance(memory, str):
             why = Prediction(capacity_bytes=0, reason=memory)
             reason = Estimate(line=None, capacity_bytes=None, reason=memory)
-            yield GroupEstimate(group=group, knob=why.knob, by_knob=reason, prediction=why, run=first.folder)
+            found.append(of_group(knob=why.knob, by_knob=reason, prediction=why))
             continue
         alone = len(memory) == len(collected.by_group) == 1
         for words, own in memory.items():
@@ -85,17 +84,17 @@ def _estimates(collected: Collected, gpu_memory_bytes: int | None) -> Iterator[G
                 continue  # points of a search that ran once are no line of memory
             largest = own.largest
             reason = Estimate(line=None, capacity_bytes=own.limit_bytes, reason=largest.reason or BOUNDED)
-            yield GroupEstimate(
-                group=group,
+            estimate = of_group(
                 knob=largest.knob,
                 by_knob=reason,
                 prediction=largest,
-                run=first.folder,
                 unit=load_unit(first.point.workload),
                 others="" if search or alone else words,
                 allocator=memory_condition(own.records),
                 asked=own.asked,
             )
+            found.append(estimate)
+    return tuple(found)
 
 
 def group_memory(
@@ -381,7 +380,16 @@ def size_columns(sizes: Sequence[Size], knobs: Sequence[str], own: Sequence[Figu
         load = replace(LOAD, head="load\ntokens", family=unit)
     for figure in in_table(own):
         if figure not in hidden:
-            columns.append(_column(load if figure is LOAD else figure, sizes, own))
+            shown = load if figure is LOAD else figure
+            scale, means = shown.scale, [size.mean(shown) for size in sizes]
+            form = _form(shown, [mean.value / scale for mean in means if mean])
+            cells = [
+                f"{mean.value / scale:{form}}{_spread(shown, mean, size, form)}" if mean else ""
+                for size, mean in zip(sizes, means, strict=True)
+            ]
+            notes = tuple(_notes(shown, cells, sizes, own))
+            summed = SUM_OF.get(shown.name, ())
+            columns.append(Column(shown.head, cells, shown.rank, notes=notes, sum_of=summed))
         if figure is SPEEDUP:
             known = [times if (times := size.times) and times.low is not None else None for size in sizes]
             ends = [f"{times.low:,.2f}-{times.high:,.2f}" if times else "" for times in known]
@@ -389,17 +397,6 @@ def size_columns(sizes: Sequence[Size], knobs: Sequence[str], own: Sequence[Figu
     fronts = ("*" if size.front else "" for size in sizes)
     columns.append(_plain("front\n", fronts, 2, (LEGENDS["front"],)))
     return [column for column in columns if any(column.cells)]
-
-
-def _column(figure: Figure, sizes: Sequence[Size], own: Sequence[Figure]) -> Column:
-    scale, means = figure.scale, [size.mean(figure) for size in sizes]
-    form = _form(figure, [mean.value / scale for mean in means if mean])
-    cells = [
-        f"{mean.value / scale:{form}}{_spread(figure, mean, size, form)}" if mean else ""
-        for size, mean in zip(sizes, means, strict=True)
-    ]
-    notes = tuple(_notes(figure, cells, sizes, own))
-    return Column(figure.head, cells, figure.rank, notes=notes, sum_of=SUM_OF.get(figure.name, ()))
 
 
 def _notes(

@@ -10,7 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Protocol
 
-from jobkit.answers.search_answer import SearchAnswer, read_search
+from jobkit.answers.objective import SearchAnswer, read_search
 from jobkit.core.blocks import Block
 from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import EXTENSIONS, load, load_all
@@ -183,7 +183,7 @@ _BEFORE: Mapping[str, Callable[[Row], Any]] = {
     "point": attrgetter("point.point_id"),
     "index": attrgetter("point.index"),
     "repeat": attrgetter("point.repeat"),
-    "phase": lambda row: row.point.phase or None,  # of a search (`jobkit.answers.search_answer`)
+    "phase": lambda row: row.point.phase or None,  # of a search (`jobkit.answers.objective`)
     "trial": attrgetter("point.trial"),
     "tries": lambda row: len(row.result.tries),
     "outcome": _at("outcome"),
@@ -326,7 +326,7 @@ def _read_run(path: Path) -> Sources:
         return Sources(notes=[f"{path}: not a run folder (no points in points.jsonl): skipped"])
     if why := kind_of(path).untabled:
         return Sources(notes=[f"{path}: {why}: skipped"])
-    found, waiting, alone, also = Sources(), list[Point](), list[str](), list[str]()
+    found, alone, also = Sources(), list[str](), list[str]()
     rows, notes, profiled = found.rows, found.notes, list[str]()
     for result in each_point(path, notes):
         point = result.point
@@ -335,14 +335,11 @@ def _read_run(path: Path) -> Sources:
             profiled.append(f"{point.point_id} ({result.outcome or 'to come'})")
             continue
         rows.append(row_of_point(str(path), result))
-        if point.trial and not result.tries:
-            waiting.append(point)
         if result.by_hand:
             numbers = ", ".join(str(tried.number) for tried in reversed(result.by_hand))
             (alone if result.counts.by_hand else also).append(f"{point.point_id} (try {numbers})")
-    outcomes = {row.point.index: row.outcome for row in rows}
-    settled = settled_trials(trials(path), outcomes, never_began(path, waiting))
-    found.trials[str(path)], tried = settled, describe_trials(settled)
+    found.trials[str(path)] = settled = trials_of(path, [row.result for row in rows])
+    tried = describe_trials(settled)
     notes += [f"{path}: {line}" for line in _add_agreement(rows)]
     if not tried and (path / SEARCH_GOAL_FILE).is_file():
         tried = ("the largest batch has not been tested yet: its job is to come, or its log has the reason",)
@@ -386,6 +383,13 @@ def _add_agreement(rows: Sequence[Row]) -> Iterator[str]:
                 f"in the other (F1 {format_f1(least.f1)}): F1 is the agreement with fp32 and not with the "
                 "truth, so compare with annotated text before you use it"
             )
+
+
+def trials_of(folder: Path, results: Sequence[PointResult]) -> list[Trial]:
+    """Return the trials of a run with the outcomes of its points, or how to run those that never began."""
+    waiting = [result.point for result in results if result.point.trial and not result.tries]
+    outcomes = {result.point.index: result.outcome for result in results}
+    return settled_trials(trials(folder), outcomes, never_began(folder, waiting))
 
 
 def never_began(folder: Path, waiting: Sequence[Point]) -> dict[int, str]:

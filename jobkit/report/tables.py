@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobkit.answers.loads import Lengths, read_lengths
-from jobkit.answers.search_answer import SearchAnswer
-from jobkit.answers.setting import Ratio, Setting, settings_of
+from jobkit.answers.objective import SearchAnswer
+from jobkit.answers.setting import Ratio, Setting, key_of, settings_of
 from jobkit.core.errors import ExitCode
 from jobkit.core.figures import (
     AGREEMENT,
@@ -79,6 +79,18 @@ COUNTS = (
 )
 UNITS = ("_bytes", "_j", "_s", "_w")
 """The columns of a row that hold numbers, and how the names of others end."""
+
+
+@contextmanager
+def no_search_for_cycles() -> Iterator[None]:
+    """Keep Python from looking for cycles: records make none, and of 10,000 it takes a sixth of the time."""
+    searched = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if searched:
+            gc.enable()
 
 
 def hidden_energy(sizes: Iterable[Setting[Row]]) -> tuple[Figure, Figure]:
@@ -328,32 +340,19 @@ def _frame(records: Iterable[Mapping[str, object]], columns: Sequence[str]) -> p
     return frame.astype(dict.fromkeys((name for name in columns if name not in words), "float64"))
 
 
+@no_search_for_cycles()
 def collect(paths: Sequence[Path], more_figures: MoreFigures | None = None) -> Collected:
     """Read runs and files of other programs into tables; see `jobkit.report.rows.read_sources`."""
-    with no_search_for_cycles():
-        sources = read_sources(paths, more_figures)
-        rows = sources.rows
-        knobs = _name_knobs(rows)
-        by_group = _number(rows)
-        taken = {*fixed_columns(), *OF_DERIVED, *OF_A_SIZE, *knobs} - {
-            figure.name for figure in _absent(rows)
-        }
-        own = own_columns((row.record for row in rows), taken)
+    sources = read_sources(paths, more_figures)
+    rows = sources.rows
+    knobs = _name_knobs(rows)
+    by_group = _number(rows)
+    absent = {figure.name for figure in _absent(rows)}
+    taken = {*fixed_columns(), *OF_DERIVED, *OF_A_SIZE, *knobs} - absent
+    own = own_columns((row.record for row in rows), taken)
     by_size = sizes(rows, knobs, sources.searches)
     notes = (*sources.notes, *_remarks(rows, by_group), *_of_own(rows, own))
     return Collected(sources=sources, by_size=by_size, by_group=by_group, knobs=knobs, notes=notes, own=own)
-
-
-@contextmanager
-def no_search_for_cycles() -> Iterator[None]:
-    """Keep Python from looking for cycles: records make none, and of 10,000 it takes a sixth of the time."""
-    searched = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if searched:
-            gc.enable()
 
 
 def _absent(rows: Iterable[Row]) -> tuple[Figure, ...]:
@@ -412,10 +411,10 @@ def _remarks(rows: Iterable[Row], groups: Sequence[Row]) -> Iterator[str]:
     for sentence in sorted({*disagreements} - {None, ""}):
         points = format_count(disagreements[sentence], "point")
         yield f"instruments disagree ({points}): {sentence}"
-    if ended := [tuple(sorted(row.params.items())) for row in rows if row.unneeded]:
+    if ended := [key_of(row.params) for row in rows if row.unneeded]:
         repeats = format_count(len(ended), "repeat")
         yield f"{repeats} skipped: the interval of the setting was short enough (`repeats` in the spec)"
-        numbers = Counter(tuple(sorted(row.params.items())) for row in rows if row.has_figures)
+        numbers = Counter(key_of(row.params) for row in rows if row.has_figures)
         if early := [setting for setting in {*ended} if 0 < numbers[setting] < LEAST]:
             settings = format_count(len(early), "setting")
             yield f"{settings} ended after fewer than {LEAST} repeats: the interval may be short by chance"

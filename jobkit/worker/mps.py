@@ -87,7 +87,7 @@ def _refuse(point: Point, gpus: Iterable[GpuState]) -> None:
 class MpsDaemon:
     def __init__(self, point: Point, folder: Path) -> None:
         self._point, self._folder, self.variables = point, folder, _variables(folder)
-        self._family: list[int] = []
+        self._family = dict[int, int | None]()  # by id when each began: an id may be another's by the end
         with process.signals_blocked():
             self._guard = subprocess.Popen(  # noqa: S603 - our own module, an argv list
                 [sys.executable, "-m", "jobkit.worker.mps", str(folder)],
@@ -118,7 +118,8 @@ class MpsDaemon:
         ``pids``: by worker. Each must be a client of the daemon by now: a process that cannot connect works
         without MPS, and does not report this.
         """
-        self._family = self._family or process.process_tree(self._guard.pid)
+        if not self._family:
+            self._family = {pid: process.started_at(pid) for pid in process.process_tree(self._guard.pid)}
         servers = self._numbers("get_server_list")
         clients = {pid for server in servers for pid in self._numbers(f"get_client_list {server}")}
         missing = [number for number, pid in pids.items() if pid not in clients]
@@ -141,7 +142,8 @@ class MpsDaemon:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._guard.wait(2 * QUIT_S + KILL_S)
         if self._guard.returncode != 0:
-            process.kill(self._family if self._guard.returncode else process.process_tree(self._guard.pid))
+            ours = [pid for pid, began in self._family.items() if process.started_at(pid) == began]
+            process.kill(ours if self._guard.returncode else process.process_tree(self._guard.pid))
             self._guard.wait()
             shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.answers.objective import Bound, Finals, Objective
+from jobkit.answers.objective import Bound, Finals, Objective, read_search
 from jobkit.answers.setting import Setting
 from jobkit.core.figures import LARGEST
+from jobkit.core.layout import TUNE_GOAL_FILE
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import GIB
 from tests.support.builders import point, record, summary
+from tests.support.machines import Machine, search
 
 
 def reporting(unit: str = "1", **values: float) -> Record:
@@ -121,3 +124,17 @@ def test_a_plain_loop_that_breaks_a_constraint_or_is_missing_needs_no_comparison
     missing = replace(broken, records=broken.records[2:])
     assert (missing.winner, missing.decided, missing.comparison) == (missing.kept[0], True, None)
     assert finals([0.8], [0.8], Objective(bounds=bounds)).winner is None
+
+
+def test_the_answer_rests_on_the_last_phase_and_another_objective_may_choose_another(tmp_path: Path) -> None:
+    run, slowest = search(tmp_path, Machine()), Objective(direction="min")
+    found, other = read_search(run), read_search(run, slowest)
+    assert found
+    assert [found.rank(phase) for phase in (None, "", *found.phases)] == [0, 0, 1, 2, 3]
+    assert [found.rests_on(phase) for phase in (None, *found.phases)] == [False, False, False, True]
+    assert all(found.rests_on(record.point.phase) for record in found.finals.winner_records)
+    assert other
+    assert other.finals.objective == slowest
+    assert other.setting != found.setting
+    (run / TUNE_GOAL_FILE).unlink()
+    assert read_search(run) is None, "a sweep is no search"

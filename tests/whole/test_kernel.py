@@ -19,7 +19,7 @@ WORDS = frozenset(
 )
 NOT_EXTENSIONS = {
     "answers/ledger.py": {"CorpusEntry"},  # a line of the user's own ledger
-    "answers/search_answer.py": {"phase"},  # a word of the search that answers, passed through
+    "answers/objective.py": {"phase"},  # a word of the search that answers, passed through
     "report/plot/pictures.py": {"phase"},  # the same
     "report/plot/data.py": {"phase"},  # the same
     "report/rows.py": {"phase"},  # a column of the table

@@ -167,7 +167,7 @@ def _chosen(run: Path, material: RunData) -> tuple[Mapping[str, Value], Speed | 
     """Return the setting that a search wrote or ``jobkit recommend`` names: knobs, speed, other keys."""
     if material.search:
         found = setting_overrides(run)
-        return material.search.setting, material.search.winner, found
+        return material.search.setting, material.search.finals.winner, found
     if (run / SETTING_FILE).is_file():
         found = setting_overrides(run)
         params = _only(load_spec(run / SPEC_FILE, found), None, run / SETTING_FILE).params

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from jobkit.answers.objective import Objective
-from jobkit.answers.search_answer import SearchAnswer, SearchPanel, SearchRow
-from jobkit.answers.setting import Mean, Ratio, Setting, settings_of
+from jobkit.answers.objective import Objective, SearchAnswer, SearchRow
+from jobkit.answers.setting import Key, Mean, Ratio, Setting, key_of, settings_of
 from jobkit.answers.speed import Speed
 from jobkit.core.blocks import Block, Column
 from jobkit.core.figures import (
@@ -20,13 +19,13 @@ from jobkit.core.figures import (
     own_columns,
     units_of,
 )
-from jobkit.core.knobs import EVERY, Value
+from jobkit.core.knobs import EVERY
 from jobkit.core.layout import SETTING_FILE
-from jobkit.core.records import ModelRef, Outcome, Record, described
+from jobkit.core.records import ModelRef, Outcome, described
 from jobkit.core.terminal import NoWrap, relative_path, shell_path
 from jobkit.core.units import format_about, format_bytes_gib, format_count, format_setting, format_walltime
 from jobkit.extensions.tune.search import Tuning, spec_lines
-from jobkit.extensions.tune.steps import FINAL, PHASES, Candidate, TuneAnswer, whole
+from jobkit.extensions.tune.steps import PHASES, Candidate, whole
 from jobkit.runs.request import Conditions, condition_lines, conditions_of
 from jobkit.runs.status import PointResult
 
@@ -38,9 +37,7 @@ HELP = {
 }
 """Advice that may make a faster setting possible, by what limits the search."""
 
-PLAIN_LOOP = "plain loop"
 NO_DIFFERENCE = "no difference is shown"
-Key = tuple[tuple[str, Value], ...]
 
 
 def read_answer(run: Path, objective: Objective | None) -> SearchAnswer:
@@ -48,88 +45,92 @@ def read_answer(run: Path, objective: Objective | None) -> SearchAnswer:
     tuning = Tuning.read(run)
     if objective:
         tuning = replace(tuning, goal=replace(tuning.goal, objective=objective))
-    columns = phase_columns(tuning)
+    columns, rows, loop = phase_columns(tuning), _rows(tuning), key_of(tuning.goal.loop)
     part = " (every: one of so many paragraphs)" if any(one.head == EVERY for one in columns) else ""
-    times = f", {_gain_words(tuning.gain)}" if tuning.gain else _named_loop(tuning)
-    why = f" {_not_shown(tuning)}" if tuning.is_loop else ""
-    worth = _not_shown(tuning) if tuning.is_loop else "Next to the plain loop:"
-    loop = f"  answer     the plain loop: no setting is shown to be {tuning.better_words}"
+    lines, worth, ending = [*_worth_lines(tuning)], "Next to the plain loop:", "."
+    if tuning.is_loop:
+        lines.insert(0, f"  answer     the plain loop: no setting is shown to be {tuning.better_words}")
+        worth = _not_shown(tuning)
+        ending = f" (the plain loop). {worth}"
+    elif tuning.gain:
+        worth = f"{_times(tuning.gain)} as fast as the plain loop."
+        ending = f", {worth}"
     return SearchAnswer(
         phases=PHASES,
-        objective=tuning.goal.objective,
-        ended=isinstance(tuning.next, TuneAnswer),
+        finals=tuning.finals,
+        ended=tuning.answer is not None,
         title=f"a search of {format_count(len(_settings(tuning)), 'setting')}",
-        winner=tuning.winner,
         setting=tuning.setting,
-        winner_records=tuning.records_of(tuning.winner),
-        records=tuning.records(FINAL),
         limit=_limit(tuning),
-        why=tuning.next.why if isinstance(tuning.next, TuneAnswer) else "",
-        sentence=f"The answer of the search: {format_setting(tuning.setting)}{times}.{why}",
-        worth=(
-            f"{_gain_words(tuning.gain)}." if tuning.gain else worth,
-            *(f"{line}." for line in _more_lines(tuning)),
-        ),
-        lines=(*([loop] if tuning.is_loop else ()), *_worth_lines(tuning)),
+        why=tuning.answer.why if tuning.answer else "",
+        sentence=f"The answer of the search: {format_setting(tuning.setting)}{ending}",
+        worth=(worth, *(f"{line}." for line in _more_lines(tuning))),
+        lines=lines,
         table=Block(title=f"What the search measured, by phase{part}", columns=tuple(columns)),
-        panel=_panel(tuning),
-        last_probability=tuning.finals.probability,
+        rows=sorted(rows.values(), key=lambda row: row.last.value, reverse=True),
+        base=rows.get(loop),
+        best=rows.get(key_of(whole(tuning.winner.params))) if tuning.winner else None,
         data=as_data(tuning),
     )
 
 
 def _limit(tuning: Tuning) -> str:
-    """Return what limits the speed of the answer, and what may help; empty if that is unknown."""
-    answer = tuning.next
-    if tuning.winner and isinstance(answer, TuneAnswer) and tuning.goal.objective.by_speed and answer.limit:
-        return f"{answer.limit}: {answer.why}; {_help(tuning, answer)}"
-    return ""
+    """Return what limits the speed of the answer, and what may help: the key to change, if it is one."""
+    goal, answer = tuning.goal, tuning.answer
+    if not (tuning.winner and answer and goal.objective.by_speed and answer.limit):
+        return ""
+    if answer.limit == "time":
+        advice = f"--set tune.budget={format_walltime(2 * goal.budget_s)} would let the search go on"
+    elif answer.limit == "memory":
+        advice = "a GPU with more memory would help" if goal.mps else "more resources.memory would help"
+    elif answer.limit != "cores" or not answer.why.endswith(goal.limited_by):
+        advice = HELP[answer.limit]
+    elif goal.cpus > 1:
+        advice = f"--set resources.cpus=1 would allow up to {goal.cpus} times as many workers"
+    else:
+        key = goal.limited_by.partition(":")[0]
+        advice = f"{f'a higher {key}' if '.' in key else 'more CPUs for the job'} would allow more"
+    return f"{answer.limit}: {answer.why}; {advice}"
 
 
-def _panel(tuning: Tuning) -> SearchPanel:
+def _rows(tuning: Tuning) -> dict[Key, SearchRow]:
+    """Return the settings that have a speed, on whatever part of the text, by their knobs."""
     found: dict[Key, dict[str, Mean]] = {}
     for phase in PHASES:
-        for setting in settings_of(tuning.records(phase), lambda record: _key(record.params)):
+        for setting in settings_of(tuning.records(phase), lambda record: key_of(whole(record.params))):
             if mean := setting.mean(SPEED):
-                found.setdefault(_key(setting.first.params), {})[phase] = mean
-    loop = _key(tuning.goal.loop)
+                found.setdefault(key_of(whole(setting.params)), {})[phase] = mean
+    loop = key_of(tuning.goal.loop)
     settings = [dict(key) for key in found if key != loop]
     every = dict.fromkeys(knob for setting in settings for knob in setting)
     knobs = [knob for knob in every if len({setting.get(knob) for setting in settings}) > 1] or every
-    rows = {
-        key: SearchRow(
-            name=PLAIN_LOOP if key == loop else format_setting({k: v for k, v in key if k in knobs}),
-            means=means,
-        )
-        for key, means in found.items()
-    }
-    return SearchPanel(
-        phases=PHASES,
-        rows=tuple(sorted(rows.values(), key=lambda row: row.last.value, reverse=True)),
-        base=rows.get(loop),
-        answer=rows.get(_key(tuning.winner.params)) if tuning.winner else None,
-    )
+    names = {key: format_setting({k: v for k, v in key if k in knobs}) for key in found}
+    names[loop] = "plain loop"
+    return {key: SearchRow(name=names[key], means=means) for key, means in found.items()}
 
 
 def as_data(tuning: Tuning) -> dict[str, object]:
     """Return the answer for a program."""
-    answer, winner, objective = tuning.next, tuning.winner, tuning.goal.objective
+    answer, winner, objective = tuning.answer, tuning.winner, tuning.goal.objective
     mean, joules = (_mean(tuning, winner, one) for one in (objective.figure, ENERGY_PER_1000))
     best = tuning.finals.best
     return {
-        "ended": isinstance(answer, TuneAnswer),
+        "ended": answer is not None,
         **described(_model(tuning)),
         "setting": tuning.setting or None,
         "objective": {**asdict(objective), "mean": mean.value if mean else None},
         "plain_loop": tuning.is_loop,
-        "best_other": {"setting": dict(best.params), "times_the_plain_loop": _ratio_json(tuning.times)}
+        "best_other": {
+            "setting": dict(best.params),
+            "times_the_plain_loop": asdict(tuning.times) if tuning.times else None,
+        }
         if best and tuning.is_loop
         else None,
         "items_per_s": winner.items_per_s if winner else None,
-        "times_the_plain_loop": _ratio_json(tuning.gain),
+        "times_the_plain_loop": asdict(tuning.gain) if tuning.gain else None,
         "joules_per_1000": joules.value if joules else None,
-        "limit": answer.limit if isinstance(answer, TuneAnswer) else None,
-        "why": answer.why if isinstance(answer, TuneAnswer) else None,
+        "limit": answer.limit if answer else None,
+        "why": answer.why if answer else None,
         "held_s": tuning.held_s,
         "conditions": asdict(conditions) if (conditions := _conditions(tuning)) else None,
         "points": [
@@ -145,43 +146,40 @@ def as_data(tuning: Tuning) -> dict[str, object]:
 
 
 def blocks(run_dir: Path, tuning: Tuning) -> Iterator[Block]:
-    answer, model, run = tuning.next, _model(tuning), shell_path(run_dir)
+    goal, model, run = tuning.goal, _model(tuning), shell_path(run_dir)
+    records = [result.record for _, result in tuning.results if result.record]
+    gpu = next((f"{record.gpu.name} and " for record in records if record.gpu), "")
+    spent = f"{format_count(len(_settings(tuning)), 'setting')}, {format_count(len(tuning.results), 'point')}"
+    held = f"{format_about(tuning.held_s)} of {gpu}{format_count(goal.workers * goal.cpus, 'CPU')}"
     warning = (model.warning,) if model and model.stand_in else ()
-    yield Block(title=headline(run_dir, tuning), before=warning, columns=tuple(phase_columns(tuning)))
-    if isinstance(answer, Candidate):
-        title = f"The search has not ended. Next, {answer.phase}: {format_setting(answer.params)}"
+    columns = tuple(phase_columns(tuning))
+    yield Block(title=f"{relative_path(run_dir)}: {spent}, {held}", before=warning, columns=columns)
+    if isinstance(tuning.next, Candidate):
+        title = f"The search has not ended. Next, {tuning.next.phase}: {format_setting(tuning.next.params)}"
         progress = NoWrap(f"jobkit status {run}", "  progress     ")
         go_on = NoWrap(f"jobkit resume {run}   # if its job was cancelled or killed", "  go on        ")
         yield Block(title=title, before=(progress, go_on))
     elif tuning.winner is None:
-        yield Block(title=f"No setting was found: {answer.why}")
+        yield Block(title=f"No setting was found: {tuning.next.why}")
     else:
-        yield from _found(run_dir, tuning)
+        loop = " (the plain loop)" if tuning.is_loop else ""
+        lines = [_not_shown(tuning)] if tuning.is_loop else []
+        lines += [f"The setting: {format_setting(tuning.setting)}{loop}", *_worth_lines(tuning)]
+        yield Block.of([*lines, f"  not tried  {_not_tried(tuning)}"])
+        spec = tuple(NoWrap(line, "  ") for line in spec_lines(tuning))
+        yield Block(title=f"In a spec (also in {relative_path(run_dir)}/{SETTING_FILE}):", before=spec)
+        yield Block(after=(NoWrap(f"jobkit sweep SPEC --setting {run}", "  "),))
+        yield Block.of(condition_lines(_conditions(tuning)))
 
 
 def _settings(tuning: Tuning) -> set[Key]:
     """Return the settings that were measured, each on the whole text."""
-    return {_key(one.params) for one, _ in tuning.results}
-
-
-def _key(params: Mapping[str, Value]) -> Key:
-    """Return a key for a setting, whatever part of the text it ran on."""
-    return tuple(sorted(whole(params).items()))
+    return {key_of(whole(one.params)) for one, _ in tuning.results}
 
 
 def _model(tuning: Tuning) -> ModelRef | None:
     """Return the model of a search; ``None`` if it has none, or no point yet."""
     return tuning.results[0][1].point.model if tuning.results else None
-
-
-def headline(run_dir: Path, tuning: Tuning) -> str:
-    goal = tuning.goal
-    records = [result.record for _, result in tuning.results if result.record]
-    gpu = next((record.gpu.name for record in records if record.gpu), None)
-    spent = f"{format_count(len(_settings(tuning)), 'setting')}, {format_count(len(tuning.results), 'point')}"
-    cpus = format_count(goal.workers * goal.cpus, "CPU")
-    where = f"{gpu} and {cpus}" if gpu else cpus
-    return f"{relative_path(run_dir)}: {spent}, {format_about(tuning.held_s)} of {where}"
 
 
 def phase_columns(tuning: Tuning) -> list[Column]:
@@ -190,9 +188,12 @@ def phase_columns(tuning: Tuning) -> list[Column]:
         key = (candidate.phase, *sorted(candidate.params.items()))
         rows.setdefault(key, (candidate, []))[1].append(result)
     phases = list(rows.values())
-    settings = [_measured(results) for _, results in phases]
+    settings = [
+        Setting(points=tuple(one.record for one in results if one.record and one.outcome is Outcome.OK))
+        for _, results in phases
+    ]
     knobs = list(dict.fromkeys(knob for one, _ in phases for knob in one.params))
-    own = own_columns(record for setting in settings if setting for record in setting.well)
+    own = own_columns(record for setting in settings for record in setting.well)
     columns = [Column("phase", [one.phase for one, _ in phases], left=True)]
     for knob in knobs:
         values = [one.params.get(knob) for one, _ in phases]
@@ -205,131 +206,76 @@ def phase_columns(tuning: Tuning) -> list[Column]:
         ("GPU memory", GPU_MEMORY, format_bytes_gib),
     ]
     for head, figure, form in shown:
-        means = [setting.mean(figure) if setting else None for setting in settings]
+        means = [setting.mean(figure) for setting in settings]
         columns.append(Column(head, [form(mean.value) if mean else "" for mean in means]))
     objective = tuning.goal.objective
     remarks = [
-        objective.broken(setting) if setting else str(results[-1].outcome or "to come")
+        objective.broken(setting) if setting.n else str(results[-1].outcome or "to come")
         for setting, (_, results) in zip(settings, phases, strict=True)
     ]
     columns.append(Column("", remarks, left=True))
     return [column for column in columns if any(column.cells)]
 
 
-def _measured(results: Sequence[PointResult]) -> Setting[Record] | None:
-    """Return the repeats of a setting that succeeded; ``None`` if none did."""
-    records = [result.record for result in results if result.record and result.outcome is Outcome.OK]
-    return Setting(points=tuple(records)) if records else None
-
-
-def _found(run_dir: Path, tuning: Tuning) -> Iterator[Block]:
-    yield Block.of(_setting(tuning))
-    spec = tuple(NoWrap(line, "  ") for line in spec_lines(tuning))
-    yield Block(title=f"In a spec (also in {relative_path(run_dir)}/{SETTING_FILE}):", before=spec)
-    yield Block(after=(NoWrap(f"jobkit sweep SPEC --setting {shell_path(run_dir)}", "  "),))
-    yield Block.of(condition_lines(_conditions(tuning)))
-
-
-def _setting(tuning: Tuning) -> Iterator[str]:
-    if tuning.is_loop:
-        yield _not_shown(tuning)
-    yield f"The setting: {format_setting(tuning.setting)}{_named_loop(tuning)}"
-    yield from _worth_lines(tuning)
-    yield f"  not tried  {_not_tried(tuning)}"
-
-
 def _conditions(tuning: Tuning) -> Conditions | None:
-    return next(map(conditions_of, tuning.records_of(tuning.winner)), None)
+    return next(map(conditions_of, tuning.finals.winner_records), None)
 
 
 def _not_shown(tuning: Tuning) -> str:
     return f"No setting is shown to be {tuning.better_words} than the plain loop."
 
 
-def _named_loop(tuning: Tuning) -> str:
-    return " (the plain loop)" if tuning.is_loop else ""
-
-
 def _worth_lines(tuning: Tuning) -> Iterator[str]:
-    if tuning.gain and tuning.winner and isinstance(tuning.next, TuneAnswer):
-        yield f"  speed      {_gain_words(tuning.gain)} {_on(tuning, tuning.winner)}"
+    if tuning.gain and tuning.winner and tuning.answer:
+        times = f"{_times(tuning.gain)} as fast as the plain loop"
+        yield f"  speed      {times} {_on(tuning, tuning.winner)}"
     yield from _more_lines(tuning)
     if limit := _limit(tuning):
         yield f"  limit      {limit}"
 
 
-def _gain_words(gain: Ratio) -> str:
-    return f"{_times(gain)} as fast as the plain loop"
-
-
 def _more_lines(tuning: Tuning) -> Iterator[str]:
-    winner = tuning.winner
-    if winner and isinstance(tuning.next, TuneAnswer):
-        yield from _best_other(tuning) if tuning.is_loop else _gains(tuning, winner)
-
-
-def _help(tuning: Tuning, answer: TuneAnswer) -> str:
-    """Return what may make a faster setting possible: the key to change, if it is one."""
-    goal = tuning.goal
-    if answer.limit == "time":
-        return f"--set tune.budget={format_walltime(2 * goal.budget_s)} would let the search go on"
-    if answer.limit == "memory":
-        return "a GPU with more memory would help" if goal.mps else "more resources.memory would help"
-    if answer.limit != "cores" or not answer.why.endswith(goal.limited_by):
-        return HELP[answer.limit]
-    if goal.cpus > 1:
-        return f"--set resources.cpus=1 would allow up to {goal.cpus} times as many workers"
-    key = goal.limited_by.partition(":")[0]
-    return f"a higher {key} would allow more" if "." in key else "more CPUs for the job would allow more"
-
-
-def _best_other(tuning: Tuning) -> Iterator[str]:
-    finals, best = tuning.finals, tuning.finals.best
-    broken = [finals.broken(speed) for speed in finals.finalists if finals.broken(speed)]
-    if best is None:
-        why = (
-            f"no other setting keeps the constraints: {broken[0]}"
-            if broken
-            else "no other setting succeeded on the same text"
-        )
-        yield f"  others     {why}"
+    """Yield how the answer compares with the plain loop and the next best setting, besides the speed."""
+    winner, finals, by_speed = tuning.winner, tuning.finals, tuning.goal.objective.by_speed
+    if not winner or not tuning.answer:
         return
-    as_fast = f": {_times(tuning.times)} as fast" if tuning.times else ""
-    yield f"  best other {format_setting(best.params)}{as_fast}, {_on(tuning, best)}"
-    if not tuning.goal.objective.by_speed:
-        yield f"  objective  {_objective(tuning, best)}"
-    if tuning.times and tuning.times.low is None:
-        yield "  doubt      one repeat has no interval: tune.repeats: 3 and a longer tune.budget give one"
+    if not tuning.is_loop:
+        if tuning.gain and finals.plain and _text(finals.plain) != _text(winner):
+            padded = ""
+            if tuning.padding:
+                of_part, of_all = (f"{100 * share:.1f} %" for share in tuning.padding)
+                padded = f": {of_part} of its padded characters are text, of the whole text {of_all}"
+            yield f"  plain loop on {_text(finals.plain)}{padded}"
+        own_j, loop_j = (_mean(tuning, one, ENERGY_PER_1000) for one in (winner, finals.plain))
+        if own_j and loop_j:
+            yield f"  energy     {own_j.value:,.1f} J for 1,000 items, the plain loop {loop_j.value:,.1f} J"
+        if not by_speed:
+            yield f"  objective  {_objective(tuning, winner)}"
+        if second := next((speed for speed in finals.finalists if speed != finals.best), None):
+            words = format_setting({k: v for k, v in second.params.items() if winner.params.get(k) != v})
+            yield f"  next best  {words}: {_apart(tuning, winner, second)}"
+    elif best := finals.best:
+        as_fast = f": {_times(tuning.times)} as fast" if tuning.times else ""
+        yield f"  best other {format_setting(best.params)}{as_fast}, {_on(tuning, best)}"
+        if not by_speed:
+            yield f"  objective  {_objective(tuning, best)}"
+        if tuning.times and tuning.times.low is None:
+            yield "  doubt      one repeat has no interval: tune.repeats: 3 and a longer tune.budget give one"
+    elif broken := next(filter(None, map(finals.broken, finals.finalists)), ""):
+        yield f"  others     no other setting keeps the constraints: {broken}"
+    else:
+        yield "  others     no other setting succeeded on the same text"
 
 
 def _on(tuning: Tuning, speed: Speed) -> str:
     plain = tuning.finals.plain
-    loops = " each"
-    if plain and plain.repeats != speed.repeats:
-        loops = f", {plain.repeats} of the plain loop"
-    return f"on {_text(speed)}, {format_count(speed.repeats, 'repeat')}{loops}"
+    of_loop = f", {plain.repeats} of the plain loop" if plain and plain.repeats != speed.repeats else " each"
+    return f"on {_text(speed)}, {format_count(speed.repeats, 'repeat')}{of_loop}"
 
 
 def _text(speed: Speed) -> str:
     part = speed.params.get(EVERY, 1)
     return "the whole text" if part == 1 else f"one of every {part} paragraphs"
-
-
-def _gains(tuning: Tuning, winner: Speed) -> Iterator[str]:
-    if tuning.gain and tuning.finals.plain and _text(tuning.finals.plain) != _text(winner):
-        padded = ""
-        if tuning.padding:
-            of_part, of_all = (f"{100 * share:.1f} %" for share in tuning.padding)
-            padded = f": {of_part} of its padded characters are text, of the whole text {of_all}"
-        yield f"  plain loop on {_text(tuning.finals.plain)}{padded}"
-    own_j, loop_j = (_mean(tuning, one, ENERGY_PER_1000) for one in (winner, tuning.finals.plain))
-    if own_j and loop_j:
-        yield f"  energy     {own_j.value:,.1f} J for 1,000 items, the plain loop {loop_j.value:,.1f} J"
-    if not tuning.goal.objective.by_speed:
-        yield f"  objective  {_objective(tuning, winner)}"
-    if second := tuning.second:
-        words = format_setting({k: v for k, v in second.params.items() if winner.params.get(k) != v})
-        yield f"  next best  {words}: {_apart(tuning, winner, second)}"
 
 
 def _objective(tuning: Tuning, winner: Speed) -> str:
@@ -345,7 +291,7 @@ def _mean(tuning: Tuning, speed: Speed | None, figure: Figure) -> Mean | None:
 
 
 def _unit(tuning: Tuning) -> str:
-    records = tuning.records_of(tuning.winner)
+    records = tuning.finals.winner_records
     return " or ".join(units_of(records, tuning.goal.objective.figure))
 
 
@@ -368,7 +314,7 @@ def _times(times: Ratio) -> str:
 
 def _not_tried(tuning: Tuning) -> str:
     goal = tuning.goal
-    tried = len(_settings(tuning) - {tuple(sorted(goal.loop.items()))})
+    tried = len(_settings(tuning) - {key_of(goal.loop)})
     assumed = []
     if goal.padding:
         other = min(goal.padding, key=lambda order: goal.padding[order])
@@ -385,7 +331,3 @@ def _not_tried(tuning: Tuning) -> str:
         assumed.append(f"larger sizes are slower{and_so}")
     why = f", assumed: {'; '.join(assumed)}" if assumed else ""
     return f"{max(0, goal.combinations - tried)} of {goal.combinations} combinations{why}"
-
-
-def _ratio_json(ratio: Ratio | None) -> dict[str, float | None] | None:
-    return {"mean": ratio.mean, "low": ratio.low, "high": ratio.high} if ratio else None

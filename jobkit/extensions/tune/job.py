@@ -1,50 +1,309 @@
-"""Search for the fastest setting: here, or as a job; and go on with a search that was cut short.
+"""From a spec to a search that runs here or as a job, and goes on if it was cut short.
 
-`jobkit resume` chooses the next point of a search, and runs none again.
+The text alone decides a part of the goal: order, sizes, and the parts of the text.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from jobkit.core.errors import ExitCode
+from jobkit.answers.loads import NONE, Lengths, Loads
+from jobkit.answers.objective import Objective
+from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.figures import SPEED
-from jobkit.core.layout import SETTING_FILE, TUNE_SCRIPT
+from jobkit.core.json_codec import to_json
+from jobkit.core.knobs import (
+    BATCH_SIZE,
+    CPU,
+    CUDA,
+    MPS,
+    OFF,
+    ORDER,
+    PADDED,
+    SHORTCUTS,
+    SORTED,
+    THREADS,
+    WORKERS,
+    Knob,
+    Value,
+)
+from jobkit.core.layout import SETTING_FILE, TUNE_GOAL_FILE, TUNE_SCRIPT
 from jobkit.core.records import Outcome, Point
-from jobkit.core.terminal import note, relative_path, shell_path
+from jobkit.core.shell import usable_cpus
+from jobkit.core.terminal import Say, note, relative_path, shell_path
 from jobkit.core.units import format_about, format_count, format_setting
-from jobkit.extensions.tune.goal import resources
-from jobkit.extensions.tune.search import Tuning, propose_point
+from jobkit.extensions.tune.search import Tuning, first_point, propose_point
 from jobkit.extensions.tune.steps import Candidate, TuneGoal
 from jobkit.launch import launch, local
 from jobkit.launch.job import Job, follow_job
 from jobkit.launch.resume import Resumption, has_ended
 from jobkit.launch.submission import Check, note_follow, submit, wait_for_points, write_run
-from jobkit.planning.points import request
-from jobkit.planning.prepare import Prepared
+from jobkit.planning.batch_sizes import MIN_LOAD
+from jobkit.planning.job_script import render_search
+from jobkit.planning.points import Inputs, plan, request
+from jobkit.planning.prepare import Options, Prepared, begin, lengths_of, read_real
 from jobkit.runs.journal import Role
 from jobkit.runs.request import RetryGroup
 from jobkit.runs.results import read_run
 from jobkit.runs.status import RunStatus, followers
-from jobkit.schedulers.registry import runs_here
+from jobkit.schedulers.registry import by_name, runs_here
+from jobkit.schedulers.survey import Survey, asked_for
 from jobkit.schedulers.types import Array, JobRequest
-from jobkit.spec.sweep_spec import SweepSpec
+from jobkit.spec.axes import Repeats
+from jobkit.spec.site import Site
+from jobkit.spec.sweep_spec import Axes, Resources, SweepSpec, Tune
 
+MODULE = "jobkit.extensions.tune.search"
+TEXT = "text"
+CLUSTER_WORKERS = 16
+"""The most workers on a cluster, if the spec names no other number and its nodes have more CPUs."""
+CALLS_A_WORKER = 8
+"""With fewer calls for each worker, the last calls leave too many workers without work."""
+MIN_WORK_UNIT, MAX_WORK_UNIT = 10, 300
+"""Paragraphs of a call."""
+MEMORY_CALLS = 4
+"""The least calls of a point that measures the memory of one worker."""
+MEMORY_WINDOWS = 2
+"""The same of large windows: in the second one the work has met the tokenizing that runs ahead."""
+MEMORY_PARAGRAPHS = 600
+"""Paragraphs that suffice to measure the memory of one worker."""
+LOOP_BATCH = 300
+"""The batch size of the plain loop, with which a setting is compared."""
+ENCODER_BATCH = 32
+"""The same of a workload with a `WINDOW`: the default of ``encode``. In text order more only pads more."""
+MOST_TOKENS = 2**18
+"""The largest budget of a workload with a `WINDOW`: a batch of this load keeps an H200 busy."""
+NO_BUDGET = 2**62
+"""More padded characters than any batch has."""
+LOOKS = 3
+"""Repeats end after this many times ``tune.repeats`` at most; the intervals are looked at after each time."""
+AGAIN = 12
+SHORT_S = 300
+"""The budget up to which a search is short: it measures half as many calls a worker."""
+SIZE_STEPS = (16, 4, 2, 1)
+"""The largest size over each size: four sizes make a line of memory."""
 MOST_JOBS = 3
 """How often jobkit submits the job of a search by itself: two of these jobs may be killed."""
 
 
+@dataclass(frozen=True, slots=True)
+class Node:
+    cpus: int  # the CPUs of the largest node
+    where: str  # the place of that node, for a person: ``partition 'cpu'``
+
+
+def largest_node(survey: Survey, spec: SweepSpec, site: Site) -> Node | None:
+    """Return the node with the most CPUs among those with the memory and GPUs that a spec requests.
+
+    ``None`` if the scheduler does not describe its nodes, or none has them: then it refuses the job.
+    """
+    asked = request(spec.name, spec, site, spec.resources.model_copy(update={"cpus": 1}))
+    queues = asked_for(asked.queue, survey.queues or (), survey.queue_noun)
+    kinds = [kind for queue in queues.queues for kind in queue.kinds if not kind.lacks(asked)]
+    cpus = max((kind.cpus for kind in kinds if kind.cpus), default=None)
+    return Node(cpus, queues.where) if cpus else None
+
+
+def tuned(
+    spec: SweepSpec,
+    knobs: Iterable[Knob],
+    lengths: Lengths,
+    *,
+    pads: bool = True,
+    window: int | None = None,
+    node: Node | None = None,
+) -> tuple[SweepSpec, TuneGoal]:
+    """Return the spec of a search, with what its points share, and the goal.
+
+    ``spec``: all but the batch sizes is decided; its ``sweep`` is not used. ``pads``: whether the workload
+    says that it pads the items of a batch to the longest. ``window``: its `WINDOW`, if it has one.
+    ``node``: the largest node of the queue; ``None`` on this machine, or if the scheduler does not say.
+    """
+    if spec.every > 1:
+        message = f"every: {spec.every}: jobkit tune chooses the part of the text itself"
+        raise JobkitError(message, hint="leave it out; a lower tune.budget makes the search shorter")
+    knobs = list(knobs)
+    workers, limited_by = _most_workers(spec, node)
+    paragraphs = len(lengths.paragraphs)
+    shared_calls = max(MIN_WORK_UNIT, min(MAX_WORK_UNIT, paragraphs // (CALLS_A_WORKER * workers)))
+    work_unit = spec.work_unit or window or shared_calls
+    budgets = lengths.source != NONE and any(knob.name == PADDED for knob in knobs)
+    knob = PADDED if budgets else BATCH_SIZE
+    padding, order, other = _order(lengths, spec.sort_window, work_unit, pads=pads)
+    most = MOST_TOKENS if window else NO_BUDGET
+    sizes = _sizes(lengths, spec.sort_window, order, work_unit if budgets else None, workers, most)
+    short = spec.tune.budget <= SHORT_S
+    calls = CALLS_A_WORKER // (1 + short)
+    search_every = max(1, paragraphs // (workers * calls * work_unit))
+    memory_calls = MEMORY_WINDOWS if window and work_unit >= MEMORY_PARAGRAPHS else MEMORY_CALLS
+    cpus, on_gpu = spec.resources.cpus, spec.device == CUDA
+    shortcuts = any(knob.name == SHORTCUTS for knob in knobs)
+    shared: dict[str, Value] = {MPS: OFF} if on_gpu else {}
+    shared |= {} if on_gpu and not window else {THREADS: workers * cpus}
+    shared |= {SHORTCUTS: OFF} if shortcuts else {}
+    goal = TuneGoal(
+        size_knob=knob,
+        sizes=tuple(sizes),
+        loads=tuple(sizes.values()),
+        order=order,
+        other_order=other,
+        padding=padding,
+        loop={
+            ORDER: TEXT,
+            BATCH_SIZE: min(ENCODER_BATCH if window else LOOP_BATCH, paragraphs),
+            WORKERS: 1,
+            **shared,
+        },
+        workers=workers,
+        cpus=cpus,
+        limited_by=limited_by,
+        mps=on_gpu,
+        shortcuts=shortcuts,
+        fills_gpu=window is not None,
+        short=short,
+        memory_every=max(search_every, paragraphs // max(MEMORY_PARAGRAPHS, memory_calls * work_unit)),
+        search_every=search_every,
+        **_repeats(spec.tune),
+        again=AGAIN,
+        budget_s=spec.tune.budget,
+        memory_bytes=spec.constraints.gpu_memory if on_gpu else spec.resources.memory,
+        objective=Objective.of(
+            spec.objective.metric, spec.objective.chosen_direction, spec.constraints.bounds
+        ),
+    )
+    first = Axes.model_validate({name: [value] for name, value in goal.setting(goal.sizes[0], 1).items()})
+    update = {"sweep": first, "repeats": 1, "work_unit": work_unit, "find_max": None, "pack": 1}
+    return spec.model_copy(update=update), goal
+
+
+def _repeats(tune: Tune) -> Mapping[str, Any]:
+    """Return how often the finals run; those of a short search end by time alone, so one look is enough."""
+    wanted = tune.repeats
+    if isinstance(wanted, Repeats):
+        return {"repeats": wanted.least, "most_repeats": wanted.most, "share": wanted.share, "looks": LOOKS}
+    if tune.budget <= SHORT_S:
+        return {"repeats": wanted, "most_repeats": 2 * wanted, "looks": 1}
+    return {"repeats": wanted, "most_repeats": LOOKS * wanted, "looks": LOOKS}
+
+
+def _most_workers(spec: SweepSpec, node: Node | None) -> tuple[int, str]:
+    """Return the most workers, and the limit that allows no more."""
+    if spec.device == CPU and spec.constraints.gpu_memory:
+        message = "constraints.gpu_memory means nothing with device: cpu"
+        raise JobkitError(message, hint="resources.memory is the limit there")
+    gpus = (spec.gpus or spec.resources.gpus) if spec.device == CUDA else 1
+    cpus, named = spec.resources.cpus * max(1, gpus), spec.tune.workers
+    limits = {f"tune.workers: {named}": named} if named else {}
+    if spec.constraints.cpus:
+        limits[f"constraints.cpus: {spec.constraints.cpus}"] = spec.constraints.cpus // cpus
+    if runs_here(spec.scheduler):
+        here = usable_cpus()
+        limits[f"the {format_count(here, 'CPU')} of this machine"] = here // cpus
+    elif not limits:
+        limits[f"tune.workers: {CLUSTER_WORKERS} (the default)"] = CLUSTER_WORKERS
+    of_node = f"the {format_count(node.cpus, 'CPU')} of the largest node of {node.where}" if node else ""
+    if node:
+        limits[of_node] = node.cpus // cpus
+    why = min(limits, key=lambda name: limits[name])
+    if named and limits[why] < named and why == of_node:
+        message = f"tune.workers: {named} with resources.cpus: {spec.resources.cpus} is more than {why}"
+        raise JobkitError(message, hint=f"leave it out, or --set tune.workers={max(1, limits[why])}")
+    if not limits[why]:
+        message = f"resources.cpus: {spec.resources.cpus} is for each worker, and {why} leaves none"
+        raise JobkitError(message, hint="lower resources.cpus: --set resources.cpus=1")
+    return limits[why], why
+
+
+def _order(
+    lengths: Lengths, window: int | None, work_unit: int, *, pads: bool
+) -> tuple[dict[str, float], str, str]:
+    """Return characters over padded characters by order, the order, and the one that is compared with it.
+
+    Only padding makes an order faster by the text alone. A workload that does not say that it pads gets the
+    order of the plain loop, and the other order is compared by running it; without lengths there is no other.
+    """
+    if lengths.source == NONE or not lengths.padded or not pads:
+        return {}, TEXT, "" if lengths.source == NONE else SORTED
+    padding = {
+        name: Loads(lengths, by_length=name == SORTED, window=window).chunks(work_unit).efficiency
+        for name in (TEXT, SORTED)
+    }
+    return padding, SORTED if padding[SORTED] > padding[TEXT] else "load", ""
+
+
+def _sizes(
+    lengths: Lengths, window: int | None, order: str, work_unit: int | None, workers: int, most_load: int
+) -> dict[int, int]:
+    """Return the sizes to be tried, ascending, each with its largest load.
+
+    ``work_unit``: paragraphs of a call; ``None`` if the size is a batch size and not a budget.
+    ``most_load``: the largest budget.
+    """
+    loads = Loads(lengths, by_length=order == SORTED, window=window)
+    if work_unit is None:
+        calls = max(1, len(lengths.paragraphs) // (CALLS_A_WORKER * workers))
+        most = min(loads.limit, calls, LOOP_BATCH)
+        return {size: loads.load(size) for size in sorted({max(1, most // step) for step in SIZE_STEPS})}
+    whole = min(most_load, loads.under_budget(NO_BUDGET, work_unit).load)
+    longest = max((length for row in lengths.paragraphs for length in row), default=1)
+    least = max(longest, MIN_LOAD)
+    sizes = set()
+    for number in (max(least, whole // step) for step in SIZE_STEPS):
+        digits = int(10 ** max(0, len(str(number)) - 2))  # the first two stay
+        sizes.add(-(-number // digits) * digits)
+    return {size: loads.under_budget(size, work_unit).load for size in sorted(sizes)}
+
+
+def prepare_search(path: Path | str, options: Options, *, build: bool, say: Say) -> tuple[Prepared, TuneGoal]:
+    """Return the search of a spec, with only its first point so far, and its goal."""
+    named = read_real(Path(path), options, say, build=build, needs_real=lambda _: "jobkit tune")
+    named.spec.refuse_command("jobkit tune")
+    node = None
+    if not runs_here(named.site.scheduler):
+        from jobkit.setup.init import (
+            ask_site,  # here: no other step of a search asks a scheduler for its site
+        )
+
+        node = largest_node(ask_site(by_name(named.site.scheduler)), named.spec, named.site)
+    lengths = lengths_of(named, say)
+    spec, goal = tuned(named.spec, named.knobs, lengths, pads=named.pads, window=named.window, node=node)
+
+    def first(spec: SweepSpec, inputs: Inputs) -> tuple[Point, ...]:
+        return (first_point(plan(spec, inputs)[0], goal),)
+
+    run = begin(replace(named, spec=spec), options, say, lengths, first)
+    asking = run.spec.model_copy(update={"resources": resources(run.spec, run.points[0], goal)})
+    chooses = "chooses a setting, runs it, and chooses the next."
+    script = render_search(
+        asking,
+        run.site,
+        run.points[0],
+        run.run_dir,
+        MODULE,
+        purpose=f"Searches for the fastest setting of {run.spec.name}: {chooses}",
+        limit_s=run.spec.resources.walltime,
+    )
+    own = {TUNE_GOAL_FILE: to_json(goal) + "\n", TUNE_SCRIPT: script}
+    return replace(run, more_files=own), goal
+
+
+def resources(spec: SweepSpec, point: Point, goal: TuneGoal) -> Resources:
+    """Return the resources of the search: CPUs for its most workers, the time of its budget and a point."""
+    most = replace(point, workers=goal.workers, threads=goal.cpus)
+    walltime_s = round(goal.budget_s) + spec.resources.walltime
+    return spec.resources.of(most).model_copy(update={"walltime": walltime_s})
+
+
 def headline(goal: TuneGoal, spec: SweepSpec) -> str:
     """Return in two lines the limits of a search, and what the text has decided."""
-    held = (
-        format_count(spec.resources.gpus, "GPU")
-        if goal.mps
-        else format_count(goal.workers * goal.cpus, "CPU")
-    )
+    number, noun = (spec.resources.gpus, "GPU") if goal.mps else (goal.workers * goal.cpus, "CPU")
     settings, points = format_count(goal.most_settings, "setting"), format_count(goal.most_points, "point")
-    workers = format_count(goal.workers, "worker")
-    most = f"at most {settings} in {points}, {format_about(goal.budget_s)} of {held}, up to {workers}"
+    held = f"{format_about(goal.budget_s)} of {format_count(number, noun)}"
+    most = f"at most {settings} in {points}, {held}, up to {format_count(goal.workers, 'worker')}"
     sizes = ", ".join(f"{size:,}" for size in goal.sizes)
     text = f"from the text alone: order {goal.order}, {goal.size_knob} {sizes}"
     if goal.padding:
@@ -109,38 +368,6 @@ def _ending(run_dir: Path, point: Point) -> str:
     return f"{point.index:>4}  {point.phase:<6}  {format_setting(point.params)}: {end}"
 
 
-def go_on(
-    run_dir: Path, spec: SweepSpec, run: RunStatus, *, by_itself: bool = False, wait: bool = False
-) -> int | None:
-    """Go on with a search that was cut short; return an exit code, or ``None`` if it has ended.
-
-    If no person asked (``by_itself``) at most `MOST_JOBS` jobs are submitted.
-    """
-    if (run_dir / SETTING_FILE).is_file():
-        note(f"the search has ended: jobkit tune {shell_path(run_dir)} prints its answer")
-        return 0
-    if runs_here(spec.scheduler):
-        _search(run_dir)
-        return None
-    searches = followers(run, Role.TUNE)
-    # The job that follows starts once the search has ended, often before the accounting knows of that.
-    if searches and (searches[-1][1] is not None or not (by_itself or has_ended(run, Role.TUNE))):
-        note(f"the search is under way: jobkit status {shell_path(run_dir)} shows its progress")
-        return ExitCode.TO_COME
-    if by_itself and len(searches) >= MOST_JOBS:
-        searched = format_count(len(searches), "job")
-        note(f"{searched} of this search ended early: jobkit resume goes on with it")
-        return 0
-    tuning = Tuning.read(run_dir)
-    index = tuning.point(tuning.next).index if isinstance(tuning.next, Candidate) else 1
-    submit(run_dir, spec, _jobs(index, follow=spec.policy.follow_up))
-    if wait:
-        return wait_for_points(run_dir, [point.point for point in run.points], spec.policy, run)
-    if not by_itself:
-        note_follow(run_dir)
-    return 0
-
-
 class TuneResumption(Resumption):
     def decide(self, *_: object, **__: object) -> list[RetryGroup]:
         """Return no point: a search judges a point that failed."""
@@ -149,7 +376,34 @@ class TuneResumption(Resumption):
     def nothing(
         self, run: RunStatus, spec: SweepSpec, *, by_itself: bool = False, wait: bool = False
     ) -> int | None:
-        return go_on(run.folder, spec, run, by_itself=by_itself, wait=wait)
+        """Go on with a search that was cut short; return an exit code, or ``None`` if it has ended.
+
+        If no person asked (``by_itself``) at most `MOST_JOBS` jobs are submitted.
+        """
+        run_dir = run.folder
+        if (run_dir / SETTING_FILE).is_file():
+            note(f"the search has ended: jobkit tune {shell_path(run_dir)} prints its answer")
+            return 0
+        if runs_here(spec.scheduler):
+            _search(run_dir)
+            return None
+        searches = followers(run, Role.TUNE)
+        # The job that follows starts once the search has ended, often before the accounting knows of that.
+        if searches and (searches[-1][1] is not None or not (by_itself or has_ended(run, Role.TUNE))):
+            note(f"the search is under way: jobkit status {shell_path(run_dir)} shows its progress")
+            return ExitCode.TO_COME
+        if by_itself and len(searches) >= MOST_JOBS:
+            searched = format_count(len(searches), "job")
+            note(f"{searched} of this search ended early: jobkit resume goes on with it")
+            return 0
+        tuning = Tuning.read(run_dir)
+        index = tuning.point(tuning.next).index if isinstance(tuning.next, Candidate) else 1
+        submit(run_dir, spec, _jobs(index, follow=spec.policy.follow_up))
+        if wait:
+            return wait_for_points(run_dir, [point.point for point in run.points], spec.policy, run)
+        if not by_itself:
+            note_follow(run_dir)
+        return 0
 
 
 TUNE = TuneResumption()

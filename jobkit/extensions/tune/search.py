@@ -8,6 +8,7 @@ where it stood. Only jobkit and the standard library are imported: the node may 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,8 +17,8 @@ from typing import Self
 
 from jobkit.answers.loads import NONE, Loads, read_lengths
 from jobkit.answers.objective import Finals
-from jobkit.answers.setting import Mean, Ratio
-from jobkit.answers.speed import Speed
+from jobkit.answers.setting import Ratio
+from jobkit.answers.speed import Speed, ratio
 from jobkit.core.files import write_atomically
 from jobkit.core.knobs import BATCH_SIZE, EVERY, MPS, ON, PADDED, REFUSED, SHORTCUTS, Value, numbers
 from jobkit.core.layout import SETTING_FILE, TUNE_GOAL_FILE
@@ -60,16 +61,28 @@ class Tuning:
     @classmethod
     def read(cls, run_dir: Path) -> Self:
         goal = search_loop.read_goal(TuneGoal, run_dir / TUNE_GOAL_FILE, "jobkit tune SPEC makes such a run")
-        results = tuple(_with_candidates(read_run(run_dir).points))
-        measured = {candidate.key: _measured(result) for candidate, result in results}
+        results, seen = list[tuple[Candidate, PointResult]](), Counter[tuple[object, ...]]()
+        for result in read_run(run_dir).points:
+            first = Candidate(result.point.params, result.point.phase)
+            seen[first.key] += 1  # repeats of its setting in its phase
+            results.append((replace(first, repeat=seen[first.key]), result))
+        measured = {
+            candidate.key: MeasuredCandidate(result.outcome, result.record, _held_s(result))
+            for candidate, result in results
+            if result.outcome in FINAL_OUTCOMES or len(result.tries) >= MOST_TRIES  # else it runs again
+        }
         ended = (run_dir / SETTING_FILE).is_file()
         tried = tuple(candidate for candidate, _ in results)
         return cls(
             goal=goal,
-            results=results,
+            results=tuple(results),
             next=propose(goal, lambda candidate: measured.get(candidate.key), tried if ended else None),
             padding=_padding(run_dir, goal, tried) if ended else None,
         )
+
+    @property
+    def answer(self) -> TuneAnswer | None:
+        return self.next if isinstance(self.next, TuneAnswer) else None
 
     @property
     def held_s(self) -> float:
@@ -79,32 +92,21 @@ class Tuning:
     def point(self, candidate: Candidate) -> Point:
         """Return the point of a candidate: one that ran before, or a new one after all others."""
         before = [result.point for one, result in self.results if one.key == candidate.key]
-        return before[0] if before else _point([result.point for _, result in self.results], candidate)
-
-    @cached_property
-    def _timed(self) -> list[tuple[str, Record]]:
-        """The phase of each point that succeeded, and its record with the time by its files."""
-        return [
-            (candidate.phase, record)
-            for candidate, result in self.results
-            if result.outcome is Outcome.OK and (record := timed(result.counts))
-            if record.params.get(SHORTCUTS) != REFUSED
-        ]
+        points = [result.point for _, result in self.results]
+        return before[0] if before else _point(points[0], candidate, points)
 
     def records(self, *phases: str) -> list[Record]:
-        """Return the records of the points of some phases that succeeded as they are set."""
-        return [record for phase, record in self._timed if phase in phases]
+        """Return the records, with times, of the points of some phases that succeeded as they are set."""
+        return [
+            record
+            for candidate, result in self.results
+            if candidate.phase in phases and result.outcome is Outcome.OK
+            if (record := timed(result.counts)) and record.params.get(SHORTCUTS) != REFUSED
+        ]
 
     @cached_property
     def finals(self) -> Finals:
-        goal = self.goal
-        return Finals(
-            objective=goal.objective,
-            loop=goal.loop,
-            looks=goal.looks,
-            records=self.records(FINAL),
-            started=self.records(MEMORY, SEARCH, FINAL),
-        )
+        return self.goal.finals(self.records(FINAL), self.records(MEMORY, SEARCH, FINAL))
 
     @property
     def winner(self) -> Speed | None:
@@ -122,25 +124,17 @@ class Tuning:
             return {}
         if self.is_loop:
             return whole(self.winner.params)
-        params = self.winner.params
-        ran = {record.mps for record in self.records_of(self.winner)}
-        found = {**params, **({MPS: ON} if ran == {ON} else {})} if MPS in params else params
+        found = dict(self.winner.params)
+        if MPS in found and {record.mps for record in self.finals.winner_records} == {ON}:
+            found[MPS] = ON
         names = self.goal.setting(self.goal.sizes[0], 1)
         return {knob: found[knob] for knob in names if knob in found}
-
-    @property
-    def second(self) -> Speed | None:
-        """The other finalist; ``None`` if there is none."""
-        return next((speed for speed in self.finals.finalists if speed != self.finals.best), None)
 
     @property
     def better_words(self) -> str:
         """What an answer is to be: ``faster``, or ``better by f1``."""
         objective = self.goal.objective
         return "faster" if objective.by_speed else f"better by {objective.name}"
-
-    def records_of(self, speed: Speed | None) -> tuple[Record, ...]:
-        return self.finals.setting(speed).points if speed else ()
 
     @property
     def gain(self) -> Ratio | None:
@@ -151,9 +145,7 @@ class Tuning:
     def times(self) -> Ratio | None:
         """The speed of the best finalist over that of the plain loop; ``None`` if one has no speed."""
         best, loop = self.finals.best, self.finals.plain
-        if not best or not loop or not best.rates or not loop.rates:
-            return None
-        return Mean.of(best.rates).over(Mean.of(loop.rates), self.finals.probability)
+        return ratio(best, loop, self.finals.probability) if best and loop else None
 
 
 def _padding(run_dir: Path, goal: TuneGoal, ran: Sequence[Candidate]) -> tuple[float, float] | None:
@@ -167,24 +159,6 @@ def _padding(run_dir: Path, goal: TuneGoal, ran: Sequence[Candidate]) -> tuple[f
     return of_part, of_all
 
 
-def _with_candidates(results: Sequence[PointResult]) -> list[tuple[Candidate, PointResult]]:
-    """Return the points with what each measures, numbered among the repeats of its setting in its phase."""
-    found: list[tuple[Candidate, PointResult]] = []
-    seen: dict[tuple[object, ...], int] = {}
-    for result in results:
-        first = Candidate(result.point.params, result.point.phase)
-        seen[first.key] = repeat = seen.get(first.key, 0) + 1
-        found.append((replace(first, repeat=repeat), result))
-    return found
-
-
-def _measured(result: PointResult) -> MeasuredCandidate | None:
-    """Return the result of a point; ``None`` if it is to be run, or run again."""
-    if result.outcome not in FINAL_OUTCOMES and len(result.tries) < MOST_TRIES:
-        return None
-    return MeasuredCandidate(result.outcome, result.record, _held_s(result))
-
-
 def _held_s(result: PointResult) -> float:
     return sum(task_s(tried, shared=True) or 0.0 for tried in result.tries)
 
@@ -193,17 +167,16 @@ def first_point(template: Point, goal: TuneGoal) -> Point:
     first = propose(goal, lambda _: None)
     if not isinstance(first, Candidate):
         raise TypeError(first)  # without results there is no answer
-    return _point([], first, template)
+    return _point(template, first, [])
 
 
-def _point(points: Sequence[Point], candidate: Candidate, template: Point | None = None) -> Point:
-    """Return a candidate as a point after those that there are."""
-    first = template or points[0]
-    repeat = 1 + sum(point.params == candidate.params for point in points)
+def _point(template: Point, candidate: Candidate, before: Sequence[Point]) -> Point:
+    """Return a candidate as a point after those that there are; it shares the rest with a template."""
+    repeat = 1 + sum(point.params == candidate.params for point in before)
     name = "-".join([*(f"{knob}-{value}" for knob, value in candidate.params.items()), f"r{repeat}"])
     return replace(
-        replace(first, every=1).at(candidate.params),
-        index=len(points) + 1,
+        replace(template, every=1).at(candidate.params),
+        index=len(before) + 1,
         point_id=name,
         repeat=repeat,
         phase=candidate.phase,
@@ -240,28 +213,26 @@ TUNE = TuneRun()
 
 
 def propose_point(run_dir: Path) -> Point | None:
-    """Return the next point; ``None`` once ``setting.yaml`` is there. A point without a result runs again."""
+    """Return the next point; ``None`` once ``setting.yaml`` is there. A point without a result runs again.
+
+    That file is the winner as a part of a spec, or a comment why there is none.
+    """
     if (run_dir / SETTING_FILE).is_file():
         return None
     tuning = Tuning.read(run_dir)
-    if isinstance(tuning.next, TuneAnswer):
-        write_atomically(run_dir / SETTING_FILE, setting_text(run_dir.name, tuning))
-        return None
-    return tuning.point(tuning.next)
-
-
-def setting_text(name: str, tuning: Tuning) -> str:
-    """Return ``setting.yaml``: the winner as a part of a spec, or in a comment why there is none."""
-    answer = tuning.next
+    if isinstance(tuning.next, Candidate):
+        return tuning.point(tuning.next)
     if tuning.winner is None:
-        why = answer.why if isinstance(answer, TuneAnswer) else "the search goes on"
-        return f"# jobkit tune found no setting in {name}: {why}\n"
-    if tuning.is_loop:
-        head = f"# The plain loop: in {name} no setting is shown to be {tuning.better_words}."
+        text = f"# jobkit tune found no setting in {run_dir.name}: {tuning.next.why}\n"
     else:
         times = f": {tuning.gain.mean:.1f} times the plain loop" if tuning.gain else ""
-        head = f"# Found by jobkit tune in {name}{times}."
-    return "".join(f"{line}\n" for line in [head, *spec_lines(tuning)])
+        head = f"# Found by jobkit tune in {run_dir.name}{times}."
+        if tuning.is_loop:
+            better = tuning.better_words
+            head = f"# The plain loop: in {run_dir.name} no setting is shown to be {better}."
+        text = "".join(f"{line}\n" for line in [head, *spec_lines(tuning)])
+    write_atomically(run_dir / SETTING_FILE, text)
+    return None
 
 
 def main() -> int:

@@ -1,6 +1,6 @@
 """Which setting a search for the fastest one tries next, and why it ends. Pure, standard library only.
 
-The order is that of dependence. The text alone decides order and sizes (`jobkit.extensions.tune.goal`). One
+The order is that of dependence. The text alone decides order and sizes (`jobkit.extensions.tune.job`). One
 worker at each size gives the line of memory. The number of workers is doubled while that helps. Two finalists
 run next to the plain loop. What scatter may have decided is measured again.
 
@@ -17,7 +17,7 @@ from statistics import fmean
 
 from jobkit.answers.memory import Memory, memory_of
 from jobkit.answers.objective import Finals, Objective
-from jobkit.answers.setting import Mean, Setting
+from jobkit.answers.setting import Key, Mean, Setting, key_of
 from jobkit.core.figures import SPEED, WORK, pace
 from jobkit.core.knobs import (
     AUTO,
@@ -138,6 +138,9 @@ class TuneGoal:
             own[THREADS] = max(1, self.workers * self.cpus // workers)
         return part(own | {knob: word for knob, word in words.items() if knob in own}, every)
 
+    def finals(self, records: Sequence[Record], started: Sequence[Record] = ()) -> Finals:
+        return Finals(self.objective, self.loop, self.looks, records, started)
+
     @property
     def steps(self) -> list[int]:
         """The numbers of workers that are tried: doubled, and the most."""
@@ -181,7 +184,7 @@ class Candidate:
 
     @property
     def key(self) -> tuple[object, ...]:
-        return self.phase, self.repeat, tuple(sorted(self.params.items()))
+        return self.phase, self.repeat, key_of(self.params)
 
     @property
     def workers(self) -> int:
@@ -208,10 +211,6 @@ class MeasuredCandidate:
     def work_s(self) -> float:
         summary = self.record.summary if self.record and self.outcome is Outcome.OK else None
         return summary.work_s if summary else 0.0
-
-    @property
-    def stands(self) -> bool:
-        return bool(self.record and self.record.standing)
 
     @property
     def start_s(self) -> float:
@@ -268,26 +267,36 @@ class _Search:
     shortcuts: str = EXACT  # the value for the settings that are tried
 
     def answer(self) -> TuneAnswer:
+        goal, by_speed = self.goal, self.goal.objective.by_speed
         self._measure_memory()
-        alone = self._good(MEMORY)
-        if not alone:
-            return TuneAnswer(why=self._failure())
-        if not any(self._values(result) for _, result in alone):
-            return TuneAnswer(why=self._no_metric())
-        self.memory = memory_of([result.record for _, result in alone if result.record])
-        size = self._first_size(alone)
-        self._add_workers(size)
+        if why := self._failure():
+            return TuneAnswer(why=why)
+        self.memory = memory_of([result.record for _, result in self._good(MEMORY) if result.record])
+        self._add_workers()
         self._compare()
         best = self._ranked()[:CONTENDERS]  # scatter often favours the best of many
-        if self.goal.short:  # only what needs no new processes
+        if goal.short:  # only what needs no new processes
             best = [one for one in best if (one.phase, one.workers) == (SEARCH, best[0].workers)]
         for candidate in best:
             self._again(candidate)
-        finalists = self._finalists()
-        self._prove(finalists)
-        if self._finals().winner is None:
-            return TuneAnswer(why=self._no_winner())
-        return TuneAnswer(finalists=tuple(finalists), limit=self.limit, why=self.why)
+        ranked = self._ranked()
+        if self.tried is not None:
+            ranked = [one for one in self.tried if one.phase == FINAL and whole(one.params) != goal.loop]
+        elif by_speed and len(ranked) > 1:  # only one finalist if it is faster beyond doubt
+            times = self._speed(ranked[0]) / self._speed(ranked[1])
+            ranked = ranked[:1] if goal.short or math.log(times) > DOUBT else ranked
+        finalists = list(
+            {key_of(params): params for params in (whole(one.params) for one in ranked)}.values()
+        )
+        self._prove(finalists[:2])
+        finals = self._finals()
+        if finals.winner is not None:
+            return TuneAnswer(finalists=tuple(finalists[:2]), limit=self.limit, why=self.why)
+        if reason := next(filter(None, map(finals.broken, finals.speeds)), ""):
+            return TuneAnswer(
+                why=f"neither the plain loop nor another setting keeps the constraints: {reason}"
+            )
+        return TuneAnswer(why="the plain loop did not succeed, and no other setting keeps the constraints")
 
     def _try(self, candidate: Candidate) -> MeasuredCandidate:
         result = self.result_of(candidate)
@@ -296,18 +305,27 @@ class _Search:
         self.results.append((candidate, result))
         return result
 
+    def _skips(self, candidate: Candidate, *, late: bool = False) -> bool:
+        """Return whether a candidate is too late; of a search that has ended what it tried shows that."""
+        return late if self.tried is None else candidate.key not in {one.key for one in self.tried}
+
     # -- memory
 
     def _measure_memory(self) -> None:
         """Measure one worker at each size: memory, and where the doubling begins.
 
-        If its shortcuts are refused, the search begins again without them.
+        If its shortcuts are refused, the search begins again without them. A short search needs no third
+        size, unless an encoder's size is much faster than the one before.
         """
         goal = self.goal
         for size in goal.sizes:
             params = goal.setting(size, 1, every=goal.memory_every, shortcuts=self.shortcuts)
-            candidate = Candidate(params, MEMORY)
-            if self._left_out(candidate) or self._suffices(candidate):
+            candidate, speeds = Candidate(params, MEMORY), [result.speed for _, result in self._good(MEMORY)]
+            if goal.short and speeds:
+                faster = goal.fills_gpu and speeds[-1] >= (1 + SIZE_GAIN) * max(speeds[:-1], default=0.0)
+                if (len(speeds) > 1 and not faster) or self._late(candidate):
+                    return
+            if self._skips(candidate):
                 return
             result = self._try(candidate)
             if result.refused:
@@ -318,12 +336,23 @@ class _Search:
             if result.outcome in OUT_OF_MEMORY or (failed > 1 and not self._good(MEMORY)):
                 return
 
-    def _suffices(self, following: Candidate) -> bool:
-        """Return whether a short search needs no larger size; an encoder's size may be much slower."""
-        *before, last = [0.0, *(result.speed for _, result in self._good(MEMORY))]
-        faster = self.goal.fills_gpu and last >= (1 + SIZE_GAIN) * max(before, default=0.0)
-        enough = len(before) > 1 and not faster
-        return self.goal.short and last > 0 and (enough or self._late(following))
+    def _failure(self) -> str:
+        """Return why no setting can be chosen, as one worker shows; empty if one can."""
+        alone, metric = self._good(MEMORY), self.goal.objective.metric
+        if any(self._value(result) is not None for _, result in alone):
+            return ""
+        if alone and metric == SPEED.key:
+            return (
+                "the workload reports no items, so no setting has a speed; objective may name another figure"
+            )
+        if alone:
+            return f"no point has the metric {metric!r}, by which objective chooses"
+        if not self.results:
+            return "no setting was measured"
+        candidate, result = self.results[-1]
+        message = f": {result.record.message}" if result.record and result.record.message else ""
+        size = f"{self.goal.size_knob} {self._size(candidate):,}"
+        return f"one worker at {size} ended as {result.outcome}{message}"
 
     def _good(self, *phases: str) -> list[tuple[Candidate, MeasuredCandidate]]:
         """Return the results that have a speed; those with shortcuts only while these are not refused."""
@@ -334,91 +363,71 @@ class _Search:
             if result.speed and one.phase in phases and one.params.get(SHORTCUTS) != without
         ]
 
-    def _means(self, *phases: str) -> list[tuple[Candidate, float]]:
-        groups: dict[tuple[tuple[str, Value], ...], tuple[Candidate, list[float]]] = {}
-        for one, result in self._good(*phases):
-            groups.setdefault(tuple(sorted(one.params.items())), (one, []))[1].append(result.speed)
-        return [(first, Mean.of(speeds).value) for first, speeds in groups.values()]
+    def _means(self) -> list[tuple[Candidate, float, list[MeasuredCandidate]]]:
+        """Return each setting of the search with its mean speed and its repeats."""
+        groups: dict[Key, tuple[Candidate, list[MeasuredCandidate]]] = {}
+        for one, result in self._good(MEMORY, SEARCH):
+            groups.setdefault(key_of(one.params), (one, []))[1].append(result)
+        return [(one, fmean(result.speed for result in repeats), repeats) for one, repeats in groups.values()]
 
     def _speed(self, candidate: Candidate) -> float:
         """Return the mean speed of a setting; 0 if it has none."""
-        found = (speed for one, speed in self._means(MEMORY, SEARCH) if one.params == candidate.params)
-        return next(found, 0.0)
+        return next((speed for one, speed, _ in self._means() if one.params == candidate.params), 0.0)
 
     def _again(self, *candidates: Candidate) -> bool:
         """Measure settings again; return whether points and time were left for that."""
-        goal, searched = self.goal, [one.params for one, _ in self.results if one.phase == SEARCH]
-        repeats = (1 + searched.count(of.params) for of in candidates)
-        again = [Candidate(of.params, SEARCH, n) for of, n in zip(candidates, repeats, strict=True)]
-        done = len(self.results) - len({tuple(sorted(one.params.items())) for one, _ in self.results})
-        if done + len(again) > goal.again or any(map(self._late, again)):
+        searched = [one.params for one, _ in self.results if one.phase == SEARCH]
+        again = [Candidate(one.params, SEARCH, 1 + searched.count(one.params)) for one in candidates]
+        done = len(self.results) - len({key_of(one.params) for one, _ in self.results})
+        if done + len(again) > self.goal.again or any(map(self._late, again)):
             return False
         for one in again:
             self._try(one)
         return True
 
-    def _left_out(self, candidate: Candidate) -> bool:
-        """Return whether a search that has ended did without a candidate."""
-        return self.tried is not None and candidate.key not in {one.key for one in self.tried}
-
-    def _failure(self) -> str:
-        """Return why not even one worker has a speed."""
-        if not self.results:
-            return "no setting was measured"
-        candidate, result = self.results[-1]
-        message = result.record.message if result.record else ""
-        size = f"{self.goal.size_knob} {numbers(candidate.params)[self.goal.size_knob]:,}"
-        return f"one worker at {size} ended as {result.outcome}{': ' if message else ''}{message}"
-
-    def most_workers(self, size: int) -> int | None:
-        """Return how many workers memory holds at a size, by the bound of the line; ``None`` if unknown."""
-        memory = self.memory
-        if isinstance(memory, str):
-            return None
-        limits = [limit for limit in (self.goal.memory_bytes, memory.limit_bytes) if limit is not None]
-        if not limits:
-            return None
-        if isinstance(memory.line, str):
-            alone = (result.record for one, result in self._good(MEMORY) if self._size(one) == size)
-            memories = (record.memory for record in alone if record)
-            peak = next((one.process_peak_bytes or one.ram_peak_bytes for one in memories), None)
-            each = (AMONG_OTHERS if self.goal.short else 1) * (peak or 0)
-            return int(min(limits) // each) if each else None
-        return memory.most_workers(min(limits), self.goal.loads[self.goal.sizes.index(size)])
-
-    def _first_size(self, alone: Sequence[tuple[Candidate, MeasuredCandidate]]) -> int:
-        """Return the size with which workers are added: the fastest that memory holds for most workers."""
-        fits = {size: self.most_workers(size) for one, _ in alone for size in [self._size(one)]}
-        most = max((held if held is not None else self.goal.workers) for held in fits.values())
-        enough = min(most, self.goal.workers)
-        usable = [
-            (one, result)
-            for one, result in alone
-            if (held := fits[self._size(one)]) is None or held >= enough
-        ]
-        best = max(result.speed for _, result in usable)
-        return next(self._size(one) for one, result in usable if result.speed >= (1 - self.goal.gain) * best)
+    def _most_workers(self, size: int) -> int:
+        """Return how many workers memory holds at a size, by the bound of the line; all if it is unknown."""
+        goal, memory = self.goal, self.memory
+        limits = [] if isinstance(memory, str) else [goal.memory_bytes, memory.limit_bytes]
+        limit_bytes = min((limit for limit in limits if limit is not None), default=None)
+        if isinstance(memory, str) or limit_bytes is None:
+            return goal.workers
+        if not isinstance(memory.line, str):
+            most = memory.most_workers(limit_bytes, goal.loads[goal.sizes.index(size)])
+            return goal.workers if most is None else most
+        alone = (result.record for one, result in self._good(MEMORY) if self._size(one) == size)
+        memories = (record.memory for record in alone if record)
+        peak = next((one.process_peak_bytes or one.ram_peak_bytes for one in memories), None)
+        each = (AMONG_OTHERS if goal.short else 1) * (peak or 0)
+        return int(limit_bytes // each) if each else goal.workers
 
     def _size(self, candidate: Candidate) -> int:
         return numbers(candidate.params)[self.goal.size_knob]
 
     # -- workers
 
-    def _add_workers(self, size: int) -> None:
-        """Double the workers until that gains too little, or memory or CPUs end."""
-        goal, held = self.goal, self.most_workers(size)
-        fitting = goal.workers if held is None else held
-        last, alone = next(pair for pair in self._good(MEMORY) if self._size(pair[0]) == size)
+    def _add_workers(self) -> None:
+        """Double the workers until that gains too little, or memory or CPUs end.
+
+        All have the fastest size that memory holds for most workers.
+        """
+        goal = self.goal
+        alone = [(self._size(one), one, result) for one, result in self._good(MEMORY)]
+        held = {size: self._most_workers(size) for size, *_ in alone}
+        enough = min(goal.workers, max(held.values()))
+        usable = [row for row in alone if held[row[0]] >= enough]
+        fast = (1 - goal.gain) * max(result.speed for *_, result in usable)
+        size, last, one = next(row for row in usable if row[2].speed >= fast)
         self.limit, self.why = "cores", f"there is one worker: {goal.limited_by}"
-        limit, why = _bottleneck(alone, "one worker suffices")
+        limit, why = _bottleneck(one, "one worker suffices")
         if goal.fills_gpu and limit == "GPU":
             self.limit, self.why = limit, why
             return
-        steps = [*dict.fromkeys(min(workers, fitting) for workers in goal.steps if fitting > 1)]
-        if fitting < goal.workers:
-            self.limit, self.why = "memory", f"memory holds {fitting} workers at {goal.size_knob} {size:,}"
+        steps = [*dict.fromkeys(min(workers, held[size]) for workers in goal.steps if held[size] > 1)]
+        if held[size] < goal.workers:
+            self.limit, self.why = "memory", f"memory holds {held[size]} workers at {goal.size_knob} {size:,}"
         if goal.short and not goal.fills_gpu:
-            self._from_most(size, steps[::-1], alone.speed)
+            self._from_most(size, steps[::-1], one.speed)
             return
         for workers in steps:
             candidate = Candidate(self._shared(size, workers), SEARCH)
@@ -497,10 +506,8 @@ class _Search:
     def _late(self, candidate: Candidate) -> bool:
         """Return whether the time left, which a short search keeps for repeats, is too short."""
         goal = self.goal
-        if self.tried is not None:
-            return self._left_out(candidate)
-        if not goal.short:
-            return self._left_s() < (1 - SEARCH_SHARE) * goal.budget_s
+        if self.tried is not None or not goal.short:
+            return self._skips(candidate, late=self._left_s() < (1 - SEARCH_SHARE) * goal.budget_s)
         last, result = self.results[-1]
         stands = (last.phase, last.workers) == (candidate.phase, candidate.workers) != (MEMORY, 1)
         fresh_s, stood_s = self._starts_s()
@@ -512,7 +519,9 @@ class _Search:
 
     def _starts_s(self) -> tuple[float, float]:
         """Return how long a try takes to start, and one whose processes stand."""
-        fresh, stood = ([one.start_s for _, one in self.results if one.stands is it] for it in (False, True))
+        fresh, stood = list[float](), list[float]()
+        for _, one in self.results:
+            (stood if one.record and one.record.standing else fresh).append(one.start_s)
         return fmean(fresh), fmean(stood) if stood else STOOD * fmean(fresh)
 
     def _finals_s(self, loop_s: float) -> float:
@@ -536,9 +545,8 @@ class _Search:
         least = self._speed(fastest[0]) / (1 + goal.gain)  # more workers do not add the gain of a step
         best = min((one for one in fastest if self._speed(one) >= least), key=lambda one: one.workers)
         sizes = dict.fromkeys(self._size(one) for one, _ in self._good(MEMORY)) if best.workers > 1 else {}
-        held = {size: self.most_workers(size) for size in sizes if size != self._size(best)}
-        for size, most in held.items():
-            if most is None or best.workers <= most:
+        for size in [size for size in sizes if size != self._size(best)]:
+            if best.workers <= self._most_workers(size):
                 mps = str(best.params.get(MPS, OFF))
                 self._try_in_time(Candidate(self._shared(size, best.workers, mps=mps), SEARCH))
         if goal.other_order:
@@ -558,8 +566,7 @@ class _Search:
             self._try_in_time(Candidate({**best.params, SHORTCUTS: OFF}, SEARCH))
 
     def _fastest(self) -> list[Candidate]:
-        means = self._means(MEMORY, SEARCH)
-        return [one for one, _ in sorted(means, key=lambda pair: pair[1], reverse=True)]
+        return [one for one, *_ in sorted(self._means(), key=lambda row: row[1], reverse=True)]
 
     def _try_in_time(self, candidate: Candidate) -> None:
         if not self._late(candidate):
@@ -567,43 +574,21 @@ class _Search:
 
     # -- finalists
 
-    def _finalists(self) -> list[dict[str, Value]]:
-        """Return the two best settings that keep the constraints; only one if it is faster beyond doubt."""
-        ranked = self._ranked()
-        if self.tried is not None:
-            ranked = [one for one in self.tried if one.phase == FINAL and whole(one.params) != self.goal.loop]
-        elif self.goal.objective.by_speed and len(ranked) > 1:
-            times = self._speed(ranked[0]) / self._speed(ranked[1])
-            ranked = ranked[:1] if self.goal.short or math.log(times) > DOUBT else ranked
-        kept = (whole(one.params) for one in ranked)
-        return list({tuple(sorted(params.items())): params for params in kept}.values())[:2]
-
     def _ranked(self) -> list[Candidate]:
         """Return the settings of the search that keep the constraints, the best by the objective first."""
-        ranked = []
-        for one, speed in self._means(SEARCH, MEMORY):
-            repeats = [result for other, result in self._good(SEARCH, MEMORY) if other.params == one.params]
-            values = tuple(value for result in repeats for value in self._values(result))
+        objective, ranked = self.goal.objective, list[tuple[float, float, Candidate]]()
+        for one, speed, repeats in self._means():
+            values = [value for result in repeats if (value := self._value(result)) is not None]
             records = tuple(result.record for result in repeats if result.record)
-            if values and not self.goal.objective.broken(Setting(points=records)):
-                ranked.append((self.goal.objective.rank(Mean.of(values).value), speed, one))
+            if values and not objective.broken(Setting(points=records)):
+                ranked.append((objective.rank(fmean(values)), speed, one))
         return [one for *_, one in sorted(ranked, key=lambda found: found[:2], reverse=True)]
 
-    def _values(self, result: MeasuredCandidate) -> tuple[float, ...]:
-        """Return the metric of a point that has it; the time of the work is scaled to the whole text."""
+    def _value(self, result: MeasuredCandidate) -> float | None:
+        """Return the metric of a point; the time of the work is scaled to the whole text."""
         record, figure = result.record, self.goal.objective.figure
         value = record.value(figure) if record else None
-        if record is None or value is None:
-            return ()
-        return (value * record.point.every if figure is WORK else value,)
-
-    def _no_metric(self) -> str:
-        metric = self.goal.objective.metric
-        if metric == SPEED.key:
-            return (
-                "the workload reports no items, so no setting has a speed; objective may name another figure"
-            )
-        return f"no point has the metric {metric!r}, by which objective chooses"
+        return value * record.point.every if record and value is not None and figure is WORK else value
 
     def _prove(self, finalists: Sequence[Mapping[str, Value]]) -> None:
         """Measure the plain loop and the finalists in turn, at least once, then as the budget allows.
@@ -611,25 +596,27 @@ class _Search:
         Every other time their order is reversed: neighbours that are alike share their processes, each has
         several processes, and what changes with time is the same for all.
         """
-        if not finalists and self._left_out(Candidate(self.goal.loop, FINAL)):
+        goal = self.goal
+        if not finalists and self._skips(Candidate(goal.loop, FINAL)):
             return
         of_loop, every = self._final_parts(finalists)
-        rows = [part(self.goal.loop, of_loop), *(part(params, every) for params in finalists)]
-        if self.goal.short:
-            self._prove_shortly(rows if self.goal.fills_gpu else rows[::-1])
+        rows = [part(goal.loop, of_loop), *(part(params, every) for params in finalists)]
+        if goal.short:
+            self._prove_shortly(rows if goal.fills_gpu else rows[::-1])
             return
-        for repeat in range(1, max(self.goal.repeats, self.goal.most_repeats) + 1):
+        for repeat in range(1, max(goal.repeats, goal.most_repeats) + 1):
             before = len(self.results)
             for params in rows if repeat % 2 else rows[::-1]:
                 self._try(Candidate(params, FINAL, repeat))
-            if self._enough(repeat, rows):
-                return
-            once = len(self._means(MEMORY, SEARCH)) + 3 * self.goal.repeats  # each setting measured once
-            if not self.goal.share and len(self.results) + len(rows) > 2 * once:
-                return
+            if goal.share:
+                enough = repeat >= goal.repeats and all(map(self._is_known, rows))
+            else:
+                once = len(self._means()) + 3 * goal.repeats  # each setting measured once
+                enough = repeat % goal.repeats == 0 and self._finals().decided
+                enough = enough or len(self.results) + len(rows) > 2 * once
             last_s = sum(result.held_s for _, result in self.results[before:])
             again = Candidate(rows[-1] if repeat % 2 else rows[0], FINAL, repeat + 1)
-            if self._late(again) if self.tried is not None else self._left_s() < last_s:
+            if enough or self._skips(again, late=self._left_s() < last_s):
                 return
 
     def _prove_shortly(self, rows: Sequence[Mapping[str, Value]]) -> None:
@@ -648,28 +635,12 @@ class _Search:
     def _repeat(self, candidates: Sequence[Candidate], one_s: float, kept_s: float) -> None:
         """Measure repeats of a setting, of which one takes so long: two in any case, more if time is left."""
         for one in candidates:
-            late = self._left_s() < kept_s + LONGER * one_s
-            if one.repeat > FEWEST and (self._left_out(one) if self.tried is not None else late):
+            if one.repeat > FEWEST and self._skips(one, late=self._left_s() < kept_s + LONGER * one_s):
                 return
             one_s = min(one_s, self._try(one).held_s)
 
-    def _enough(self, repeat: int, rows: Sequence[Mapping[str, Value]]) -> bool:
-        """Return whether the finalists need no more repeats, if that is asked after this repeat."""
-        if self.goal.share:
-            return repeat >= self.goal.repeats and all(map(self._is_known, rows))
-        return repeat % self.goal.repeats == 0 and self._finals().decided
-
     def _finals(self) -> Finals:
-        goal, good = self.goal, self._good(FINAL)
-        records = [result.record for _, result in good if result.record]
-        return Finals(objective=goal.objective, loop=goal.loop, looks=goal.looks, records=records)
-
-    def _no_winner(self) -> str:
-        finals = self._finals()
-        reasons = list(dict.fromkeys(filter(None, map(finals.broken, finals.speeds))))
-        if not reasons:
-            return "the plain loop did not succeed, and no other setting keeps the constraints"
-        return f"neither the plain loop nor another setting keeps the constraints: {reasons[0]}"
+        return self.goal.finals([result.record for _, result in self._good(FINAL) if result.record])
 
     def _is_known(self, params: Mapping[str, Value]) -> bool:
         """Return whether the interval of the mean speed of a finalist is short enough, or it has no speed."""
@@ -688,38 +659,30 @@ class _Search:
             parts = {whole(one) == self.goal.loop: numbers(one).get(EVERY, 1) for one in finals}
             of_loop = parts.get(True, 1)
             return of_loop, parts.get(False, of_loop)
-        good = self._good(MEMORY, SEARCH)
-        whole_s = {tuple(sorted(whole(one.params).items())): _whole_s(one, result) for one, result in good}
-        keys = [tuple(sorted(row.items())) for row in finalists]
-        if self.goal.short:
-            finals_s, budget_s = self._finals_s(0.0), self.goal.budget_s
-            loop_s = self._loop_s(max(whole_s.values()))
-            room_s = (self._left_s() / LONGER - finals_s) / FEWEST
+        goal, good = self.goal, self._good(MEMORY, SEARCH)
+        whole_s = {key_of(whole(one.params)): _whole_s(one, result) for one, result in good}
+        finals_s = [whole_s[key_of(row)] for row in finalists]
+        loop_s, budget_s = LOOP_TIMES * max(whole_s.values()), goal.budget_s
+        if goal.short:
+            least_s = self._finals_s(0.0)
+            if goal.fills_gpu:  # a small part shows how long an encoder's loop takes
+                items = max(result.speed * _whole_s(one, result) for one, result in self._good(MEMORY))
+                probe = Candidate(part(goal.loop, max(1, round(items / PROBE))), SEARCH)
+                loop_s = _whole_s(probe, self._try(probe)) or loop_s
+            room_s = (self._left_s() / LONGER - least_s) / FEWEST
             of_loop = math.ceil(loop_s / max(LEAST_PART * budget_s, min(LOOP_PART * budget_s, room_s)))
-            every = math.ceil(max((whole_s[key] for key in keys), default=1.0) / (FINAL_PART * budget_s))
-            return of_loop, min(every, self.goal.memory_every) if self.goal.objective.by_speed else of_loop
+            every = math.ceil(max(finals_s, default=1.0) / (FINAL_PART * budget_s))
+            return of_loop, min(every, goal.memory_every) if goal.objective.by_speed else of_loop
         start_s = sum(result.held_s - result.work_s for _, result in good) / len(good)
-        room_s = self._left_s() / self.goal.repeats - (1 + len(finalists)) * start_s
-        finals_s = sum(whole_s[key] for key in keys)
+        room_s = self._left_s() / goal.repeats - (1 + len(finalists)) * start_s
         if room_s <= 0:
-            return self.goal.memory_every, self.goal.memory_every
-        if not (self.goal.shortcuts and self.goal.objective.by_speed):
-            every = max(1, math.ceil((max(whole_s.values()) + finals_s) / room_s))
+            return goal.memory_every, goal.memory_every
+        if not (goal.shortcuts and goal.objective.by_speed):
+            every = max(1, math.ceil((max(whole_s.values()) + sum(finals_s)) / room_s))
             return every, every
-        loop_s = LOOP_TIMES * max(whole_s.values())
-        of_loop_s = min(loop_s, max(LOOP_S, room_s - finals_s))
-        of_finals_s = max(room_s - of_loop_s, room_s / 2)
-        every = max(1, math.ceil(finals_s / of_finals_s))
-        return math.ceil(loop_s / of_loop_s), min(every, self.goal.memory_every)
-
-    def _loop_s(self, alone_s: float) -> float:
-        """Return how long the plain loop takes for the whole text; of an encoder a small part shows it."""
-        loop_s = 0.0
-        if self.goal.fills_gpu:
-            items = max(result.speed * _whole_s(one, result) for one, result in self._good(MEMORY))
-            probe = Candidate(part(self.goal.loop, max(1, round(items / PROBE))), SEARCH)
-            loop_s = _whole_s(probe, self._try(probe))
-        return loop_s or LOOP_TIMES * alone_s
+        of_loop_s = min(loop_s, max(LOOP_S, room_s - sum(finals_s)))
+        every = max(1, math.ceil(sum(finals_s) / max(room_s - of_loop_s, room_s / 2)))
+        return math.ceil(loop_s / of_loop_s), min(every, goal.memory_every)
 
     def _left_s(self) -> float:
         """Return the time left; a short search keeps some for what passes between points."""

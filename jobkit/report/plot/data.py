@@ -14,7 +14,7 @@ from operator import attrgetter, itemgetter
 
 from jobkit.answers.memory import NEED, TOO_SMALL, Memory, measured_bytes
 from jobkit.answers.memory_line import Estimate
-from jobkit.answers.search_answer import SearchPanel
+from jobkit.answers.objective import SearchAnswer
 from jobkit.answers.setting import Mean, other_knobs
 from jobkit.answers.speed import SPEED_TOLERANCE
 from jobkit.core.figures import FIGURES, GPU_MEMORY, MIN, RAM, SPEED, WORK, Figure
@@ -133,21 +133,17 @@ def memory_of_records(
         whole = " (whole text)" if largest.saturated else ""
         name = f"predicted, {WORDS[largest.knob]} {largest.safe_batch:,}{whole}"
         marks += [Marks(PREDICTED, name, ((load, line.at(load)),))] if largest.safe_batch else []
-    panel = MemoryPanel(
+    fitted = None if isinstance(line, str) else line
+    slack = "fitted line" if memory.slack == 1 else f"allocated line x {memory.slack:.2f} (slack)"
+    return MemoryPanel(
         across=f"load ({load_unit(workload)})" if workload in SHIPPED else "load",
         up="RAM" if ram else "allocator memory",
         marks=tuple(mark for mark in marks if mark.spots),
+        line=Curve(slack, fitted.at) if fitted else None,
+        bound=Curve("95 % bound, one-sided", fitted.upper) if fitted else None,
         limit=limit,
+        reach=fitted.largest(limit.size_bytes) if fitted and limit else None,
         notes=notes,
-    )
-    if isinstance(line, str):
-        return panel
-    slack = f"allocated line x {memory.slack:.2f} (slack)"
-    return replace(
-        panel,
-        line=Curve("fitted line" if memory.slack == 1 else slack, line.at),
-        bound=Curve("95 % bound, one-sided", line.upper),
-        reach=line.largest(limit.size_bytes) if limit else None,
     )
 
 
@@ -209,21 +205,21 @@ def memory_of_file(guess: Estimate, peaks: Sequence[Spot], up: str) -> MemoryPan
     ``up``: which memory it is.
     """
     capacity, line, largest = guess.capacity_bytes, guess.line, guess.largest
-    panel = MemoryPanel(
+    marks = [Marks(MEASURED, "peak in the log", tuple(peaks))] if peaks else []
+    notes = [line.no_error_bar or "no error bar" if line else f"no line: {guess.reason}"]
+    if line and largest is not None:
+        at_limit = ((largest, line.at(largest)),)
+        marks.append(Marks(PREDICTED, f"meets the limit near batch {largest:,}", at_limit))
+        notes += [warning for warning in guess.warnings if warning != line.no_error_bar][:1]
+    return MemoryPanel(
         across="batch size (the log has no load)",
         up=up,
-        marks=(Marks(MEASURED, "peak in the log", tuple(peaks)),) if peaks else (),
+        marks=tuple(marks),
+        line=Curve("straight line", line.at) if line else None,
         limit=Limit(f"GPU {format_bytes_gib(capacity)}", capacity) if capacity else None,
+        reach=None if largest is None else float(largest),
+        notes=tuple(notes),
     )
-    if line is None:
-        return replace(panel, notes=(f"no line: {guess.reason}",))
-    straight, note = Curve("straight line", line.at), line.no_error_bar or "no error bar"
-    panel = replace(panel, line=straight, notes=(note,))
-    if largest is None:
-        return panel
-    at_limit = Marks(PREDICTED, f"meets the limit near batch {largest:,}", ((largest, line.at(largest)),))
-    doubts = tuple(warning for warning in guess.warnings if warning != line.no_error_bar)
-    return replace(panel, marks=(*panel.marks, at_limit), reach=float(largest), notes=(note, *doubts[:1]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,7 +262,7 @@ class GroupPlot:
     speed: KnobPanel
     sizes: Sequence[Size]  # the settings whose energy is drawn
     others: tuple[KnobPanel, ...] = ()  # of the figures that have a picture of their own
-    search: SearchPanel | None = None  # of the settings of a search
+    search: SearchAnswer | None = None  # of the settings of a search
 
 
 def group_plots(collected: Collected, gpu_memory_bytes: int | None = None) -> list[GroupPlot]:
@@ -290,7 +286,7 @@ def _group(collected: Collected, group: int, gpu_memory_bytes: int | None) -> Gr
         # it has no knee, and a part of the text is no size
         proof = [size for size in sizes if found.rests_on(size.first.point.phase)]
         first = next(row.group for row in collected.rows if row.folder == rows[0].folder)
-        search = found.panel if group == first else None  # it shows the settings of all groups
+        search = found if group == first else None  # it shows the settings of all groups
         return GroupPlot(memory, KnobPanel(knob=BATCH_SIZE), proof, search=search)
     speed = _over_knob(sizes, collected.knobs, SPEED)
     others = [figure for figure in FIGURES.values() if figure.drawn]

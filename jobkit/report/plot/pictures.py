@@ -17,7 +17,7 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any
 
-from jobkit.answers.search_answer import SearchPanel, SearchRow
+from jobkit.answers.objective import SearchAnswer, SearchRow
 from jobkit.answers.setting import Mean
 from jobkit.answers.speed import SPEED_TOLERANCE
 from jobkit.core.blocks import Block, Column
@@ -306,24 +306,24 @@ def _half(mean: Mean) -> str:
     return "? (spread unknown)" if unknown_spread(mean.value, half) else f"{half:,.3g}"
 
 
-def _of_search(panel: SearchPanel) -> Picture:
+def _of_search(search: SearchAnswer) -> Picture:
     """Return the settings of a search by speed, a row each: phases, intervals and the plain loop."""
-    most = max(mean.value + (mean.half_width or 0.0) for row in panel.rows for mean in row.means.values())
-    drawing = row_drawing("paragraphs/s", from_zero(most), len(panel.rows))
-    if base := panel.base:
-        ends, name = [(base.last.value, 0), (base.last.value, len(panel.rows))], base.name
+    most = max(mean.value + (mean.half_width or 0.0) for row in search.rows for mean in row.means.values())
+    drawing = row_drawing("paragraphs/s", from_zero(most), len(search.rows))
+    if base := search.base:
+        ends, name = [(base.last.value, 0), (base.last.value, len(search.rows))], base.name
         drawing.line(ends, f"{name}: {base.last.value:,.4g}/s", css="limit", dash=DOTTED)
-    for number, row in enumerate(panel.rows):
+    for number, row in enumerate(search.rows):
         y = _name_row(drawing, number, row.name)
-        for phase, (shape, css) in zip(panel.phases, PHASES, strict=False):
+        for phase, (shape, css) in zip(search.phases, PHASES, strict=False):
             if mean := row.means.get(phase):
-                bar = [(end, y) for end in _ends(mean, drawing.x_range) if phase == panel.phases[-1]]
+                bar = [(end, y) for end in _ends(mean, drawing.x_range) if phase == search.phases[-1]]
                 drawing.line(bar, "95 % interval", css=css, width=2)
                 title = f"{phase}: {mean.words(SPEED.unit)}"
                 drawing.mark((mean.value, y), shape, css=css, title=title, name=phase)
-        if row is panel.answer:
+        if row is search.best:
             drawing.mark((row.last.value, y), "ring", css="blue", name="the answer")
-    answer, fastest = panel.answer, panel.rows[0]
+    answer, fastest = search.best, search.rows[0]
     finding = f"{fastest.name} is the fastest so far, {_rate(fastest)}"
     if answer:
         than = "" if base is None or base is answer else f", the {base.name} {_rate(base)}"

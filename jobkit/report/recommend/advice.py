@@ -10,8 +10,7 @@ from jobkit.answers import speed
 from jobkit.answers.gpus import GpuKind, common_gpus
 from jobkit.answers.memory import Memory, Prediction, memory_by_setting
 from jobkit.answers.memory_line import Fit
-from jobkit.answers.objective import Objective
-from jobkit.answers.search_answer import SearchAnswer
+from jobkit.answers.objective import Objective, SearchAnswer
 from jobkit.answers.setting import Mean, Ratio, Setting, other_knobs, setting_with, settings_of
 from jobkit.answers.speed import CorpusVolume, Duration, Speed
 from jobkit.core.errors import JobkitError
@@ -524,10 +523,10 @@ def recommend(
     """
     search, records, objective = material.search, material.records, material.objective
     if search:
-        records, objective = search.last_records(material.run), search.objective
+        records, objective = search.last_records(material.run), search.finals.objective
     memories = _memories(material, margin)
     if search:  # settings that ran once have no line
-        words = other_knobs(search.winner_records[0])
+        words = other_knobs(search.finals.winner_records[0])
         memories = {words: memories[words]}
     settings = speed.speeds_of(records, material.records)
     judged = judge(material.run, settings, records, objective)

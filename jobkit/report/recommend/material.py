@@ -10,8 +10,7 @@ from pathlib import Path
 
 from jobkit.answers import ledger
 from jobkit.answers.loads import Lengths, read_lengths
-from jobkit.answers.objective import Objective
-from jobkit.answers.search_answer import SearchAnswer, read_search
+from jobkit.answers.objective import Objective, SearchAnswer, read_search
 from jobkit.answers.speed import Duration
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import CPU
@@ -19,12 +18,12 @@ from jobkit.core.layout import SPEC_FILE, is_run_folder
 from jobkit.core.paths import ledger_path
 from jobkit.core.records import RESULTS, Batch, Outcome, Point, Record
 from jobkit.core.terminal import shell_path, shell_quote
-from jobkit.report.rows import Row, never_began, row_of_point
+from jobkit.report.rows import Row, row_of_point, trials_of
 from jobkit.runs.journal import JobTask
 from jobkit.runs.request import WARNING_S, changed_resources, enough, held_by, held_in, scaled_request
 from jobkit.runs.results import Agreement, Run, agreements, batches_of, read_run
 from jobkit.runs.status import PointResult
-from jobkit.runs.trials import Trial, describe_trials, settled_trials, trials
+from jobkit.runs.trials import Trial, describe_trials
 from jobkit.runs.tries import task_s, timed
 from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
 from jobkit.spec.site import Site, directives, load_site
@@ -61,7 +60,7 @@ class RunData:
     @property
     def measured(self) -> Sequence[Record]:
         """The records by which a setting is planned: of a search only those of its answer."""
-        return self.search.winner_records if self.search else self.records
+        return self.search.finals.winner_records if self.search else self.records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,11 +116,7 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
     sweep = [point for point in run.points if point.point.kind.swept]
     records = [record for point in sweep if (record := timed(point.counts))]
     first = next((record for record in records if record.outcome is Outcome.OK), None)
-    tried = settled_trials(
-        trials(folder),
-        {point.point.index: point.outcome for point in run.points},
-        never_began(folder, [point.point for point in run.points if point.point.trial and not point.tries]),
-    )
+    tried = trials_of(folder, run.points)
     return RunData(
         run=str(folder),
         records=records,
@@ -295,7 +290,7 @@ def read_use(folder: Path) -> RunUse:
     meant = [point for point in run.points if point.point.kind.main]
     search = read_search(folder)
     if search and search.setting:
-        own = {record.point.index for record in search.winner_records}
+        own = {record.point.index for record in search.finals.winner_records}
         meant = [point for point in meant if point.point.index in own]
     points = tuple(_uses(folder, run, meant))
     if not points:

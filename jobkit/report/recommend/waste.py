@@ -382,7 +382,18 @@ def blocks(run: RunUse, found: Sequence[Waste]) -> Iterator[Block]:
         Column(f"{run.noun}s", [str(waste.points or "") for waste in found]),
         Column("waste", [VERDICTS[waste.wasted] for waste in found], left=True),
     )
-    yield Block.of(_heading(run), columns, _summary(found))
+    verdicts = [waste.wasted for waste in found]
+    unknown = f", and {verdicts.count(None)} not measured" if None in verdicts else ""
+    counts = f"{verdicts.count(True)} are waste, {verdicts.count(False)} are not{unknown}"
+    lines = [f"Of the seven kinds, {counts}."]
+    for waste in found:
+        if waste.wasted is None or waste.why:
+            judged = "Not measured" if waste.wasted is None else "No waste"
+            lines.append(f"  {judged}: {waste.name}, because {waste.why}.")
+    if True in verdicts:
+        fixes = "Each fix below leaves the rest unchanged."
+        lines.append(f"{fixes} Change the key in your spec, or add --set KEY=VALUE.")
+    yield Block.of(_heading(run), columns, lines)
     wasted = [waste for waste in found if waste.wasted]
     yield from (Block.of(_explained(waste, run)) for waste in wasted)
     if any(waste.fix and waste.fix.lines for waste in wasted) and not run.own:
@@ -401,19 +412,6 @@ def _heading(run: RunUse) -> Iterator[str]:
         yield from run.search.lines
     if run.here:
         yield "No scheduler reserved anything for it: the lines are for a job with the same request."
-
-
-def _summary(found: Sequence[Waste]) -> Iterator[str]:
-    verdicts = [waste.wasted for waste in found]
-    unknown = f", and {verdicts.count(None)} not measured" if None in verdicts else ""
-    yield f"Of the seven kinds, {verdicts.count(True)} are waste, {verdicts.count(False)} are not{unknown}."
-    for waste in found:
-        if waste.wasted is None:
-            yield f"  Not measured: {waste.name}, because {waste.why}."
-        elif waste.why:
-            yield f"  No waste: {waste.name}, because {waste.why}."
-    if True in verdicts:
-        yield "Each fix below leaves the rest unchanged. Change the key in your spec, or add --set KEY=VALUE."
 
 
 def _explained(waste: Waste, run: RunUse) -> Iterator[str]:

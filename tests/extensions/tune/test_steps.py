@@ -19,7 +19,7 @@ from jobkit.core.knobs import EVERY, EXACT, MPS, OFF, ON, ORDER, PADDED, SHORTCU
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
-from jobkit.extensions.tune.goal import Node, largest_node, tuned
+from jobkit.extensions.tune.job import Node, largest_node, tuned
 from jobkit.extensions.tune.steps import (
     FINAL,
     MEMORY,

@@ -41,7 +41,7 @@ def test_a_setting_of_a_search_is_charged_with_its_own_memory_only(run: Path) ->
 def test_finals_that_differ_have_no_largest_batch_for_the_reason_of_their_memory(run: Path) -> None:
     material = read_material(run)
     assert material.search
-    *_, last = material.search.winner_records
+    *_, last = material.search.finals.winner_records
     other = replace(last, versions={**last.versions, "torch": "0.1"})
     told = [other if record == last else record for record in material.records]
     largest = recommend(replace(material, records=told)).memory.largest
