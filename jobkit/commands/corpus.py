@@ -154,8 +154,8 @@ def merge(
     """
     from jobkit.extensions.corpus.merge import default_format
     from jobkit.extensions.corpus.merge import merge as join
-    from jobkit.extensions.corpus.plan import is_corpus_folder, is_unplanned
-    from jobkit.extensions.corpus.standing import MOST_NAMED, Standing, finish
+    from jobkit.extensions.corpus.plan import MOST_NAMED, is_corpus_folder, is_unplanned
+    from jobkit.extensions.corpus.standing import Standing, finish
     from jobkit.launch.resume import warn_stand_in
     from jobkit.runs.which_run import changed_run_named
 

@@ -20,8 +20,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from jobkit.core.errors import JobkitError, name_file_in_errors
-from jobkit.core.json_codec import parse_json
+from jobkit.core.json_codec import from_json, parse_json
 from jobkit.core.units import format_count
+
+T = TypeVar("T")
 
 
 def open_regular(path: Path | str, flags: int = os.O_RDONLY) -> int:
@@ -153,6 +155,11 @@ def read_text(path: Path | str, most_bytes: int | None = None) -> str:
     return read_bytes(path, most_bytes).decode("utf-8", "replace")
 
 
+def read_json(kind: type[T], path: Path) -> T:
+    """Return the dataclass that a file of JSON holds, as `from_json`."""
+    return from_json(kind, read_text(path), where=str(path))
+
+
 SKIPPED_FILES = ("__pycache__", ".git", "*.pyc")
 """Names of files and folders inside a user's folder that no run copies."""
 
@@ -188,9 +195,6 @@ def copy_files(source: Path, target: Path) -> None:
         copy = target / file.relative_to(source) if source.is_dir() else target
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, copy)
-
-
-T = TypeVar("T")
 
 
 _BEGINS = '{"at": '

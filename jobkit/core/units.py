@@ -102,6 +102,10 @@ def format_clock(duration_s: float) -> str:
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
+def format_hours(hours: float) -> str:
+    return f"{hours:,.1f}" if hours >= 1 else f"{hours:.2g}"
+
+
 def format_about(duration_s: float) -> str:
     """Return seconds as a rough figure with units: ``45 s``, ``24 min``, ``5 h 20 min``, ``3 d 4 h``."""
     minutes = round(duration_s / 60)
@@ -163,6 +167,11 @@ def format_list(names: Sequence[str], most: int) -> str:
     """Return the first names, and the number of others: ``p001, p002 and 3 more``."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def first_lines(lines: Sequence[str], most: int) -> list[str]:
+    """Return the first lines, and as the last the number of others: ``and 3 more``."""
+    return [*lines[:most], *([f"and {len(lines) - most:,} more"] if len(lines) > most else [])]
 
 
 def format_bytes_gib(size_bytes: float, digits: int = 2) -> str:

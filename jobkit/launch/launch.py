@@ -19,7 +19,7 @@ from jobkit.core.host import note_begun
 from jobkit.core.layout import JOB_SCRIPT, SHELL_FOLDER, SPEC_FILE, read_points
 from jobkit.core.records import Point
 from jobkit.core.terminal import note, relative_path, say, shell_path, shell_quote
-from jobkit.core.units import format_count, format_size, format_walltime
+from jobkit.core.units import format_count, format_hours, format_size, format_walltime
 from jobkit.launch import local, scheduler_calls, submission
 from jobkit.launch.job import Job
 from jobkit.launch.submission import note_follow
@@ -179,16 +179,17 @@ def request_line(run: Prepared) -> str:
     """
     spec, resources = run.spec, run.spec.resources
     trials = (MOST_TRIALS if runs_here(spec.scheduler) else 1) if run.find_script else 0
-    each_s = resources.walltime * (len(run.points) + trials)
     with_find = ", the largest batch included" if run.find_script else ""
     if runs_here(spec.scheduler):
-        walltime = format_walltime(resources.walltime)
-        return f"one point at a time, {walltime} each at most: at most {_hours(each_s)} hours{with_find}"
+        hours = format_hours(resources.walltime * (len(run.points) + trials) / 3600)
+        each = f"{format_walltime(resources.walltime)} each at most"
+        return f"one point at a time, {each}: at most {hours} hours{with_find}"
     unit = "gpus" if resources.gpus else "cpus"
     number = sum(getattr(group.resources, unit) * len(group.points) for group in run.groups)
     number += getattr(run.groups[0].resources, unit) * trials
     retries = ", retries not counted" if run.follow_script else ""
-    most = f"at most {_hours(number * resources.walltime)} {unit[:-1].upper()}-hours{with_find}{retries}"
+    hours = format_hours(number * resources.walltime / 3600)
+    most = f"at most {hours} {unit[:-1].upper()}-hours{with_find}{retries}"
     each = request_words([group.resources for group in run.groups])
     sharing, jobs = (f", {spec.pack} points a job", "jobs ") if spec.pack > 1 else ("", "")
     sharing += f", {spec.max_parallel} {jobs}at a time" if spec.max_parallel else ""
@@ -211,11 +212,6 @@ def request_words(groups: Sequence[Resources]) -> str:
 def _range(numbers: Sequence[int], noun: str) -> str:
     low, high = min(numbers), max(numbers)
     return format_count(high, noun) if low == high else f"{low:,} to {format_count(high, noun)}"
-
-
-def _hours(seconds: float) -> str:
-    hours = seconds / 3600
-    return f"{hours:,.1f}" if hours >= 1 else f"{hours:.2g}"
 
 
 # -- a second run of the same sweep

@@ -13,8 +13,10 @@ from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Point, Record
 from jobkit.extensions.corpus import apply
 from jobkit.extensions.corpus.setting import find_setting
+from jobkit.extensions.corpus.shards import CorpusSummary
 from jobkit.extensions.corpus.standing import Standing
 from jobkit.extensions.corpus.winners import claim
+from jobkit.planning.prepare import Prepared
 from tests.support.builders import grid, record, write_record, write_records
 from tests.support.corpora import work
 
@@ -84,17 +86,17 @@ def request(
     return replace(made, **more)  # type: ignore[arg-type]
 
 
-def plan(asked: apply.ApplyRequest, out: Path = OUT) -> apply.Planned:
+def plan(asked: apply.ApplyRequest, out: Path = OUT) -> tuple[Prepared, CorpusSummary]:
     """Return what is planned of a corpus; nothing is written."""
     setting = find_setting(Path(asked.word), asked.options, build=False, say=lambda _: None)
     return apply.prepare(out.absolute(), asked, setting, *apply.read(asked))
 
 
-def write_planned(asked: apply.ApplyRequest, out: Path = OUT) -> apply.Planned:
+def write_planned(asked: apply.ApplyRequest, out: Path = OUT) -> Prepared:
     """Write the folder of a corpus, and run nothing."""
-    planned = plan(asked, out)
-    apply.write_planned(planned)
-    return planned
+    prepared, prospect = plan(asked, out)
+    apply.write_planned(prepared, prospect)
+    return prepared
 
 
 def win(run: Path, *indices: int) -> None:

@@ -18,13 +18,14 @@ from pathlib import Path
 from jobkit.answers import ledger
 from jobkit.core import files, terminal
 from jobkit.core.errors import ExitCode, JobkitError, file_error
-from jobkit.core.json_codec import from_json, to_json
+from jobkit.core.json_codec import to_json
 from jobkit.core.knobs import OFFERED
 from jobkit.core.layout import (
     JOB_SCRIPT,
     ORDER_FILE,
     PLAN_SCRIPT,
     POINTS_FILE,
+    PROMISE_FILE,
     SPEC_FILE,
     WINNERS_FOLDER,
     make_run_folder,
@@ -33,20 +34,21 @@ from jobkit.core.layout import (
 from jobkit.core.paths import cache_dir, ledger_path
 from jobkit.core.records import ModelRef, Point
 from jobkit.core.terminal import note, relative_path, shell_path
-from jobkit.core.units import GIB, MIB, format_count, format_list, format_setting
+from jobkit.core.units import GIB, MIB, first_lines, format_count, format_list, format_setting
 from jobkit.extensions.corpus.formats import DEFAULT_FORMAT, check_format
 from jobkit.extensions.corpus.plan import (
+    MOST_NAMED,
     Corpus,
     Piece,
     Source,
     is_corpus_folder,
+    is_planned,
     is_unplanned,
     write_plan,
 )
-from jobkit.extensions.corpus.provenance import write_promise
 from jobkit.extensions.corpus.replan import grow, replan
 from jobkit.extensions.corpus.scan import CorpusFiles, find_sources, scan
-from jobkit.extensions.corpus.setting import AppliedSetting, asked_scheduler, find_setting
+from jobkit.extensions.corpus.setting import AppliedSetting, asked_scheduler, find_setting, without
 from jobkit.extensions.corpus.shards import (
     MINUTES,
     CorpusSummary,
@@ -83,7 +85,6 @@ from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.site import queue_of
 from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec
 
-MOST_NAMED = 5
 MOST_LISTED = 10  # shards that are listed one by one at the end
 
 
@@ -121,16 +122,6 @@ class ApplyRequest:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
-    prepared: Prepared
-    prospect: CorpusSummary
-
-    @property
-    def lines(self) -> str:
-        return "\n".join(plan_lines(self.prospect))
-
-
 # -- what both ways share
 
 
@@ -153,7 +144,9 @@ def apply(
     if unplanned and not as_job:
         _refuse_planning_job(out)
     setting = find_permitted(out, request, build=preview is None)
-    check_format(request.fmt, columns(setting.point))
+    point = setting.point
+    staged = str(Path(point.files[0].path).parent) if point.files else None
+    check_format(request.fmt, traits(point.workload, point.workload_folder, staged).columns)
     before = Standing(out).corpus if is_corpus_folder(out) and not unplanned else None
     if as_job:
         found = find_sources(request.paths)
@@ -164,36 +157,31 @@ def apply(
     corpus, pieces, read_s = read(request, _split(request, setting, before), before)
     if before:
         return _go_on(out, request, setting, before, corpus, pieces, preview, wait=wait)
-    made = prepare(out, request, setting, corpus, pieces, read_s)
-    if preview is None:
-        return _start(made, wait=wait)
-    lines, source, script = made.lines.splitlines(), Path(request.word), made.prepared.script
-    commands = launch.submit_commands(made.prepared)
-    return launch.dry_run(preview, setting.spec, source, lines, (out / JOB_SCRIPT, script), commands)
+    prepared, prospect = prepare(out, request, setting, corpus, pieces, read_s)
+    lines = plan_lines(prospect)
+    if preview is not None:
+        script, commands = (out / JOB_SCRIPT, prepared.script), launch.submit_commands(prepared)
+        return launch.dry_run(preview, setting.spec, Path(request.word), lines, script, commands)
+    note("\n".join(lines))
+    if not is_unplanned(out):
+        return launch.go(prepared, partial(write_planned, prepared, prospect), wait=wait)
+    write_planned(prepared, prospect)
+    return resume.run_again(out, (), (), wait=wait)
 
 
 def find_permitted(out: Path, request: ApplyRequest, *, build: bool) -> AppliedSetting:
     """Return the setting that a person asks for; refuse a stand-in for a corpus that is not the sample."""
 
     def refuse(workload: str, model: ModelRef | None, ways: tuple[str, ...]) -> None:
-        if model and model.stand_in and not permitted():
+        if model is None or not model.stand_in or request.stand_in is not False or is_planned(out):
+            return
+        paths = [Path(found.path) for found in find_sources(request.paths).files]
+        if not all(is_sample_file(path, cache_dir()) for path in paths):
             from jobkit.planning.models import refuse_stand_in  # only for a stand-in
 
             refuse_stand_in(workload, model, "jobkit apply", *ways)
 
-    def permitted() -> bool:
-        """Return whether a person permits it, the folder is planned already, or the corpus is the sample."""
-        if request.stand_in is not False or (is_corpus_folder(out) and not is_unplanned(out)):
-            return True
-        paths = (Path(found.path) for found in find_sources(request.paths).files)
-        return all(is_sample_file(path, cache_dir()) for path in paths)
-
     return find_setting(Path(request.word), request.options, build=build, say=note, refuse=refuse)
-
-
-def columns(point: Point) -> tuple[str, ...]:
-    staged = str(Path(point.files[0].path).parent) if point.files else None
-    return traits(point.workload, point.workload_folder, staged).columns
 
 
 def _split(request: ApplyRequest, setting: AppliedSetting, before: Corpus | None = None) -> int:
@@ -226,7 +214,7 @@ def prepare(
     corpus: Corpus,
     pieces: Sequence[Piece],
     read_s: float,
-) -> Planned:
+) -> tuple[Prepared, CorpusSummary]:
     """Return the run that works through a corpus, as it could be submitted now."""
     heavy = find_heavy(corpus, pieces, setting)
     refuse_too_large(heavy, setting)
@@ -246,7 +234,7 @@ def prepare(
     prepared = run_of(named, points, out, places=corpus.folders(), needs=plan.needs)
     warn_again(note, spec, points[:1])
     model = setting.point.model.fingerprint if setting.point.model else None
-    prospect = CorpusSummary(
+    return prepared, CorpusSummary(
         corpus=corpus,
         setting=setting,
         plan=plan,
@@ -254,7 +242,6 @@ def prepare(
         now=datetime.now(UTC),
         before=ledger.corpus_summary(ledger.corpora(ledger_path()), setting.point.workload, model) or "",
     )
-    return Planned(prepared=prepared, prospect=prospect)
 
 
 def report_end(run_dir: Path) -> int:
@@ -291,7 +278,7 @@ def refuse_other_folder(run_dir: Path) -> None:
 def _create(run_dir: Path, fill: Callable[[Path], None]) -> None:
     def check() -> bool:
         refuse_other_folder(run_dir)
-        if is_corpus_folder(run_dir) and not is_unplanned(run_dir):
+        if is_planned(run_dir):
             raise JobkitError(
                 f"{run_dir}: another command has just made it", hint="type the same command again"
             )
@@ -300,14 +287,13 @@ def _create(run_dir: Path, fill: Callable[[Path], None]) -> None:
     submission.create_run_folder(run_dir, check, fill, option="--out")
 
 
-def write_planned(planned: Planned) -> None:
+def write_planned(prepared: Prepared, prospect: CorpusSummary) -> None:
     """Write the run folder; one that is not planned yet gets the missing files."""
-    prepared, prospect = planned.prepared, planned.prospect
 
     def fill(part: Path) -> None:
         submission.write_files(prepared, part)
         (part / WINNERS_FOLDER).mkdir()
-        write_promise(part, prospect.setting.promise)
+        files.write_atomically(part / PROMISE_FILE, to_json(prospect.setting.promise) + "\n")
         write_plan(part, prospect.corpus, prospect.plan.shards)
         for index, words in prepared.needs.items():
             journal.note(part, "needs", points=[index], given=list(words))
@@ -315,15 +301,7 @@ def write_planned(planned: Planned) -> None:
     _create(prepared.run_dir, fill)
 
 
-# -- start and go on
-
-
-def _start(planned: Planned, *, wait: bool) -> int | None:
-    note(planned.lines)
-    if not is_unplanned(planned.prepared.run_dir):
-        return launch.go(planned.prepared, partial(write_planned, planned), wait=wait)
-    write_planned(planned)
-    return resume.run_again(planned.prepared.run_dir, (), (), wait=wait)
+# -- go on
 
 
 def _go_on(
@@ -367,8 +345,7 @@ def _go_on(
 
 def _refusal(out: Path, found: Sequence[str], new: str) -> JobkitError:
     """Return why a folder is not gone on with: what differs, if anything, and the names of new files."""
-    more = [f"and {len(found) - MOST_NAMED} more"] if len(found) > MOST_NAMED else []
-    lines = [*found[:MOST_NAMED], *more, *([f"new: {new}"] if new else [])]
+    lines = [*first_lines(found, MOST_NAMED), *([f"new: {new}"] if new else [])]
     way = "restore the others, and name all files" if found else "leave out --plan-as-job"
     return JobkitError(
         "\n  ".join([f"{out}: is of another corpus or setting:", *lines]),
@@ -425,13 +402,13 @@ def _setting_differences(before: Point, now: Point) -> Iterator[str]:
 def _changes(out: Path, request: ApplyRequest) -> tuple[str, ...]:
     """Return those keys that a person sets whose values are not yet those of the run."""
     before = load_spec(out / SPEC_FILE)
-    asked = asked_scheduler(request.options)
+    asked = asked_scheduler(request.overrides, request.scheduler)
     if asked and asked not in {"auto", before.scheduler}:
         raise JobkitError(
             f"{out}: runs with {before.scheduler}",
             hint=f"to move the shards: jobkit resume {shell_path(out)} --replan --set scheduler={asked}",
         )
-    words = (word for word in request.overrides if word.partition("=")[0].strip() != "scheduler")
+    words = without(request.overrides, "scheduler")
     return tuple(word for word in words if load_spec(out / SPEC_FILE, (word,)) != before)
 
 
@@ -450,7 +427,7 @@ POLL_S = 1.0
 def read_order(run_dir: Path) -> ApplyRequest:
     path = run_dir / ORDER_FILE
     try:
-        return from_json(ApplyRequest, files.read_text(path), where=str(path))
+        return files.read_json(ApplyRequest, path)
     except OSError as error:
         raise file_error(error, path) from error
 
@@ -469,12 +446,12 @@ def _as_planned(before: Corpus, found: Sequence[Source]) -> Corpus:
     """Return a corpus as it was planned, with the names and sizes of its files now."""
     known = {source.path: source for source in before.sources}
     left_out = {bad.source for bad in before.skipped if not bad.line}
-    kept = (source for source in found if source.name not in left_out)
-    sizes = (
-        replace(known[one.path], name=one.name, size_bytes=one.size_bytes) if one.path in known else one
-        for one in kept
+    sources = (
+        replace(known.get(one.path, one), name=one.name, size_bytes=one.size_bytes)
+        for one in found
+        if one.name not in left_out
     )
-    return replace(before, sources=tuple(sizes))
+    return replace(before, sources=tuple(sources))
 
 
 def _submit(
@@ -622,10 +599,10 @@ def plan_in_job(run_dir: Path) -> int:
             order = read_order(run_dir)
             with _in_folder(order):
                 setting = find_permitted(run_dir, order, build=True)
-                planned = prepare(run_dir, order, setting, *read(order, _split(order, setting)))
-            note(planned.lines)
+                prepared, prospect = prepare(run_dir, order, setting, *read(order, _split(order, setting)))
+            note("\n".join(plan_lines(prospect)))
             with run_lock(run_dir):
-                write_planned(planned)
+                write_planned(prepared, prospect)
     except JobkitError as error:
         journal.note(run_dir, "left", points=[], why=str(error), role=Role.PLAN)
         note(str(error))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, BinaryIO
 
 from jobkit.core.errors import JobkitError
@@ -71,44 +71,33 @@ def places_path(output: Path) -> Path:
 # -- rows: lines of JSON, as `jobkit.extensions.corpus.rows.RowsWriter` writes them
 
 
-def _write_jsonl(file: BinaryIO, lines: Iterable[bytes], columns: Columns) -> None:
-    del columns
-    file.writelines(lines)
-
-
 def _write_table(delimiter: str, file: BinaryIO, lines: Iterable[bytes], columns: Columns) -> None:
-    _write_cells(file, delimiter, columns, ([_cell(row[name]) for name in columns] for row in _parsed(lines)))
+    def cell(value: object) -> object:
+        """Return a value as a cell: lists and objects as JSON, a missing value as nothing."""
+        return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict | bool) else value
+
+    rows = map(json.loads, lines)
+    _write_cells(file, delimiter, columns, ([cell(row[name]) for name in columns] for row in rows))
 
 
 def _write_cells(
     file: BinaryIO, delimiter: str, names: Iterable[str], rows: Iterable[Sequence[object]]
 ) -> None:
     """Write a header line and a line for each row, quoted as in RFC 4180; the lines end with a line feed."""
-    stream = io.StringIO()
+
+    def write(line: str) -> int:
+        return file.write(line.removesuffix("\r\n").encode("utf-8", "backslashreplace") + b"\n")
+
+    stream: Any = SimpleNamespace(write=write)
     writer = csv.writer(stream, delimiter=delimiter, lineterminator="\r\n")  # what ends a line is quoted
-    table: Iterator[Sequence[object]] = chain([[*names]], rows)
-    for values in table:
-        writer.writerow(values)
-        line = stream.getvalue().removesuffix("\r\n")
-        file.write(line.encode("utf-8", "backslashreplace") + b"\n")
-        stream.seek(0)
-        stream.truncate()
+    writer.writerow([*names])
+    writer.writerows(rows)
 
 
-def _parsed(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    return map(json.loads, lines)
-
-
-def _cell(value: object) -> object:
-    """Return a value as a cell: lists and objects as JSON, a missing value as nothing."""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict | bool) else value
-
-
-def _write_conll(file: BinaryIO, lines: Iterable[bytes], columns: Columns) -> None:
+def _write_conll(file: BinaryIO, lines: Iterable[bytes], _: Columns) -> None:
     """Write a line for each token, a blank line after each sentence, and comments that name the place."""
-    del columns
     before: tuple[str, int, int] | None = None
-    for row in _parsed(lines):
+    for row in map(json.loads, lines):
         here = (row["document"], row["paragraph"], row["sentence"])
         text = "\n" * (before is not None and here != before)
         if before is None or here[0] != before[0]:
@@ -135,8 +124,11 @@ def _write_parquet(file: BinaryIO, lines: Iterable[bytes], columns: Columns) -> 
     schema = pa.schema([(name, of[kind]) for name, kind in kinds.items()])
     texts = [name for name, kind in kinds.items() if kind == "str"]
     with parquet.ParquetWriter(file, schema) as writer:
-        rows = _parsed(lines)
-        while group := [_with_texts(row, texts) for row in islice(rows, GROUP_ROWS)]:
+        rows = map(json.loads, lines)
+        while group := [*islice(rows, GROUP_ROWS)]:
+            for row in group:
+                others = [name for name in texts if not isinstance(row[name], str | None)]
+                row |= {name: json.dumps(row[name], ensure_ascii=False) for name in others}
             try:
                 writer.write_batch(pa.RecordBatch.from_pylist(group, schema=schema))
             except (pa.ArrowInvalid, OverflowError) as error:
@@ -151,14 +143,8 @@ def _kind(words: Collection[str]) -> str:
     return kinds.pop() if len(kinds) == 1 and kinds <= {"int", "float", "bool"} else "str"
 
 
-def _with_texts(row: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return a row with the values of these columns as text."""
-    other = {name: value for name in names if not isinstance(value := row[name], str | None)}
-    return row | {name: json.dumps(value, ensure_ascii=False) for name, value in other.items()}
-
-
 ROW_FORMATS: Mapping[str, Callable[[BinaryIO, Iterable[bytes], Columns], None]] = {
-    "jsonl": _write_jsonl,
+    "jsonl": lambda file, lines, _: file.writelines(lines),
     **{name: partial(_write_table, delimiter) for name, delimiter in DELIMITERS.items()},
     "conll": _write_conll,
     "parquet": _write_parquet,

@@ -18,7 +18,7 @@ from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.files import open_regular
 from jobkit.core.layout import try_folder
 from jobkit.core.terminal import shell_path
-from jobkit.core.units import format_list
+from jobkit.core.units import first_lines, format_list
 from jobkit.extensions.corpus import formats
 from jobkit.extensions.corpus.plan import Part, Piece, Shard, Source, Winner, parts_of
 from jobkit.extensions.corpus.readers import (
@@ -104,7 +104,8 @@ def _write_rows(
     for form, file in zip(forms, files, strict=False):
         formats.ROW_FORMATS[form](file, results.lines(), columns)
     tally = _Tally(files[len(forms)])
-    tally.write(results.documents(), (json.loads(row)["document"] for row in results.bare()))
+    for _ in tally.each(results.documents(), (json.loads(row)["document"] for row in results.bare())):
+        pass
     return tally
 
 
@@ -151,17 +152,15 @@ def _has_vectors(winner: Winner) -> bool:
     return any(parse_type(words) for words in winner.types)
 
 
-def _columns(winners: Iterable[Winner]) -> dict[str, set[str]]:
+def _columns(winners: Sequence[Winner]) -> dict[str, set[str]]:
     """Return the columns of the workload, and the types of the values in each."""
-    found: dict[str, set[str]] | None = None
-    for winner in winners:
-        found = found or {name: set[str]() for name in winner.columns}
-        if winner.columns != tuple(found):
-            both = f"{', '.join(found)} and {', '.join(winner.columns)}"
-            raise JobkitError(f"shards have different columns: {both}")
-        for types, words in zip(found.values(), winner.types, strict=True):
-            types.update(words.split())
-    columns = found or {}
+    names, *others = dict.fromkeys(winner.columns for winner in winners) or [()]
+    if others:
+        raise JobkitError(f"shards have different columns: {', '.join(names)} and {', '.join(others[0])}")
+    columns = {
+        name: {word for winner in winners for word in winner.types[at].split()}
+        for at, name in enumerate(names)
+    }
     if len(kinds := {word for words in columns.values() for word in words if parse_type(word)}) > 1:
         raise JobkitError(f"shards have vectors of different types: {format_list(sorted(kinds), _NAMED)}")
     return columns
@@ -331,30 +330,29 @@ class _Tally:
         self._file, self.missing = file, Counter[str]()
         self.documents = self.silent = 0
 
-    def write(self, documents: Iterable[_Document], owners: Iterator[str]) -> None:
-        """Count rows, given the document of each, which are in corpus order."""
-        owner = next(owners, None)
+    def each(
+        self, documents: Iterable[_Document], owners: Iterator[str] | None = None
+    ) -> Iterator[_Document]:
+        """Yield the documents once they are counted.
+
+        ``owners``: the document of each row, in corpus order; without it each paragraph with a result has a
+        row, as of vectors.
+        """
+        owner = next(owners, None) if owners else None
         for document in documents:
-            rows = 0
-            while owner == document.name:
+            rows = 0 if owners else document.paragraphs - document.missing
+            while owners and owner == document.name:
                 rows, owner = rows + 1, next(owners, None)
-            self._count(document, rows)
+            self.documents, self.silent = self.documents + 1, self.silent + (not rows)
+            line = f'{{"document": {_quoted(document.name)}, "paragraphs": {document.paragraphs}'
+            line += f', "rows": {rows}'
+            if missing := document.missing:
+                self.missing[document.name] += missing
+                line += f', "missing": {missing}'
+            self._file.write(f"{line}}}\n".encode("utf-8", "backslashreplace"))
+            yield document
         if owner is not None:
             raise JobkitError(f"rows of document {owner!r} are not in corpus order")
-
-    def each(self, documents: Iterable[_Document]) -> Iterator[_Document]:
-        """Yield documents of vectors: each paragraph with a result has a row."""
-        for document in documents:
-            self._count(document, document.paragraphs - document.missing)
-            yield document
-
-    def _count(self, document: _Document, rows: int) -> None:
-        self.documents, self.silent = self.documents + 1, self.silent + (not rows)
-        line = f'{{"document": {_quoted(document.name)}, "paragraphs": {document.paragraphs}, "rows": {rows}'
-        if missing := document.missing:
-            self.missing[document.name] += missing
-            line += f', "missing": {missing}'
-        self._file.write(f"{line}}}\n".encode("utf-8", "backslashreplace"))
 
 
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
@@ -373,11 +371,9 @@ def _check_inputs(sources: Sequence[Source]) -> None:
     with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
         reasons = [reason for reason in threads.map(_changed, sources) if reason]
     if reasons:
-        more = f"\n  and {len(reasons) - _NAMED:,} more" * (len(reasons) > _NAMED)
+        head = "the corpus has changed since it was planned, so rows and offsets may not belong to it:"
         raise JobkitError(
-            "the corpus has changed since it was planned, so rows and offsets may not belong to it:"
-            + "".join(f"\n  {reason}" for reason in reasons[:_NAMED])
-            + more,
+            "\n  ".join([head, *first_lines(reasons, _NAMED)]),
             hint="restore the files, or apply the changed corpus in a new folder",
         )
 

@@ -26,9 +26,9 @@ from jobkit.core.units import (
     moment,
 )
 from jobkit.extensions.corpus.formats import counts_path
-from jobkit.extensions.corpus.plan import is_unplanned
+from jobkit.extensions.corpus.plan import MOST_NAMED, is_unplanned
 from jobkit.extensions.corpus.provenance import provenance, read_promise
-from jobkit.extensions.corpus.standing import MOST_NAMED, Standing
+from jobkit.extensions.corpus.standing import Standing
 from jobkit.report.page import OfRun, PictureGroup, folded, source
 from jobkit.report.plot.drawing import from_zero
 from jobkit.report.plot.pictures import Picture, row_drawing
@@ -96,7 +96,6 @@ def read_corpus_report(folder: Path) -> CorpusReport:
     done = {one.point.index for one in results if one.outcome is Outcome.OK} & planned
     leave_out(done - standing.winners.keys(), "jobkit status has not claimed {} yet")
     won = {index: winner for index, winner in standing.winners.items() if index in done}
-    shards = [standing.shards[index] for index in won]
     counts, faults = files.read_tolerantly(
         counts_path(folder / "merged.jsonl"),
         lambda line, where: from_json(DocumentCount, line, where=where),
@@ -105,7 +104,7 @@ def read_corpus_report(folder: Path) -> CorpusReport:
     return CorpusReport(
         standing=standing,
         results=results,
-        data=provenance(folder, standing.corpus, shards, won, results) if won else {},
+        data=provenance(folder, standing.corpus, standing.shards, won, results) if won else {},
         counts=counts,
         notes=[*notes, *faults],
     )
@@ -205,17 +204,15 @@ def failed(report: CorpusReport) -> list[Block]:
     for result in report.results:
         if result.outcome not in {None, Outcome.OK}:
             groups.setdefault(Outcome(str(result.outcome)), []).append(result)
-    return [Block.of(_failed(report, outcome, results)) for outcome, results in groups.items()]
-
-
-def _failed(report: CorpusReport, outcome: Outcome, results: Sequence[PointResult]) -> Iterator[str]:
-    names = format_list([result.point.point_id for result in results], MOST_NAMED)
-    yield f"{format_count(len(results), 'shard')} {outcome}: {names}"
-    yield from dict.fromkeys(f"  {result.counts.evidence}" for result in results[:MOST_NAMED])
-    first = results[0]
-    run = shell_quote(str(report.standing.folder))
-    steps = remedy(outcome, first.counts.evidence, run=run, point=first.point.index)
-    yield from (NoWrap(step.command, f"  {step.does}: ") for step in steps)
+    run, blocks = shell_quote(str(report.standing.folder)), list[Block]()
+    for outcome, results in groups.items():
+        names = format_list([result.point.point_id for result in results], MOST_NAMED)
+        head = f"{format_count(len(results), 'shard')} {outcome}: {names}"
+        evidence = dict.fromkeys(f"  {result.counts.evidence}" for result in results[:MOST_NAMED])
+        steps = remedy(outcome, results[0].counts.evidence, run=run, point=results[0].point.index)
+        ways = [NoWrap(step.command, f"  {step.does}: ") for step in steps]
+        blocks.append(Block.of([head, *evidence, *ways]))
+    return blocks
 
 
 def count_block(report: CorpusReport) -> Block:

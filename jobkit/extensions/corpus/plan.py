@@ -10,12 +10,13 @@ from itertools import pairwise
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError, file_error
-from jobkit.core.files import read_lines, read_text, write_atomically
+from jobkit.core.files import read_json, read_lines, write_atomically
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.layout import CORPUS_FILE, ORDER_FILE, PLAN_FILE, POINTS_FILE
 
 ROWS_FILE = "rows.jsonl"
 MANIFEST_FILE = "rows.json"
+MOST_NAMED = 5  # files, shards or documents in a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +210,10 @@ def is_unplanned(path: Path) -> bool:
         return False
 
 
+def is_planned(path: Path) -> bool:
+    return is_corpus_folder(path) and not is_unplanned(path)
+
+
 @contextmanager
 def _in_corpus_folder(path: Path) -> Iterator[Path]:
     try:
@@ -219,7 +224,7 @@ def _in_corpus_folder(path: Path) -> Iterator[Path]:
 
 def read_corpus(run: Path) -> Corpus:
     with _in_corpus_folder(run / CORPUS_FILE) as path:
-        return from_json(Corpus, read_text(path), where=str(path))
+        return read_json(Corpus, path)
 
 
 def read_plan(run: Path) -> Iterator[Shard]:
@@ -257,7 +262,11 @@ def cut_loads(loads: Sequence[float], number: int) -> list[int]:
     A load that is larger than the share of a shard is a shard by itself, and the others are equal to each
     other; then there may be a few shards more or fewer.
     """
-    share = _share(loads, number)
+    total, left = sum(loads), max(1, number)
+    share = total / left
+    for load in sorted((load for load in loads if load > share), reverse=True):
+        total, left = total - load, max(1, left - 1)
+        share = total / left
     bounds = [0]
     start = 0
     for place, load in enumerate(loads):
@@ -266,16 +275,6 @@ def cut_loads(loads: Sequence[float], number: int) -> list[int]:
             bounds.append(place + 1)
             start = place + 1
     return sorted({*bounds, *_even(loads, start, len(loads), share)})
-
-
-def _share(loads: Sequence[float], number: int) -> float:
-    """Return the load of a shard, if each larger load is a shard by itself."""
-    total, left = sum(loads), max(1, number)
-    share = total / left
-    for load in sorted((load for load in loads if load > share), reverse=True):
-        total, left = total - load, max(1, left - 1)
-        share = total / left
-    return share
 
 
 def _even(loads: Sequence[float], start: int, end: int, share: float) -> list[int]:

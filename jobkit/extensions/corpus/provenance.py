@@ -14,7 +14,6 @@ from jobkit.answers import ledger
 from jobkit.answers.speed import Speed
 from jobkit.core import files
 from jobkit.core.errors import JobkitError
-from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.knobs import CPU, OFFERED, Value
 from jobkit.core.layout import PROMISE_FILE, PROVENANCE_FILE
 from jobkit.core.measurements import Attribution
@@ -25,6 +24,7 @@ from jobkit.core.units import (
     format_compared,
     format_count,
     format_energy,
+    format_hours,
 )
 from jobkit.extensions.corpus.plan import Corpus, Shard, Winner, promised
 from jobkit.report.recommend.advice import EnergyUse
@@ -52,21 +52,16 @@ class Promise:
     whole: bool = False  # whether the times are of whole jobs: earlier versions left some of each start out
 
 
-def write_promise(run_dir: Path, promise: Promise) -> None:
-    files.write_atomically(run_dir / PROMISE_FILE, to_json(promise) + "\n")
-
-
 def read_promise(run_dir: Path) -> Promise:
     """Return what was measured of the setting; nothing if the file cannot be read."""
-    path = run_dir / PROMISE_FILE
     try:
-        return from_json(Promise, files.read_text(path), where=str(path))
+        return files.read_json(Promise, run_dir / PROMISE_FILE)
     except (OSError, JobkitError):
         return Promise()
 
 
 def write_provenance(
-    run_dir: Path, corpus: Corpus, shards: Sequence[Shard], winners: Mapping[int, Winner]
+    run_dir: Path, corpus: Corpus, shards: Mapping[int, Shard], winners: Mapping[int, Winner]
 ) -> str:
     """Write ``provenance.json`` of a corpus whose shards all have winners; return the closing line.
 
@@ -109,11 +104,11 @@ def _entry(data: Mapping[str, Any]) -> ledger.CorpusEntry | None:
 def provenance(
     run_dir: Path,
     corpus: Corpus,
-    shards: Sequence[Shard],
+    shards: Mapping[int, Shard],
     winners: Mapping[int, Winner],
     results: Sequence[PointResult],
 ) -> dict[str, Any]:
-    """Return the facts of shards with their winners, and what all tries of these results took."""
+    """Return the facts of shards that have winners, and what all tries of these results took."""
     promise, point = read_promise(run_dir), results[0].point
     pairs = [(result, tried) for result in results for tried in result.all_tries if tried.number]
     won = [
@@ -125,6 +120,7 @@ def provenance(
     versions: dict[str, set[str]] = {}
     for name, version in (pair for record in records for pair in record.versions.items()):
         versions.setdefault(name, set()).add(version)
+    predicted = promised([shard for index, shard in shards.items() if index in winners])
     failed = (tried.outcome for _, tried in pairs if tried.outcome is not Outcome.OK)
     held = [task_s(tried) for _, tried in pairs]
     used = [
@@ -151,7 +147,7 @@ def provenance(
         "tries_without_result": dict(sorted(Counter(map(str, failed)).items())),
         "rows": sum(winner.rows for winner in winners.values()),
         "time": {
-            **dict(zip(PREDICTED, promised(shards), strict=True)),
+            **dict(zip(PREDICTED, predicted, strict=True)),
             "took_s": sum((task_s(tried) or 0.0 for tried in won), 0.0),
             "whole_jobs": promise.whole,
             "work_s": sum((record.summary.work_s for record in records if record.summary), 0.0),
@@ -203,11 +199,10 @@ def _setting(point: Point, promise: Promise) -> dict[str, object]:
 def closing_line(data: Mapping[str, Any]) -> str:
     time, corpus, energy = data["time"], data["corpus"], data["energy"]
     unit = "GPU" if "gpu_hours" in time else "CPU"
-    hours = time[f"{unit.lower()}_hours"]
     parts = [
         f"{corpus['paragraphs']:,} paragraphs of {format_count(len(corpus['files']), 'file')} are done",
         f"{data['rows']:,} rows in {format_count(data['shards'], 'shard')}",
-        f"{hours:,.1f} {unit}-hours" if hours >= 1 else f"{hours:.2g} {unit}-hours",
+        f"{format_hours(time[f'{unit.lower()}_hours'])} {unit}-hours",
     ]
     if time["predicted_s"]:
         took, predicted = format_compared(time["took_s"]), format_compared(time["predicted_s"])

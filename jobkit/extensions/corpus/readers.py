@@ -69,12 +69,21 @@ def read_pieces(corpus: Corpus, pieces: tuple[Piece, ...]) -> Iterator[Paragraph
         source = corpus.sources[number]
         reader, lines = READERS[source.kind], left_out.get(source.name, set())
         ranges = ([*same] for _, same in groupby(group, key=lambda one: (one[1].start, one[1].end)))
-        for some, found in _verified(source, reader.content(source, ranges)):
-            paragraphs, taken = reader.paragraphs(corpus, some[0][1], found, lines), 0
-            for at, piece in some:
-                skipped, taken = piece.skip - taken, piece.skip + piece.paragraphs
-                for paragraph in islice(paragraphs, skipped, skipped + piece.paragraphs):
-                    yield paragraph._replace(piece=at)
+        try:
+            for some, data, found in reader.content(source, ranges):
+                if {piece.sha256 for _, piece in some} != {hashlib.sha256(data).hexdigest()}:
+                    what, piece = "rows" if source.kind in tables.BY_ROWS else "bytes", some[0][1]
+                    where = f"{source.path}: {what} {piece.start} to {piece.end}"
+                    raise JobkitError(f"{where}: changed since the corpus was planned", hint=_HINT)
+                paragraphs, taken = reader.paragraphs(corpus, some[0][1], found, lines), 0
+                for at, piece in some:
+                    skipped, taken = piece.skip - taken, piece.skip + piece.paragraphs
+                    for paragraph in islice(paragraphs, skipped, skipped + piece.paragraphs):
+                        yield paragraph._replace(piece=at)
+        except OSError as error:
+            raise file_error(error, source.path, hint=_HINT) from error
+        except BrokenError as error:
+            raise JobkitError(f"{source.path}: {error}", hint=_HINT) from error
 
 
 def left_out_lines(corpus: Corpus) -> dict[str, set[int]]:
@@ -89,20 +98,6 @@ Numbered = list[tuple[int, Piece]]
 """Pieces of one range of a source, with their numbers in the shard."""
 Content = Iterator[tuple[Numbered, bytes, Any]]
 """Of each range the bytes that the SHA-256 covers, and what the reader makes paragraphs of."""
-
-
-def _verified(source: Source, content: Content) -> Iterator[tuple[Numbered, Any]]:
-    try:
-        for some, data, found in content:
-            if {piece.sha256 for _, piece in some} != {hashlib.sha256(data).hexdigest()}:
-                what, piece = "rows" if source.kind in tables.BY_ROWS else "bytes", some[0][1]
-                where = f"{source.path}: {what} {piece.start} to {piece.end}"
-                raise JobkitError(f"{where}: changed since the corpus was planned", hint=_HINT)
-            yield some, found
-    except OSError as error:
-        raise file_error(error, source.path, hint=_HINT) from error
-    except BrokenError as error:
-        raise JobkitError(f"{source.path}: {error}", hint=_HINT) from error
 
 
 def numbered(document: str, given: str, number: int, offset: int, split: int = 0) -> Iterator[Paragraph]:
@@ -154,12 +149,7 @@ WINDOW_BYTES = 2**16
 
 
 class BadPartError(Exception):
-    """A part that cannot be read; ``line`` is in the part, from 1, or 0 for the whole file."""
-
-    def __init__(self, line: int, reason: str) -> None:
-        super().__init__(reason)
-        self.line = line
-        self.reason = reason
+    """A part that cannot be read: the line in the part, from 1, or 0 for the whole file, and the reason."""
 
 
 def refuse_long(size: int, what: str) -> None:
@@ -218,7 +208,8 @@ def scan_parts(parts: list[ScanPart]) -> list[ScanPart]:
         try:
             _scan_part(part)
         except BadPartError as error:
-            part.bad.append((error.line, error.reason))
+            line, reason = error.args
+            part.bad.append((line, reason))
         except BrokenError as error:
             part.bad.append((0, str(error)))
         except OSError as error:
@@ -273,41 +264,16 @@ TEXT, JSONL = "text", "jsonl"
 
 class Reader(Protocol):
     endings: tuple[str, ...]  # of the names of its files, in small letters
-    ranges: bool  # whether several processes may read a large file, each a range
-
-    def border(self, part: ScanPart, place: int) -> int:
-        """Return where the first item after a byte of a file begins."""
-        ...
-
-    def scan(self, part: ScanPart, seen: Callable[[bytes], object]) -> None:
-        """Add what a file, or its range from ``part.begin``, has to a part, and what is wrong with it."""
-        ...
-
-    def names(self, part: ScanPart) -> Iterator[tuple[int, str]]:
-        """Yield the line in the part, 0 for the file, and the id of each document that begins there."""
-        ...
-
-    def documents(self, corpus: Corpus, number: int, pieces: Iterable[Piece]) -> Iterator[tuple[str, int]]:
-        """Yield the id and the number of paragraphs of each document of a source with these pieces."""
-        ...
-
-    def content(self, source: Source, ranges: Iterable[Numbered]) -> Content: ...
-
-    def paragraphs(self, corpus: Corpus, piece: Piece, found: Any, left_out: set[int]) -> Iterator[Paragraph]:  # noqa: ANN401 - of `content`
-        """Yield the paragraphs of the range of a piece, but for those of lines that are skipped."""
-        ...
-
-
-class _Bytes(Reader):
-    """Reads files of which any range of bytes can be read."""
-
-    ranges, item, back = True, "line", 1  # a line may begin at the place itself
+    ranges: bool = True  # whether several processes may read a large file, each a range
+    item: str = "line"
+    back: int = 1  # a line may begin at the place itself
 
     def next_item(self, data: bytes) -> int:
         """Return where the next item begins; 0 if it does not begin in these bytes."""
         return data.find(b"\n") + 1
 
     def border(self, part: ScanPart, place: int) -> int:
+        """Return where the first item after a byte of a file begins."""
         if place in {0, part.file.size_bytes}:
             return place
         window, begin = WINDOW_BYTES, place - self.back
@@ -331,8 +297,24 @@ class _Bytes(Reader):
                 data, place = read_exactly(stream, end - start), end
                 yield some, data, data
 
+    def scan(self, part: ScanPart, seen: Callable[[bytes], object]) -> None:
+        """Add what a file, or its range from ``part.begin``, has to a part, and what is wrong with it."""
+        ...
 
-class _Text(_Bytes):
+    def names(self, part: ScanPart) -> Iterator[tuple[int, str]]:
+        """Yield the line in the part, 0 for the file, and the id of each document that begins there."""
+        ...
+
+    def documents(self, corpus: Corpus, number: int, pieces: Iterable[Piece]) -> Iterator[tuple[str, int]]:
+        """Yield the id and the number of paragraphs of each document of a source with these pieces."""
+        ...
+
+    def paragraphs(self, corpus: Corpus, piece: Piece, found: Any, left_out: set[int]) -> Iterator[Paragraph]:  # noqa: ANN401 - of `content`
+        """Yield the paragraphs of the range of a piece, but for those of lines that are skipped."""
+        ...
+
+
+class _Text(Reader):
     endings, item, back = (".txt",), "paragraph", 0
 
     def next_item(self, data: bytes) -> int:
@@ -393,13 +375,12 @@ def _add_pieces(data: bytes, part: ScanPart, place: int) -> None:
     import numpy as np
 
     found = find_paragraphs(data)
+    refuse_long(int((found.ends - found.starts).max(initial=0)), "paragraph")
     if part.split and found.counts.max(initial=0) > part.split:
-        refuse_long(int((found.ends - found.starts).max()), "paragraph")
         found = _cut_found(found, data, part.split)
     starts, ends, counts = found.starts.tolist(), found.ends.tolist(), found.counts
     part.lines += found.lines
     if starts:
-        refuse_long(int((found.ends - found.starts).max()), "paragraph")
         cuts = [0]
         while cuts[-1] < len(starts):
             cuts.append(max(cuts[-1] + 1, bisect_right(ends, starts[cuts[-1]] + part.target)))
@@ -449,7 +430,7 @@ def _cut_found(found: Found, data: bytes, split: int) -> Found:
     return found._replace(starts=starts, ends=ends, counts=counts, before=befores)
 
 
-class _Rows(_Bytes):
+class _Rows(Reader):
     """Reads files of several documents, each in a row."""
 
     def rows(self, stream: Stream, file: Source, fields: Fields, place: int) -> Iterator[Row]:
@@ -557,33 +538,26 @@ class _Csv(_Rows):
 class _Table(_Rows):
     """Reads rows by their numbers; ``start`` and ``end`` of a part are bytes, all else counts rows."""
 
-    def __init__(self, kind: str, *endings: str) -> None:
-        self.kind, self.endings, self.ranges = kind, endings, kind == tables.PARQUET
+    def __init__(self, *endings: str, ranges: bool = False) -> None:
+        self.endings, self.ranges = endings, ranges
 
     def border(self, part: ScanPart, place: int) -> int:
-        return tables.first_row(part.file.path, place, part.file.size_bytes)
+        return tables.first_row(part.file, place)
 
     def scan(self, part: ScanPart, seen: Callable[[bytes], object]) -> None:
-        columns = tables.table_columns(part.file.path, self.kind, part.fields)
-        part.file = replace(part.file, columns=columns)
+        part.file = replace(part.file, columns=tables.table_columns(part.file, part.fields))
         super().scan(part, seen)
 
     def part_rows(self, part: ScanPart, seen: Callable[[bytes], object]) -> Iterator[Row]:
         if part.stop is None and seen is not _unseen:
             read_through(part.file, seen)
-        end = sys.maxsize if part.stop is None else part.end
-        return self._from(part.file, part.begin, end)
-
-    def _from(self, file: Source, start: int, end: int = sys.maxsize) -> Iterator[Row]:
-        if not file.columns:
-            raise BrokenError("no columns are planned")
-        return tables.table_rows(file.path, self.kind, file.columns, start, end)
+        return tables.table_rows(part.file, part.begin, sys.maxsize if part.stop is None else part.end)
 
     def content(self, source: Source, ranges: Iterable[Numbered]) -> Content:
         place, rows = -1, iter(tuple[Row]())
         for some in ranges:
             start, end = some[0][1].start, some[0][1].end
-            rows = rows if start == place else self._from(source, start)
+            rows = rows if start == place else tables.table_rows(source, start, sys.maxsize)
             taken, place = [*islice(rows, end - start)], end
             yield some, b"".join(row.data for row in taken), taken
 
@@ -641,16 +615,7 @@ def lines_of(stream: Stream, what: str = "line") -> Iterator[bytes]:
 def _joined(start: int, end: int, line: int, rows: list[bytes], lengths: list[int]) -> Iterator[Piece]:
     """Yield the piece of some rows, unless they have no paragraph."""
     if lengths:
-        yield Piece(
-            source=0,
-            start=start,
-            end=end,
-            line=line,
-            paragraphs=len(lengths),
-            characters=sum(lengths),
-            longest=max(lengths),
-            sha256=hashlib.sha256(b"".join(rows)).hexdigest(),
-        )
+        yield _piece(start, end, line, lengths, hashlib.sha256(b"".join(rows)).hexdigest())
 
 
 def _cut_row(place: int, row: Row, line: int, lengths: list[int], target: int) -> Iterator[Piece]:
@@ -663,19 +628,23 @@ def _cut_row(place: int, row: Row, line: int, lengths: list[int], target: int) -
         while last < len(lengths) and (last == first or size + lengths[last] <= share):
             size += lengths[last]
             last += 1
-        yield Piece(
-            source=0,
-            start=place,
-            end=place + row.size,
-            skip=first,
-            line=line,
-            first_paragraph=first,
-            paragraphs=last - first,
-            characters=size,
-            longest=max(lengths[first:last]),
-            sha256=digest,
-        )
+        yield _piece(place, place + row.size, line, lengths[first:last], digest, first)
         first = last
+
+
+def _piece(start: int, end: int, line: int, lengths: list[int], sha256: str, skip: int = 0) -> Piece:
+    return Piece(
+        source=0,
+        start=start,
+        end=end,
+        skip=skip,
+        line=line,
+        first_paragraph=skip,
+        paragraphs=len(lengths),
+        characters=sum(lengths),
+        longest=max(lengths),
+        sha256=sha256,
+    )
 
 
 def _good(source: Source, rows: Iterable[Row], line: int, left_out: set[int]) -> Iterator[tuple[str, str]]:
@@ -693,8 +662,8 @@ READERS: Mapping[str, Reader] = {
     TEXT: _Text(),
     JSONL: _Jsonl(),
     tables.CSV: _Csv(),
-    tables.PARQUET: _Table(tables.PARQUET, ".parquet"),
-    tables.ARROW: _Table(tables.ARROW, ".arrow", ".feather"),
+    tables.PARQUET: _Table(".parquet", ranges=True),
+    tables.ARROW: _Table(".arrow", ".feather"),
 }
 """By the kind that ``corpus.json`` has of a source."""
 COMPRESSIONS = {".gz": "gz", ".zst": "zst", ".bz2": "bz2", ".xz": "xz"}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,14 +18,14 @@ from jobkit.answers.speed import speeds
 from jobkit.core import files
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.files import read_text
-from jobkit.core.json_codec import to_json
+from jobkit.core.json_codec import fields_of, to_json
 from jobkit.core.layout import FOLLOW_SCRIPT, PLAN_FILE, POINTS_FILE, read_points
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import note, shell_path
 from jobkit.core.units import format_count, format_size, format_walltime, pauses
 from jobkit.extensions.corpus.plan import Corpus, Piece, read_plan, write_corpus
 from jobkit.extensions.corpus.provenance import read_promise
-from jobkit.extensions.corpus.setting import AppliedSetting, asked_scheduler, keys_of, refuse_keys
+from jobkit.extensions.corpus.setting import AppliedSetting, asked_scheduler, keys_of, refuse_keys, without
 from jobkit.extensions.corpus.shards import (
     CorpusPlan,
     CorpusSummary,
@@ -43,7 +43,6 @@ from jobkit.launch import cancel, resume
 from jobkit.launch.resume import refuse_moved_run, refuse_silent, run_lock, spec_of_run
 from jobkit.planning.job_script import render_follow
 from jobkit.planning.points import Inputs
-from jobkit.planning.prepare import Options
 from jobkit.runs import journal
 from jobkit.runs.journal import read_journal
 from jobkit.runs.reader import read_status
@@ -69,8 +68,20 @@ def replan(run_dir: Path, wishes: ShardOptions, overrides: Sequence[str], *, wai
     spec_of_run(run_dir, given)  # a bad value is refused before anything is cancelled
     _end_open(run_dir)
     with run_lock(run_dir):
-        if points := _rest(run_dir):
-            _plan_rest(run_dir, points, wishes, given)
+        standing = Standing(run_dir)
+        # a shard of a large paragraph alone stays as it is
+        kept = standing.settle().keys() | read_journal(run_dir).needs.keys()
+        rest = [point for point in standing.points if point.index not in kept]
+        if rest:
+            corpus, setting = standing.corpus, _setting(run_dir, rest[0], given)
+            wanted = {point.index for point in rest}
+            shards = (shard for shard in read_plan(run_dir) if shard.index in wanted)
+            pieces = [piece for shard in shards for piece in shard.pieces]
+            pieces.sort(key=lambda piece: (piece.source, piece.start, piece.skip))
+            first, tables = _next_index(run_dir), table_bytes(corpus)
+            plan = plan_shards(pieces, setting, wishes, first=first, tables=tables)
+            _show(corpus, setting, plan)
+            _append(run_dir, corpus, setting, plan, rest, given)
         else:
             note(f"every shard is done: jobkit merge {shell_path(run_dir)} joins the results")
     return resume.run_again(run_dir, (), (), wait=wait)
@@ -78,11 +89,11 @@ def replan(run_dir: Path, wishes: ShardOptions, overrides: Sequence[str], *, wai
 
 def _placed(overrides: tuple[str, ...]) -> tuple[str, ...]:
     """Return the keys with the site of another scheduler, if one is named."""
-    name = asked_scheduler(Options(overrides=overrides))
+    name = asked_scheduler(overrides)
     if not name:
         return overrides
     _, path = find_site("auto", name)
-    kept = [word for word in overrides if word.partition("=")[0].strip() not in {"scheduler", "site"}]
+    kept = without(overrides, "scheduler", "site")
     return (*kept, f"scheduler={name}", f"site={portable_name(path)}")
 
 
@@ -112,23 +123,6 @@ def _end_open(run_dir: Path) -> None:
 
 def _open(run: RunStatus) -> int:
     return max(sum(point.state in LIVE for point in run.points), len(run.queued))
-
-
-def _rest(run_dir: Path) -> list[Point]:
-    """Return the shards without a winner, but those of a large paragraph alone, which stay as they are."""
-    standing = Standing(run_dir)
-    kept = standing.settle().keys() | read_journal(run_dir).needs.keys()
-    return [point for point in standing.points if point.index not in kept]
-
-
-def _plan_rest(run_dir: Path, rest: Sequence[Point], wishes: ShardOptions, given: tuple[str, ...]) -> None:
-    corpus, setting = Standing(run_dir).corpus, _setting(run_dir, rest[0], given)
-    wanted = {point.index for point in rest}
-    pieces = [piece for shard in read_plan(run_dir) if shard.index in wanted for piece in shard.pieces]
-    pieces.sort(key=lambda piece: (piece.source, piece.start, piece.skip))
-    plan = plan_shards(pieces, setting, wishes, first=_next_index(run_dir), tables=table_bytes(corpus))
-    _show(corpus, setting, plan)
-    _append(run_dir, corpus, setting, plan, rest, given)
 
 
 def grow(
@@ -242,7 +236,7 @@ def _setting(run_dir: Path, point: Point, given: tuple[str, ...]) -> AppliedSett
     promise = read_promise(run_dir)
     done = [result.counts for result in each_point(run_dir, []) if result.outcome is Outcome.OK]
     found = speeds([record for tried in done if (record := timed(tried))])
-    measured = {one.name: getattr(promise, one.name) for one in fields(promise)}
+    measured = fields_of(promise)
     if found and found[0].repeats >= ENOUGH:
         measured["speed"] = found[0]
     measured["given"] = (*promise.given, *read_journal(run_dir).asked, *keys_of(given))

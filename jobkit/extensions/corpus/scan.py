@@ -12,11 +12,11 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
+from typing import IO, TypeVar
 
 from jobkit.answers.speed import CorpusVolume
 from jobkit.core.errors import JobkitError, file_error
@@ -24,7 +24,7 @@ from jobkit.core.paragraphs import Fields
 from jobkit.core.shell import usable_cpus
 from jobkit.core.terminal import shell_path, shell_quote
 from jobkit.core.units import format_count, format_list
-from jobkit.extensions.corpus.plan import Bad, Corpus, Piece, Source
+from jobkit.extensions.corpus.plan import MOST_NAMED, Bad, Corpus, Piece, Source
 from jobkit.extensions.corpus.readers import (
     COMPRESSIONS,
     PACKED,
@@ -41,11 +41,6 @@ from jobkit.extensions.corpus.streams import AUTO, BrokenError, encoding_of
 from jobkit.extensions.corpus.tables import PARQUET, STATE_FILES, saved_files
 from jobkit.planning.texts import SAMPLE, find_text
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-MOST_NAMED = 5
 _TAR = re.compile(r"\.(tar(\.\w+)?|t[bgx]z2?)$")
 _STDIN = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
@@ -112,13 +107,9 @@ def _way(path: Path) -> str:
 
 
 def _in_folder(folder: str, unread: list[str]) -> list[Source]:
-    name = Path(folder).resolve().name
-    found, left = [], []
-    for inside, is_read in _names(Path(folder), ""):
-        if is_read:
-            found.append(_found(f"{folder.rstrip('/')}/{inside}", f"{name}/{inside}"))
-        else:
-            left.append(f"{name}/{inside}")
+    name, path, names = Path(folder).resolve().name, folder.rstrip("/"), [*_names(Path(folder), "")]
+    found = [_found(f"{path}/{inside}", f"{name}/{inside}") for inside, is_read in names if is_read]
+    left = [f"{name}/{inside}" for inside, is_read in names if not is_read]
     if not found:
         message = f"--corpus {folder}: a folder without a file that is read: {format_list(left, MOST_NAMED)}"
         raise JobkitError(message.removesuffix(": "), hint=f"jobkit reads {READ}")
@@ -193,10 +184,10 @@ _BYTES = 8
 
 
 class Ids:
-    """Hashes of ids, part by part, on disk."""
+    """Hashes of ids, part by part, in a file of its own."""
 
-    def __init__(self) -> None:
-        self._file = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115 - closed by `close`
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
         self._numbers: list[int] = []
 
     def add(self, hashes: bytes | bytearray) -> None:
@@ -209,20 +200,14 @@ class Ids:
         shares = sum(self._numbers) // _AT_ONCE + 1
         found: set[bytes] = set()
         for share in range(shares):
-            hashes = np.sort(self._share(share, shares))
-            again = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
-            found.update(value.tobytes() for value in again)
+            self._file.seek(0)
+            parts = [np.empty(0, np.uint64)]
+            while block := self._file.read(_AT_ONCE * _BYTES):
+                hashes = np.frombuffer(block, np.uint64)
+                parts.append(hashes[hashes % np.uint64(shares) == share])
+            values, numbers = np.unique(np.concatenate(parts), return_counts=True)
+            found.update(value.tobytes() for value in values[numbers > 1])
         return found
-
-    def _share(self, share: int, shares: int) -> NDArray[np.uint64]:
-        import numpy as np
-
-        self._file.seek(0)
-        parts = [np.empty(0, np.uint64)]
-        while block := self._file.read(_AT_ONCE * _BYTES):
-            hashes = np.frombuffer(block, np.uint64)
-            parts.append(hashes[hashes % np.uint64(shares) == share])
-        return np.concatenate(parts)
 
     def parts_with(self, hashes: set[bytes]) -> Iterator[int]:
         """Yield the number of each part that has one of some hashes, from 0."""
@@ -233,9 +218,6 @@ class Ids:
         for number, size in enumerate(self._numbers):
             if np.isin(np.frombuffer(self._file.read(size * _BYTES), np.uint64), sought).any():
                 yield number
-
-    def close(self) -> None:
-        self._file.close()
 
 
 # -- processes
@@ -312,13 +294,11 @@ def scan(
     split: int = 0,
     skip_bad: bool = False,
     processes: int | None = None,
-    seen: Callable[[int], object] = lambda _: None,
 ) -> Scan:
     """Read a corpus, of `find_sources`, once, by default on all cores.
 
-    ``skip_bad`` leaves out what cannot be read: a text file, an archive, or a line of JSONL. ``seen`` is
-    called from time to time with the bytes of files that were read since the last call. ``encoding`` is that
-    of all text files, or `AUTO`.
+    ``skip_bad`` leaves out what cannot be read: a text file, an archive, or a line of JSONL. ``encoding`` is
+    that of all text files, or `AUTO`.
     """
     if encoding:
         encoding = known_encoding(encoding)
@@ -327,8 +307,9 @@ def scan(
     size = sum(one.size_bytes for one in corpus.files)
     number = processes or (1 if size < _ALONE_BYTES else min(MOST, usable_cpus()))
     reading = _Reading(corpus.files, Fields(text_field, id_field), number, split)
-    with closing(Ids()) as ids:
-        reading.read(ids, seen)
+    with tempfile.TemporaryFile() as file:
+        ids = Ids(file)
+        reading.read(ids)
         reading.find_doubled(ids)
     bad = reading.bad()
     if bad and not skip_bad:
@@ -355,7 +336,7 @@ class _Reading:
                 self._bad_files[number] = (0, reason)
             first.setdefault(one.name, one.path)
 
-    def read(self, ids: Ids, seen: Callable[[int], object]) -> None:
+    def read(self, ids: Ids) -> None:
         last: ScanPart | None = None
         for parts in in_order(scan_parts, list(self._tasks()), self.processes):
             for part in parts:
@@ -365,7 +346,6 @@ class _Reading:
                 part.ids.clear()
                 self.parts.append(part)
                 self._add(len(self.parts) - 1, part.bad)
-                seen(0 if part.digest else (part.stop or part.file.size_bytes) - part.start)
 
     def _tasks(self) -> Iterator[list[ScanPart]]:
         """Yield what a process reads at once: a range of a large file, or several small files.
@@ -381,19 +361,17 @@ class _Reading:
                 continue
             part = ScanPart(source=number, file=one, target=target, fields=self.fields, split=self.split)
             ranges = READERS[one.kind].ranges and not one.compression and not one.encoding
-            if ranges and one.size_bytes > 2 * RANGE_BYTES:
-                if task:
-                    yield task
+            large = ranges and one.size_bytes > 2 * RANGE_BYTES
+            if task and (large or len(task) == TASK_FILES or size > TASK_BYTES):
+                yield task
                 task, size = [], 0
+            if large:
                 yield [replace(part, digest=True)]
                 for start in range(0, one.size_bytes, RANGE_BYTES):
                     yield [replace(part, start=start, stop=min(start + RANGE_BYTES, one.size_bytes))]
-                continue
-            task.append(part)
-            size += one.size_bytes
-            if len(task) == TASK_FILES or size > TASK_BYTES:
-                yield task
-                task, size = [], 0
+            else:
+                task.append(part)
+                size += one.size_bytes
         if task:
             yield task
 

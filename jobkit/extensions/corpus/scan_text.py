@@ -13,12 +13,9 @@ if TYPE_CHECKING:
     Places = NDArray[np.int64]
     Flags = NDArray[np.bool_]
 
-WHITE_ASCII = (9, 10, 11, 12, 13, 28, 29, 30, 31, 32)  # white space of one byte, as ``str.strip`` knows it
-WHITE_WIDE = (
-    *(b"\xc2\x85", b"\xc2\xa0", b"\xe1\x9a\x80", b"\xe3\x80\x80", b"\xe2\x81\x9f"),
-    *(b"\xe2\x80" + bytes([last]) for last in (*range(0x80, 0x8B), 0xA8, 0xA9, 0xAF)),
-)
-"""White space of two or three bytes: U+0085, U+00A0, U+1680, U+3000, U+205F, U+2000 to U+202F."""
+WHITE_ASCII = tuple(code for code in range(0x80) if chr(code).isspace())
+WHITE_WIDE = tuple(chr(code).encode() for code in range(0x80, 0x3001) if chr(code).isspace())
+"""White space as ``str.strip`` knows it, of one byte, and of two or three."""
 _ROUNDS = 32  # white-space characters at the start of a line that numpy passes; more, one by one
 
 
@@ -86,23 +83,17 @@ def _lines(data: bytes, *, final: bool) -> tuple[Places, Flags]:
     import numpy as np
 
     array = np.frombuffer(data, np.uint8)
-    ends = _line_ends(data, array, final=final)
-    if final and (ends[-1] if ends.size else 0) < len(data):
-        ends = np.append(ends, len(data))
-    starts = np.concatenate(([0], ends[:-1])) if ends.size else ends
-    return ends, _black(data, array, starts, ends)
-
-
-def _line_ends(data: bytes, array: Bytes, *, final: bool) -> Places:
-    import numpy as np
-
     feeds = array == 10  # noqa: PLR2004 - a newline
     if b"\r" in data:
         alone = array == 13  # noqa: PLR2004 - a carriage return
         alone[:-1] &= ~feeds[1:]
         alone[-1] &= final  # a newline may follow
         feeds |= alone
-    return np.flatnonzero(feeds) + 1
+    ends = np.flatnonzero(feeds) + 1
+    if final and (ends[-1] if ends.size else 0) < len(data):
+        ends = np.append(ends, len(data))
+    starts = np.concatenate(([0], ends[:-1])) if ends.size else ends
+    return ends, _black(data, array, starts, ends)
 
 
 def _black(data: bytes, array: Bytes, starts: Places, ends: Places) -> Flags:

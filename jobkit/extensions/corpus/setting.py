@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jobkit.answers import ledger
 from jobkit.answers.memory import Memory
-from jobkit.answers.speed import CorpusVolume, Speed, not_sampled, speeds
+from jobkit.answers.speed import CorpusVolume, Speed, speeds
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import CUDA, EVERY, EXACT, OFF, REFUSED, SHORTCUTS, Value
 from jobkit.core.layout import (
@@ -20,7 +20,7 @@ from jobkit.core.layout import (
 from jobkit.core.paths import ledger_path
 from jobkit.core.records import FULL, ModelRef, Point, TextRef
 from jobkit.core.terminal import Say, relative_path
-from jobkit.core.units import format_count, format_setting
+from jobkit.core.units import first_lines, format_count, format_setting
 from jobkit.extensions.corpus.provenance import Promise
 from jobkit.launch.resume import measure_again
 from jobkit.planning.points import Inputs, plan
@@ -35,7 +35,7 @@ from jobkit.report.recommend.advice import (
 from jobkit.report.recommend.material import RunData, read_material
 from jobkit.runs.request import held_by
 from jobkit.runs.which_run import find_run, refuse_unmeasured
-from jobkit.schedulers.registry import choose_scheduler, runs_here
+from jobkit.schedulers.registry import choose_scheduler
 from jobkit.spec.fields import Auto
 from jobkit.spec.site import Site, find_site, portable_name
 from jobkit.spec.sweep_spec import Axes, Constraints, SweepSpec, Tune, load_spec, setting_overrides
@@ -68,26 +68,15 @@ class AppliedSetting(Promise):
         known = {one.name: getattr(self, one.name) for one in fields(Promise)}
         return Promise(**{**known, "whole": True})
 
-    @property
-    def doubts(self) -> tuple[str, ...]:
-        """What the interval of its times does not include, in sentences."""
-        if self.speed is None:
-            return ()
-        elsewhere = not runs_here(self.spec.scheduler)
-        shared = elsewhere and not self.spec.resources.exclusive
-        return not_sampled(self.speed, elsewhere=elsewhere, shared=shared, past=self.past)
-
-    @property
-    def spares_import(self) -> bool:
-        """Whether all shards but the first are forked from a process that has imported the framework."""
-        return self.point.fork and runs_here(self.spec.scheduler)
+    def sets(self, key: str) -> bool:
+        """Return whether a person has set this key of ``resources``."""
+        return not {"resources", f"resources.{key}"}.isdisjoint(self.given)
 
     @property
     def words(self) -> str:
         """The setting in words: ``workers 16, padded 40000, order sorted``."""
-        known = {**self.point.params}
         shown: dict[str, Value] = {"workers": self.point.workers} if self.point.workers > 1 else {}
-        shown |= {name: value for name, value in known.items() if name != EVERY}
+        shown |= {name: value for name, value in self.point.params.items() if name != EVERY}
         shown |= {SHORTCUTS: EXACT} if self.point.shortcuts == EXACT else {}
         return format_setting(shown) or "the workload's own"
 
@@ -115,8 +104,7 @@ def find_setting(
 
 
 def refuse_keys(overrides: Sequence[str]) -> None:
-    for override in overrides:
-        key = override.partition("=")[0].strip()
+    for override, key in zip(overrides, keys_of(overrides), strict=True):
         if key.partition(".")[0] not in CHANGEABLE:
             raise JobkitError(
                 f"--set {override}: {key} belongs to the setting, or to the conditions of its measurement",
@@ -135,8 +123,8 @@ def _of_run(run: Path, options: Options, refuse: Refuse) -> AppliedSetting:
     alike = [record for record in material.measured if speed and record.params == speed.params]
     sums = [record.summary for record in alike if record.summary]
     answer = energy_answer(alike, speed, CorpusVolume(paragraphs=1)) if speed else None
-    given = (word for word in options.overrides if word.partition("=")[0].strip() != "scheduler")
-    spec = load_spec(run / SPEC_FILE, (*found, *given))  # the scheduler is chosen apart
+    given = without(options.overrides, "scheduler")  # which is chosen apart
+    spec = load_spec(run / SPEC_FILE, (*found, *given))
     spec, site, why = _placed(spec, options, before.scheduler)
     refuse_missing_packages(spec, site)
     first = alike[0].point if alike else points[0]
@@ -229,11 +217,10 @@ def _only(spec: SweepSpec, inputs: Inputs | None, path: Path) -> Point:
     found = plan(spec.model_copy(update={"repeats": 1}), inputs)
     if len(found) == 1:
         return found[0]
-    lines = [f"  {format_setting(point.params)}" for point in found[:MOST_LISTED]]
-    lines += [f"  and {len(found) - MOST_LISTED:,} more"] if len(found) > MOST_LISTED else []
+    lines = first_lines([format_setting(point.params) for point in found], MOST_LISTED)
     head = f"{path}: {format_count(len(found), 'setting')}, and a corpus is tagged with one:"
     raise JobkitError(
-        "\n".join([head, *lines]),
+        "\n  ".join([head, *lines]),
         hint="leave one in the spec; or measure them: jobkit sweep, then jobkit apply RUN",
     )
 
@@ -242,16 +229,19 @@ def keys_of(overrides: Sequence[str]) -> tuple[str, ...]:
     return tuple(word.partition("=")[0].strip() for word in overrides)
 
 
-def asked_scheduler(options: Options) -> str | None:
+def without(overrides: Sequence[str], *keys: str) -> tuple[str, ...]:
+    return tuple(word for word in overrides if keys_of([word])[0] not in keys)
+
+
+def asked_scheduler(overrides: Sequence[str], named: str | None = None) -> str | None:
     """Return the scheduler that a person names, by ``--scheduler`` or by ``--set``."""
-    words = [word.partition("=") for word in options.overrides]
-    named = [value.strip() for key, _, value in words if key.strip() == "scheduler"]
-    return options.scheduler or next(reversed(named), None)
+    words = (word.partition("=") for word in reversed(overrides))
+    return named or next((value.strip() for key, _, value in words if key.strip() == "scheduler"), None)
 
 
 def _placed(spec: SweepSpec, options: Options, before: str) -> tuple[SweepSpec, Site, str]:
     """Return the spec with its scheduler and site decided, the site, and why this scheduler."""
-    asked = asked_scheduler(options)
+    asked = asked_scheduler(options.overrides, options.scheduler)
     name, why = choose_scheduler(asked or spec.scheduler)
     why = "as requested" if asked else "as in the run" if spec.scheduler != "auto" else why
     site, path = find_site(options.site or (spec.site if name == before else "auto"), name)

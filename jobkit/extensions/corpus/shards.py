@@ -7,10 +7,9 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import count
 from pathlib import Path
 
-from jobkit.answers.speed import Duration, duration, total, upper
+from jobkit.answers.speed import Duration, duration, not_sampled, total, upper
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED, numbers
 from jobkit.core.layout import CORPUS_FILE, WINNERS_FOLDER
@@ -18,18 +17,19 @@ from jobkit.core.records import Point, TextRef
 from jobkit.core.units import (
     GIB,
     MIB,
+    first_lines,
     format_about,
     format_count,
     format_energy,
+    format_hours,
     format_list,
     format_memory,
     format_size,
     format_walltime,
     parse_size,
 )
-from jobkit.extensions.corpus.plan import MANIFEST_FILE, Corpus, Piece, Shard, cut
+from jobkit.extensions.corpus.plan import MANIFEST_FILE, MOST_NAMED, Corpus, Piece, Shard, cut
 from jobkit.extensions.corpus.readers import place_of, read_pieces
-from jobkit.extensions.corpus.scan import MOST_NAMED
 from jobkit.extensions.corpus.setting import AppliedSetting
 from jobkit.extensions.corpus.streams import foreign_word
 from jobkit.extensions.corpus.tables import BY_ROWS
@@ -70,9 +70,22 @@ def find_heavy(corpus: Corpus, pieces: Sequence[Piece], setting: AppliedSetting)
     Only paragraphs that are longer than the bound allows an item to be are read.
     """
     items = longest_item(setting) if setting.point.workload in LENGTHS else None
-    limit = min(covered(setting), math.inf if items is None else items)
-    found = (_looked_at(corpus, piece, setting, items) for piece in pieces if piece.longest > limit)
-    return [heavy for heavy in found if heavy is not None]
+    lengths_of = LENGTHS.get(setting.point.workload, LENGTHS["count"])
+    most = covered(setting)
+    heavy: list[OversizedPiece] = []
+    for piece in pieces:
+        if piece.longest <= min(most, math.inf if items is None else items):
+            continue
+        paragraphs = [(one, lengths_of(one.text)) for one in read_pieces(corpus, (piece,))]
+        longest = max(max(own, default=0) for _, own in paragraphs)
+        long = items is not None and longest > items
+        if long or piece.longest > most:
+            worst, _ = max(paragraphs, key=lambda one: max(one[1], default=0) if long else len(one[0].text))
+            load = longest * min(_together(setting), sum(len(own) for _, own in paragraphs))
+            known = setting.memory is not None if long else setting.point.workload in LENGTHS
+            where = place_of(corpus, piece, worst)
+            heavy.append(OversizedPiece(piece, where, len(worst.text), longest, load, known))
+    return heavy
 
 
 def covered(setting: AppliedSetting) -> int:
@@ -89,29 +102,13 @@ def longest_item(setting: AppliedSetting) -> int | None:
     """
     if setting.memory is None:
         return setting.call_load or None
-    together = numbers(setting.point.params).get(BATCH_SIZE, 1)
-    if PADDED in setting.point.params:
-        together = 1  # an item that is longer than the budget is a batch of its own
-    return int(setting.memory.largest.safe_load // max(1, together))
+    return int(setting.memory.largest.safe_load // max(1, _together(setting)))
 
 
-def _looked_at(
-    corpus: Corpus, piece: Piece, setting: AppliedSetting, items: int | None
-) -> OversizedPiece | None:
-    """Return a piece if a paragraph or an item in it is really too long."""
-    lengths_of = LENGTHS.get(setting.point.workload, LENGTHS["count"])
-    paragraphs = [(one, lengths_of(one.text)) for one in read_pieces(corpus, (piece,))]
-    longest = max(max(own, default=0) for _, own in paragraphs)
-    long = items is not None and longest > items
-    if not long and piece.longest <= covered(setting):
-        return None
-    worst, _ = max(paragraphs, key=lambda pair: max(pair[1], default=0) if long else len(pair[0].text))
-    number = sum(len(own) for _, own in paragraphs)
-    together = numbers(setting.point.params).get(BATCH_SIZE, 1)
-    together = 1 if PADDED in setting.point.params else min(together, number)
-    known = setting.memory is not None if long else setting.point.workload in LENGTHS
-    where = place_of(corpus, piece, worst)
-    return OversizedPiece(piece, where, len(worst.text), longest, together * longest, known)
+def _together(setting: AppliedSetting) -> int:
+    """Return how many long items a batch has: one that is longer than the budget is a batch of its own."""
+    params = setting.point.params
+    return 1 if PADDED in params else numbers(params).get(BATCH_SIZE, 1)
 
 
 def refuse_too_large(heavy: Sequence[OversizedPiece], setting: AppliedSetting) -> None:
@@ -119,10 +116,9 @@ def refuse_too_large(heavy: Sequence[OversizedPiece], setting: AppliedSetting) -
     lines = list(_too_large(heavy, setting))
     if not lines:
         return
-    more = [f"and {len(lines) - MOST_TOO_LARGE:,} more"] if len(lines) > MOST_TOO_LARGE else []
     head = f"{format_count(len(lines), 'paragraph')} too large for what was measured of the setting:"
     raise JobkitError(
-        "\n  ".join([head, *lines[:MOST_TOO_LARGE], *more]),
+        "\n  ".join([head, *first_lines(lines, MOST_TOO_LARGE)]),
         hint="--split-long cuts a paragraph between sentences; or put blank lines into it; "
         "measure with a text that has such a paragraph; "
         "or name the memory of a shard: --set resources.memory=16GiB",
@@ -130,7 +126,7 @@ def refuse_too_large(heavy: Sequence[OversizedPiece], setting: AppliedSetting) -
 
 
 def _too_large(heavy: Sequence[OversizedPiece], setting: AppliedSetting) -> Iterator[str]:
-    given = setting.peak_bytes is None or bool({*setting.given} & {"resources", "resources.memory"})
+    given = setting.peak_bytes is None or setting.sets("memory")
     largest = None if setting.memory is None or setting.point.device == CPU else setting.memory.largest
     for one in heavy:
         what = f"{one.where}: {one.characters:,} characters, {one.longest:,} in a sentence"
@@ -210,11 +206,12 @@ def plan_shards(
     number = min(_number(pieces, setting, wishes), len(pieces))
     parts = [part for part in cut(pieces, loads, number) if part] if pieces else []
     parts += [[piece] for piece in alone]
-    times = [
-        _time(part, setting, forked=setting.spares_import and place > 0) for place, part in enumerate(parts)
+    forks = setting.point.fork and runs_here(setting.spec.scheduler)  # the first imports for all
+    timed = [
+        _shard(first + place, part, setting, forked=forks and place > 0) for place, part in enumerate(parts)
     ]
-    shards = tuple(map(_shard, count(first), parts, times))
-    known = [time for time in times if time]
+    shards = tuple(shard for shard, _ in timed)
+    known = [time for _, time in timed if time]
     each = max(known, key=lambda time: time.expected_s, default=None)
     measured = enough(
         setting.spec.resources,
@@ -223,7 +220,8 @@ def plan_shards(
         warning_s=setting.site.warning_s,
         text_bytes=window_bytes(shards, setting.spec) + tables,
     )
-    resources = _resources(measured, setting)
+    given = (key for key in ("memory", "walltime") if setting.sets(key))
+    resources = measured.model_copy(update={key: getattr(setting.spec.resources, key) for key in given})
     return CorpusPlan(
         shards=shards,
         each=each,
@@ -251,32 +249,16 @@ def _number(pieces: Sequence[Piece], setting: AppliedSetting, wishes: ShardOptio
     return math.ceil((whole.expected_s - start_s) / max(allowed_s - start_s, allowed_s / 2))
 
 
-def _shard(index: int, pieces: Sequence[Piece], time: Duration | None) -> Shard:
-    return Shard(
-        index=index,
-        pieces=tuple(pieces),
-        load=sum(piece.characters for piece in pieces),
-        expected_s=time.expected_s if time else None,
-        low_s=time.low_s if time else None,
-        high_s=time.high_s if time else None,
-        slow_s=upper(time, SLOW) if time else None,
-    )
-
-
-def _time(pieces: Sequence[Piece], setting: AppliedSetting, *, forked: bool) -> Duration | None:
+def _shard(
+    index: int, pieces: Sequence[Piece], setting: AppliedSetting, *, forked: bool
+) -> tuple[Shard, Duration | None]:
+    shard = Shard(index=index, pieces=tuple(pieces), load=sum(piece.characters for piece in pieces))
     if setting.speed is None:
-        return None
-    items, characters = (
-        sum(getattr(piece, name) for piece in pieces) for name in ("paragraphs", "characters")
-    )
-    return duration(setting.speed, items=items, characters=characters, forked=forked, past=setting.past)
-
-
-def _resources(measured: Resources, setting: AppliedSetting) -> Resources:
-    """Return what a shard requests: as a person has set it, else by what was measured."""
-    given = set(setting.given)
-    keys = [key for key in ("memory", "walltime") if given & {"resources", f"resources.{key}"}]
-    return measured.model_copy(update={key: getattr(setting.spec.resources, key) for key in keys})
+        return shard, None
+    items, characters = shard.paragraphs, shard.characters
+    time = duration(setting.speed, items=items, characters=characters, forked=forked, past=setting.past)
+    low_s, high_s, slow_s = time.low_s, time.high_s, upper(time, SLOW)
+    return replace(shard, expected_s=time.expected_s, low_s=low_s, high_s=high_s, slow_s=slow_s), time
 
 
 def window_bytes(shards: Sequence[Shard], spec: SweepSpec) -> int:
@@ -348,12 +330,6 @@ class CorpusSummary:
     now: datetime  # when it would begin
     # how long earlier corpora took, next to what was predicted, in words; empty if there were none
     before: str = ""
-
-    @property
-    def at_a_time(self) -> int:
-        """How many shards run at the same time, if the queue starts them at once."""
-        spec, number = self.setting.spec, len(self.plan.shards)
-        return 1 if runs_here(spec.scheduler) else min(number, (spec.max_parallel or number) * spec.pack)
 
 
 def plan_lines(prospect: CorpusSummary) -> list[str]:
@@ -442,12 +418,14 @@ def _shards(prospect: CorpusSummary) -> str:
 
 def _cost(prospect: CorpusSummary) -> dict[str, str]:
     setting, plan, corpus = prospect.setting, prospect.plan, prospect.corpus
-    if plan.whole is None:
+    if plan.whole is None or setting.speed is None:
         return {}
     on_cpu = setting.point.device == CPU
     each = setting.spec.resources.of(setting.point).cpus if on_cpu else setting.point.gpus
     words = {f"{'CPU' if on_cpu else 'GPU'}-hours": _hours(plan.whole, each)}
-    if doubts := setting.doubts:
+    elsewhere = not runs_here(setting.spec.scheduler)
+    shared = elsewhere and not setting.spec.resources.exclusive
+    if doubts := not_sampled(setting.speed, elsewhere=elsewhere, shared=shared, past=setting.past):
         words["beware"] = f"\n{' ' * LABEL}".join(doubts)
     if setting.energy:
         joules = setting.energy.of(corpus.paragraphs, corpus.characters)
@@ -458,69 +436,55 @@ def _cost(prospect: CorpusSummary) -> dict[str, str]:
 
 
 def _hours(whole: Duration, each: int) -> str:
-    expected = f"{_hour_words(whole.expected_s * each / HOUR_S)}"
+    expected = format_hours(whole.expected_s * each / HOUR_S)
     if whole.low_s is None or whole.high_s is None:
         return f"{expected} (one repeat was measured, so there is no interval)"
     if whole.unknown:
         return f"{expected} (mean of {format_count(whole.repeats, 'repeat')}; spread unknown)"
-    low, high = (_hour_words(seconds * each / HOUR_S) for seconds in (whole.low_s, whole.high_s))
+    low, high = (format_hours(seconds * each / HOUR_S) for seconds in (whole.low_s, whole.high_s))
     return f"{expected} (95 %: {low} to {high})"
-
-
-def _hour_words(value: float) -> str:
-    return f"{value:,.1f}" if value >= 1 else f"{value:.2g}"
 
 
 def _end(prospect: CorpusSummary) -> str:
     """Return when it ends if the queue starts all that may run at a time now."""
-    plan, at_a_time = prospect.plan, prospect.at_a_time
+    plan, spec, point = prospect.plan, prospect.setting.spec, prospect.setting.point
     if plan.each is None:
         return ""
-    unit = "CPU job" if prospect.setting.point.device == CPU else "GPU"
-    number = at_a_time * (1 if unit == "CPU job" else prospect.setting.point.gpus)
-    where = "here, one shard after the other" if runs_here(prospect.setting.spec.scheduler) else ""
-    where = where or f"with {format_count(number, unit)} from now"
+    number = len(plan.shards)
+    at_a_time, where = 1, "here, one shard after the other"
+    if not runs_here(spec.scheduler):
+        at_a_time = min(number, (spec.max_parallel or number) * spec.pack)
+        each, unit = (1, "CPU job") if point.device == CPU else (point.gpus, "GPU")
+        where = f"with {format_count(at_a_time * each, unit)} from now"
     time = plan.whole if at_a_time == 1 and plan.whole else plan.each
-    rounds = 1 if time is plan.whole else math.ceil(len(plan.shards) / at_a_time)
-    ends = [
-        None if seconds is None else moment_words(prospect.now, rounds * seconds)
-        for seconds in (time.expected_s, time.low_s, time.high_s)
-    ]
-    known = ends[1] is not None and not time.unknown
-    between = f" (95 %: {_short(ends[1], ends[0])} to {_short(ends[2], ends[0])})" if known else ""
-    return f"{ends[0]} {where}{between}"
+    rounds = 1 if time is plan.whole else math.ceil(number / at_a_time)
+    now = prospect.now.astimezone()
 
+    def moment(seconds: float) -> tuple[str, str]:
+        """Return day and time: ``today`` and ``19:40``, ``2026-01-05`` and ``09:00``."""
+        end = now + timedelta(seconds=rounds * seconds)
+        days = (end.date() - now.date()).days
+        return {0: "today", 1: "tomorrow"}.get(days, f"{end:%Y-%m-%d}"), f"{end:%H:%M}"
 
-def moment_words(now: datetime, after_s: float) -> str:
-    """Return a moment: ``today 19:40``, ``tomorrow 02:10``, ``2026-01-05 09:00``."""
-    local = now.astimezone()
-    end = local + timedelta(seconds=after_s)
-    days = (end.date() - local.date()).days
-    day = {0: "today", 1: "tomorrow"}.get(days, f"{end:%Y-%m-%d}")
-    return f"{day} {end:%H:%M}"
-
-
-def _short(end: str | None, other: str | None) -> str:
-    """Return a moment, without its day if that is the day of the other."""
-    day, _, clock = (end or "").rpartition(" ")
-    return clock if other and other.startswith(day) else f"{day} {clock}"
+    day, clock = moment(time.expected_s)
+    between = ""
+    if time.low_s is not None and time.high_s is not None and not time.unknown:
+        bounds = (moment(seconds) for seconds in (time.low_s, time.high_s))
+        low, high = (at if on == day else f"{on} {at}" for on, at in bounds)
+        between = f" (95 %: {low} to {high})"
+    return f"{day} {clock} {where}{between}"
 
 
 def _request(prospect: CorpusSummary) -> str:
-    setting, resources = prospect.setting, prospect.plan.resources.of(prospect.setting.point)
-    why = _rests_on(prospect.plan)
+    setting, plan = prospect.setting, prospect.plan
+    resources, each, why = plan.resources.of(setting.point), plan.each, ""
+    if each and plan.resources.walltime == plan.measured.walltime:
+        so = ", twice the mean" if each.high_s is None else ", as the spread is unknown" * each.unknown
+        why = f" (for a shard of up to {format_about(each.longest_s)}{so})"
     if runs_here(setting.spec.scheduler):
         return f"on this machine ({setting.why}): walltime {format_walltime(resources.walltime)}{why} a shard"
     where = f"({setting.spec.scheduler}, site {setting.site.name})"
     return f"each shard: {request_words([resources])}{why} {where}"
-
-
-def _rests_on(plan: CorpusPlan) -> str:
-    each = plan.each
-    if each is None or plan.resources.walltime != plan.measured.walltime:
-        return ""
-    why = ", twice the mean" if each.high_s is None else ", as the spread is unknown" if each.unknown else ""
-    return f" (for a shard of up to {format_about(each.longest_s)}{why})"
 
 
 def _warnings(prospect: CorpusSummary) -> Iterator[str]:
@@ -543,7 +507,7 @@ def low_memory(setting: AppliedSetting, measured_bytes: int) -> Iterator[str]:
     ``measured_bytes`` is what a shard would request if a person had set nothing.
     """
     asked, peak = setting.spec.resources.memory, setting.peak_bytes
-    if peak is None or asked >= peak or not {*setting.given} & {"resources", "resources.memory"}:
+    if peak is None or asked >= peak or not setting.sets("memory"):
         return
     here = runs_here(setting.spec.scheduler)
     so = "jobkit sets no limit here, but a scheduler does" if here else "shards may run out of memory"

@@ -12,8 +12,7 @@ from pathlib import Path
 from statistics import fmean
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import read_lines, read_text
-from jobkit.core.json_codec import from_json
+from jobkit.core.files import read_json, read_lines
 from jobkit.core.layout import (
     BAD_ROWS,
     EXIT_FILE,
@@ -30,11 +29,11 @@ from jobkit.core.student import deviation, half_width
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_compared, format_count, format_list
 from jobkit.extensions.corpus.plan import (
+    MOST_NAMED,
     Corpus,
     Shard,
     Winner,
-    is_corpus_folder,
-    is_unplanned,
+    is_planned,
     promised,
     read_corpus,
     read_plan,
@@ -102,39 +101,31 @@ class Standing:
         """
         winners = claim_all(self.folder, self.points)
         for point in self.points:
-            if point.index not in winners and (winner := _claim_ended(self.folder, point)):
-                winners[point.index] = winner
+            home = point_folder(self.folder, point.point_id)
+            for number in () if point.index in winners else reversed(try_numbers(home)):
+                folder = Path(try_folder(self.folder, point.point_id, number))
+                if (folder / EXIT_FILE).is_file() and has_rows(home, str(folder)):
+                    if winner := claim(self.folder, point, number):  # once more, for it may have just ended
+                        winners[point.index] = winner
+                        break
+                    with suppress(OSError):  # of another user: then it stays as it is
+                        (folder / BAD_ROWS).touch()
         self.winners = {index: winner for index, winner in winners.items() if index in self.indices}
         return self.winners
 
 
 def finish(run_dir: Path) -> str:
     """Write ``provenance.json`` if every shard has a winner; return the closing line, empty until then."""
-    if not is_corpus_folder(run_dir) or is_unplanned(run_dir):
+    if not is_planned(run_dir):
         return ""
     standing = Standing(run_dir)
     if not standing.settle() or standing.indices - standing.winners.keys():
         return ""
     from jobkit.extensions.corpus.provenance import write_provenance  # most looks come before the end
 
-    shards = list(standing.shards.values())
-    return write_provenance(run_dir, standing.corpus, shards, standing.winners)
+    return write_provenance(run_dir, standing.corpus, standing.shards, standing.winners)
 
 
-def _claim_ended(run_dir: Path, point: Point) -> Winner | None:
-    """Claim once more for ended tries; mark whole rows that do not match their manifest."""
-    home = point_folder(run_dir, point.point_id)
-    for number in reversed(try_numbers(home)):
-        folder = Path(try_folder(run_dir, point.point_id, number))
-        if (folder / EXIT_FILE).is_file() and has_rows(home, str(folder)):
-            if winner := claim(run_dir, point, number):
-                return winner
-            with suppress(OSError):  # of another user: then it stays as it is
-                (folder / BAD_ROWS).touch()
-    return None
-
-
-MOST_NAMED = 5
 PERCENT = 100
 ENOUGH = 3  # done shards: with this many, their own times say when the rest ends
 
@@ -263,30 +254,6 @@ def _left(run: RunStatus, took: Sequence[float], planned: Sequence[Shard]) -> di
     return {"left_s": run.to_go_s, "left_low_s": low * run.to_go_s, "left_high_s": high * run.to_go_s}
 
 
-def status_lines(run: RunStatus) -> Iterator[str]:
-    found = progress(run)
-    if found is None:
-        return
-    yield (
-        f"done: {PERCENT * found.share:.1f} % of the characters, {found.paragraphs_done:,} of "
-        f"{format_count(found.paragraphs, 'paragraph')}, {found.done:,} of "
-        f"{format_count(found.shards, 'shard')}"
-    )
-    seconds = found.took_s, found.promised_s, found.low_s, found.high_s
-    took, promised, low, high = (format_compared(value or 0.0) for value in seconds)
-    if found.speed is not None:
-        both = f"the shards took {took}, starts included; the promise was {promised}"
-        yield f"speed: {found.speed:.2f} times the promise ({both})"
-    if found.broken:
-        yield f"the time is outside of the interval of the promise: {low} to {high}; the shards took {took}"
-    if found.left_s is not None and found.done < found.shards:
-        yield _end_line(run, found)
-    if found.slow:
-        names = format_list(list(found.slow), MOST_NAMED)
-        yield f"slower than the promise for 99 in 100 shards: {names}"
-    yield from _failed_lines(run, read_parts(run.folder))
-
-
 def _failed_lines(run: RunStatus, parts: Mapping[int, Shard]) -> Iterator[str]:
     """Yield the longest paragraph of shards that failed, which mostly holds a corpus back."""
     ended = [point for point in run.points if point.state is PointState.FAILED]
@@ -330,11 +297,10 @@ class CorpusRun(RunKind):
     fewer_points = "jobkit apply RUN --corpus PATH --out FOLDER --shard-minutes 30"
 
     def order(self, folder: Path) -> Order | None:
-        path = folder / ORDER_FILE
-        if not path.is_file():
-            return None
         try:
-            return from_json(Order, read_text(path), where=str(path))
+            return read_json(Order, folder / ORDER_FILE)
+        except FileNotFoundError:
+            return None
         except (OSError, JobkitError):
             return Order()
 
@@ -346,7 +312,26 @@ class CorpusRun(RunKind):
         return run.folder.name if run.points else run.name
 
     def status_lines(self, run: RunStatus) -> Iterator[str]:
-        return status_lines(run)
+        found = progress(run)
+        if found is None:
+            return
+        characters = f"{PERCENT * found.share:.1f} % of the characters"
+        paragraphs = f"{found.paragraphs_done:,} of {format_count(found.paragraphs, 'paragraph')}"
+        yield f"done: {characters}, {paragraphs}, {found.done:,} of {format_count(found.shards, 'shard')}"
+        seconds = found.took_s, found.promised_s, found.low_s, found.high_s
+        took, promised, low, high = (format_compared(value or 0.0) for value in seconds)
+        if found.speed is not None:
+            both = f"the shards took {took}, starts included; the promise was {promised}"
+            yield f"speed: {found.speed:.2f} times the promise ({both})"
+        if found.broken:
+            between = f"{low} to {high}; the shards took {took}"
+            yield f"the time is outside of the interval of the promise: {between}"
+        if found.left_s is not None and found.done < found.shards:
+            yield _end_line(run, found)
+        if found.slow:
+            names = format_list(list(found.slow), MOST_NAMED)
+            yield f"slower than the promise for 99 in 100 shards: {names}"
+        yield from _failed_lines(run, read_parts(run.folder))
 
     def status_data(self, run: RunStatus) -> Mapping[str, object]:
         found = progress(run)
@@ -378,11 +363,9 @@ class CorpusRun(RunKind):
 
     def foreseen(self, folder: Path, point: Point) -> Foreseen:
         """Return the time by the plan, and the memory of the run that measured the setting."""
-        part, path = read_parts(folder).get(point.index), folder / PROMISE_FILE
-        try:
-            promised = from_json(Foreseen, read_text(path), where=str(path))
-        except (OSError, JobkitError):
-            promised = Foreseen()
+        part, promised = read_parts(folder).get(point.index), Foreseen()
+        with suppress(OSError, JobkitError):
+            promised = read_json(Foreseen, folder / PROMISE_FILE)
         return replace(promised, seconds=part.expected_s if part else None)
 
     def awaited(self, folder: Path) -> Role | None:

@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, BinaryIO, Protocol
 
 from jobkit.core.extras import missing_extra
@@ -54,8 +55,8 @@ def open_stream(
     with os.fdopen(open_regular(source.path), "rb", buffering=0) as file:
         file.seek(start)
         stream: Stream = _Raw(file, seen, size)
-        stream = _Archive(stream, source.compression) if source.compression else stream
-        yield _Decoded(stream, source.encoding) if source.encoding else stream
+        stream = _Blocks(_decompressed(stream, source.compression)) if source.compression else stream
+        yield _Blocks(_decoded(stream, source.encoding)) if source.encoding else stream
 
 
 class _Raw:
@@ -69,90 +70,79 @@ class _Raw:
         return data
 
 
-class _Archive:
-    """The members of an archive, one after the other; zeros may follow, as tapes have them.
+class _Blocks:
+    """A stream of the blocks that a generator yields."""
 
-    zstandard's own ``stream_reader`` takes an archive that was cut short for a whole one.
-    """
-
-    def __init__(self, raw: Stream, compression: str) -> None:
-        self._raw = raw
-        self._step_bytes = _STEP_BYTES[compression]
-        self._begin: Callable[[], Any] = lambda: zlib.decompressobj(wbits=31)
-        self._error: type[Exception] = zlib.error
-        self._most: tuple[int, ...] = ()
-        if compression == "bz2":
-            self._begin, self._error, self._most = bz2.BZ2Decompressor, OSError, (_READ_BYTES,)
-        if compression == "xz":
-            self._begin = lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_BYTES)
-            self._error, self._most = lzma.LZMAError, (_READ_BYTES,)
-        if compression == "zst":
-            if lack := missing_extra("a .zst file", "zst"):
-                raise lack
-            import zstandard
-
-            library = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
-            self._begin, self._error = library.decompressobj, zstandard.ZstdError
-        self._member = self._begin()
-        self._waiting = self._ready = memoryview(b"")
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks, self._ready = blocks, memoryview(b"")
 
     def read(self, size: int, /) -> bytes:
         while not self._ready:
-            if self._member.eof and not self._next_member():
+            block = next(self._blocks, None)
+            if block is None:
                 return b""
-            self._ready = memoryview(self._more())
+            self._ready = memoryview(block)
         out, self._ready = bytes(self._ready[:size]), self._ready[size:]
         return out
 
-    def _more(self) -> bytes:
+
+def _decompressed(raw: Stream, compression: str) -> Iterator[bytes]:
+    """Yield the members of an archive, one after the other; zeros may follow, as tapes have them.
+
+    zstandard's own ``stream_reader`` takes an archive that was cut short for a whole one.
+    """
+    begin, broken, most = _library(compression)
+    size, member, waiting = _STEP_BYTES[compression], begin(), memoryview(b"")
+    while True:
+        while member.eof:
+            waiting = waiting or memoryview(raw.read(_READ_BYTES))
+            if not waiting:
+                return
+            waiting = memoryview(bytes(waiting).lstrip(b"\0"))
+            member = begin() if waiting else member
         step = memoryview(b"")
-        if getattr(self._member, "needs_input", True):
-            if not self._fill():
+        if getattr(member, "needs_input", True):
+            waiting = waiting or memoryview(raw.read(_READ_BYTES))
+            if not waiting:
                 raise BrokenError("the archive ends early")
-            step, self._waiting = self._waiting[: self._step_bytes], self._waiting[self._step_bytes :]
+            step, waiting = waiting[:size], waiting[size:]
         try:
-            out: bytes = self._member.decompress(step, *self._most)
-        except self._error as error:
+            out: bytes = member.decompress(step, *most)
+        except broken as error:
             raise BrokenError(f"the archive is broken: {error}") from error
-        if self._member.eof and (rest := self._member.unused_data):
-            self._waiting = memoryview(rest + bytes(self._waiting))
-        return out
-
-    def _fill(self) -> bool:
-        if not self._waiting:
-            self._waiting = memoryview(self._raw.read(_READ_BYTES))
-        return bool(self._waiting)
-
-    def _next_member(self) -> bool:
-        while self._fill():
-            self._waiting = memoryview(bytes(self._waiting).lstrip(b"\0"))
-            if self._waiting:
-                self._member = self._begin()
-                return True
-        return False
+        if member.eof and (rest := member.unused_data):
+            waiting = memoryview(rest + bytes(waiting))
+        yield out
 
 
-class _Decoded:
-    """A stream in another encoding, as UTF-8."""
+def _library(compression: str) -> tuple[Callable[[], Any], type[Exception], tuple[int, ...]]:
+    """Return what decompresses a member, its error, and the limit of what it returns at once, if any."""
+    if compression == "bz2":
+        return bz2.BZ2Decompressor, OSError, (_READ_BYTES,)
+    if compression == "xz":
+        return partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, _XZ_BYTES), lzma.LZMAError, (_READ_BYTES,)
+    if compression == "zst":
+        if lack := missing_extra("a .zst file", "zst"):
+            raise lack
+        import zstandard
 
-    def __init__(self, raw: Stream, encoding: str) -> None:
-        self._raw, self._encoding, self._place, self._ready = raw, encoding, 0, memoryview(b"")
-        self._decoder = codecs.getincrementaldecoder(encoding)()
+        library = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
+        return library.decompressobj, zstandard.ZstdError, ()
+    return partial(zlib.decompressobj, wbits=31), zlib.error, ()
 
-    def read(self, size: int, /) -> bytes:
-        ended = False
-        while not self._ready and not ended:
-            data = self._raw.read(_READ_BYTES)
-            ended = not data
-            held = len(self._decoder.getstate()[0])
-            try:
-                self._ready = memoryview(self._decoder.decode(data, ended).encode())
-            except UnicodeError as error:
-                place = self._place - held + getattr(error, "start", 0)
-                raise BrokenError(f"not {self._encoding} at byte {place}") from error
-            self._place += len(data)
-        out, self._ready = bytes(self._ready[:size]), self._ready[size:]
-        return out
+
+def _decoded(raw: Stream, encoding: str) -> Iterator[bytes]:
+    """Yield what is in another encoding as UTF-8."""
+    decoder, place, data = codecs.getincrementaldecoder(encoding)(), 0, b" "
+    while data:
+        data = raw.read(_READ_BYTES)
+        held = len(decoder.getstate()[0])
+        try:
+            yield decoder.decode(data, not data).encode()
+        except UnicodeError as error:
+            at = place - held + getattr(error, "start", 0)
+            raise BrokenError(f"not {encoding} at byte {at}") from error
+        place += len(data)
 
 
 AUTO = "auto"

@@ -20,7 +20,7 @@ from jobkit.core.extras import missing_extra
 from jobkit.core.files import read_text
 from jobkit.core.paragraphs import BOM, BadLineError, Document, Fields
 from jobkit.core.units import format_list
-from jobkit.extensions.corpus.plan import Columns
+from jobkit.extensions.corpus.plan import Columns, Source
 from jobkit.extensions.corpus.streams import BrokenError
 
 CSV, PARQUET, ARROW = "csv", "parquet", "arrow"
@@ -125,34 +125,34 @@ def _of_values(values: Sequence[str], columns: Columns, data: bytes) -> Document
 
 
 @contextmanager
-def _opened(path: str, kind: str) -> Iterator[Any]:
+def _opened(source: Source) -> Iterator[Any]:
     """Open a table, and turn what pyarrow raises into `BrokenError`."""
-    if lack := missing_extra(f"a .{kind} file", "parquet"):
+    if lack := missing_extra(f"a .{source.kind} file", "parquet"):
         raise lack
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # its own reserves 1 GiB of address space
     import pyarrow as pa
     from pyarrow import parquet
 
     try:
-        if kind == PARQUET:
-            with parquet.ParquetFile(path) as file:
+        if source.kind == PARQUET:
+            with parquet.ParquetFile(source.path) as file:
                 yield file
             return
-        with pa.memory_map(path) as file:
+        with pa.memory_map(source.path) as file:
             magic = file.read(6)
             file.seek(0)
             yield pa.ipc.open_file(file) if magic == b"ARROW1" else pa.ipc.open_stream(file)
     except (pa.ArrowException, OSError, UnicodeError) as error:
         if isinstance(error, OSError) and error.errno:
             raise
-        raise BrokenError(f"not {kind.title()}: {str(error).partition(chr(10))[0][:200]}") from error
+        raise BrokenError(f"not {source.kind.title()}: {str(error).partition(chr(10))[0][:200]}") from error
 
 
-def table_columns(path: str, kind: str, wanted: Fields) -> Columns:
+def table_columns(source: Source, wanted: Fields) -> Columns:
     import pyarrow.types as of
 
-    with _opened(path, kind) as table:
-        schema = table.schema_arrow if kind == PARQUET else table.schema
+    with _opened(source) as table:
+        schema = table.schema_arrow if source.kind == PARQUET else table.schema
         columns = choose(schema.names, wanted)
         for at, numbers in ((columns.text_at, False), (columns.id_at, True)):
             if at < 0:
@@ -164,26 +164,29 @@ def table_columns(path: str, kind: str, wanted: Fields) -> Columns:
             if not any(is_of(kept) for is_of in permitted):
                 what = "neither text nor whole numbers" if numbers else "not text"
                 raise BrokenError(f"the column {schema.names[at]!r} is {found}, {what}")
-        if kind == ARROW:
+        if source.kind == ARROW:
             return columns
         groups = (table.metadata.row_group(group) for group in range(table.num_row_groups))
         return replace(columns, group_bytes=max((group.total_byte_size for group in groups), default=0))
 
 
-def first_row(path: str, place: int, size: int) -> int:
+def first_row(source: Source, place: int) -> int:
     """Return the first row of the first row group after a place in Parquet, as if all had one size."""
-    with _opened(path, PARQUET) as table:
-        groups = range(-(-place * table.num_row_groups // size))
+    with _opened(source) as table:
+        groups = range(-(-place * table.num_row_groups // source.size_bytes))
         return sum(table.metadata.row_group(group).num_rows for group in groups)
 
 
-def table_rows(path: str, kind: str, columns: Columns, start: int, end: int) -> Iterator[Row]:
+def table_rows(source: Source, start: int, end: int) -> Iterator[Row]:
     """Yield rows of a table, from ``start`` to before ``end``; in memory are a group and some texts."""
-    names = [columns.text, columns.id] if columns.id else [columns.text]
-    with _opened(path, kind) as table:
-        for first, batch in _batches(table, kind, names, start):
+    if source.columns is None:
+        raise BrokenError("no columns are planned")
+    names = [name for name in (source.columns.text, source.columns.id) if name]
+    with _opened(source) as table:
+        for first, batch in _batches(table, source.kind, names, start):
             low, high = max(start - first, 0), min(end - first, batch.num_rows)
-            for name in names if kind == ARROW and low < high else ():  # a wrong offset would end the process
+            checked = source.kind == ARROW and low < high  # a wrong offset would end the process
+            for name in names if checked else ():
                 batch.column(batch.schema.get_field_index(name)).validate(full=True)
             for at in range(low, high, _ROWS):
                 some = batch.slice(at, min(_ROWS, high - at))

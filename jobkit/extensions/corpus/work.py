@@ -12,10 +12,9 @@ from typing import cast
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
-from jobkit.extensions.corpus.parts import adopt, identity
 from jobkit.extensions.corpus.plan import Corpus, Shard, read_corpus, read_planned
 from jobkit.extensions.corpus.readers import Paragraph, read_pieces
-from jobkit.extensions.corpus.rows import RowsFile, as_vectors
+from jobkit.extensions.corpus.rows import RowsFile, adopt, as_vectors, identity
 from jobkit.worker.failure import TryFailed, describe_error
 from jobkit.worker.paragraphs import Todo, Window
 from jobkit.worker.record import PointWork, TryState

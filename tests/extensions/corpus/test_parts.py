@@ -20,7 +20,6 @@ from jobkit.core.layout import PLAN_FILE, POINTS_FILE, read_points, try_folder
 from jobkit.core.records import JobFacts
 from jobkit.extensions.corpus import rows
 from jobkit.extensions.corpus.merge import merge
-from jobkit.extensions.corpus.parts import PARTS_FILE
 from jobkit.extensions.corpus.plan import MANIFEST_FILE, Winner
 from jobkit.extensions.corpus.winners import claim, has_rows
 from jobkit.extensions.corpus.work import WORK
@@ -166,7 +165,7 @@ def test_a_try_that_is_killed_at_any_write_is_gone_on_with(tmp_path: Path, kind:
     assert did <= PARAGRAPHS + 3 * 3 * number, "a window that was not home, and those that were read ahead"
 
 
-LOST = st.sampled_from(["", PARTS_FILE, "part-00001.*", "part-00002.*"])
+LOST = st.sampled_from(["", rows.PARTS_FILE, "part-00001.*", "part-00002.*"])
 KILLS = st.lists(st.tuples(st.integers(0, 40), LOST, st.integers(0, 9)), max_size=4)
 """For each try the step at which it dies, a file that does not come home, and a part that is damaged."""
 
@@ -260,5 +259,5 @@ def test_tries_that_left_nothing_make_the_parts_smaller(
         sizes.append(len(tried.todo.texts))
         with pytest.raises(KilledError):
             tried.work(calls=2, kill_at=0)
-        tried.come_home(PARTS_FILE)
+        tried.come_home(rows.PARTS_FILE)
     assert sizes == sorted(sizes, reverse=True)

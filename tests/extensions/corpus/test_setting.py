@@ -268,12 +268,11 @@ def test_what_needs_more_is_a_round_of_its_own(bounded: AppliedSetting) -> None:
     asked = request(Path("run"), ["letters.txt"], shards=2)
     slurm = find_setting(Path("run"), Options(scheduler="slurm"), build=False, say=lambda _: None)
     slurm = replace(slurm, memory=bounded.memory)
-    planned = apply.prepare(OUT.absolute(), asked, slurm, *apply.read(asked))
-    number = len(planned.prepared.points)
-    (group,) = planned.prepared.groups
+    prepared, prospect = apply.prepare(OUT.absolute(), asked, slurm, *apply.read(asked))
+    number = len(prepared.points)
+    (group,) = prepared.groups
     assert group.points == tuple(range(1, number))
-    prospect = planned.prospect
-    apply.write_planned(planned)
+    apply.write_planned(prepared, prospect)
     assert read_journal(OUT).needs == prospect.plan.needs
     Path("more.txt").write_text(f"{LONG}\n\nThe end.\n", encoding="utf-8")
     both = request(Path("run"), ["letters.txt", "more.txt"])

@@ -101,7 +101,7 @@ def test_a_corpus_is_worked_through_here_and_merged(home: Path) -> None:
 )
 def test_a_request_below_what_was_measured_is_a_warning(given: str, figures: tuple[str, ...]) -> None:
     asked = request(Path("run"), ["letters.txt"], f"resources.{given}", shards=1)
-    prospect = plan(asked).prospect
+    _, prospect = plan(asked)
     piece = prospect.plan.shards[0].pieces[0]
     pieces = [replace(piece, characters=CHARACTERS)]
     setting = replace(prospect.setting, peak_bytes=600 * MIB)
@@ -123,12 +123,12 @@ def test_the_folder_is_whole_or_not_there(asked: ApplyRequest, monkeypatch: pyte
             write_planned(asked)
     assert (part.exists(), OUT.exists()) == (False, False)
     (part / "results").mkdir(parents=True)  # of a command that was killed outright
-    planned = write_planned(asked)
+    prepared = write_planned(asked)
     assert (part.exists(), is_corpus_folder(OUT)) == (False, True)
     points, _ = read_points(OUT)
-    assert points == list(planned.prepared.points)
+    assert points == list(prepared.points)
     assert [shard.index for shard in read_plan(OUT)] == [1, 2, 3]
-    assert {point.run_id for point in points} == {planned.prepared.inputs.run_id}
+    assert {point.run_id for point in points} == {prepared.inputs.run_id}
     assert points[0].run_id.startswith("demo-"), "and not the folder's name"
 
 
