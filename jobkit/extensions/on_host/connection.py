@@ -36,14 +36,17 @@ _AS_AT_LOGIN = (
     '*/sh|*/dash) exec sh -lc "$0" ;; *) exec sh -c "$0" ;; esac'
 )
 """csh and fish read their start files for every command; the others only some of them."""
-_SERVE = (
+RUN_JOBKIT = (
     f"echo {READY}; "
     f'for p in "{VENV}/bin/jobkit" "$(command -v jobkit)"; do [ -x "$p" ] && exec "$p" {SERVE}; done; '
     f"echo {ABSENT}"
 )
-_RSYNC = f"command -v rsync >/dev/null || {{ echo {NO_RSYNC}; exit 127; }}; echo {READY}; exec rsync"
-_IN_FOLDER = f'echo {READY}; IFS= read -r folder; cd "$folder" && exec '
-_SCRIPT = "exec sh -s"
+"""Starts the jobkit there, which reads a request."""
+RUN_RSYNC = f"command -v rsync >/dev/null || {{ echo {NO_RSYNC}; exit 127; }}; echo {READY}; exec rsync"
+RUN_TAR = f'echo {READY}; IFS= read -r folder; cd "$folder" && exec tar'
+"""Runs tar in the folder that standard input names in a line."""
+RUN_SCRIPT = "exec sh -s"
+"""Runs a script that standard input has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,28 +57,14 @@ class Connection:
     # the options that find its control socket; none for that of the user's configuration
     control: tuple[str, ...]
 
-    def serve_argv(self) -> list[str]:
-        """Return the command that starts the jobkit there, which reads a request."""
-        return self._argv(_SERVE)
+    def argv(self, script: str, *words: str) -> list[str]:
+        """Return the command that runs a script there, such as `RUN_JOBKIT`.
 
-    def rsync_argv(self, words: tuple[str, ...]) -> list[str]:
-        """Return the command that starts rsync there.
-
-        ``words``: its arguments, without a character that a shell reads.
+        ``words``: what follows the script, without a character that a shell reads.
         """
-        return self._argv(" ".join((_RSYNC, *words)))
-
-    def tar_argv(self, words: tuple[str, ...]) -> list[str]:
-        """Return the command that runs tar there, in the folder that standard input names in a line."""
-        return self._argv(_IN_FOLDER + " ".join(("tar", *words)))
-
-    def script_argv(self) -> list[str]:
-        """Return the command that runs a script there, which it reads from standard input."""
-        return self._argv(_SCRIPT)
-
-    def _argv(self, script: str) -> list[str]:
         options = (*self.control, *QUIET, "-T", "-oControlMaster=no", "-oBatchMode=yes")
-        return ["ssh", *options, "--", self.host, f"sh -c '{_AS_AT_LOGIN}' '{script}'"]
+        whole = " ".join((script, *words))
+        return ["ssh", *options, "--", self.host, f"sh -c '{_AS_AT_LOGIN}' '{whole}'"]
 
 
 def connect(host: str) -> Connection:

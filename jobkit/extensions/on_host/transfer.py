@@ -25,7 +25,7 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.layout import COPY_FILE
 from jobkit.core.terminal import note
 from jobkit.extensions.on_host import rsh
-from jobkit.extensions.on_host.connection import Connection
+from jobkit.extensions.on_host.connection import RUN_TAR, Connection
 from jobkit.extensions.on_host.protocol import NO_RSYNC, READY
 
 THERE = "cluster"
@@ -67,7 +67,7 @@ def send(connection: Connection, files: Sequence[Path], base: Path, folder: str)
             listed.flush()
             compared = () if large else ("--checksum",)
             from_list = (f"--files-from={listed.name}", "--from0", "--copy-links")
-            left_out = (str(copy.relative_to(base)) for copy in _copies(named))
+            left_out = (str(copy.relative_to(base)) for copy in copies_below(named))
             excluded = ("--exclude=/" + re.sub(r"([\\\\*?\[])", r"\\\1", name) for name in left_out)
             argv = (*compared, *from_list, *excluded, f"{base}/", f"{THERE}:{folder}/")
             _rsync(connection, argv, progress=large)
@@ -79,7 +79,7 @@ def is_large(path: Path) -> bool:
     return sum(file.stat().st_size for file in files if file.is_file()) > LARGE_BYTES
 
 
-def _copies(files: Iterable[Path]) -> list[Path]:
+def copies_below(files: Iterable[Path]) -> list[Path]:
     """Return the copies of runs below files: they do not travel, for those on the cluster are newer."""
     return [marker.parent for file in files for marker in file.rglob(COPY_FILE)]
 
@@ -113,7 +113,7 @@ def _has_rsync() -> bool:
 
 
 def _send_tar(connection: Connection, files: Sequence[Path], base: Path, folder: str) -> None:
-    copies = _copies(files)
+    copies = copies_below(files)
     with (
         _tar(connection, folder, "-x", "-z", "-f", "-") as process,
         tarfile.open(fileobj=process.stdin, mode="w|gz", dereference=True) as packed,
@@ -153,7 +153,7 @@ def _is_part(member: tarfile.TarInfo, names: Sequence[str]) -> bool:
 @contextlib.contextmanager
 def _tar(connection: Connection, folder: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
     """Have a tar on the cluster, in a folder, that reads or writes what it packs."""
-    process, why = shell.open_pipes(connection.tar_argv(words)), ""
+    process, why = shell.open_pipes(connection.argv(RUN_TAR, *words)), ""
     stdin, stdout = cast("BufferedWriter", process.stdin), cast("BufferedReader", process.stdout)
     try:
         with process:
