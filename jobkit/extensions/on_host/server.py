@@ -337,26 +337,22 @@ class _Lines:
 
 def _prepare(request: Request) -> dict[str, Any]:
     """Return what is here: the project's folder, the site file, the spec; and where a missing model goes."""
+    from jobkit.core.paths import cache_dir, make_folder
+    from jobkit.planning.models import find
     from jobkit.spec.site import own_site
 
-    model, site = request.about.get("model"), own_site()
+    model, site, place = request.about.get("model"), own_site(), ""
+    if model:
+        try:
+            find(model["workload"], model["model"], Path(), cache_dir())
+        except JobkitError:
+            place = str(make_folder(cache_dir() / "models") / model["folder"])
     return {
         "folder": str(Path.cwd()),
-        "model": _model_place(**model) if model else "",
+        "model": place,
         "site": str(site) if site.exists() else "",
         "spec": str(spec) if (spec := Path(request.about.get("spec", ""))).is_file() else "",
     }
-
-
-def _model_place(workload: str, model: Mapping[str, object], folder: str) -> str:
-    from jobkit.core.paths import cache_dir, make_folder
-    from jobkit.planning.models import find
-
-    try:
-        find(workload, model, Path(), cache_dir())
-    except JobkitError:
-        return str(make_folder(cache_dir() / "models") / folder)
-    return ""
 
 
 def _runs(request: Request) -> list[list[str | bool]]:
