@@ -70,12 +70,6 @@ class Cluster:
         first, *_ = self.daemons.values()
         return first.pid() is not None
 
-    def start(self) -> None:
-        """Start what does not run, and return when a job can start."""
-        self.kind.prepare(self.place)
-        self.start_daemons()
-        self.heal()
-
     def start_daemons(self) -> None:
         for daemon in self.daemons.values():
             daemon.start()
@@ -120,7 +114,9 @@ def up(folder: Path, scheduler: str) -> Cluster:
     packages.require(scheduler)
     with locked(folder):
         cluster = Cluster(places.make(folder, scheduler))
-        cluster.start()
+        cluster.kind.prepare(cluster.place)
+        cluster.start_daemons()
+        cluster.heal()
     return cluster
 
 
@@ -145,9 +141,11 @@ def down(folder: Path, scheduler: str | None = None) -> list[Cluster]:
     return clusters
 
 
-def remove(folder: Path, scheduler: str | None = None) -> None:
-    for cluster in down(folder, scheduler):
+def remove(folder: Path, scheduler: str | None = None) -> list[Cluster]:
+    """End clusters of a folder, remove their files, and return them."""
+    for cluster in (ended := down(folder, scheduler)):
         shutil.rmtree(cluster.place.folder)
+    return ended
 
 
 def variables(clusters: Iterable[Cluster]) -> dict[str, str]:
