@@ -37,12 +37,8 @@ TAGGER_LOG = FileFormat(
     "whole; their GPU peak is the largest of samples at every 50th paragraph, so the true peak may be higher",
 )
 
-_NUMBER = r"((?:\d{1,3}(?:,\d{3}){1,4}|\d{1,15})(?:\.\d+)?(?:[eE][+-]?\d{1,2})?)"
+_NUMBER = r"(?:\d{1,3}(?:,\d{3}){1,4}|\d{1,15})(?:\.\d+)?(?:[eE][+-]?\d{1,2})?"
 """A number, perhaps with commas between thousands or an exponent."""
-_START = re.compile(rf"Total time: {_NUMBER}s\s*$")
-_BATCH = re.compile(rf"Mean batch time for batch size {_NUMBER}: {_NUMBER}s\s*$")
-_ITEMS = re.compile(rf"Total number of samples: {_NUMBER}\s*$")
-
 MEMORY_LINES = {
     "Total GPU memory: ": "gpu_capacity_bytes",
     "Amount of GPU memory used before running script: ": "gpu_before_bytes",
@@ -54,7 +50,16 @@ MEMORY_LINES = {
 }
 """The words before the figure, colon or none as the logs have it, and the field it goes to."""
 
-_MEMORY = [(re.compile(rf"{re.escape(words)}{_NUMBER}GB\s*$"), name) for words, name in MEMORY_LINES.items()]
+_LINES = [
+    re.compile(rf"{line}\s*$")
+    for line in (
+        rf"Total time: (?P<total_s>{_NUMBER})s",
+        rf"Mean batch time for batch size (?P<batch_size>{_NUMBER}): (?P<logged_batch_s>{_NUMBER})s",
+        rf"Total number of samples: (?P<items>{_NUMBER})",
+        *(rf"{re.escape(words)}(?P<{name}>{_NUMBER})GB" for words, name in MEMORY_LINES.items()),
+    )
+]
+"""Each line that has figures; the groups have the names of the fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,38 +90,17 @@ def parse_log(text: str) -> tuple[tuple[LogRun, ...], int]:
 
     Lines of any other form are passed over: a job's log holds whatever else was printed.
     """
-    runs = [_run(block) for block in _blocks(text.splitlines())]
-    whole = tuple(run for run in runs if run)
-    return whole, len(runs) - len(whole)
-
-
-def _blocks(lines: Iterable[str]) -> Iterator[dict[str, float]]:
-    """Yield the figures of each run, from one ``Total time:`` to the next."""
-    block: dict[str, float] = {}
-    for line in lines:
-        if match := _START.search(line):
-            if block:
-                yield block
-            block = {"total_s": _value(match[1])}
-        elif block:
-            block.update(_figures(line))
-    if block:
-        yield block
-
-
-def _figures(line: str) -> dict[str, float]:
-    if match := _BATCH.search(line):
-        return {"batch_size": _value(match[1]), "logged_batch_s": _value(match[2])}
-    if match := _ITEMS.search(line):
-        return {"items": _value(match[1])}
-    for pattern, name in _MEMORY:
-        if match := pattern.search(line):
-            return {name: round(_value(match[1]) * GIB)}
-    return {}
-
-
-def _value(text: str) -> float:
-    return float(text.replace(",", ""))
+    blocks: list[dict[str, float]] = []  # the figures of each run, from one ``Total time:`` to the next
+    for line in text.splitlines():
+        match = next((match for pattern in _LINES if (match := pattern.search(line))), None)
+        figures = match.groupdict() if match else {}
+        if "total_s" in figures:
+            blocks.append({})
+        for name, number in figures.items() if blocks else ():
+            value = float(number.replace(",", ""))
+            blocks[-1][name] = round(value * GIB) if name.endswith("_bytes") else value
+    whole = tuple(run for run in map(_run, blocks) if run)
+    return whole, len(blocks) - len(whole)
 
 
 def _run(block: dict[str, float]) -> LogRun | None:

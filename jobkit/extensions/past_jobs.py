@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from statistics import median
-from typing import Any, cast
+from typing import cast
 
 from jobkit.core import shell, terminal
 from jobkit.core.blocks import Block, Column
@@ -219,8 +219,12 @@ def ask(ids: Sequence[str], *, days: int, name: str = "*", scheduler: str = "aut
     ``name``: A pattern that their names match.
     ``scheduler``: whose accounting; ``auto`` for the first that is here.
     """
-    scheduler, ids = _chosen(scheduler), [_TASKS.split(id_)[0] for id_ in ids]
-    past = past_of(scheduler)
+    scheduler, why = choose_scheduler(scheduler)
+    if runs_here(by_name(scheduler).NAME):
+        raise JobkitError(
+            f"no accounting to ask about jobs: {why}", hint="type it on a login node of the cluster"
+        )
+    past, ids = past_of(scheduler), [_TASKS.split(id_)[0] for id_ in ids]
     environment = query_environment(by_name(scheduler))
     site = shell.run(past.site_argv(), env=environment).stdout
     every = [
@@ -246,15 +250,6 @@ def ask(ids: Sequence[str], *, days: int, name: str = "*", scheduler: str = "aut
         message, hint = _nothing(found, past, ids, days, name)
         raise JobkitError(message, hint=hint)
     return found
-
-
-def _chosen(name: str) -> str:
-    scheduler, why = choose_scheduler(name)
-    if runs_here(by_name(scheduler).NAME):
-        raise JobkitError(
-            f"no accounting to ask about jobs: {why}", hint="type it on a login node of the cluster"
-        )
-    return scheduler
 
 
 def past_of(scheduler: str) -> PastJobs:
@@ -496,18 +491,15 @@ def as_json(history: History) -> Iterator[str]:
         for first in range(0, len(group.jobs), PIECE):
             jobs = group.jobs[first : first + PIECE]
             yield ("," if first else "") + "\n " + ",\n ".join(map(terminal.as_json, jobs))
-        yield "],\n " + terminal.as_json(_group_data(group))[1:]
+        well, reserved = group.ended_well, group.reserved_memory()
+        data = {
+            "needs": [group.need(resource) for resource in (MEMORY, WALLTIME, CPUS)],
+            "ended_well": well,
+            "chance_of_next": chance_of_next(well),
+            "covered_share": covered_share(well),
+            "lines": _lines(group),
+            "idle_gpu_hours": None if group.idle_gpu_s is None else group.idle_gpu_s / HOUR_S,
+            "reserved_gib_hours": reserved and [size / GIB / HOUR_S for size in reserved],
+        }
+        yield "],\n " + terminal.as_json(data)[1:]
     yield "]}\n"
-
-
-def _group_data(group: AlikeJobs) -> dict[str, Any]:
-    number, reserved = group.ended_well, group.reserved_memory()
-    return {
-        "needs": [group.need(resource) for resource in (MEMORY, WALLTIME, CPUS)],
-        "ended_well": number,
-        "chance_of_next": chance_of_next(number),
-        "covered_share": covered_share(number),
-        "lines": _lines(group),
-        "idle_gpu_hours": None if group.idle_gpu_s is None else group.idle_gpu_s / HOUR_S,
-        "reserved_gib_hours": reserved and [size / GIB / HOUR_S for size in reserved],
-    }
