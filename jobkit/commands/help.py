@@ -85,12 +85,20 @@ def _index() -> str:
 
 def _pages_with(ctx: click.Context, word: str) -> list[str]:
     """Return the pages that have a word, each with its first line that has it."""
-    found = {topic: _lines_with(path, word) for topic, path in _pages().items()}
+    found = {}  # by topic, the lines that have the word, headings first
+    for topic, path in _pages().items():
+        lines = _plain(path.read_text(encoding="utf-8")).splitlines()
+        having = [line for line in lines if word.lower() in line.lower()]
+        found[topic] = sorted(having, key=lambda line: not line.startswith("#"))
     topics = sorted(
         filter(found.get, found), key=lambda topic: (not found[topic][0].startswith("#"), -len(found[topic]))
     )
     if not topics:
-        raise _unknown(ctx, word)
+        group = ctx.find_root().command
+        commands = group.list_commands(ctx) if isinstance(group, click.Group) else []
+        close = terminal.did_you_mean(word, [*_pages(), *commands], CLOSE)
+        hint = close or "jobkit help lists all commands and pages"
+        raise JobkitError(f"{word!r} is no command and no page, and no page contains it", hint=hint)
     width = max(map(len, topics))
     room = terminal.page_width() - width - 4
     rows: list[str] = []
@@ -103,13 +111,6 @@ def _pages_with(ctx: click.Context, word: str) -> list[str]:
     return [f"{format_count(len(topics), 'page')} with {word!r}{more}:", *rows, "", end]
 
 
-def _lines_with(page: Path, word: str) -> list[str]:
-    """Return the lines of a page that have a word, headings first."""
-    lines = _plain(page.read_text(encoding="utf-8")).splitlines()
-    found = [line for line in lines if word.lower() in line.lower()]
-    return sorted(found, key=lambda line: not line.startswith("#"))
-
-
 def _command_help(ctx: click.Context, words: tuple[str, ...]) -> str:
     """Return the help of the command that the words name; empty if there is none."""
     context = ctx.find_root()
@@ -120,14 +121,6 @@ def _command_help(ctx: click.Context, words: tuple[str, ...]) -> str:
             return ""
         context = click.Context(command, parent=context, info_name=word)
     return context.command.get_help(context)
-
-
-def _unknown(ctx: click.Context, topic: str) -> JobkitError:
-    group = ctx.find_root().command
-    commands = group.list_commands(ctx) if isinstance(group, click.Group) else []
-    close = terminal.did_you_mean(topic, [*_pages(), *commands], CLOSE)
-    hint = close or "jobkit help lists all commands and pages"
-    return JobkitError(f"{topic!r} is no command and no page, and no page contains it", hint=hint)
 
 
 def _show(command: str, page: Path | None) -> None:

@@ -101,7 +101,9 @@ def collect(
         raise click.UsageError(f"--plot and --output both name {output}: give each a file of its own")
     gpu_memory_bytes = None if gpu_memory is None else parse_size(gpu_memory)
 
-    found = _named(paths)
+    found = tuple(path if path.exists() else find_run(path) or path for path in paths) or (usual(),)
+    if not paths and not usual().exists():
+        raise JobkitError(f"nothing to collect: there is no {usual()}/ here", hint=how_to_begin())
     for path in found:
         refuse_unmeasured(path, "collect")
     # Imported here because pandas takes most of a second, which --help need not spend.
@@ -136,15 +138,6 @@ def collect(
         given = f" --gpu-memory {terminal.shell_quote(gpu_memory)}" if gpu_memory and on_gpu else ""
         terminal.note_next(f"jobkit recommend {terminal.shell_path(runs[0])}{given}")
     return collected.exit_code
-
-
-def _named(paths: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Return the paths to read: the folder of a run given by name; without PATHS the runs folder."""
-    if paths:
-        return tuple(path if path.exists() else find_run(path) or path for path in paths)
-    if not usual().exists():
-        raise JobkitError(f"nothing to collect: there is no {usual()}/ here", hint=how_to_begin())
-    return (usual(),)
 
 
 def print_table(run: Path) -> int:

@@ -60,11 +60,16 @@ def status(words: tuple[str, ...], watch: bool, listed: bool, whole: bool, as_js
       4  some points failed, or need your attention
       5  some points are still to come
     """
-    if listed:
-        return _list(words, most=sys.maxsize if whole else MAX_LISTED, watch=watch, as_json=as_json)
     from jobkit.runs import status_text
     from jobkit.runs.reader import read_status
 
+    if listed:
+        if words or watch:
+            raise click.UsageError("--list lists all runs: name no RUN with it, and no --watch")
+        every = status_text.read_list(sys.maxsize if whole else MAX_LISTED)
+        width = terminal.page_width()
+        terminal.say(terminal.as_json(every) if as_json else status_text.list_text(every, width), nl=as_json)
+        return 0
     what = resolve_words(words)
     here = [] if what.runs else runs_in(what.folder)
     runs = what.runs or tuple(here[:1])
@@ -97,18 +102,6 @@ def status(words: tuple[str, ...], watch: bool, listed: bool, whole: bool, as_js
         for closing in filter(None, closings):
             terminal.say(f"\n{closing}")
     return max(standing.exit_code for standing in standings)
-
-
-def _list(words: tuple[str, ...], *, most: int, watch: bool, as_json: bool) -> int:
-    """Print all runs of the user."""
-    if words or watch:
-        raise click.UsageError("--list lists all runs: name no RUN with it, and no --watch")
-    from jobkit.runs import status_text
-
-    runs = status_text.read_list(most)
-    text = terminal.as_json(runs) + "\n" if as_json else status_text.list_text(runs, terminal.page_width())
-    terminal.say(text, nl=False)
-    return 0
 
 
 def _settled(folder: Path) -> str:
