@@ -418,18 +418,7 @@ def waste(
         if days is not None:
             raise click.UsageError("--days needs --mine or --name: a run is read as a whole")
         return _of_run(words, as_json=as_json)
-    _refuse_mixture(words, ids, own=mine or bool(name), days=days)
-    return _of_jobs(ids, name or "*", days or DAYS, scheduler, as_json=as_json)
-
-
-def _split(word: str) -> list[str]:
-    """Return the ids of a list with commas, as schedulers take it; any other word as it is."""
-    return word.split(",") if re.fullmatch(r"[\d_.,+]*\d,\d[\d_.,+]*", word) else [word]
-
-
-def _refuse_mixture(words: tuple[str, ...], ids: tuple[str, ...], *, own: bool, days: int | None) -> None:
-    """Refuse words that ask for two things at once, and a number that names a folder too."""
-    if words and own:
+    if words and (mine or name):
         raise click.UsageError(
             "--mine and --name choose among your own jobs: name no RUN and no JOBID with them"
         )
@@ -437,10 +426,15 @@ def _refuse_mixture(words: tuple[str, ...], ids: tuple[str, ...], *, own: bool, 
         raise click.UsageError("--days is for --mine and --name: jobkit finds a JOBID however old the job is")
     if others := [word for word in words if word not in ids]:
         raise click.UsageError(f"{others[0]} is no job id: name one RUN, or only job ids")
-    for word in ids if len(ids) == 1 else ():
-        if Path(word).exists():
-            hint = f"the folder: jobkit waste ./{word}; the job: (cd / && jobkit waste {word})"
-            raise JobkitError(f"{word}: a job id, and a folder here has that name", hint=hint)
+    if len(ids) == 1 and Path(ids[0]).exists():
+        hint = f"the folder: jobkit waste ./{ids[0]}; the job: (cd / && jobkit waste {ids[0]})"
+        raise JobkitError(f"{ids[0]}: a job id, and a folder here has that name", hint=hint)
+    return _of_jobs(ids, name or "*", days or DAYS, scheduler, as_json=as_json)
+
+
+def _split(word: str) -> list[str]:
+    """Return the ids of a list with commas, as schedulers take it; any other word as it is."""
+    return word.split(",") if re.fullmatch(r"[\d_.,+]*\d,\d[\d_.,+]*", word) else [word]
 
 
 def _of_jobs(ids: tuple[str, ...], name: str, days: int, scheduler: str, *, as_json: bool) -> int:

@@ -70,6 +70,12 @@ class Cluster:
         first, *_ = self.daemons.values()
         return first.pid() is not None
 
+    def start(self) -> None:
+        """Start what does not run, and return when a job can start."""
+        self.kind.prepare(self.place)
+        self.start_daemons()
+        self.heal()
+
     def start_daemons(self) -> None:
         for daemon in self.daemons.values():
             daemon.start()
@@ -114,9 +120,7 @@ def up(folder: Path, scheduler: str) -> Cluster:
     packages.require(scheduler)
     with locked(folder):
         cluster = Cluster(places.make(folder, scheduler))
-        cluster.kind.prepare(cluster.place)
-        cluster.start_daemons()
-        cluster.heal()
+        cluster.start()
     return cluster
 
 

@@ -80,26 +80,24 @@ def connect(host: str) -> Connection:
     folder = _socket_folder()
     ours = Connection(host, ("-S", str(folder / "%C")))
     with exclusive_lock(folder / "login.lock", lambda: note("waiting for another jobkit that logs in")):
-        return ours if _is_open(ours) else _opened(ours)
-
-
-def _opened(ours: Connection) -> Connection:
-    theirs = Connection(ours.host, ())
-    configured = _configuration(theirs)
-    if configured.get("controlpath", "none") != "none" and _is_open(theirs):
-        return theirs
-    if socket := _configuration(ours).get("controlpath"):
-        Path(socket).unlink(missing_ok=True)  # of a connection that was killed
-    theirs_s = configured.get("controlpersist", "no")
-    persist = f"-oControlPersist={PERSIST_S if theirs_s == 'no' else theirs_s}"
-    options = ("-M", "-f", "-N", persist, "-oServerAliveInterval=15")
-    status = shell.attach(["ssh", *ours.control, *options, *QUIET, "--", ours.host], dict(os.environ))
+        if _is_open(ours):
+            return ours
+        theirs = Connection(host, ())
+        configured = _configuration(theirs)
+        if configured.get("controlpath", "none") != "none" and _is_open(theirs):
+            return theirs
+        if socket := _configuration(ours).get("controlpath"):
+            Path(socket).unlink(missing_ok=True)  # of a connection that was killed
+        theirs_s = configured.get("controlpersist", "no")
+        persist = f"-oControlPersist={PERSIST_S if theirs_s == 'no' else theirs_s}"
+        options = ("-M", "-f", "-N", persist, "-oServerAliveInterval=15")
+        status = shell.attach(["ssh", *ours.control, *options, *QUIET, "--", host], dict(os.environ))
     if status < 0:
         raise KeyboardInterrupt
     if status:
         raise JobkitError(
-            f"{ours.host}: ssh made no connection (status {status}); its reason is above",
-            hint=f"ssh {shell_quote(ours.host)} must work first",
+            f"{host}: ssh made no connection (status {status}); its reason is above",
+            hint=f"ssh {shell_quote(host)} must work first",
             exit_code=ExitCode.REFUSED,
         )
     return ours

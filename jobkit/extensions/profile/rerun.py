@@ -53,7 +53,13 @@ def profile(
     refuse_moved_run(run_dir)
     (run,) = read_status([run_dir])
     source = find_point(run.points, word) if word else _fastest(run)
-    target = source if source.point.profile != OFF else _profiled(run, source, profiler, again=again)
+    target: PointStatus | None = source
+    if source.point.profile == OFF:  # the latest point that profiles it
+        wanted = _profile_of(source.point, profiler)
+        number, name = wanted.index, wanted.point_id
+        same = [it for it in run.points if replace(it.point, index=number, point_id=name) == wanted]
+        target = same[-1] if same else None
+        target = None if target and target.outcome is Outcome.OK and again else target
     if target and target.outcome is Outcome.OK:
         return _print(target)
     if target and target.state in LIVE:
@@ -80,27 +86,9 @@ def _fastest(run: RunStatus) -> PointStatus:
     return max(speeds, key=lambda pair: pair[0])[1]
 
 
-def _chosen(point: Point, profiler: str | None) -> str:
-    return profiler or (TORCH if point.device == CUDA else PYTHON)
-
-
-def _profiled(
-    run: RunStatus, source: PointStatus, profiler: str | None, *, again: bool
-) -> PointStatus | None:
-    """Return the latest point that profiles another; ``None`` if there is none, or it is to be made again."""
-    wanted = _profile_of(source.point, profiler)
-    same = [
-        point
-        for point in run.points
-        if replace(point.point, index=wanted.index, point_id=wanted.point_id) == wanted
-    ]
-    latest = same[-1] if same else None
-    return None if latest and latest.outcome is Outcome.OK and again else latest
-
-
 def _profile_of(point: Point, profiler: str | None) -> Point:
     """Return a point that profiles another; it still has the number and the id of that point."""
-    return replace(point, trial=False, profile=_chosen(point, profiler))
+    return replace(point, trial=False, profile=profiler or (TORCH if point.device == CUDA else PYTHON))
 
 
 def _add(run: RunStatus, source: PointStatus, profiler: str | None, overrides: Sequence[str]) -> int:
