@@ -32,8 +32,8 @@ class Commands(click.Group):
             return None
         module = importlib.import_module(f"jobkit.commands.{MODULES[cmd_name]}")
         command: click.Command = getattr(module, cmd_name)
-        host = _host(ctx)
-        return OnHost(command, host) if host else command
+        host: str = ctx.params.get("on") or usual_host()
+        return command if host in {"", HERE} else OnHost(command, host)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -63,12 +63,6 @@ class Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the same
         """Write the commands in front and the names of the others, without importing them."""
         formatter.write("\n" + "\n".join(front_page()) + "\n")
-
-
-def _host(ctx: click.Context) -> str:
-    """Return the host on which a command runs; empty for this machine."""
-    host: str = ctx.params.get("on") or usual_host()
-    return "" if host == HERE else host
 
 
 class OnHost(click.Command):

@@ -125,19 +125,21 @@ def _command_help(ctx: click.Context, words: tuple[str, ...]) -> str:
 
 def _show(command: str, page: Path | None) -> None:
     """Print the help of a command and a page: as Markdown, on a terminal formatted and in a pager."""
-    text = page.read_text(encoding="utf-8") if page else ""
-    if not sys.stdout.isatty():
-        terminal.say("\n\n".join(filter(None, (command, text.rstrip("\n")))))
-        return
-    out = StringIO()
-    if page:
+    text = page.read_text(encoding="utf-8").rstrip("\n") if page else ""
+    if page and sys.stdout.isatty():
         from rich.console import Console
         from rich.markdown import Markdown
 
         width = min(WIDEST, terminal.terminal_width() or WIDEST)
         formatted = Markdown(without_links(text, page), hyperlinks=False, code_theme="ansi_dark")
+        out = StringIO()
         Console(file=out, force_terminal=True, width=width).print(formatted)
-    click.echo_via_pager("\n\n".join(filter(None, (command, out.getvalue()))), color=True)
+        text = out.getvalue()
+    whole = "\n\n".join(filter(None, (command, text)))
+    if sys.stdout.isatty():
+        click.echo_via_pager(whole, color=True)
+    else:
+        terminal.say(whole)
 
 
 def _plain(page: str) -> str:

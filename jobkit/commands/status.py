@@ -170,9 +170,6 @@ def logs(words: tuple[str, ...], following: bool, err: bool, number: int | None)
     run, point = run_and_point(words)
     refuse_runs([point])
     log = find_log(run, point, number)
-    error_filter, out = ErrorFilter(faults=err), sys.stdout.buffer
-    if following:
-        print_log(run, log, error_filter, out, note)
-    else:
-        show(run, log, error_filter, out, note)
+    printing = print_log if following else show
+    printing(run, log, ErrorFilter(faults=err), sys.stdout.buffer, note)
     return 0

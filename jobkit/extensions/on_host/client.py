@@ -110,15 +110,8 @@ class Cluster:
         ``kept``, ``sent``: as in `Request`.
         """
         shown = sys.stdout.isatty()
-        size = shutil.get_terminal_size() if shown else None
-        request = Request(
-            words=words,
-            kept=kept,
-            sent={**sent},
-            terminal=shown,
-            columns=size.columns if size else 0,
-            lines=size.lines if size else 0,
-        )
+        columns, lines = shutil.get_terminal_size() if shown else (0, 0)
+        request = Request(words=words, kept=kept, sent={**sent}, terminal=shown, columns=columns, lines=lines)
         streams = {"out": _Stream(sys.stdout, self.prefix), "err": _Stream(sys.stderr, self.prefix)}
         with contextlib.closing(self._answers(request)) as answers:
             for answer in answers:
