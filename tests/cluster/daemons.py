@@ -114,5 +114,6 @@ def wait_for(condition: Callable[[], bool], deadline_s: float) -> None:
     while not condition():
         if (now := time.monotonic()) > began + BUSY * deadline_s:
             raise TimeoutError
-        time.sleep(max(0.2, 3 * (now - asked)))  # a command that asks takes a quarter of a core
+        # a command that asks takes a quarter of a core; after a minute once in three seconds does
+        time.sleep(max(0.2, 3 * (now - asked), (now - began) / 20))
         asked = time.monotonic()

@@ -100,8 +100,15 @@ def _spawn(store: Store, rules: Rules, job: Job, task: Task) -> subprocess.Popen
             start_new_session=True,
         )
     with (store.folder / "processes").open("a", encoding="utf-8") as told:
-        told.write(f"{child.pid}\n")
+        told.write(f"{child.pid} {born(child.pid)}\n")
     return child
+
+
+def born(pid: int) -> str:
+    """Return when a process began, in ticks since the boot; empty if there is none with this id."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2].split()[19]
+    return ""
 
 
 def tell(task: Task, number: signal.Signals, *, group: bool = True) -> None:
