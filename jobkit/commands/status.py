@@ -12,7 +12,6 @@ import click
 
 from jobkit.commands import shared
 from jobkit.core import terminal
-from jobkit.core.terminal import note
 from jobkit.runs.which_run import refuse_copy, refuse_runs, resolve_words, run_and_point, runs_in
 
 if TYPE_CHECKING:
@@ -171,5 +170,5 @@ def logs(words: tuple[str, ...], following: bool, err: bool, number: int | None)
     refuse_runs([point])
     log = find_log(run, point, number)
     printing = print_log if following else show
-    printing(run, log, ErrorFilter(faults=err), sys.stdout.buffer, note)
+    printing(run, log, ErrorFilter(faults=err), sys.stdout.buffer, terminal.note)
     return 0

@@ -178,11 +178,6 @@ class Spread:
     most: float
     least: float
 
-    @property
-    def single(self) -> bool:
-        """Whether all three are equal, as with one sample."""
-        return self.most == self.least
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReport:
@@ -202,7 +197,7 @@ class GpuReport:
     @property
     def one_sample(self) -> bool:
         """Whether DCGM's figures come from one sample: power never repeats."""
-        return self.power_w is not None and self.power_w.single
+        return self.power_w is not None and self.power_w.most == self.power_w.least
 
 
 def is_gpu_report(text: str) -> bool:
@@ -312,24 +307,6 @@ def points_of(report: str, rows: Sequence[Row]) -> tuple[list[Row], str]:
         )
     of_task = [row for row in of_job if row.record and row.record.job.task_id in numbers]
     return of_task or of_job, ""
-
-
-def side_by_side(file: str, reports: Sequence[GpuReport], rows: Sequence[Row], how: str = "") -> JobFigures:
-    """Return the reports on the GPUs next to the figures of the points; ``how`` says how they were found."""
-    log = all(row.point.workload == LOG for row in rows)
-    remarks = [how] if how else []
-    if any(report.one_sample for report in reports):
-        same = "DCGM's average, maximum and minimum are the same, so it took one sample"
-        remarks.append(f"{same}: its interval is too long for this job")
-    figures = (*_times(reports, rows, log=log), *_powers(reports, rows), *_processes(reports, rows, log=log))
-    return JobFigures(
-        file=file,
-        source=rows[0].folder if rows else "",
-        whose=LOG_NAME if log else "jobkit",
-        points=len(rows),
-        figures=tuple(figure for figure in figures if figure.dcgm is not None),
-        remarks=tuple(remarks),
-    )
 
 
 def _times(reports: Sequence[GpuReport], rows: Sequence[Row], *, log: bool) -> Iterator[DcgmFigure]:
@@ -461,6 +438,7 @@ def dcgm_reports(paths: Iterable[Path], rows: Sequence[Row]) -> list[JobFigures]
 
 
 def _read_report(path: Path, rows: Sequence[Row]) -> JobFigures:
+    """Return the reports on the GPUs of a job next to the figures of its points."""
     try:
         text = read_text(path) if path.stat().st_size <= LOG_LIMIT_BYTES else ""
     except OSError as error:
@@ -468,8 +446,22 @@ def _read_report(path: Path, rows: Sequence[Row]) -> JobFigures:
     if not is_gpu_report(text):
         hint = "such a report is what `dcgmi stats --verbose --job ID` prints"
         raise JobkitError(f"{path}: not a DCGM report of a job", hint=hint)
-    points, how = points_of(path.name, rows)
-    return side_by_side(str(path), parse_report(text), points, how)
+    reports, (points, how) = parse_report(text), points_of(path.name, rows)
+    log = all(row.point.workload == LOG for row in points)
+    remarks = [how] if how else []
+    if any(report.one_sample for report in reports):
+        same = "DCGM's average, maximum and minimum are the same, so it took one sample"
+        remarks.append(f"{same}: its interval is too long for this job")
+    times, processes = _times(reports, points, log=log), _processes(reports, points, log=log)
+    figures = (*times, *_powers(reports, points), *processes)
+    return JobFigures(
+        file=str(path),
+        source=points[0].folder if points else "",
+        whose=LOG_NAME if log else "jobkit",
+        points=len(points),
+        figures=tuple(figure for figure in figures if figure.dcgm is not None),
+        remarks=tuple(remarks),
+    )
 
 
 def _where(report: Path) -> str:

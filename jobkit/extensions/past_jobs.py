@@ -19,7 +19,6 @@ from jobkit.core.blocks import Block, Column
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.paths import user_name
 from jobkit.core.records import Outcome
-from jobkit.core.terminal import NoWrap
 from jobkit.core.units import GIB, format_count, format_list, format_memory, format_walltime
 from jobkit.runs.request import memory_request, round_up_memory, round_up_walltime, walltime_request
 from jobkit.schedulers.protocol import PastJob, PastJobs, without_impossible
@@ -48,11 +47,6 @@ class JobNeed:
     def middle(self) -> float | None:
         """The median."""
         return median(self.used) if self.used else None
-
-    @property
-    def overused(self) -> bool:
-        """Whether a job used more than it requested, and no limit ended it."""
-        return not self.exceeded and self.requested is not None and (self.most or 0) > self.requested
 
     @property
     def changes(self) -> bool:
@@ -395,7 +389,9 @@ def _details(group: AlikeJobs) -> Block:
     rows = [*map(_row, needs), *([("GPUs", str(first.gpus), *_gpu(group))] if first.gpus else [])]
     heads = ("", "requested", "used, median", "used" if len(group.jobs) == 1 else "used, most", "next job")
     ends = Counter(_end(job) for job in group.jobs if not job.well)
-    more, unknown = [need.name for need in needs if need.overused], [n.name for n in needs if n.most is None]
+    unlimited = (need for need in needs if not need.exceeded and need.requested is not None)
+    more = [need.name for need in unlimited if (need.most or 0) > (need.requested or 0)]
+    unknown = [need.name for need in needs if need.most is None]
     idle_s, lines = group.idle_gpu_s or 0, _lines(group)
     before, after = group.reserved_memory() or (0.0, 0.0)
     fits = not lines and group.ended_well and not idle_s
@@ -409,7 +405,7 @@ def _details(group: AlikeJobs) -> Block:
         f"Not known: {', '.join(unknown)}.": fits and unknown,
         "The request fits: change nothing.": fits and not unknown,
         f"For the next job like these, in place of its own lines{other}:": lines,
-        **{NoWrap(line, "  "): True for line in lines},
+        **{terminal.NoWrap(line, "  "): True for line in lines},
         f"With these lines the jobs would have reserved {less:.0f} % fewer GiB-hours of memory.": less > 0,
     }
     return Block(

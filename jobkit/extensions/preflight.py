@@ -22,7 +22,6 @@ from jobkit.core.knobs import (
     Value,
     numbers,
 )
-from jobkit.core.terminal import NoWrap, Say
 from jobkit.core.units import GIB, format_count, format_setting
 from jobkit.planning import batch_sizes
 from jobkit.planning.prepare import NamedSpec, Options, lengths_of, read_named
@@ -106,7 +105,7 @@ def preflight(
     fast: bool = False,
     gpu_memory_bytes: int | None = None,
     stand_in: bool = False,
-    say: Say = lambda _: None,
+    say: terminal.Say = lambda _: None,
 ) -> Preflight:
     """Return what can be known of a sweep before anything runs; ``fast`` judges lengths by punctuation."""
     options = Options(overrides=overrides, stand_in=stand_in)
@@ -331,7 +330,7 @@ def _answer(report: Preflight) -> Iterator[str]:
     if report.measure:
         yield "  let jobkit choose: sweep: {batch_size: auto}"
         sizes = ", ".join(map(str, report.measure))
-        yield NoWrap(f"--set 'sweep.batch_size=[{sizes}]'", "  or choose now:     ")
+        yield terminal.NoWrap(f"--set 'sweep.batch_size=[{sizes}]'", "  or choose now:     ")
     if report.gpu_memory_named and all(size.gpu_bytes is None for size in report.sizes):
         yield "  --gpu-memory changes nothing: what a load takes is unknown for this workload and model."
     elif report.device != "cpu" and not report.gpu_memory_named:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from jobkit.core import terminal
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.figures import pace
 from jobkit.core.files import append_line, exclusive_lock, read_text
@@ -22,7 +21,7 @@ from jobkit.core.layout import (
     names,
 )
 from jobkit.core.records import Outcome, Point
-from jobkit.core.terminal import note, relative_path, shell_path
+from jobkit.core.terminal import note, relative_path, say, shell_path
 from jobkit.launch.resume import prepare_resume, refuse_moved_run, run_again, run_lock
 from jobkit.planning.prepare import refuse_missing_packages
 from jobkit.runs.hints import remedy
@@ -126,7 +125,7 @@ def _print(point: PointStatus) -> int:
         text = read_text(folder / PROFILE_TEXT)
     except OSError as error:
         raise JobkitError(f"{folder / PROFILE_TEXT}: {error.strerror}", exit_code=ExitCode.FAILED) from error
-    terminal.say(text, nl=False)
+    say(text, nl=False)
     path = folder / PROFILE_FILES[point.point.profile]
     note(f"\n{relative_path(path)}\n  {_VIEWERS[point.point.profile].format(path=shell_path(path))}")
     return 0
