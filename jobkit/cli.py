@@ -32,8 +32,8 @@ class Commands(click.Group):
             return None
         module = importlib.import_module(f"jobkit.commands.{MODULES[cmd_name]}")
         command: click.Command = getattr(module, cmd_name)
-        host = _host(ctx)
-        return OnHost(command, host) if host else command
+        host: str = ctx.params.get("on") or usual_host()
+        return command if host in {"", HERE} else OnHost(command, host)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -63,12 +63,6 @@ class Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the same
         """Write the commands in front and the names of the others, without importing them."""
         formatter.write("\n" + "\n".join(front_page()) + "\n")
-
-
-def _host(ctx: click.Context) -> str:
-    """Return the host on which a command runs; empty for this machine."""
-    host: str = ctx.params.get("on") or usual_host()
-    return "" if host == HERE else host
 
 
 class OnHost(click.Command):
@@ -162,35 +156,27 @@ def _exit_code(arguments: list[str]) -> int:
         say(shown.getvalue(), err=True, nl=False)
         return ExitCode.USAGE
     except UnicodeEncodeError as error:
-        return _not_utf_8(error)
+        # A path that no script and no YAML file can hold, or that the locale lacks.
+        found = re.search("[^\\s'\"]*[\ud800-\udfff][^\\s'\"]*", error.object)
+        hint = "run jobkit in a folder with another path; only the names in a corpus may have such characters"
+        hint = hint if found else "export LC_ALL=C.UTF-8, which has every character"
+        named, lacks = found[0] if found else error.object[:120], "UTF-8" if found else error.encoding
+        say(f"jobkit: {named}: this path is not {lacks}\n  hint: {hint}", err=True)
+        return ExitCode.USAGE
     except (KeyboardInterrupt, click.Abort):
         say("jobkit: interrupted", err=True)
         return ExitCode.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last resort: a bug must not throw a traceback at the user
-        return _file(error) if isinstance(error, OSError) and _of_the_user(error) else _bug()
+        # A full disk, or a file that the system refuses, is no bug.
+        refused = isinstance(error, OSError) and error.errno in ERRNO_HINTS and bool(error.filename)
+        if isinstance(error, OSError) and (refused or error.errno in DISK_FULL):
+            refusal = file_error(error)
+            say(f"jobkit: {refusal}", err=True)
+            sys.stdout = _nowhere()
+            code = refusal.exit_code
+        else:
+            code = _bug()
     return code if isinstance(code, int) else 0
-
-
-def _of_the_user(error: OSError) -> bool:
-    """Return whether a file error is not a bug of jobkit: a full disk, or a file that the system refuses."""
-    return error.errno in DISK_FULL or (error.errno in ERRNO_HINTS and bool(error.filename))
-
-
-def _file(error: OSError) -> int:
-    refusal = file_error(error)
-    say(f"jobkit: {refusal}", err=True)
-    sys.stdout = _nowhere()
-    return refusal.exit_code
-
-
-def _not_utf_8(error: UnicodeEncodeError) -> int:
-    """Report a path that no script and no YAML file can hold, or that the locale lacks."""
-    found = re.search("[^\\s'\"]*[\ud800-\udfff][^\\s'\"]*", error.object)
-    hint = "run jobkit in a folder with another path; only the names in a corpus may have such characters"
-    hint = hint if found else "export LC_ALL=C.UTF-8, which has every character"
-    named, lacks = found[0] if found else error.object[:120], "UTF-8" if found else error.encoding
-    say(f"jobkit: {named}: this path is not {lacks}\n  hint: {hint}", err=True)
-    return ExitCode.USAGE
 
 
 def _nowhere() -> TextIO:

@@ -85,12 +85,20 @@ def _index() -> str:
 
 def _pages_with(ctx: click.Context, word: str) -> list[str]:
     """Return the pages that have a word, each with its first line that has it."""
-    found = {topic: _lines_with(path, word) for topic, path in _pages().items()}
+    found = {}  # by topic, the lines that have the word, headings first
+    for topic, path in _pages().items():
+        lines = _plain(path.read_text(encoding="utf-8")).splitlines()
+        having = [line for line in lines if word.lower() in line.lower()]
+        found[topic] = sorted(having, key=lambda line: not line.startswith("#"))
     topics = sorted(
         filter(found.get, found), key=lambda topic: (not found[topic][0].startswith("#"), -len(found[topic]))
     )
     if not topics:
-        raise _unknown(ctx, word)
+        group = ctx.find_root().command
+        commands = group.list_commands(ctx) if isinstance(group, click.Group) else []
+        close = terminal.did_you_mean(word, [*_pages(), *commands], CLOSE)
+        hint = close or "jobkit help lists all commands and pages"
+        raise JobkitError(f"{word!r} is no command and no page, and no page contains it", hint=hint)
     width = max(map(len, topics))
     room = terminal.page_width() - width - 4
     rows: list[str] = []
@@ -101,13 +109,6 @@ def _pages_with(ctx: click.Context, word: str) -> list[str]:
     more = f", the first {MOST_PAGES} here" if len(topics) > MOST_PAGES else ""
     end = f"next: jobkit help {topics[0]}"
     return [f"{format_count(len(topics), 'page')} with {word!r}{more}:", *rows, "", end]
-
-
-def _lines_with(page: Path, word: str) -> list[str]:
-    """Return the lines of a page that have a word, headings first."""
-    lines = _plain(page.read_text(encoding="utf-8")).splitlines()
-    found = [line for line in lines if word.lower() in line.lower()]
-    return sorted(found, key=lambda line: not line.startswith("#"))
 
 
 def _command_help(ctx: click.Context, words: tuple[str, ...]) -> str:
@@ -122,29 +123,23 @@ def _command_help(ctx: click.Context, words: tuple[str, ...]) -> str:
     return context.command.get_help(context)
 
 
-def _unknown(ctx: click.Context, topic: str) -> JobkitError:
-    group = ctx.find_root().command
-    commands = group.list_commands(ctx) if isinstance(group, click.Group) else []
-    close = terminal.did_you_mean(topic, [*_pages(), *commands], CLOSE)
-    hint = close or "jobkit help lists all commands and pages"
-    return JobkitError(f"{topic!r} is no command and no page, and no page contains it", hint=hint)
-
-
 def _show(command: str, page: Path | None) -> None:
     """Print the help of a command and a page: as Markdown, on a terminal formatted and in a pager."""
-    text = page.read_text(encoding="utf-8") if page else ""
-    if not sys.stdout.isatty():
-        terminal.say("\n\n".join(filter(None, (command, text.rstrip("\n")))))
-        return
-    out = StringIO()
-    if page:
+    text = page.read_text(encoding="utf-8").rstrip("\n") if page else ""
+    if page and sys.stdout.isatty():
         from rich.console import Console
         from rich.markdown import Markdown
 
         width = min(WIDEST, terminal.terminal_width() or WIDEST)
         formatted = Markdown(without_links(text, page), hyperlinks=False, code_theme="ansi_dark")
+        out = StringIO()
         Console(file=out, force_terminal=True, width=width).print(formatted)
-    click.echo_via_pager("\n\n".join(filter(None, (command, out.getvalue()))), color=True)
+        text = out.getvalue()
+    whole = "\n\n".join(filter(None, (command, text)))
+    if sys.stdout.isatty():
+        click.echo_via_pager(whole, color=True)
+    else:
+        terminal.say(whole)
 
 
 def _plain(page: str) -> str:

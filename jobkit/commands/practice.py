@@ -11,13 +11,13 @@ import click
 from jobkit.core import terminal
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.practice import cluster, faults, packages
-from jobkit.practice.place import default_folder, typed
+from jobkit.practice.place import SCHEDULERS, default_folder, typed
 
 NOT_UP = 2
 """The exit status of `status` if nothing is up."""
 
-one_scheduler = click.argument("scheduler", type=click.Choice(["slurm", "sge"]))
-which_scheduler = click.argument("scheduler", type=click.Choice(["slurm", "sge"]), required=False)
+one_scheduler = click.argument("scheduler", type=click.Choice(SCHEDULERS))
+which_scheduler = click.argument("scheduler", type=click.Choice(SCHEDULERS), required=False)
 
 
 dir_option = click.option(
@@ -125,9 +125,7 @@ def status(scheduler: str | None, folder: Path) -> int:
 @dir_option
 def reset(scheduler: str | None, folder: Path) -> int:
     """End a practice cluster, remove all its files, and start it empty."""
-    known = [one.place.scheduler for one in cluster.found(folder, scheduler)]
-    cluster.remove(folder, scheduler)
-    for name in known:
+    for name in [removed.place.scheduler for removed in cluster.remove(folder, scheduler)]:
         cluster.up(folder, name)
         terminal.say(f"{name} is up, with an empty accounting")
     return 0
@@ -173,7 +171,7 @@ def shell(command: tuple[str, ...], folder: Path) -> int:
 
 
 @practice.command("break")
-@click.argument("fault", type=click.Choice(["node", "disk", "accounting", "preempt"]))
+@click.argument("fault", type=click.Choice(list(faults.FAULTS)))
 @which_scheduler
 @dir_option
 def break_(fault: str, scheduler: str | None, folder: Path) -> int:

@@ -101,7 +101,9 @@ def collect(
         raise click.UsageError(f"--plot and --output both name {output}: give each a file of its own")
     gpu_memory_bytes = None if gpu_memory is None else parse_size(gpu_memory)
 
-    found = _named(paths)
+    found = tuple(path if path.exists() else find_run(path) or path for path in paths) or (usual(),)
+    if not paths and not usual().exists():
+        raise JobkitError(f"nothing to collect: there is no {usual()}/ here", hint=how_to_begin())
     for path in found:
         refuse_unmeasured(path, "collect")
     # Imported here because pandas takes most of a second, which --help need not spend.
@@ -136,15 +138,6 @@ def collect(
         given = f" --gpu-memory {terminal.shell_quote(gpu_memory)}" if gpu_memory and on_gpu else ""
         terminal.note_next(f"jobkit recommend {terminal.shell_path(runs[0])}{given}")
     return collected.exit_code
-
-
-def _named(paths: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Return the paths to read: the folder of a run given by name; without PATHS the runs folder."""
-    if paths:
-        return tuple(path if path.exists() else find_run(path) or path for path in paths)
-    if not usual().exists():
-        raise JobkitError(f"nothing to collect: there is no {usual()}/ here", hint=how_to_begin())
-    return (usual(),)
 
 
 def print_table(run: Path) -> int:
@@ -425,18 +418,7 @@ def waste(
         if days is not None:
             raise click.UsageError("--days needs --mine or --name: a run is read as a whole")
         return _of_run(words, as_json=as_json)
-    _refuse_mixture(words, ids, own=mine or bool(name), days=days)
-    return _of_jobs(ids, name or "*", days or DAYS, scheduler, as_json=as_json)
-
-
-def _split(word: str) -> list[str]:
-    """Return the ids of a list with commas, as schedulers take it; any other word as it is."""
-    return word.split(",") if re.fullmatch(r"[\d_.,+]*\d,\d[\d_.,+]*", word) else [word]
-
-
-def _refuse_mixture(words: tuple[str, ...], ids: tuple[str, ...], *, own: bool, days: int | None) -> None:
-    """Refuse words that ask for two things at once, and a number that names a folder too."""
-    if words and own:
+    if words and (mine or name):
         raise click.UsageError(
             "--mine and --name choose among your own jobs: name no RUN and no JOBID with them"
         )
@@ -444,10 +426,15 @@ def _refuse_mixture(words: tuple[str, ...], ids: tuple[str, ...], *, own: bool, 
         raise click.UsageError("--days is for --mine and --name: jobkit finds a JOBID however old the job is")
     if others := [word for word in words if word not in ids]:
         raise click.UsageError(f"{others[0]} is no job id: name one RUN, or only job ids")
-    for word in ids if len(ids) == 1 else ():
-        if Path(word).exists():
-            hint = f"the folder: jobkit waste ./{word}; the job: (cd / && jobkit waste {word})"
-            raise JobkitError(f"{word}: a job id, and a folder here has that name", hint=hint)
+    if len(ids) == 1 and Path(ids[0]).exists():
+        hint = f"the folder: jobkit waste ./{ids[0]}; the job: (cd / && jobkit waste {ids[0]})"
+        raise JobkitError(f"{ids[0]}: a job id, and a folder here has that name", hint=hint)
+    return _of_jobs(ids, name or "*", days or DAYS, scheduler, as_json=as_json)
+
+
+def _split(word: str) -> list[str]:
+    """Return the ids of a list with commas, as schedulers take it; any other word as it is."""
+    return word.split(",") if re.fullmatch(r"[\d_.,+]*\d,\d[\d_.,+]*", word) else [word]
 
 
 def _of_jobs(ids: tuple[str, ...], name: str, days: int, scheduler: str, *, as_json: bool) -> int:

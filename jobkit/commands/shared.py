@@ -99,6 +99,17 @@ def say_blocks(blocks: Iterable[Block]) -> None:
     terminal.say(as_text(blocks, terminal.terminal_width()), nl=False)
 
 
+def together(*options: Callable[..., Any]) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Return the decorator that adds several options, in the order of the help."""
+
+    def add(command: Callable[..., int]) -> Callable[..., int]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
 def options_of_spec(command: Callable[..., int]) -> Callable[..., int]:
     """Pass ``--set``, ``--scheduler`` and the other options that every spec accepts as one `Options`."""
 
@@ -230,26 +241,22 @@ def format_option(meaning: str, default: str | None = None, *, multiple: bool = 
     )
 
 
-def shard_options(command: F) -> F:
-    """Add the options that say what the shards of a corpus are to be."""
-    added = (
-        click.option(
-            "--shard-minutes",
-            type=click.FloatRange(min=0, min_open=True),
-            metavar="N",
-            help="How long a shard of the corpus may take. Default: 30.",
-        ),
-        click.option("--shards", type=click.IntRange(min=1), metavar="N", help="Cut N shards."),
-        click.option(
-            "--max-parallel",
-            type=click.IntRange(min=1),
-            metavar="N",
-            help="The largest number of shards at a time.",
-        ),
-    )
-    for add in reversed(added):
-        command = add(command)
-    return command
+shard_options = together(
+    click.option(
+        "--shard-minutes",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="N",
+        help="How long a shard of the corpus may take. Default: 30.",
+    ),
+    click.option("--shards", type=click.IntRange(min=1), metavar="N", help="Cut N shards."),
+    click.option(
+        "--max-parallel",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="The largest number of shards at a time.",
+    ),
+)
+"""The options that say what the shards of a corpus are to be."""
 
 
 def most_at_once(number: int | None) -> tuple[str, ...]:

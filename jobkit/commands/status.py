@@ -12,7 +12,6 @@ import click
 
 from jobkit.commands import shared
 from jobkit.core import terminal
-from jobkit.core.terminal import note
 from jobkit.runs.which_run import refuse_copy, refuse_runs, resolve_words, run_and_point, runs_in
 
 if TYPE_CHECKING:
@@ -60,11 +59,16 @@ def status(words: tuple[str, ...], watch: bool, listed: bool, whole: bool, as_js
       4  some points failed, or need your attention
       5  some points are still to come
     """
-    if listed:
-        return _list(words, most=sys.maxsize if whole else MAX_LISTED, watch=watch, as_json=as_json)
     from jobkit.runs import status_text
     from jobkit.runs.reader import read_status
 
+    if listed:
+        if words or watch:
+            raise click.UsageError("--list lists all runs: name no RUN with it, and no --watch")
+        every = status_text.read_list(sys.maxsize if whole else MAX_LISTED)
+        width = terminal.page_width()
+        terminal.say(terminal.as_json(every) if as_json else status_text.list_text(every, width), nl=as_json)
+        return 0
     what = resolve_words(words)
     here = [] if what.runs else runs_in(what.folder)
     runs = what.runs or tuple(here[:1])
@@ -97,18 +101,6 @@ def status(words: tuple[str, ...], watch: bool, listed: bool, whole: bool, as_js
         for closing in filter(None, closings):
             terminal.say(f"\n{closing}")
     return max(standing.exit_code for standing in standings)
-
-
-def _list(words: tuple[str, ...], *, most: int, watch: bool, as_json: bool) -> int:
-    """Print all runs of the user."""
-    if words or watch:
-        raise click.UsageError("--list lists all runs: name no RUN with it, and no --watch")
-    from jobkit.runs import status_text
-
-    runs = status_text.read_list(most)
-    text = terminal.as_json(runs) + "\n" if as_json else status_text.list_text(runs, terminal.page_width())
-    terminal.say(text, nl=False)
-    return 0
 
 
 def _settled(folder: Path) -> str:
@@ -177,9 +169,6 @@ def logs(words: tuple[str, ...], following: bool, err: bool, number: int | None)
     run, point = run_and_point(words)
     refuse_runs([point])
     log = find_log(run, point, number)
-    error_filter, out = ErrorFilter(faults=err), sys.stdout.buffer
-    if following:
-        print_log(run, log, error_filter, out, note)
-    else:
-        show(run, log, error_filter, out, note)
+    printing = print_log if following else show
+    printing(run, log, ErrorFilter(faults=err), sys.stdout.buffer, terminal.note)
     return 0

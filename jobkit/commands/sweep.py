@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,19 +25,15 @@ if TYPE_CHECKING:
     from jobkit.planning.prepare import Options
 
 
-def run_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Add the options that begin a run: of ``sweep`` and of ``tune``."""
-    new = click.option("--new", is_flag=True, help="Start another run even if this sweep already has one.")
-    for option in (
-        shared.wait_option,
-        new,
-        shared.preview_options,
-        shared.runs_dir_option,
-        shared.site_option,
-        shared.scheduler_option,
-    ):  # the last is the first in the help
-        command = option(command)
-    return command
+run_options = shared.together(
+    shared.scheduler_option,
+    shared.site_option,
+    shared.runs_dir_option,
+    shared.preview_options,
+    click.option("--new", is_flag=True, help="Start another run even if this sweep already has one."),
+    shared.wait_option,
+)
+"""The options that begin a run: of ``sweep`` and of ``tune``."""
 
 
 @click.command("sweep", short_help="Run a tagger once per batch size.")

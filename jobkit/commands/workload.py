@@ -66,14 +66,13 @@ def check(word: str, text: str, model: str, device: str, as_json: bool) -> int:
 
     subject = check_workload.find_subject(word, text=text, model=model, device=device, say=terminal.note)
     probe = check_workload.try_out(subject, terminal.note)
-    found = check_workload.answers(
-        probe, subject, check_workload.predict(subject, probe.sizes, terminal.note)
-    )
-    width = terminal.terminal_width() or terminal.page_width()
-    printed = (
-        check_workload.to_json(found, subject) if as_json else check_workload.as_text(found, subject, width)
-    )
-    terminal.say(printed, nl=False)
+    predicted = check_workload.predict(subject, probe.sizes, terminal.note)
+    found = check_workload.answers(probe, subject, predicted)
+    if as_json:
+        terminal.say(check_workload.to_json(found, subject), nl=False)
+    else:
+        width = terminal.terminal_width() or terminal.page_width()
+        terminal.say(check_workload.as_text(found, subject, width), nl=False)
     return findings.exit_code(found)
 
 
@@ -143,16 +142,12 @@ def fetch(name: str, resources_url: str | None, as_job: bool, options: Options) 
       jobkit models fetch dslim/bert-base-NER
       jobkit models fetch en --as-job --site lancaster-hec
     """
-    if as_job:
-        return _fetch_as_job(name, resources_url, options)
-    from jobkit.planning.models import fetch as fetched
+    if not as_job:
+        from jobkit.planning.models import fetch as fetched
 
-    terminal.say(fetched(name, cache_dir(), resources_url, say=terminal.note).path)
-    terminal.note_next("jobkit doctor", DOCTOR)
-    return 0
-
-
-def _fetch_as_job(name: str, resources_url: str | None, options: Options) -> int:
+        terminal.say(fetched(name, cache_dir(), resources_url, say=terminal.note).path)
+        terminal.note_next("jobkit doctor", DOCTOR)
+        return 0
     from jobkit.launch.helper_job import submit_fetch, wait_for_fetch
     from jobkit.launch.job import announce
     from jobkit.planning.prepare import DEFAULT_RUNS_DIR
@@ -164,12 +159,12 @@ def _fetch_as_job(name: str, resources_url: str | None, options: Options) -> int
     announce(errand.scheduler.NAME, [errand.job], then)
     succeeded, log = wait_for_fetch(errand)
     terminal.say(log.rstrip())
-    terminal.note(
-        "fetched" if succeeded else f"the download failed; its log is above and in {errand.run_dir}/logs"
-    )
-    if succeeded:
-        terminal.note_next(shlex.join(["jobkit", "doctor", *options.words]), DOCTOR)
-    return ExitCode.DONE if succeeded else ExitCode.FAILED
+    if not succeeded:
+        terminal.note(f"the download failed; its log is above and in {errand.run_dir}/logs")
+        return ExitCode.FAILED
+    terminal.note("fetched")
+    terminal.note_next(shlex.join(["jobkit", "doctor", *options.words]), DOCTOR)
+    return ExitCode.DONE
 
 
 @models.command("build")

@@ -6,13 +6,12 @@ excludes 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from string import ascii_uppercase
 from typing import Any
 
-from jobkit.answers.objective import SearchAnswer
 from jobkit.answers.setting import Mean, Ratio
 from jobkit.core.blocks import Block, Column
 from jobkit.core.figures import FIGURES, SPEED, Figure
@@ -57,10 +56,7 @@ class ComparedSetting:
     setting: str
     first: Mean
     other: Mean
-
-    @property
-    def ratio(self) -> Ratio:
-        return self.other.over(self.first)
+    ratio: Ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,52 +71,44 @@ def sides(runs: Sequence[Collected]) -> list[Side]:
     """Return a side for each table of runs that were collected separately, in order."""
     groups = [(run, group) for run in runs for group in range(len(run.by_group))]
     letters = [*ascii_uppercase, *(f"{one}{two}" for one in ascii_uppercase for two in ascii_uppercase)]
-    return [_side(run, group, letter) for (run, group), letter in zip(groups, letters, strict=False)]
-
-
-def _side(run: Collected, group: int, letter: str) -> Side:
-    search = run.search(group)
-    sizes = [size for size in run.by_size if size.first.group == group]
-    counting = {_setting(size.first, search): size for size in sizes if _counts(size.first, search)}
-    answer = format_setting(search.setting) if search else ""
-    first = run.by_group[group]
-    model = first.record.point.model if first.record else None
-    return Side(
-        letter=letter,
-        run=first.folder,
-        title=f"{heading(first, sizes)[0]}{f' ({model.caveat})' if model and model.caveat else ''}",
-        first=first,
-        sizes=counting,
-        answer=answer if answer in counting else "",  # another table of the search may have it
-        found=search.sentence if search and answer in counting else "",
-    )
-
-
-def _counts(row: Row, search: SearchAnswer | None) -> bool:
-    """Return whether a point is compared: in a search only the points on which its answer rests are."""
-    return search is None or search.rests_on(row.point.phase)
-
-
-def _setting(row: Row, search: SearchAnswer | None) -> str:
-    """Return the setting of a point in words; the answer of a search as the search names it."""
-    return format_setting(search.named(row.record) if search and row.record else row.params)
+    found: list[Side] = []
+    for (run, group), letter in zip(groups, letters, strict=False):
+        search = run.search(group)
+        sizes = [size for size in run.by_size if size.first.group == group]
+        counting = {  # the settings in words, the answer of a search as the search names it
+            format_setting(search.named(row.record) if search and row.record else row.params): size
+            for size in sizes
+            for row in [size.first]
+            if search is None or search.rests_on(row.point.phase)
+        }
+        answer = format_setting(search.setting) if search else ""
+        first = run.by_group[group]
+        model = first.record.point.model if first.record else None
+        side = Side(
+            letter=letter,
+            run=first.folder,
+            title=f"{heading(first, sizes)[0]}{f' ({model.caveat})' if model and model.caveat else ''}",
+            first=first,
+            sizes=counting,
+            answer=answer if answer in counting else "",  # another table of the search may have it
+            found=search.sentence if search and answer in counting else "",
+        )
+        found.append(side)
+    return found
 
 
 def compare(first: Side, other: Side) -> SideComparison:
-    compared = [figure for figure in FIGURES.values() if figure.compared]
-    lines = {figure: found for figure in compared if (found := [*_lines(first, other, figure)])}
+    lines: dict[Figure, list[ComparedSetting]] = {}
+    for figure in FIGURES.values():
+        for words, size in first.sizes.items() if figure.compared else ():
+            one, two = size.mean(figure), other.sizes[words].mean(figure) if words in other.sizes else None
+            if one and two and min(*one.values, *two.values) > 0:  # there is no ratio to 0
+                line = ComparedSetting(setting=words, first=one, other=two, ratio=two.over(one))
+                lines.setdefault(figure, []).append(line)
     values = [(name, *(_words(name, side.first) for side in (first, other))) for name in SETTING]
     return SideComparison(
         first=first, other=other, lines=lines, differ=[(name, a, b) for name, a, b in values if a != b]
     )
-
-
-def _lines(first: Side, other: Side, figure: Figure) -> Iterator[ComparedSetting]:
-    """Yield the settings of both sides that have a figure above 0: there is no ratio to 0."""
-    for words, size in first.sizes.items():
-        one, two = size.mean(figure), other.sizes[words].mean(figure) if words in other.sizes else None
-        if one and two and min(*one.values, *two.values) > 0:
-            yield ComparedSetting(setting=words, first=one, other=two)
 
 
 def _words(name: str, row: Row) -> str:
@@ -141,8 +129,18 @@ def verdict(ratio: Ratio, figure: Figure) -> str:
 
 
 def blocks(compared: Sequence[Side]) -> list[Block]:
+    fastest = [side.fastest for side in compared]
+    speeds = [best[1].mean(SPEED) if best else None for best in fastest]
+    head = "fastest, or the answer" if any(side.answer for side in compared) else "fastest"
+    columns = (
+        Column("side", [side.letter for side in compared], left=True),
+        Column("run", [side.run for side in compared], left=True),
+        Column("what was run", [side.title for side in compared], left=True),
+        Column(head, [best[0] if best else "" for best in fastest], left=True),
+        Column("paragraphs/s", [_number(speed.value) if speed else "" for speed in speeds]),
+    )
     answers = tuple(f"{side.letter}: {side.found}" for side in compared if side.found)
-    names = Block(title="Runs", before=answers, columns=_names(compared))
+    names = Block(title="Runs", before=answers, columns=columns)
     return [names, *(block for other in compared[1:] for block in _pair(compare(compared[0], other)))]
 
 
@@ -153,96 +151,61 @@ def side_by_side(runs: Sequence[Collected]) -> list[Block]:
 
 def as_data(compared: Sequence[Side]) -> dict[str, Any]:
     """Return the comparison for a program: measures by their names in the tables, in bytes and joules."""
-    pairs = [compare(compared[0], other) for other in compared[1:]]
-    return {
-        "runs": [_side_data(side) for side in compared],
-        "comparisons": [_pair_data(pair) for pair in pairs],
-    }
-
-
-def _side_data(side: Side) -> dict[str, Any]:
-    setting, size = side.fastest or (None, None)
-    speed = size.mean(SPEED) if size else None
-    return {
-        "side": side.letter,
-        "run": side.run,
-        "title": side.title,
-        "fastest": setting,
-        "items_per_s": speed.value if speed else None,
-        "answer": side.answer or None,
-    }
-
-
-def _pair_data(pair: SideComparison) -> dict[str, Any]:
-    first, other = pair.first, pair.other
-    return {
-        "first": first.letter,
-        "other": other.letter,
-        "differ": {name: {first.letter: one, other.letter: two} for name, one, two in pair.differ},
-        "notes": list(_about(pair)),
-        "measures": {
-            figure.name: [_line_data(line, figure) for line in lines] for figure, lines in pair.lines.items()
-        },
-    }
-
-
-def _line_data(line: ComparedSetting, figure: Figure) -> dict[str, Any]:
-    ratio = line.ratio
-    return {
-        "setting": line.setting,
-        "first": line.first.value,
-        "other": line.other.value,
-        "ratio": ratio.mean,
-        "ratio_low": ratio.low,
-        "ratio_high": ratio.high,
-        "differs": ratio.differs,
-        "verdict": verdict(ratio, figure),
-    }
-
-
-def _names(compared: Sequence[Side]) -> tuple[Column, ...]:
-    fastest = [side.fastest for side in compared]
-    speeds = [best[1].mean(SPEED) if best else None for best in fastest]
-    return (
-        Column("side", [side.letter for side in compared], left=True),
-        Column("run", [side.run for side in compared], left=True),
-        Column("what was run", [side.title for side in compared], left=True),
-        Column(
-            "fastest, or the answer" if any(side.answer for side in compared) else "fastest",
-            [best[0] if best else "" for best in fastest],
-            left=True,
-        ),
-        Column("paragraphs/s", [_number(speed.value) if speed else "" for speed in speeds]),
-    )
+    runs, pairs = [], []
+    for side in compared:
+        setting, size = side.fastest or (None, None)
+        speed = size.mean(SPEED) if size else None
+        run = {
+            "side": side.letter,
+            "run": side.run,
+            "title": side.title,
+            "fastest": setting,
+            "items_per_s": speed.value if speed else None,
+            "answer": side.answer or None,
+        }
+        runs.append(run)
+    for pair in (compare(compared[0], other) for other in compared[1:]):
+        first, other = pair.first.letter, pair.other.letter
+        measures = {
+            figure.name: [
+                {
+                    "setting": line.setting,
+                    "first": line.first.value,
+                    "other": line.other.value,
+                    "ratio": line.ratio.mean,
+                    "ratio_low": line.ratio.low,
+                    "ratio_high": line.ratio.high,
+                    "differs": line.ratio.differs,
+                    "verdict": verdict(line.ratio, figure),
+                }
+                for line in lines
+            ]
+            for figure, lines in pair.lines.items()
+        }
+        differ = {name: {first: one, other: two} for name, one, two in pair.differ}
+        notes = list(_about(pair))
+        pairs.append({"first": first, "other": other, "differ": differ, "notes": notes, "measures": measures})
+    return {"runs": runs, "comparisons": pairs}
 
 
 def _pair(pair: SideComparison) -> Iterator[Block]:
     first, other = pair.first.letter, pair.other.letter
-    yield Block(title=f"{other} next to {first}", before=tuple(_about(pair)), columns=_differing(pair))
-    for figure, lines in pair.lines.items():
-        cells: list[tuple[str, Callable[[ComparedSetting], str]]] = [
-            ("setting", lambda line: line.setting),
-            (first, lambda line, by=figure.scale: _number(line.first.value / by)),  # type: ignore[misc]
-            (other, lambda line, by=figure.scale: _number(line.other.value / by)),  # type: ignore[misc]
-            (f"{other} over {first}", lambda line: f"{line.ratio.mean:.2f}"),
-            ("95 % interval", lambda line: _ends(line.ratio)),
-            (f"{other} is", lambda line, of=figure: verdict(line.ratio, of)),  # type: ignore[misc]
-        ]
-        columns = (
-            Column(head, [cell(line) for line in lines], left=head in {"setting", f"{other} is"})
-            for head, cell in cells
-        )
-        yield Block(title=f"{figure.title}: {other} next to {first}", columns=tuple(columns))
-
-
-def _differing(pair: SideComparison) -> tuple[Column, ...]:
-    if not pair.differ:
-        return ()
-    names, first, other = zip(*([cell or "-" for cell in row] for row in pair.differ), strict=True)
-    heads = ("difference", pair.first.letter, pair.other.letter)
-    return tuple(
-        Column(head, cells, left=True) for head, cells in zip(heads, (names, first, other), strict=True)
+    differing = tuple(
+        Column(head, [row[place] or "-" for row in pair.differ], left=True)
+        for place, head in enumerate(("difference", first, other))
     )
+    about = tuple(_about(pair))
+    yield Block(title=f"{other} next to {first}", before=about, columns=differing if pair.differ else ())
+    for figure, lines in pair.lines.items():
+        columns = (
+            Column("setting", [line.setting for line in lines], left=True),
+            Column(first, [_number(line.first.value / figure.scale) for line in lines]),
+            Column(other, [_number(line.other.value / figure.scale) for line in lines]),
+            Column(f"{other} over {first}", [f"{line.ratio.mean:.2f}" for line in lines]),
+            Column("95 % interval", [_ends(line.ratio) for line in lines]),
+            Column(f"{other} is", [verdict(line.ratio, figure) for line in lines], left=True),
+        )
+        yield Block(title=f"{figure.title}: {other} next to {first}", columns=columns)
 
 
 def _about(pair: SideComparison) -> Iterator[str]:

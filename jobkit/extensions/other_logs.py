@@ -37,12 +37,8 @@ TAGGER_LOG = FileFormat(
     "whole; their GPU peak is the largest of samples at every 50th paragraph, so the true peak may be higher",
 )
 
-_NUMBER = r"((?:\d{1,3}(?:,\d{3}){1,4}|\d{1,15})(?:\.\d+)?(?:[eE][+-]?\d{1,2})?)"
+_NUMBER = r"(?:\d{1,3}(?:,\d{3}){1,4}|\d{1,15})(?:\.\d+)?(?:[eE][+-]?\d{1,2})?"
 """A number, perhaps with commas between thousands or an exponent."""
-_START = re.compile(rf"Total time: {_NUMBER}s\s*$")
-_BATCH = re.compile(rf"Mean batch time for batch size {_NUMBER}: {_NUMBER}s\s*$")
-_ITEMS = re.compile(rf"Total number of samples: {_NUMBER}\s*$")
-
 MEMORY_LINES = {
     "Total GPU memory: ": "gpu_capacity_bytes",
     "Amount of GPU memory used before running script: ": "gpu_before_bytes",
@@ -54,7 +50,16 @@ MEMORY_LINES = {
 }
 """The words before the figure, colon or none as the logs have it, and the field it goes to."""
 
-_MEMORY = [(re.compile(rf"{re.escape(words)}{_NUMBER}GB\s*$"), name) for words, name in MEMORY_LINES.items()]
+_LINES = [
+    re.compile(rf"{line}\s*$")
+    for line in (
+        rf"Total time: (?P<total_s>{_NUMBER})s",
+        rf"Mean batch time for batch size (?P<batch_size>{_NUMBER}): (?P<logged_batch_s>{_NUMBER})s",
+        rf"Total number of samples: (?P<items>{_NUMBER})",
+        *(rf"{re.escape(words)}(?P<{name}>{_NUMBER})GB" for words, name in MEMORY_LINES.items()),
+    )
+]
+"""Each line that has figures; the groups have the names of the fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,38 +90,17 @@ def parse_log(text: str) -> tuple[tuple[LogRun, ...], int]:
 
     Lines of any other form are passed over: a job's log holds whatever else was printed.
     """
-    runs = [_run(block) for block in _blocks(text.splitlines())]
-    whole = tuple(run for run in runs if run)
-    return whole, len(runs) - len(whole)
-
-
-def _blocks(lines: Iterable[str]) -> Iterator[dict[str, float]]:
-    """Yield the figures of each run, from one ``Total time:`` to the next."""
-    block: dict[str, float] = {}
-    for line in lines:
-        if match := _START.search(line):
-            if block:
-                yield block
-            block = {"total_s": _value(match[1])}
-        elif block:
-            block.update(_figures(line))
-    if block:
-        yield block
-
-
-def _figures(line: str) -> dict[str, float]:
-    if match := _BATCH.search(line):
-        return {"batch_size": _value(match[1]), "logged_batch_s": _value(match[2])}
-    if match := _ITEMS.search(line):
-        return {"items": _value(match[1])}
-    for pattern, name in _MEMORY:
-        if match := pattern.search(line):
-            return {name: round(_value(match[1]) * GIB)}
-    return {}
-
-
-def _value(text: str) -> float:
-    return float(text.replace(",", ""))
+    blocks: list[dict[str, float]] = []  # the figures of each run, from one ``Total time:`` to the next
+    for line in text.splitlines():
+        match = next((match for pattern in _LINES if (match := pattern.search(line))), None)
+        figures = match.groupdict() if match else {}
+        if "total_s" in figures:
+            blocks.append({})
+        for name, number in figures.items() if blocks else ():
+            value = float(number.replace(",", ""))
+            blocks[-1][name] = round(value * GIB) if name.endswith("_bytes") else value
+    whole = tuple(run for run in map(_run, blocks) if run)
+    return whole, len(blocks) - len(whole)
 
 
 def _run(block: dict[str, float]) -> LogRun | None:
@@ -194,11 +178,6 @@ class Spread:
     most: float
     least: float
 
-    @property
-    def single(self) -> bool:
-        """Whether all three are equal, as with one sample."""
-        return self.most == self.least
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReport:
@@ -218,7 +197,7 @@ class GpuReport:
     @property
     def one_sample(self) -> bool:
         """Whether DCGM's figures come from one sample: power never repeats."""
-        return self.power_w is not None and self.power_w.single
+        return self.power_w is not None and self.power_w.most == self.power_w.least
 
 
 def is_gpu_report(text: str) -> bool:
@@ -328,24 +307,6 @@ def points_of(report: str, rows: Sequence[Row]) -> tuple[list[Row], str]:
         )
     of_task = [row for row in of_job if row.record and row.record.job.task_id in numbers]
     return of_task or of_job, ""
-
-
-def side_by_side(file: str, reports: Sequence[GpuReport], rows: Sequence[Row], how: str = "") -> JobFigures:
-    """Return the reports on the GPUs next to the figures of the points; ``how`` says how they were found."""
-    log = all(row.point.workload == LOG for row in rows)
-    remarks = [how] if how else []
-    if any(report.one_sample for report in reports):
-        same = "DCGM's average, maximum and minimum are the same, so it took one sample"
-        remarks.append(f"{same}: its interval is too long for this job")
-    figures = (*_times(reports, rows, log=log), *_powers(reports, rows), *_processes(reports, rows, log=log))
-    return JobFigures(
-        file=file,
-        source=rows[0].folder if rows else "",
-        whose=LOG_NAME if log else "jobkit",
-        points=len(rows),
-        figures=tuple(figure for figure in figures if figure.dcgm is not None),
-        remarks=tuple(remarks),
-    )
 
 
 def _times(reports: Sequence[GpuReport], rows: Sequence[Row], *, log: bool) -> Iterator[DcgmFigure]:
@@ -477,6 +438,7 @@ def dcgm_reports(paths: Iterable[Path], rows: Sequence[Row]) -> list[JobFigures]
 
 
 def _read_report(path: Path, rows: Sequence[Row]) -> JobFigures:
+    """Return the reports on the GPUs of a job next to the figures of its points."""
     try:
         text = read_text(path) if path.stat().st_size <= LOG_LIMIT_BYTES else ""
     except OSError as error:
@@ -484,8 +446,22 @@ def _read_report(path: Path, rows: Sequence[Row]) -> JobFigures:
     if not is_gpu_report(text):
         hint = "such a report is what `dcgmi stats --verbose --job ID` prints"
         raise JobkitError(f"{path}: not a DCGM report of a job", hint=hint)
-    points, how = points_of(path.name, rows)
-    return side_by_side(str(path), parse_report(text), points, how)
+    reports, (points, how) = parse_report(text), points_of(path.name, rows)
+    log = all(row.point.workload == LOG for row in points)
+    remarks = [how] if how else []
+    if any(report.one_sample for report in reports):
+        same = "DCGM's average, maximum and minimum are the same, so it took one sample"
+        remarks.append(f"{same}: its interval is too long for this job")
+    times, processes = _times(reports, points, log=log), _processes(reports, points, log=log)
+    figures = (*times, *_powers(reports, points), *processes)
+    return JobFigures(
+        file=str(path),
+        source=points[0].folder if points else "",
+        whose=LOG_NAME if log else "jobkit",
+        points=len(points),
+        figures=tuple(figure for figure in figures if figure.dcgm is not None),
+        remarks=tuple(remarks),
+    )
 
 
 def _where(report: Path) -> str:

@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from statistics import median
-from typing import Any, cast
+from typing import cast
 
 from jobkit.core import shell, terminal
 from jobkit.core.blocks import Block, Column
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.paths import user_name
 from jobkit.core.records import Outcome
-from jobkit.core.terminal import NoWrap
 from jobkit.core.units import GIB, format_count, format_list, format_memory, format_walltime
 from jobkit.runs.request import memory_request, round_up_memory, round_up_walltime, walltime_request
 from jobkit.schedulers.protocol import PastJob, PastJobs, without_impossible
@@ -48,11 +47,6 @@ class JobNeed:
     def middle(self) -> float | None:
         """The median."""
         return median(self.used) if self.used else None
-
-    @property
-    def overused(self) -> bool:
-        """Whether a job used more than it requested, and no limit ended it."""
-        return not self.exceeded and self.requested is not None and (self.most or 0) > self.requested
 
     @property
     def changes(self) -> bool:
@@ -219,8 +213,12 @@ def ask(ids: Sequence[str], *, days: int, name: str = "*", scheduler: str = "aut
     ``name``: A pattern that their names match.
     ``scheduler``: whose accounting; ``auto`` for the first that is here.
     """
-    scheduler, ids = _chosen(scheduler), [_TASKS.split(id_)[0] for id_ in ids]
-    past = past_of(scheduler)
+    scheduler, why = choose_scheduler(scheduler)
+    if runs_here(by_name(scheduler).NAME):
+        raise JobkitError(
+            f"no accounting to ask about jobs: {why}", hint="type it on a login node of the cluster"
+        )
+    past, ids = past_of(scheduler), [_TASKS.split(id_)[0] for id_ in ids]
     environment = query_environment(by_name(scheduler))
     site = shell.run(past.site_argv(), env=environment).stdout
     every = [
@@ -246,15 +244,6 @@ def ask(ids: Sequence[str], *, days: int, name: str = "*", scheduler: str = "aut
         message, hint = _nothing(found, past, ids, days, name)
         raise JobkitError(message, hint=hint)
     return found
-
-
-def _chosen(name: str) -> str:
-    scheduler, why = choose_scheduler(name)
-    if runs_here(by_name(scheduler).NAME):
-        raise JobkitError(
-            f"no accounting to ask about jobs: {why}", hint="type it on a login node of the cluster"
-        )
-    return scheduler
 
 
 def past_of(scheduler: str) -> PastJobs:
@@ -400,7 +389,9 @@ def _details(group: AlikeJobs) -> Block:
     rows = [*map(_row, needs), *([("GPUs", str(first.gpus), *_gpu(group))] if first.gpus else [])]
     heads = ("", "requested", "used, median", "used" if len(group.jobs) == 1 else "used, most", "next job")
     ends = Counter(_end(job) for job in group.jobs if not job.well)
-    more, unknown = [need.name for need in needs if need.overused], [n.name for n in needs if n.most is None]
+    unlimited = (need for need in needs if not need.exceeded and need.requested is not None)
+    more = [need.name for need in unlimited if (need.most or 0) > (need.requested or 0)]
+    unknown = [need.name for need in needs if need.most is None]
     idle_s, lines = group.idle_gpu_s or 0, _lines(group)
     before, after = group.reserved_memory() or (0.0, 0.0)
     fits = not lines and group.ended_well and not idle_s
@@ -414,7 +405,7 @@ def _details(group: AlikeJobs) -> Block:
         f"Not known: {', '.join(unknown)}.": fits and unknown,
         "The request fits: change nothing.": fits and not unknown,
         f"For the next job like these, in place of its own lines{other}:": lines,
-        **{NoWrap(line, "  "): True for line in lines},
+        **{terminal.NoWrap(line, "  "): True for line in lines},
         f"With these lines the jobs would have reserved {less:.0f} % fewer GiB-hours of memory.": less > 0,
     }
     return Block(
@@ -496,18 +487,15 @@ def as_json(history: History) -> Iterator[str]:
         for first in range(0, len(group.jobs), PIECE):
             jobs = group.jobs[first : first + PIECE]
             yield ("," if first else "") + "\n " + ",\n ".join(map(terminal.as_json, jobs))
-        yield "],\n " + terminal.as_json(_group_data(group))[1:]
+        well, reserved = group.ended_well, group.reserved_memory()
+        data = {
+            "needs": [group.need(resource) for resource in (MEMORY, WALLTIME, CPUS)],
+            "ended_well": well,
+            "chance_of_next": chance_of_next(well),
+            "covered_share": covered_share(well),
+            "lines": _lines(group),
+            "idle_gpu_hours": None if group.idle_gpu_s is None else group.idle_gpu_s / HOUR_S,
+            "reserved_gib_hours": reserved and [size / GIB / HOUR_S for size in reserved],
+        }
+        yield "],\n " + terminal.as_json(data)[1:]
     yield "]}\n"
-
-
-def _group_data(group: AlikeJobs) -> dict[str, Any]:
-    number, reserved = group.ended_well, group.reserved_memory()
-    return {
-        "needs": [group.need(resource) for resource in (MEMORY, WALLTIME, CPUS)],
-        "ended_well": number,
-        "chance_of_next": chance_of_next(number),
-        "covered_share": covered_share(number),
-        "lines": _lines(group),
-        "idle_gpu_hours": None if group.idle_gpu_s is None else group.idle_gpu_s / HOUR_S,
-        "reserved_gib_hours": reserved and [size / GIB / HOUR_S for size in reserved],
-    }

@@ -22,7 +22,6 @@ from jobkit.core.knobs import (
     Value,
     numbers,
 )
-from jobkit.core.terminal import NoWrap, Say
 from jobkit.core.units import GIB, format_count, format_setting
 from jobkit.planning import batch_sizes
 from jobkit.planning.prepare import NamedSpec, Options, lengths_of, read_named
@@ -106,7 +105,7 @@ def preflight(
     fast: bool = False,
     gpu_memory_bytes: int | None = None,
     stand_in: bool = False,
-    say: Say = lambda _: None,
+    say: terminal.Say = lambda _: None,
 ) -> Preflight:
     """Return what can be known of a sweep before anything runs; ``fast`` judges lengths by punctuation."""
     options = Options(overrides=overrides, stand_in=stand_in)
@@ -117,13 +116,8 @@ def preflight(
     chosen = batch_sizes.choose(spec, named.inputs.model, loads, gpu)
     if batch_sizes.is_auto(spec):
         spec = batch_sizes.decided(spec, chosen.sizes.batch_sizes)
-    return _gathered(named, spec, chosen, gpu)
-
-
-def _gathered(named: NamedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen, gpu: int | None) -> Preflight:
     loads, paragraphs = chosen.loads, paragraphs_of(named.inputs.text)
     lengths, model = loads.lengths, named.inputs.model
-    known = chosen.largest_load is not None
     return Preflight(
         text=named.inputs.text.name,
         workload=spec.workload_name,
@@ -142,7 +136,7 @@ def _gathered(named: NamedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen, gpu
         limit=loads.limit,
         measure=chosen.sizes.batch_sizes,
         why=chosen.line,
-        gpu_memory_bytes=gpu or (batch_sizes.ASSUMED_BYTES if known else None),
+        gpu_memory_bytes=gpu or (None if chosen.largest_load is None else batch_sizes.ASSUMED_BYTES),
         gpu_memory_named=gpu is not None,
         sizes=tuple(_sizes(named, spec, chosen)),
         settings=tuple(_setting(spec, lengths, params) for params in batch_sizes.settings_of(spec)),
@@ -269,19 +263,14 @@ def _items(report: Preflight) -> str:
     return "sentences" if report.items is None or report.items > report.paragraphs else "paragraphs"
 
 
-def _unit_of_one(report: Preflight) -> str:
-    """Return what an item's length counts: ``character`` or ``token``."""
-    return report.unit.split()[-1].removesuffix("s")
-
-
 def _longest(report: Preflight) -> Iterator[str]:
     if not report.longest:
         return
     first, *others = report.longest
     noun = _items(report).removesuffix("s")
     after = f"; the next longest has {others[0].length:,}" if others else ""
-    length = f"{first.length:,}-{_unit_of_one(report)}"
-    yield f"This one {length} {noun} sets the memory of the batches that it is in{after}:"
+    unit = report.unit.split()[-1].removesuffix("s")  # ``character`` or ``token``
+    yield f"This one {first.length:,}-{unit} {noun} sets the memory of the batches that it is in{after}:"
     for item in report.longest:
         place = f"paragraph {item.paragraph}" + (f", sentence {item.item}" if noun == "sentence" else "")
         yield f"  {item.length:>6,}  {place}: {item.beginning}"
@@ -318,6 +307,7 @@ def _settings(report: Preflight) -> Iterator[str]:
     if all(set(setting.params) == {BATCH_SIZE} for setting in report.settings):
         return
     yield "The spec's own settings:"
+    noun = _items(report).removesuffix("s")
     for setting in report.settings:
         text = (
             "" if setting.efficiency is None else f", {100 * setting.efficiency:.1f} % of the padded is text"
@@ -325,17 +315,10 @@ def _settings(report: Preflight) -> Iterator[str]:
         words = f"{format_count(setting.batches, 'batch', 'batches')}, load {setting.load:,}{text}"
         yield f"  {format_setting(setting.params) or 'the workload as it comes'}: {words}"
         if setting.alone:
-            yield f"    {_alone(report, setting)}"
-
-
-def _alone(report: Preflight, setting: SettingLoad) -> str:
-    """Return which items are longer than the budget of a setting, the longest by their place."""
-    budget = numbers(setting.params)[PADDED]
-    noun = _items(report).removesuffix("s")
-    longer = [item for item in report.longest if item.length > budget]
-    places = [f"paragraph {item.paragraph}, {noun} {item.item} ({item.length:,})" for item in longer]
-    rest = f" and {setting.alone - len(longer):,} more" if setting.alone > len(longer) else ""
-    return f"longer than that, so a batch each: {'; '.join(places)}{rest}"
+            longer = [item for item in report.longest if item.length > numbers(setting.params)[PADDED]]
+            places = [f"paragraph {item.paragraph}, {noun} {item.item} ({item.length:,})" for item in longer]
+            rest = f" and {setting.alone - len(longer):,} more" if setting.alone > len(longer) else ""
+            yield f"    longer than that, so a batch each: {'; '.join(places)}{rest}"
 
 
 def _answer(report: Preflight) -> Iterator[str]:
@@ -347,7 +330,7 @@ def _answer(report: Preflight) -> Iterator[str]:
     if report.measure:
         yield "  let jobkit choose: sweep: {batch_size: auto}"
         sizes = ", ".join(map(str, report.measure))
-        yield NoWrap(f"--set 'sweep.batch_size=[{sizes}]'", "  or choose now:     ")
+        yield terminal.NoWrap(f"--set 'sweep.batch_size=[{sizes}]'", "  or choose now:     ")
     if report.gpu_memory_named and all(size.gpu_bytes is None for size in report.sizes):
         yield "  --gpu-memory changes nothing: what a load takes is unknown for this workload and model."
     elif report.device != "cpu" and not report.gpu_memory_named:

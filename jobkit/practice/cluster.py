@@ -145,9 +145,11 @@ def down(folder: Path, scheduler: str | None = None) -> list[Cluster]:
     return clusters
 
 
-def remove(folder: Path, scheduler: str | None = None) -> None:
-    for cluster in down(folder, scheduler):
+def remove(folder: Path, scheduler: str | None = None) -> list[Cluster]:
+    """End clusters of a folder, remove their files, and return them."""
+    for cluster in (ended := down(folder, scheduler)):
         shutil.rmtree(cluster.place.folder)
+    return ended
 
 
 def variables(clusters: Iterable[Cluster]) -> dict[str, str]:

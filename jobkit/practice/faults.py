@@ -121,7 +121,11 @@ def fix(cluster: Cluster) -> None:
         spool.unlink()
         aside.rename(spool)
     if place.scheduler == "sge":
-        _restore_accounting(_accounting(cluster))
+        file = _accounting(cluster)
+        if (aside := file.with_name(file.name + ASIDE)).exists():
+            with suppress(FileNotFoundError):
+                file.rmdir()
+            aside.rename(file)
     cluster.start_daemons()
     if place.scheduler == "slurm":
         place.ask("scancel", "--name", URGENT)
@@ -135,13 +139,6 @@ def fix(cluster: Cluster) -> None:
     _set_unheard(cluster, "00:05:00")
     wait_for(lambda: "t" not in sge.job_states(place), "a job that starts has started or failed")
     cluster.heal()
-
-
-def _restore_accounting(file: Path) -> None:
-    if (aside := file.with_name(file.name + ASIDE)).exists():
-        with suppress(FileNotFoundError):
-            file.rmdir()
-        aside.rename(file)
 
 
 def _release(cluster: Cluster) -> None:

@@ -71,11 +71,10 @@ def require(scheduler: str) -> None:
 
 
 def install(scheduler: str) -> None:
-    if not (lacking := missing(scheduler)):
-        return
     if not shutil.which("apt-get"):
         require(scheduler)
-    apt_install(lacking)
+    if lacking := missing(scheduler):
+        apt_install(lacking)
 
 
 def apt_install(packages: list[str]) -> None:

@@ -75,15 +75,6 @@ def make(folder: Path, scheduler: str) -> Place:
     if (place := found(folder, scheduler)) is not None:
         return place
     below = folder.absolute() / scheduler
-    _check_folder(below)
-    place = Place(scheduler, below, free_ports())
-    for name in ("run", "log", "tmp"):
-        (below / name).mkdir(parents=True, exist_ok=True)
-    write_atomically(below / STATE_FILE, json.dumps({"ports": place.ports}) + "\n")
-    return place
-
-
-def _check_folder(below: Path) -> None:
     if len(os.fsencode(below)) > LONGEST_FOLDER or any(char.isspace() for char in str(below)):
         raise JobkitError(
             f"{below}: sockets and the files of a scheduler need a path of at most {LONGEST_FOLDER} bytes,"
@@ -94,6 +85,11 @@ def _check_folder(below: Path) -> None:
         raise JobkitError(
             f"{below}: not empty, and no practice cluster", hint="name another folder with --dir"
         )
+    place = Place(scheduler, below, free_ports())
+    for name in ("run", "log", "tmp"):
+        (below / name).mkdir(parents=True, exist_ok=True)
+    write_atomically(below / STATE_FILE, json.dumps({"ports": place.ports}) + "\n")
+    return place
 
 
 def user() -> str:

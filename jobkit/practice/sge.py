@@ -16,7 +16,6 @@ SHARED = Path("/usr/share/gridengine")
 SLOTS, GPUS = 8, 2  # slots of each queue, and fake GPUs of the host
 QUEUES = "gpu.q", "serial.q"
 HOST = "localhost"
-LINKS = {"bin": PROGRAMS, "lib": PROGRAMS, "utilbin": PROGRAMS}  # where programs are, by architecture
 COMPLEXES = (
     "ngpus ngpus INT <= YES YES 0 0",
     "ncpus ncpus INT <= YES NO 0 0",
@@ -40,27 +39,18 @@ scheduler_threads       1
 PARALLEL = {
     "pe_name": "smp",
     "slots": "999",
-    "user_lists": "NONE",
-    "xuser_lists": "NONE",
-    "start_proc_args": "NONE",
-    "stop_proc_args": "NONE",
     "allocation_rule": "$pe_slots",
     "control_slaves": "TRUE",
     "job_is_first_task": "TRUE",
     "urgency_slots": "min",
     "accounting_summary": "FALSE",
-    "qsort_args": "NONE",
+    **dict.fromkeys(("user_lists", "xuser_lists", "start_proc_args", "stop_proc_args", "qsort_args"), "NONE"),
 }
+NO_LISTS_OF_HOST = "load_scaling user_lists xuser_lists projects xprojects usage_scaling report_variables"
 EXECUTION_HOST = {
     "hostname": HOST,
-    "load_scaling": "NONE",
     "complex_values": f"ngpus={GPUS},ncpus={SLOTS},exclusive=true",
-    "user_lists": "NONE",
-    "xuser_lists": "NONE",
-    "projects": "NONE",
-    "xprojects": "NONE",
-    "usage_scaling": "NONE",
-    "report_variables": "NONE",
+    **dict.fromkeys(NO_LISTS_OF_HOST.split(), "NONE"),
 }
 NO_LISTS = (
     "ckpt_list prolog epilog starter_method suspend_method resume_method terminate_method owner_list"
@@ -113,24 +103,16 @@ def prepare(place: Place) -> None:
     for name in ("qmaster/job_scripts", "execd"):
         (spool / name).mkdir(parents=True, exist_ok=True)
     (cell / "common").mkdir(parents=True, exist_ok=True)
-    _link_programs(folder)
-    aliases = dict.fromkeys((HOST, socket.gethostname(), *_other_names()))
+    (folder / "util").symlink_to(SHARED / "util")
+    for name in ("bin", "lib", "utilbin"):  # where programs are, by architecture
+        (folder / name).mkdir(exist_ok=True)
+        for architecture in ("lx-amd64", "lx-arm64"):
+            (folder / name / architecture).symlink_to(PROGRAMS)
+    of_loopback = socket.gethostbyaddr("127.0.0.1")[1]  # its other names in this machine's file of hosts
+    aliases = dict.fromkeys((HOST, socket.gethostname(), *of_loopback))
     (cell / "common" / "host_aliases").write_text(" ".join(aliases) + "\n", encoding="utf-8")
     (cell / "common" / "act_qmaster").write_text(f"{HOST}\n", encoding="utf-8")
     _fill_spool(place)
-
-
-def _other_names() -> list[str]:
-    """Return the names that this machine's file of hosts gives to the loopback address."""
-    return socket.gethostbyaddr("127.0.0.1")[1]
-
-
-def _link_programs(folder: Path) -> None:
-    (folder / "util").symlink_to(SHARED / "util")
-    for name, target in LINKS.items():
-        (folder / name).mkdir(exist_ok=True)
-        for architecture in ("lx-amd64", "lx-arm64"):
-            (folder / name / architecture).symlink_to(target)
 
 
 def _fill_spool(place: Place) -> None:

@@ -109,7 +109,13 @@ def prepare(place: Place) -> None:
     key = folder / "munge.key"
     key.touch(0o600)
     key.write_bytes(secrets.token_bytes(1024))
-    _write_gpus(folder)
+    gpus = []  # links to a device that every machine has, because Slurm wants device files
+    for node in NODES:
+        for number in range(GPUS):
+            (folder / "dev" / f"{node}-gpu{number}").symlink_to("/dev/null")
+        files = f"{folder}/dev/{node}-gpu[0-{GPUS - 1}]"
+        gpus.append(f"NodeName={node} Name=gpu Type=v100 File={files}\n")
+    (folder / "gres.conf").write_text("".join(gpus), encoding="utf-8")
     _make_database(place)
     names = _names(place)
     accounting = folder / "slurmdbd.conf"
@@ -125,17 +131,6 @@ def _names(place: Place) -> dict[str, object]:
     names = {"host": host, "folder": place.folder, "run": place.folder / "run", "user": user()}
     ports = {"controller": controller, "database": database, "first": first, "last": first + len(NODES) - 1}
     return {**names, **ports, "nodes": ",".join(NODES), "size": size}
-
-
-def _write_gpus(folder: Path) -> None:
-    """Describe the fake GPUs: links to a device that every machine has, because Slurm wants device files."""
-    lines = []
-    for node in NODES:
-        for number in range(GPUS):
-            (folder / "dev" / f"{node}-gpu{number}").symlink_to("/dev/null")
-        files = f"{folder}/dev/{node}-gpu[0-{GPUS - 1}]"
-        lines.append(f"NodeName={node} Name=gpu Type=v100 File={files}\n")
-    (folder / "gres.conf").write_text("".join(lines), encoding="utf-8")
 
 
 def _make_database(place: Place) -> None:
@@ -158,22 +153,12 @@ def daemons(place: Place) -> tuple[Daemon, ...]:
     folder = place.folder
     run = folder / "run"
     conf = str(folder / "slurm.conf")
-    munge = (
-        *(
-            "munged",
-            "--foreground",
-            "--force",
-            f"--key-file={folder}/munge.key",
-            f"--socket={run}/munge.sock",
-        ),
-        *(f"--pid-file={run}/munged.its", f"--log-file={folder}/log/munged.log"),
-        f"--seed-file={folder}/munge.seed",
-    )
-    mariadb = (*_database(place), f"--socket={folder}/db/socket", "--skip-networking")
-    mariadb = (*mariadb, f"--pid-file={run}/mariadbd.its")
+    secret = (f"--key-file={folder}/munge.key", f"--seed-file={folder}/munge.seed")
+    munge = (f"--pid-file={run}/munged.its", f"--log-file={folder}/log/munged.log")
+    mariadb = (f"--socket={folder}/db/socket", "--skip-networking", f"--pid-file={run}/mariadbd.its")
     argvs = {
-        "munged": munge,
-        "mariadbd": mariadb,
+        "munged": ("munged", "--foreground", "--force", *secret, *munge, f"--socket={run}/munge.sock"),
+        "mariadbd": (*_database(place), *mariadb),
         "slurmdbd": ("slurmdbd", "-D"),
         "slurmctld": ("slurmctld", "-D", "-f", conf),
         **{f"slurmd-{node}": ("slurmd", "-D", "-N", node, "-f", conf) for node in NODES},
@@ -189,10 +174,9 @@ def after(place: Place, daemon: Daemon) -> None:
     if daemon.name == "mariadbd":
         wait_for((place.folder / "db" / "socket").exists, f"MariaDB answers; see {daemon.log}")
     if daemon.name == "slurmdbd":
-        wait_for(
-            lambda: place.ask("sacctmgr", "-n", "show", "cluster").ok, f"slurmdbd answers; see {daemon.log}"
-        )
-        if not place.ask("sacctmgr", "-n", "show", "cluster", "lab").stdout.strip():
+        known = ("sacctmgr", "-n", "show", "cluster")
+        wait_for(lambda: place.ask(*known).ok, f"slurmdbd answers; see {daemon.log}")
+        if not place.ask(*known, "lab").stdout.strip():
             place.ask("sacctmgr", "-i", "add", "cluster", "lab")
 
 

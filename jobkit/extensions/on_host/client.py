@@ -18,12 +18,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any, TextIO, cast
 
 from jobkit.core import shell, terminal
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.host import PROTOCOL
-from jobkit.extensions.on_host.connection import ANSWER_S, VENV, Connection
+from jobkit.extensions.on_host.connection import ANSWER_S, RUN_JOBKIT, VENV, Connection
 from jobkit.extensions.on_host.protocol import ABSENT, ACCEPTED, INTERRUPT, READY, Request, parse_answer
 
 COMMANDS = (
@@ -110,15 +110,8 @@ class Cluster:
         ``kept``, ``sent``: as in `Request`.
         """
         shown = sys.stdout.isatty()
-        size = shutil.get_terminal_size() if shown else None
-        request = Request(
-            words=words,
-            kept=kept,
-            sent={**sent},
-            terminal=shown,
-            columns=size.columns if size else 0,
-            lines=size.lines if size else 0,
-        )
+        columns, lines = shutil.get_terminal_size() if shown else (0, 0)
+        request = Request(words=words, kept=kept, sent={**sent}, terminal=shown, columns=columns, lines=lines)
         streams = {"out": _Stream(sys.stdout, self.prefix), "err": _Stream(sys.stderr, self.prefix)}
         with contextlib.closing(self._answers(request)) as answers:
             for answer in answers:
@@ -156,10 +149,14 @@ class Cluster:
             project=self.project,
             origin=str(Path.cwd()),
         )
-        with _Conversation(self.connection.serve_argv()) as talk:
+        with _Conversation(self.connection.argv(RUN_JOBKIT)) as talk:
             for line in talk.lines():
                 if line.rstrip().endswith(ABSENT.encode()):
-                    raise self._absent()
+                    raise JobkitError(
+                        f"{self.host} has no jobkit",
+                        hint=f"jobkit {self.prefix} init shows how to install jobkit there, "
+                        "and does so after a yes",
+                    )
                 if not talk.begun and line.rstrip().endswith(READY.encode()):
                     talk.begun = True
                     talk.send(request.as_line())
@@ -182,12 +179,6 @@ class Cluster:
                 raise self._noisy(talk.noise)
             if not talk.answered:
                 raise self._silent(talk)
-
-    def _absent(self) -> JobkitError:
-        return JobkitError(
-            f"{self.host} has no jobkit",
-            hint=f"jobkit {self.prefix} init shows how to install jobkit there, and does so after a yes",
-        )
 
     def _other_protocol(self, answer: dict[str, Any]) -> JobkitError:
         ours = metadata.version("jobkit")
@@ -276,6 +267,8 @@ class _Conversation:
     def __init__(self, argv: list[str]) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed at the end of the conversation
         self._process = shell.open_pipes(argv, self._errors)
+        self._input = cast("IO[bytes]", self._process.stdin)
+        self._output = cast("IO[bytes]", self._process.stdout)
         self.begun = self.answered = False
         self.noise = b""
 
@@ -284,21 +277,20 @@ class _Conversation:
 
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(BrokenPipeError):
-            self._to().close()
+            self._input.close()
         try:
             self._process.wait(SETTLE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        if self._process.stdout:
-            self._process.stdout.close()
+        self._output.close()
         self._errors.close()
 
     def send(self, line: bytes) -> None:
         """Send a line; if the other end is gone, its answers end, too."""
         with contextlib.suppress(BrokenPipeError):
-            self._to().write(line)
-            self._to().flush()
+            self._input.write(line)
+            self._input.flush()
 
     def lines(self) -> Iterator[bytes]:
         """Yield what comes back, by the line; Ctrl-C is sent to the other end, and a second one ends it.
@@ -306,13 +298,12 @@ class _Conversation:
         A login shell that prints the beginning of a line, then nothing, ends it too: that is the noise.
         """
         interrupted, held = False, b""
-        stream = self._process.stdout
-        while stream is not None:
+        while True:
             try:
-                if held and not self.begun and not select.select([stream], [], [], ANSWER_S)[0]:
+                if held and not self.begun and not select.select([self._output], [], [], ANSWER_S)[0]:
                     self.noise = held
                     return
-                data = os.read(stream.fileno(), BLOCK_BYTES)
+                data = os.read(self._output.fileno(), BLOCK_BYTES)
             except KeyboardInterrupt:
                 if interrupted or not self.begun:
                     raise
@@ -333,9 +324,6 @@ class _Conversation:
         """Return what ssh and the login shell printed as errors."""
         self._errors.seek(0)
         return self._errors.read().decode("utf-8", "replace")
-
-    def _to(self) -> Any:  # noqa: ANN401 - Popen's optional stream, which is a pipe here
-        return self._process.stdin
 
 
 TYPE_AGAIN = "type the same command again: it asks for the answer, and submits nothing twice"

@@ -8,7 +8,7 @@ import platform
 import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +63,15 @@ def run_on(host: str, typed: Typed, *, named: bool) -> int:
     """
     if typed.name.split()[0] in STAY:
         return typed.run_here(typed.line)
-    _refuse_what_needs_this_terminal(host, typed)
-    name, folder = _host_and_folder(host)
+    if "-" in (*(typed.params.get("corpus") or ()),):
+        raise JobkitError("--corpus -: standard input does not travel", hint="name a file, or on:/PATH there")
+    name, _, folder = host.partition(":")
+    if typed.name == "shell" and typed.params.get("go"):
+        hint = f"jobkit --on {host} shell ... prints what to type after: ssh {name}"
+        raise JobkitError("shell --go takes over the terminal, which --on does not", hint=hint)
+    if folder.startswith((":", "//")) or name.startswith("["):
+        hint = "an address with colons, or a port, gets a name in ~/.ssh/config: Host, HostName, Port"
+        raise JobkitError(f"--on {host}: neither HOST nor HOST:FOLDER", hint=hint)
     sent = {name: typed.params.get(name) for name in SEND.get(typed.name, ()) or typed.params}
     inputs = find_inputs(sent) if typed.name in SEND else Inputs(Path.cwd())
     cluster = Cluster(connect(name), folder or FOLDER, Path.cwd().name or "project", host, named)
@@ -80,22 +87,6 @@ def run_on(host: str, typed: Typed, *, named: bool) -> int:
     if typed.name == "merge" and code == 0:
         terminal.note(f"the files are on {cluster.host}; merge --fetch brings them here")
     return code
-
-
-def _refuse_what_needs_this_terminal(host: str, typed: Typed) -> None:
-    if "-" in (*(typed.params.get("corpus") or ()),):
-        raise JobkitError("--corpus -: standard input does not travel", hint="name a file, or on:/PATH there")
-    if typed.name == "shell" and typed.params.get("go"):
-        hint = f"jobkit --on {host} shell ... prints what to type after: ssh {host.partition(':')[0]}"
-        raise JobkitError("shell --go takes over the terminal, which --on does not", hint=hint)
-
-
-def _host_and_folder(host: str) -> tuple[str, str]:
-    name, _, folder = host.partition(":")
-    if folder.startswith((":", "//")) or name.startswith("["):
-        hint = "an address with colons, or a port, gets a name in ~/.ssh/config: Host, HostName, Port"
-        raise JobkitError(f"--on {host}: neither HOST nor HOST:FOLDER", hint=hint)
-    return name, folder
 
 
 def _run(cluster: Cluster, typed: Typed, inputs: Inputs) -> int:
@@ -184,8 +175,7 @@ def _merge(cluster: Cluster, typed: Typed) -> int:
     from jobkit.extensions.corpus.formats import counts_path, output_paths, places_path
 
     words = [word for word in typed.words if word != "--fetch"]
-    merged = Typed(typed.name, words, typed.params, typed.run_here)
-    code = _run(cluster, merged, Inputs(Path.cwd()))
+    code = _run(cluster, replace(typed, words=words), Inputs(Path.cwd()))
     if code and not (code == ExitCode.TO_COME and typed.params.get("allow_missing")):
         return code
     params = {key: str(value) for key in ("output", "allow_missing") if (value := typed.params.get(key))}
@@ -215,14 +205,10 @@ def _init(cluster: Cluster, typed: Typed) -> int:
     if there["site"] and not only:
         terminal.note(f"{cluster.host} keeps its site file, {there['site']}")
     words = [*typed.words, *(["--only", "spec"] if there["site"] and not only else [])]
-    if only == "site" or not there["spec"]:
-        again = Typed(typed.name, words, typed.params, typed.run_here)
-        if code := _run(cluster, again, Inputs(Path.cwd())):
-            return code
-    return _bring_spec(cluster, spec) if only != "site" else 0
-
-
-def _bring_spec(cluster: Cluster, spec: Path) -> int:
+    left = only == "site" or not there["spec"]
+    code = _run(cluster, replace(typed, words=words), Inputs(Path.cwd())) if left else 0
+    if code or only == "site":
+        return code
     if spec.exists():
         terminal.note(f"{terminal.shell_path(spec)} is here already")
         return 0

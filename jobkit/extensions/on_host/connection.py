@@ -36,14 +36,17 @@ _AS_AT_LOGIN = (
     '*/sh|*/dash) exec sh -lc "$0" ;; *) exec sh -c "$0" ;; esac'
 )
 """csh and fish read their start files for every command; the others only some of them."""
-_SERVE = (
+RUN_JOBKIT = (
     f"echo {READY}; "
     f'for p in "{VENV}/bin/jobkit" "$(command -v jobkit)"; do [ -x "$p" ] && exec "$p" {SERVE}; done; '
     f"echo {ABSENT}"
 )
-_RSYNC = f"command -v rsync >/dev/null || {{ echo {NO_RSYNC}; exit 127; }}; echo {READY}; exec rsync"
-_IN_FOLDER = f'echo {READY}; IFS= read -r folder; cd "$folder" && exec '
-_SCRIPT = "exec sh -s"
+"""Starts the jobkit there, which reads a request."""
+RUN_RSYNC = f"command -v rsync >/dev/null || {{ echo {NO_RSYNC}; exit 127; }}; echo {READY}; exec rsync"
+RUN_TAR = f'echo {READY}; IFS= read -r folder; cd "$folder" && exec tar'
+"""Runs tar in the folder that standard input names in a line."""
+RUN_SCRIPT = "exec sh -s"
+"""Runs a script that standard input has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,28 +57,14 @@ class Connection:
     # the options that find its control socket; none for that of the user's configuration
     control: tuple[str, ...]
 
-    def serve_argv(self) -> list[str]:
-        """Return the command that starts the jobkit there, which reads a request."""
-        return self._argv(_SERVE)
+    def argv(self, script: str, *words: str) -> list[str]:
+        """Return the command that runs a script there, such as `RUN_JOBKIT`.
 
-    def rsync_argv(self, words: tuple[str, ...]) -> list[str]:
-        """Return the command that starts rsync there.
-
-        ``words``: its arguments, without a character that a shell reads.
+        ``words``: what follows the script, without a character that a shell reads.
         """
-        return self._argv(" ".join((_RSYNC, *words)))
-
-    def tar_argv(self, words: tuple[str, ...]) -> list[str]:
-        """Return the command that runs tar there, in the folder that standard input names in a line."""
-        return self._argv(_IN_FOLDER + " ".join(("tar", *words)))
-
-    def script_argv(self) -> list[str]:
-        """Return the command that runs a script there, which it reads from standard input."""
-        return self._argv(_SCRIPT)
-
-    def _argv(self, script: str) -> list[str]:
         options = (*self.control, *QUIET, "-T", "-oControlMaster=no", "-oBatchMode=yes")
-        return ["ssh", *options, "--", self.host, f"sh -c '{_AS_AT_LOGIN}' '{script}'"]
+        whole = " ".join((script, *words))
+        return ["ssh", *options, "--", self.host, f"sh -c '{_AS_AT_LOGIN}' '{whole}'"]
 
 
 def connect(host: str) -> Connection:
@@ -91,26 +80,24 @@ def connect(host: str) -> Connection:
     folder = _socket_folder()
     ours = Connection(host, ("-S", str(folder / "%C")))
     with exclusive_lock(folder / "login.lock", lambda: note("waiting for another jobkit that logs in")):
-        return ours if _is_open(ours) else _opened(ours)
-
-
-def _opened(ours: Connection) -> Connection:
-    theirs = Connection(ours.host, ())
-    configured = _configuration(theirs)
-    if configured.get("controlpath", "none") != "none" and _is_open(theirs):
-        return theirs
-    if socket := _configuration(ours).get("controlpath"):
-        Path(socket).unlink(missing_ok=True)  # of a connection that was killed
-    theirs_s = configured.get("controlpersist", "no")
-    persist = f"-oControlPersist={PERSIST_S if theirs_s == 'no' else theirs_s}"
-    options = ("-M", "-f", "-N", persist, "-oServerAliveInterval=15")
-    status = shell.attach(["ssh", *ours.control, *options, *QUIET, "--", ours.host], dict(os.environ))
+        if _is_open(ours):
+            return ours
+        theirs = Connection(host, ())
+        configured = _configuration(theirs)
+        if configured.get("controlpath", "none") != "none" and _is_open(theirs):
+            return theirs
+        if socket := _configuration(ours).get("controlpath"):
+            Path(socket).unlink(missing_ok=True)  # of a connection that was killed
+        theirs_s = configured.get("controlpersist", "no")
+        persist = f"-oControlPersist={PERSIST_S if theirs_s == 'no' else theirs_s}"
+        options = ("-M", "-f", "-N", persist, "-oServerAliveInterval=15")
+        status = shell.attach(["ssh", *ours.control, *options, *QUIET, "--", host], dict(os.environ))
     if status < 0:
         raise KeyboardInterrupt
     if status:
         raise JobkitError(
-            f"{ours.host}: ssh made no connection (status {status}); its reason is above",
-            hint=f"ssh {shell_quote(ours.host)} must work first",
+            f"{host}: ssh made no connection (status {status}); its reason is above",
+            hint=f"ssh {shell_quote(host)} must work first",
             exit_code=ExitCode.REFUSED,
         )
     return ours

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import COPY_FILE, is_run_folder
+from jobkit.core.layout import is_run_folder
 from jobkit.core.terminal import did_you_mean, note
 from jobkit.extensions.on_host.protocol import mark
-from jobkit.extensions.on_host.transfer import is_large
+from jobkit.extensions.on_host.transfer import copies_below, is_large
 
 THERE = "on:"
 """Marks a path on the cluster."""
@@ -52,7 +52,7 @@ class Inputs:
     def marks(self) -> dict[str, str]:
         """Return what the files are that travel, also those in folders, by their path in the project."""
         named = (*self.inside, *self.outside)
-        copies = [marker.parent for path in named for marker in path.rglob(COPY_FILE)]
+        copies = copies_below(named)
         return {
             self._there(file): mark(file, by_time=large)
             for path in named

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import csv
-import hashlib
 import importlib.util
-import io
 import os
 import shlex
 import sys
@@ -22,7 +18,7 @@ from jobkit.core.extras import EXTRAS, NO_EXTRA, origin
 from jobkit.core.host import PROTOCOL
 from jobkit.extensions.on_host import transfer
 from jobkit.extensions.on_host.client import Cluster
-from jobkit.extensions.on_host.connection import VENV
+from jobkit.extensions.on_host.connection import RUN_SCRIPT, VENV
 from jobkit.extensions.on_host.protocol import MARK
 
 WHEELS = "$HOME/.local/share/jobkit"
@@ -143,7 +139,8 @@ def _script(cluster: Cluster, script: str, *, show: bool = False) -> shell.Compl
         if show:
             terminal.note(line.rstrip("\n"))
 
-    done = shell.run_streaming(cluster.connection.script_argv(), keep, text=script, env=dict(os.environ))
+    argv = cluster.connection.argv(RUN_SCRIPT)
+    done = shell.run_streaming(argv, keep, text=script, env=dict(os.environ))
     return shell.Completed(done.argv, done.status, "".join(lines), done.stderr)
 
 
@@ -206,22 +203,18 @@ def make_wheel(folder: Path) -> Path:
         shell.check(shell.run(argv, timeout_s=BUILD_S), "the wheel of this checkout cannot be built")
         return next(folder.glob("jobkit-*.whl"))
     wheel = folder / f"jobkit-{own.version}-py3-none-any.whl"
-    record = io.StringIO()
-    rows = csv.writer(record, lineterminator="\n")
-    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as packed:
-        for file in own.files or ():
-            name = file.as_posix()
-            if name.startswith("..") or name.endswith(".pyc") or file.name in OF_THE_INSTALLER:
+    kept: list[str] = []
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as packed:
+        for line in (own.read_text("RECORD") or "").splitlines():
+            name = line.partition(",")[0]
+            if name.startswith("..") or name.endswith(".pyc") or Path(name).name in OF_THE_INSTALLER:
                 continue
-            data = Path(str(file.locate())).read_bytes()
-            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-            packed.writestr(name, data)
-            rows.writerow((name, f"sha256={digest}", len(data)))
-        listed = f"jobkit-{own.version}.dist-info/RECORD"
-        rows.writerow((listed, "", ""))
-        packed.writestr(listed, record.getvalue())
+            kept.append(line)
+            if Path(name).name != "RECORD":
+                packed.write(str(own.locate_file(name)), name)
+        packed.writestr(f"jobkit-{own.version}.dist-info/RECORD", "\n".join([*kept, ""]))
     return wheel
 
 
 BUILD_S = 300
-OF_THE_INSTALLER = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_build.json", "uv_cache.json")
+OF_THE_INSTALLER = ("INSTALLER", "REQUESTED", "direct_url.json", "uv_build.json", "uv_cache.json")

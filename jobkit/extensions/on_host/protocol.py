@@ -65,11 +65,6 @@ def parse_request(line: bytes) -> Request:
     return Request(**{key: value for key, value in data.items() if key in known})
 
 
-def answer_line(answer: Mapping[str, object]) -> bytes:
-    """Return one line of an answer."""
-    return f"{MARK}{json.dumps(answer)}\n".encode()
-
-
 def parse_answer(line: bytes) -> dict[str, Any] | None:
     """Return the answer of a line, which a login shell may have begun; ``None`` of any other line."""
     at = -1

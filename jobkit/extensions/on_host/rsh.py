@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import cast
 
 from jobkit.core import shell
-from jobkit.extensions.on_host.connection import Connection
+from jobkit.extensions.on_host.connection import RUN_RSYNC, Connection
 from jobkit.extensions.on_host.protocol import NO_RSYNC, READY
 
 SSH_VARIABLE = "JOBKIT_ON_SSH"
@@ -31,12 +31,12 @@ def main(arguments: list[str]) -> int:
 
     ``arguments``: the host, which is not used, then ``rsync`` and its arguments.
     """
-    words = tuple(arguments[2:])
+    words = arguments[2:]
     if odd := [word for word in words if not PLAIN.fullmatch(word)]:
         sys.stderr.write(f"jobkit: rsync's argument {odd[0]!r} is not plain\n")
         return 1
     host, *control = json.loads(os.environ[SSH_VARIABLE])
-    argv = Connection(host, tuple(control)).rsync_argv(words)
+    argv = Connection(host, tuple(control)).argv(RUN_RSYNC, *words)
     process = shell.open_pipes(argv, own_input=True)
     stream = cast("BufferedReader", process.stdout)
     for line in stream:

@@ -11,6 +11,7 @@ import codecs
 import contextlib
 import hashlib
 import io
+import json
 import os
 import select
 import selectors
@@ -32,8 +33,8 @@ from jobkit.core.terminal import relative_path
 from jobkit.extensions.on_host.protocol import (
     ACCEPTED,
     INTERRUPT,
+    MARK,
     Request,
-    answer_line,
     parse_answer,
     parse_request,
 )
@@ -108,7 +109,7 @@ class Answers:
 
     def send(self, answer: Mapping[str, object]) -> None:
         """Send an answer."""
-        line = answer_line(answer)
+        line = f"{MARK}{json.dumps(answer)}\n".encode()
         if self._kept:
             try:
                 written = self._kept.write(line)
@@ -279,7 +280,7 @@ class _Shown(io.TextIOWrapper):
 def _until_closed(child: int, pipes: Mapping[int, str], answers: Answers, *, grace_s: float) -> bool:
     """Send what comes through pipes until all are closed; return whether a lost connection ended it."""
     streams = {pipe: _Lines() for pipe in pipes}
-    laptop = _Laptop(child, grace_s)
+    deadline, ended = float("inf"), False
     with selectors.DefaultSelector() as selector:
         for pipe in (*pipes, 0):
             selector.register(pipe, selectors.EVENT_READ)
@@ -287,44 +288,30 @@ def _until_closed(child: int, pipes: Mapping[int, str], answers: Answers, *, gra
             ready = {
                 key.fd for key, _ in selector.select(PAUSE_S if any(map(bool, streams.values())) else 1.0)
             }
-            if 0 in ready and laptop.has_gone():
-                selector.unregister(0)
-            laptop.end_if_due()
+            if 0 in ready:
+                said = b""
+                with contextlib.suppress(ConnectionError):
+                    said = os.read(0, len(INTERRUPT))
+                if said:  # Ctrl-C on the laptop
+                    _interrupt(child)
+                else:
+                    selector.unregister(0)
+                    deadline = time.monotonic() + grace_s
+            if time.monotonic() >= deadline:
+                ended, deadline = True, float("inf")
+                _interrupt(child)
             for pipe in open_pipes:
                 data = os.read(pipe, BLOCK_BYTES) if pipe in ready else None
                 if text := streams[pipe].through(data):
                     answers.send({pipes[pipe]: text})
                 if data == b"":
                     selector.unregister(pipe)
-    return laptop.ended
+    return ended
 
 
-class _Laptop:
-    """What the laptop does to a command that runs: Ctrl-C there, or a connection that breaks."""
-
-    def __init__(self, child: int, grace_s: float) -> None:
-        self._child, self._grace_s = child, grace_s
-        self._deadline = float("inf")
-        self.ended = False
-
-    def has_gone(self) -> bool:
-        """Read from standard input: pass a Ctrl-C on, and return whether the connection has broken."""
-        with contextlib.suppress(ConnectionError):
-            if os.read(0, len(INTERRUPT)):
-                self._interrupt()
-                return False
-        self._deadline = time.monotonic() + self._grace_s
-        return True
-
-    def end_if_due(self) -> None:
-        """Interrupt a command that goes on for too long after the connection broke."""
-        if time.monotonic() >= self._deadline:
-            self.ended, self._deadline = True, float("inf")
-            self._interrupt()
-
-    def _interrupt(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._child, signal.SIGINT)
+def _interrupt(child: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGINT)
 
 
 class _Lines:
@@ -350,26 +337,22 @@ class _Lines:
 
 def _prepare(request: Request) -> dict[str, Any]:
     """Return what is here: the project's folder, the site file, the spec; and where a missing model goes."""
+    from jobkit.core.paths import cache_dir, make_folder
+    from jobkit.planning.models import find
     from jobkit.spec.site import own_site
 
-    model, site = request.about.get("model"), own_site()
+    model, site, place = request.about.get("model"), own_site(), ""
+    if model:
+        try:
+            find(model["workload"], model["model"], Path(), cache_dir())
+        except JobkitError:
+            place = str(make_folder(cache_dir() / "models") / model["folder"])
     return {
         "folder": str(Path.cwd()),
-        "model": _model_place(**model) if model else "",
+        "model": place,
         "site": str(site) if site.exists() else "",
         "spec": str(spec) if (spec := Path(request.about.get("spec", ""))).is_file() else "",
     }
-
-
-def _model_place(workload: str, model: Mapping[str, object], folder: str) -> str:
-    from jobkit.core.paths import cache_dir, make_folder
-    from jobkit.planning.models import find
-
-    try:
-        find(workload, model, Path(), cache_dir())
-    except JobkitError:
-        return str(make_folder(cache_dir() / "models") / folder)
-    return ""
 
 
 def _runs(request: Request) -> list[list[str | bool]]:

@@ -25,7 +25,7 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.layout import COPY_FILE
 from jobkit.core.terminal import note
 from jobkit.extensions.on_host import rsh
-from jobkit.extensions.on_host.connection import Connection
+from jobkit.extensions.on_host.connection import RUN_TAR, Connection
 from jobkit.extensions.on_host.protocol import NO_RSYNC, READY
 
 THERE = "cluster"
@@ -56,7 +56,14 @@ def send(connection: Connection, files: Sequence[Path], base: Path, folder: str)
     ``folder``: the folder on the cluster, absolute; the one above it exists.
     """
     if files and not _has_rsync():
-        _send_tar(connection, files, base, folder)
+        copies = copies_below(files)
+        with (
+            _tar(connection, folder, "-x", "-z", "-f", "-") as process,
+            tarfile.open(fileobj=process.stdin, mode="w|gz", dereference=True) as packed,
+        ):
+            for file in files:
+                name = str(file.relative_to(base))
+                packed.add(file, name, filter=lambda part: None if base / part.name in copies else part)
         return
     for large in (False, True):
         named = [path for path in files if is_large(path) is large]
@@ -67,7 +74,7 @@ def send(connection: Connection, files: Sequence[Path], base: Path, folder: str)
             listed.flush()
             compared = () if large else ("--checksum",)
             from_list = (f"--files-from={listed.name}", "--from0", "--copy-links")
-            left_out = (str(copy.relative_to(base)) for copy in _copies(named))
+            left_out = (str(copy.relative_to(base)) for copy in copies_below(named))
             excluded = ("--exclude=/" + re.sub(r"([\\\\*?\[])", r"\\\1", name) for name in left_out)
             argv = (*compared, *from_list, *excluded, f"{base}/", f"{THERE}:{folder}/")
             _rsync(connection, argv, progress=large)
@@ -79,7 +86,7 @@ def is_large(path: Path) -> bool:
     return sum(file.stat().st_size for file in files if file.is_file()) > LARGE_BYTES
 
 
-def _copies(files: Iterable[Path]) -> list[Path]:
+def copies_below(files: Iterable[Path]) -> list[Path]:
     """Return the copies of runs below files: they do not travel, for those on the cluster are newer."""
     return [marker.parent for file in files for marker in file.rglob(COPY_FILE)]
 
@@ -93,12 +100,23 @@ def fetch(
     ``to``: A folder on the laptop.
     ``leave``: patterns of names that are not copied.
     """
-    if not _has_rsync():
-        for base in dict.fromkeys(base for base, _, _ in parts):
-            _fetch_tar(connection, [str(path) for its, path, _ in parts if its == base], base, to, leave)
-    elif sources := [f"{THERE}:{base}/./{path}" for base, path, _ in parts]:
-        excluded = (f"--exclude={name}" for name in leave)
-        _rsync(connection, (*excluded, *sources, f"{to}/"), progress=not leave)
+    if _has_rsync():
+        if sources := [f"{THERE}:{base}/./{path}" for base, path, _ in parts]:
+            excluded = (f"--exclude={name}" for name in leave)
+            _rsync(connection, (*excluded, *sources, f"{to}/"), progress=not leave)
+        return
+    left_out = (f'--exclude="{name}"' for name in leave)
+    words = ("-c", "-z", "-f", "-", "--hard-dereference", *left_out, "--null", "-T", "-")
+    for base in dict.fromkeys(base for base, _, _ in parts):
+        names = [str(path) for its, path, _ in parts if its == base]
+        with _tar(connection, base, *words) as process:
+            stdin = cast("BufferedWriter", process.stdin)
+            stdin.write(b"".join(os.fsencode(name) + b"\0" for name in names))
+            stdin.close()
+            with tarfile.open(fileobj=process.stdout, mode="r|gz") as packed:
+                # Python 3.11.3 and earlier have no filter
+                packed.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
+                packed.extractall(to, (member for member in packed if _is_part(member, names)))  # noqa: S202 - checked
 
 
 @functools.cache
@@ -110,35 +128,6 @@ def _has_rsync() -> bool:
     if not has:
         note(WITHOUT_RSYNC)
     return has
-
-
-def _send_tar(connection: Connection, files: Sequence[Path], base: Path, folder: str) -> None:
-    copies = _copies(files)
-    with (
-        _tar(connection, folder, "-x", "-z", "-f", "-") as process,
-        tarfile.open(fileobj=process.stdin, mode="w|gz", dereference=True) as packed,
-    ):
-        for file in files:
-            packed.add(
-                file,
-                str(file.relative_to(base)),
-                filter=lambda member: None if base / member.name in copies else member,
-            )
-
-
-def _fetch_tar(
-    connection: Connection, names: Sequence[str], base: str, to: Path, leave: Sequence[str]
-) -> None:
-    left_out = (f'--exclude="{name}"' for name in leave)
-    words = ("-c", "-z", "-f", "-", "--hard-dereference", *left_out, "--null", "-T", "-")
-    with _tar(connection, base, *words) as process:
-        stdin = cast("BufferedWriter", process.stdin)
-        stdin.write(b"".join(os.fsencode(name) + b"\0" for name in names))
-        stdin.close()
-        with tarfile.open(fileobj=process.stdout, mode="r|gz") as packed:
-            # Python 3.11.3 and earlier have no filter
-            packed.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
-            packed.extractall(to, (member for member in packed if _is_part(member, names)))  # noqa: S202 - checked
 
 
 def _is_part(member: tarfile.TarInfo, names: Sequence[str]) -> bool:
@@ -153,7 +142,7 @@ def _is_part(member: tarfile.TarInfo, names: Sequence[str]) -> bool:
 @contextlib.contextmanager
 def _tar(connection: Connection, folder: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
     """Have a tar on the cluster, in a folder, that reads or writes what it packs."""
-    process, why = shell.open_pipes(connection.tar_argv(words)), ""
+    process, why = shell.open_pipes(connection.argv(RUN_TAR, *words)), ""
     stdin, stdout = cast("BufferedWriter", process.stdin), cast("BufferedReader", process.stdout)
     try:
         with process:

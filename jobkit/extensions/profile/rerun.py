@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from jobkit.core import terminal
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.figures import pace
 from jobkit.core.files import append_line, exclusive_lock, read_text
@@ -22,7 +21,7 @@ from jobkit.core.layout import (
     names,
 )
 from jobkit.core.records import Outcome, Point
-from jobkit.core.terminal import note, relative_path, shell_path
+from jobkit.core.terminal import note, relative_path, say, shell_path
 from jobkit.launch.resume import prepare_resume, refuse_moved_run, run_again, run_lock
 from jobkit.planning.prepare import refuse_missing_packages
 from jobkit.runs.hints import remedy
@@ -53,7 +52,13 @@ def profile(
     refuse_moved_run(run_dir)
     (run,) = read_status([run_dir])
     source = find_point(run.points, word) if word else _fastest(run)
-    target = source if source.point.profile != OFF else _profiled(run, source, profiler, again=again)
+    target: PointStatus | None = source
+    if source.point.profile == OFF:  # the latest point that profiles it
+        wanted = _profile_of(source.point, profiler)
+        number, name = wanted.index, wanted.point_id
+        same = [it for it in run.points if replace(it.point, index=number, point_id=name) == wanted]
+        target = same[-1] if same else None
+        target = None if target and target.outcome is Outcome.OK and again else target
     if target and target.outcome is Outcome.OK:
         return _print(target)
     if target and target.state in LIVE:
@@ -80,27 +85,9 @@ def _fastest(run: RunStatus) -> PointStatus:
     return max(speeds, key=lambda pair: pair[0])[1]
 
 
-def _chosen(point: Point, profiler: str | None) -> str:
-    return profiler or (TORCH if point.device == CUDA else PYTHON)
-
-
-def _profiled(
-    run: RunStatus, source: PointStatus, profiler: str | None, *, again: bool
-) -> PointStatus | None:
-    """Return the latest point that profiles another; ``None`` if there is none, or it is to be made again."""
-    wanted = _profile_of(source.point, profiler)
-    same = [
-        point
-        for point in run.points
-        if replace(point.point, index=wanted.index, point_id=wanted.point_id) == wanted
-    ]
-    latest = same[-1] if same else None
-    return None if latest and latest.outcome is Outcome.OK and again else latest
-
-
 def _profile_of(point: Point, profiler: str | None) -> Point:
     """Return a point that profiles another; it still has the number and the id of that point."""
-    return replace(point, trial=False, profile=_chosen(point, profiler))
+    return replace(point, trial=False, profile=profiler or (TORCH if point.device == CUDA else PYTHON))
 
 
 def _add(run: RunStatus, source: PointStatus, profiler: str | None, overrides: Sequence[str]) -> int:
@@ -138,7 +125,7 @@ def _print(point: PointStatus) -> int:
         text = read_text(folder / PROFILE_TEXT)
     except OSError as error:
         raise JobkitError(f"{folder / PROFILE_TEXT}: {error.strerror}", exit_code=ExitCode.FAILED) from error
-    terminal.say(text, nl=False)
+    say(text, nl=False)
     path = folder / PROFILE_FILES[point.point.profile]
     note(f"\n{relative_path(path)}\n  {_VIEWERS[point.point.profile].format(path=shell_path(path))}")
     return 0

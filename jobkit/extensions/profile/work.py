@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from jobkit.core.knobs import CUDA, OFF
 from jobkit.core.layout import PROFILE_FILES, PROFILE_TEXT
@@ -98,23 +98,6 @@ TORCH, PYTHON, SCALENE = PROFILE_FILES
 FOREVER_S = float("inf")
 
 
-class Profiler(Protocol):
-    """Records the calls of a workload in this process."""
-
-    LIMIT_S: float
-    """Once the calls have taken this time, no further call is recorded."""
-
-    def resume(self) -> None: ...
-
-    def pause(self, *, last: bool) -> None:
-        """Stop until `resume`; ``last`` if no other call is recorded."""
-        ...
-
-    def write(self, path: Path, calls_s: float) -> tuple[list[ProfileCost], list[str]]:
-        """Write the recording of calls that took ``calls_s``; return the costs, and sentences on them."""
-        ...
-
-
 def short_path(path: str) -> str:
     """Return the path of a module without the folder in which Python found it."""
     folders = (f"{folder.rstrip('/')}/" for folder in sys.path if folder)
@@ -142,10 +125,10 @@ class PythonProfiler:
     def resume(self) -> None:
         self._profile.enable()
 
-    def pause(self, *, last: bool) -> None:  # noqa: ARG002 - the Protocol's
+    def pause(self, *, last: bool) -> None:  # noqa: ARG002 - as of the other profilers
         self._profile.disable()
 
-    def write(self, path: Path, calls_s: float) -> tuple[list[ProfileCost], list[str]]:  # noqa: ARG002 - the Protocol's
+    def write(self, path: Path, calls_s: float) -> tuple[list[ProfileCost], list[str]]:  # noqa: ARG002 - as of the other profilers
         import pstats
 
         self._profile.dump_stats(path)
@@ -232,7 +215,7 @@ class TorchProfiler:
         if self._ranges:
             self._ranges.pop().__exit__(None, None, None)
 
-    def write(self, path: Path, calls_s: float) -> tuple[list[ProfileCost], list[str]]:  # noqa: ARG002 - the Protocol's
+    def write(self, path: Path, calls_s: float) -> tuple[list[ProfileCost], list[str]]:  # noqa: ARG002 - as of the other profilers
         self._end()
         self._profile.export_chrome_trace(str(path))  # compressed, because its name ends in .gz
         with gzip.open(path, "rt", encoding="utf-8") as stream:
@@ -268,7 +251,7 @@ class ScaleneProfiler:
     def resume(self) -> None:
         self._scalene.start()
 
-    def pause(self, *, last: bool) -> None:  # noqa: ARG002 - the Protocol's
+    def pause(self, *, last: bool) -> None:  # noqa: ARG002 - as of the other profilers
         self._scalene.stop()
 
     def write(self, path: Path, calls_s: float) -> tuple[list[ProfileCost], list[str]]:
@@ -298,6 +281,8 @@ SCALENE_VARIABLES = {"SCALENE_ALLOCATION_SAMPLING_WINDOW": "1048576"}
 the connection nor the parent of the worker (scalene 2.4, ``ScalenePreload.setup_preload``)."""
 
 PROFILERS: Mapping[str, Any] = {TORCH: TorchProfiler, PYTHON: PythonProfiler, SCALENE: ScaleneProfiler}
+"""Each records the calls between ``resume`` and ``pause``, which knows whether it was the ``last`` call; once
+they have taken ``LIMIT_S``, no further call. ``write`` returns the costs, and sentences on them."""
 
 MOST_LINES = 20
 WIDEST = 60

@@ -48,7 +48,8 @@ PROMPT = "printf 'Project? '; "
 class Shell(Connection):
     """A connection whose other side is a script of the shell on this machine."""
 
-    def serve_argv(self) -> list[str]:
+    def argv(self, script: str, *_: str) -> list[str]:
+        assert script == connection.RUN_JOBKIT
         return ["sh", "-c", f"{PROMPT}echo {READY}; read request; {self.host}"]
 
 
@@ -267,7 +268,7 @@ def put(folder: Path, name: str, script: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_jobkit_of_init_comes_first_then_that_of_the_path(tmp_path: Path, path: str, shell: str) -> None:
-    argv = HOST.serve_argv()
+    argv = HOST.argv(connection.RUN_JOBKIT)
     (tmp_path / ".profile").write_text(f"PATH={path}; export PATH\n")  # or that of the system's profile
     assert asked(shell, argv, tmp_path, path=path) == (0, f"{READY}\n{ABSENT}\n")
     put(Path(path), "jobkit", 'read a; echo "path $1 $a"')
@@ -277,7 +278,7 @@ def test_the_jobkit_of_init_comes_first_then_that_of_the_path(tmp_path: Path, pa
 
 
 def test_no_agent_no_port_and_no_question_go_with_a_command() -> None:
-    argv = Connection("hec", ("-S", "/run/s")).serve_argv()
+    argv = Connection("hec", ("-S", "/run/s")).argv(connection.RUN_JOBKIT)
     assert argv[:3] == ["ssh", "-S", "/run/s"]
     assert {"-a", "-x", "-T", "-oClearAllForwardings=yes", "-oBatchMode=yes"} <= {*argv}
     assert argv[-3:-1] == ["--", "hec"]
