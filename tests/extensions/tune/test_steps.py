@@ -327,7 +327,7 @@ def test_a_finalist_that_memory_does_not_hold_gives_way_to_one_with_fewer_worker
     assert f"{answer.limit}: {answer.why}" == "memory: 16 workers ended as gpu_oom"
     final = [one.workers for one in of_phase(order, FINAL)]
     assert final.count(16) == (1 if goal.short else 2), "each finalist once"
-    assert max(one[WORKERS] for one in answer.finalists) in {*final} - {16}  # type: ignore[type-var]
+    assert max(one[WORKERS] for one in answer.finalists) in {*final} - {16}
     assert len({one.key for one in order}) == len(order)
 
 
