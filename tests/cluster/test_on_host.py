@@ -191,7 +191,7 @@ def test_every_way_in_is_gone_once(ada: Ada) -> None:
 def test_a_connection_that_is_gone_is_made_again(ada: Ada) -> None:
     """It was cut, or it ended by itself after the time that the user's configuration gives."""
     config = ada.laptop.config
-    config.write_text("Host cluster\n    ControlPersist 1\n" + config.read_text())
+    config.write_text("Host cluster\n    ControlPersist 4\n" + config.read_text())
     before = ada.host.counts()
     assert ada.types("status --list")[0] == 0
     ada.host.cut()
