@@ -286,7 +286,9 @@ class _Search:
             number = 1 if goal.short or math.log(times) > DOUBT else 2
         if self.tried is not None:
             ranked = [one for one in self.tried if one.phase == FINAL and whole(one.params) != goal.loop]
-            number = 1 if goal.short and by_speed else 2
+            first = self.result_of(ranked[0]) if ranked else None
+            if first is None or first.speed:  # else the next one may be there in its place
+                number = 1 if goal.short and by_speed else 2
         finalists = list(
             {key_of(params): params for params in (whole(one.params) for one in ranked)}.values()
         )
@@ -667,7 +669,8 @@ class _Search:
     def _repeat(self, candidates: Sequence[Candidate], one_s: float, kept_s: float) -> None:
         """Measure repeats of a setting, of which one takes so long: two in any case, more if time is left."""
         for one in candidates:
-            if one.repeat > FEWEST and self._skips(one, late=self._left_s() < kept_s + LONGER * one_s):
+            late = one.repeat > FEWEST and self._left_s() < kept_s + LONGER * one_s
+            if self._skips(one, late=late):
                 return
             one_s = min(one_s, self._try(one).held_s)
             if self._failed_final():

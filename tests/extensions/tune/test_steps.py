@@ -312,7 +312,11 @@ def test_a_short_search_begins_with_the_most_workers(
     assert words(order, SEARCH) == [EXACT] * len(words(order, SEARCH))
 
 
-@pytest.mark.parametrize("goal", [FAST, replace(FAST, short=True, most_repeats=6)], ids=["long", "short"])
+SHORT = replace(FAST, short=True, most_repeats=6)
+ONE_SIZE = replace(FAST, sizes=SIZES[1:2], loads=SIZES[1:2], mps=False)
+
+
+@pytest.mark.parametrize("goal", [FAST, SHORT, ONE_SIZE], ids=["long", "short", "one finalist"])
 def test_a_finalist_that_memory_does_not_hold_gives_way_to_one_with_fewer_workers(goal: TuneGoal) -> None:
     class Fragmented(Machine):
         """Its memory holds 16 workers on the part of the text that the search reads."""
@@ -326,9 +330,18 @@ def test_a_finalist_that_memory_does_not_hold_gives_way_to_one_with_fewer_worker
     assert read_again(goal, Fragmented(), order) == answer
     assert f"{answer.limit}: {answer.why}" == "memory: 16 workers ended as gpu_oom"
     final = [one.workers for one in of_phase(order, FINAL)]
-    assert final.count(16) == (1 if goal.short else 2), "each finalist once"
+    assert final.count(16) == (2 if goal is FAST else 1), "each finalist once"
     assert max(one[WORKERS] for one in answer.finalists) in {*final} - {16}
     assert len({one.key for one in order}) == len(order)
+
+
+def test_a_short_search_whose_finalists_fail_has_ended() -> None:
+    goal = replace(by("f1", goal=SHORT), fills_gpu=True, workers=1)
+    machine = Reporting(f1=lambda _: 0.9, refuses=(FINAL,))
+    answer, order = searched(goal, machine)
+    read = read_again(goal, machine, order)
+    assert isinstance(read, TuneAnswer)
+    assert (read.limit, read.why) == (answer.limit, answer.why)
 
 
 # -- what ends it
