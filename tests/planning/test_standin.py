@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from jobkit.core.errors import JobkitError
 from jobkit.core.records import ModelRef
 from jobkit.planning import standin
 from jobkit.planning.sample import SEED
@@ -30,6 +31,13 @@ def test_it_is_small_and_whole_and_has_no_address_to_fetch_from(tiny_model: Mode
     assert all(part_path(folder, part).is_file() for part in PARTS)
     resources = json.loads((folder / "resources.json").read_text())
     assert (resources["url"], "mwt" in resources["en"]) == ("", False)
+
+
+@pytest.mark.parametrize(("text", "why"), [("{", "not JSON"), ("[]", "f1"), ('{"f1": null}', "f1")])
+def test_a_broken_card_is_named(text: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / standin.CARD_FILE).write_text(text)
+    with pytest.raises(JobkitError, match=rf"standin\.json: .*{why}"):
+        read_card(tmp_path)
 
 
 @pytest.mark.usefixtures("tiny_model")
