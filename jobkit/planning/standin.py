@@ -38,6 +38,7 @@ from typing import Any
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
+from jobkit.core.json_codec import parse_json
 from jobkit.core.paths import cache_lock, share_with_group
 from jobkit.core.terminal import Say
 from jobkit.planning.sample import Sample, generate, join_paragraphs, sample_text
@@ -350,7 +351,8 @@ def is_built(folder: Path) -> bool:
 
 def read_card(folder: Path) -> dict[str, Any]:
     """Return the file ``standin.json`` in the folder of a stand-in, as `_evaluate` makes it."""
-    card: dict[str, Any] = json.loads((folder / CARD_FILE).read_text(encoding="utf-8"))
+    path = folder / CARD_FILE
+    card: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"), str(path))
     return card
 
 

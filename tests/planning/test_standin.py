@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from jobkit.core.errors import JobkitError
 from jobkit.core.records import ModelRef
 from jobkit.planning import standin
 from jobkit.planning.sample import SEED
@@ -21,6 +22,12 @@ def test_it_tags_text_that_it_has_not_seen(tiny_model: ModelRef) -> None:
     assert card["f1"] >= FLOOR_F1
     assert card["sentences"] == pytest.approx(card["gold_sentences"], rel=0.03)
     assert {"torch", "stanza"} <= set(card["versions"])
+
+
+def test_a_damaged_card_is_named(tmp_path: Path) -> None:
+    (tmp_path / standin.CARD_FILE).write_text('{"f1": ')
+    with pytest.raises(JobkitError, match=standin.CARD_FILE):
+        read_card(tmp_path)
 
 
 def test_it_is_small_and_whole_and_has_no_address_to_fetch_from(tiny_model: ModelRef) -> None:
