@@ -84,7 +84,7 @@ def check(folder: Path, path: Path, texts: Sequence[str], ids: Sequence[object],
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.lists(HARD, min_size=1, max_size=8), st.integers(1, 40), st.integers(0, 60), st.integers(1, 5))
 def test_tables_in_any_blocks(kind: str, texts: list[str], block: int, piece: int, shards: int) -> None:
     """A quoted line end may be on any border of a block or a piece; a range has some row groups, or none."""
@@ -112,7 +112,7 @@ def test_every_trap_of_a_table_is_read(folder: Path) -> None:
     as_parquet(folder / "d.parquet", [], [])
     parquet.write_table(pa.table({"text": pa.array([], pa.string())}), folder / "e.parquet")
     as_feather(folder / "f.feather", [5, None, 6], ["five", "no id", None])
-    (folder / "g.csv").write_bytes(b"id,text\n9,nine\n" + b'10,"' + b"line\n\n" * 500_000 + b'"\n')
+    (folder / "g.csv").write_bytes(b"id,text\n9,nine\n" + b'10,"' + b"line\n\n" * 100_000 + b'"\n')
     read, kept = left(folder)
     assert kept[:6] == [
         ("in/b.tsv.bz2:2", 'a "tab"\t\n'),
@@ -122,7 +122,7 @@ def test_every_trap_of_a_table_is_read(folder: Path) -> None:
         ("5", "five"),
         ("in/f.feather:2", "no id"),
     ]
-    assert kept[6:] == [("9", "nine"), *[("10", "line\n")] * 500_000]
+    assert kept[6:] == [("9", "nine"), *[("10", "line\n")] * 100_000]
     assert read.corpus.skipped == ()
     assert read.corpus.documents == 9
 
