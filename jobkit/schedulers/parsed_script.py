@@ -103,8 +103,8 @@ def read_script(text: str, is_folder: IsFolder | None = None) -> Script:
         if here and row.strip() == ends[0]:
             ends.pop(0)
         elif not here and not line.comment:
-            after = {row.strip() for row in rows[number:]}
             marks = [found[found.lastgroup or 0] for found in _HERE.finditer(row.replace("<<<", ""))]
+            after = {row.strip() for row in rows[number:]} if marks else ()
             ends = [mark for mark in marks if mark in after]
     return Script(tuple(lines), crlf, is_folder)
 

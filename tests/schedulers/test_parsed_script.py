@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +25,12 @@ THREE
 def test_here_documents_are_distinguished_from_shifts_and_here_strings() -> None:
     here = [line.number for line in read_script(HERE).lines if line.here]
     assert here == [4, 5, 6, 7, 10, 11]
+
+
+def test_a_long_script_is_read_at_once() -> None:
+    began_s = time.process_time()
+    assert len(read_script("echo\n" * 20_000).lines) == 20_001
+    assert time.process_time() - began_s < 2  # where each line looks through the lines after it: 6 s
 
 
 def test_directives_are_the_options_of_the_header() -> None:

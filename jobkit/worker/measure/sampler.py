@@ -365,6 +365,8 @@ def sample_until_closed(
 ) -> None:
     """Sample until the connection ends; answer each line on it."""
     with connection, connection.makefile(encoding="utf-8") as requests, contextlib.ExitStack() as stack:
+        # A parent that was stopped, or has died, before it read an answer resets the connection.
+        stack.enter_context(contextlib.suppress(ConnectionError))
         gpus: list[GpuHandle] = []
         if uuids:
             from jobkit.worker.measure.nvml import nvml, open_gpu  # a third of the start of this process

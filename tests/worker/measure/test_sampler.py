@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -42,6 +43,17 @@ def test_it_ends_with_its_parent(sampling: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     until(lambda: started_at(int(done.stdout)) is None, "the end of the sampler", 10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parent", [0, os.getpid()])
+def test_an_answer_that_nobody_reads_ends_it_in_silence(
+    parent: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with sampling([], parent=parent) as following:  # as of a try that is stopped while it asks
+        following._connection.sendall(b"peaks\n")
+        assert select.select([following._connection], [], [], 10)[0]
+    assert (following._process.poll(), capfd.readouterr().err) == (0, "")
 
 
 @pytest.mark.slow
