@@ -352,7 +352,7 @@ def is_built(folder: Path) -> bool:
 def read_card(folder: Path) -> dict[str, Any]:
     """Return the file ``standin.json`` in the folder of a stand-in, as `_evaluate` makes it."""
     path = folder / CARD_FILE
-    card: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"), str(path))
+    card = parse_json(path.read_text(encoding="utf-8"), str(path))
     if not isinstance(card, dict) or not isinstance(card.get("f1"), float):
         hint = f"rm -r {shell_path(folder)}; then jobkit models build"
         raise JobkitError(f"{path}: no card of a stand-in: lacks the number f1", hint=hint)
