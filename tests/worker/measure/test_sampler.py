@@ -46,7 +46,7 @@ def test_it_ends_with_its_parent(sampling: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parent", [0, os.getpid()])
+@pytest.mark.parametrize("parent", [0, os.getpid()], ids=["spawned", "forked"])
 def test_an_answer_that_nobody_reads_ends_it_in_silence(
     parent: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
