@@ -25,7 +25,7 @@ workload: count
 text: letters.txt
 sweep: {batch_size: [1, 10, 100]}
 repeats: 1
-resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
+resources: {gpus: 0, cpus: 1, memory: 1GiB, walltime: "00:02:00"}
 """
 MODULES_CMD = "/usr/lib/x86_64-linux-gnu/modulecmd.tcl"
 CODE, YES = "One-time password", r"Install it\? \[y/N\] "
