@@ -319,7 +319,7 @@ class _Search:
         return measured
 
     def _skips(self, candidate: Candidate, *, late: bool = False) -> bool:
-        """Return whether a candidate is too late; of a search that has ended what it tried shows that."""
+        """Return whether to leave a candidate out: it is late, or a search that has ended did not try it."""
         return late if self.tried is None else candidate.key not in {one.key for one in self.tried}
 
     # -- memory
@@ -643,7 +643,7 @@ class _Search:
                 return
 
     def _failed_final(self) -> Candidate | None:
-        """Return the last finalist if none succeeded: its failure limits the search."""
+        """Return the last finalist if none succeeded, and note its failure as the limit of the search."""
         finals = [(one, result) for one, result in self.results if one.phase == FINAL]
         finals = [(one, result) for one, result in finals if whole(one.params) != self.goal.loop]
         if not finals or any(result.speed for _, result in finals):
