@@ -257,6 +257,8 @@ def jobkit(
         subprocess.run([sys.executable, "-m", "jobkit.worker", *words], check=False, env=env)  # noqa: S603 - jobkit itself
         record = json.loads((out / "record.json").read_text())
         calls = [json.loads(line) for line in (out / "batches.jsonl").read_text().splitlines()]
+    if record["check"]["refused"]:
+        raise SystemExit(f"the encoder is not used: {record['check']}")
     summary, tokens = record["summary"], sum(call["tokens"] for call in calls)
     return {
         "way": "jobkit",
@@ -301,8 +303,13 @@ def main() -> None:
         if "jobkit" in ways:
             best = max(rows, key=lambda row: row["paragraphs_per_s"] * (row["way"] == "hand"), default=None)
             budget = best["budget"] if best else BUDGETS[workload, precision][0]
-            rows.append(jobkit(workload, model, precision, texts, device, budget))
-            say(workload, precision, {key: rows[-1][key] for key in ("budget", "paragraphs_per_s", "check")})
+            for _ in range(REPEATS):
+                rows.append(jobkit(workload, model, precision, texts, device, budget))
+                say(
+                    workload,
+                    precision,
+                    {key: rows[-1][key] for key in ("budget", "paragraphs_per_s", "check")},
+                )
         found["cells"].append({"workload": workload, "precision": precision, "rows": rows})
         arguments.file.write_text(json.dumps(found, indent=1) + "\n")
 

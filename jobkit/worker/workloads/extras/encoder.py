@@ -39,8 +39,8 @@ THREADS = ("TOKENIZERS_PARALLELISM", "true")
 """The pipeline of transformers switches the tokenizer's threads off for the whole process."""
 
 
-class Pieces(NamedTuple):
-    """Texts as pieces for the model, those with the most tokens first: a part of a call, or a batch."""
+class Batch(NamedTuple):
+    """Texts as pieces for the model, those with the most tokens first, and what the model gave."""
 
     # `encodings`, `texts`: of each piece what the tokenizer returned, and the number of its text
     encodings: Sequence[Any]
@@ -48,7 +48,11 @@ class Pieces(NamedTuple):
     cut: set[int]  # the texts of several pieces
     lengths: Any  # of each piece in tokens
     ids: Any  # the tokens of all pieces, one after the other
-    outputs: Sequence[Any] = ()  # what the model gave for each piece or token of a batch
+    outputs: Sequence[Any]  # of each piece or token
+
+
+Part = tuple[Sequence[Any], Any, set[int], Sequence[int]]
+"""A part of a call: encodings, texts and cut as those of a `Batch`, and how many pieces each batch holds."""
 
 
 class Encoder:
@@ -85,7 +89,7 @@ class Encoder:
         self.size = 1
         # a second thread takes Python's lock from the launches: 20 % slower for vectors in bf16 on an H100
         self._thread = ThreadPoolExecutor(1)
-        self._ahead: dict[tuple[str, ...], deque[Future[tuple[Pieces, Sequence[int]]]]] = {}
+        self._ahead: dict[tuple[str, ...], deque[Future[Part]]] = {}
         self._copies: Any = torch.cuda.Stream() if device == CUDA else None
 
     def tokenize_ahead(self, *calls: Sequence[str]) -> None:
@@ -109,24 +113,27 @@ class Encoder:
                         sizes = [first, *cut_by_budget(map(len, texts[first:]), PART_CHARS, pads=False)]
                     edges = itertools.pairwise(itertools.accumulate(sizes, initial=0))
                     parts = ((texts[first:end], first) for first, end in edges)
-                    self._ahead[texts] = deque(self._thread.submit(self._pieces, *part) for part in parts)
+                    self._ahead[texts] = deque(self._thread.submit(self._part, *part) for part in parts)
 
-    def batches(self, texts: Sequence[str]) -> Iterator[Pieces]:
+    def batches(self, texts: Sequence[str]) -> Iterator[Batch]:
         """Yield the batches of a call; each is read while the model runs the next one."""
         if (call := tuple(texts)) not in self._ahead:
             self.tokenize_ahead(call)
         parts, last = self._ahead.pop(call), None
         with torch.inference_mode():
             while parts:
-                for launched in self._launch(*parts.popleft().result()):
+                for launched in self._launch(parts.popleft().result()):
                     if last:
                         yield self._read(*last)
                     last = launched
             if last:
                 yield self._read(*last)
 
-    def _pieces(self, texts: Sequence[str], first: int) -> tuple[Pieces, Sequence[int]]:
-        """Return texts from the number ``first`` of a call on, and how many pieces each batch holds."""
+    def _part(self, texts: Sequence[str], first: int) -> Part:
+        """Return texts from the number ``first`` of a call on.
+
+        It runs in the thread. Its Python is short, as it holds the lock that a launch waits for.
+        """
         os.environ.update([THREADS])
         found = self._encode(list(texts))
         owners = [(one, at) for at, one in enumerate(found, first)]
@@ -136,40 +143,33 @@ class Encoder:
             owners, cut = owners + more, {at for _, at in more}
         owners.sort(key=lambda pair: len(pair[0]), reverse=True)
         encodings = [one for one, _ in owners]
-        lengths = np.fromiter(map(len, encodings), np.int64, len(encodings))
-        ids = np.fromiter(
-            itertools.chain.from_iterable(one.ids for one in encodings), np.int64, lengths.sum()
-        )
         cuts = range(0, len(encodings), self.size)
         sizes = [min(self.size, len(encodings) - at) for at in cuts]
         if self.budget:
-            sizes = cut_by_budget(lengths.tolist(), self.budget)
-        return Pieces(encodings, np.array([at for _, at in owners], np.int64), cut, lengths, ids), sizes
+            sizes = cut_by_budget(map(len, encodings), self.budget)
+        return encodings, np.array([at for _, at in owners], np.int64), cut, sizes
 
-    def _launch(self, pieces: Pieces, sizes: Sequence[int]) -> Iterator[tuple[Pieces, Any]]:
+    def _launch(self, part: Part) -> Iterator[tuple[Batch, Any]]:
         """Start each batch; yield it with the event that its outputs are on the host."""
-        first = token = 0
-        encodings = pieces.encodings if not self._whole else ()
-        for size in sizes:
-            part = slice(first, first + size)
-            lengths = pieces.lengths[part]
-            end, columns = token + int(lengths.sum()), int(lengths[0])
-            starts = np.arange(size) * columns - (np.cumsum(lengths) - lengths)
-            cells, tokens = size * columns, end - token
+        encodings, texts, cut, sizes = part
+        for size, end in zip(sizes, itertools.accumulate(sizes), strict=True):
+            some, numbers = encodings[end - size : end], texts[end - size : end]
+            lengths = np.fromiter(map(len, some), np.int64, size)
+            tokens, columns = int(lengths.sum()), int(lengths[0])
+            own = np.fromiter(itertools.chain.from_iterable(one.ids for one in some), np.int64, tokens)
+            starts, cells = np.arange(size) * columns - (np.cumsum(lengths) - lengths), size * columns
             # not pinned: writing into pinned memory costs more than its copy saves (8 % on an H100)
             sent = torch.zeros(2 * cells + tokens, dtype=torch.int64)
             ids, mask, places = np.split(sent.numpy(), [cells, 2 * cells])
             places[:] = np.repeat(starts, lengths) + np.arange(tokens)
-            ids[:], ids[places], mask[places] = self._pad, pieces.ids[token:end], 1
+            ids[:], ids[places], mask[places] = self._pad, own, 1
             flat = sent.to(self._device, non_blocking=True)
             ids, mask, where = flat.split([cells, cells, tokens])
             outputs = self._run(ids.view(size, columns), mask.view(size, columns), where)
             event = torch.cuda.current_stream().record_event() if self._copies else None
-            texts, own = pieces.texts[part], pieces.ids[token:end]
-            yield Pieces(encodings[part], texts, pieces.cut, lengths, own, outputs), event
-            first, token = first + size, end
+            yield Batch(some, numbers, cut, lengths, own, outputs), event
 
-    def _read(self, batch: Pieces, event: Any) -> Pieces:  # noqa: ANN401 - as above
+    def _read(self, batch: Batch, event: Any) -> Batch:  # noqa: ANN401 - as above
         """Return a batch with its outputs on the host, in a stream that does not wait for the next batch."""
         if not event:
             return batch._replace(outputs=[one.numpy() for one in batch.outputs])
@@ -219,7 +219,7 @@ class Aggregation:
         return [torch.cat([labels.float(), scores.gather(-1, labels)], dim=-1)]
 
     def add(
-        self, batch: Pieces, texts: Sequence[str], whole: list[Entity], cut: dict[int, list[Found]]
+        self, batch: Batch, texts: Sequence[str], whole: list[Entity], cut: dict[int, list[Found]]
     ) -> None:
         """Add the entities of a batch: of texts of one piece, and of those of several."""
         pieces = np.repeat(np.arange(len(batch.lengths)), batch.lengths)
@@ -251,7 +251,7 @@ class Aggregation:
             else:
                 whole.append(Entity(number, texts[number][start:end], names[label], start, end))
 
-    def _subwords(self, batch: Pieces, texts: Sequence[str], pieces: Any, columns: Any, ids: Any) -> Any:  # noqa: ANN401
+    def _subwords(self, batch: Batch, texts: Sequence[str], pieces: Any, columns: Any, ids: Any) -> Any:  # noqa: ANN401
         """Return of each token whether it continues the word of the token before it."""
         offsets = np.concatenate([np.array(one.offsets).reshape(-1, 2) for one in batch.encodings])
         at = np.cumsum(batch.lengths) - batch.lengths

@@ -212,8 +212,8 @@ class EncoderWorkload:
 
         The control is the framework with another batch size: in another batch kernels add in another order.
         In fp32 the encoder may differ as much as the control. In another precision both are compared with
-        the framework in fp32, and the encoder may be twice as far from it as the framework is, or, if the
-        weights are rounded (fp16, bf16), as far as `Difference.near` permits.
+        the framework in fp32, and the encoder may be twice as far from it as the framework is, or as far as
+        `Difference.near` permits.
         """
         if not self._encoder:
             return str(self._effective.get(SHORTCUTS, OFF)).removeprefix(f"{OFF}: ")
@@ -233,7 +233,7 @@ class EncoderWorkload:
         )
         permitted = max(of_control.distance, own.exact)
         if precision != FP32:
-            permitted = max(2 * of_control.distance, own.near if precision in DTYPES else own.exact)
+            permitted = max(2 * of_control.distance, own.near)
         return "" if own.distance <= permitted else self.checked
 
     def heaviest(self) -> Sequence[Heavy]:

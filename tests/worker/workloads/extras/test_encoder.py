@@ -99,6 +99,13 @@ def test_another_precision_is_compared_with_fp32(tagger: dict[str, Path]) -> Non
     damaged = loaded(TAGGER, tagger["unbiased"], precision="bf16")
     damaged.encoded = lambda *_: ([], 0)
     assert "entities differ" in damaged.check_shortcuts(TEXT)
+    rounding = loaded(TAGGER, tagger["unbiased"])
+    found, tokens = rounding.encoded(TEXT, rounding._encoder)
+    rounding.encoded = lambda *_: (found[1:], tokens)
+    assert rounding.check_shortcuts(TEXT).startswith(f"{len(TEXT)} paragraphs"), "fp32 rounds alike"
+    rounding._effective["precision"] = "tf32"  # a CPU cannot multiply with it
+    assert rounding.check_shortcuts(TEXT) == ""
+    assert "1 of" in rounding.checked
 
 
 def test_the_vectors_are_those_of_encode_and_calls_are_prepared(kept_cache: Path) -> None:
