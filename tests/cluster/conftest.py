@@ -13,7 +13,7 @@ from __future__ import annotations
 import fcntl
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -37,6 +37,8 @@ __all__ = ["faulty", "halted", "lab"]  # fixtures
 PLACE = Path(tempfile.gettempdir()) / f"jobkit-tests-{os.getuid()}"
 """The folder of the clusters, and of the locks by which sessions share them."""
 LOOK_S = 0.5
+ACCOUNTING = {"slurm": ("sacct", "--parsable2", "--format=ALL"), "sge": ("qacct", "-j", "*")}
+ACCOUNTING_CHARS = 20_000
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
@@ -57,6 +59,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     needs += ["OpenSSH"] if needs_login_node(item) else []
     if needs and os.environ.get("JOBKIT_CLUSTER") != "1":
         pytest.skip(f"{item.name} needs real {' and '.join(needs)}: set JOBKIT_CLUSTER=1")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the last jobs in the accounting of a failed test's cluster: only it has why a task was killed."""
+    report = yield
+    for name in SCHEDULERS:
+        if report.when == "call" and report.failed and item.get_closest_marker(name):
+            told = [one.place.ask(*ACCOUNTING[name]).stdout for one in cluster.found(PLACE, name)]
+            report.sections.append((f"accounting of {name}", "".join(told)[-ACCOUNTING_CHARS:]))
+    return report
 
 
 def needs_login_node(item: pytest.Item) -> bool:

@@ -23,7 +23,7 @@ workload: broken:%s
 text: sample:30
 sweep: {batch_size: [%s]}
 repeats: 1
-resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
+resources: {gpus: 0, cpus: 1, memory: 400MiB, walltime: "00:02:00"}
 policy: {follow_up: false}
 environment:
   variables:

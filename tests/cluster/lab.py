@@ -39,7 +39,7 @@ name: count
 workload: count
 sweep: {batch_size: [1, 10, 100]}
 repeats: 2
-resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
+resources: {gpus: 0, cpus: 1, memory: 400MiB, walltime: "00:02:00"}
 max_parallel: 2
 """
 SITE = """\
@@ -144,7 +144,7 @@ workload: odd:Faulty
 text: sample:30
 sweep: {batch_size: [1, 2, 3, 4, 5, 6]}
 repeats: 1
-resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
+resources: {gpus: 0, cpus: 1, memory: 400MiB, walltime: "00:02:00"}
 policy: %s
 environment: {variables: {PYTHONPATH: '%s', ODD_FAULTS: '%s'}}
 """

@@ -43,7 +43,7 @@ SPEC = """\
 name: corpus
 workload: slow:Slow
 sweep: {batch_size: [10]}
-resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:05:00"}
+resources: {gpus: 0, cpus: 1, memory: 400MiB, walltime: "00:05:00"}
 max_parallel: 2
 """
 PARAGRAPHS = 200
@@ -215,7 +215,7 @@ def test_a_folder_with_a_file_of_every_kind(lab: ClusterLab) -> None:
     folder, out = lab.home / "in", lab.home / "tagged"
     write_every_kind(folder)
     (lab.home / "words.py").write_text(TAGGER, encoding="utf-8")
-    spec = lab.spec(SPEC.replace("slow:Slow", "./words.py:tag").replace("200MiB", "1GiB"))
+    spec = lab.spec(SPEC.replace("slow:Slow", "./words.py:tag").replace("400MiB", "1GiB"))
     site = ("--scheduler", lab.scheduler, "--site", lab.home / "lab.yaml")
     words = [str(word) for word in ("apply", spec, "--corpus", "in", "--out", out, "--shards", 6, *site)]
     refused = commands.jobkit(*words, cwd=lab.home)

@@ -10,7 +10,7 @@ from jobkit.core.records import Outcome
 from tests.cluster.daemons import Wait
 from tests.cluster.lab import SGE, FaultySweep
 
-AGAIN = "again: 1 point, with [34]00MiB of memory"
+AGAIN = "again: 1 point, with [68]00MiB of memory"
 """By the policy, or by what the try held, if the accounting had a sample of it."""
 
 
@@ -21,7 +21,7 @@ def test_the_job_that_follows_does_it_with_nobody_there(faulty: FaultySweep) -> 
     faulty.becomes_ok(120)
     again = [event for event in faulty.lab.submitted() if event["role"] == "points" and event["round"] == 2]
     assert len(again) == 1
-    assert "400M" in (faulty.lab.run_dir() / "job-2.sh").read_text() or faulty.lab.scheduler == "sge"
+    assert "800M" in (faulty.lab.run_dir() / "job-2.sh").read_text() or faulty.lab.scheduler == "sge"
 
 
 @SGE

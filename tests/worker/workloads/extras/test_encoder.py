@@ -132,6 +132,23 @@ def test_the_vectors_are_those_of_encode_and_calls_are_prepared(kept_cache: Path
     assert opened.check_shortcuts(first) == ""
 
 
+def test_a_new_process_on_a_gpu_is_warmed_up_with_a_whole_call(tagger: dict[str, Path]) -> None:
+    opened = loaded(TAGGER, tagger["biased"], padded=500)
+    texts = sorted(PARAGRAPHS, key=len, reverse=True)
+    opened.tag_heaviest(texts)
+    first, opened._is_warm, opened._device = len(opened._shapes), False, "cuda"
+    opened._shapes.clear()
+    opened.tag_heaviest(texts)
+    whole = len(opened._shapes)
+    opened._shapes.clear()
+    opened.tag_heaviest(texts)
+    assert first == len(opened._shapes) < whole
+    assert sum(rows for rows, _ in opened._shapes) < len(texts)
+    opened._shapes.clear()
+    opened.process(texts)
+    assert len(opened._shapes) == whole
+
+
 def test_a_module_that_is_not_known_is_refused_by_its_name(kept_cache: Path, tmp_path: Path) -> None:
     pytest.importorskip("sentence_transformers")
     built = Path(_built(EMBEDDER, kept_cache).path)
