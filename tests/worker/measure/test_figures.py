@@ -139,7 +139,7 @@ def test_a_line_without_end_costs_bounded_memory(path: Path) -> None:
 
 
 def test_many_lines_cost_bounded_time_and_little_memory(path: Path) -> None:
-    path.write_text(f"{GOOD}\n" * 30_000 + '{"metric": "f1", "value": 0.9}\n')
+    path.write_text(f"{GOOD}\n" * 40_000 + '{"metric": "f1", "value": 0.9}\n')
     seen = OwnFigures(keep=lambda _: None)
     file = GrowingFile(path, seen.take_line)
     began_s = time.monotonic()
@@ -148,7 +148,7 @@ def test_many_lines_cost_bounded_time_and_little_memory(path: Path) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert time.monotonic() - began_s < 10
-    assert peak < 2**20 < path.stat().st_size
+    assert peak < 1.5 * 2**20 < path.stat().st_size
     assert seen.bad_lines > 5_000  # what there was no time for is counted
     assert seen.metrics == {"f1": Metric(value=0.9)}  # written last, as it often is
 
