@@ -65,7 +65,7 @@ coverage: setup       ## what the tests that start no process cover of jobkit; p
 	$(BIN)/coverage report --format=total
 
 oldest: model         ## the tests that install the oldest versions that jobkit permits
-	$(BIN)/python -m pytest tests -m oldest
+	$(BIN)/python -m pytest $$(grep -rl 'mark\.oldest' tests --include='test_*.py') -m oldest
 
 OTHER_PROGRAMS = $(shell grep -rl 'mark\.program' tests --include='test_*.py')
 cluster: setup
