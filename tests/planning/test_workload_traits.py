@@ -76,6 +76,7 @@ def test_an_interrupted_training_leaves_no_process_and_no_folder(tmp_path: Path)
     assert [path.name for path in (cache / "models").iterdir() if path.is_dir()] == []
 
 
+@pytest.mark.long
 @pytest.mark.fault
 def test_a_sweep_with_a_model_imports_no_framework(
     tmp_path: Path, kept_cache: Path, tiny_model: object

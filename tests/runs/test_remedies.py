@@ -82,6 +82,7 @@ def typed(steps: list[Step]) -> None:
             assert cli._exit_code(words[1:]) in {0, 4}, step
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("tiny_model")
 def test_what_failed_here(tmp_path: Path, kept_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own.py").write_text(OWN)

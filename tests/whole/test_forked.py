@@ -247,6 +247,7 @@ def test_a_framework_that_cannot_be_imported_in_advance(
     assert (run.record().outcome, run.record().forked) == (word, False)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("owned")
 def test_the_tiny_tagger_forked_twice_with_two_threads(tmp_path: Path, tiny_model: ModelRef) -> None:
     text = "\n\n".join(f"Ada Kelford went to Paris {n} times with Beatrice." for n in range(12))

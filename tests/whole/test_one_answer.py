@@ -259,6 +259,7 @@ def written(run: Path) -> dict[Path, tuple[int, int]]:
     return {path: (status.st_size, status.st_mtime_ns) for path, status in found.items()}
 
 
+@pytest.mark.long
 def test_no_command_changes_a_figure(swept: Path, tmp_path: Path) -> None:
     run = swept
     assert CASES.keys() == LISTED.keys()

@@ -352,6 +352,7 @@ def test_of_several_workers_the_first_is_profiled(tmp_path: Path) -> None:
     assert f"calls: all {len(own)}, " in text
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_scalene_profiles_a_worker_that_it_starts(tmp_path: Path) -> None:
     pytest.importorskip("scalene")

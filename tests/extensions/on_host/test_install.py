@@ -21,6 +21,7 @@ make_wheel(Path({place!r}))
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_an_installed_jobkit_is_packed_as_it_came(tmp_path: Path) -> None:
     first, again = make_wheel(tmp_path), tmp_path / "again"
