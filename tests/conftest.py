@@ -105,7 +105,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if shares(item) and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(TESTS))))
     slow = [item for item in items if item.get_closest_marker("slow")]
-    slow.sort(key=lambda item: item.get_closest_marker("long") is None)  # the last ones run alone
+    slow.sort(key=lambda item: item.get_closest_marker("long") is None)  # at the end a core would be idle
     quick = [item for item in items if not item.get_closest_marker("slow")]
     if config.getoption("quick"):
         config.hook.pytest_deselected(items=slow)
