@@ -2,6 +2,7 @@
 
 ``python -m benchmarks.encoders FILE [--copies 80] [--ways hand,library,jobkit] [--size full]`` writes FILE.
 The text is the sample, so many times; the models have random weights, the tagger's head biased to ``O``.
+Cells that FILE has already are not measured again.
 
 *By hand* is what a person would write for one GPU: a thread tokenizes the next window of texts with the
 tokenizer's own threads; a window is sorted by tokens, the longest first, and cut into batches of at most a
@@ -290,9 +291,10 @@ def main() -> None:
         },
         "paragraphs": len(texts),
         "characters": sum(map(len, texts)),
-        "cells": [],
+        "cells": json.loads(arguments.file.read_text())["cells"] if arguments.file.exists() else [],
     }
-    for workload, precision in BUDGETS:
+    measured = {(cell["workload"], cell["precision"]) for cell in found["cells"]}
+    for workload, precision in [cell for cell in BUDGETS if cell not in measured]:
         model = arguments.models / f"{workload}-{arguments.size}"
         if not model.exists():
             model.mkdir(parents=True)

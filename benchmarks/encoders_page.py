@@ -12,10 +12,10 @@ NAMES = {"hf-token-classification": "bert-base", "sentence-embedding": "MiniLM-L
 
 
 def encoders() -> str:
-    """Return the speeds on an H200: of the library the fastest in fp32, of a script its best budget."""
+    """Return the speeds on an H100: of the library the fastest in fp32, of a script its best budget."""
     rows = []
     stock: dict[str, float] = {}
-    for cell in json.loads((RECORDS / "encoders-h200.json").read_text(encoding="utf-8"))["cells"]:
+    for cell in json.loads((RECORDS / "encoders-h100.json").read_text(encoding="utf-8"))["cells"]:
         best: dict[str, dict[str, Any]] = {}
         for row in sorted(cell["rows"], key=lambda row: row["paragraphs_per_s"]):
             best[row["way"]] = row

@@ -56,6 +56,7 @@ def _condition(run: Path) -> str:
 
 TABLES: Mapping[str, Callable[[], str]] = {
     "searches": searches,
+    "short-searches": lambda: table(tune_page.SHORT_HEADS, tune_page.short_searches()),
     "corpora": corpora,
     "grid": grid.settings,
     "two-gpus": workers_page.two_gpus,

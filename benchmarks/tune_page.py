@@ -12,11 +12,13 @@ from statistics import fmean
 from benchmarks.archives import RECORDS, group
 from benchmarks.gpu_page import GIB
 from benchmarks.markdown import table
+from jobkit.answers.setting import key_of
 from jobkit.core.json_codec import from_json
 from jobkit.core.knobs import PADDED, WORKERS, numbers
 from jobkit.core.records import Record
 from jobkit.core.student import deviation, half_width
 from jobkit.extensions.tune.search import Tuning
+from jobkit.extensions.tune.steps import whole
 
 TUNE = group("tune") / "tune-20261123-101748-667c"
 """The search without shortcuts that had the most time."""
@@ -24,11 +26,11 @@ SECOND = TUNE.with_name("tune-20261122-213355-f020")
 """The search whose setting the corpus has, and the finals of the grid."""
 MACHINES = {
     "tune-20261122-180438-5f62": "one H200",
-    SECOND.name: "half of two H200s, other half busy",
+    SECOND.name: "half of two H200s, other busy",
     "tune-20261123-042039-9490": "two H200s, one idle",
-    "tune-20261123-074302-a544": "half of two H200s, other half idle",
+    "tune-20261123-074302-a544": "half of two H200s, other idle",
     "tune-20261123-075119-ff54": "the same",
-    TUNE.name: "half of two H200s, other half idle",
+    TUNE.name: "half of two H200s, other idle",
 }
 """Where each search ran."""
 ENERGY, PRECISION = (next(group(name).glob(f"{name}-2*")) for name in ("energy", "precision"))
@@ -42,9 +44,20 @@ CLOSE_GIB = 0.01
 LEAST_S = 60.0
 """The shortest work over which the two instruments of energy are compared."""
 SEARCH_HEADS = (
-    *("search on", "CPUs", "workers, size", "times the loop", "95 % interval"),
+    *("search on", "CPUs", "workers, size", "times the loop"),
     *("J: loop, found", "minutes"),
 )
+SHORT_HEADS = ("`tune.budget`", "seconds", "settings", "workers, size", "paragraphs/s", "times the loop")
+SHORT = (
+    "first-150s",
+    "next-to-it-320s",
+    "final-150s",
+    "vectors-90s",
+    "another-150s",
+    "next-to-both-320s",
+    "last-150s",
+)
+"""The searches of the group with short ones, in order of time."""
 CORPUS_HEADS = ("setting", "paragraphs", "predicted", "95 % interval", "took", "paragraphs/s")
 
 
@@ -82,7 +95,7 @@ def searches() -> Iterator[tuple[str, ...]]:
     logs = [math.log(one.gain.mean) for one in found if one.gain]
     mean, half = fmean(logs), half_width(deviation(logs), len(logs)) or 0.0
     low, high = math.exp(mean - half), math.exp(mean + half)
-    yield "the mean of these", "", "", f"{math.exp(mean):.1f}", f"{low:.1f} to {high:.1f}", "", ""
+    yield "mean", "", "", f"{math.exp(mean):.1f} ({low:.1f} to {high:.1f})", "", ""
 
 
 def search_row(machine: str, tuning: Tuning) -> tuple[str, ...]:
@@ -97,11 +110,37 @@ def search_row(machine: str, tuning: Tuning) -> tuple[str, ...]:
         machine,
         str(tuning.goal.workers),
         f"{found[WORKERS]}, {found[PADDED]:,}",
-        f"{gain.mean:.1f}",
-        f"{gain.low:.1f} to {gain.high:.1f}",
+        f"{gain.mean:.1f} ({gain.low:.1f} to {gain.high:.1f})",
         ", ".join(f"{one:.0f}" for one in joules),
         f"{_minutes(tuning):.1f}",
     )
+
+
+def short_searches() -> Iterator[tuple[str, ...]]:
+    """Yield a row for each short search, and for each long one next to it."""
+    for name in SHORT:
+        run = group("tune-short") / name
+        tuning = Tuning.read(run)
+        best, gain = tuning.winner, tuning.gain
+        if best is None or gain is None:
+            raise ValueError(name)
+        found = numbers(best.params)
+        yield (
+            f"{tuning.goal.budget_s:.0f}",
+            f"{_seconds(run, tuning):.0f}",
+            str(len({key_of(whole(one.params)) for one, _ in tuning.results})),
+            f"{found[WORKERS]}, {found[PADDED]:,}",
+            f"{best.rate:,.0f}",
+            f"{gain.mean:.1f} ({gain.low:.1f} to {gain.high:.1f})",
+        )
+
+
+def _seconds(run: Path, tuning: Tuning) -> float:
+    """Return the time from the submission of a search to the end of its last record."""
+    journal = (run / "journal.jsonl").read_text(encoding="utf-8").splitlines()
+    sent = min(entry["at"] for entry in map(json.loads, journal) if entry["event"] == "submitted")
+    ended = max(one.record.ended_at or "" for _, one in tuning.results if one.record)
+    return (datetime.fromisoformat(ended) - datetime.fromisoformat(sent)).total_seconds()
 
 
 def _per_1000(records: Sequence[Record]) -> float:

@@ -28,28 +28,28 @@ BOTH = 2
 
 def two_gpus() -> str:
     """Return the table of points with two GPUs, compared with one."""
-    return table(("workers on each GPU", "repeats", "times one GPU", "95 % interval"), _two_gpus())
+    return table(("workers on each GPU", "repeats", "times one GPU, 95 % interval"), _two_gpus())
 
 
 def _two_gpus() -> Iterator[tuple[object, ...]]:
     half_16, half_12 = ([_of_day(name, day) for name in ("one", "two")] for day in (HALF_16, HALF_12))
     commands: dict[str, Sequence[list[Record]]] = {
         "12": _by_gpus(GPUS),
-        "16; one GPU had half of the cores": half_16,
+        "16, half of the cores": half_16,
         "8": _by_gpus(GPUS_8),
         "12, twice the text": _by_gpus(LONG),
-        "12; one GPU had half of the cores": half_12,
+        "12, half of the cores": half_12,
         "12, the same text": [_of_setting(EXPERIMENT, gpus) for gpus in (1, BOTH)],
         "12, again": [_of_setting(CORES, gpus) for gpus in (1, BOTH)],
     }
     ratios = {name: Mean.of(speeds(two)).over(Mean.of(speeds(one))) for name, (one, two) in commands.items()}
     for name, ratio in ratios.items():
         repeats = len(commands[name][1])
-        yield name, repeats, f"{ratio.mean:.2f}", f"{ratio.low:.2f} to {ratio.high:.2f}"
-    yield "the mean of these", "", f"{geometric_mean(one.mean for one in ratios.values()):.2f}", ""
+        yield name, repeats, f"{ratio.mean:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
+    yield "mean", "", f"{geometric_mean(one.mean for one in ratios.values()):.2f}"
     apart = [record for name in ("left", "right") for record in _of_day(name, HALF_12)]
     together = sum(speeds(apart)) / fmean(speeds(half_12[0]))
-    yield "12; two points with one GPU each, at the same time", 1, f"{together:.2f}", ""
+    yield "12, two points at once", 1, f"{together:.2f}"
 
 
 def _by_gpus(run: Path) -> tuple[list[Record], list[Record]]:
