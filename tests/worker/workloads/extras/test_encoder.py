@@ -108,8 +108,11 @@ def test_another_precision_is_compared_with_fp32(tagger: dict[str, Path]) -> Non
     assert "1 of" in rounding.checked
 
 
-def test_the_vectors_are_those_of_encode_and_calls_are_prepared(kept_cache: Path) -> None:
+def test_the_vectors_are_those_of_encode_and_calls_are_prepared(
+    kept_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("sentence_transformers")
+    monkeypatch.setattr("jobkit.worker.workloads.extras.encoder.TOGETHER", 8)
     folder = Path(_built(EMBEDDER, kept_cache).path)
     opened = loaded(EMBEDDER, folder, padded=2_000, paragraphs_per_call=50)
     assert opened.items_per_call() == 50
