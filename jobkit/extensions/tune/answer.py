@@ -229,6 +229,8 @@ def _worth_lines(tuning: Tuning) -> Iterator[str]:
     if tuning.gain and tuning.winner and tuning.answer:
         times = f"{_times(tuning.gain)} as fast as the plain loop"
         yield f"  speed      {times} {_on(tuning, tuning.winner)}"
+        if not tuning.finals.decided:
+            yield "  interval   wide: a longer tune.budget and more tune.repeats make it narrower"
     yield from _more_lines(tuning)
     if limit := _limit(tuning):
         yield f"  limit      {limit}"

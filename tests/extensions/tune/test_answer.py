@@ -131,6 +131,12 @@ def test_two_points_without_result_end_it(
     assert said in (run / SETTING_FILE).read_text()
 
 
+@pytest.mark.parametrize(("noise", "wide"), [(0.2, True), (0.01, False)])
+def test_a_wide_interval_names_what_makes_it_narrower(tmp_path: Path, noise: float, *, wide: bool) -> None:
+    text = told(search(tmp_path, Machine(noise=noise), replace(NOW, budget_s=600)))
+    assert ("interval wide: a longer tune.budget and more tune.repeats" in text) == wide
+
+
 # -- shortcuts, and the part of the text that the plain loop works on
 
 
