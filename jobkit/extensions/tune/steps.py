@@ -58,7 +58,7 @@ LOOP_S = 20.0
 """The least time of the plain loop's work in the finals, if the budget is too short for the whole text."""
 LOOP_TIMES = 4.0
 """The assumed time of the plain loop's work over that of one worker with shortcuts."""
-SEARCH_PART, FINAL_PART, LOOP_PART, LEAST_PART = 0.012, 0.035, 0.05, 0.01
+SEARCH_PART, FINAL_PART, LOOP_PART, LEAST_PART = 0.012, 0.03, 0.03, 0.01
 """The most work of a point in a short search, as a share of the budget, by which it gets a part of the text;
 the last is the least of the plain loop, whose part is cut first."""
 LONGER, BETWEEN = 1.1, 0.03
