@@ -174,6 +174,7 @@ def other_knobs(record: Record, own: str | None = None) -> str:
     the line is over; by default the one with which the load grows.
     """
     params = record.params
-    over = next((knob for knob in (own, *LOAD_KNOBS, *sorted(params)) if knob in params), None)
+    sizes = (knob for knob in sorted(params) if not isinstance(params[knob], str))
+    over = next((knob for knob in (own, *LOAD_KNOBS, *sizes) if knob in params), None)
     rest = sorted(params.keys() - ({over, *record.inert} - {SHORTCUTS}))
     return format_setting({knob: params[knob] for knob in rest})

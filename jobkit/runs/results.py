@@ -345,7 +345,7 @@ def runs_below(path: Path) -> Iterator[Path]:
 
 Rows = frozenset[tuple[str, ...]]  # the entities of a text: the rows of ``entities.tsv``
 NOT_COMPARED = (
-    "jobkit compared no entities: a comparison needs a point with precision fp32 that has succeeded"
+    "jobkit compared no entities with those of fp32: none were found, or no point with fp32 has succeeded"
 )
 OtherKnobs = tuple[tuple[str, Value], ...]  # the knobs of a point without its precision
 
@@ -357,7 +357,7 @@ class Agreement:
     entities: int  # how many it found
     # entities in one of the two only; an entity with other offsets or another label counts twice
     differ: int
-    f1: float  # 2 x common / (its own + those of fp32); 1 if neither has any
+    f1: float  # 2 x common / (its own + those of fp32)
 
 
 def sweeps_precision(settings: Iterable[Mapping[str, Value]]) -> bool:
@@ -369,7 +369,8 @@ def agreements(points: Sequence[PointResult]) -> dict[int, Agreement]:
     """Return the agreement of each point of a run that succeeded, by index.
 
     A point is compared with the first fp32 point of the same setting, or else with the first fp32 point of
-    all. Empty if the run sweeps no precision, or no fp32 point has succeeded.
+    all. Empty if the run sweeps no precision, or no fp32 point has succeeded; without points that have no
+    entities to compare, as those of vectors.
     """
     well = [point for point in points if point.outcome is Outcome.OK and not point.point.trial]
     if not sweeps_precision(point.point.params for point in points):
@@ -383,15 +384,15 @@ def agreements(points: Sequence[PointResult]) -> dict[int, Agreement]:
         return {}
     first = next(iter(references.values()))
     return {
-        point.point.index: compare(rows, references.get(_without_precision(point), first))
+        point.point.index: compare(rows, reference)
         for point in well
-        if (rows := found.get(point.point.index)) is not None
+        for reference in [references.get(_without_precision(point), first)]
+        if (rows := found.get(point.point.index)) is not None and (rows or reference)
     }
 
 
 def compare(entities: Rows, reference: Rows) -> Agreement:
-    together = len(entities) + len(reference)
-    f1 = 2 * len(entities & reference) / together if together else 1.0
+    f1 = 2 * len(entities & reference) / (len(entities) + len(reference))
     return Agreement(len(entities), len(entities ^ reference), f1)
 
 

@@ -42,6 +42,8 @@ def test_other_knobs_keep_points_apart_unless_they_took_no_effect() -> None:
     assert other_knobs(one, "workers") == "batch_size 50, order text"
     assert other_knobs(replace(one, inert=("order",))) == "workers 2"
     assert other_knobs(record(point(params={"batch_size": 50}))) == ""
+    for params, words in (({"workers": 2}, ""), ({"precision": "bf16"}, "precision bf16")):
+        assert other_knobs(replace(one, point=replace(one.point, params=params))) == words
 
 
 def test_a_difference_has_the_interval_of_welch() -> None:

@@ -153,7 +153,7 @@ class OfPrecision:
     def words(self) -> str:
         """How its entities agree with those of fp32."""
         if self.agreement is None:
-            return "its entities could not be compared with those of fp32"
+            return "it has no entities that could be compared with those of fp32"
         if not self.agreement.differ:
             return f"the entities are those of fp32, {self.agreement.entities:,} in all"
         differ = format_count(self.agreement.differ, "entity", "entities")

@@ -75,7 +75,7 @@ def test_as_fast_and_the_same_is_no_reason_to_leave_fp32() -> None:
 def test_what_could_not_be_compared_is_not_taken() -> None:
     answer = found(None, FASTER)
     assert answer.recommended.params["precision"] == "fp32"
-    assert "because its entities could not be compared with those of fp32." in said(answer)
+    assert "because it has no entities that could be compared with those of fp32." in said(answer)
 
 
 def test_a_slower_precision_is_not_mentioned() -> None:
