@@ -36,7 +36,7 @@ START_SCATTER = 0.1
 """The standard deviation of the logarithm of the start of a try."""
 GOAL_NOW = replace(GOAL, budget_s=1800, most_repeats=LOOKS * GOAL.repeats, looks=LOOKS, again=AGAIN)
 SHORT = replace(
-    FAST, short=True, budget_s=150, most_repeats=6, looks=1, again=AGAIN, memory_every=58, search_every=3
+    FAST, short=True, budget_s=150, most_repeats=9, looks=1, again=AGAIN, memory_every=58, search_every=3
 )
 ENCODER = replace(SHORT, budget_s=90, fills_gpu=True, memory_every=3, loop={**SHORT.loop, THREADS: 16})
 

@@ -185,9 +185,8 @@ def _repeats(tune: Tune) -> Mapping[str, Any]:
     wanted = tune.repeats
     if isinstance(wanted, Repeats):
         return {"repeats": wanted.least, "most_repeats": wanted.most, "share": wanted.share, "looks": LOOKS}
-    if tune.budget <= SHORT_S:
-        return {"repeats": wanted, "most_repeats": 2 * wanted, "looks": 1}
-    return {"repeats": wanted, "most_repeats": LOOKS * wanted, "looks": LOOKS}
+    looks = 1 if tune.budget <= SHORT_S else LOOKS
+    return {"repeats": wanted, "most_repeats": LOOKS * wanted, "looks": looks}
 
 
 def _most_workers(spec: SweepSpec, node: Node | None) -> tuple[int, str]:

@@ -655,16 +655,18 @@ class _Search:
         """Measure the first rows, whose processes may stand, then the last often, then the first again.
 
         So each start serves several repeats, and what changes with time is not in one of them alone. Repeats
-        end by time alone.
+        end by time alone; what is left after that is the last row's.
         """
         *first, last = [[Candidate(row, FINAL, n + 1) for n in range(self.goal.most_repeats)] for row in rows]
         held_s = [self._try(repeats[0]).held_s for repeats in first]
         if self._failed_final():
             return
         fresh_s, _ = self._starts_s()
-        self._repeat(last, math.inf, len(first) * fresh_s + (self.goal.repeats - 1) * sum(held_s))
+        often = 2 * self.goal.repeats
+        self._repeat(last[:often], math.inf, len(first) * fresh_s + (self.goal.repeats - 1) * sum(held_s))
         for repeats, one_s in reversed([*zip(first, held_s, strict=True)]):
             self._repeat(repeats[1:], one_s, 0.0)
+        self._repeat(last[often:], self._try(last[0]).held_s, 0.0)
 
     def _repeat(self, candidates: Sequence[Candidate], one_s: float, kept_s: float) -> None:
         """Measure repeats of a setting, of which one takes so long: two in any case, more if time is left."""

@@ -74,7 +74,7 @@ def test_the_text_decides_order_sizes_and_parts() -> None:
     assert (changed.work_unit, changed.repeats, changed.sweep.product["workers"]) == (300, 1, [1])
     assert goal.loop == {"order": "text", "batch_size": 300, "workers": 1, "mps": "off"}
     _, short = tuned(spec(tune={"budget": "5m"}), BUDGET, text(100_000))
-    assert (short.short, short.looks, short.most_repeats, short.search_every) == (True, 1, 6, 5)
+    assert (short.short, short.looks, short.most_repeats, short.search_every) == (True, 1, 9, 5)
 
 
 def test_a_short_text_is_read_whole_in_smaller_calls() -> None:
