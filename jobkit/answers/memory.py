@@ -221,7 +221,8 @@ class Memory:
             batch = self.largest_batch(min(safe_load, TELLS * line.load_max))  # would show how it curves
             more = f": a sweep with {self.knob} {batch:,} as well shows how much faster"
             notes.append(CURVED + (more if batch > max(self.load_by_batch, default=0) else ""))
-        notes += [*doubts(line, load), *self.remarks]
+        ran = max((trial.load for trial in self.tried if trial.held), default=0)
+        notes += [*doubts(line, load if load > ran else None), *self.remarks]
         if loads is None and self.knob == BATCH_SIZE:
             notes.append("the lengths of the text are unknown: the load is taken to grow with the batch size")
         elif loads and loads.lengths.source != "tokenizer":
@@ -232,10 +233,8 @@ class Memory:
                 else "the lengths are estimated from punctuation"
             )
         if saturated and loads is not None:
-            unit = "padded character" if isinstance(loads, Budgets) else "paragraph"
-            notes.append(
-                f"the text ends the batch at {format_count(loads.limit, unit)}: memory would allow more"
-            )
+            unit = loads.lengths.unit if isinstance(loads, Budgets) else "paragraphs"
+            notes.append(f"the text ends the batch at {loads.limit:,} {unit}: memory would allow more")
         return tuple(notes)
 
 

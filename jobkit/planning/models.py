@@ -285,6 +285,10 @@ def find(workload: str, model: Mapping[str, object], base: Path, cache: Path) ->
 def _not_here(workload: str, name: str, size: str, places: Sequence[Path]) -> JobkitError:
     """Return that a model is in none of these places; a workload that is not shipped names a folder."""
     stanza, instead = workload == "stanza-ner", "set `model.path`"
+    if stanza and "/" in name:
+        others = " or ".join(one for one, usual in USUAL.items() if "/" in usual)
+        hint = f"name the workload that loads it: --for {others}, in a spec `workload`"
+        return JobkitError(f"model {name!r}: a name with a / is not one of stanza-ner, as en is", hint=hint)
     if stanza and name != LANGUAGE:
         instead = f"only {LANGUAGE} has a {STAND_IN}"
     elif stanza or workload in USUAL:

@@ -9,6 +9,8 @@ import pytest
 from jobkit.answers.loads import Lengths, Loads
 from jobkit.answers.memory import NEED, Memory, Prediction
 from jobkit.answers.memory_line import Fit, Observation, fit_memory
+from jobkit.core.records import Outcome
+from jobkit.runs.trials import Trial
 
 FIXED, SLOPE = 2e8, 10_000.0
 
@@ -47,6 +49,16 @@ def test_the_largest_batch_is_that_of_the_largest_load() -> None:
     assert found.expected_bytes == line_of(told).at(100 * found.safe_batch)
     assert found.bound_bytes == line_of(told).upper(100 * found.safe_batch) <= found.capacity_bytes
     assert (found.saturated, found.doubts, found.reason) == (False, (), "")
+
+
+def test_a_load_far_beyond_the_evidence_is_no_doubt_once_it_has_run() -> None:
+    told = replace(memory(), loads=text())
+    (doubt,) = told.predict(FIXED + SLOPE * 60_000).doubts
+    assert doubt.endswith("times the largest load measured: far beyond the evidence")
+    ran = Trial(
+        index=9, batch_size=600, load=60_000, outcome=Outcome.OK, measured_bytes=1, capacity_bytes=1e9
+    )
+    assert replace(told, tried=[ran]).predict(FIXED + SLOPE * 60_000).doubts == ()
 
 
 def test_memory_in_which_the_shortcuts_cannot_be_checked_holds_no_batch() -> None:

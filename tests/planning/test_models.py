@@ -227,6 +227,7 @@ def test_a_folder_of_the_users_is_the_model(tmp_path: Path, monkeypatch: pytest.
         (SPACY, {"path": "mine"}, "no config.cfg, so it is no model of spacy-ner"),
         ("stanza-ner", {"path": "mine"}, "for other workloads than stanza-ner"),
         ("own:Own", {"name": "a/b"}, "'a/b' is not on this machine"),
+        ("stanza-ner", {"name": "a/b"}, "a name with a / is not one of stanza-ner"),
     ],
 )
 def test_what_is_not_there_is_refused(

@@ -199,8 +199,9 @@ def _setting(point: Point, promise: Promise) -> dict[str, object]:
 def closing_line(data: Mapping[str, Any]) -> str:
     time, corpus, energy = data["time"], data["corpus"], data["energy"]
     unit = "GPU" if "gpu_hours" in time else "CPU"
+    number, files = corpus["paragraphs"], format_count(len(corpus["files"]), "file")
     parts = [
-        f"{corpus['paragraphs']:,} paragraphs of {format_count(len(corpus['files']), 'file')} are done",
+        f"{format_count(number, 'paragraph')} of {files} {'is' if number == 1 else 'are'} done",
         f"{data['rows']:,} rows in {format_count(data['shards'], 'shard')}",
         f"{format_hours(time[f'{unit.lower()}_hours'])} {unit}-hours",
     ]

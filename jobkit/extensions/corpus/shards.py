@@ -440,7 +440,8 @@ def _hours(whole: Duration, each: int) -> str:
     if whole.low_s is None or whole.high_s is None:
         return f"{expected} (one repeat was measured, so there is no interval)"
     if whole.unknown:
-        return f"{expected} (mean of {format_count(whole.repeats, 'repeat')}; spread unknown)"
+        repeats = format_count(whole.repeats, "repeat")
+        return f"{expected} (mean of {repeats}; spread unknown: half the interval is more than the mean)"
     low, high = (format_hours(seconds * each / HOUR_S) for seconds in (whole.low_s, whole.high_s))
     return f"{expected} (95 %: {low} to {high})"
 
