@@ -663,18 +663,20 @@ class _Search:
             return
         fresh_s, _ = self._starts_s()
         often = 2 * self.goal.repeats
-        self._repeat(last[:often], math.inf, len(first) * fresh_s + (self.goal.repeats - 1) * sum(held_s))
-        for repeats, one_s in reversed([*zip(first, held_s, strict=True)]):
-            self._repeat(repeats[1:], one_s, 0.0)
-        self._repeat(last[often:], self._try(last[0]).held_s, 0.0)
+        self._repeat(last[:often], len(first) * fresh_s + (self.goal.repeats - 1) * sum(held_s))
+        for repeats in reversed(first):
+            self._repeat(repeats[1:], 0.0)
+        self._repeat(last[often:], fresh_s)  # in new processes
 
-    def _repeat(self, candidates: Sequence[Candidate], one_s: float, kept_s: float) -> None:
-        """Measure repeats of a setting, of which one takes so long: two in any case, more if time is left."""
+    def _repeat(self, candidates: Sequence[Candidate], kept_s: float) -> None:
+        """Measure repeats of a setting: two in any case, more while that leaves ``kept_s`` for others."""
         for one in candidates:
-            late = one.repeat > FEWEST and self._left_s() < kept_s + LONGER * one_s
+            alike = (one.phase, one.params)
+            held_s = [done.held_s for other, done in self.results if (other.phase, other.params) == alike]
+            late = one.repeat > FEWEST and self._left_s() < kept_s + LONGER * min(held_s)
             if self._skips(one, late=late):
                 return
-            one_s = min(one_s, self._try(one).held_s)
+            self._try(one)
             if self._failed_final():
                 return
 

@@ -312,6 +312,13 @@ def test_a_short_search_begins_with_the_most_workers(
     assert words(order, SEARCH) == [EXACT] * len(words(order, SEARCH))
 
 
+def test_a_short_search_uses_the_time_that_is_left_for_repeats() -> None:
+    answer, order = searched(replace(FAST, short=True, most_repeats=9), Machine())
+    final = [whole(one.params) for one in of_phase(order, FINAL)]
+    assert [final.count(dict(row)) for row in (*answer.finalists, FAST.loop)] == [9, 9]
+    assert final[1:7] + final[-3:] == [FAST.loop] * 9, "more of it once both ran often"
+
+
 SHORT = replace(FAST, short=True, most_repeats=6)
 ONE_SIZE = replace(FAST, sizes=SIZES[1:2], loads=SIZES[1:2], mps=False)
 
