@@ -43,10 +43,7 @@ CLOSE_GIB = 0.01
 """How far below its share the limit of an allocator may lie, which was rounded down to a MiB."""
 LEAST_S = 60.0
 """The shortest work over which the two instruments of energy are compared."""
-SEARCH_HEADS = (
-    *("search on", "CPUs", "workers, size", "times the loop"),
-    *("J: loop, found", "minutes"),
-)
+SEARCH_HEADS = ("search on", "CPUs", "workers, size", "times the loop", "J: loop, found", "minutes")
 SHORT_HEADS = ("`tune.budget`", "seconds", "settings", "workers, size", "paragraphs/s", "times the loop")
 SHORT = (
     "first-150s",

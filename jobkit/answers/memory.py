@@ -233,8 +233,10 @@ class Memory:
                 else "the lengths are estimated from punctuation"
             )
         if saturated and loads is not None:
-            unit = loads.lengths.unit if isinstance(loads, Budgets) else "paragraphs"
-            notes.append(f"the text ends the batch at {loads.limit:,} {unit}: memory would allow more")
+            limit = format_count(loads.limit, "paragraph")
+            if isinstance(loads, Budgets):
+                limit = f"{loads.limit:,} {loads.lengths.unit}"
+            notes.append(f"the text ends the batch at {limit}: memory would allow more")
         return tuple(notes)
 
 
