@@ -56,8 +56,8 @@ class Batch(NamedTuple):
 
 
 Part = tuple[Batch, Any, Sequence[int]]
-"""A part of a call as one batch; of each piece the place of its first token in the ids, which are in the
-order of texts, and empty with encodings; and how many pieces each batch has into which it is cut."""
+"""A part of a call, as one batch; where the first token of each piece is in its ids, which are in the order
+of the texts; and how many pieces each batch holds. With encodings a batch reads its own ids."""
 
 
 class Encoder:
@@ -159,8 +159,8 @@ class Encoder:
         sizes = [min(self.size, len(order) - at) for at in range(0, len(order), self.size)]
         if self.budget:
             sizes = cut_by_budget(lengths.tolist(), self.budget)
-        sorted_ones = [encodings[at] for at in order] if encodings else []
-        whole = Batch(sorted_ones, numbers, cut, lengths, np.asarray(ids))
+        in_order = [encodings[at] for at in order.tolist()] if encodings else []
+        whole = Batch(in_order, numbers, cut, lengths, np.asarray(ids))
         return whole, np.array(ends[:-1])[order] if self._whole else None, sizes
 
     def _launch(self, part: Part) -> Iterator[tuple[Batch, Any]]:

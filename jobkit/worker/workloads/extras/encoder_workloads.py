@@ -363,9 +363,7 @@ class TokenClassification(EncoderWorkload):
     def stock(self, paragraphs: Sequence[str], batch_size: int) -> list[Entity]:
         """Return the entities that the pipeline finds."""
         budget = numbers(self._params).get(PADDED)
-        if (
-            budget and len(paragraphs) == 1
-        ):  # a long text is a batch of its own, but its pieces may be several
+        if budget and len(paragraphs) == 1:  # the pieces of a text that is longer than the budget
             batch_size = max(1, budget // self._pipeline.tokenizer.model_max_length)
         found = self._pipeline(list(paragraphs), batch_size=batch_size) if paragraphs else []
         return [
