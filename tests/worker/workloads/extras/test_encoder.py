@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,22 @@ def loaded(workload: str, model: Path, **params: int | str) -> Any:
     opened = workload_class(workload)()
     opened.load(model, "cpu", {"precision": "fp32", "shortcuts": "exact", **params}, 1)
     return opened
+
+
+def test_a_forked_process_has_all_that_loading_and_tagging_import(tagger: dict[str, Path]) -> None:
+    script = f"""
+import sys
+from pathlib import Path
+from jobkit.worker.workloads.base import workload_class
+workload = workload_class({TAGGER!r})()
+workload.preload()
+before = {{*sys.modules}}
+workload.load(Path({str(tagger["biased"])!r}), "cpu", {{"shortcuts": "exact"}}, 1)
+workload.process(["Rome"])
+print(len({{*sys.modules}} - before))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert 0 < int(done.stdout.split()[-1]) < 50, "the pipeline imports 1,500 modules"
 
 
 @pytest.mark.filterwarnings("ignore:Tokenizer does not support real words")
