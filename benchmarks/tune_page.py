@@ -46,15 +46,13 @@ LEAST_S = 60.0
 SEARCH_HEADS = ("search on", "CPUs", "workers, size", "times the loop", "J: loop, found", "minutes")
 SHORT_HEADS = ("`tune.budget`", "seconds", "settings", "workers, size", "paragraphs/s", "times the loop")
 SHORT = (
-    "first-150s",
-    "next-to-it-320s",
-    "final-150s",
-    "vectors-90s",
-    "another-150s",
-    "next-to-both-320s",
-    "last-150s",
+    "newest-150s",
+    "next-to-newest-320s",
+    "vectors-last-90s",
+    "entities-fp32-90s",
+    "entities-bf16-90s",
 )
-"""The searches of the group with short ones, in order of time."""
+"""The searches with short budgets by today's version, and the long one next to them."""
 CORPUS_HEADS = ("setting", "paragraphs", "predicted", "95 % interval", "took", "paragraphs/s")
 
 

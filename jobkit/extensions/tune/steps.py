@@ -68,8 +68,6 @@ STOOD = 0.25
 """The assumed start of a try whose processes stand, over that of another."""
 SIZE_GAIN = 0.2
 """The share by which a size of an encoder must be faster in a short search, else there is no larger one."""
-FEWEST = 2
-"""The repeats for which a short search keeps time: fewer have no interval."""
 AMONG_OTHERS = 1.25
 """The assumed memory of one of several workers over the peak of one alone. Of 16 workers on an H100 it is
 1.12 and 1.37, by size, on a third of the text, and 1.68 on all of it (tune-short.tar.xz). A search whose
@@ -138,6 +136,11 @@ class TuneGoal:
         if self.fills_gpu:
             own[THREADS] = max(1, self.workers * self.cpus // workers)
         return part(own | {knob: word for knob, word in words.items() if knob in own}, every)
+
+    @property
+    def fewest(self) -> int:
+        """The repeats for which a short search keeps time: one has no interval, and two a wide one."""
+        return 3 if self.fills_gpu else 2  # 16 taggers take long to start
 
     def finals(self, records: Sequence[Record], started: Sequence[Record] = ()) -> Finals:
         return Finals(self.objective, self.loop, self.looks, records, started)
@@ -545,7 +548,7 @@ class _Search:
         fresh_s, stood_s = self._starts_s()
         last_s = self.results[-1][1].work_s if self.goal.fills_gpu else 0.0
         work_s = loop_s + max(FINAL_PART * self.goal.budget_s, last_s)
-        return 2 * fresh_s + FEWEST * (stood_s + work_s)
+        return 2 * fresh_s + self.goal.fewest * (stood_s + work_s)
 
     # -- other values
 
@@ -669,11 +672,11 @@ class _Search:
         self._repeat(last[often:], fresh_s)  # in new processes
 
     def _repeat(self, candidates: Sequence[Candidate], kept_s: float) -> None:
-        """Measure repeats of a setting: two in any case, more while that leaves ``kept_s`` for others."""
+        """Measure the fewest repeats of a setting, more while that leaves ``kept_s`` for others."""
         for one in candidates:
             alike = (one.phase, one.params)
             held_s = [done.held_s for other, done in self.results if (other.phase, other.params) == alike]
-            late = one.repeat > FEWEST and self._left_s() < kept_s + LONGER * min(held_s)
+            late = one.repeat > self.goal.fewest and self._left_s() < kept_s + LONGER * min(held_s)
             if self._skips(one, late=late):
                 return
             self._try(one)
@@ -705,7 +708,7 @@ class _Search:
                 items = max(result.speed * _whole_s(one, result) for one, result in self._good(MEMORY))
                 probe = Candidate(part(goal.loop, max(1, round(items / PROBE))), SEARCH)
                 loop_s = _whole_s(probe, self._try(probe)) or loop_s
-            room_s = (self._left_s() / LONGER - least_s) / FEWEST
+            room_s = (self._left_s() / LONGER - least_s) / goal.fewest
             of_loop = math.ceil(loop_s / max(LEAST_PART * budget_s, min(LOOP_PART * budget_s, room_s)))
             every = math.ceil(max(finals_s, default=1.0) / (FINAL_PART * budget_s))
             return of_loop, min(every, goal.memory_every) if goal.objective.by_speed else of_loop
