@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
@@ -31,6 +32,7 @@ settings.load_profile("jobkit")
 os.environ.setdefault(*SLEEP_WHILE_WAITING)  # it is read when torch is imported, by whichever test is first
 os.environ.setdefault("NODE_PATH", os.environ["PATH"])  # of the jobs of the fakes
 os.environ.setdefault("PIP_NO_COMPILE", "0")  # that is, none (pip's manual): half of the time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores it
 os.environ[RUNS_VARIABLE] = os.devnull  # as below
 os.environ[LEDGER_VARIABLE] = os.devnull  # the user's own is left alone; tests of it name a file
 TESTS = Path(__file__).parent
