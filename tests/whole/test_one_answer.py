@@ -63,7 +63,8 @@ class Answers:
     def __init__(self, run: Path) -> None:
         self.run, self.collect, self.recommend = run, said("collect", run), said("recommend", run)
         self.search, self.chosen = self.recommend["search"], self.recommend["batch"]["recommended"]
-        self.paragraphs = int(max(size["items_total"] or 0 for size in self.collect["sizes"]))
+        items = [(size["items_total"], size.get("every") or 1) for size in self.collect["sizes"]]
+        self.paragraphs = int(min(count * every for count, every in items if count))
 
     def size(self, params: Mapping[str, Any]) -> Any:
         """Return the row of a setting in the table; of a search that of its finals, with MPS as it ran."""
