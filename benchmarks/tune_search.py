@@ -83,7 +83,7 @@ class Shape(Machine):
 
 @dataclass(frozen=True, kw_only=True)
 class Started(Shape):
-    """A GPU whose processes take their time to start, by the tries of searches on one H100.
+    """A GPU whose processes take their time to start, by the tries of searches on H100s.
 
     Attributes
     ----------

@@ -505,6 +505,13 @@ def test_all_settings_but_the_plain_loop_have_shortcuts_and_the_best_is_tried_wi
 ENCODER = replace(FAST, fills_gpu=True, loop={**LOOP, "threads": 16, SHORTCUTS: OFF})
 
 
+def test_a_short_search_of_an_encoder_keeps_time_for_three_repeats() -> None:
+    goal = replace(ENCODER, short=True, most_repeats=9, budget_s=90, again=12)
+    answer, order = searched(goal, Machine(start_s=5.0))
+    final = [whole(one.params) for one in of_phase(order, FINAL)]
+    assert [final.count(dict(row)) for row in (*answer.finalists, goal.loop)] == [3, 3]
+
+
 @pytest.mark.parametrize(
     ("utilisation", "cores", "workers"), [(95, 8, {1}), (60, 1, {1, 2}), (60, 2, {1, 2, 4})]
 )
