@@ -616,4 +616,4 @@ def _one_pass(material: RunData) -> CorpusVolume:
     if material.lengths:
         return CorpusVolume(name=name, paragraphs=len(material.lengths.paragraphs))
     parts = [record.summary.items * record.point.every for record in well if record.summary]
-    return CorpusVolume(name=name, paragraphs=min(parts, default=0))  # each is too large, by less than every
+    return CorpusVolume(name=name, paragraphs=min(parts, default=0))  # a part is rounded up

@@ -220,3 +220,6 @@ def test_points_on_a_part_of_the_text_stand_for_all_of_it() -> None:
     parts = [replace(one, point=replace(one.point, every=8)) for one in records()]
     assert told(*parts).corpus.paragraphs == len(LENGTHS.paragraphs)
     assert told(*parts, lengths=None).corpus.paragraphs == 8 * ITEMS
+    first, *others = parts
+    closest = replace(first, point=replace(first.point, every=7))
+    assert told(closest, *others, lengths=None).corpus.paragraphs == 7 * ITEMS, "a part is rounded up"
