@@ -52,7 +52,7 @@ SHORT = (
     "entities-fp32-90s",
     "entities-bf16-90s",
 )
-"""The searches with short budgets by today's version, and the long one next to them."""
+"""The latest searches with short budgets, and the long one next to the first."""
 CORPUS_HEADS = ("setting", "paragraphs", "predicted", "95 % interval", "took", "paragraphs/s")
 
 

@@ -39,7 +39,8 @@ full, so a quarter of this makes vectors in bf16 a fifth slower on an H100."""
 TOGETHER = 512
 """Texts of one piece whose token ids are read, and whose encodings are freed, before more are tokenized: they
 are in a cache then. If a batch reads its ids, the thread that launches has six times the work (two cores, no
-model), and vectors in bf16 are 5 % slower on an H100; with 128 texts 18 % slower, with 2,048 as fast."""
+model). On an H100 vectors in bf16 are 5 % slower then, with 128 texts 18 % slower, with 2,048 as fast:
+medians of 8 runs, which scatter by 10 %."""
 THREADS = ("TOKENIZERS_PARALLELISM", "true")
 """The pipeline of transformers switches the tokenizer's threads off for the whole process."""
 

@@ -306,7 +306,7 @@ class TokenClassification(EncoderWorkload):
 
     @staticmethod
     def preload() -> None:
-        """Import what loading and tagging import; the pipeline alone takes 4 s."""
+        """Import what loading and tagging import: with the pipeline 1,500 modules."""
         os.environ.setdefault(*SILENT_TOKENIZERS)
         from transformers import (  # noqa: F401 - imported for its side effect
             AutoModelForTokenClassification,
