@@ -49,32 +49,34 @@ lint: setup           ## style, types, import layers
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/shellcheck .ci/run tests/data/capture.sh tests/data/other-site.sh tests/fakes/conda
+	$(BIN)/shellcheck .ci/run tests/support/bare_machine.sh tests/data/capture.sh tests/data/other-site.sh tests/fakes/conda
 
-# On the PATH of a bare machine: no test needs a program that README.md does not name. Those that are marked
-# with one (program) are skipped there, by its name, and run with the clusters.
-# Three workers on two cores, for many tests wait for a process.
-.PHONY: unit cluster coverage oldest
+# Three workers on two cores, for many tests wait for a process. Tests that lack a program, a user or a kernel
+# feature are skipped, by name: with JOBKIT_CLUSTER=1 missing programs are installed, and CI (ALSO) runs the others.
+.PHONY: unit cluster coverage oldest fresh
 UNIT = not oldest
 unit: model
-	path=$$($(BIN)/python -m tests.support.bare_path .cache/bare-path) && \
-	env -u JOBKIT_CLUSTER PATH="$$path" $(BIN)/python -m pytest tests -n 3 --dist loadgroup --ignore tests/cluster -m '$(UNIT)'
+	$(BIN)/python -m pytest tests -n 3 --dist loadgroup --ignore tests/cluster -m '$(UNIT)' --skipped .cache/skipped/unit
 
 coverage: setup       ## what the tests that start no process cover of jobkit; pyproject.toml has the least that it may be
-	$(BIN)/python -m pytest tests -n 2 --dist loadgroup --quick --cov --cov-report=
+	$(BIN)/python -m pytest tests -n 2 --dist loadgroup --quick --cov --cov-report= --skipped .cache/skipped/quick
 	$(BIN)/coverage report --format=total
 
 oldest: model         ## the tests that install the oldest versions that jobkit permits
 	$(BIN)/python -m pytest $$(grep -rl 'mark\.oldest' tests --include='test_*.py') -m oldest
 
-OTHER_PROGRAMS = $(shell grep -rl 'mark\.program' tests --include='test_*.py')
+ALSO =
 cluster: setup
 ifeq ($(JOBKIT_CLUSTER),1)
-	$(BIN)/python -m pytest tests/cluster $(OTHER_PROGRAMS) -m 'cluster or program' -n 6 --dist loadgroup -rs
+	$(BIN)/python -m pytest tests/cluster $(ALSO) -n 6 --dist loadgroup --skipped .cache/skipped/cluster
 else
 	$(BIN)/python -m pytest tests/cluster -q
 	@echo "skipped: they need real Slurm and Grid Engine, which JOBKIT_CLUSTER=1 installs"
 endif
+
+BARE = tests/support/bare_machine.sh .cache/bare
+fresh:                ## README's two commands on a bare Debian 12, as a new user; root alone can make one, in ten minutes
+	$(BARE) ada 'make demo && make test'
 
 docs: setup           ## the pages of docs/ as a site in build/site; without network, and no warning is allowed
 	$(PIP_INSTALL) -e '.[docs]'

@@ -35,10 +35,16 @@ def group(name: str, unpacked: Path = UNPACKED) -> Path:
     if not folder.is_dir():
         unpacked.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=unpacked) as new, tarfile.open(archive) as packed:
-            packed.extractall(new, filter="data")
+            unpack(packed, Path(new))
             with suppress(OSError):  # another process was first
                 Path(new).rename(folder)
     return folder / name
+
+
+def unpack(packed: tarfile.TarFile, to: Path) -> None:
+    """Extract an archive of the project's own; Python has the argument ``filter`` from 3.11.4 only."""
+    packed.extraction_filter = getattr(tarfile, "data_filter", None)
+    packed.extractall(to)  # noqa: S202 - the project's own
 
 
 def runs() -> list[Path]:

@@ -20,6 +20,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.archives import unpack
+
 ROOT = Path(__file__).parents[1]
 EARLIER = "db77705f1bbda0dab477fbb6748463bb16ecfa28"
 WITHIN_S = 240.0
@@ -100,7 +102,7 @@ def wheel(folder: Path, commit: str) -> Path:
     if commit:
         packed = subprocess.run(("git", "archive", commit), cwd=ROOT, capture_output=True, check=True).stdout
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-            archive.extractall(source, filter="data")
+            unpack(archive, source)
     build = (sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", source / "wheels")
     subprocess.run(build, cwd=source if commit else ROOT, check=True, capture_output=True)
     (built,) = (source / "wheels").glob("*.whl")

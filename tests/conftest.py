@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -44,6 +45,8 @@ SLOW_FIXTURES = {"fake_slurm", "fake_sge", "tiny_model"}
 STARTS = {"subprocess.Popen", "os.fork", "os.posix_spawn"}
 """What Python reports (sys.addaudithook) when a process starts."""
 HEAVY = {"torch", "stanza", "spacy", "transformers"}
+GROUP = re.compile(r"@[^@\]]*$")
+"""What pytest-xdist appends to the id of a test that has a group."""
 
 
 class Watch:
@@ -69,11 +72,20 @@ sys.addaudithook(WATCH)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="leave out the tests that are marked as slow")
+    parser.addoption("--skipped", type=Path, help="write to this file the ids of the tests that are skipped")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("quick"):
         settings.load_profile("quick")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Write which tests were skipped: `.ci/run` runs these where nothing is missing."""
+    if file := config.getoption("skipped"):
+        names = {GROUP.sub("", report.nodeid) for report in terminalreporter.stats.get("skipped", ())}
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(f"{name}\n" for name in sorted(names)), encoding="utf-8")
 
 
 def folders(item: pytest.Item) -> tuple[str, ...]:

@@ -58,7 +58,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     needs = [name for name in SCHEDULERS if item.get_closest_marker(name)]
     needs += ["OpenSSH"] if needs_login_node(item) else []
     if needs and os.environ.get("JOBKIT_CLUSTER") != "1":
-        pytest.skip(f"{item.name} needs real {' and '.join(needs)}: set JOBKIT_CLUSTER=1")
+        pytest.skip(f"needs real {' and '.join(needs)}: set JOBKIT_CLUSTER=1")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -64,7 +64,7 @@ def cases() -> Iterator[Case]:
             words = (command, f"sweeps/{spec.name}", "--dry-run", "--scheduler", scheduler, "--site", site)
             yield Case(f"dry-run/{spec.stem}-{site}.txt", (*words, "--set", CPU_BUILD))
         if spec.stem != "command":
-            words = ("preflight", f"sweeps/{spec.name}", "--fast")
+            words = ("preflight", f"sweeps/{spec.name}", "--fast", "--set", "scheduler=slurm")
             yield from both(f"preflight/{spec.stem}", *words)
     for name, run in runs().items():
         at = f"runs/{name}"
@@ -131,7 +131,7 @@ def project(folder: Path) -> Iterator[Path]:
         "LOGNAME": "ada",
         "TZ": "UTC",
         "COLUMNS": "80",
-        "PATH": "/usr/bin:/bin",
+        "PATH": str(folder / "bin"),  # empty: no scheduler, no GPU
     }
     with pytest.MonkeyPatch.context() as patch, time_machine.travel(NOW, tick=False):
         for name in filter(OTHERS.match, list(os.environ)):

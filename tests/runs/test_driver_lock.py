@@ -69,7 +69,8 @@ def change(run: Path, **fields: object) -> None:
 
 
 @pytest.mark.slow
-def test_a_driver_lives_as_long_as_it_holds_its_lock(run: Path) -> None:
+def test_a_driver_lives_as_long_as_it_holds_its_lock(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_lock, "_own_disk", lambda _: True)
     with another(run) as (process, job):
         assert (life(run, job), is_held(run)) == (Life.ALIVE, True)
         assert life(run, JobId(f"{process.pid}-000000", job.cluster)) is Life.DEAD, "its number alone"

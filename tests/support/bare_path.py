@@ -1,9 +1,4 @@
-"""The PATH of a bare machine: what Debian always has, and what README.md names; nothing else.
-
-``python -m tests.support.bare_path FOLDER`` fills the folder with links to these programs and prints the
-PATH. `make unit` runs on it, so that no test needs a program that a new user may lack. A machine without
-dpkg keeps its PATH.
-"""
+"""The PATH of a bare machine: what Debian always has, and what README.md names; nothing else."""
 
 from __future__ import annotations
 
@@ -49,10 +44,3 @@ def link_programs(folder: Path) -> None:
     python = Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}").resolve()
     for name in ("python3", python.name):
         (folder / name).symlink_to(python)
-
-
-if __name__ == "__main__":
-    place = Path(sys.argv[1]).absolute()
-    if shutil.which("dpkg-query"):
-        link_programs(place)
-    print(place if place.is_dir() else os.environ["PATH"])  # noqa: T201 - the answer

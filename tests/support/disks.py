@@ -61,8 +61,8 @@ def crowd(path: Path, room_bytes: int) -> None:
 def _mount(*words: str) -> None:
     try:
         _run("mount", *words)
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"a disk of its own can be mounted by root alone: {getattr(error, 'stderr', error)}")
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("root alone can mount a disk of its own, where the kernel permits it")
 
 
 def _run(*argv: str) -> None:

@@ -20,5 +20,5 @@ def need(program: str) -> None:
     if shutil.which(program) or Path(program).is_file():
         return
     if os.environ.get("JOBKIT_CLUSTER") != "1":
-        pytest.skip(f"{program} is not on PATH; JOBKIT_CLUSTER=1 make cluster runs this test")
+        pytest.skip(f"{program} is not on PATH; JOBKIT_CLUSTER=1 make unit installs it")
     apt_install([PACKAGES.get(program, program)])
