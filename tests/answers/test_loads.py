@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from jobkit.answers.loads import (
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import LENGTHS_FILE
 from tests.support.builders import point
+from tests.support.growth import growth
 
 PARAGRAPHS = st.lists(st.lists(st.integers(1, 60), max_size=5), min_size=1, max_size=14)
 FIXED = st.none() | st.integers(1, 9)
@@ -154,15 +154,9 @@ def test_without_lengths_the_load_is_the_batch_size_and_without_text_there_is_no
 
 
 def test_all_batch_sizes_of_a_longer_text_take_a_little_longer() -> None:
-    def takes_s(paragraphs: int) -> float:
-        lengths = novel(paragraphs).lengths
-        start = time.process_time()
-        assert Loads(lengths, Cut(sentences_per_ner_batch=32)).load(paragraphs)
-        return time.process_time() - start
-
-    takes_s(100)
-    growth = min(takes_s(4_000) / takes_s(500) for _ in range(4))
-    assert growth < 24  # 64 where the time goes with the square
+    texts = {number: novel(number).lengths for number in (500, 4_000)}
+    cut = Cut(sentences_per_ner_batch=32)
+    assert growth(lambda number: Loads(texts[number], cut).load(number), 500, 4_000) < 24  # 64 if squared
 
 
 def test_lengths_are_read_back_as_they_were_written() -> None:
