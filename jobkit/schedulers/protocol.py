@@ -121,10 +121,7 @@ class Scheduler(Protocol):
         """
 
     def status_argv(self, jobs: tuple[JobId, ...], accounts: Sequence[Accounted]) -> tuple[str, ...]:
-        """Return the command that prints exit statuses which the accounting leaves open; empty if none.
-
-        Its output stands before that of the accounting in the answer to `parse_accounting`.
-        """
+        """Return the command for statuses that the accounting leaves open; `parse_accounting` gets both."""
 
     def parse_accounting(self, answer: Completed) -> tuple[Accounted, ...] | None:
         """Return what the accounting has of the tasks, ``None`` if it did not answer."""

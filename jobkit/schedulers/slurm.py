@@ -101,11 +101,10 @@ def status_argv(jobs: tuple[JobId, ...], accounts: Sequence[Accounted]) -> tuple
 def statuses(text: str) -> dict[tuple[str, str], int]:
     """Return the statuses in the answer to `STATUSES`, by the name of the job or task and its end."""
     found = re.findall(r"^(\d+) +(\d+|N/A) +(\d+) +(\S+) *$", text, re.MULTILINE)
-    names = ((job if task == "N/A" else f"{job}_{task}", end, status) for job, task, status, end in found)
-    return {(name, end): int(status) >> 8 for name, end, status in names}
+    return {(f"{job}_{task}".removesuffix("_N/A"), end): int(status) >> 8 for job, task, status, end in found}
 
 
-def with_status(row: Mapping[str, str], name: str, known: Mapping[tuple[str, str], int]) -> Mapping[str, str]:
+def with_status(row: dict[str, str], name: str, known: Mapping[tuple[str, str], int]) -> dict[str, str]:
     """Return a row of sacct with the job's own status, or both that it may have had.
 
     sacct prints a status of 128 and more less 128: 9 for 137, 73 for 201, 0 for 128 (measured).
@@ -130,9 +129,8 @@ def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
     """
     if not answer.ok:
         return None
-    # its runs: a row, and those of its steps
-    found: dict[tuple[str, int], list[list[Mapping[str, str]]]] = {}
-    shared: dict[tuple[str, int], list[Mapping[str, str]]] = {}
+    found: dict[tuple[str, int], list[list[dict[str, str]]]] = {}  # its runs: a row, and those of its steps
+    shared: dict[tuple[str, int], list[dict[str, str]]] = {}
     known = statuses(answer.stdout)
     for job, listed, step, (*others, last) in rows_of_tasks(answer.stdout, len(COLUMNS)):
         name, bar, end = last.rpartition("|")  # answers kept by an older jobkit do not have `END`

@@ -323,20 +323,16 @@ def oom_kills() -> int | None:
     with contextlib.suppress(OSError, ValueError, KeyError):
         group = _cgroup()
         for folder in (group, *group.parents) if group else ():
-            events = next(
-                filter(Path.is_file, (folder / "memory.events", folder / "memory.oom_control")), None
-            )
-            if events:
-                counts = dict(line.split() for line in events.read_text(encoding="ascii").splitlines())
-                return int(counts["oom_kill"])
+            for name in ("memory.events", "memory.oom_control"):  # of cgroup v2 and v1
+                if (events := folder / name).is_file():
+                    counts = dict(line.split() for line in events.read_text(encoding="ascii").splitlines())
+                    return int(counts["oom_kill"])
     return None
 
 
 def _cgroup() -> Path | None:
     """Return the folder of the group that counts memory, of cgroup v1 or v2: cgroups(7)."""
     lines = Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines()
-    groups = {
-        kind: group for line in lines for _, kinds, group in [line.split(":", 2)] for kind in kinds.split(",")
-    }
+    groups = {kind: group for _, kind, group in (line.split(":", 2) for line in lines)}
     kind = "memory" if "memory" in groups else ""
     return Path(f"/sys/fs/cgroup/{kind}/{groups[kind]}") if kind in groups else None
