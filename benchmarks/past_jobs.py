@@ -97,7 +97,7 @@ def submit(scheduler: str, kind: Kind, lines: Sequence[str], folder: Path, chanc
 def ended(scheduler: str, ids: Sequence[str]) -> dict[str, Any] | None:
     """Return the jobs of these ids once the accounting has the end of all; else ``None``."""
     past = past_of(scheduler)
-    site = run(past.site_argv())
+    site = run(past.site_argvs((), getpass.getuser())[0])
     text = "".join(run(argv) for argv in past.argvs(tuple(ids), getpass.getuser(), 1))
     jobs = {job.job_id: job for job in past.read(text.splitlines(), site) if job.ended}
     return jobs if set(ids) <= jobs.keys() else None

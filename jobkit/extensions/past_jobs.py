@@ -220,7 +220,8 @@ def ask(ids: Sequence[str], *, days: int, name: str = "*", scheduler: str = "aut
         )
     past, ids = past_of(scheduler), [_TASKS.split(id_)[0] for id_ in ids]
     environment = query_environment(by_name(scheduler))
-    site = shell.run(past.site_argv(), env=environment).stdout
+    asking = past.site_argvs(tuple(ids), user_name())
+    site = "".join(shell.run(argv, env=environment).stdout for argv in asking)
     every = [
         job
         for argv in past.argvs(tuple(ids), user_name(), days)

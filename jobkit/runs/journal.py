@@ -404,6 +404,10 @@ def _runs(answers: Sequence[SchedulerAnswer], name: str | None) -> dict[JobTask,
                 runs[task] = accounts + newer  # a driver here ran the point again
             elif newer is None or (task not in accounted and accounts[-1].ended and not newer[-1].ended):
                 runs[task] = accounts
+            elif newer[-1].exit_status is None is not (then := accounts[-1]).exit_status and (
+                (newer[-1].ended, newer[-1].ended_at) == (then.ended, then.ended_at)
+            ):
+                runs[task] = (*newer[:-1], then)  # the controller still knew its status
         accounted |= reported.keys() if answer.kind == "accounting" else set()
     return runs
 

@@ -125,8 +125,14 @@ def ask_accounting(
         return ()
     query = query or Query()
     answer = _ask("accounting", scheduler, argv, query)
-    _keep(runs, answer, query)
     parsed = scheduler.parse_accounting(answer.completed)
+    if more := scheduler.status_argv(jobs, parsed or ()):
+        known = _ask("accounting", scheduler, more, query).completed
+        if known.stdout:
+            whole = replace(known, argv=(*argv, *more), stdout=f"{known.stdout}\n{answer.completed.stdout}")
+            answer = replace(answer, completed=replace(whole, status=answer.completed.status))
+            parsed = scheduler.parse_accounting(answer.completed)
+    _keep(runs, answer, query)
     ids = {job.id for job in jobs}
     return None if parsed is None else tuple(task for task in parsed if task.job_id in ids)
 

@@ -256,6 +256,7 @@ def _by_accounting(tried: Try, known: TaskFacts) -> Try:
     if accounted.outcome not in {None, Outcome.OK}:
         return tried.ended(accounted.outcome, f"accounting: {words}")
     evidence = f"it ended ({words}) and left no {'record' if tried.number else 'try folder'}"
+    evidence += f"; {NO_HOME} if it could not write in the run folder" if f" {NO_HOME} or " in words else ""
     since = datetime.now(UTC) - accounted.ended_at if accounted.ended_at else VISIBLE_AFTER
     if timedelta() <= since < VISIBLE_AFTER and not known.cancelled:
         return tried.ended(None, f"{evidence}, but files of its node may still arrive")

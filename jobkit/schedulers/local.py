@@ -36,7 +36,7 @@ JOB_VARIABLE = ""
 RECORDED_VARIABLES: tuple[str, ...] = ()
 LOG_OUTCOMES = protocol.NO_OUTCOMES
 submit_argv = interactive_argv = limit_argv = throttle_argv = queue_argv = protocol.no_command
-accounting_argv = checks = resource_names = protocol.no_command
+accounting_argv = status_argv = checks = resource_names = protocol.no_command
 parse_limit = task_limit_error = parse_queue = lint = remedy = protocol.nothing
 header_path = protocol.quoted_path
 slots = protocol.one_slot

@@ -9,7 +9,8 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.shell import Completed
 from jobkit.schedulers.types import JobId
 
-_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
+_UNITS = {"": 1, **{unit: 1024**power for power, unit in enumerate("KMGTP", 1)}}
+_UNITS |= {unit: 1000**power for power, unit in enumerate("kmgtp", 1)}
 
 
 def expand_tasks(text: str) -> tuple[int, ...]:
@@ -62,10 +63,10 @@ def number_of(text: str) -> float | None:
 def bytes_of(text: str) -> int | None:
     """Return a size in bytes: ``323760K``, ``50M``, ``2G``, ``4.688MB``; ``None`` if it is none.
 
-    Powers of two, in any case (sacct(1) MaxRSS; sge_types(1) memory_specifier, where lower case means powers
-    of ten).
+    Powers of two (sacct(1) MaxRSS); in lower case, which only Grid Engine has, of ten: with ``h_vmem=1g`` a
+    job gets 10^9 bytes (sge_types(1) memory_specifier, and measured).
     """
-    found = re.fullmatch(r"(\d{1,18}(?:\.\d+)?)([KMGTP]?)B?", text.strip().upper())
+    found = re.fullmatch(r"(\d{1,18}(?:\.\d+)?)([KMGTPkmgtp]?)B?", text.strip())
     return int(float(found[1]) * _UNITS[found[2]]) if found else None
 
 

@@ -120,6 +120,9 @@ class Scheduler(Protocol):
         ``name`` is the job name that the jobs share, empty if they share none; ``users`` as for `queue_argv`.
         """
 
+    def status_argv(self, jobs: tuple[JobId, ...], accounts: Sequence[Accounted]) -> tuple[str, ...]:
+        """Return the command for statuses that the accounting leaves open; `parse_accounting` gets both."""
+
     def parse_accounting(self, answer: Completed) -> tuple[Accounted, ...] | None:
         """Return what the accounting has of the tasks, ``None`` if it did not answer."""
 
@@ -221,8 +224,8 @@ class PastJobs(Protocol):
     def argvs(self, ids: tuple[str, ...], user: str, days: int) -> tuple[tuple[str, ...], ...]:
         """Return the commands that print the jobs of these ids; without ids those of a user and some days."""
 
-    def site_argv(self) -> tuple[str, ...]:
-        """Return the command that prints the site's configuration for `read` and `sampling_s`."""
+    def site_argvs(self, ids: tuple[str, ...], user: str) -> tuple[tuple[str, ...], ...]:
+        """Return the commands that print what `read` and `sampling_s` need besides; ids as in `argvs`."""
 
     def read(self, lines: Iterable[str], site: str) -> Iterator[PastJob]:
         """Yield the jobs of an answer line by line, so that a long answer needs little memory."""

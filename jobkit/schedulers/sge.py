@@ -501,3 +501,4 @@ OVER_PATTERN = re.compile(
 )  # qdel prints a line for each task, with status 1 if one has ended (measured)
 LOG_OUTCOMES = protocol.NO_OUTCOMES
 LOG_FAULT = protocol.NEVER
+status_argv = protocol.no_command

@@ -103,9 +103,9 @@ def refusal(answer: Completed) -> str:
     return "" if answer.ok or re.search(r"error: .* not found", answer.said) else answer.said
 
 
-def site_argv() -> tuple[str, ...]:
+def site_argvs(*_: object) -> tuple[tuple[str, ...], ...]:
     """Return the command that prints the resources and how each is counted: complex(5)."""
-    return ("qconf", "-sc")
+    return (("qconf", "-sc"),)
 
 
 def sampling_s(site: str) -> float | None:

@@ -46,6 +46,9 @@ COLUMNS = (
 )  # the name is the last column, because it may contain a bar; `END` follows it
 END, UNKNOWN = "End", "Unknown"
 FORMAT = f"--format={','.join((*COLUMNS, END))}"
+STATUSES = ("squeue", "-h", "-r", "-t", "all", "-O", "ArrayJobID,ArrayTaskID,exit_code,EndTime")
+"""Prints the wait status of each job that the controller still knows: slurm.conf(5), ``MinJobAge``."""
+_SIGNALLED = 128  # added to a signal's number by a shell
 _FEWEST = 3  # number of columns of the shortest row
 _TASK = re.compile(r"(?P<job>\d+)_(?P<tasks>\d+|\[[^.|]*(?:\.\.\.[^.|]*)?)(?:\.(?P<step>\w+))?")
 
@@ -89,6 +92,30 @@ def accounting_argv(
     return ("sacct", "-n", "-P", "-D", *clusters(jobs), "-S", since, "-j", ids, FORMAT)
 
 
+def status_argv(jobs: tuple[JobId, ...], accounts: Sequence[Accounted]) -> tuple[str, ...]:
+    open_ = [task for task in accounts if task.ended and not task.outcome and task.exit_status is None]
+    names = [f"{task.job_id}_{task.task}" for task in open_[:_MOST_RANGES]]
+    return (*STATUSES, *clusters(jobs), "-j", ",".join(names)) if names else ()
+
+
+def statuses(text: str) -> dict[tuple[str, str], int]:
+    """Return the statuses in the answer to `STATUSES`, by the name of the job or task and its end."""
+    found = re.findall(r"^(\d+) +(\d+|N/A) +(\d+) +(\S+) *$", text, re.MULTILINE)
+    return {(f"{job}_{task}".removesuffix("_N/A"), end): int(status) >> 8 for job, task, status, end in found}
+
+
+def with_status(row: dict[str, str], name: str, known: Mapping[tuple[str, str], int]) -> dict[str, str]:
+    """Return a row of sacct with the job's own status, or both that it may have had.
+
+    sacct prints a status of 128 and more less 128: 9 for 137, 73 for 201, 0 for 128 (measured).
+    """
+    status, _, signal = row["ExitCode"].partition(":")
+    if row["State"] != "FAILED" or signal != "0" or not status.isdecimal() or int(status) >= _SIGNALLED:
+        return row
+    exact = known.get((name, row[END]))
+    return {**row, "ExitCode": f"{status} or {int(status) + _SIGNALLED}" if exact is None else f"{exact}:0"}
+
+
 def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
     """Return the tasks in the accounting, ``None`` if it did not answer.
 
@@ -104,6 +131,7 @@ def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
         return None
     found: dict[tuple[str, int], list[list[dict[str, str]]]] = {}  # its runs: a row, and those of its steps
     shared: dict[tuple[str, int], list[dict[str, str]]] = {}
+    known = statuses(answer.stdout)
     for job, listed, step, (*others, last) in rows_of_tasks(answer.stdout, len(COLUMNS)):
         name, bar, end = last.rpartition("|")  # answers kept by an older jobkit do not have `END`
         cells = (*others, *((name, end) if bar else (last, "")))
@@ -113,7 +141,7 @@ def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
             continue
         runs = found.setdefault((job, int(listed)), [])
         if not step:
-            runs.append([row])
+            runs.append([with_status(row, f"{job}_{listed}", known)])
         elif runs:
             runs[-1].append(row)
     own = [_accounted(*key, *rows) for key, runs in found.items() for rows in runs]
@@ -134,7 +162,7 @@ def _accounted(
         task=task,
         ended=ended,
         outcome=outcome if ended else None,
-        exit_status=int(128 + signal if signal else status) if ended and status is not None else None,
+        exit_status=int(_SIGNALLED + signal if signal else status) if ended and status is not None else None,
         evidence=evidence,
         name=row["JobName"],
         node="" if row["NodeList"] == "None assigned" else row["NodeList"],

@@ -50,8 +50,7 @@ def read(lines: Iterable[str], site: str) -> Iterator[PastJob]:
 
     A line with fewer cells is a part of a name. Without a header a bar parts the cells.
     """
-    del site
-    bar, rows = "|", list[Row]()
+    known, bar, rows = slurm.statuses(site), "|", list[Row]()
     for number, line in enumerate(lines):
         if not number and (header := re.match(f"{COLUMNS[0]}(.+?){COLUMNS[1]}", line)):
             bar = header[1]
@@ -62,7 +61,8 @@ def read(lines: Iterable[str], site: str) -> Iterator[PastJob]:
             yield _job(rows[0], rows[1:])
             rows = []
         if rows or not found["step"]:
-            rows.append(dict(zip(COLUMNS, cells, strict=True)))
+            row = dict(zip(COLUMNS, cells, strict=True))
+            rows.append(slurm.with_status(row, cells[0], known))
     if rows:
         yield _job(rows[0], rows[1:])
 
@@ -159,8 +159,11 @@ def refusal(answer: Completed) -> str:
     return "" if answer.ok else answer.said
 
 
-def site_argv() -> tuple[str, ...]:
-    return ("scontrol", "show", "config")
+def site_argvs(ids: tuple[str, ...], user: str) -> tuple[tuple[str, ...], ...]:
+    """Return the commands that print the configuration, and the statuses that sacct does not have."""
+    jobs = ",".join(re.split(r"\D", id_)[0] for id_ in ids)
+    which = ("-j", jobs) if ids else ("-u", user)
+    return ("scontrol", "show", "config"), (*slurm.STATUSES, *which)
 
 
 def sampling_s(site: str) -> float | None:

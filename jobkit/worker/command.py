@@ -330,14 +330,17 @@ def _look(state: TryState, output: GrowingFile) -> None:
 def _refuse_failure(
     ended: CommandEnd, program: str, log: Path, oom_kills: int | None, *, shell: bool
 ) -> None:
-    if ended.status == 0:
-        return
     if ended.status is None:
         message = f"{program!r} cannot be started on {platform.node()}: {ended.error}"
         raise TryFailed(Outcome.ENVIRONMENT, message)
     status = ended.status
     if shell and status > SHELL_SIGNAL and status - SHELL_SIGNAL in signal.valid_signals():
         status = SHELL_SIGNAL - status
+    if status >= 0 and (process.oom_kills() or 0) > (oom_kills or 0):  # as below perf, py-spy or mprof
+        killed = "meanwhile the kernel killed a process of its cgroup for lack of memory"
+        raise TryFailed(Outcome.RAM_OOM, f"exit status {status}, but {killed}")
+    if status == 0:
+        return
     tail = ""
     with contextlib.suppress(OSError), log.open("rb") as stream:
         stream.seek(max(0, os.fstat(stream.fileno()).st_size - TAIL_BYTES))

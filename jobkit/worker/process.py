@@ -316,22 +316,23 @@ def cgroup_peak() -> int | None:
 
 
 def oom_kills() -> int | None:
-    """Return how many processes of this cgroup v2 the kernel killed for lack of memory; ``None`` if unknown.
+    """Return how many processes of this cgroup the kernel killed for lack of memory; ``None`` if unknown.
 
     The nearest group that counts them is read: groups above it also hold other jobs.
     """
     with contextlib.suppress(OSError, ValueError, KeyError):
         group = _cgroup()
         for folder in (group, *group.parents) if group else ():
-            events = folder / "memory.events"
-            if events.is_file():
-                counts = dict(line.split() for line in events.read_text(encoding="ascii").splitlines())
-                return int(counts["oom_kill"])
+            for name in ("memory.events", "memory.oom_control"):  # of cgroup v2 and v1
+                if (events := folder / name).is_file():
+                    counts = dict(line.split() for line in events.read_text(encoding="ascii").splitlines())
+                    return int(counts["oom_kill"])
     return None
 
 
 def _cgroup() -> Path | None:
-    """``None`` without cgroup v2."""
+    """Return the folder of the group that counts memory, of cgroup v1 or v2: cgroups(7)."""
     lines = Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines()
-    group = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), None)
-    return None if group is None else Path("/sys/fs/cgroup") / group
+    groups = {kind: group for _, kind, group in (line.split(":", 2) for line in lines)}
+    kind = "memory" if "memory" in groups else ""
+    return Path(f"/sys/fs/cgroup/{kind}/{groups[kind]}") if kind in groups else None

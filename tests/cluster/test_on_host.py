@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import signal
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -222,7 +224,43 @@ def test_the_users_own_connection_is_used(ada: Ada) -> None:
     before = ada.host.counts()
     assert ada.types("status --list")[0] == 0
     happened = ada.host.counts() - before
-    assert (happened.logins, happened.sessions) == (0, 1)
+    assert (happened.logins, happened.sessions) == (0, 2), "one asks whether the other end is there"
+
+
+@pytest.mark.fault
+def test_a_connection_of_the_users_whose_other_end_is_gone_is_not_waited_for(ada: Ada) -> None:
+    """FAULT: the laptop slept: `ssh -O check` answers, and nobody else does.
+
+    HOW: real: the processes of sshd that serve the user's own connection are stopped.
+    REPORTED: which connection gives no answer, and how to end it; the command runs over another.
+    LOST: nothing.
+    """
+    mine = f"    ControlMaster auto\n    ControlPath {ada.laptop.folder}/run/mine-%C\n    ControlPersist 60\n"
+    ada.laptop.config.write_text(f"Host cluster\n{mine}" + ada.laptop.config.read_text())
+    assert ada.laptop.run("ssh", "cluster", "true").returncode == 0
+    stopped = ada.host.connections()
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        code, _, said = ada.types("status --list")
+        assert (code, "waiting for the ssh connection" in said) == (0, True), said
+        assert "your ssh connection does not answer; ssh -O exit cluster ends it" in said
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.fault
+def test_init_whose_connection_ends_has_no_answer(ada: Ada) -> None:
+    """FAULT: the connection ends while `init` looks around.
+
+    HOW: real: sshd's process is killed as the first program that the script runs ends.
+    REPORTED: no answer, not that the host lacks Python or jobkit.
+    LOST: nothing.
+    """
+    ada.host.cut_after("sed")
+    code, _, said = ada.types("init")
+    assert (code, "cluster: no answer: " in said, "Python" in said) == (3, True, False), said
 
 
 def test_a_host_key_that_changed_is_refused_in_the_words_of_ssh(ada: Ada) -> None:

@@ -94,3 +94,14 @@ def test_jobs_of_a_plain_script_get_the_lines_of_the_next_one(plain: PlainUser) 
     prefix = "#SBATCH --mem=400M" if plain.scheduler == "slurm" else "#$ -l h_vmem=400M"
     assert prefix in text
     assert "about 1 in 4 of the next jobs uses more" in text
+
+
+@pytest.mark.parametrize("status", [128, 201, 255])
+def test_the_status_is_that_of_the_job(plain: PlainUser, status: int) -> None:
+    """Slurm's accounting prints 0, 73 and 127, its controller the real one for some minutes."""
+    job = plain.submit("status", f"exit {status}")
+    plain.ended(job)
+    until(lambda: plain.judged("status", job) != [], "the job in the accounting", 60)
+    (judged,) = plain.judged("status", job)
+    assert f"status {status}" in judged["state"]
+    assert " or " not in judged["state"]

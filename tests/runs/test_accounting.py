@@ -63,6 +63,18 @@ def test_of_two_words_that_are_no_end_the_newer_stands(run: Path) -> None:
     assert read_accounts(run).runs[ONE][-1].evidence.startswith("sacct: RUNNING")
 
 
+def test_a_status_that_the_controller_knew_stays_known(run: Path) -> None:
+    """Of 201 sacct alone prints 73; 73 itself would be that home could not be written."""
+    failed = "77_1|FAILED|73:0|60||50M|1|node1|None|run|2026-01-02T11:00:00\n"
+    known = "77                  1                   51456               2026-01-02T11:00:00 \n"
+    other = known.replace("T11", "T10")  # of an earlier run of the task
+    write_answer(run, "slurm", "accounting", other + failed, argv=["sacct", "squeue", "1"])
+    assert read_accounts(run).runs[ONE][-1].evidence == "sacct: FAILED, ExitCode 73 or 201"
+    write_answer(run, "slurm", "accounting", known + failed, argv=["sacct", "squeue"])
+    write_answer(run, "slurm", "accounting", failed, argv=["sacct"])
+    assert read_accounts(run).runs[ONE][-1].exit_status == 201
+
+
 @pytest.mark.parametrize("asked_anew", [["sacct"], ["sacct", "-j", "77,78"]])
 def test_the_accounting_itself_may_unsay_an_end(run: Path, asked_anew: list[str]) -> None:
     """As after a preemption: for some seconds sacct -D shows no more than PREEMPTED (measured)."""

@@ -65,7 +65,7 @@ def test_what_a_command_refused() -> None:
 
 SIZES = {
     "323760K": 323760 * 1024, "50M": 50 * 2**20, "2G": 2**31, "0.000B": 0, "4.5KB": 4608, "12345": 12345,
-    "": None, "NONE": None, "12Q": None,
+    "1g": 10**9, "1.5m": 1_500_000, "2k": 2000, "": None, "NONE": None, "12Q": None,
 }  # fmt: skip
 SECONDS = {
     "90": 90, "0.5s": 0.5, "10:00": 600, "1:00:00": 3600, "2-00:00:00": 172800, "infinite": None, "": None,

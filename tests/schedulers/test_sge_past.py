@@ -81,7 +81,7 @@ def test_the_lines_of_the_next_job(jobs: dict[str, PastJob]) -> None:
 def test_a_call_for_each_id_and_one_for_all_of_mine() -> None:
     assert sge_past.argvs(("7.1", "7.2", "9"), "me", 7) == (("qacct", "-j", "7"), ("qacct", "-j", "9"))
     assert sge_past.argvs((), "me", 7) == (("qacct", "-o", "me", "-d", "7", "-j"),)
-    assert sge_past.site_argv() == ("qconf", "-sc")
+    assert sge_past.site_argvs() == (("qconf", "-sc"),)
     assert sge_past.sampling_s(SITE) is None
 
 

@@ -206,7 +206,7 @@ def test_how_tasks_ended_by_the_accounting(name: str, outcomes: list[Outcome | N
     assert [task.ended for task in tasks] == [outcome is not None for outcome in outcomes]
 
 
-LIFE = {1: (None, 0), 2: (None, 7), 3: (Outcome.RAM_OOM, 137), 4: (Outcome.CANCELLED, 0), 5: (None, 0)}
+LIFE = {1: (None, 0), 2: (None, None), 3: (Outcome.RAM_OOM, 137), 4: (Outcome.CANCELLED, 0), 5: (None, 0)}
 
 
 def test_what_is_reported_in_two_parts_has_not_ended_after_the_first() -> None:

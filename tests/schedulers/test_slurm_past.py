@@ -61,6 +61,7 @@ def test_jobs_that_did_not_end_well(jobs: dict[str, PastJob]) -> None:
     assert (jobs["oom"].held_bytes or 0) > (jobs["oom"].memory_bytes or 0)
     assert (jobs["fail"].well, jobs["fail"].outcome, jobs["fail"].held_bytes) == (False, None, None)
     assert (jobs["cancelled"].well, jobs["cancelled"].outcome) == (False, Outcome.CANCELLED)
+    assert jobs["fail"].state == "status 3 or 131"
     first = next(job for job in read() if job.name == "requeued")
     assert (first.state, first.ended) == ("REQUEUED", False)
 
@@ -141,4 +142,4 @@ def test_how_often_memory_is_sampled() -> None:
     config = "JobAcctGatherFrequency  = {}\n"
     assert {text: slurm_past.sampling_s(config.format(text)) for text in SAMPLED} == SAMPLED
     assert slurm_past.sampling_s("slurmctld is down\n") is None
-    assert slurm_past.site_argv()[0] == "scontrol"
+    assert slurm_past.site_argvs((), "ada")[0][0] == "scontrol"

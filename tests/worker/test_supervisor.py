@@ -18,7 +18,7 @@ import pytest
 from jobkit.core import files, json_codec
 from jobkit.core.layout import BASELINES_FOLDER, BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
 from jobkit.core.measurements import Attribution
-from jobkit.core.records import Batch, JobFacts, Outcome, Point, Record
+from jobkit.core.records import Batch, Command, JobFacts, Outcome, Point, Record
 from jobkit.worker import process, work
 from jobkit.worker.failure import CAUGHT_SIGNALS
 from jobkit.worker.measure.memory import SEARCHED
@@ -179,6 +179,22 @@ def test_a_worker_that_the_kernel_killed_for_memory_is_distinguished_from_one_th
     found = tried(tmp_path, replace(PLAIN, fork=True), "First.\n\nKill.\n\nKill.\n")
     assert (found.outcome, found.provisional) == (Outcome.RAM_OOM, False)
     assert "was killed by SIGKILL: the job's memory limit was reached" in found.message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("status", [0, 3])
+def test_a_command_below_which_the_kernel_killed_a_process_has_no_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """Below `perf stat`, `py-spy` and `mprof`, which end with 0 whatever ends their program."""
+    counts = chain([4], repeat(5))
+    monkeypatch.setattr(process, "oom_kills", lambda: next(counts))
+    (tmp_path / "try").mkdir()
+    command = Command(template=f"sh -c 'exit {status}'")
+    of = replace(PLAIN, workload="sh", workload_folder="", command=command, workers=1)
+    found = tried(tmp_path, of, out=tmp_path / "try")
+    assert (found.outcome, found.provisional) == (Outcome.RAM_OOM, False)
+    assert f"exit status {status}, but meanwhile the kernel killed a process" in found.message
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from typing import IO, Any, TextIO, cast
 from jobkit.core import shell, terminal
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.host import PROTOCOL
-from jobkit.extensions.on_host.connection import ANSWER_S, RUN_JOBKIT, VENV, Connection
+from jobkit.extensions.on_host.connection import ANSWER_S, RUN_JOBKIT, VENV, Connection, waiting
 from jobkit.extensions.on_host.protocol import ABSENT, ACCEPTED, INTERRUPT, READY, Request, parse_answer
 
 COMMANDS = (
@@ -149,7 +149,8 @@ class Cluster:
             project=self.project,
             origin=str(Path.cwd()),
         )
-        with _Conversation(self.connection.argv(RUN_JOBKIT)) as talk:
+        argv = self.connection.argv(RUN_JOBKIT)
+        with _Conversation(argv) as talk, waiting(f"{self.host} to answer") as answered:
             for line in talk.lines():
                 if line.rstrip().endswith(ABSENT.encode()):
                     raise JobkitError(
@@ -164,6 +165,7 @@ class Cluster:
                 if answer is None:
                     continue
                 talk.answered = True
+                answered()
                 if answer.get("protocol", PROTOCOL) != PROTOCOL:
                     raise self._other_protocol(answer)
                 if "error" in answer:

@@ -5,10 +5,13 @@ Sources: ssh(1), ssh_config(5) (ControlMaster, ControlPath, ControlPersist) of O
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
 import tempfile
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +26,8 @@ PERSIST_S = 3600
 """How long a connection without a command stays open, unless the user's configuration names a time."""
 ANSWER_S = 15
 """How long ssh may take to answer about a connection, and a login shell to go on with a line."""
+PATIENCE_S = 5.0
+"""A wait that is longer says on what it waits."""
 MOST_PATH = 60
 """Characters of the folder of the control sockets: ssh adds 58, and a socket has at most 108 (unix(7))."""
 QUIET = ("-a", "-x", "-oClearAllForwardings=yes", "-oRemoteCommand=none", "-oPermitLocalCommand=no")
@@ -67,6 +72,17 @@ class Connection:
         return ["ssh", *options, "--", self.host, f"sh -c '{_AS_AT_LOGIN}' '{whole}'"]
 
 
+@contextlib.contextmanager
+def waiting(what: str) -> Iterator[Callable[[], None]]:
+    """Print on what this block waits if it takes long; yields what ends the wait before the block does."""
+    timer = threading.Timer(PATIENCE_S, note, (f"waiting for {what}",))
+    timer.start()
+    try:
+        yield timer.cancel
+    finally:
+        timer.cancel()
+
+
 def connect(host: str) -> Connection:
     """Return the connection to a host; log in if there is none.
 
@@ -80,12 +96,18 @@ def connect(host: str) -> Connection:
     folder = _socket_folder()
     ours = Connection(host, ("-S", str(folder / "%C")))
     with exclusive_lock(folder / "login.lock", lambda: note("waiting for another jobkit that logs in")):
-        if _is_open(ours):
-            return ours
-        theirs = Connection(host, ())
-        configured = _configuration(theirs)
-        if configured.get("controlpath", "none") != "none" and _is_open(theirs):
-            return theirs
+        with waiting(f"the ssh connection to {host} that is open"):
+            if _is_open(ours):
+                return ours
+            theirs = Connection(host, ())
+            configured = _configuration(theirs)
+            if configured.get("controlpath", "none") != "none" and _is_open(theirs):
+                # only ssh here has answered: the other end may be gone, as after a sleep
+                probe = shell.run((*theirs.argv("")[:-1], "true"), timeout_s=ANSWER_S)
+                if probe.status != shell.NO_ANSWER:
+                    return theirs
+                note(f"{host}: your ssh connection does not answer; ssh -O exit {shell_quote(host)} ends it")
+        note(f"logging in to {host}")
         if socket := _configuration(ours).get("controlpath"):
             Path(socket).unlink(missing_ok=True)  # of a connection that was killed
         theirs_s = configured.get("controlpersist", "no")

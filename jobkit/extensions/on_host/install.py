@@ -17,8 +17,8 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.extras import EXTRAS, NO_EXTRA, origin
 from jobkit.core.host import PROTOCOL
 from jobkit.extensions.on_host import transfer
-from jobkit.extensions.on_host.client import Cluster
-from jobkit.extensions.on_host.connection import RUN_SCRIPT, VENV
+from jobkit.extensions.on_host.client import CONNECTION_LOST, Cluster
+from jobkit.extensions.on_host.connection import RUN_SCRIPT, VENV, waiting
 from jobkit.extensions.on_host.protocol import MARK
 
 WHEELS = "$HOME/.local/share/jobkit"
@@ -84,7 +84,7 @@ def install_if_missing(cluster: Cluster, extras: Sequence[str]) -> bool:
 
     Without extras those that are there are enough; jobkit is installed with the tagger's.
     """
-    found = _look(_script(cluster, LOOK))
+    found = _look(_script(cluster, LOOK, last=HOME))
     fits = found.get(VERSION, "").endswith(f"protocol {PROTOCOL}")
     if fits and {*extras} - {NO_EXTRA} <= {*found.get(HAS, "").split()}:
         terminal.note(f"{cluster.host} has {found[VERSION]}")
@@ -131,7 +131,8 @@ def _look(done: shell.Completed) -> dict[str, str]:
     return {word: line.partition(word)[2] for word in words for line in lines if word in line}
 
 
-def _script(cluster: Cluster, script: str, *, show: bool = False) -> shell.Completed:
+def _script(cluster: Cluster, script: str, *, last: str = "", show: bool = False) -> shell.Completed:
+    """Run a script there; refuse an answer that the connection has cut, or without its last line."""
     lines: list[str] = []
 
     def keep(line: str) -> None:
@@ -140,7 +141,12 @@ def _script(cluster: Cluster, script: str, *, show: bool = False) -> shell.Compl
             terminal.note(line.rstrip("\n"))
 
     argv = cluster.connection.argv(RUN_SCRIPT)
-    done = shell.run_streaming(argv, keep, text=script, env=dict(os.environ))
+    with waiting(f"{cluster.host} to answer"):
+        done = shell.run_streaming(argv, keep, text=script, env=dict(os.environ))
+    if done.status == CONNECTION_LOST or last not in "".join(lines):
+        said = terminal.printable(" ".join(done.stderr.split())[-MOST_SAID:]) or "the connection broke"
+        message = f"{cluster.host}: no answer: {said}"
+        raise JobkitError(message, hint=transfer.AGAIN, exit_code=ExitCode.REFUSED)
     return shell.Completed(done.argv, done.status, "".join(lines), done.stderr)
 
 

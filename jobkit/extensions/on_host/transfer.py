@@ -25,7 +25,7 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.layout import COPY_FILE
 from jobkit.core.terminal import note
 from jobkit.extensions.on_host import rsh
-from jobkit.extensions.on_host.connection import RUN_TAR, Connection
+from jobkit.extensions.on_host.connection import RUN_TAR, Connection, waiting
 from jobkit.extensions.on_host.protocol import NO_RSYNC, READY
 
 THERE = "cluster"
@@ -145,7 +145,7 @@ def _tar(connection: Connection, folder: str, *words: str) -> Iterator[subproces
     process, why = shell.open_pipes(connection.argv(RUN_TAR, *words)), ""
     stdin, stdout = cast("BufferedWriter", process.stdin), cast("BufferedReader", process.stdout)
     try:
-        with process:
+        with process, waiting(f"tar, which copies files from or to {connection.host}"):
             while (line := stdout.readline()) and not line.rstrip().endswith(READY.encode()):
                 pass
             stdin.write(os.fsencode(folder) + b"\n")
@@ -169,7 +169,8 @@ def _rsync(connection: Connection, arguments: Sequence[str], *, progress: bool) 
     ssh = {rsh.SSH_VARIABLE: json.dumps([connection.host, *connection.control])}
     with tempfile.NamedTemporaryFile("r", prefix="jobkit-on-") as said:
         environment = {**os.environ, **ssh, rsh.NOTE_VARIABLE: said.name}
-        status = shell.attach(argv, environment, output=sys.stderr)
+        with waiting(f"rsync, which copies files from or to {connection.host}"):
+            status = shell.attach(argv, environment, output=sys.stderr)
         absent = said.read() == NO_RSYNC
     if absent:
         raise JobkitError(f"{connection.host} has no rsync", hint=INSTALL)
