@@ -69,7 +69,7 @@ def test_every_pin_permits_each_python_that_the_project_permits() -> None:
     for pin in pins:
         name = canonicalize_name(Requirement(pin).name)
         with suppress(metadata.PackageNotFoundError):  # of the extra `bench`
-            requires = SpecifierSet(metadata.distribution(name).metadata.get("Requires-Python", ""))
+            requires = SpecifierSet(metadata.distribution(name).metadata["Requires-Python"] or "")
             for python in filter(SpecifierSet(PROJECT["requires-python"]).contains, PYTHONS):
                 marker = markers.get(name)
                 if not marker or marker.evaluate({"python_full_version": python, "extra": ""}):
