@@ -14,7 +14,7 @@ import pytest
 from jobkit.core.records import FOLDER, ModelRef, Outcome
 from jobkit.worker.workloads.model import fingerprint
 from tests.support.builders import MODEL
-from tests.support.copiers import path_without, stand_in
+from tests.support.copiers import path_without, rsync_of, stand_in
 from tests.support.halted import Halted, ended, outcome
 from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
 from tests.whole.test_job_script import DEADLINE_S, ScriptRun, wait_until
@@ -22,6 +22,7 @@ from tests.whole.test_job_script import DEADLINE_S, ScriptRun, wait_until
 BOTH = pytest.mark.parametrize(
     "copier", ["cp", pytest.param("rsync", marks=pytest.mark.program("rsync"))], indirect=True
 )
+EVERY = pytest.mark.parametrize("copier", ["cp", "rsync 3.2", "rsync 3.5"], indirect=True)
 ODD_NAMES = ("with space", "new\nline", "[x]", "-dash", "*", ".hidden", "deep/er/file")
 
 
@@ -32,11 +33,14 @@ def no_rsync(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def copier(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, no_rsync: str) -> str:
-    """Have the job script copy with rsync or with cp; return which."""
+def copier(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, no_rsync: str, tmp_path: Path
+) -> str:
+    """Have the job script copy with rsync, of a version if one is named, or with cp; return which."""
     name: str = request.param
-    if name == "cp":
-        monkeypatch.setenv("PATH", no_rsync)
+    program, _, version = name.partition(" ")
+    if program == "cp" or version:
+        monkeypatch.setenv("PATH", f"{rsync_of(version, tmp_path)}:{no_rsync}" if version else no_rsync)
     return name
 
 
@@ -85,16 +89,53 @@ def test_an_interval_copies_what_has_changed_and_nothing_else(
     halted.start(run)
     (out,) = run.own().glob("t-1.*/out")
     wait_until((run.home() / "large").exists)
-    first = (run.home() / "large").stat()
-    for number in range(2, 4):
+    seen = []
+    for number in range(2, 6):
         (out / "log").write_text("1" * number)
         wait_until(lambda: (run.home() / "log").read_text() == (out / "log").read_text())
-    last = (run.home() / "large").stat()
-    assert (first.st_ino, first.st_ctime_ns) == (last.st_ino, last.st_ctime_ns), copier
-    (out / "large").write_text("y" * 2**16)
-    os.utime(out / "large", (1, 1))  # as large as before, and older
-    wait_until(lambda: (run.home() / "large").read_text().startswith("y"))
+        seen.append((run.home() / "large").stat())
+    # the second copy may copy again what has changed in the second of the first
+    assert len({(status.st_ino, status.st_ctime_ns) for status in seen[2:]}) == 1, copier
+    for letter in "yz":  # as large as before, and older; then of the same second too
+        (out / "large").write_text(letter * 2**16)
+        os.utime(out / "large", (1, 1))
+        wait_until(lambda: (run.home() / "large").read_text() == (out / "large").read_text())
     halted.go()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes links of another user")
+@EVERY
+def test_a_link_of_another_user_leads_to_home_and_to_scratch(tmp_path: Path, copier: str) -> None:
+    """The folder with the link is not open to all: there the kernel may refuse it (`protected_symlinks`)."""
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "a colleague's"
+    link.symlink_to("real")
+    os.lchown(link, os.geteuid() + 1, -1)
+    site = {"scratch": f"{link}/scratch"}
+    run = ScriptRun(link, site=site, environment=making({"log": "text"}), model=folder_of_links(link))
+    run.ok(1)
+    assert run.record().copier == copier.partition(" ")[0]
+    assert (run.home() / "log").read_text() == "text"
+
+
+@pytest.mark.fault
+@BOTH
+def test_a_file_at_home_that_is_not_as_on_scratch_keeps_scratch(tmp_path: Path, copier: str) -> None:
+    """FAULT: the program that copies reports success, but a file at home has not the size of that on scratch.
+
+    HOW: real: a copy that adds a byte at home.
+    REPORTED: `stage_out`, with the file in the log.
+    LOST: nothing: scratch is kept.
+    """
+    environment = making({"log": "text"})
+    environment["setup"] += [
+        'eval "really_$(declare -f copy)"',
+        'copy() { really_copy "$@" && [[ ! -e $home/log ]] || echo >>"$home/log"; }',
+    ]
+    run = ScriptRun(tmp_path, environment=environment)
+    status, said = run.run(1)
+    assert (status, outcome(run), "is not that on scratch: 4 " in said) == (73, "stage_out", True), said
+    assert (Path(run.exit().scratch) / "out" / "log").read_text() == "text", copier
 
 
 def test_a_copy_that_is_asked_to_end_is_completed(

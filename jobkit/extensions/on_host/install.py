@@ -56,7 +56,7 @@ pairs = "{_PAIRS}"
 print(*[extra for pair in pairs.split() for extra, module in [pair.split(":")] if find_spec(module)])')"
   break
 done
-echo "{HOME}$HOME"
+echo "{HOME}$(cd && pwd -P)"
 """
 """A script that looks for Python 3.11 or later, one that works without its module, and for jobkit."""
 FETCH_PYTHON = f"""

@@ -346,7 +346,7 @@ def _prepare(request: Request) -> dict[str, Any]:
         try:
             find(model["workload"], model["model"], Path(), cache_dir())
         except JobkitError:
-            place = str(make_folder(cache_dir() / "models") / model["folder"])
+            place = str(make_folder(cache_dir() / "models").resolve() / model["folder"])
     return {
         "folder": str(Path.cwd()),
         "model": place,

@@ -1,7 +1,8 @@
 """Copy files to the cluster and back, with the system's rsync over the open connection, else by tar.
 
 Sources: rsync(1), "EXIT VALUES" and the options that are named here, of rsync 3.2.7; all are in 3.1, of 2013.
-Apple's rsync, 2.6.9 and since macOS 15 openrsync, lacks -s, --partial-dir and --info.
+Apple's rsync, 2.6.9 and since macOS 15 openrsync, lacks -s, --partial-dir and --info. Since 3.5 rsync follows
+a link in the destination and in --files-from only if it is root's or the user's own: here neither has links.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def send(connection: Connection, files: Sequence[Path], base: Path, folder: str)
 
     ``files``: below ``base``.
     ``base``: the folder on the laptop that becomes ``folder``.
-    ``folder``: the folder on the cluster, absolute; the one above it exists.
+    ``folder``: the folder on the cluster, absolute, without links; the one above it exists.
     """
     if files and not _has_rsync():
         copies = copies_below(files)
@@ -73,7 +74,7 @@ def send(connection: Connection, files: Sequence[Path], base: Path, folder: str)
             listed.write(b"".join(os.fsencode(path.relative_to(base)) + b"\0" for path in named))
             listed.flush()
             compared = () if large else ("--checksum",)
-            from_list = (f"--files-from={listed.name}", "--from0", "--copy-links")
+            from_list = (f"--files-from={Path(listed.name).resolve()}", "--from0", "--copy-links")
             left_out = (str(copy.relative_to(base)) for copy in copies_below(named))
             excluded = ("--exclude=/" + re.sub(r"([\\\\*?\[])", r"\\\1", name) for name in left_out)
             argv = (*compared, *from_list, *excluded, f"{base}/", f"{THERE}:{folder}/")

@@ -53,11 +53,21 @@ home=$run/results/$point_id/try-$try
 } || { rm -rf "$home"; no_home "no room in $run/results"; }
 
 # Whatever happens next: copy the results home, keep the exit status, then remove scratch.
-stage=scratch outcome='' because='' message='' signal='' work='' own='' shared='' inputs='' worker='' ender='' sync='' watch=''
+stage=scratch outcome='' because='' message='' signal='' work='' own='' shared='' inputs='' worker='' ender='' sync='' watch='' since=0
 alone() { own=$scratch shared=''; echo "job.sh: this task makes its own copy of the inputs: $1" >&2 || true; }
 fail() { outcome=$1 message=$2; echo "job.sh: $1: $2" >&2 || true; exit 1; }
 copier() { if command -v rsync >/dev/null; then echo rsync; else echo cp; fi; }
-copy() { if [[ $(copier) == rsync ]]; then rsync -a "$@"; else copy_with_cp "$@"; fi; }
+copy() { "copy_with_$(copier)" "$@"; }                # and files changed in the second $since or later in any case
+copy_with_rsync() {                                   # rsync 3.5 writes through no link of another user: the path has none
+    local from=${*: -2:1} to=${*: -1} folder
+    [[ $to == */* ]] || to=./$to
+    folder=$(cd "${to%/*}/" && pwd -P) || return
+    if ((since)); then
+        (cd "$from" && find . -name '*.part' -prune -o -type f -newerct "@$((since - 1)).9" -printf '%P\0') |
+            rsync -a --ignore-times --from0 --files-from=- "$from" "$folder/" || return
+    fi
+    rsync -a "${@:1:$#-1}" "$folder/${to##*/}"
+}
 copy_with_cp() {                                      # understands the arguments of rsync that this script uses
     local links=-P exclude='' to=${*: -1} from target failed=0
     while [[ $1 == --* ]]; do
@@ -89,9 +99,12 @@ copy_folder() {                                       # -P|-L PATTERN FROM TO; d
         case $state in
             end) return "$failed" ;;
             d*) mkdir -p "$4/$name" || failed=1 ;;
-            [fl]*) [[ ${there[/$name]:-} == "$state" ]] || copy_file "$1" "$3/$name" "$4/$name" || failed=1 ;;
+            [fl]*)
+                if [[ ${there[/$name]:-} != "${state% *}" ]] || ((since && ${state##* } >= since)); then
+                    copy_file "$1" "$3/$name" "$4/$name" || failed=1
+                fi ;;
         esac
-    done < <(cd "$3" && find "$1" . ! -name . -name "$2" -prune -o -printf '%y %s %Ts\0%P\0' && printf 'end\0\0')
+    done < <(cd "$3" && find "$1" . ! -name . -name "$2" -prune -o -printf '%y %s %Ts %Cs\0%P\0' && printf 'end\0\0')
     return 1                                          # find did not see all files
 }
 copy_file() {                                         # -P|-L FROM TO; a file has its name once it is whole
@@ -100,10 +113,35 @@ copy_file() {                                         # -P|-L FROM TO; a file ha
     rm -f "$part"
     return 1
 }
+differing() {                                         # FROM TO: files that TO lacks, or has in another size or second
+    local folder
+    for folder in "$1" "$2" "$2"; do
+        (cd "$folder" && find . -name '*.part' -prune -o -type f -printf '%s %Ts %P\0' -o -type l -printf '%P\0') || exit
+    done | LC_ALL=C sort -z | LC_ALL=C uniq -zu | tr '\0' '\n'
+}
 # Background commands do not hold the locks (8<&- 9<&-), because they may outlive this script for a moment.
 # Only the worker holds the lock of its folder (9): while it runs, no other task removes that folder.
 # A copy that has begun is completed: its caller may be asked to end between a file's copy and its new name.
-bring_home() { [[ ! -d $work/out ]] || (trap '' TERM; copy --exclude='*.part' "$work/out/" "$home/") 8<&- 9<&-; }
+# Size and second of a file may stay though it changes, so a copy needs the second in which the last one began,
+# by the clock of scratch. A copy waits for another one, which may have read older files (7).
+bring_home() {
+    [[ ! -d $work/out ]] || (
+        trap '' TERM
+        flock 7 2>/dev/null || true
+        touch "$work" || true
+        now=$(stat -c %Z "$work") since=$(stat -c %Y "$work/since" || echo 0)
+        copy --exclude='*.part' "$work/out/" "$home/" 7<&- || exit
+        touch -d "@$now" "$work/since" || true
+    ) 7<"$work/out" 8<&- 9<&-
+}
+bring_last() {
+    local files=''
+    bring_home || return 1
+    if declare -F differing >/dev/null; then          # a template may have its own copy
+        files=$(differing "$work/out" "$home") || files=unknown
+    fi
+    [[ ! $files ]] || { echo "job.sh: files whose size or time at home is not that on scratch: $files" >&2; return 1; }
+}
 end_worker() {                                        # asks the worker to end, and kills it if it does not
     local half
     kill -TERM "$worker" 2>/dev/null || return 0
@@ -142,7 +180,7 @@ finish() {
         if kill "$child"; then wait "$child" || true; fi
     done 2>/dev/null
     if [[ $work ]]; then
-        if rmdir "$work/out" 2>/dev/null || bring_home || bring_home; then  # an empty folder has no results
+        if rmdir "$work/out" 2>/dev/null || bring_last || bring_last; then  # an empty folder has no results
             rm -rf "$work" || true
         else
             kept=$work text="results could not be copied to $home"
@@ -150,6 +188,7 @@ finish() {
             echo "job.sh: stage_out: $text; they are kept in $HOSTNAME:$work" >&2 || true
             message=${message:+$message; }$text outcome=${outcome:-stage_out}  # the first cause is the outcome
             ((status)) || status=73
+            rm -f "$home/record.json" || true         # it may have come without the rest, and would be a success
         fi
         leave_scratch || true
     fi
@@ -214,7 +253,7 @@ else
     shared=yes
     clean_scratch || true
 fi
-{ work=$(mktemp -d "$own/stanza-20260101-120000-beef.$job.${task:-$point}.XXXXXX") && mkdir "$work/out" &&
+{ work=$(mktemp -d "$own/stanza-20260101-120000-beef.$job.${task:-$point}.XXXXXX") && mkdir "$work/out" && touch -d @0 "$work/since" &&
     printf '%15s\n' '' >"$work/signal" && exec 9>"$work/lock"; } ||
     fail scratch_full "cannot make a folder in $own"
 inputs=$work/inputs
