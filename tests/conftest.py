@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
@@ -78,6 +79,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("quick"):
         settings.load_profile("quick")
+    if os.statvfs(folder := tempfile.gettempdir()).f_flag & os.ST_NOEXEC:
+        raise pytest.UsageError(f"no program of a test may run in {folder} (noexec): set TMPDIR")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

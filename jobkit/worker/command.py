@@ -332,6 +332,9 @@ def _refuse_failure(
 ) -> None:
     if ended.status is None:
         message = f"{program!r} cannot be started on {platform.node()}: {ended.error}"
+        with contextlib.suppress(OSError):
+            if os.statvfs(program).f_flag & os.ST_NOEXEC:
+                message += "; no program may run on that disk (noexec): name another scratch in the site file"
         raise TryFailed(Outcome.ENVIRONMENT, message)
     status = ended.status
     if shell and status > SHELL_SIGNAL and status - SHELL_SIGNAL in signal.valid_signals():

@@ -17,7 +17,7 @@ from tests.cluster.daemons import said
 from tests.cluster.halted import HaltedSweep, batches, begun, home, record, seen
 from tests.cluster.lab import JOB_VARIABLE, RELEASE, SGE, ClusterLab, held_by, on
 from tests.support.commands import ended_well
-from tests.support.disks import disk, read_only
+from tests.support.disks import disk, restricted
 from tests.support.processes import gone, parent_of, with_variable
 from tests.workloads.broken import fill
 
@@ -160,7 +160,7 @@ def test_home_cannot_be_written_when_the_job_begins(halted: HaltedSweep) -> None
         assert not home(run).exists()
         filler.unlink()
     run = halted.sweep("1", "--set", asked, runs="runs2")
-    with read_only(run.parent):
+    with restricted(run.parent, "ro"):
         release(halted.lab, "runs2")
         if scheduler == "slurm":
             halted.is_(run, PointState.FAILED, Outcome.STAGE_OUT)

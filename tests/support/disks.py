@@ -35,11 +35,11 @@ def disk(place: Path, mib: int, kind: str = "tmpfs") -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def read_only(place: Path) -> Iterator[None]:
-    """Make a folder one that nobody can write in, root neither."""
+def restricted(place: Path, to: str) -> Iterator[None]:
+    """Restrict a folder also for root: nobody can write in it (``ro``), or start a program (``noexec``)."""
     _mount("--bind", str(place), str(place))
     with _unmounted(place):
-        _run("mount", "-o", "remount,bind,ro", str(place))
+        _run("mount", "-o", f"remount,bind,{to}", str(place))
         yield
 
 

@@ -26,7 +26,7 @@ from jobkit.schedulers import slurm
 from jobkit.schedulers.types import Array
 from jobkit.worker.work import RESERVED_BYTES
 from tests.support.builders import grid, write_points, write_submitted
-from tests.support.disks import CROWD, crowd, disk, read_only
+from tests.support.disks import CROWD, crowd, disk, restricted
 from tests.support.halted import Halted, ended
 from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.programs import Programs
@@ -187,7 +187,7 @@ def test_home_cannot_be_written_before_the_job_begins(tmp_path: Path, mounts: Ex
     run = ScriptRun(tmp_path)
     filler = fill(home) if said == "no room" else None
     if not filler:
-        mounts.enter_context(read_only(run.dir))
+        mounts.enter_context(restricted(run.dir, "ro"))
     status, text = run.run(1)
     assert status == NO_HOME
     assert f"job.sh: stage_out: {said} in {run.dir}/results, so nothing was run" in text
@@ -251,7 +251,7 @@ def test_what_runs_can_be_cancelled_whatever_the_disk_does(
         crowd(run / "journal.jsonl", 0)
         fill(home)
     elif "Read-only" in said:
-        mounts.enter_context(read_only(home))
+        mounts.enter_context(restricted(home, "ro"))
     else:
         queue.patch.setattr(fcntl, "flock", no_flock)
     assert cancel(run, [], []) == 0

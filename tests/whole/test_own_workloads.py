@@ -19,6 +19,7 @@ from jobkit.core.records import Outcome, Record
 from jobkit.runs.results import read_run
 from jobkit.worker.process import started_at
 from tests.support.commands import JOBKIT, jobkit, ran
+from tests.support.disks import restricted
 from tests.support.processes import parent_of, with_words
 from tests.whole.specs import TEXT, write_spec
 from tests.whole.test_job_script import wait_until
@@ -86,6 +87,19 @@ head -c 100000 /dev/zero >>"$JOBKIT_METRICS"
 echo "accuracy: 0.875"
 exit 7
 """
+
+
+def test_a_scratch_on_which_no_program_may_run_is_named(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
+    (tmp_path / "tool").write_text("#!/bin/sh\n", encoding="utf-8")
+    (tmp_path / "tool").chmod(0o755)
+    spec = "name: t\nscheduler: local\ntext: text.txt\nrepeats: 1\nsweep: {n: [1]}\n"
+    spec += 'workload: {command: "./tool {n}", files: [tool]}\n'
+    (tmp_path / "spec.yaml").write_text(spec, encoding="utf-8")
+    (scratch := tmp_path / "scratch").mkdir()
+    with restricted(scratch, "noexec"):
+        done = jobkit("sweep", "spec.yaml", cwd=tmp_path, env={"TMPDIR": str(scratch)})
+    assert "no program may run on that disk (noexec): name another scratch" in " ".join(done.stdout.split())
 
 
 def test_figures_are_kept_hostile_ones_counted_and_nothing_outlives_the_command(tmp_path: Path) -> None:
