@@ -28,7 +28,7 @@ from jobkit.worker.measure.memory import Device, open_device, uses_torch
 from jobkit.worker.paragraphs import Call
 from jobkit.worker.steps import run_call
 from jobkit.worker.workloads import own
-from jobkit.worker.workloads.base import SHIPPED, columns_of, cuts_itself, knobs_of
+from jobkit.worker.workloads.base import SHIPPED, columns_of, cuts_itself, knobs_of, same_type, vectors_of
 
 SIZES = (1, 4, 16, 64)
 """The batch sizes that are tried, as far as the text has so many paragraphs, besides the whole text."""
@@ -173,19 +173,20 @@ class _Subject:
         rows: Rows = [[] for _ in paragraphs]
         tokens: list[int | None] = []
         heaviest, columns, per_call = (-1, 0), len(columns_of(workload)), workload.items_per_call()
-        has_rows = False
+        has_rows, vectors = False, None
         for start in range(0, len(paragraphs), per_call):
             items = tuple(range(start, min(start + per_call, len(paragraphs))))
-            call = Call(items, tuple(paragraphs[start : start + per_call]))
+            call = Call(items, tuple(paragraphs[start : start + per_call]), f"paragraph {start + 1:,}")
             with _peak_of(device) as peak:
                 batch, result = run_call(call, workload, device)
+            vectors = same_type(vectors_of(result, len(items)), vectors, call.place)
             allocated = batch.allocated_peak_bytes
             heaviest = max(heaviest, (batch.load, allocated if allocated is not None else peak[0]))
             found = result.entities if result.rows is None else result.rows
             if result.vectors is not None:
                 found = [(number, [*map(float, one)]) for number, one in enumerate(result.vectors)]
-            if any(len(row) != 1 + columns for row in found[:1]):
-                raise JobkitError(f"process() returned the row {found[0]!r}, and its columns are {columns}")
+            for row in (row for row in found if len(row) != 1 + columns):
+                raise JobkitError(f"process() returned the row {row!r}, and its columns are {columns}")
             for number, *values in found:
                 rows[items[number]].append(values)
             tokens.append(result.tokens)

@@ -38,6 +38,7 @@ class Call:
 
     items: tuple[int, ...]
     paragraphs: tuple[str, ...]
+    place: str = ""  # of its first paragraph, in words
 
     @property
     def first(self) -> int:
@@ -226,7 +227,9 @@ def cut_window(window: Window, point: Point, items_per_call: int, lengths: Path 
     todo = []
     for start in range(0, len(places), items_per_call):
         cut = places[start : start + items_per_call]
-        todo.append(Call(tuple(window.first + at for at in cut), tuple(window.texts[at] for at in cut)))
+        place = window.places[cut[0]].place if window.places else f"paragraph {window.first + cut[0] + 1:,}"
+        items, texts = (window.first + at for at in cut), (window.texts[at] for at in cut)
+        todo.append(Call(tuple(items), tuple(texts), place))
     sizes = [point.numbers.get(name) for name in ("sentences_per_ner_batch", BATCH_SIZE)]
 
     def load(call: Call) -> int:  # estimated by punctuation, in characters

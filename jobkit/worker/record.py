@@ -78,6 +78,7 @@ class WorkerState:
     items_per_call: int = 0
     tokenizes_ahead: bool = False  # whether it tokenizes the next call while it does one
     stands: bool = False  # whether it may do another point with what is loaded
+    vectors: str | None = None  # the type of those of its last call, empty of rows
     reserved_bytes: int | None = None  # what torch's allocator held after the warm-up
     needs: tuple[measurements.Need, ...] = ()
     # as the workload reports them; see `Record`
@@ -111,6 +112,7 @@ class TryState:
     # the work, once it is read; and where the rows go, which only a command writes itself
     todo: Todo | None = None
     output: Output | None = None
+    vectors: str | None = None  # their type in all calls so far, and in what earlier tries have left
     heaviest: tuple[Batch, Call] | None = None  # the batch with the largest load, and its call
     items_total: int = 0
     batches_total: int = 0

@@ -40,7 +40,7 @@ from jobkit.worker.record import (
     work_of,
 )
 from jobkit.worker.workloads import own
-from jobkit.worker.workloads.base import BY_LENGTHS, Result, Workload, columns_of
+from jobkit.worker.workloads.base import BY_LENGTHS, Result, Workload, columns_of, same_type, vectors_of
 from jobkit.worker.workloads.model import check_model
 
 DUE = 50_000
@@ -185,13 +185,18 @@ class Worker:
         A workload that can do so tokenizes the call that follows meanwhile.
         """
         self.tokenize_ahead(call, following)
-        with self._recording.of_call():
-            batch, result = run_call(call, self._workload, self.device)
+        try:
+            with self._recording.of_call():
+                batch, result = run_call(call, self._workload, self.device)
+            self.measured.vectors = vectors_of(result, len(call.items))
+            rows = work_of(self.task.point).rows(result, self.measured.columns, call.items)
+        except JobkitError as error:
+            error.message = f"{call.place}: {error.message}"
+            raise
         collect()
         kept = self.measured.readings
         kept.allocated_peak_bytes = largest((kept.allocated_peak_bytes, batch.allocated_peak_bytes))
         kept.reserved_peak_bytes = largest((kept.reserved_peak_bytes, batch.reserved_peak_bytes))
-        rows = work_of(self.task.point).rows(result, self.measured.columns, call.items)
         self._worked = True
         return batch, rows
 
@@ -407,6 +412,8 @@ def keep_batch(
 ) -> None:
     """Keep a batch and its rows, and write it to ``batches.jsonl``; for ``end_s`` see `Tally.add`."""
     batch, rows = done
+    if (vectors := state.workers[worker].vectors) is not None:
+        state.vectors = same_type(vectors, state.vectors, call.place)
     batch = replace(
         batch,
         index=state.tally.batches,

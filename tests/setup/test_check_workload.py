@@ -124,6 +124,7 @@ def test_how_far_two_rows_are_apart_and_memory_from_its_line() -> None:
 SOURCE = """
 import random
 import urllib.request
+import numpy
 
 
 def right(paragraphs, letter=3):
@@ -142,6 +143,11 @@ def online(paragraphs):
 
 def of_one(paragraph):
     return paragraph.upper()
+
+
+def some(paragraphs, seen=[]):
+    seen.append(1)
+    return numpy.ones((len(paragraphs), 2)) if len(seen) < 4 else None
 """
 
 
@@ -157,7 +163,7 @@ def test_functions_are_tried_from_the_outside(tmp_path: Path) -> None:
 
     wrong = jobkit("workload", "check", "own.py:wrong", "--device", "cpu", cwd=tmp_path)
     assert wrong.returncode == 4
-    assert "own.py:12: ValueError: too many" in " ".join(wrong.stdout.split())
+    assert "own.py:13: ValueError: too many" in " ".join(wrong.stdout.split())
     for check in ("deterministic", "preflight", "tune"):
         assert any(line.split()[:2] == [check, "no"] for line in wrong.stdout.splitlines()), check
 
@@ -169,13 +175,15 @@ def test_what_cannot_be_loaded_is_no_answer(tmp_path: Path) -> None:
     spec.write_text("name: own\nworkload: ./own.py:online\nresources: {gpus: 0}\n", encoding="utf-8")
     online = jobkit("workload", "check", spec, "--device", "cpu", cwd=tmp_path)
     assert online.returncode == 2
-    assert "own.py:17: URLError" in online.stderr
+    assert "own.py:18: URLError" in online.stderr
     assert "with no network" in online.stderr
     of_one = jobkit("workload", "check", "./own.py:of_one", "--device", "cpu", cwd=tmp_path)
     assert of_one.returncode == 2
-    assert "own.py:21: AttributeError" in of_one.stderr
+    assert "own.py:22: AttributeError" in of_one.stderr
     assert "jobkit help workloads" in of_one.stderr
     assert "network" not in of_one.stderr
+    some = jobkit("workload", "check", "./own.py:some", "--device", "cpu", cwd=tmp_path)
+    assert "fails: paragraph 4: the workload returned no vectors here" in some.stderr
     assert jobkit("workload", "check", "own.py:absent", cwd=tmp_path).returncode == 2
 
 

@@ -16,7 +16,8 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.extras import missing_extra
 from jobkit.core.paragraphs import GIVEN
 from jobkit.core.terminal import DELIMITERS
-from jobkit.extensions.corpus.rows import Array, arrow_batch, npy_header, type_of
+from jobkit.extensions.corpus.rows import Array, arrow_batch, npy_header
+from jobkit.worker.workloads.base import type_of
 
 GROUP_ROWS = 50_000
 FILE = "file"  # column of merged rows, if files have several documents
@@ -190,7 +191,7 @@ def _write_npy(
         file.write(view.data)
     file.seek(0)
     file.write(npy_header(rows, vectors))
-    _write_cells(table, "\t", [*names[: len(GIVEN)], *names[len(GIVEN) + 1 :]], keys)
+    _write_cells(table, "\t", [*names[: len(GIVEN)], *names[len(GIVEN) + 1 :]], islice(keys, rows))
 
 
 VECTOR_FORMATS = {"parquet": _write_parquet_vectors, "npy": _write_npy}

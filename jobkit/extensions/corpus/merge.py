@@ -27,11 +27,12 @@ from jobkit.extensions.corpus.readers import (
     Paragraph,
     read_pieces,
 )
-from jobkit.extensions.corpus.rows import Array, parse_type, read_vectors
+from jobkit.extensions.corpus.rows import Array, read_vectors
 from jobkit.extensions.corpus.standing import Standing
 from jobkit.extensions.corpus.winners import digest, winner_path
 
 _NAMED = 10
+_ANEW = "correct the workload, and apply the corpus in a new folder"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,7 @@ def merge(
     standing = _whole(run_dir, allow_missing=allow_missing)
     corpus, winners = standing.corpus, list(standing.winners.values())
     own = _columns(winners)
-    vectors = next((word for words in own.values() for word in words if parse_type(word)), "")
+    vectors = next((winner.vectors for winner in winners), "")
     outputs = formats.output_paths(output, forms or (formats.DEFAULT_FORMAT,))
     for form in outputs:
         formats.check_format(form, own, vectors=bool(vectors))
@@ -82,14 +83,16 @@ def merge(
     _check_rows(run_dir, winners)
     with _published(paths) as files:
         write = _write_vectors if vectors else _write_rows
-        tally = write(results, list(outputs), files, columns)
+        tally, rows = write(results, list(outputs), files, columns), sum(winner.rows for winner in winners)
+        if tally.rows != rows:
+            raise JobkitError(f"the shards have {tally.rows:,} rows, and by winners/ {rows:,}")
     return Merged(
         outputs=tuple(outputs.values()),
         counts=counts,
         places=places,
         vectors=vectors,
         shards=len(winners),
-        rows=sum(winner.rows for winner in winners),
+        rows=rows,
         paragraphs=corpus.paragraphs - tally.missing.total(),
         documents=tally.documents,
         silent=tally.silent,
@@ -144,26 +147,24 @@ def default_format(run_dir: Path) -> str:
     """Return the format that `jobkit apply` was given; without one, Parquet for vectors."""
     standing = Standing(run_dir)
     form = standing.corpus.format
-    vectors = form == formats.DEFAULT_FORMAT and any(map(_has_vectors, standing.winners.values()))
+    vectors = form == formats.DEFAULT_FORMAT and any(one.vectors for one in standing.winners.values())
     return "parquet" if vectors else form
-
-
-def _has_vectors(winner: Winner) -> bool:
-    return any(parse_type(words) for words in winner.types)
 
 
 def _columns(winners: Sequence[Winner]) -> dict[str, set[str]]:
     """Return the columns of the workload, and the types of the values in each."""
-    names, *others = dict.fromkeys(winner.columns for winner in winners) or [()]
-    if others:
-        raise JobkitError(f"shards have different columns: {', '.join(names)} and {', '.join(others[0])}")
-    columns = {
+    for one in winners[1:]:
+        first, both = winners[0], f"shards {winners[0].point_id} and {one.point_id} have"
+        if one.columns != first.columns:
+            columns = f"{', '.join(first.columns)} and {', '.join(one.columns)}"
+            raise JobkitError(f"{both} different columns: {columns}", hint=_ANEW)
+        if one.vectors != first.vectors:
+            types = f"{first.vectors or 'none'}, {one.vectors or 'none'}"
+            raise JobkitError(f"{both} vectors of different types: {types}", hint=_ANEW)
+    return {
         name: {word for winner in winners for word in winner.types[at].split()}
-        for at, name in enumerate(names)
+        for at, name in enumerate(winners[0].columns if winners else ())
     }
-    if len(kinds := {word for words in columns.values() for word in words if parse_type(word)}) > 1:
-        raise JobkitError(f"shards have vectors of different types: {format_list(sorted(kinds), _NAMED)}")
-    return columns
 
 
 # -- which rows, in corpus order
@@ -201,7 +202,7 @@ class _Results:
         planned, won = dict[tuple[int, int, int], Piece](), dict[tuple[int, int, int], Extent]()
         for shard in standing.shards.values():
             winner = standing.winners.get(shard.index)
-            ends = _ends(shard, winner) if winner else [0] * len(shard.pieces)
+            ends = _ends(self._folder, shard, winner) if winner else [0] * len(shard.pieces)
             for piece, start, end in zip(shard.pieces, [0, *ends], ends, strict=False):
                 place = piece.source, piece.start, piece.skip
                 planned[place] = piece
@@ -210,7 +211,7 @@ class _Results:
                     raise JobkitError(f"{shards} both have results of the same part of the corpus")
                 if winner:
                     file = self._corpus.sources[piece.source].name
-                    named = self._named and not _has_vectors(winner)
+                    named = self._named and not winner.vectors
                     won[place] = Extent(shard.index, start, end, file if named else "")
         found = sum(piece.paragraphs for piece in planned.values())
         if found != self._corpus.paragraphs:  # a line of the plan is lost
@@ -230,7 +231,7 @@ class _Results:
         for extent in self._extents:
             winner, before = self._winners[extent.shard], 0
             for path, part in _parts(self._folder, winner):
-                size = part.rows if _has_vectors(winner) else part.size_bytes
+                size = part.rows if winner.vectors else part.size_bytes
                 start, end = max(extent.start - before, 0), min(extent.end - before, size)
                 if start < end:
                     yield path, start, end, extent.file
@@ -303,17 +304,13 @@ class _Results:
                 yield _Document(name, source.name, paragraphs, missing, held)
 
 
-def _ends(shard: Shard, winner: Winner) -> list[int]:
+def _ends(run_dir: Path, shard: Shard, winner: Winner) -> list[int]:
     """Return where the rows of each piece of a shard end."""
-    if winner.paragraphs != shard.paragraphs:
-        numbers = f"{winner.paragraphs:,} paragraphs where the plan has {shard.paragraphs:,}"
-        raise JobkitError(f"the result of shard {shard.index} has {numbers}")
-    vectors = _has_vectors(winner)
+    fault, vectors = winner.fault(shard.paragraphs), winner.vectors
     ends = list(accumulate([piece.paragraphs for piece in shard.pieces] if vectors else winner.pieces))
-    whole = winner.rows if vectors else winner.size_bytes
-    ends += [whole] * (len(shard.pieces) - len(ends))
-    if ends[-1:] != [whole]:
-        raise JobkitError(f"the result of shard {shard.index} has rows of no piece of its plan")
+    ends += [winner.rows if vectors else winner.size_bytes] * (len(shard.pieces) - len(ends))
+    if fault:
+        raise JobkitError(f"the result of shard {shard.index} has {fault}", hint=_again(run_dir, winner))
     return ends
 
 
@@ -328,7 +325,7 @@ class _Tally:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self.missing = file, Counter[str]()
-        self.documents = self.silent = 0
+        self.documents = self.silent = self.rows = 0
 
     def each(
         self, documents: Iterable[_Document], owners: Iterator[str] | None = None
@@ -344,6 +341,7 @@ class _Tally:
             while owners and owner == document.name:
                 rows, owner = rows + 1, next(owners, None)
             self.documents, self.silent = self.documents + 1, self.silent + (not rows)
+            self.rows += rows
             line = f'{{"document": {_quoted(document.name)}, "paragraphs": {document.paragraphs}'
             line += f', "rows": {rows}'
             if missing := document.missing:
@@ -400,11 +398,15 @@ def _check_rows(run_dir: Path, winners: Sequence[Winner]) -> None:
     whole = [(part.size_bytes, part.sha256) for _, _, part in files]
     damaged = [one for one, was, now in zip(files, whole, found, strict=True) if was != now]
     if damaged:
-        first = shell_path(winner_path(run_dir, damaged[0][0].point_id).with_suffix(""))
         raise JobkitError(
             f"rows do not match their SHA-256: {format_list([str(path) for _, path, _ in damaged], _NAMED)}",
-            hint=f"copy them back; or run the shard again: rm -r {first}.*, then {_resume(run_dir)}",
+            hint=f"copy them back; or {_again(run_dir, damaged[0][0])}",
         )
+
+
+def _again(run_dir: Path, winner: Winner) -> str:
+    path = shell_path(winner_path(run_dir, winner.point_id).with_suffix(""))
+    return f"run the shard again: rm -r {path}.*, then {_resume(run_dir)}"
 
 
 def _resume(run_dir: Path) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError, file_error
 from jobkit.core.files import read_json, read_lines, write_atomically
 from jobkit.core.json_codec import from_json, to_json
+from jobkit.core.knobs import FP16, FP32
 from jobkit.core.layout import CORPUS_FILE, ORDER_FILE, PLAN_FILE, POINTS_FILE
 
 ROWS_FILE = "rows.jsonl"
@@ -155,28 +156,44 @@ class Rows:
     pieces: tuple[int, ...] = field(default=())
     parts: tuple[Part, ...] = field(default=())  # none of an earlier version: ``rows.jsonl`` is the only part
 
+    @property
+    def vectors(self) -> str:
+        """The type of its vectors, ``fp32[384]``; empty of rows."""
+        return next((word for words in self.types for word in words.split() if parse_type(word)), "")
+
+    def fault(self, paragraphs: int) -> str:
+        """Return why this is no result of so many paragraphs; empty if all numbers agree."""
+        parts, types, vectors = parts_of(self), " ".join(self.types), self.vectors
+        sums = [sum(getattr(part, name) for part in parts) for name in ("paragraphs", "rows", "size_bytes")]
+        if self.paragraphs != paragraphs:
+            return f"{self.paragraphs:,} paragraphs where the plan has {paragraphs:,}"
+        if sums != [self.paragraphs, self.rows, self.size_bytes]:
+            return "other numbers than its parts"
+        if not vectors and self.pieces and sum(self.pieces) != self.size_bytes:
+            return "rows of no piece of its plan"
+        each = not vectors or (types == vectors and all(part.rows == part.paragraphs for part in parts))
+        return "" if each else f"{self.rows:,} rows, {types}: not a vector of each paragraph"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Winner:
+class Winner(Rows):
     """The try whose rows count for a shard: ``winners/<point>.json``, linked once."""
 
     index: int  # of the point
     point_id: str = ""  # of the point
     try_number: int  # of the try
-    rows: int  # from here on as in `Rows`
-    paragraphs: int
-    size_bytes: int
-    sha256: str
-    columns: tuple[str, ...] = field(default=())
-    types: tuple[str, ...] = field(default=())
-    pieces: tuple[int, ...] = field(default=())
-    parts: tuple[Part, ...] = field(default=())
 
 
-def parts_of(rows: Rows | Winner) -> tuple[Part, ...]:
+def parts_of(rows: Rows) -> tuple[Part, ...]:
     """Return the parts of a result, also of one that an earlier version wrote."""
     whole = Part(1, ROWS_FILE, rows.paragraphs, rows.rows, rows.columns, rows.size_bytes, rows.sha256)
     return rows.parts or (whole,)
+
+
+def parse_type(words: str) -> tuple[str, int] | None:
+    """Return the number type and the width of a column of vectors; ``None`` for any other column."""
+    kind, _, width = words.removesuffix("]").partition("[")
+    return (kind, int(width)) if kind in {FP32, FP16} and width else None
 
 
 def promised(shards: Sequence[Shard]) -> tuple[float | None, float | None, float | None]:

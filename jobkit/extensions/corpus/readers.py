@@ -50,6 +50,10 @@ class Paragraph(NamedTuple):
     returns: tuple[int, ...] = ()  # the positions in ``text`` of the line ends that were ``\r\n`` as given
     piece: int = 0  # the piece of the shard that holds it, from 0
 
+    @property
+    def place(self) -> str:
+        return f"document {self.document}, paragraph {self.number + 1:,}"
+
 
 def given_offset(paragraph: Paragraph, at: int) -> int:
     """Return where an offset into a paragraph's text is in its document as it was given, in characters."""
@@ -58,8 +62,7 @@ def given_offset(paragraph: Paragraph, at: int) -> int:
 
 def place_of(corpus: Corpus, piece: Piece, paragraph: Paragraph) -> str:
     name = corpus.sources[piece.source].name
-    document = "" if paragraph.document == name else f", document {paragraph.document}"
-    return f"{name}{document}, paragraph {paragraph.number + 1:,}"
+    return f"{name}, {paragraph.place.removeprefix(f'document {name}, ')}"
 
 
 def read_pieces(corpus: Corpus, pieces: tuple[Piece, ...]) -> Iterator[Paragraph]:

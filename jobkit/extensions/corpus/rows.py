@@ -25,12 +25,12 @@ from jobkit.core.knobs import FP16, FP32
 from jobkit.core.layout import BATCHES_FILE, TRY_PREFIX, try_folder, try_numbers
 from jobkit.core.paragraphs import GIVEN
 from jobkit.core.records import Outcome, Point
-from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Part, Rows, Shard
+from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Part, Rows, Shard, parse_type
 from jobkit.extensions.corpus.readers import Paragraph, given_offset
 from jobkit.extensions.corpus.winners import digest
 from jobkit.worker import process
 from jobkit.worker.failure import TryFailed
-from jobkit.worker.workloads.base import Output, Row, text_order
+from jobkit.worker.workloads.base import Output, Row, text_order, type_of
 
 OFFSETS = frozenset({"start", "end"})
 """Columns of offsets into the paragraph's text; a row has offsets into the document as given."""
@@ -95,17 +95,6 @@ _NUMBERS = {FP32: "<f4", FP16: "<f2"}
 _HEADER_BYTES = 128
 
 
-def type_of(vectors: Array) -> str:
-    """Return the type of a column of vectors: ``fp32[384]``."""
-    return f"{FP16 if vectors.dtype.itemsize == 2 else FP32}[{vectors.shape[1]}]"  # noqa: PLR2004 - bytes
-
-
-def parse_type(words: str) -> tuple[str, int] | None:
-    """Return the number type and the width of a column of vectors; ``None`` for any other column."""
-    kind, _, width = words.removesuffix("]").partition("[")
-    return (kind, int(width)) if kind in _NUMBERS and width else None
-
-
 def npy_header(rows: int, vectors: str) -> bytes:
     """Return the beginning of an npy file, of one length for any number of rows (numpy.lib.format)."""
     kind, width = parse_type(vectors) or (FP32, 0)
@@ -128,14 +117,18 @@ def as_vectors(found: Any, paragraphs: int, columns: Sequence[str]) -> Array:  #
     return vectors if vectors.dtype == np.float16 else vectors.astype(np.float32, copy=False)
 
 
-def in_order(calls: Sequence[tuple[Sequence[int], Array]], first: int) -> Array:
+def in_order(calls: Sequence[tuple[Sequence[int], Array]], first: int, paragraphs: int) -> Array:
     """Return the vectors of a window, whose first paragraph is number ``first``, in corpus order."""
     import numpy as np
 
-    whole = np.empty((sum(len(items) for items, _ in calls), calls[0][1].shape[1]), calls[0][1].dtype)
+    types = dict.fromkeys(type_of(vectors) for _, vectors in calls)
+    if len(types) > 1:
+        raise TryFailed(Outcome.BUG, f"a call returned {', another '.join(types)}")
+    if sorted(item - first for items, _ in calls for item in items) != [*range(paragraphs)]:
+        given = sum(len(items) for items, _ in calls)
+        raise TryFailed(Outcome.BUG, f"there are {given:,} vectors for {paragraphs:,} paragraphs")
+    whole = np.empty((paragraphs, calls[0][1].shape[1]), calls[0][1].dtype)
     for items, vectors in calls:
-        if type_of(vectors) != type_of(whole):
-            raise TryFailed(Outcome.BUG, f"a call returned {type_of(whole)}, another {type_of(vectors)}")
         whole[np.asarray(items) - first] = vectors
     return whole
 
@@ -247,6 +240,17 @@ class Finished:
     part: Part
     types: tuple[str, ...]  # from here on as in `Rows`, of this part
     pieces: tuple[int, ...]
+    sha256: str = ""  # of the line before this key, which is the last; empty of an earlier version
+
+
+_KEY = ', "sha256": '
+
+
+def _read_finished(line: str, where: str) -> Finished:
+    one = from_json(Finished, line, where=where)
+    if one.sha256 not in {"", hashlib.sha256(line.rpartition(_KEY)[0].encode()).hexdigest()}:
+        raise JobkitError(f"{where}: does not match its SHA-256")
+    return one
 
 
 def identity(point: Point, shard: Shard) -> str:
@@ -263,9 +267,7 @@ def adopt(run_dir: Path, point: Point, try_number: int, shard: Shard, of: str) -
     folders = {number: Path(try_folder(run_dir, point.point_id, number)) for number in numbers}
     found, vain = dict[int, list[Finished]](), 0
     for number, folder in folders.items():
-        lines, notes = read_tolerantly(
-            folder / PARTS_FILE, lambda line, where: from_json(Finished, line, where=where)
-        )
+        lines, notes = read_tolerantly(folder / PARTS_FILE, _read_finished)
         vain += not lines and number < try_number and (folder / BATCHES_FILE).is_file()
         foreign = [one.part.file for one in lines if one.of != of]
         if foreign:
@@ -282,7 +284,7 @@ def adopt(run_dir: Path, point: Point, try_number: int, shard: Shard, of: str) -
         left = shard.paragraphs - at
         fitting = [one for one in found.get(at, ()) if 0 < one.part.paragraphs < left]
         fitting.sort(key=lambda one: one.part.paragraphs, reverse=True)
-        best = next((one for one in fitting if _whole(folder, one)), None)
+        best = next((one for one in fitting if _whole(folder, adopted, one)), None)
         if best is None:
             break
         adopted.append(replace(best, part=replace(best.part, number=len(adopted) + 1)))
@@ -292,12 +294,13 @@ def adopt(run_dir: Path, point: Point, try_number: int, shard: Shard, of: str) -
     return adopted, vain
 
 
-def _whole(folder: Path, one: Finished) -> bool:
-    path = folder.parent / one.part.file.removeprefix("../")
+def _whole(folder: Path, adopted: Sequence[Finished], one: Finished) -> bool:
+    path, together = folder.parent / one.part.file.removeprefix("../"), joined([*adopted, one])
     try:
-        if digest(path) == (one.part.size_bytes, one.part.sha256):
+        reason = together.fault(one.first + one.part.paragraphs)
+        if not reason and digest(path) == (one.part.size_bytes, one.part.sha256):
             return True
-        reason = "does not match its SHA-256"
+        reason = reason or "does not match its SHA-256"
     except OSError as error:
         reason = str(error.strerror)
     process.report(f"{path}: {reason}, so it is not adopted")
@@ -308,7 +311,7 @@ def joined(finished: Sequence[Finished]) -> Rows:
     """Return the manifest of a shard in these parts."""
     parts = tuple(one.part for one in finished)
     sha256 = hashlib.sha256("".join(f"{part.sha256}\n" for part in parts).encode()).hexdigest()
-    words = zip(*(one.types for one in finished), strict=True)
+    words = zip_longest(*(one.types for one in finished), fillvalue="")
     return Rows(
         rows=sum(part.rows for part in parts),
         paragraphs=sum(part.paragraphs for part in parts),
@@ -363,7 +366,7 @@ class RowsFile(Output):
         self._columns, self._order = tuple(columns), text_order(columns)
         if len({*GIVEN, *columns}) < len(GIVEN) + len(columns):
             raise JobkitError(f"columns {', '.join(columns)}: each name once, and none of {', '.join(GIVEN)}")
-        if self._finished and (was := self._finished[0].part.columns) != self._columns:
+        for was in {one.part.columns for one in self._finished} - {self._columns}:
             both = f"{', '.join(was)}, and the workload has {', '.join(columns)}"
             raise TryFailed(Outcome.ENVIRONMENT, f"the {PARTS_FILE} of earlier tries has the columns {both}")
         (self._folder / MANIFEST_FILE).unlink(missing_ok=True)  # of an earlier process
@@ -376,8 +379,8 @@ class RowsFile(Output):
             if isinstance(writer, RowsWriter):
                 for number, *values in sorted(rows, key=self._order):
                     writer.write(places[number - first], values)
-            elif rows:
-                writer.write(in_order(rows, first))
+            else:
+                writer.write(in_order(rows, first, len(places)))
             self._paragraphs, self._left = self._paragraphs + len(places), self._left - len(places)
             now_s, before_s = time.monotonic(), self._written_s
             due_s, self._written_s = max(self._part_s, SHARE * (now_s - self._opened_s)), now_s
@@ -398,7 +401,9 @@ class RowsFile(Output):
 
     def _leave_part(self) -> None:
         """End the part before the shard is done, for another try."""
-        append_line(self._folder / PARTS_FILE, to_json(self._end_part()))
+        line = to_json(self._end_part()).rpartition(_KEY)[0]
+        sha256 = hashlib.sha256(line.encode()).hexdigest()
+        append_line(self._folder / PARTS_FILE, f'{line}{_KEY}"{sha256}"}}')
         self._part_began_s = time.monotonic()
 
     def _end_part(self, *, last: bool = False) -> Finished:

@@ -101,9 +101,8 @@ def _complete(folder: Path, paragraphs: int) -> Rows | None:
         found = [digest(folder / part.file, sync=True) for part in parts]
     except (OSError, JobkitError):
         return None
-    sums = [sum(getattr(part, name) for part in parts) for name in ("paragraphs", "rows", "size_bytes")]
-    whole = sums == [paragraphs, rows.rows, rows.size_bytes] and rows.paragraphs == paragraphs
-    return rows if whole and found == [(part.size_bytes, part.sha256) for part in parts] else None
+    whole = found == [(part.size_bytes, part.sha256) for part in parts] and not rows.fault(paragraphs)
+    return rows if whole else None
 
 
 def digest(path: Path, *, sync: bool = False) -> tuple[int, str]:

@@ -14,7 +14,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
 from jobkit.extensions.corpus.plan import Corpus, Shard, read_corpus, read_planned
 from jobkit.extensions.corpus.readers import Paragraph, read_pieces
-from jobkit.extensions.corpus.rows import RowsFile, adopt, as_vectors, identity
+from jobkit.extensions.corpus.rows import RowsFile, adopt, as_vectors, identity, joined
 from jobkit.worker.failure import TryFailed, describe_error
 from jobkit.worker.paragraphs import Todo, Window
 from jobkit.worker.record import PointWork, TryState
@@ -34,6 +34,7 @@ class ShardWork(PointWork):
             corpus, of = read_corpus(run_dir), identity(point, shard)
             adopted, vain = adopt(run_dir, point, state.task.try_number, shard, of)
         output.go_on(shard, of, adopted, vain)
+        state.vectors = joined(adopted).vectors if adopted else None
         done = sum(one.part.paragraphs for one in adopted)
         state.items_total = shard.paragraphs - done
         state.characters_total = round(shard.characters * state.items_total / shard.paragraphs)
@@ -55,9 +56,9 @@ class ShardWork(PointWork):
         if result.vectors is not None:
             return [(items, as_vectors(result.vectors, len(items), columns))]
         rows: Sequence[Row] = result.entities if result.rows is None else result.rows
-        if any(len(row) != 1 + len(columns) for row in rows[:1]):
+        for row in (row for row in rows if len(row) != 1 + len(columns)):
             names = ", ".join(columns)
-            raise TryFailed(Outcome.BUG, f"process() returned the row {rows[0]!r}; its columns are {names}")
+            raise TryFailed(Outcome.BUG, f"process() returned the row {row!r}; its columns are {names}")
         return [(items[number], *values) for number, *values in rows]
 
 

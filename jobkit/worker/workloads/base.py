@@ -8,16 +8,19 @@ import io
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.extras import missing_extra
 from jobkit.core.files import write_atomically
-from jobkit.core.knobs import BUDGET, RENAMED, RUN_KNOBS, Knob, Value, declared
+from jobkit.core.knobs import BUDGET, FP16, FP32, RENAMED, RUN_KNOBS, Knob, Value, declared
 from jobkit.core.layout import ENTITIES_FILE
+from jobkit.core.records import Outcome
 from jobkit.core.terminal import suggest
-from jobkit.worker.failure import describe_error
+from jobkit.core.units import format_count
+from jobkit.worker.failure import TryFailed, describe_error
 
 SHIPPED = {
     "stanza-ner": "jobkit.worker.workloads.stanza_ner:StanzaNer",
@@ -89,6 +92,33 @@ class Result:
     tokens: int | None = None
     longest_sentence_chars: int | None = None
     padded_chars: int | None = None
+
+
+def type_of(vectors: Any) -> str:  # noqa: ANN401 - an array of any framework
+    """Return the type of vectors as they are written, ``fp32[384]``: fp64 becomes fp32."""
+    size_bytes = getattr(getattr(vectors, "dtype", None), "itemsize", 4)
+    shape = getattr(vectors, "shape", None) or (len(vectors), *{len(one) for one in vectors})
+    return f"{FP16 if size_bytes == 2 else FP32}{[*map(int, shape[1:])]}"  # noqa: PLR2004 - bytes
+
+
+def vectors_of(result: Result, paragraphs: int) -> str:
+    """Return the type of the vectors of a call, empty of rows; refuse what is not of its paragraphs."""
+    numbers = {row[0] for row in chain(result.entities, result.rows or ())} - {*range(paragraphs)}
+    wrong = [f"a row of paragraph {number}, counted from 0," for number in numbers]
+    if result.vectors is not None and len(result.vectors) != paragraphs:
+        wrong = [format_count(len(result.vectors), "vector")]
+    if wrong:
+        what = f"{wrong[0]} for {format_count(paragraphs, 'paragraph')}"
+        raise TryFailed(Outcome.BUG, f"the workload returned {what}")
+    return "" if result.vectors is None else type_of(result.vectors)
+
+
+def same_type(vectors: str, before: str | None, place: str) -> str:
+    """Return the type of vectors, empty of rows; refuse another one than before."""
+    if before not in {None, vectors}:
+        now, earlier = (f"vectors of {one}" if one else "no vectors" for one in (vectors, before))
+        raise TryFailed(Outcome.BUG, f"{place}: the workload returned {now} here, {earlier} before")
+    return vectors
 
 
 @dataclass(frozen=True, slots=True)

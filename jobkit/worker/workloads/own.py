@@ -35,6 +35,8 @@ from jobkit.worker.workloads.base import (
     cuts_itself,
     finds_lengths,
     knobs_of,
+    same_type,
+    vectors_of,
     workload_class,
 )
 from jobkit.worker.workloads.function import names_file, short, source_path
@@ -52,7 +54,8 @@ def _is_result(value: object) -> bool:
         return False
     entities: object = value.entities
     rows: object = () if value.rows is None else value.rows
-    if not isinstance(entities, tuple) or not isinstance(rows, tuple):
+    sized = value.vectors is None or hasattr(value.vectors, "__len__")
+    if not sized or not isinstance(entities, tuple) or not isinstance(rows, tuple):
         return False
     first = [isinstance(row, tuple) and bool(row) and _is_count(row[0]) for row in rows[:1]]
     return all(first) and all(isinstance(row, Entity) for row in entities[:1])  # to check all would take time
@@ -61,7 +64,7 @@ def _is_result(value: object) -> bool:
 ANSWERS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "items_per_call": ("a whole number above 0", lambda value: _is_count(value) and value > 0),
     "process": (
-        "a jobkit.worker.workloads.base.Result: its load a whole number, with a tuple of Entity or of rows",
+        "a jobkit.worker.workloads.base.Result: load a whole number, a tuple of Entity or rows, or an array",
         _is_result,
     ),
     "effective": (
@@ -140,13 +143,17 @@ class OpenedWorkload:
         if self._by_length:
             places = sorted_places([max(row, default=0) for row in rows], None)
         sizes = cut_by_budget((load_of(rows[at], pads=pads) for at in places), self._cap, pads=pads)
-        left, parts = iter(places), []
+        if len(rows) != len(paragraphs):
+            what = f"returned lengths of {len(rows)} paragraphs, not {len(paragraphs)}"
+            raise _wrong_answer(self._name, type(self._workload), "lengths", what, LENGTHS)
+        left, parts, vectors = iter(places), [], None
         for size in sizes:
             batch = [*islice(left, size)]
             result = call([paragraphs[at] for at in batch])
             if result.load == BY_LENGTHS:
                 items = [item for at in batch for item in rows[at]]
                 result = replace(result, load=load_of(items, pads=pads))
+            vectors = same_type(vectors_of(result, size), vectors, f"paragraph {batch[0] + 1:,} of it")
             parts.append((batch, result))
         return _merged(parts)
 
@@ -171,7 +178,7 @@ def _merged(parts: Sequence[tuple[Sequence[int], Result]]) -> Result:
         vectors = np.concatenate([np.asarray(result.vectors) for result in results])[order]
     return Result(
         entities=tuple(map(Entity._make, placed("entities"))),
-        rows=None if any(result.rows is None for result in results) else tuple(placed("rows")),
+        rows=None if all(result.rows is None for result in results) else tuple(placed("rows")),
         vectors=vectors,
         load=max(result.load for result in results),
         sentences=total("sentences"),

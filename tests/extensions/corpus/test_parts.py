@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -20,7 +22,7 @@ from jobkit.core.layout import PLAN_FILE, POINTS_FILE, read_points, try_folder
 from jobkit.core.records import JobFacts
 from jobkit.extensions.corpus import rows
 from jobkit.extensions.corpus.merge import merge
-from jobkit.extensions.corpus.plan import MANIFEST_FILE, Winner
+from jobkit.extensions.corpus.plan import MANIFEST_FILE, Winner, read_planned
 from jobkit.extensions.corpus.winners import claim, has_rows
 from jobkit.extensions.corpus.work import WORK
 from jobkit.worker import steps
@@ -56,9 +58,16 @@ class Attempt:
         self.output = self.state.output = WORK.output(self.out)
         self.todo = self.state.todo = WORK.read(self.state)
 
-    def work(self, calls: int = PARAGRAPHS, *, failed: bool = False, kill_at: int = -1) -> None:
+    def work(
+        self,
+        calls: int = PARAGRAPHS,
+        *,
+        failed: bool = False,
+        kill_at: int = -1,
+        worker: WorkerState | None = None,
+    ) -> None:
         """Do some calls, and end; die at a step that changes files, if ``kill_at`` is its number."""
-        self.state.workers = [WorkerState(columns=self.columns, items_per_call=3)]
+        self.state.workers = [worker or WorkerState(columns=self.columns, items_per_call=3)]
         try:
             with pytest.MonkeyPatch.context() as patch:
                 _die_at(kill_at, patch)
@@ -240,6 +249,47 @@ def test_a_part_of_another_plan_or_setting_is_not_adopted(
     assert "of another plan or setting" in said
     again.work()
     assert again.did == PARAGRAPHS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_number_of_a_line_of_parts_can_be_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    run, parts = left_by_one(tmp_path, kind)
+    index = run / "results" / "shard-00001" / "try-1" / rows.PARTS_FILE
+    lines = index.read_text().splitlines(keepends=True)
+    for number in re.finditer(r"(?<=: )\d+(?=[,}])", lines[1]):
+        changed = f"{lines[1][: number.start()]}{int(number[0]) + 1}{lines[1][number.end() :]}"
+        index.write_text("".join([lines[0], changed, *lines[2:]]))
+        point, shard = read_points(run)[0][0], read_planned(run, 1)
+        adopted, _ = rows.adopt(run, point, 2, shard, rows.identity(point, shard))
+        assert [Path(one.part.file).name for one in adopted] == parts[:1], changed
+        assert f"{rows.PARTS_FILE}:2: does not match its SHA-256" in capsys.readouterr().err
+
+
+def test_parts_of_an_earlier_version_are_adopted_whose_lines_have_no_digest(tmp_path: Path) -> None:
+    run, parts = left_by_one(tmp_path, "vectors")
+    index = run / "results" / "shard-00001" / "try-1" / rows.PARTS_FILE
+    old, found = re.subn(r', "sha256": "\w+"}$', "}", index.read_text(), flags=re.MULTILINE)
+    index.write_text(old)
+    again = Attempt(run, 2, "vectors")
+    again.work()
+    done = sum(json.loads(line)["part"]["paragraphs"] for line in old.splitlines())
+    assert (found, again.did) == (len(parts), PARAGRAPHS - done)
+    again.come_home()
+    assert again.won()
+    assert merged(run, "vectors") == undisturbed(tmp_path, "vectors")[0]
+
+
+def test_a_try_does_not_go_on_with_another_kind_of_result(tmp_path: Path) -> None:
+    run, _ = left_by_one(tmp_path, "vectors")
+    again = Attempt(run, 2)
+    again.columns = ("embedding",)
+    worker = WorkerState(columns=again.columns, items_per_call=3, vectors="")
+    with pytest.raises(
+        TryFailed, match=r"document b, paragraph \d: .* no vectors here, vectors of fp32\[2\] bef"
+    ):
+        again.work(worker=worker)
 
 
 def test_a_workload_with_other_columns_does_not_go_on(tmp_path: Path) -> None:

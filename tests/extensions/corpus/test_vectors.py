@@ -27,7 +27,7 @@ from jobkit.extensions.corpus.scan import find_sources, scan
 from jobkit.extensions.corpus.winners import claim, has_rows, read_winners
 from jobkit.worker.failure import TryFailed
 from jobkit.worker.workloads.base import Result
-from tests.support.corpora import jsonl, plan, points_of, read_all, read_shard
+from tests.support.corpora import jsonl, plan, points_of, read_all, read_shard, write_result
 
 WIDTH, SHARDS, WINDOW, CALL = 384, 3, 7, 3
 
@@ -224,6 +224,32 @@ def test_vectors_are_of_one_type(run: Path, tmp_path: Path) -> None:
     winner.write_text(winner.read_text().replace("fp32[384]", "fp32[64]"))
     with pytest.raises(JobkitError, match=r"vectors of different types: fp32\[384\], fp32\[64\]"):
         merge(run, tmp_path / "out.npy", "npy")
+
+
+def test_a_shard_without_its_vectors_is_named(run: Path, tmp_path: Path) -> None:
+    """As an earlier version claimed them: a shard without any vector, and one of which the last is lost."""
+    finished(run)
+    path = run / "winners" / "shard-00002.json"
+    winner = json.loads(path.read_text())
+    part = winner["parts"][0] | {"rows": winner["rows"] - 1}
+    path.write_text(json.dumps(winner | {"rows": winner["rows"] - 1, "parts": [part]}))
+    with pytest.raises(
+        JobkitError, match=r"shard 2 has \d+ rows, fp32\[384\]: not a vector of each"
+    ) as caught:
+        merge(run, tmp_path / "out.npy", "npy")
+    assert "winners/shard-00002.*, then" in caught.value.hint
+    path.unlink()
+    folder, paragraphs = run / "results" / "shard-00002" / "try-1", list(read_shard(run, 2))
+    manifest = folder / MANIFEST_FILE
+    manifest.write_text(json.dumps({name: winner[name] for name in winner if name != "parts"} | {"rows": 1}))
+    assert claim(run, all_points(run)[1], 1) is None
+    (folder / ROWS_FILE).unlink()
+    write_result(folder, ("embedding",), [], paragraphs)
+    assert claim(run, all_points(run)[1], 1)
+    for form in ("npy", "parquet", "jsonl"):
+        with pytest.raises(JobkitError, match=r"shard-00001 and shard-00002 have .*: fp32\[384\], none"):
+            merge(run, tmp_path / f"out.{form}", form)
+    assert not list(tmp_path.glob("out.*"))
 
 
 def test_vectors_are_no_text_and_rows_no_array(

@@ -161,6 +161,51 @@ def test_vectors_do_not_depend_on_how_they_are_made(tmp_path: Path) -> None:
         assert vectors[:, 0].tolist() == list(map(len, texts)), change
 
 
+class Changing(Lengths):
+    """Returns something else from the first call of a paragraph that is named ``CHANGE`` on: `CHANGES`."""
+
+    def process(self, paragraphs: list[str]) -> Result:  # type: ignore[override]  # the worker gives a list
+        """Return the vectors of the call, or what the call's first word says."""
+        result = super().process(paragraphs)
+        return replace(result, **CHANGES.get(paragraphs[0].split()[0], lambda _: {})(result.vectors))
+
+
+CHANGES: dict[str, Any] = {
+    "Nothing": lambda _: {"vectors": None, "entities": ()},
+    "Fewer": lambda vectors: {"vectors": vectors[1:]},
+    "Other": lambda vectors: {"vectors": vectors[:, 1:]},
+    "Half": lambda vectors: {"vectors": vectors.astype(np.float16)},
+    "Rows": lambda _: {"vectors": None, "rows": ((0, 1), (1, 1))},
+    "Outside": lambda _: {"vectors": None, "rows": ((-1, 1),)},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("Nothing", "returned no vectors here, vectors of fp32[21] before"),
+        ("Fewer", "returned 2 vectors for 3 paragraphs"),
+        ("Other", "returned vectors of fp32[20] here, vectors of fp32[21] before"),
+        ("Half", "returned vectors of fp16[21] here, vectors of fp32[21] before"),
+        ("Rows", "returned no vectors here, vectors of fp32[21] before"),
+        ("Outside", "returned a row of paragraph -1, counted from 0, for 3 paragraphs"),
+    ],
+)
+def test_the_first_call_that_returns_something_else_fails_with_its_paragraph(
+    tmp_path: Path, word: str, message: str
+) -> None:
+    setting = replace(SETTING, workload=f"{__name__}:Changing", order="text", sort_window=12)
+    texts = [*COUNTED[:30], f"{word} from here on.", *COUNTED[31:]]
+    for workers in (1, 2):
+        (tmp_path / str(workers)).mkdir()
+        [shard] = planned(tmp_path / str(workers), replace(setting, workers=workers), *texts)
+        found = tried(tmp_path / str(workers), shard)
+        assert found.outcome is Outcome.BUG
+        assert f"document told.txt, paragraph 31: the workload {message}" in found.message
+        assert not list(tmp_path.glob("*/out-1/rows.json"))
+
+
 class Short(Count):
     """Returns rows that do not fit its columns."""
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,6 +57,7 @@ RESULT = "a jobkit.worker.workloads.base.Result"
         ("process(self, paragraphs)", "Result(entities=(), load=1.5)", RESULT),
         ("process(self, paragraphs)", "Result(entities=('Bath',), load=1)", RESULT),
         ("process(self, paragraphs)", "Result(rows=[(0, 1)], load=1)", RESULT),
+        ("process(self, paragraphs)", "Result(vectors=iter(()), load=1)", RESULT),
         ("effective(self)", "{'pinned': 1.5}", "a mapping of knobs to whole numbers, words or None"),
         ("versions(self)", "{'toy': 2}", "a mapping of names to texts"),
     ],
@@ -123,6 +125,32 @@ def test_a_budget_cuts_the_calls_of_a_workload_with_lengths(order: str, cap: int
     assert [texts[found.paragraph][found.start : found.end] for found in result.entities] == [
         found.text for found in result.entities
     ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "lengths", "found"),
+    [
+        ("[1] if 'c' in paragraphs else None", "[1] * len(paragraphs)", ((2, 1),)),
+        (
+            "ones if 'c' in paragraphs else None",
+            "[1] * len(paragraphs)",
+            r"paragraph 3 of it: .* fp32\[2\] here",
+        ),
+        ("[1]", "[1] * 2", "returned lengths of 2 paragraphs, not 3"),
+    ],
+)
+def test_each_batch_of_a_budget_has_its_results(
+    tmp_path: Path, answer: str, lengths: str, found: Any
+) -> None:
+    source = f"import numpy\nones = numpy.ones((1, 2))\ndef tag(paragraphs):\n    return {answer}\n"
+    (tmp_path / "own.py").write_text(f"{source}def lengths(paragraphs):\n    return {lengths}\n")
+    workload = open_workload("./own.py:tag", str(tmp_path))
+    workload.load(None, "cpu", {"padded": 1, "paragraphs_per_call": 7}, 1)
+    if isinstance(found, tuple):
+        assert workload.process(["a", "b", "c"]).rows == found
+    else:
+        with pytest.raises(JobkitError, match=found):
+            workload.process(["a", "b", "c"])
 
 
 @pytest.mark.parametrize(

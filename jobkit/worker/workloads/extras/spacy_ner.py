@@ -98,7 +98,7 @@ class SpacyNer:
             self._heaviest = sum(counts), tuple(zip(paragraphs, counts, strict=True))
         entities = (
             Entity(number, found.text, found.label_, found.start_char, found.end_char)
-            for number, document in enumerate(documents)
+            for number, (_, document) in enumerate(zip(paragraphs, documents, strict=True))
             for found in document.ents
         )
         return Result(entities=tuple(entities), load=sum(counts), tokens=sum(counts))
