@@ -37,6 +37,7 @@ os.environ.setdefault("PIP_NO_COMPILE", "0")  # that is, none (pip's manual): ha
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores it
 os.environ[RUNS_VARIABLE] = os.devnull  # as below
 os.environ[LEDGER_VARIABLE] = os.devnull  # the user's own is left alone; tests of it name a file
+os.environ["JOBKIT_CONFIG"] = os.devnull  # the user's site file would decide
 TESTS = Path(__file__).parent
 KEPT = TESTS.parent / ".cache" / "jobkit"
 
