@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import tempfile
@@ -240,6 +241,17 @@ def test_a_part_of_another_plan_or_setting_is_not_adopted(
     assert "of another plan or setting" in said
     again.work()
     assert again.did == PARAGRAPHS
+
+
+def test_parts_outlive_an_upgrade_that_adds_a_field(tmp_path: Path) -> None:
+    run = planned(tmp_path)
+    points = (run / POINTS_FILE).read_text(encoding="utf-8").replace('"hang_s": 60, ', "")
+    (run / POINTS_FILE).write_text(points, encoding="utf-8")
+    lines = f"{points}{(run / PLAN_FILE).read_text(encoding='utf-8')}".rstrip("\n")
+    tried = Attempt(run, 1)
+    tried.work(calls=4, failed=True)
+    parts = (tried.out / rows.PARTS_FILE).read_text(encoding="utf-8")
+    assert hashlib.sha256(lines.encode()).hexdigest() in parts, "as the version that has no such field"
 
 
 def test_a_workload_with_other_columns_does_not_go_on(tmp_path: Path) -> None:
