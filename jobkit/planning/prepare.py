@@ -74,7 +74,7 @@ class Options:
     def words(self) -> tuple[str, ...]:
         """The options without ``--setting`` and ``--stand-in``, as a person types them."""
         named = {**self.named, **({"runs-dir": str(self.runs_dir)} if self.runs_dir else {})}
-        pairs = [("--set", hide_override(change)) for change in self.overrides]
+        pairs = [("--set", hide_override(change, SweepSpec)) for change in self.overrides]
         pairs += [(f"--{name}", value) for name, value in named.items()]
         return tuple(word for pair in pairs for word in pair)
 

@@ -241,7 +241,7 @@ def test_a_run_of_a_version_that_lacked_a_key_is_found_again(home: Path) -> None
     path, lines = run.run_dir / SPEC_FILE, run.run_dir / POINTS_FILE
     whole, points = read_document(path).data, lines.read_text(encoding="utf-8")
     spec = read_document(home / "spec.yaml").data | {"scheduler": "local"}
-    keys = {(key,) for key in whole} - {(key,) for key in spec}
+    keys: set[tuple[str, ...]] = {(key,) for key in whole if key not in spec}
     nested = {(key, name) for key, part in whole.items() if isinstance(part, dict) for name in part}
     keys |= nested - {(key, name) for key, part in spec.items() if isinstance(part, dict) for name in part}
     assert {("site",), ("hang_s",), ("device",), ("resources", "walltime"), ("policy", "timeout")} < keys

@@ -30,7 +30,7 @@ class Outer(BaseModel):
 def faults(tmp_path: Path, text: str, *overrides: str) -> list[str]:
     path = tmp_path / "x.yaml"
     path.write_text(text, encoding="utf-8")
-    document = read_document(path, overrides)
+    document = read_document(path, overrides, Outer)
     validated(document, Outer)
     return [str(fault).removeprefix(f"{path}:") for fault in sorted(document.faults)]
 
@@ -87,12 +87,12 @@ def test_a_missing_spec_that_jobkit_ships_can_be_copied(
 def test_an_override_is_named_as_it_was_typed(tmp_path: Path) -> None:
     assert faults(tmp_path, "name: x\n", "inner.cpus=many", "inner.x=1", "name=[1", "nonsense") == [
         "--set inner.cpus=many: inner.cpus: 'many': should be a valid integer",
-        "--set inner.x=1: inner.x: no such key; one of: cpus, memory",
+        "--set inner.x=***: inner.x: no such key; one of: cpus, memory",
         "--set name=[1: the value is not YAML: did not find expected ',' or ']'",
         "--set nonsense: not key=value, for instance resources.cpus=4",
     ]
     (line,) = faults(tmp_path, "name: x\n", "innre.cpus=2")
-    assert line.startswith("--set innre.cpus=2: innre: no such key; did you mean 'inner'?")
+    assert line.startswith("--set innre.cpus=***: innre: no such key; did you mean 'inner'?")
     (line,) = faults(tmp_path, "name: x\ninnre: {cpus: 1}\n", "innre.cpus=2")
     assert line.startswith("2:1: innre: no such key"), "the file has it, too"
 
