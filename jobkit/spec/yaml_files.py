@@ -52,6 +52,8 @@ def _no_such_tag(_loader: _Loader, node: yaml.Node) -> None:
 
 
 MOST_DEPTH = 100
+MOST_REPEATED = 10_000
+"""Values that aliases repeat: nested aliases stand for any number of values, and each is checked."""
 
 _Loader.yaml_constructors = {
     f"tag:yaml.org,2002:{tag}": yaml.SafeLoader.yaml_constructors[f"tag:yaml.org,2002:{tag}"]
@@ -201,11 +203,23 @@ def _how_to_get(path: Path) -> str:
 
 def _composed(text: str) -> tuple[yaml.Node | None, Any]:
     """Return a text's node, which knows its places, and its data, parsed once for both."""
-    depth = 0
+    inside: list[tuple[str | None, int]] = []  # the anchor of each open collection, and the values before it
+    sizes: dict[str | None, int] = {}  # how many values each anchor stands for
+    values = repeated = 0
     for event in yaml.parse(text, Loader=_Loader):  # libyaml composes by recursion, without a limit
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MOST_DEPTH:
-            raise ConstructorError(None, None, f"nested more than {MOST_DEPTH} deep")
+        values += isinstance(event, yaml.CollectionStartEvent | yaml.ScalarEvent)
+        if isinstance(event, yaml.CollectionStartEvent):
+            inside.append((event.anchor, values - 1))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = inside.pop()
+            sizes[anchor] = values - before
+        elif isinstance(event, yaml.AliasEvent):
+            values += sizes.get(event.anchor, 1)
+            repeated += sizes.get(event.anchor, 1)
+        if len(inside) > MOST_DEPTH or repeated > MOST_REPEATED:
+            what = f"aliases repeat more than {MOST_REPEATED:,} values"
+            what = f"nested more than {MOST_DEPTH} deep" if len(inside) > MOST_DEPTH else what
+            raise ConstructorError(None, None, what, event.start_mark)  # type: ignore[arg-type]  # libyaml's mark
     loader = _Loader(text)
     try:
         node = loader.get_single_node()

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import shipped_folder
-from jobkit.spec.yaml_files import raise_faults, read_document, validated
+from jobkit.spec.yaml_files import MOST_REPEATED, raise_faults, read_document, validated
 
 
 class Inner(BaseModel):
@@ -123,6 +123,17 @@ def test_what_is_no_mapping_or_no_value_of_its_tag_is_refused(tmp_path: Path, te
     path.write_text(text, encoding="utf-8")
     with pytest.raises(JobkitError, match=said):
         read_document(path)
+
+
+def test_aliases_repeat_no_more_values_than_the_limit(tmp_path: Path) -> None:
+    path, number = tmp_path / "x.yaml", MOST_REPEATED // 10
+    text = f"a: &a [{'[], ' * 9}]\nb: &b [{'*a, ' * (number - 1)}"
+    path.write_text(f"{text}*a]\n", encoding="utf-8")
+    assert len(read_document(path).data["b"]) == number
+    for more in ("*a, *a]\n", "]\nc: *b\n"):
+        path.write_text(f"{text}{more}", encoding="utf-8")
+        with pytest.raises(JobkitError, match=r"x\.yaml:[23]:\d+: not YAML: aliases repeat more than 10,000"):
+            read_document(path)
 
 
 def test_a_missing_file_and_one_in_latin_1_are_refused(tmp_path: Path) -> None:
