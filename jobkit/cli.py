@@ -14,7 +14,7 @@ from typing import Any, TextIO
 import click
 
 from jobkit.commands.listing import LISTED, MODULES, front_page
-from jobkit.core.errors import DISK_FULL, ERRNO_HINTS, ExitCode, JobkitError, file_error
+from jobkit.core.errors import DISK_FULL, ERRNO_HINTS, ExitCode, JobkitError, file_error, hide_secrets
 from jobkit.core.host import HERE, PROTOCOL, SERVE, usual_host
 from jobkit.core.terminal import accept_any_text, did_you_mean, say
 
@@ -153,7 +153,7 @@ def _exit_code(arguments: list[str]) -> int:
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)
-        say(shown.getvalue(), err=True, nl=False)
+        say(hide_secrets(shown.getvalue()), err=True, nl=False)
         return ExitCode.USAGE
     except UnicodeEncodeError as error:
         # A path that no script and no YAML file can hold, or that the locale lacks.

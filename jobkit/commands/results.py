@@ -254,6 +254,7 @@ def note_apply(run: Path, corpus: tuple[str, ...] = (), more: str = "", *, chose
         )
         return
     named = bool(corpus) and not corpus[0].replace(",", "").replace("_", "").isdecimal()
+    named = named and "://" not in corpus[0]  # apply reads no address
     paths = " ".join(map(terminal.shell_quote, corpus)) if named else "CORPUS"
     stand_in = " --stand-in" if point.model and point.model.stand_in else ""
     command = f"jobkit apply {terminal.shell_path(run)} --corpus {paths} --out tagged{more}{stand_in}"

@@ -210,7 +210,9 @@ def preflight(
         terminal.say(extension.as_json(result), nl=False)
     else:
         shared.say_blocks(extension.blocks(result))
-        words = [f"--set {terminal.shell_quote(override)}" for override in overrides]
+        from jobkit.planning.prepare import Options
+
+        words = [shlex.join(Options(overrides=overrides).words)] if overrides else []
         words += ["--stand-in"] if stand_in else []
         terminal.note_next(" ".join(["jobkit sweep", terminal.shell_path(spec), *words]), "measures it")
     return 0
@@ -281,6 +283,8 @@ def _of_run(run: Path, word: str | None, options: Options) -> tuple[Session, Poi
     from jobkit.launch.launch import session
     from jobkit.launch.resume import refuse_moved_run, spec_of_run
     from jobkit.spec.site import load_site
+    from jobkit.spec.sweep_spec import SweepSpec
+    from jobkit.spec.yaml_files import hide_override
 
     fixed = [key for key in ("scheduler", "site", "runs_dir") if getattr(options, key)]
     if fixed:
@@ -288,7 +292,8 @@ def _of_run(run: Path, word: str | None, options: Options) -> tuple[Session, Poi
         raise JobkitError(f"--{key}: a run has its own {key}", hint=f"leave --{key} out, or name a spec")
     for override in options.overrides:
         if not override.startswith(RESOURCES):
-            message = f"--set {override}: a run has its job script already; only {RESOURCES}... can change"
+            shown = hide_override(override, SweepSpec)
+            message = f"--set {shown}: a run has its job script already; only {RESOURCES}... can change"
             raise JobkitError(message, hint="to change another key name a spec")
     refuse_moved_run(run)
     spec, (points, _) = spec_of_run(run, options.overrides), read_points(run)

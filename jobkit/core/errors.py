@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
@@ -23,8 +24,19 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
+HIDDEN = "***"
+"""What is shown for a secret: a value of `environment`, or of an unknown key, and the query of an address."""
+_PASSWORD = re.compile(r"(?<=://)[^\s/?#@:]*:[^\s/?#@]+(?=@)")
+_QUERY = re.compile(r"(?i)((?:https?:|:/)/[^\s?]*\?)(?!\*{3})\S*[^\s'\":;,.)]")
+
+
+def hide_secrets(text: str) -> str:
+    """Return a text in which each address has no query and no password: a signed address opens its file."""
+    return _QUERY.sub(rf"\1{HIDDEN}", _PASSWORD.sub(HIDDEN, text))
+
+
 class JobkitError(Exception):
-    """An error that the user can fix.
+    """An error that the user can fix; it hides secrets in addresses.
 
     Parameters
     ----------
@@ -37,9 +49,8 @@ class JobkitError(Exception):
     """
 
     def __init__(self, message: str, *, hint: str = "", exit_code: int = ExitCode.USAGE) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message, self.hint = hide_secrets(message), hide_secrets(hint)
+        super().__init__(self.message)
         self.exit_code = exit_code
 
     def __str__(self) -> str:

@@ -42,9 +42,10 @@ def open_regular(path: Path | str, flags: int = os.O_RDONLY) -> int:
 
 OWNER = 0o600
 _HOLDS_VALUES = re.compile(
-    r"^  (?:variables|setup):(?! [\[{][\]}]$)|\benvironment(?:\.\w+)*\s*=", re.MULTILINE
+    r"^  (?:variables|setup):(?! [\[{][\]}]$)|\benvironment(?:\.\w+)*\s*=|://[^\s?]*\?(?!\*{3})", re.MULTILINE
 )
-"""Keys of `environment` with values, in a spec as jobkit writes it and in words of ``--set``."""
+"""Keys of `environment` with values, in a spec as jobkit writes it and in words of ``--set``; addresses with
+a query."""
 
 
 def _mode(path: Path, content: str) -> int:

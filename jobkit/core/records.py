@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
+from jobkit.core.errors import hide_secrets
 from jobkit.core.json_codec import SCHEMA
 from jobkit.core.knobs import (
     DEFAULT_WORK_UNIT,
@@ -91,13 +92,17 @@ class TextRef:
     sha256, size_bytes
         Of the file.
     name
-        The name in the spec (``sample``, a path, a URL).
+        The name in the spec (``sample``, a path, an address).
     """
 
     path: str
     sha256: str
     size_bytes: int
     name: str
+
+    def __post_init__(self) -> None:
+        """Hide secrets in the name, also of an earlier version: records, tables and pages have it."""
+        object.__setattr__(self, "name", hide_secrets(self.name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

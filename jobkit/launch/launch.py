@@ -10,13 +10,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jobkit.core import shell
 from jobkit.core.errors import WOULD_REFUSE, ExitCode, JobkitError
-from jobkit.core.files import open_regular
 from jobkit.core.host import note_begun
-from jobkit.core.layout import JOB_SCRIPT, SHELL_FOLDER, SPEC_FILE, read_points
+from jobkit.core.layout import JOB_SCRIPT, POINTS_FILE, SHELL_FOLDER, SPEC_FILE, read_point, read_points
 from jobkit.core.records import Point
 from jobkit.core.terminal import note, relative_path, say, shell_path, shell_quote
 from jobkit.core.units import format_count, format_hours, format_size, format_walltime
@@ -36,7 +35,7 @@ from jobkit.schedulers.registry import by_name, runs_here, submission_environmen
 from jobkit.schedulers.types import ONE_TASK, JobId
 from jobkit.spec.axes import most
 from jobkit.spec.site import Site
-from jobkit.spec.sweep_spec import Resources, SweepSpec
+from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec
 from jobkit.worker import command_line
 
 
@@ -246,39 +245,49 @@ def refuse_duplicate(run: Prepared, *, new: bool = False, dry_run: bool = False)
 
 
 def find_duplicate(run: Prepared) -> Path | None:
-    """Return the newest run folder next to this one of the same spec, text, model and points."""
-    text = run.spec.as_yaml().encode()
-    points = _bare(run.points)
-    runs, names = run.run_dir.parent, []
+    """Return the newest run folder next to this one of the same spec, text, model and points.
+
+    The spec that an earlier version wrote lacks later keys: they have the defaults of this version.
+    """
+    points, runs, names = _inputs(run.points), run.run_dir.parent, list[str]()
     with contextlib.suppress(OSError):
         names = os.listdir(runs)  # noqa: PTH208 - names only: there may be thousands
+    own = f"{run.spec.name}-"  # or a person has renamed it
+    names = [name for name in names if name.startswith(own) or not start_time(name)]
     for name in sorted(names, key=lambda name: (start_time(name), name), reverse=True):
-        if name[0] != "." and _holds(f"{runs}/{name}/{SPEC_FILE}", text):
-            other, _ = read_points(runs / name)
-            if _bare(other[: len(points)]) == points:  # behind them: trials of the largest batch
-                return runs / name
+        with contextlib.suppress(OSError, JobkitError):  # no run folder, or damaged
+            first = read_point(runs / name / POINTS_FILE, 1)  # most differ there, and are not read whole
+            if _inputs([first]) == points[:1] and _is_spec_of(run, runs / name / SPEC_FILE):
+                other, _ = read_points(runs / name)
+                if _inputs(other[: len(points)]) == points:  # behind them: trials of the largest batch
+                    return runs / name
     return None
 
 
-def _holds(path: str, content: bytes) -> bool:
-    """Return whether a file has this content; most differ in size, and are not read."""
-    try:
-        if os.stat(path).st_size != len(content):  # noqa: PTH116 - a Path costs as much again
-            return False
-        with os.fdopen(open_regular(path), "rb") as stream:
-            return stream.read() == content
-    except OSError:
-        return False
+def _is_spec_of(run: Prepared, path: Path) -> bool:
+    """Return whether the spec of a run folder is that of a run, but for the name of the text."""
+    spec = load_spec(path)
+    before, has = spec.model_dump(mode="json"), spec.model_dump(mode="json", exclude_unset=True)
+    now = _known(has, run.spec.model_dump(mode="json"), run.written.model_dump(mode="json"))
+    return bool(before | {"text": ""} == now | {"text": ""})
 
 
-def _bare(points: Sequence[Point]) -> list[Point]:
-    """Return points without what two runs never share, and without paths: checksums identify both."""
+def _known(has: Any, decided: Any, written: Any) -> Any:  # noqa: ANN401 - parts of specs
+    """Return the decided values of the keys that an earlier spec has, and of all others what is written."""
+    if not (isinstance(has, dict) and isinstance(decided, dict) and isinstance(written, dict)):
+        return decided
+    return {
+        key: _known(has[key], value, written.get(key)) if key in has else written.get(key, value)
+        for key, value in decided.items()
+    }
+
+
+def _inputs(points: Sequence[Point]) -> list[tuple[object, ...]]:
+    """Return of each point what a spec does not have, without paths: checksums identify text and files."""
     return [
-        replace(
-            point,
-            run_id="",
-            text=replace(point.text, path=""),
-            model=replace(point.model, path="") if point.model else None,
+        (
+            *(point.params, point.repeat, point.text.sha256, point.model and point.model.fingerprint),
+            *(point.workload_folder, [(file.name, file.sha256) for file in point.files]),
         )
         for point in points
     ]

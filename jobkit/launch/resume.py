@@ -124,8 +124,9 @@ def prepare_resume(run_dir: Path, overrides: Sequence[str]) -> SweepSpec:
     for override in overrides:
         key = override.partition("=")[0].strip()
         if key.partition(".")[0] not in CHANGEABLE:
+            shown = hide_override(override, SweepSpec)
             raise JobkitError(
-                f"--set {override}: the results depend on {key}, which cannot change within a run",
+                f"--set {shown}: the results depend on {key}, which cannot change within a run",
                 hint=f"resume takes {', '.join(CHANGEABLE)}; to change another key begin a new run",
             )
     return spec_of_run(run_dir, overrides)
@@ -368,7 +369,7 @@ class Resumption:
         base, sizes = spec_of(()).resources, ("resources.memory=", "resources.walltime=")
         for group in again:
             asked = group.spec.resources
-            others = [hide_override(word) for word in group.given if not word.startswith(sizes)]
+            others = [hide_override(word, SweepSpec) for word in group.given if not word.startswith(sizes)]
             what = [f"with {', '.join(others)}"] if others else []
             if asked.memory != base.memory:
                 what.append(f"with {format_size(asked.memory)} of memory")

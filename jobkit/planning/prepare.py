@@ -74,7 +74,7 @@ class Options:
     def words(self) -> tuple[str, ...]:
         """The options without ``--setting`` and ``--stand-in``, as a person types them."""
         named = {**self.named, **({"runs-dir": str(self.runs_dir)} if self.runs_dir else {})}
-        pairs = [("--set", hide_override(change)) for change in self.overrides]
+        pairs = [("--set", hide_override(change, SweepSpec)) for change in self.overrides]
         pairs += [(f"--{name}", value) for name, value in named.items()]
         return tuple(word for pair in pairs for word in pair)
 
@@ -89,6 +89,7 @@ class NamedSpec:
     """A spec, and all that it names."""
 
     spec: SweepSpec  # has nothing ``auto`` but batch sizes
+    written: SweepSpec  # as a person wrote it
     site: Site
     why: str  # why this scheduler, for a person
     inputs: Inputs  # what the points share; the run id is empty until there is a run
@@ -224,6 +225,7 @@ def run_of(
     followed = spec.policy.follow_up and not here
     return Prepared(
         spec=spec,
+        written=named.written,
         site=site,
         why=named.why,
         inputs=named.inputs,
@@ -281,7 +283,7 @@ def read_named(
 ) -> NamedSpec:
     """Return a spec with everything that it names; ``check`` may refuse it before a model is built."""
     lookup = _Lookup(path, fetch, options.stand_in)
-    spec = load_spec(path, options.all_overrides, (lookup.look_up,))
+    spec = written = load_spec(path, options.all_overrides, (lookup.look_up,))
     text, workload, site, model = lookup.text, lookup.traits, lookup.site, lookup.model
     if text is None or workload is None or site is None:
         raise AssertionError  # load_spec has raised already; for the type checker
@@ -323,6 +325,7 @@ def read_named(
     )
     named = NamedSpec(
         spec=spec,
+        written=written,
         site=site,
         why="; ".join([lookup.why, *variables]),
         inputs=inputs,

@@ -71,7 +71,7 @@ def find_text(name: str, *, base: Path, cache: Path, write: bool = True) -> Text
             f"text {name!r}: the built-in text has 1 to {MOST_PARAGRAPHS:,} paragraphs",
             hint="for instance sample:300; to name a file, type a path with a slash: ./sample:300",
         )
-    if name.startswith(("http://", "https://")):
+    if "://" in name:
         return _checked(_downloaded(name, texts, write=write), name)
     return _checked(_on_disk(name, base), name)
 
@@ -180,6 +180,8 @@ def _checked(path: Path, name: str) -> TextRef:
 
 
 def _downloaded(address: str, texts: Path, *, write: bool) -> Path:
+    if not address.lower().startswith(("http://", "https://")):
+        raise JobkitError(f"text {address}: jobkit reads no such address", hint=KEY_HINT)
     path = texts / f"url-{hashlib.sha256(address.encode()).hexdigest()[:12]}.txt"
     if path.exists():
         return path
@@ -189,7 +191,8 @@ def _downloaded(address: str, texts: Path, *, write: bool) -> Path:
             f"text {address}: is not downloaded yet",
             hint=f"the sweep itself fetches the text; for a dry run: {command}",
         )
-    from urllib.error import HTTPError, URLError  # imported here, because few texts are fetched
+    from http.client import HTTPException, InvalidURL  # imported here, because few texts are fetched
+    from urllib.error import HTTPError, URLError
 
     with cache_write_errors(texts):
         make_folder(texts)
@@ -198,9 +201,10 @@ def _downloaded(address: str, texts: Path, *, write: bool) -> Path:
     with stream:
         try:
             _fetch(address, stream)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, HTTPException) as error:
             part.unlink()
             reason = error.reason if type(error) is URLError else str(error)
+            reason = "not an address" if isinstance(error, InvalidURL) else reason  # its words have the query
             if isinstance(error, HTTPError):
                 error.close()  # it holds the connection
             hint = "fetch the text where there is a network and name the file"
@@ -378,7 +382,7 @@ def read_corpus(text: str, records: Sequence[Record]) -> CorpusVolume:
     point = records[0].point if records else None
     lengths = cached_lengths(point.workload, ref, point.model, cache_dir()) if point else None
     return CorpusVolume(
-        name=text,
+        name=ref.name,
         paragraphs=len(paragraphs),
         characters=sum(map(len, paragraphs)),
         loads=loads_of(lengths, [replace(record.point, every=1) for record in records]),

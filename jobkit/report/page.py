@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from jobkit.core import files
 from jobkit.core.blocks import Block, Column, notes_of
-from jobkit.core.errors import JobkitError
+from jobkit.core.errors import JobkitError, hide_secrets
 from jobkit.core.extensions import extension_of, load, load_all
 from jobkit.core.layout import JOB_SCRIPT, SPEC_FILE, is_run_folder
 from jobkit.core.records import Outcome
@@ -95,6 +95,7 @@ def source(run: Path, facts: Block) -> Folded:
             changed = {**data, "environment": {**data["environment"], **environment.shown(SPEC_FILE)}}
             hidden = environment.hidden_in(text, SPEC_FILE, data.get("template"))
             text = as_yaml(changed) if name == SPEC_FILE else hidden
+        text = hide_secrets(text)
         code = [NoWrap(line) for line in text[:MOST_CHARACTERS].split("\n")]
         cut = f"Cut here: the whole file is {name} in the run folder." if len(text) > MOST_CHARACTERS else ""
         shown.append(Block(title=name, after=(*code, cut), folded=True))

@@ -96,7 +96,7 @@ def text(spec: SweepSpec, base: Path) -> Finding:
         text_file = find_text(spec.text, base=base, cache=cache_dir(), write=False)
     except JobkitError as error:
         return missing("text", error.message, error.hint)
-    return fine("text", f"{spec.text} ({text_file.size_bytes:,} bytes)")
+    return fine("text", f"{text_file.name} ({text_file.size_bytes:,} bytes)")
 
 
 def program_here(word: str, staged: Path | None) -> Finding | None:

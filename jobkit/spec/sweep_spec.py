@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from jobkit.core.errors import JobkitError
+from jobkit.core.errors import HIDDEN, JobkitError
 from jobkit.core.figures import SPEED, by_key
 from jobkit.core.files import MOST_BYTES, read_text
 from jobkit.core.knobs import AUTO, BATCH_SIZE, BUDGET, CUDA, RUN_KNOBS, Value, renamed
@@ -26,7 +26,7 @@ from jobkit.spec.axes import AUTO_IS_A_WORD, RepeatsOrNumber
 from jobkit.spec.checks import CHECKS, CommandSpec, NameOrCommand, check_renamed
 from jobkit.spec.fields import POSITIVE, one_or_list
 from jobkit.spec.policy import Policy
-from jobkit.spec.yaml_files import HIDDEN, YamlDocument, as_yaml, raise_faults, read_document, validated
+from jobkit.spec.yaml_files import YamlDocument, as_yaml, raise_faults, read_document, validated
 from jobkit.worker.workloads.base import SHIPPED, knobs, offered
 
 Setting = dict[str, fields.KnobValue]
@@ -535,7 +535,7 @@ def load_spec(
     JobkitError
         Lists every fault with file:line:column (or ``--set``), the value, and the nearest key.
     """
-    document = read_document(Path(path), overrides)
+    document = read_document(Path(path), overrides, SweepSpec)
     if not isinstance(document.data.get("workload"), dict) and "sweep" in document.data:
         check_renamed(document)
         document.data["sweep"] = renamed(document.data["sweep"])

@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
 from yaml.constructor import ConstructorError
 
-from jobkit.core.errors import JobkitError
+from jobkit.core.errors import HIDDEN, JobkitError, hide_secrets
 from jobkit.core.files import MOST_BYTES, read_bytes
 from jobkit.core.knobs import RENAMED
 from jobkit.core.paths import shipped_folder
@@ -52,6 +52,8 @@ def _no_such_tag(_loader: _Loader, node: yaml.Node) -> None:
 
 
 MOST_DEPTH = 100
+MOST_REPEATED = 10_000
+"""Values that aliases repeat: nested aliases stand for any number of values, and each is checked."""
 
 _Loader.yaml_constructors = {
     f"tag:yaml.org,2002:{tag}": yaml.SafeLoader.yaml_constructors[f"tag:yaml.org,2002:{tag}"]
@@ -134,7 +136,9 @@ class YamlDocument:
         return Fault(line, column, f"{self.path}:{line}:{column}", what)
 
 
-def read_document(path: Path, overrides: Sequence[str] = ()) -> YamlDocument:
+def read_document(
+    path: Path, overrides: Sequence[str] = (), model: type[BaseModel] = BaseModel
+) -> YamlDocument:
     """Read a YAML mapping and put ``key=value`` overrides into it.
 
     Parameters
@@ -143,6 +147,8 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> YamlDocument:
         The file.
     overrides
         Each ``dotted.key=value``; the value is YAML.
+    model
+        Has the keys of which a message may show the value that an override gives them.
 
     Raises
     ------
@@ -170,7 +176,7 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> YamlDocument:
             f"{path}: an alias stands inside its own anchor", hint="write the value out"
         ) from error
     for override in overrides:
-        _override(document, override)
+        _override(document, override, model)
     if any(NUL in fault.what for fault in document.faults):
         raise_faults(document, "write it without \\0")  # at once: a check may open a file of that name
     return document
@@ -197,11 +203,23 @@ def _how_to_get(path: Path) -> str:
 
 def _composed(text: str) -> tuple[yaml.Node | None, Any]:
     """Return a text's node, which knows its places, and its data, parsed once for both."""
-    depth = 0
+    inside: list[tuple[str | None, int]] = []  # the anchor of each open collection, and the values before it
+    sizes: dict[str | None, int] = {}  # how many values each anchor stands for
+    values = repeated = 0
     for event in yaml.parse(text, Loader=_Loader):  # libyaml composes by recursion, without a limit
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MOST_DEPTH:
-            raise ConstructorError(None, None, f"nested more than {MOST_DEPTH} deep")
+        values += isinstance(event, yaml.CollectionStartEvent | yaml.ScalarEvent)
+        if isinstance(event, yaml.CollectionStartEvent):
+            inside.append((event.anchor, values - 1))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = inside.pop()
+            sizes[anchor] = values - before
+        elif isinstance(event, yaml.AliasEvent):
+            values += sizes.get(event.anchor, 1)
+            repeated += sizes.get(event.anchor, 1)
+        if len(inside) > MOST_DEPTH or repeated > MOST_REPEATED:
+            what = f"aliases repeat more than {MOST_REPEATED:,} values"
+            what = f"nested more than {MOST_DEPTH} deep" if len(inside) > MOST_DEPTH else what
+            raise ConstructorError(None, None, what, event.start_mark)  # type: ignore[arg-type]  # libyaml's mark
     loader = _Loader(text)
     try:
         node = loader.get_single_node()
@@ -296,11 +314,11 @@ def _stands_in(node: yaml.Node, loc: Loc) -> bool:
     return True
 
 
-def _override(document: YamlDocument, override: str) -> None:
+def _override(document: YamlDocument, override: str, model: type[BaseModel]) -> None:
     """Put one ``dotted.key=value`` into the data, or add the fault."""
     dotted, equals, text = override.partition("=")
     loc: Loc = tuple(dotted.strip().split("."))
-    shown = hide_override(override)
+    shown = hide_override(override, model)
     shown = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}..."
     here = Fault(0, 0, f"--set {shown}", "not key=value, for instance resources.cpus=4")
     if not equals or not all(loc):
@@ -326,7 +344,7 @@ def _words(kind: str, message: str, value: object, loc: Loc, model: type[BaseMod
     """Return a fault of pydantic's in words that name the key, the value and the nearest key."""
     names = [part for part in loc if isinstance(part, int) or not part.startswith(("function-", "[key]"))]
     key = ".".join(str(part) for part in names)
-    shown = HIDDEN if _is_hidden(loc) else repr(value)
+    shown = HIDDEN if _is_hidden(loc) or isinstance(value, dict) else repr(value)
     if kind == "extra_forbidden":
         keys = list(_part(model, loc[:-1]).model_fields)
         other = suggest_key(names, getattr(model, "MEANT", {}), keys)
@@ -340,18 +358,28 @@ def _words(kind: str, message: str, value: object, loc: Loc, model: type[BaseMod
     return f"{key}: {shown}: {said[:1].lower()}{said[1:]}"
 
 
-HIDDEN = "***"
-"""What is shown for a value of `environment.variables` and of `environment.setup`."""
-
-
 def _is_hidden(loc: Sequence[int | str]) -> bool:
     return [*loc[:1]] == ["environment"] and (len(loc) == 1 or loc[1] in {"variables", "setup"})
 
 
-def hide_override(override: str) -> str:
-    """Return ``key=value`` of a ``--set`` as it may be shown."""
-    key, equals, _ = override.partition("=")
-    return f"{key}={HIDDEN}" if equals and _is_hidden(key.strip().split(".")) else override
+def hide_override(override: str, model: type[BaseModel]) -> str:
+    """Return ``key=value`` of a ``--set`` as it may be shown: an unknown key may be a mistyped one."""
+    key, equals, value = override.partition("=")
+    loc = key.strip().split(".")
+    shown = hide_secrets(value) if _is_key(model, loc) and not _is_hidden(loc) else HIDDEN
+    return f"{key}={shown}" if equals else re.sub(r"(?s)(?<=[^\w.-]).+", HIDDEN, key)
+
+
+def _is_key(model: type[BaseModel], loc: Loc | list[str]) -> bool:
+    """Return whether a model has a key, or a mapping for keys that a person names."""
+    for number, part in enumerate(loc, 1):
+        if str(part) not in model.model_fields:
+            return model.model_config.get("extra") == "allow"
+        below = _part(model, (part,))
+        if below is model:
+            return number == len(loc) or get_origin(model.model_fields[str(part)].annotation) is dict
+        model = below
+    return True
 
 
 def _part(model: type[BaseModel], loc: Loc) -> type[BaseModel]:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from jobkit.commands.sweep import sweep as sweep_command
 from jobkit.core.errors import JobkitError
 from jobkit.core.json_codec import to_json
-from jobkit.core.layout import POINTS_FILE
+from jobkit.core.layout import POINTS_FILE, SPEC_FILE
 from jobkit.core.records import Outcome
 from jobkit.launch import launch, submission
 from jobkit.launch.scheduler_calls import SubmissionUnconfirmed
@@ -34,6 +34,7 @@ from jobkit.schedulers.survey import PRACTICE_ENV
 from jobkit.schedulers.types import Array, JobId, JobRequest
 from jobkit.spec.policy import Policy
 from jobkit.spec.sweep_spec import Resources
+from jobkit.spec.yaml_files import as_yaml, read_document
 from tests.support.builders import events, grid, record, write_record, write_records, write_submitted
 from tests.support.commands import JOBKIT, called, jobkit
 from tests.support.programs import Programs
@@ -232,6 +233,38 @@ def test_what_differs_in_its_inputs_is_another_sweep(home: Path) -> None:
     assert launch.find_duplicate(small()) is None
     path.unlink()
     assert launch.find_duplicate(small()) is None
+
+
+def test_a_run_of_a_version_that_lacked_a_key_is_found_again(home: Path) -> None:
+    """Each key that the spec leaves out may be one of a later version, decided (``site``) or not."""
+    run = written()
+    path, lines = run.run_dir / SPEC_FILE, run.run_dir / POINTS_FILE
+    whole, points = read_document(path).data, lines.read_text(encoding="utf-8")
+    spec = read_document(home / "spec.yaml").data | {"scheduler": "local"}
+    keys: set[tuple[str, ...]] = {(key,) for key in whole if key not in spec}
+    nested = {(key, name) for key, part in whole.items() if isinstance(part, dict) for name in part}
+    keys |= nested - {(key, name) for key, part in spec.items() if isinstance(part, dict) for name in part}
+    assert {("site",), ("hang_s",), ("device",), ("resources", "walltime"), ("policy", "timeout")} < keys
+    missed = []
+    for key, *names in sorted(keys):
+        part = {name: value for name, value in whole[key].items() if name not in names} if names else None
+        others = {other: value for other, value in whole.items() if other != key}
+        path.write_text(as_yaml(others | ({key: part} if names else {})), encoding="utf-8")
+        missed += [(key, *names)] if launch.find_duplicate(small()) != run.run_dir else []
+    assert missed == []
+    rows = [json.loads(line) for line in points.splitlines()]
+    for name in ("hang_s", "fork", "command", "gpus", "mps"):
+        old = [{key: value for key, value in row.items() if key != name} for row in rows]
+        lines.write_text("".join(f"{json.dumps(row)}\n" for row in old), encoding="utf-8")
+        assert launch.find_duplicate(small()) == run.run_dir, name
+    lines.write_text(points, encoding="utf-8")
+    del whole["hang_s"], whole["site"]
+    for change in ({"fork": False}, {"hang_s": 61}, {"later": 1}, {"sweep": {"batch_size": [1, 2, 3, 4]}}):
+        path.write_text(as_yaml(whole | change), encoding="utf-8")
+        assert launch.find_duplicate(small()) is None, change
+    path.write_text(as_yaml(whole), encoding="utf-8")
+    another = ready("sweep.batch_size=[1,2,3]", "repeats=1", "hang_s=61", scheduler="local")
+    assert launch.find_duplicate(another) is None, "a new key that a person writes makes another sweep"
 
 
 NONE: dict[str, Any] = dict.fromkeys(("queue", "gpu_type", "account", "qos"))

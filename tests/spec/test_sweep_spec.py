@@ -121,7 +121,7 @@ def test_a_fault_has_its_place(tmp_path: Path, text: str, place: str, phrase: st
 def test_the_words_of_schedulers_name_the_key(tmp_path: Path) -> None:
     text = "name: x\nmemory: 1G\nresources: {partition: g, h_rt: 1, nodes: 2, throttle: 3, job-name: y}\n"
     assert refused(tmp_path, text, "time=3") == [
-        "--set time=3: time: no such key; did you mean 'resources.walltime'?",
+        "--set time=***: time: no such key; did you mean 'resources.walltime'?",
         "2:1: memory: no such key; did you mean 'resources.memory'?",
         "3:13: resources.partition: no such key; did you mean 'queue'?",
         "3:27: resources.h_rt: no such key; did you mean 'walltime'?",
@@ -158,10 +158,11 @@ def test_a_fault_is_told_once_and_no_value_of_the_environment(tmp_path: Path) ->
     assert refused(tmp_path, "name: x\nworkload: {command: c, metrics: {1: 2}}\n") == [
         "2:37: workload.metrics.1: 1: should be a valid string"
     ]
-    given = ("environment.variables.A=5", "environment.setup={a: hunter2}")
-    said = refused(tmp_path, "name: x\nenvironment: {variables: {B: [hunter2]}}\n", *given)
+    given = ("environment.variables.A=5", "environment.setup={a: hunter2}", "enviroment.variables.A=hunter2")
+    mistyped = ("environment.venv.A=hunter2", "environment.variables.A:hunter2", "model.name=h://a?hunter2")
+    said = refused(tmp_path, "name: x\nenvironment: {variables: {B: [hunter2]}}\n", *given, *mistyped)
     assert [line for line in said if "hunter2" in line or "5" in line or "***" not in line] == []
-    assert len(said) == 3, "a line for each"
+    assert len(said) == 7, "a line for each"
 
 
 def test_a_spec_is_not_nested_without_end(tmp_path: Path) -> None:

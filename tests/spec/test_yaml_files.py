@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import shipped_folder
-from jobkit.spec.yaml_files import raise_faults, read_document, validated
+from jobkit.spec.yaml_files import MOST_REPEATED, raise_faults, read_document, validated
 
 
 class Inner(BaseModel):
@@ -30,7 +30,7 @@ class Outer(BaseModel):
 def faults(tmp_path: Path, text: str, *overrides: str) -> list[str]:
     path = tmp_path / "x.yaml"
     path.write_text(text, encoding="utf-8")
-    document = read_document(path, overrides)
+    document = read_document(path, overrides, Outer)
     validated(document, Outer)
     return [str(fault).removeprefix(f"{path}:") for fault in sorted(document.faults)]
 
@@ -87,12 +87,12 @@ def test_a_missing_spec_that_jobkit_ships_can_be_copied(
 def test_an_override_is_named_as_it_was_typed(tmp_path: Path) -> None:
     assert faults(tmp_path, "name: x\n", "inner.cpus=many", "inner.x=1", "name=[1", "nonsense") == [
         "--set inner.cpus=many: inner.cpus: 'many': should be a valid integer",
-        "--set inner.x=1: inner.x: no such key; one of: cpus, memory",
+        "--set inner.x=***: inner.x: no such key; one of: cpus, memory",
         "--set name=[1: the value is not YAML: did not find expected ',' or ']'",
         "--set nonsense: not key=value, for instance resources.cpus=4",
     ]
     (line,) = faults(tmp_path, "name: x\n", "innre.cpus=2")
-    assert line.startswith("--set innre.cpus=2: innre: no such key; did you mean 'inner'?")
+    assert line.startswith("--set innre.cpus=***: innre: no such key; did you mean 'inner'?")
     (line,) = faults(tmp_path, "name: x\ninnre: {cpus: 1}\n", "innre.cpus=2")
     assert line.startswith("2:1: innre: no such key"), "the file has it, too"
 
@@ -123,6 +123,17 @@ def test_what_is_no_mapping_or_no_value_of_its_tag_is_refused(tmp_path: Path, te
     path.write_text(text, encoding="utf-8")
     with pytest.raises(JobkitError, match=said):
         read_document(path)
+
+
+def test_aliases_repeat_no_more_values_than_the_limit(tmp_path: Path) -> None:
+    path, number = tmp_path / "x.yaml", MOST_REPEATED // 10
+    text = f"a: &a [{'[], ' * 9}]\nb: &b [{'*a, ' * (number - 1)}"
+    path.write_text(f"{text}*a]\n", encoding="utf-8")
+    assert len(read_document(path).data["b"]) == number
+    for more in ("*a, *a]\n", "]\nc: *b\n"):
+        path.write_text(f"{text}{more}", encoding="utf-8")
+        with pytest.raises(JobkitError, match=r"x\.yaml:[23]:\d+: not YAML: aliases repeat more than 10,000"):
+            read_document(path)
 
 
 def test_a_missing_file_and_one_in_latin_1_are_refused(tmp_path: Path) -> None:

@@ -6,11 +6,12 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -225,6 +226,30 @@ def test_a_secret_is_in_no_output_and_no_file_of_others(tmp_path: Path) -> None:
     assert (tmp_path / "tagged" / "provenance.json").is_file()
     own = [path for path in holding if path.name != "spec.yaml"]
     assert [oct(stat.S_IMODE(path.stat().st_mode)) for path in own] == ["0o600"] * len(own)
+
+
+@pytest.mark.usefixtures("usual_umask")
+def test_a_signed_address_is_in_no_output_and_no_file_of_others(
+    tmp_path: Path, serve: Callable[[Path], str]
+) -> None:
+    served = serve(tmp_path)
+    address = f"{served}/text.txt?sig=hunter2"
+    write_spec(tmp_path, content=f"{TEXT}\n" * 20, text=address)
+    again = f"sweep spec.yaml --set text={served}/text.txt?sig=hunter2-of-tomorrow"
+    of_address = (f"recommend --corpus {address}", f"apply runs/t-* --corpus {address} --out other", again)
+    others = ("doctor spec.yaml", f"sweep spec.yaml --set workload=spacy-ner --set model.path={address}")
+    for command in (*COMMANDS, "collect --format csv --output table.csv", *of_address, *others):
+        words = [str(next(tmp_path.glob(word))) if "*" in word else word for word in command.split()]
+        done = jobkit(*words, cwd=tmp_path)
+        assert "hunter2" not in done.stdout + done.stderr, command
+        assert "has a run already" in done.stderr or command != again
+    (run,) = (tmp_path / "runs").iterdir()
+    shutil.rmtree(run / "results" / "batch_size-1-r1")
+    assert "again: 1 point" in ended_well(jobkit("resume", run, cwd=tmp_path)).stderr
+    holding = [path for path in tmp_path.rglob("*") if path.is_file() and b"hunter2" in path.read_bytes()]
+    assert {path.name for path in holding} <= KEPT
+    own = [path for path in holding if path.name != "spec.yaml"]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in own} == {0o600}
 
 
 @pytest.fixture

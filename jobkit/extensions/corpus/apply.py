@@ -230,7 +230,7 @@ def prepare(
     name = run_id_of(out) or run_id(spec.name)
     points = points_of(plan.shards, setting.point, out, name, corpus)
     inputs = replace(setting.inputs, run_id=points[0].run_id, text=points[0].text)
-    named = NamedSpec(spec=spec, site=setting.site, why=setting.why, inputs=inputs)
+    named = NamedSpec(spec=spec, written=spec, site=setting.site, why=setting.why, inputs=inputs)
     prepared = run_of(named, points, out, places=corpus.folders(), needs=plan.needs)
     warn_again(note, spec, points[:1])
     model = setting.point.model.fingerprint if setting.point.model else None

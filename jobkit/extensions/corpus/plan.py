@@ -50,7 +50,7 @@ class Source:
 class Bad:
     source: str  # its name
     line: int  # from 1; 0 for the whole file
-    reason: str  # in words
+    reason: str = field(compare=False)  # in words, which a later version may change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

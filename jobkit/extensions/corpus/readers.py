@@ -534,7 +534,8 @@ class _Csv(_Rows):
     def rows(self, stream: Stream, file: Source, fields: Fields, place: int) -> Iterator[Row]:
         del fields
         lines = lines_of(stream, "row")
-        yield from tables.csv_rows(lines, file.columns, header=place == 0) if file.columns else ()
+        if file.columns:
+            yield from tables.csv_rows(lines, file.columns, header=place == 0, most=LONGEST_BYTES)
         skip(stream, sys.maxsize)  # of a file without a header, all that an archive has
 
 

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from jobkit.core.errors import JobkitError, name_file_in_errors
-from jobkit.core.files import append_line, read_tolerantly, write_atomically
+from jobkit.core.files import append_line, read_lines, read_tolerantly, write_atomically
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.knobs import FP16, FP32
-from jobkit.core.layout import BATCHES_FILE, TRY_PREFIX, try_folder, try_numbers
+from jobkit.core.layout import BATCHES_FILE, PLAN_FILE, POINTS_FILE, TRY_PREFIX, try_folder, try_numbers
 from jobkit.core.paragraphs import GIVEN
 from jobkit.core.records import Outcome, Point
 from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Part, Rows, Shard, parse_type
@@ -253,9 +253,13 @@ def _read_finished(line: str, where: str) -> Finished:
     return one
 
 
-def identity(point: Point, shard: Shard) -> str:
-    """Return the SHA-256 of a shard's plan and setting: text, model, files of the workload, and knobs."""
-    return hashlib.sha256(f"{to_json(point)}\n{to_json(shard)}".encode()).hexdigest()
+def identity(run_dir: Path, index: int) -> str:
+    """Return the SHA-256 of the lines with setting and plan of a shard: no version changes them."""
+    point = next(line for number, line in read_lines(run_dir / POINTS_FILE) if number == index)
+    shard = next(
+        line for _, line in read_lines(run_dir / PLAN_FILE) if line.startswith(f'{{"index": {index},')
+    )
+    return hashlib.sha256(f"{point}{shard}".rstrip("\n").encode()).hexdigest()
 
 
 def adopt(run_dir: Path, point: Point, try_number: int, shard: Shard, of: str) -> tuple[list[Finished], int]:

@@ -39,6 +39,7 @@ from jobkit.schedulers.registry import choose_scheduler
 from jobkit.spec.fields import Auto
 from jobkit.spec.site import Site, find_site, portable_name
 from jobkit.spec.sweep_spec import Axes, Constraints, SweepSpec, Tune, load_spec, setting_overrides
+from jobkit.spec.yaml_files import hide_override
 
 CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy", "scheduler")
 """Keys that ``--set`` may change: none of the measured setting."""
@@ -106,8 +107,9 @@ def find_setting(
 def refuse_keys(overrides: Sequence[str]) -> None:
     for override, key in zip(overrides, keys_of(overrides), strict=True):
         if key.partition(".")[0] not in CHANGEABLE:
+            shown = hide_override(override, SweepSpec)
             raise JobkitError(
-                f"--set {override}: {key} belongs to the setting, or to the conditions of its measurement",
+                f"--set {shown}: {key} belongs to the setting, or to the conditions of its measurement",
                 hint=f"apply takes {', '.join(CHANGEABLE)}; for another setting name another run or spec",
             )
 

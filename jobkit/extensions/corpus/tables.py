@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -81,18 +82,42 @@ def csv_columns(lines: Iterable[bytes], wanted: Fields, *, tabs: bool) -> Column
     return choose(names, wanted, delimiter)
 
 
-def csv_rows(lines: Iterable[bytes], columns: Columns, *, header: bool) -> Iterator[Row]:
-    """Yield the rows of CSV; ``header``: the first is the header.
+_LONG_BYTES = 2**20  # of a row: a longer one may have a quote that is not closed
+_LAST_QUOTE = re.compile(rb'(?<!")"(?:"")*(?!")(.?)', re.DOTALL)
+"""Ends quotes, for two quotes are one of the text; and the byte behind them."""
 
-    The reader takes no line beyond the row, so the lines that it took are its bytes.
+
+def csv_rows(lines: Iterable[bytes], columns: Columns, *, header: bool, most: int) -> Iterator[Row]:
+    """Yield the rows of CSV; ``header``: the first is the header; ``most``: bytes of a row.
+
+    The reader takes no line beyond the row, so the lines that it took are its bytes. It holds four bytes for
+    each character, so of a long row it gets the lines within quotes only once the quotes end.
     """
     held: list[bytes] = []
+    ends, number = {b"", b"\r", b"\n", columns.delimiter.encode()}, 0
 
     def taken() -> Iterator[str]:
+        nonlocal number
+        given, waiting = 0, bytearray()
         for line in lines:
-            held.append(line)
-            bare = line.removeprefix(BOM) if header and len(held) == 1 else line
-            yield bare.decode(errors="surrogateescape")
+            number += 1
+            given = given if held else 0
+            if given < _LONG_BYTES:
+                bare = line.removeprefix(BOM) if header and not held else line
+                held.append(line)
+                given += len(line)
+                yield bare.decode(errors="surrogateescape")
+                continue
+            waiting += line
+            if given + len(waiting) > most:
+                raise BrokenError(f"a row of more than {most // 2**20} MiB")
+            if found := _LAST_QUOTE.search(line):
+                held.append(bytes(waiting))
+                given += len(waiting)
+                waiting.clear()
+                part = held[-1] if found[1] in ends else line  # which is enough to refuse it
+                yield part.decode(errors="surrogateescape")
+        held.append(bytes(waiting))
 
     csv.field_size_limit(2**31 - 1)  # the lines are limited
     reader = csv.reader(taken(), delimiter=columns.delimiter, strict=True)
@@ -106,8 +131,9 @@ def csv_rows(lines: Iterable[bytes], columns: Columns, *, header: bool) -> Itera
         except (csv.Error, BadLineError) as error:
             document = error if isinstance(error, BadLineError) else BadLineError(f"not CSV: {error}")
         data, header = b"".join(held), False
-        yield Row(len(data), len(held), data, document)
+        yield Row(len(data), number, data, document)
         held.clear()
+        number = 0
 
 
 def _of_values(values: Sequence[str], columns: Columns, data: bytes) -> Document:
@@ -127,7 +153,7 @@ def _of_values(values: Sequence[str], columns: Columns, data: bytes) -> Document
 @contextmanager
 def _opened(source: Source) -> Iterator[Any]:
     """Open a table, and turn what pyarrow raises into `BrokenError`."""
-    if lack := missing_extra(f"a .{source.kind} file", "parquet"):
+    if lack := missing_extra(source.path, "parquet"):
         raise lack
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # its own reserves 1 GiB of address space
     import pyarrow as pa
@@ -149,9 +175,9 @@ def _opened(source: Source) -> Iterator[Any]:
 
 
 def table_columns(source: Source, wanted: Fields) -> Columns:
-    import pyarrow.types as of
-
     with _opened(source) as table:
+        import pyarrow.types as of  # here: `_opened` names the extra without which it is missing
+
         schema = table.schema_arrow if source.kind == PARQUET else table.schema
         columns = choose(schema.names, wanted)
         for at, numbers in ((columns.text_at, False), (columns.id_at, True)):

@@ -31,7 +31,7 @@ class ShardWork(PointWork):
         output = cast("RowsFile", state.output)
         with reading_corpus():
             shard = read_planned(run_dir, point.index)
-            corpus, of = read_corpus(run_dir), identity(point, shard)
+            corpus, of = read_corpus(run_dir), identity(run_dir, point.index)
             adopted, vain = adopt(run_dir, point, state.task.try_number, shard, of)
         output.go_on(shard, of, adopted, vain)
         state.vectors = joined(adopted).vectors if adopted else None

@@ -28,6 +28,7 @@ from jobkit.runs.tries import task_s, timed
 from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
 from jobkit.spec.site import Site, directives, load_site
 from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec
+from jobkit.spec.yaml_files import hide_override
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +100,9 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
     """
     for override in overrides:
         if re.match(r"(objective|constraints)\b", override) is None:
-            message = f"--set {override}: recommend takes only objective and constraints"
+            message = (
+                f"--set {hide_override(override, SweepSpec)}: recommend takes only objective and constraints"
+            )
             raise JobkitError(message, hint="--set objective.metric=NAME, --set constraints.NAME.min=NUMBER")
     if not is_run_folder(folder):
         raise JobkitError(

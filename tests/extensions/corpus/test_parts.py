@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -262,7 +263,7 @@ def test_no_number_of_a_line_of_parts_can_be_changed(
         changed = f"{lines[1][: number.start()]}{int(number[0]) + 1}{lines[1][number.end() :]}"
         index.write_text("".join([lines[0], changed, *lines[2:]]))
         point, shard = read_points(run)[0][0], read_planned(run, 1)
-        adopted, _ = rows.adopt(run, point, 2, shard, rows.identity(point, shard))
+        adopted, _ = rows.adopt(run, point, 2, shard, rows.identity(run, 1))
         assert [Path(one.part.file).name for one in adopted] == parts[:1], changed
         assert f"{rows.PARTS_FILE}:2: does not match its SHA-256" in capsys.readouterr().err
 
@@ -290,6 +291,17 @@ def test_a_try_does_not_go_on_with_another_kind_of_result(tmp_path: Path) -> Non
         TryFailed, match=r"document b, paragraph \d: .* no vectors here, vectors of fp32\[2\] bef"
     ):
         again.work(worker=worker)
+
+
+def test_parts_outlive_an_upgrade_that_adds_a_field(tmp_path: Path) -> None:
+    run = planned(tmp_path)
+    points = (run / POINTS_FILE).read_text(encoding="utf-8").replace('"hang_s": 60, ', "")
+    (run / POINTS_FILE).write_text(points, encoding="utf-8")
+    lines = f"{points}{(run / PLAN_FILE).read_text(encoding='utf-8')}".rstrip("\n")
+    tried = Attempt(run, 1)
+    tried.work(calls=4, failed=True)
+    parts = (tried.out / rows.PARTS_FILE).read_text(encoding="utf-8")
+    assert hashlib.sha256(lines.encode()).hexdigest() in parts, "as the version that has no such field"
 
 
 def test_a_workload_with_other_columns_does_not_go_on(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ import gzip
 import io
 import json
 import lzma
+import sys
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,9 +21,12 @@ from hypothesis import strategies as st
 from pyarrow import feather, parquet
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.paragraphs import Fields
 from jobkit.extensions.corpus import scan as scanning
+from jobkit.extensions.corpus import tables
 from jobkit.extensions.corpus.readers import READERS, given_offset
 from jobkit.extensions.corpus.scan import Scan, find_sources, scan
+from jobkit.extensions.corpus.streams import BrokenError
 from jobkit.worker.paragraphs import SENTENCE_END
 from tests.extensions.corpus.test_bad import left, reasons
 from tests.extensions.corpus.test_scan import borders
@@ -89,7 +94,8 @@ def check(folder: Path, path: Path, texts: Sequence[str], ids: Sequence[object],
 def test_tables_in_any_blocks(kind: str, texts: list[str], block: int, piece: int, shards: int) -> None:
     """A quoted line end may be on any border of a block or a piece; a range has some row groups, or none."""
     texts = [*texts, "x"]
-    with TemporaryDirectory() as folder, borders(block, piece):
+    with TemporaryDirectory() as folder, borders(block, piece), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "_LONG_BYTES", block)
         path = Path(folder, f"a.{kind}")
         KINDS[kind](path, range(len(texts)), texts)
         read = check(Path(folder), path, texts, range(len(texts)), shards)
@@ -125,6 +131,33 @@ def test_every_trap_of_a_table_is_read(folder: Path) -> None:
     assert kept[6:] == [("9", "nine"), *[("10", "line\n")] * 100_000]
     assert read.corpus.skipped == ()
     assert read.corpus.documents == 9
+
+
+def test_a_quote_that_is_not_closed_costs_little_more_than_its_bytes() -> None:
+    """The reader of CSV would hold four bytes for each character, and each line is an object."""
+    head, line, number = [b"id,text\n", b'7,"seven\n'], b'1,one ""line"" of some\n', 2**17  # 3 MiB
+    columns = tables.csv_columns(head, Fields("", ""), tabs=False)
+    assert columns
+    tracemalloc.start()
+    try:
+        lines = (*head, *[line] * number)
+        *_, last = tables.csv_rows(lines, columns, header=True, most=2**26)
+        assert tracemalloc.get_traced_memory()[1] < 6 * len(line) * number
+    finally:
+        tracemalloc.stop()
+    assert (str(last.document), last.lines) == ("not CSV: unexpected end of data", number + 1)
+    with pytest.raises(BrokenError, match="a row of more than 2 MiB"):
+        list(tables.csv_rows(lines, columns, header=True, most=2**21))
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.arrow", "a.feather"])
+def test_without_pyarrow_the_extra_is_named(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / name).touch()
+    for module in [one for one in sys.modules if one.partition(".")[0] == "pyarrow"]:
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(JobkitError, match=rf"{name} needs the Python module pyarrow") as caught:
+        scan(find_sources([str(folder)]), skip_bad=True)
+    assert "[parquet]" in caught.value.hint
 
 
 def test_every_kind_of_bad_table(folder: Path) -> None:
