@@ -88,7 +88,7 @@ def scheduler_id(scheduler: Scheduler) -> SchedulerId | None:
 
 def not_here(there: SchedulerId, here: SchedulerId | None) -> JobkitError:
     """Return the error about jobs on another cluster, or perhaps another, with the way there as its hint."""
-    message = "jobkit cannot tell whether this shell talks to the cluster of this run"
+    message = "it is not known whether this shell talks to the cluster of this run"
     if there.is_at(here) is False and here:
         message = f"this run is on {there.name}; this shell talks to {here.name}"
     now = here.shell if here else {}

@@ -436,8 +436,8 @@ HOME = {
     ("config", "queued", "accounted", "reason"),
     [
         (CONFIG.format("blanca", "ctl1"), (), (), "this run is on alpine; this shell talks to blanca"),
-        (CONFIG.format("alpine", "new1"), (), (), "cannot tell whether this shell"),
-        ("", (), (), "cannot tell whether this shell"),
+        (CONFIG.format("alpine", "new1"), (), (), "not known whether this shell"),
+        ("", (), (), "not known whether this shell"),
         (CONFIG.format("alpine", "new1"), (), ("77_1 FAILED 1:0", "77_2 RUNNING 0:0"), ""),
         (CONFIG.format("alpine", "ctl2"), (), (), ""),
         (CONFIG.format("alpine", "ctl1"), ("cpu|eve|2026-01-02T11:15:00",), (), "name, user or time"),
