@@ -49,8 +49,8 @@ def status(words: tuple[str, ...], watch: bool, listed: bool, whole: bool, as_js
       jobkit status runs/stanza-20260102-101530-3f9a 7
       jobkit status runs/stanza-20260102-101530-3f9a --watch
 
-    jobkit asks the scheduler at most twice for any number of runs and points: once the queue, once the
-    accounting; and not at all if all points have ended. It submits nothing.
+    jobkit asks the scheduler at most three times for any number of runs and points: the queue, which
+    cluster it is, and the accounting; and not at all if all points have ended. It submits nothing.
 
     \b
     Exit status:

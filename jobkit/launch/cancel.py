@@ -159,7 +159,11 @@ def _parts(run: RunStatus, points: Sequence[PointStatus], *, whole: bool) -> lis
     for job, _ in first:
         tasks.pop((job.scheduler, job.job.id), None)
     jobs = {(submission.scheduler, submission.job.id): submission for submission in run.submissions}
-    return [*first, *((jobs[key], tuple(sorted(numbers))) for key, numbers in tasks.items())]
+    parts = [*first, *((jobs[key], tuple(sorted(numbers))) for key, numbers in tasks.items())]
+    for job, _ in parts:
+        if (job.scheduler, job.job.id) in run.foreign:
+            note(f"{job.scheduler} job {job.job} is another job now: left alone")
+    return [part for part in parts if (part[0].scheduler, part[0].job.id) not in run.foreign]
 
 
 def _cancel_parts(

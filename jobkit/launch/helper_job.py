@@ -81,6 +81,8 @@ class Errand:
                     return
                 time.sleep(LOOK_S)
             queued = reader.ask_queue(self.scheduler, ids([self.job]), [self.run_dir])
+            if queued is not None:  # its number may be another job's
+                queued = tuple(one for one in queued if one.name in {"", self.run_dir.name})
             if queued is None or queued:
                 self.in_queue_at = time.monotonic()
             if queued is not None:

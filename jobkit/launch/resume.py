@@ -32,6 +32,7 @@ from jobkit.launch.scheduler_calls import (
     SubmissionUnconfirmed,
     declare_machine_gone,
     reconcile_submission,
+    refuse_elsewhere,
     refuse_stray_jobs,
 )
 from jobkit.launch.submission import Round, wait_for_points, write_round
@@ -99,7 +100,10 @@ _RUN = re.compile(r"^run=(.+)$", re.MULTILINE)  # the line of a job script that 
 
 
 def refuse_moved_run(run_dir: Path) -> None:
-    """Refuse a run folder that is not where its job script works, before anything is written there."""
+    """Refuse a run folder that is not where its job script works, or not on the cluster of its jobs.
+
+    It comes before anything is written there.
+    """
     script = run_dir / (PLAN_SCRIPT if kind_of(run_dir).unplanned(run_dir) else script_name(1))
     try:
         text = read_text(script)
@@ -112,6 +116,7 @@ def refuse_moved_run(run_dir: Path) -> None:
     words = shlex.split(match[1]) if match else []
     there = Path(words[0]) if words else run_dir
     if there.resolve() == run_dir.resolve():
+        refuse_elsewhere(run_dir)
         return
     what, hint = "a folder that was moved", f"move it back: mv {shell_path(run_dir)} {shell_path(there)}"
     if (there / POINTS_FILE).is_file():
@@ -187,9 +192,9 @@ def refuse_silent(run: RunStatus, so: str) -> None:
     if any(map(runs_here, run.silent)):
         machines = [job.job.cluster for job in run.submissions if runs_here(job.scheduler)]
         raise elsewhere(run.folder, machines[-1])
-    if run.silent:
-        message = f"{', '.join(run.silent)} does not answer, so {so}"
-        raise JobkitError(message, hint="try again when it answers", exit_code=ExitCode.REFUSED)
+    for why in run.silent.values():
+        hint = why.hint or "try again when it answers"
+        raise JobkitError(f"{why.message}, so {so}", hint=hint, exit_code=ExitCode.REFUSED)
 
 
 def undecided(run: RunStatus) -> list[str]:

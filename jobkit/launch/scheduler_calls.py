@@ -8,7 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ from jobkit.core.terminal import Say, shell_path
 from jobkit.launch.job import Job
 from jobkit.runs import journal
 from jobkit.runs.driver_lock import Life, elsewhere, is_held, last_driver, life
-from jobkit.runs.journal import STILL_AT_IT, read_journal
-from jobkit.runs.reader import TIMEOUT_S
+from jobkit.runs.journal import STILL_AT_IT, read_journal, recorded_id
+from jobkit.runs.reader import TIMEOUT_S, not_here, scheduler_id
 from jobkit.runs.status import run_id_of
 from jobkit.schedulers.parsing import find_job_id, refusal
 from jobkit.schedulers.protocol import Scheduler
@@ -74,7 +74,8 @@ def check_submission(scheduler: Scheduler, request: JobRequest, script: str, arr
 def submit_array(scheduler: Scheduler, run_dir: Path, job: Job, after: Sequence[JobId] = ()) -> Job:
     """Submit one array, after others; the journal gets the intent before and the answer after."""
     argv = scheduler.submit_argv(str(run_dir / job.script), job.array, after)
-    span = job.journalled(scheduler.NAME)
+    here = scheduler_id(scheduler)
+    span = {**job.journalled(scheduler.NAME), **({"scheduler_id": asdict(here)} if here else {})}
     try:
         journal.note(run_dir, "submitting", argv=argv, **span)
     except OSError as error:
@@ -186,7 +187,7 @@ def _change(
 
 SPAN = (
     *("scheduler", "first", "last", "offset", "throttle", "role", "round", "list", "given", "only"),
-    *("walltime_s", "memory_bytes"),
+    *("walltime_s", "memory_bytes", "scheduler_id"),
 )
 
 LOST = "the client died before the scheduler took it: no job of this name is known"
@@ -205,6 +206,7 @@ def reconcile_submission(run_dir: Path, say: Say) -> None:
     with a number that the journal does not know is the one. If there are several, the journal has lost lines:
     the one of most tasks is taken if all have ended, because none can run twice.
     """
+    refuse_elsewhere(run_dir)
     event = read_journal(run_dir).unanswered
     if event is None:
         return
@@ -222,6 +224,9 @@ def reconcile_submission(run_dir: Path, say: Say) -> None:
     jobs = _by_name(scheduler, run_dir, since)
     if len(jobs) > 1:
         refuse_stray_jobs(run_dir, scheduler)
+    there = recorded_id(event)
+    if there and not jobs and not there.is_at(here := scheduler_id(scheduler)):
+        raise not_here(there, here)
     if not jobs:
         journal.note(run_dir, "refused", status=None, said=LOST, **span)
         say("a submission was cut off before the scheduler took it")
@@ -230,6 +235,17 @@ def reconcile_submission(run_dir: Path, say: Say) -> None:
     journal.note(run_dir, "submitted", job_id=job.id, cluster="", found=BY_NAME, **span)
     _read_back(run_dir, job)
     say(f"a submission was cut off; its job {job} was found by its name")
+
+
+def refuse_elsewhere(run_dir: Path) -> None:
+    """Refuse to change a run with a job on another cluster than this shell talks to, ended or not."""
+    done = read_journal(run_dir)
+    places = [(sent.scheduler, sent.scheduler_id) for sent in done.submissions]
+    if done.unanswered:
+        places.append((str(done.unanswered.get("scheduler")), recorded_id(done.unanswered)))
+    for name, there in places:
+        if there and there.is_at(here := scheduler_id(by_name(name))) is False:
+            raise not_here(there, here)
 
 
 def _adopt_driver(run_dir: Path, event: Mapping[str, Any], span: Mapping[str, Any], say: Say) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import secrets
 import socket
@@ -19,7 +20,7 @@ GPUS, CPUS, MEMORY_MB = 2, 8, 8000  # of each node; the nodes share this machine
 SQL = Path("/usr/share/mysql/mysql_system_tables.sql")
 
 CONF = """\
-ClusterName=lab
+ClusterName={cluster}
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={controller}
 SlurmUser={user}
@@ -128,7 +129,10 @@ def _names(place: Place) -> dict[str, object]:
     host = socket.gethostname().partition(".")[0]
     controller, database, first = place.ports[:3]
     size = f"CPUs={CPUS} RealMemory={MEMORY_MB} Gres=gpu:v100:{GPUS}"
-    names = {"host": host, "folder": place.folder, "run": place.folder / "run", "user": user()}
+    # as different as the folders: a run belongs to the cluster of this name
+    cluster = f"practice-{hashlib.sha256(bytes(place.folder)).hexdigest()[:6]}"
+    names = {"cluster": cluster, "host": host, "user": user()}
+    names |= {"folder": str(place.folder), "run": f"{place.folder}/run"}
     ports = {"controller": controller, "database": database, "first": first, "last": first + len(NODES) - 1}
     return {**names, **ports, "nodes": ",".join(NODES), "size": size}
 
@@ -176,8 +180,10 @@ def after(place: Place, daemon: Daemon) -> None:
     if daemon.name == "slurmdbd":
         known = ("sacctmgr", "-n", "show", "cluster")
         wait_for(lambda: place.ask(*known).ok, f"slurmdbd answers; see {daemon.log}")
-        if not place.ask(*known, "lab").stdout.strip():
-            place.ask("sacctmgr", "-i", "add", "cluster", "lab")
+        conf = (place.folder / "slurm.conf").read_text(encoding="utf-8")
+        name = conf.partition("ClusterName=")[2].split()[0]  # of an earlier jobkit it is ``lab``
+        if not place.ask(*known, name).stdout.strip():
+            place.ask("sacctmgr", "-i", "add", "cluster", name)
 
 
 def states(place: Place) -> dict[str, str]:

@@ -291,9 +291,9 @@ def advice(run: RunStatus, folder: str) -> tuple[list[str], list[Step]]:
     ``folder`` is unquoted.
     """
     typed = shell_quote(folder)
-    notices = [
-        f"{name} does not answer: the states of its jobs are from the run folder alone" for name in run.silent
-    ]
+    from_files = "the states of its jobs are from the run folder alone"
+    notices = [f"{why.message}: {from_files}" for why in run.silent.values()]
+    notices += [f"to ask there: {why.hint}" for why in run.silent.values() if why.hint]
     if run.unanswered is not None:
         at = format_moment(str(run.unanswered.get("at", "an unknown time")))
         no_answer = f"a submission at {at} got no answer: its job may be in the queue"

@@ -15,12 +15,13 @@ from typing import Any
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line, parse_object, read_text, read_tolerantly
+from jobkit.core.json_codec import from_dict
 from jobkit.core.layout import ACCOUNTING_FILE, JOURNAL_FILE
 from jobkit.core.records import Outcome, Point
 from jobkit.core.shell import Completed
-from jobkit.core.units import format_moment
+from jobkit.core.units import format_moment, moment
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
-from jobkit.schedulers.types import Accounted, JobId, State
+from jobkit.schedulers.types import Accounted, JobId, Queued, SchedulerId, State
 
 
 def note(run_dir: Path, event: str, **fields: Any) -> None:  # noqa: ANN401 - whatever JSON holds
@@ -75,6 +76,7 @@ class Submission:
     first: int
     last: int
     offset: int = 0
+    scheduler_id: SchedulerId | None = None  # the cluster and the user; ``None`` if that is not recorded
     role: Role = Role.POINTS
     round: int = 1  # which submission of the run it belongs to: 1 is the sweep
     only: frozenset[int] = frozenset()  # empty for all from ``first`` to ``last``
@@ -86,6 +88,18 @@ class Submission:
     # schedulers that could have run points that run without one
     # (`jobkit.schedulers.registry.unused_schedulers`); ``None`` if that is not recorded
     on_path: tuple[str, ...] | None = None
+
+    def owns(self, row: Queued | Accounted, name: str) -> bool | None:
+        """Return whether what a scheduler lists under the number of this job is this job.
+
+        ``name`` is that of the run's jobs, empty if unknown. Schedulers reuse numbers in time
+        (submitit#1660), and another cluster has them too. ``None`` if only the name is right.
+        """
+        if name and row.name not in {"", name}:
+            return False
+        at, user = moment(self.at), self.scheduler_id.user if self.scheduler_id else ""
+        before = at and row.submitted_at and row.submitted_at < at - CLOCKS
+        return None if before or (user and row.user not in {"", user}) else True
 
     def points_of(self, task: int) -> tuple[int, ...]:
         """Return the points that a task runs, in order; none if it is no task of this job."""
@@ -178,6 +192,7 @@ def _number(value: object) -> int:
     return value if isinstance(value, int) else 1
 
 
+CLOCKS = timedelta(hours=2)  # an hour that summer time repeats, and clocks that differ
 STILL_AT_IT = timedelta(seconds=30)
 """A submit command may outlive its client for so long; clocks of login nodes may differ by it."""
 MOST_TASKS = 1_000_000  # a line with more tasks, or with numbers far beyond, is damaged: no array is so long
@@ -208,6 +223,7 @@ def _submission(run: Path, event: Mapping[str, Any]) -> Submission:
         first=first,
         last=last,
         offset=int(event.get("offset") or 0),
+        scheduler_id=recorded_id(event),
         role=Role(event.get("role") or Role.POINTS),
         round=int(event.get("round") or 1),
         only=frozenset(int(task) for task in event.get("only") or ()),
@@ -217,6 +233,12 @@ def _submission(run: Path, event: Mapping[str, Any]) -> Submission:
         memory_bytes=int(event["memory_bytes"]) if "memory_bytes" in event else None,
         on_path=tuple(str(word) for word in event["on_path"]) if "on_path" in event else None,
     )
+
+
+def recorded_id(event: Mapping[str, Any]) -> SchedulerId | None:
+    """Return the cluster of a submission; ``None`` also if each of its commands names the cluster."""
+    found = None if event.get("cluster") else event.get("scheduler_id")
+    return from_dict(SchedulerId, found, where=JOURNAL_FILE) if found else None
 
 
 def read_list(path: Path) -> tuple[tuple[int, ...], ...]:
@@ -325,7 +347,7 @@ def join_answers(
         name=name,
         submitted={index: every[-1] for index, every in history.items()},
         earlier={index: every[:-1] for index, every in history.items() if every[1:]},
-        runs=_runs([answer for answer in answers if answer.kind != GONE], name),
+        runs=_runs([answer for answer in answers if answer.kind != GONE], name or "", journal.submissions),
         gone=gone,
         missed={miss.scheduler: frozenset(since[miss.scheduler]) for miss in misses},
         missed_at={miss.scheduler: miss.at for miss in misses},
@@ -376,12 +398,15 @@ def _apart(first: str, last: str) -> bool:
         return False
 
 
-def _runs(answers: Sequence[SchedulerAnswer], name: str | None) -> dict[JobTask, tuple[Accounted, ...]]:
+def _runs(
+    answers: Sequence[SchedulerAnswer], name: str, submissions: Sequence[Submission]
+) -> dict[JobTask, tuple[Accounted, ...]]:
     """Return the latest information on every task.
 
     A stale queue answer never reverts a task that the accounting has reported as ended. The accounting itself
     may: a task that was preempted runs again.
     """
+    jobs = {(sent.scheduler, sent.job.id): sent for sent in submissions}
     runs: dict[JobTask, tuple[Accounted, ...]] = {}
     accounted: set[JobTask] = set()
     # The newest first, and only the newest answer to a question: the file grows with every query. An answer
@@ -393,7 +418,8 @@ def _runs(answers: Sequence[SchedulerAnswer], name: str | None) -> dict[JobTask,
             continue
         reported: dict[JobTask, tuple[Accounted, ...]] = {}
         for account in _parse(answer):
-            if not name or not account.name or account.name == name:
+            job = jobs.get((answer.scheduler, account.job_id))
+            if job.owns(account, name) if job else not name or account.name in {"", name}:
                 task = JobTask(answer.scheduler, account.job_id, account.task)
                 reported[task] = (*reported.get(task, ()), account)
         if reported and answer.completed.argv:
@@ -423,6 +449,8 @@ def _parse(answer: SchedulerAnswer) -> Iterator[Accounted]:
             job_id=queued.job_id,
             task=queued.task,
             name=queued.name,
+            user=queued.user,
+            submitted_at=queued.submitted_at,
             ended=False,
             outcome=Outcome.QUEUE_ERROR if queued.state is State.ERROR else None,
             evidence=f"queue at {format_moment(answer.at)}: {queued.state}{reason}",

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import platform
+import shlex
 import shutil
 import time
 from collections import Counter
@@ -16,16 +17,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from jobkit.core import files, shell
-from jobkit.core.errors import JobkitError
+from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.files import exclusive_lock
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.layout import ACCOUNTING_FILE, POINTS_FILE
-from jobkit.core.paths import cache_dir
+from jobkit.core.paths import cache_dir, user_name
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
 from jobkit.core.units import format_count, format_moment
 from jobkit.runs import journal
-from jobkit.runs.journal import RETURNING, Accounts, JobTask, Role, SchedulerAnswer
+from jobkit.runs.journal import RETURNING, Accounts, JobTask, Role, SchedulerAnswer, Submission
 from jobkit.runs.results import not_started, read_result, read_run
 from jobkit.runs.status import (
     PointResult,
@@ -38,7 +39,7 @@ from jobkit.runs.status import (
 from jobkit.schedulers.local import WHOLE
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import SCHEDULERS, by_name, query_environment
-from jobkit.schedulers.types import Accounted, JobId, Queued, State
+from jobkit.schedulers.types import Accounted, JobId, Queued, SchedulerId, State
 
 FOLDER = "answers"
 SHUT_AGE_S = 60.0  # maximum age of the answer whether the cluster can start a job
@@ -67,6 +68,35 @@ def cached_answer(argv: tuple[str, ...], ask: Callable[[], Completed], max_age_s
             return answer
     except OSError:  # no place to keep it: every process asks for itself
         return ask()
+
+
+IDENTITIES: dict[tuple[object, ...], SchedulerId] = {}  # by question and environment: `watch` asks once
+
+
+def scheduler_id(scheduler: Scheduler) -> SchedulerId | None:
+    """Return the cluster that this shell talks to, asked once a process; ``None`` if that is not known."""
+    env, argv = query_environment(scheduler), scheduler.identity_argv()
+    key = (argv, *sorted(env.items()))
+    if argv and key not in IDENTITIES:
+        if (answer := scheduler.parse_identity(shell.run(argv, env=env, timeout_s=TIMEOUT_S))) is None:
+            return None
+        chosen = {name: scheduler.CLUSTER_VARIABLES.fullmatch(name) for name in env}
+        shown = {name: env[name] for name, at in chosen.items() if at and not at.groupdict().get("secret")}
+        IDENTITIES[key] = replace(answer, user=user_name(), shell=shown)
+    return IDENTITIES.get(key)
+
+
+def not_here(there: SchedulerId, here: SchedulerId | None) -> JobkitError:
+    """Return the error about jobs on another cluster, or perhaps another, with the way there as its hint."""
+    message = "it is not known whether this shell talks to the cluster of this run"
+    if there.is_at(here) is False and here:
+        message = f"this run is on {there.name}; this shell talks to {here.name}"
+    now = here.shell if here else {}
+    ways = [f"export {name}={shlex.quote(at)}" for name, at in there.shell.items() if now.get(name) != at]
+    ways += [f"unset {name}" for name in now if name not in there.shell]
+    ways = ways or [f"load the module of {there.name}, or log in there ({', '.join(there.controllers)})"]
+    hint = f"{'; '.join(ways)}; then the same command"
+    return JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
 
 
 TIMEOUT_S = 60.0  # squeue gives a dead controller up after 18 s (measured, Slurm 22.05.8)
@@ -191,7 +221,10 @@ class OpenRun:
     notes: list[str]
     open: set[JobTask] = field(default_factory=set)  # the scheduler may know more of them
     queued: dict[JobTask, Queued] = field(default_factory=dict)  # what the queue holds
-    silent: set[str] = field(default_factory=set)  # the schedulers that did not answer
+    # the schedulers that did not answer, or that are of another cluster, and why
+    silent: dict[str, JobkitError] = field(default_factory=dict)
+    # jobs whose numbers other jobs have here: the scheduler and the id
+    foreign: set[tuple[str, str]] = field(default_factory=set)
 
     @property
     def name(self) -> str:
@@ -199,11 +232,11 @@ class OpenRun:
         points = [result.point for result in self.results.values()]
         return run_id_of(self.folder, points) or self.folder.name
 
-    def find_jobs(self, scheduler: str) -> tuple[JobId, ...]:
-        """Return the jobs of a scheduler that have open tasks."""
+    def find_jobs(self, scheduler: str) -> dict[str, Submission]:
+        """Return the jobs of a scheduler that have open tasks, by id."""
         ids = {task.job_id for task in self.open if task.scheduler == scheduler}
         jobs = (job for job in self.accounts.journal.submissions if job.scheduler == scheduler)
-        return tuple(job.job for job in jobs if job.job.id in ids)
+        return {job.job.id: job for job in jobs if job.job.id in ids}
 
 
 def open_run(folder: Path) -> OpenRun:
@@ -280,30 +313,35 @@ def _unexplained(result: PointResult, *, over: bool = False) -> bool:
 def ask_about(scheduler: Scheduler, runs: Sequence[OpenRun], max_age_s: float) -> None:
     """Ask a scheduler about the open tasks of all runs, and add what it answers to the runs."""
     name = scheduler.NAME
-    jobs = tuple(dict.fromkeys(job for run in runs for job in run.find_jobs(name)))
+    jobs = tuple(dict.fromkeys(job.job for run in runs for job in run.find_jobs(name).values()))
     if not jobs:
         return
     query = Query(max_age_s)
     tasks = None if scheduler.RUNS_HERE else ask_queue(scheduler, jobs, [run.folder for run in runs], query)
+    recorded = any(job.scheduler_id for run in runs for job in run.find_jobs(name).values())
+    here = scheduler_id(scheduler) if recorded and tasks is not None else None
     for run in runs:
         held = _drivers(run, name) if scheduler.RUNS_HERE else tasks
         if held is None:
-            run.silent.add(name)
+            run.silent[name] = JobkitError(f"{name} does not answer")
         else:
-            _take(run, name, held)
+            _take(run, name, held, here)
     missed = [run for run in runs if _missed(run, name)]
     accounts: tuple[Accounted, ...] | None = ()
     if missed:
-        jobs = tuple(dict.fromkeys(job for run in missed for job in run.find_jobs(name)))
+        jobs = tuple(dict.fromkeys(job.job for run in missed for job in run.find_jobs(name).values()))
         since = local_time(min(job.at for run in missed for job in run.accounts.journal.submissions))
         of = missed[0].name if len(missed) == 1 else ""
         accounts = ask_accounting(scheduler, jobs, since, of, [run.folder for run in missed], query)
     for run in runs:
-        _take_alive(run, name, accounts or ())
+        sent = run.find_jobs(name)
+        own = [one for one in accounts or () if (job := sent.get(one.job_id)) and job.owns(one, run.name)]
+        _take_alive(run, name, own)
+        _doubt(run, name, own, here)
         # Some login nodes can never ask the accounting.
         answered = any(one.kind == "accounting" and one.completed.ok for one in run.accounts.answers)
         if name not in run.silent and (accounts is not None or not answered):
-            _note_missing(run, name, accounts or (), query)
+            _note_missing(run, name, own, query)
         # The open points are judged again; their tries are read again, because a file may have come home.
         known = [*run.accounts.answers, *query.answers.get(run.folder, [])]
         run.accounts = journal.join_answers(run.accounts.journal, known, name=run.accounts.name)
@@ -319,20 +357,32 @@ def _drivers(run: OpenRun, scheduler: str) -> tuple[Queued, ...] | None:
     from jobkit.runs.driver_lock import Life, life  # here: few runs have a driver that may live
 
     buried = run.accounts.journal.buried
-    lives = {job.id: life(run.folder, job) for job in run.find_jobs(scheduler) if job.id not in buried}
+    jobs = (job.job for job in run.find_jobs(scheduler).values() if job.job.id not in buried)
+    lives = {job.id: life(run.folder, job) for job in jobs}
     if Life.UNKNOWN in lives.values():
         return None
     alive = (job for job, state in lives.items() if state is Life.ALIVE)
     return tuple(Queued(job_id=job, task=WHOLE, state=State.RUNNING) for job in alive)
 
 
-def _take(run: OpenRun, scheduler: str, tasks: Iterable[Queued]) -> None:
-    """Add what the queue holds of a run; a job under another name has only got its number."""
-    own = {job.job.id for job in run.accounts.journal.submissions if job.scheduler == scheduler}
+def _take(run: OpenRun, scheduler: str, tasks: Iterable[Queued], here: SchedulerId | None) -> None:
+    """Add what the queue of the cluster ``here`` holds of a run; another job may have only got its number."""
+    for sent in run.find_jobs(scheduler).values():
+        if sent.scheduler_id and sent.scheduler_id.is_at(here) is False:
+            run.silent[scheduler] = not_here(sent.scheduler_id, here)
+            return
+    jobs = {job.job.id: job for job in run.accounts.journal.submissions if job.scheduler == scheduler}
     for queued in tasks:
-        if queued.job_id not in own or queued.name not in {"", run.name}:
+        if queued.job_id not in jobs:
             continue
-        if queued.task:
+        sent = jobs[queued.job_id]
+        owned = sent.owns(queued, run.name)
+        if owned is None or not (owned or sent.scheduler_id):
+            message = f"{scheduler} job {queued.job_id} has another name, user or time than that of this run"
+            run.silent[scheduler] = JobkitError(message, hint="is this the cluster of the run?")
+        elif not owned:
+            run.foreign.add((scheduler, queued.job_id))
+        elif queued.task:
             run.queued[JobTask(scheduler, queued.job_id, queued.task)] = queued
         else:  # a driver here holds all that are open
             held = (task for task in run.open if (task.scheduler, task.job_id) == (scheduler, queued.job_id))
@@ -344,7 +394,7 @@ def _take_alive(run: OpenRun, scheduler: str, accounts: Iterable[Accounted]) -> 
 
     A task whose end slurmdbd has missed is alive to it forever: `jobkit cancel` is the way out.
     """
-    last = {(account.job_id, account.task): account for account in accounts if account.name in {"", run.name}}
+    last = {(account.job_id, account.task): account for account in accounts}
     for task in _missed(run, scheduler) - run.accounts.journal.cancelled.keys():
         account = last.get((task.job_id, task.task))
         # qacct's record of a run that is over and to be followed by another has a status
@@ -354,6 +404,18 @@ def _take_alive(run: OpenRun, scheduler: str, accounts: Iterable[Accounted]) -> 
             run.queued[task] = Queued(
                 job_id=task.job_id, task=task.task, state=state, node=account.node, reason=why, name=run.name
             )
+
+
+def _doubt(run: OpenRun, scheduler: str, accounts: Iterable[Accounted], here: SchedulerId | None) -> None:
+    """Take a scheduler as silent if a missed job, of which it knows no task, may be on another cluster."""
+    jobs, missed = run.find_jobs(scheduler), {task.job_id for task in _missed(run, scheduler)}
+    known = {account.job_id for account in accounts} | {
+        task.job_id for task in run.queued if task.scheduler == scheduler
+    }
+    for job in missed - known:
+        there = jobs[job].scheduler_id
+        if there and there.is_at(here) is None:
+            run.silent[scheduler] = not_here(there, here)
 
 
 def _missed(run: OpenRun, scheduler: str) -> set[JobTask]:
@@ -367,10 +429,7 @@ def _note_missing(run: OpenRun, scheduler: str, accounts: Sequence[Accounted], q
     known = {
         JobTask(scheduler, account.job_id, account.task)
         for account in accounts
-        if account.ended
-        and account.name in {"", run.name}
-        and account.outcome not in RETURNING
-        and not account.never_began
+        if account.ended and account.outcome not in RETURNING and not account.never_began
     }
     gone = {task for task in run.accounts.gone if task.scheduler == scheduler and task not in run.open}
     missed, before = (_missed(run, scheduler) - known) | gone, run.accounts.missed.get(scheduler, frozenset())
@@ -449,7 +508,7 @@ def _run_status(run: OpenRun, now: datetime) -> RunStatus:
             queued=queued,
             vanished=tuple(not_started(result.point, run.accounts, earlier) for earlier in gone),
             shared_tasks=shared,
-            silent=task is not None and task.scheduler in run.silent,
+            silent=run.silent[task.scheduler].message if task and task.scheduler in run.silent else "",
             now=now,
         )
         points.append(point)
@@ -461,7 +520,8 @@ def _run_status(run: OpenRun, now: datetime) -> RunStatus:
         ended=run.accounts.ended | (done.cancelled.keys() - run.queued.keys()),
         ends={task: end for task, end in follower_ends(run).items() if end and task not in run.queued},
         ending=frozenset(done.cancelled.keys() & run.queued.keys()),
-        silent=tuple(sorted(run.silent)),
+        silent=run.silent,
+        foreign=frozenset(run.foreign),
         unanswered=done.unanswered,
         left=done.left,
         notes=tuple(run.notes),

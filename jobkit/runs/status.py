@@ -329,7 +329,7 @@ class PointStatus(PointResult):
     queued: Queued | None = None  # what the queue holds of that task
     vanished: tuple[Try, ...] = ()  # the ends of earlier tasks of it that left no try, the oldest first
     shared_tasks: frozenset[JobTask] = frozenset()  # of the run, the tasks that run several points
-    silent: bool = False  # whether its scheduler did not answer
+    silent: str = ""  # why its scheduler reports nothing of it; empty if it answers
     now: datetime = field(default_factory=lambda: datetime.now(UTC))  # when the schedulers were asked
 
     @property
@@ -363,8 +363,7 @@ class PointStatus(PointResult):
         if self.task is None or self.state is PointState.MISSING:
             return "never submitted" if self.task is None else evidence
         if self.queued is None:
-            silent = f"{self.task.scheduler} does not answer"
-            return silent if self.silent else f"left the queue: {evidence}"
+            return self.silent or f"left the queue: {evidence}"
         if self.state is PointState.WAITING and self.queued.state is State.RUNNING and self.queued.task:
             return "the job that it shares has begun, and its turn is to come"
         if self.state is PointState.RUNNING and not self.queued.task:
@@ -459,8 +458,9 @@ class RunStatus:
     # how jobs that wait for the points ended, in words; no entry if that is not known
     ends: Mapping[JobTask, str] = field(default_factory=dict)
     ending: frozenset[JobTask] = frozenset()  # tasks that `jobkit cancel` cancelled and the queue still holds
-    # schedulers that did not answer: only what is home is known of their tasks
-    silent: tuple[str, ...] = ()
+    # schedulers that did not answer, or are of another cluster, and why: only files are known
+    silent: Mapping[str, JobkitError] = field(default_factory=dict)
+    foreign: frozenset[tuple[str, str]] = frozenset()  # schedulers and numbers of jobs that others have now
     unanswered: Mapping[str, Any] | None = None  # submission without an answer, from the journal
     left: Mapping[str, Any] | None = None  # what the job that follows could not do, from the journal
     notes: tuple[str, ...] = ()  # lines that could not be read

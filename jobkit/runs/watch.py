@@ -107,7 +107,7 @@ def changes(runs: Sequence[RunStatus]) -> Hashable:
         (
             tuple((p.word, p.queued.reason if p.queued else "", len(p.tries)) for p in run.points),
             tuple((job.submission.job.id, job.state) for job in run.jobs),
-            (run.silent, run.unanswered is None, run.left is None),
+            (tuple(run.silent), run.unanswered is None, run.left is None),
         )
         for run in runs
     )
@@ -291,4 +291,5 @@ def until_done(
             if is_over(run, policy):
                 break
             time.sleep(pause_s)
-    record_accounting(run)
+    if not run.silent:
+        record_accounting(run)

@@ -16,6 +16,7 @@ from jobkit.schedulers.types import Accounted, Array, Check, JobId, JobRequest, 
 if TYPE_CHECKING:
     from jobkit.schedulers.parsed_script import LintFinding, Script
     from jobkit.schedulers.survey import Answers, Survey
+    from jobkit.schedulers.types import SchedulerId
 
 
 class Scheduler(Protocol):
@@ -33,7 +34,10 @@ class Scheduler(Protocol):
     FORBIDDEN_PATH_CHARS: str  # characters that a header line cannot carry
     ENVIRONMENT: Mapping[str, str]  # variables that its commands need so that jobkit can parse their output
     CLUSTER_VARIABLES: re.Pattern[str]
-    """Matches the variables that choose which cluster its commands ask: a query gets no other."""
+    """Matches the variables that choose which cluster its commands ask: a query gets no other.
+
+    A group ``secret`` matches in those whose value no file may have.
+    """
     LEAKING_VARIABLES: re.Pattern[str]
     """Matches the beginning of variables that would change a submission: its commands do not get them."""
     ASKING_VARIABLES: Mapping[str, str]  # variables that request resources, with the key of the spec
@@ -54,6 +58,12 @@ class Scheduler(Protocol):
 
         ``options`` are the directives of a job script, without those that jobkit writes itself.
         """
+
+    def identity_argv(self) -> tuple[str, ...]:
+        """Return the command that prints which cluster this shell talks to."""
+
+    def parse_identity(self, answer: Completed) -> SchedulerId | None:
+        """Return name and controllers of the cluster, ``None`` without an answer."""
 
     def limit_argv(self) -> tuple[str, ...]:
         """Return the command that prints the array limit."""

@@ -30,7 +30,17 @@ from jobkit.schedulers import protocol, sge_lint, sge_survey
 from jobkit.schedulers.parsing import bytes_of, expand_tasks, seconds_of, task_ranges
 from jobkit.schedulers.sge_survey import shut_queues
 from jobkit.schedulers.survey import no_such, queue_check
-from jobkit.schedulers.types import Accounted, Array, Check, JobId, JobRequest, Queued, Remedy, State
+from jobkit.schedulers.types import (
+    Accounted,
+    Array,
+    Check,
+    JobId,
+    JobRequest,
+    Queued,
+    Remedy,
+    SchedulerId,
+    State,
+)
 
 lint, parse_survey, survey_argvs = sge_lint.lint, sge_survey.parse_survey, sge_survey.survey_argvs
 
@@ -39,7 +49,7 @@ _SIGKILL = 128 + 9
 KEYS = frozenset(
     {"qname", "owner", "jobname", "jobnumber", "taskid", "start_time", "end_time", "granted_pe", "slots"}
     | {"failed", "exit_status", "ru_wallclock", "ru_maxrss", "cpu", "maxvmem", "category"}
-    | {"hostname", "pe_taskid", "submit_cmd"}
+    | {"hostname", "pe_taskid", "submit_cmd", "qsub_time"}
 )  # the lines of a record that are read: an accounting may have millions of them
 
 # sge_status(5), "failed": the task will run again, so this record is not its end.
@@ -112,6 +122,8 @@ def _accounted(record: Mapping[str, str]) -> Accounted:
         exit_status=_number(record.get("exit_status")),
         evidence=evidence,
         name=record.get("jobname", ""),
+        user=record.get("owner", ""),
+        submitted_at=moment(record.get("qsub_time", "")),
         node=record.get("hostname", ""),
         max_rss_bytes=max_rss_bytes(record),
         elapsed_s=elapsed_s(record),
@@ -318,6 +330,21 @@ def interactive_argv(options: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     return ("qrsh", "-pty", "y", "-now", "n", "-cwd", *kept, "bash")
 
 
+def identity_argv() -> tuple[str, ...]:
+    """Return the command that prints the cell's folder as the shell names it, and the hosts of its master.
+
+    act_qmaster names the master, and shadow_masters those that take over: sge_qmaster(8), sge_shadowd(8).
+    """
+    show = 'echo "$cell"; cat "$cell/common/act_qmaster" && { cat "$cell/common/shadow_masters"; true; }'
+    return ("sh", "-c", f'cell="${{SGE_ROOT%/}}/${{SGE_CELL:-default}}"; {show}')
+
+
+def parse_identity(answer: Completed) -> SchedulerId | None:
+    cell, *hosts = answer.stdout.splitlines() if answer.ok else [""]
+    at = tuple(dict.fromkeys(host.strip() for host in hosts if host.strip()))
+    return SchedulerId(name=cell, controllers=at) if at else None
+
+
 def limit_argv() -> tuple[str, ...]:
     return ("qconf", "-sconf")
 
@@ -408,11 +435,14 @@ def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
             state=state,
             reason=reason,
             name=row.findtext("JB_name", "").strip(),
+            user=row.findtext("JB_owner", "").strip(),
+            submitted_at=moment(row.findtext("JB_submission_time", start).strip()),
             node=row.findtext("queue_name", "").strip().partition("@")[2],
-            start_at=row.findtext("JAT_start_time", "").strip(),
+            start_at=start,
         )
         for row in rows
         for job in [row.findtext("JB_job_number", "").strip()]
+        for start in [row.findtext("JAT_start_time", "").strip()]
         for state, reason in [_state(row.findtext("state", "").strip(), job)]
         for task in expand_tasks(row.findtext("tasks", "").strip())
     )

@@ -34,6 +34,7 @@ from jobkit.schedulers.types import (
     LogOutcomes,
     Queued,
     Remedy,
+    SchedulerId,
     State,
 )
 
@@ -45,10 +46,13 @@ COLUMNS = (
     "JobName",
 )  # the name is the last column, because it may contain a bar; `END` follows it
 END, UNKNOWN = "End", "Unknown"
-FORMAT = f"--format={','.join((*COLUMNS, END))}"
+FORMAT = f"--format={','.join((*COLUMNS, END))},User,Submit"
 STATUSES = ("squeue", "-h", "-r", "-t", "all", "-O", "ArrayJobID,ArrayTaskID,exit_code,EndTime")
 """Prints the wait status of each job that the controller still knows: slurm.conf(5), ``MinJobAge``."""
 _SIGNALLED = 128  # added to a signal's number by a shell
+_OWNER = r"(?:\|(?P<user>[^|]*)\|(?P<at>\d{4}[\dT:-]{15}))?"  # in no answer of an earlier jobkit
+_NAME_END = re.compile(rf"(?P<name>.*?)(?:\|(?P<end>{UNKNOWN}|\d{{4}}[\dT:-]{{15}}){_OWNER})?")
+_NAME_PARTITIONS = re.compile(rf"(?P<name>.*?)(?:\|(?P<partitions>[^|]*){_OWNER})?")
 _FEWEST = 3  # number of columns of the shortest row
 _TASK = re.compile(r"(?P<job>\d+)_(?P<tasks>\d+|\[[^.|]*(?:\.\.\.[^.|]*)?)(?:\.(?P<step>\w+))?")
 
@@ -133,9 +137,9 @@ def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
     shared: dict[tuple[str, int], list[dict[str, str]]] = {}
     known = statuses(answer.stdout)
     for job, listed, step, (*others, last) in rows_of_tasks(answer.stdout, len(COLUMNS)):
-        name, bar, end = last.rpartition("|")  # answers kept by an older jobkit do not have `END`
-        cells = (*others, *((name, end) if bar else (last, "")))
-        row = dict(zip((*COLUMNS[1:], END), cells, strict=True))
+        tail = _NAME_END.fullmatch(last)  # answers kept by an older jobkit do not have `END`
+        name, end, user, at = tail.groups("") if tail else (last, "", "", "")
+        row = dict(zip((*COLUMNS[1:], END, "User", "Submit"), (*others, name, end, user, at), strict=True))
         if not listed.isdecimal():
             shared |= {(job, task): [row] for task in expand_tasks(listed)}
             continue
@@ -165,6 +169,8 @@ def _accounted(
         exit_status=int(_SIGNALLED + signal if signal else status) if ended and status is not None else None,
         evidence=evidence,
         name=row["JobName"],
+        user=row["User"],
+        submitted_at=moment(row["Submit"]),
         node="" if row["NodeList"] == "None assigned" else row["NodeList"],
         max_rss_bytes=max_rss_bytes(steps),
         elapsed_s=number_of(row["ElapsedRaw"]) if ended else None,
@@ -246,8 +252,8 @@ def _name_refusal(kind: str, name: str, key: str, answer: Completed) -> str | No
     return str(no_such(kind, name, known, key)) if known and name not in known else None
 
 
-_QUEUE_COLUMNS = "%i|%T|%r|%N|%M|%S|%j|%P"
-"""Task, state, reason, nodes, time used, (expected) start, name, partitions: squeue(1), --format."""
+_QUEUE_COLUMNS = "%i|%T|%r|%N|%M|%S|%j|%P|%u|%V"
+"""Task, state, reason, nodes, time used, (expected) start, name, partitions, user, submission: squeue(1)."""
 _MOST_RANGES = 5_000  # in one argument: Linux takes 128 KiB (execve(2)), and a range has up to 16 characters
 
 # https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES; an end state is not in the queue.
@@ -367,6 +373,20 @@ def limit_argv() -> tuple[str, ...]:
     return ("scontrol", "show", "config")
 
 
+identity_argv = limit_argv
+
+
+def parse_identity(answer: Completed) -> SchedulerId | None:
+    """Return ``ClusterName`` and each controller with its port; before 18.08 they are ``ControlMachine``."""
+    lines = [line.partition("=") for line in answer.stdout.splitlines() if answer.ok]
+    config = {key.strip(): text.strip() for key, _, text in lines}
+    keys = r"SlurmctldHost\[\d+\]|ControlMachine|BackupController"
+    hosts = [text.partition("(")[0] for key, text in config.items() if re.fullmatch(keys, key)]
+    name, port = config.get("ClusterName", ""), config.get("SlurmctldPort", "")
+    at = tuple(f"{host}:{port}" for host in hosts if host)
+    return SchedulerId(name=name, controllers=at) if name else None
+
+
 def parse_limit(answer: str) -> int | None:
     """Return the largest task index: ``MaxArraySize - 1``, or ``max_array_tasks`` if that is smaller.
 
@@ -443,7 +463,8 @@ def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
     for job, listed, _, (word, reason, node, elapsed, start, last) in rows_of_tasks(answer.stdout, 7):
         if word in END_STATES:
             continue
-        name, partitions = last.rsplit("|", 1) if "|" in last else (last, "")
+        tail = _NAME_PARTITIONS.fullmatch(last)
+        name, partitions, user, at = tail.groups("") if tail else (last, "", "", "")
         state, known = _QUEUE_STATES.get(word, State.UNKNOWN), _meaning(reason)
         elsewhere = known.of_partition and "," in partitions
         if state in {State.PENDING, State.HELD} and known.state is not State.PENDING and not elsewhere:
@@ -457,6 +478,8 @@ def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
                 state=state,
                 reason="" if reason == "None" else reason,
                 name=name,
+                user=user,
+                submitted_at=moment(at),
                 node=node,
                 elapsed_s=None if state is State.PENDING else seconds_of(elapsed),
                 start_at="" if start == "N/A" or no_begin else start,
@@ -508,7 +531,7 @@ RESERVED_OPTIONS: Mapping[str, str] = {
 FORBIDDEN_PATH_CHARS = "\\"  # sbatch expands no ``%`` after a backslash: the job gets no log (measured)
 ENVIRONMENT: Mapping[str, str] = {"SLURM_BITSTR_LEN": "0"}
 """Without it lists are cut to 64 bytes (squeue(1), sacct(1))."""
-CLUSTER_VARIABLES = re.compile(r"SLURM_(CONF|CLUSTERS|JWT)")
+CLUSTER_VARIABLES = re.compile(r"SLURM_(CONF|CLUSTERS|(?P<secret>JWT))")
 ASKING_VARIABLES: Mapping[str, str] = {
     "SBATCH_ACCOUNT": "account",
     "SBATCH_PARTITION": "queue",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -35,6 +35,22 @@ class JobId:
 
     def __str__(self) -> str:
         return f"{self.id};{self.cluster}" if self.cluster else self.id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerId:
+    """Which cluster a shell talks to, and who asked: several may share a home, and give the same ids."""
+
+    name: str  # Slurm's ClusterName; of Grid Engine the folder of the cell
+    controllers: tuple[str, ...]  # each host that may be in charge
+    user: str = ""
+    shell: dict[str, str] = field(default_factory=dict)  # the variables that chose the cluster
+
+    def is_at(self, here: SchedulerId | None) -> bool | None:
+        """Return whether another answer is of the same cluster; ``None`` if that cannot be told."""
+        if here is not None and self.name != here.name:
+            return False
+        return True if here and {*self.controllers} & {*here.controllers} else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +96,9 @@ class Queued:
     state: State
     reason: str = ""  # why it waits, in the scheduler's words
     name: str = ""  # the job's name; empty if unknown
+    user: str = ""  # the job's owner; empty if unknown
+    # when it was submitted, or a later time; ``None`` if unknown
+    submitted_at: datetime | None = None
     node: str = ""  # its node
     elapsed_s: float | None = None  # its running time so far
     # local ISO time of the start, or of the scheduler's estimate; empty if a person must act first
@@ -95,7 +114,9 @@ class Accounted:
     outcome: Outcome | None
     exit_status: int | None = None
     evidence: str = ""  # the accounting's words that led to the outcome, for a person
-    name: str = ""  # the job's name; empty if unknown
+    name: str = ""  # these three as in `Queued`
+    user: str = ""
+    submitted_at: datetime | None = None
     node: str = ""
     max_rss_bytes: int | None = None
     elapsed_s: float | None = None

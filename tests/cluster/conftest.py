@@ -158,6 +158,13 @@ def second_sge() -> Iterator[Cluster]:
         yield one
 
 
+@pytest.fixture
+def two_clusters(scheduler: str) -> Iterator[tuple[Cluster, Cluster]]:
+    """Have two clusters of one scheduler that no other test uses."""
+    with _second(scheduler) as first, _second(scheduler) as second:
+        yield first, second
+
+
 @contextmanager
 def _second(name: str) -> Iterator[Cluster]:
     """Have a cluster in a folder of its own; afterwards no process of it is left."""

@@ -447,7 +447,7 @@ def test_a_run_that_was_killed_on_a_machine_that_is_gone(
     assert [point.outcome for point in read_status([local])[0].points] == [Outcome.LOST] * 3
     (local / "accounting.jsonl").write_text("")
     own_disk = False
-    assert read_status([local])[0].silent == ("local",)
+    assert [*read_status([local])[0].silent] == ["local"]
     commands: list[Callable[[], object]] = [lambda: run_again(local, (), ()), lambda: cancel(local, [], [])]
     for command in commands:
         with pytest.raises(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from jobkit.core.errors import JobkitError
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import ORDER_FILE, PLAN_FILE, PROMISE_FILE, SPEC_FILE
 from jobkit.core.measurements import MemoryReadings
@@ -100,7 +101,7 @@ def test_tasks_that_wait_for_different_reasons_are_released_apart() -> None:
 
 def test_a_scheduler_that_does_not_answer_is_named_and_nothing_is_submitted() -> None:
     points = [a_point(1, PointState.UNSETTLED), failed(2)]
-    run = with_job(a_run(points, silent=("slurm",)), Role.FOLLOW)
+    run = with_job(a_run(points, silent={"slurm": JobkitError("slurm does not answer")}), Role.FOLLOW)
     notices, _ = advice(run, "runs/demo")
     assert len(notices) == 1
     assert "slurm does not answer" in notices[0]

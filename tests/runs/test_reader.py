@@ -120,7 +120,7 @@ def test_the_queue_is_asked_so_that_no_list_of_tasks_is_abbreviated(tmp_path: Pa
     queue.add("squeue", 'echo "7_1|PENDING|length $SLURM_BITSTR_LEN"')
     (task,) = ask_queue(slurm, JOBS, [tmp_path]) or ()
     assert (task.job_id, task.state, task.reason) == ("7", State.PENDING, "length 0")
-    assert queue.called() == ["squeue -r -h -o %i|%T|%r|%N|%M|%S|%j|%P -j 7,8"]
+    assert queue.called() == ["squeue -r -h -o %i|%T|%r|%N|%M|%S|%j|%P|%u|%V -j 7,8"]
     assert kept(tmp_path) == []
 
 

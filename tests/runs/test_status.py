@@ -46,7 +46,7 @@ def stands(
     queued: Queued | None = None,
     task: JobTask | None = TASK,
     index: int = 1,
-    silent: bool = False,
+    silent: str = "",
 ) -> PointStatus:
     return PointStatus(
         point=point(index),
@@ -104,7 +104,7 @@ SUSPENDED, AHEAD_SOON = waits(State.RUNNING, "s: suspended"), waits(reason="Prio
         (stands(PointState.DONE, Outcome.PRUNED), "pruned", "so it is"),
         (stands(PointState.FAILED, Outcome.BUG, queued=waits()), "bug", "so it is"),
         (stands(PointState.UNSETTLED), "unsettled", "left the queue: so it is"),
-        (stands(PointState.UNSETTLED, silent=True), "unsettled", "slurm does not answer"),
+        (stands(PointState.UNSETTLED, silent="slurm does not answer"), "unsettled", "slurm does not answer"),
         (stands(WAITING, queued=waits(State.HELD)), "held", ""),
         (stands(PointState.STUCK, Outcome.QUEUE_ERROR, queued=waits(State.ERROR)), "stuck", ""),
         (stands(WAITING, queued=waits(State.RUNNING)), "waiting", SHARES),
@@ -415,11 +415,62 @@ def test_a_scheduler_that_does_not_answer_is_silent(tmp_path: Path, programs: Pr
     write_record(tmp_path / "run", record(good))
     programs.says("squeue", status=1, error="slurm_load_jobs error: Unable to contact slurm controller")
     found = seen(tmp_path / "run")
-    assert found.silent == ("slurm",)
+    assert [*found.silent] == ["slurm"]
     assert [point.state for point in found.points] == [PointState.DONE, PointState.UNSETTLED]
     assert [call.split()[0] for call in programs.calls()] == ["squeue"], "nothing has left the queue"
     programs.at(90)
     assert seen(tmp_path / "run").points[1].outcome is None, "silence makes nothing gone"
+
+
+CONFIG = "ClusterName = {}\nSlurmctldHost[0] = {}(10.0.0.1)\nSlurmctldPort = 6817"
+HOME = {
+    "name": "alpine",
+    "controllers": ["ctl1:6817", "ctl2:6817"],
+    "user": "ada",
+    "shell": {"SLURM_CONF": "/a"},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("config", "queued", "accounted", "reason"),
+    [
+        (CONFIG.format("blanca", "ctl1"), (), (), "this run is on alpine; this shell talks to blanca"),
+        (CONFIG.format("alpine", "new1"), (), (), "not known whether this shell"),
+        ("", (), (), "not known whether this shell"),
+        (CONFIG.format("alpine", "new1"), (), ("77_1 FAILED 1:0", "77_2 RUNNING 0:0"), ""),
+        (CONFIG.format("alpine", "ctl2"), (), (), ""),
+        (CONFIG.format("alpine", "ctl1"), ("cpu|eve|2026-01-02T11:15:00",), (), "name, user or time"),
+        (CONFIG.format("alpine", "ctl1"), ("cpu|ada|2026-01-01T03:15:00",), (), "name, user or time"),
+        (CONFIG.format("alpine", "ctl1"), ("cpu|ada|2026-01-02T23:15:00",), (), ""),
+    ],
+)
+def test_a_run_of_another_cluster_is_not_lost(
+    tmp_path: Path,
+    programs: Programs,
+    config: str,
+    queued: tuple[str, ...],
+    accounted: tuple[str, ...],
+    reason: str,
+) -> None:
+    run = write_points(tmp_path / "run", grid([1, 2]))
+    write_submitted(run, "slurm", "77", first=1, last=2, scheduler_id=HOME)
+    programs.says("scontrol", config)
+    programs.holds(*(f"77_1|PENDING|None||0:00|N/A|{RUN_ID}" for _ in queued), name="".join(queued))
+    programs.sacct(*accounted)
+    for seconds in (0, 90):
+        programs.at(seconds)
+        found = seen(run)
+    why = found.silent.get("slurm")
+    assert reason in why.message if why else not reason, found.silent
+    asked = programs.asked
+    assert asked["scontrol"] == (1 if config else 2), "once a process, if it answers"
+    lost = [point.outcome for point in found.points] == [Outcome.LOST] * 2
+    assert lost == (not reason and not accounted and not queued)
+    if "alpine;" in reason:
+        assert asked["sacct"] == 0
+        assert why is not None
+        assert "export SLURM_CONF=/a" in why.hint
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
 from jobkit.schedulers import slurm
 from jobkit.schedulers.parsing import expand_tasks
-from jobkit.schedulers.types import Accounted, Array, JobId, JobRequest, Queued, Remedy, State
+from jobkit.schedulers.types import Accounted, Array, JobId, JobRequest, Queued, Remedy, SchedulerId, State
 from tests.support.surveys import ARRAY, DATA, REQUEST, captured
 
 
@@ -67,7 +68,15 @@ def test_one_command_cancels_however_many_tasks(tasks: Sequence[int]) -> None:
 
 def test_all_jobs_are_asked_for_at_once() -> None:
     jobs = (JobId("12"), JobId("13"))
-    assert slurm.queue_argv(jobs) == ("squeue", "-r", "-h", "-o", "%i|%T|%r|%N|%M|%S|%j|%P", "-j", "12,13")
+    assert slurm.queue_argv(jobs) == (
+        "squeue",
+        "-r",
+        "-h",
+        "-o",
+        "%i|%T|%r|%N|%M|%S|%j|%P|%u|%V",
+        "-j",
+        "12,13",
+    )
     assert "-M" in slurm.queue_argv((JobId("12", "lab"),))
     argv = slurm.accounting_argv(jobs, "2026-01-02T03:04:05", "demo")
     assert argv[:8] == ("sacct", "-n", "-P", "-D", "-S", "2026-01-02T03:04:05", "-j", "12,13")
@@ -244,6 +253,25 @@ def test_the_row_that_waiting_tasks_share_names_one_that_has_just_begun() -> Non
     assert {task.never_began for number, task in later.items() if number in {4, 5}} == {True}
     assert not later[1].never_began
     assert 6 not in later, "what was cancelled by itself while it waited has no account"
+
+
+def test_the_cluster_and_its_controllers() -> None:
+    assert slurm.parse_identity(captured("slurm/other-config")) == SchedulerId(
+        name="other", controllers=("vm:16917",)
+    )
+    old = "ClusterName = old\nControlMachine = a\nBackupController = b\nSlurmctldPort = 6817\n"
+    assert slurm.parse_identity(Completed(("scontrol",), 0, old, "")) == SchedulerId(
+        name="old", controllers=("a:6817", "b:6817")
+    )
+    assert slurm.parse_identity(Completed(("scontrol",), 1, "", "Unable to contact")) is None
+
+
+def test_the_owner_of_a_job_follows_its_name() -> None:
+    owner, at = "ada|2026-01-02T03:04:05", datetime(2026, 1, 2, 3, 4, 5).astimezone()
+    (queued,) = slurm.parse_queue(Completed((), 0, f"5_1|PENDING|None||0:00|N/A|a|b|cpu|{owner}\n", "")) or ()
+    row = f"5_1|COMPLETED|0:0|60||50M|1|n1|None|a|b|2026-01-02T04:04:05|{owner}\n"
+    (ended,) = slurm.parse_accounting(Completed((), 0, row, "")) or ()
+    assert [(one.name, one.user, one.submitted_at) for one in (queued, ended)] == [("a|b", "ada", at)] * 2
 
 
 def test_not_known_yet_is_not_unreachable() -> None:

@@ -145,7 +145,7 @@ def test_a_queue_that_is_empty_or_away_or_shows_another_job_of_the_number(lab: L
     with pytest.raises(JobkitError, match="is running: it is not run twice at a time"):
         run_again(lab.run, ["2"], [])
     lab.cluster.fault("controller_away")
-    assert lab.look().silent == (lab.cluster.scheduler,)
+    assert [*lab.look().silent] == [lab.cluster.scheduler]
     with pytest.raises(JobkitError, match="does not answer") as caught:
         run_again(lab.run, [], [])
     assert caught.value.exit_code == 3

@@ -220,6 +220,8 @@ QUEUE_FIELDS: Mapping[str, Callable[[Seen], object]] = {
     "S": lambda seen: iso(seen.start, "N/A"),
     "j": lambda seen: seen.job.name,
     "P": lambda seen: seen.job.options.get("partition", PARTITIONS[0]),
+    "u": lambda seen: seen.job.user,
+    "V": lambda seen: iso(seen.job.submitted),
 }
 
 
@@ -335,6 +337,8 @@ ACCOUNT_FIELDS: Mapping[str, Callable[[Account], object]] = {
     "Reason": _own(lambda one: (one.run or one.row.task).reason),
     "ReqMem": _own(lambda one: memory(one.row.job)),
     "State": lambda one: one.word,
+    "Submit": lambda one: iso(one.row.job.submitted),
+    "User": _own(lambda one: one.row.job.user),
 }
 
 
