@@ -18,7 +18,7 @@ make_base() {
     }
     local sources=(/etc/apt/sources.list.d/*.sources)
     [[ -e ${sources[0]} ]] || sources=(/etc/apt/sources.list)
-    rm -rf "$base"
+    mkdir -p "$folder" && rm -rf "$base"
     mmdebstrap --quiet --variant=minbase --include=python3,python3-venv,make,git,ca-certificates \
         bookworm "$base" "${sources[0]}"
     touch "$base/.made"
