@@ -27,11 +27,11 @@ make_base() {
 # pip's configuration and the folders that it names, certificates, and how names are resolved
 share_package_index() {
     local path
-    for path in /etc/pip.conf /etc/xdg/pip /etc/ssl/certs /etc/hosts /etc/resolv.conf \
+    for path in /etc/pip.conf /etc/xdg/pip /etc/ssl/certs/ca-certificates.crt /etc/hosts /etc/resolv.conf \
         $(python3 -m pip config list 2>/dev/null | grep -oE "(file://)?/[^ '\"]+" | sed 's,^file://,,; s,/simple$,,' | sort -u); do
         [[ -e $path ]] || continue
         mkdir -p "$root$(dirname "$path")"
-        cp -a --dereference "$path" "$root$(dirname "$path")/"
+        cp -a --dereference --remove-destination "$path" "$root$(dirname "$path")/"
     done
 }
 
