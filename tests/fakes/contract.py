@@ -17,7 +17,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -76,10 +76,13 @@ class ScenarioLab:
 
     def accounts(self, *jobs: JobId) -> list[Accounted]:
         """Return what the accounting knows of these jobs."""
-        told = self.scheduler.parse_accounting(
-            self.run(*self.scheduler.accounting_argv(jobs, self.since, self.name))
-        )
+        answer = self.run(*self.scheduler.accounting_argv(jobs, self.since, self.name))
+        told = self.scheduler.parse_accounting(answer)
         assert told is not None
+        if more := self.scheduler.status_argv(jobs, told):
+            answer = replace(answer, stdout=f"{self.run(*more).stdout}\n{answer.stdout}")
+            told = self.scheduler.parse_accounting(answer)
+            assert told is not None
         ids = {job.id for job in jobs}
         return [task for task in told if task.job_id in ids]
 

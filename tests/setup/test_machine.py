@@ -46,6 +46,7 @@ def test_commands_that_are_there_and_that_are_not(tmp_path: Path, monkeypatch: p
 
 
 def test_where_run_folders_would_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "LITTLE_BYTES", 0)
     found = machine.run_folders(tmp_path / "a" / "runs", shared=False, group=False)
     assert found.status is Status.OK
     assert "GiB free" in found.said
@@ -66,6 +67,7 @@ def test_a_disk_of_this_machine_is_a_warning_where_nodes_must_see_it(
 ) -> None:
     mounts = tmp_path / "mountinfo"
     monkeypatch.setattr(machine, "MOUNTS", mounts)
+    monkeypatch.setattr(machine, "LITTLE_BYTES", 0)
     for kind, status in (("ext4", Status.WARNING), ("nfs4", Status.OK), ("newfs", Status.OK)):
         mounts.write_text(f"22 1 0:1 / / rw - {kind} x rw\n", encoding="utf-8")
         found = machine.cache(shared=True)

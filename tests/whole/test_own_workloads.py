@@ -174,7 +174,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "tagger.py").write_text(TAGGER, encoding="utf-8")
     sizes = {"batch_size": [2], "beam": [5, 13]}
     spec = write_spec(folder, workload="./tagger.py:tag", sweep=sizes, workers=2)
-    done = jobkit("sweep", spec, cwd=folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jobkit.planning.prepare.usable_cpus", lambda: 2)
+        done = jobkit("sweep", spec, cwd=folder)
     assert done.returncode == 4, done.stderr
     (found,) = (folder / "runs").iterdir()
     return found

@@ -177,7 +177,7 @@ def listed(found: list[int]) -> str:
     return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in spans)
 
 
-SQUEUE_SHORT = table("h:noheader r:array o:format j:jobs M:clusters")
+SQUEUE_SHORT = table("h:noheader r:array o:format O:Format j:jobs t:states M:clusters")
 
 
 class Seen(NamedTuple):
@@ -225,9 +225,20 @@ QUEUE_FIELDS: Mapping[str, Callable[[Seen], object]] = {
 }
 
 
+LONG_FIELDS: Mapping[str, Callable[[Seen], object]] = {
+    "ArrayJobID": lambda seen: seen.job.id,
+    "ArrayTaskID": lambda seen: seen.task.number,
+    "exit_code": lambda seen: (
+        seen.task.runs[-1].status << 8 | seen.task.runs[-1].signal if seen.task.runs else 0
+    ),
+    "EndTime": lambda seen: iso(seen.task.runs[-1].end, "N/A") if seen.task.runs else "N/A",
+}
+"""Of ``--Format``: a column of 20 characters each; the status is that of wait(2)."""
+
+
 def squeue(store: Store, arguments: list[str]) -> Answer:
     """Answer a command line of squeue."""
-    values = ("format", "jobs", "name", "clusters")
+    values = ("format", "Format", "jobs", "name", "states", "clusters")
     asked = parse_anywhere("squeue", arguments, values, ("noheader", "array"), SQUEUE_SHORT)
     names = clusters(store, "squeue", asked.get("clusters", ""))
     if store.use("queue_empty"):
@@ -236,6 +247,9 @@ def squeue(store: Store, arguments: list[str]) -> Answer:
         asked.get("format", "%i"),
         (seen for name in names for seen in _chosen(store, asked, name)),
     )
+    if columns := asked.get("Format", "").split(",") if "Format" in asked else []:
+        rows = ([str(LONG_FIELDS[column](seen)) for column in columns] for seen in found)
+        return Answer("".join(f"{''.join(map('{:<20}'.format, row))}\n" for row in rows))
     lines = (re.sub("%(.)", lambda field: str(QUEUE_FIELDS[field[1]](seen)), layout) for seen in found)  # noqa: B023
     return Answer("".join(f"{line}\n" for line in lines))
 
@@ -247,7 +261,9 @@ def _chosen(store: Store, asked: Options, cluster: str) -> list[Seen]:
         jobs = _by_id(store, jobs, ids.split(","))
     names = asked["name"].split(",") if "name" in asked else [job.name for job in jobs]
     found = [Seen(store, job, task) for job in jobs if job.name in names for task in job.tasks]
-    chosen = [seen for seen in found if not seen.task.over and _asked_task(ids, seen)]
+    over = asked.get("states") == "all"
+    found = [seen for seen in found if not seen.task.over or (over and _remembered(store, seen.task))]
+    chosen = [seen for seen in found if _asked_task(ids, seen)]
     return sorted(chosen, key=lambda seen: seen.task.state != PENDING)
 
 
@@ -312,8 +328,8 @@ def _exit(one: Account) -> str:
     if one.run and one.step and one.run.word == "NODE_FAIL":
         return ""
     if one.run and one.step:
-        return f"{one.run.step_status}:{one.run.step_signal}"
-    return f"{one.run.status}:{one.run.signal}" if one.run else "0:0"
+        return f"{one.run.step_status % 128}:{one.run.step_signal}"
+    return f"{one.run.status % 128}:{one.run.signal}" if one.run else "0:0"
 
 
 def _rss(one: Account) -> str:
