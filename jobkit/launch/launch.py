@@ -253,7 +253,7 @@ def find_duplicate(run: Prepared) -> Path | None:
     with contextlib.suppress(OSError):
         names = os.listdir(runs)  # noqa: PTH208 - names only: there may be thousands
     own = f"{run.spec.name}-"  # or a person has renamed it
-    names = [name for name in names if name.startswith(own) or not start_time(name)]
+    names = [name for name in names if own in name or not start_time(name)]
     for name in sorted(names, key=lambda name: (start_time(name), name), reverse=True):
         with contextlib.suppress(OSError, JobkitError):  # no run folder, or damaged
             first = read_point(runs / name / POINTS_FILE, 1)  # most differ there, and are not read whole

@@ -337,7 +337,7 @@ def ask_about(scheduler: Scheduler, runs: Sequence[OpenRun], max_age_s: float) -
         sent = run.find_jobs(name)
         own = [one for one in accounts or () if (job := sent.get(one.job_id)) and job.owns(one, run.name)]
         _take_alive(run, name, own)
-        _doubt(run, name, own, here)
+        _doubt(run, name, own, [one.job_id for one in accounts or ()], here)
         # Some login nodes can never ask the accounting.
         answered = any(one.kind == "accounting" and one.completed.ok for one in run.accounts.answers)
         if name not in run.silent and (accounts is not None or not answered):
@@ -378,8 +378,7 @@ def _take(run: OpenRun, scheduler: str, tasks: Iterable[Queued], here: Scheduler
         sent = jobs[queued.job_id]
         owned = sent.owns(queued, run.name)
         if owned is None or not (owned or sent.scheduler_id):
-            message = f"{scheduler} job {queued.job_id} has another name, user or time than that of this run"
-            run.silent[scheduler] = JobkitError(message, hint="is this the cluster of the run?")
+            run.silent[scheduler] = _another_job(scheduler, queued.job_id)
         elif not owned:
             run.foreign.add((scheduler, queued.job_id))
         elif queued.task:
@@ -387,6 +386,11 @@ def _take(run: OpenRun, scheduler: str, tasks: Iterable[Queued], here: Scheduler
         else:  # a driver here holds all that are open
             held = (task for task in run.open if (task.scheduler, task.job_id) == (scheduler, queued.job_id))
             run.queued |= dict.fromkeys(held, queued)
+
+
+def _another_job(scheduler: str, job: str) -> JobkitError:
+    message = f"{scheduler} job {job} has another name, user or time than that of this run"
+    return JobkitError(message, hint="log in to the cluster of the run; then the same command")
 
 
 def _take_alive(run: OpenRun, scheduler: str, accounts: Iterable[Accounted]) -> None:
@@ -406,8 +410,17 @@ def _take_alive(run: OpenRun, scheduler: str, accounts: Iterable[Accounted]) -> 
             )
 
 
-def _doubt(run: OpenRun, scheduler: str, accounts: Iterable[Accounted], here: SchedulerId | None) -> None:
-    """Take a scheduler as silent if a missed job, of which it knows no task, may be on another cluster."""
+def _doubt(
+    run: OpenRun,
+    scheduler: str,
+    accounts: Iterable[Accounted],
+    listed: Sequence[str],
+    here: SchedulerId | None,
+) -> None:
+    """Take a scheduler as silent if a missed job, of which it knows no task, may be on another cluster.
+
+    ``listed`` are the ids that its accounting has, as those of other jobs too.
+    """
     jobs, missed = run.find_jobs(scheduler), {task.job_id for task in _missed(run, scheduler)}
     known = {account.job_id for account in accounts} | {
         task.job_id for task in run.queued if task.scheduler == scheduler
@@ -416,6 +429,8 @@ def _doubt(run: OpenRun, scheduler: str, accounts: Iterable[Accounted], here: Sc
         there = jobs[job].scheduler_id
         if there and there.is_at(here) is None:
             run.silent[scheduler] = not_here(there, here)
+        elif there is None and job in listed:
+            run.silent[scheduler] = _another_job(scheduler, job)
 
 
 def _missed(run: OpenRun, scheduler: str) -> set[JobTask]:

@@ -444,7 +444,7 @@ def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
         for job in [row.findtext("JB_job_number", "").strip()]
         for start in [row.findtext("JAT_start_time", "").strip()]
         for state, reason in [_state(row.findtext("state", "").strip(), job)]
-        for task in expand_tasks(row.findtext("tasks", "").strip())
+        for task in expand_tasks(row.findtext("tasks", "").strip() or "0")  # a job that is no array
     )
 
 

@@ -54,7 +54,7 @@ _OWNER = r"(?:\|(?P<user>[^|]*)\|(?P<at>\d{4}[\dT:-]{15}))?"  # in no answer of 
 _NAME_END = re.compile(rf"(?P<name>.*?)(?:\|(?P<end>{UNKNOWN}|\d{{4}}[\dT:-]{{15}}){_OWNER})?")
 _NAME_PARTITIONS = re.compile(rf"(?P<name>.*?)(?:\|(?P<partitions>[^|]*){_OWNER})?")
 _FEWEST = 3  # number of columns of the shortest row
-_TASK = re.compile(r"(?P<job>\d+)_(?P<tasks>\d+|\[[^.|]*(?:\.\.\.[^.|]*)?)(?:\.(?P<step>\w+))?")
+_TASK = re.compile(r"(?P<job>\d+)(?:_(?P<tasks>\d+|\[[^.|]*(?:\.\.\.[^.|]*)?))?(?:\.(?P<step>\w+))?")
 
 # https://slurm.schedmd.com/sacct.html#SECTION_JOB-STATE-CODES: states that are an end. COMPLETED and FAILED
 # carry the exit status of the script: the record or the exit file knows what it means.
@@ -75,13 +75,16 @@ def clusters(jobs: tuple[JobId, ...]) -> tuple[str, ...]:
 
 
 def rows_of_tasks(text: str, columns: int) -> Iterator[tuple[str, str, str, list[str]]]:
-    """Yield ``job id, tasks, step, other columns``; columns that jobkit 0.1 did not ask for are empty."""
+    """Yield ``job id, tasks, step, other columns``; columns that jobkit 0.1 did not ask for are empty.
+
+    A job that is no array, so another one under this number, is task 0.
+    """
     for line in text.splitlines():
         name, *rest = line.strip().split("|", columns - 1)
         found = _TASK.fullmatch(name)
         if found and len(rest) >= _FEWEST - 1:
             missing = [""] * (columns - 1 - len(rest))
-            yield found["job"], found["tasks"], found["step"] or "", [*rest, *missing]
+            yield found["job"], found["tasks"] or "0", found["step"] or "", [*rest, *missing]
 
 
 def accounting_argv(

@@ -208,6 +208,8 @@ def test_how_far_it_is_and_what_to_type(home: Path) -> None:
     newer = home / "runs" / "t-20990103-101530-0000"
     shutil.copytree(run.run_dir, newer)
     assert launch.find_duplicate(again) == newer
+    renamed = newer.rename(newer.with_name(f"best-{newer.name}"))
+    assert launch.find_duplicate(again) == renamed
 
 
 def test_what_differs_in_its_inputs_is_another_sweep(home: Path) -> None:

@@ -474,6 +474,24 @@ def test_a_run_of_another_cluster_is_not_lost(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("program", ["squeue", "sacct"])
+@pytest.mark.parametrize("task", ["77", "77_1"])
+def test_a_number_of_another_job_loses_no_run_without_a_cluster(
+    tmp_path: Path, programs: Programs, program: str, task: str
+) -> None:
+    """The journal of an earlier version lacks the cluster, and most jobs of other people are no arrays."""
+    run = tmp_path / "run"
+    sweep(run, 2)
+    row = "|PENDING|None||0:00|N/A|other" if program == "squeue" else "|COMPLETED|0:0|60||50M|1|n1|None|other"
+    programs.says(program, f"{task}{row}")
+    for seconds in (0, 90):
+        programs.at(seconds)
+        found = seen(run)
+    assert "slurm job 77 has another name, user or time" in found.silent["slurm"].message
+    assert [point.outcome for point in found.points] == [None] * 2
+
+
+@pytest.mark.slow
 def test_what_the_accounting_alone_lists_as_alive_is_not_lost(tmp_path: Path, programs: Programs) -> None:
     run = tmp_path / "run"
     sweep(run, 2)
