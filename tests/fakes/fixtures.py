@@ -32,5 +32,10 @@ def fake_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake
 @pytest.fixture
 def fake_sge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
     """Have a fake Grid Engine: its commands are on PATH, its tasks really run."""
+    cell = tmp_path / "fake-sge-root" / "default"
+    (cell / "common").mkdir(parents=True)
+    (cell / "common" / "act_qmaster").write_text("submit\n", encoding="ascii")
+    monkeypatch.setenv("SGE_ROOT", str(cell.parent))
+    monkeypatch.delenv("SGE_CELL", raising=False)
     with _cluster("sge", tmp_path, monkeypatch) as cluster:
         yield cluster
