@@ -180,7 +180,6 @@ def throttle(run: Path, most: int) -> int:
 @shared.changed_run
 @shared.gpu_memory_option(
     "The memory that the batch must fit: a size such as 16GiB, or device. Default: the memory in the spec.",
-    old=("--memory",),
 )
 @shared.stand_in_option
 def verify(run: Path, gpu_memory: str | None, stand_in: bool) -> int:
