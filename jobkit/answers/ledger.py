@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from jobkit.core.errors import file_error
 from jobkit.core.files import append_line, read_tolerantly
-from jobkit.core.json_codec import from_json, to_json
-from jobkit.core.knobs import EXACT, FP32
+from jobkit.core.json_codec import from_dict, parse_json, to_json
+from jobkit.core.knobs import EXACT, FP32, renamed
 from jobkit.core.records import Record
 from jobkit.core.units import format_count
 from jobkit.runs.trials import prediction_error
@@ -42,7 +42,7 @@ class Entry:
     measured_bytes: int | None  # what it needed
     outcome: str  # of the try
     held: bool  # whether it ran and stayed within the capacity
-    padded_chars: int = 0
+    padded: int = 0
     precision: str | None = None  # ``None`` for fp32, or without a choice
     shortcuts: str | None = None  # ``exact``; ``None`` for off, or without a choice
 
@@ -90,7 +90,11 @@ def corpora(path: Path) -> list[CorpusEntry]:
 
 
 def _read(kind: type[E], path: Path) -> list[E]:
-    return list(read_tolerantly(path, lambda line, where: from_json(kind, line, where=where))[0])
+    return list(
+        read_tolerantly(
+            path, lambda line, where: from_dict(kind, renamed(parse_json(line, where)), where=where)
+        )[0]
+    )
 
 
 def note(path: Path, entry: Entry | CorpusEntry) -> None:

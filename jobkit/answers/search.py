@@ -154,7 +154,7 @@ def _predicted(
     trial = Trial(
         index=points[-1].index + 1,
         batch_size=batch if by_size else 0,
-        padded_chars=0 if by_size else batch,
+        padded=0 if by_size else batch,
         load=load,
         capacity_bytes=capacity,
         expected_bytes=memory.line.at(load),

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 @click.option(
     "--site-file",
     "site",
-    cls=shared.OldNames,
-    old=("--site",),
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the site file to FILE, for other users too. Default: your own, which `site: auto` finds.",

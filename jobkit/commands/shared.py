@@ -55,26 +55,6 @@ def write_output(path: Path, text: str) -> None:
         raise JobkitError(f"--output {path}: {error.strerror}", hint=hint) from error
 
 
-class OldNames(click.Option):
-    """An option that also accepts its earlier names; no help and no error shows them.
-
-    ``old``: the earlier names.
-    """
-
-    def __init__(self, *arguments: Any, old: tuple[str, ...] = (), **options: Any) -> None:  # noqa: ANN401 - click's own
-        super().__init__(*arguments, **options)
-        self.old = old
-
-    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:  # noqa: ANN401 - click's own
-        """Add the option to the parser under the old names too."""
-        shown = self.opts
-        self.opts = [*shown, *self.old]
-        try:
-            super().add_to_parser(parser, ctx)
-        finally:
-            self.opts = shown
-
-
 class Paths(click.Option):
     """An option that takes every word up to the next option, and may be repeated."""
 
@@ -286,12 +266,6 @@ def output_option(meaning: str, default: Path | None = None) -> Callable[[F], F]
     )
 
 
-def gpu_memory_option(meaning: str, old: tuple[str, ...] = ()) -> Callable[[F], F]:
+def gpu_memory_option(meaning: str) -> Callable[[F], F]:
     """Return the decorator that adds ``--gpu-memory`` with its help."""
-    return click.option(
-        "--gpu-memory",
-        cls=OldNames,
-        old=old,
-        metavar="SIZE",
-        help=meaning,
-    )
+    return click.option("--gpu-memory", metavar="SIZE", help=meaning)

@@ -22,7 +22,6 @@ EXTRAS = {
     "spacy": ("spacy", "spaCy: 210 MB"),
     "parquet": ("pyarrow", "pyarrow: 170 MB"),
     "plot": ("matplotlib", "matplotlib: 100 MB"),
-    "profile": ("scalene", "scalene: 6 MB"),
     "zst": ("zstandard", "zstandard: 25 MB"),
 }
 """By the name of an extra: the module without which it is missing; what it brings, and its size on disk."""

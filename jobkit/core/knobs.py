@@ -83,18 +83,10 @@ def declared(knobs: Iterable[Knob | str]) -> tuple[Knob, ...]:
 
 
 def renamed(value: T) -> T:
-    """Return a setting, or what a spec has at ``sweep``, with today's names of its knobs."""
+    """Return a setting, a trial, or what a spec has at ``sweep``, with today's names of its knobs."""
     if isinstance(value, Mapping):
         return {RENAMED.get(name, name): renamed(one) for name, one in value.items()}  # type: ignore[return-value]
     return [*map(renamed, value)] if isinstance(value, list) else value  # type: ignore[return-value]
-
-
-def with_old_names(data: T) -> T:
-    """Return JSON with the value of each renamed knob by its earlier name too."""
-    if isinstance(data, Mapping):
-        named = {name: with_old_names(value) for name, value in data.items()}
-        return named | {old: named[new] for old, new in RENAMED.items() if new in named}  # type: ignore[return-value]
-    return [*map(with_old_names, data)] if isinstance(data, list | tuple) else data  # type: ignore[return-value]
 
 
 def from_fields(fields: Mapping[str, Any]) -> Knob:

@@ -67,8 +67,15 @@ ENTITIES_FILE = "entities.tsv"
 BAD_ROWS = "rows.bad"
 """Rows that do not match their manifest; the shard runs again."""
 EXIT_FILE = "exit"
-PROFILE_FILES = {"torch": "trace.json.gz", "python": "profile.pstats", "scalene": "profile.json"}
+PROFILE_FILES = {"torch": "trace.json.gz", "python": "profile.pstats"}
+EARLIER_PROFILERS = {"scalene": "python"}
+"""Profilers of earlier versions, and which has its points that still wait."""
 PROFILE_TEXT = "profile.txt"
+
+
+def no_profiler(earlier: str) -> str:
+    """Return the sentence that refuses a profiler of an earlier version."""
+    return f"{earlier} is no longer a profiler: use {EARLIER_PROFILERS[earlier]}, which needs no package"
 
 
 _CONTRACT_FILES = (

@@ -330,7 +330,7 @@ class Point:
         Whether it tests a prediction of memory. A trial is not part of the sweep: no speed and no
         line is derived from it.
     profile
-        The profiler of its work: ``torch``, ``python`` or ``scalene``; else ``off``. A point with a
+        The profiler of its work: ``torch`` or ``python``; else ``off``. A point with a
         profiler is not part of the sweep: it is in no table, no mean and no line.
     phase
         Of a run of ``jobkit tune``, the part of the search that it belongs to: ``memory``, ``search`` or

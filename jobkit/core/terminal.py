@@ -13,12 +13,10 @@ import sys
 import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Self, TextIO
 
 from jobkit.core.json_codec import fields_of
-from jobkit.core.knobs import RENAMED, with_old_names
 
 _WORDS_OF_KEYS = {
     "resources.queue": "partition p q",
@@ -247,11 +245,8 @@ def for_markdown(line: str) -> str:
 
 
 def as_json(data: object, *, indent: int | None = None) -> str:
-    """Return JSON in which a dataclass is an object of its fields, and each renamed knob has both names."""
-    dumps = partial(json.dumps, ensure_ascii=False, indent=indent, allow_nan=False, default=fields_of)
-    text = dumps(data)
-    if any(f'"{name}": ' in text for name in RENAMED.values()):
-        text = dumps(with_old_names(json.loads(text)))
+    """Return JSON in which a dataclass is an object of its fields."""
+    text = json.dumps(data, ensure_ascii=False, indent=indent, allow_nan=False, default=fields_of)
     return "\n".join(
         line if line.isprintable() else "".join(map(_escaped, line)) for line in text.split("\n")
     )

@@ -40,7 +40,6 @@ from jobkit.core.knobs import (
     SHORTCUTS,
     WORKERS,
     sort_key,
-    with_old_names,
 )
 from jobkit.core.measurements import Attribution, Energy
 from jobkit.core.records import Outcome
@@ -223,7 +222,7 @@ class Collected:
     def point_columns(self) -> list[str]:
         absent = {figure.name for figure in _absent(self.rows)}
         fixed = dict.fromkeys(fixed_columns())
-        knobs = [knob for knob in self._named_knobs if knob not in fixed]
+        knobs = [knob for knob in self.knobs if knob not in fixed]
         shown = [name for name in fixed if name not in absent]
         return [*shown, *knobs, *(figure.name for figure in self.own), "group", "size", "speedup"]
 
@@ -232,16 +231,11 @@ class Collected:
         absent = _absent(self.rows)
         return [*(figure for figure in FIGURES.values() if figure not in absent), *self.own]
 
-    @property
-    def _named_knobs(self) -> list[str]:
-        """The knobs, a renamed one by its earlier name too."""
-        return [*with_old_names(dict.fromkeys(self.knobs))]
-
     def point_records(self) -> Iterator[dict[str, object]]:
         columns, figures = self.point_columns, {figure.name: figure for figure in (*self._figures, SPEEDUP)}
         for row in self.rows:
             values: dict[str, object] = {name: row.value(figure) for name, figure in figures.items()}
-            values |= {**with_old_names(row.params), "group": row.group, "size": row.size}
+            values |= {**row.params, "group": row.group, "size": row.size}
             values |= {name: read(row) for name, read in COLUMNS.items()}
             values |= row.given
             yield {name: values.get(name) for name in columns}
@@ -258,7 +252,7 @@ class Collected:
                 "size": size.first.size,
                 "group": size.first.group,
                 "phase": size.first.cell("phase"),
-                **with_old_names({knob: size.params.get(knob) for knob in self.knobs}),
+                **{knob: size.params.get(knob) for knob in self.knobs},
                 **{name: size.of(name) for name in OF_A_SIZE},
                 "outcomes": size.outcomes,
                 "n": size.n,
@@ -282,7 +276,7 @@ class Collected:
     def sizes(self) -> pd.DataFrame:
         names = [figure.name for figure in self._figures]
         ended = [*(figure.name for figure in self._figures if figure.interval), "speedup"]
-        columns = ["size", "group", "phase", *self._named_knobs, *OF_A_SIZE, "outcomes", "n", *names]
+        columns = ["size", "group", "phase", *self.knobs, *OF_A_SIZE, "outcomes", "n", *names]
         columns += [f"{name}_{what}" for what in ("sd", "n") for name in names]
         columns += ["speedup", "front", *(f"{name}_{end}" for end in ("low", "high") for name in ended)]
         return _frame(self.size_records(), columns)

@@ -163,7 +163,7 @@ BY_MESSAGE: Mapping[tuple[Outcome, str], tuple[Step, ...]] = {
         ),
     ),
     (Outcome.ENVIRONMENT, failure.NO_PROFILER): (
-        Step("pip install 'jobkit[profile]'", "in the environment of the job", FixKind.FIX),
+        Step("pip install torch", "in the environment of the job", FixKind.FIX),
         THEN,
     ),
     (Outcome.TIMEOUT, failure.HANG): (LOG, Step(f"{RESUME} {{point}}", HUNG)),

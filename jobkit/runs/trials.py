@@ -9,8 +9,8 @@ from itertools import count
 from pathlib import Path
 
 from jobkit.core.files import read_tolerantly
-from jobkit.core.json_codec import from_json
-from jobkit.core.knobs import BATCH_SIZE, PADDED
+from jobkit.core.json_codec import from_dict, parse_json
+from jobkit.core.knobs import BATCH_SIZE, PADDED, renamed
 from jobkit.core.layout import SEARCH_GOAL_FILE, TRIALS_FILE, read_points
 from jobkit.core.records import Outcome
 from jobkit.core.units import format_memory
@@ -49,7 +49,7 @@ class Trial:
     index: int = 0  # of its point; 0 if nothing could be tried
     # what was tried: the knob that does not cap the batches is 0
     batch_size: int = 0
-    padded_chars: int = 0
+    padded: int = 0
     load: int = 0
     capacity_bytes: float = 0.0  # limit of the allocator on a GPU, of the process on a CPU
     expected_bytes: float = 0.0  # by the line, before it ran
@@ -64,11 +64,11 @@ class Trial:
 
     @property
     def knob(self) -> str:
-        return PADDED if self.padded_chars else BATCH_SIZE
+        return PADDED if self.padded else BATCH_SIZE
 
     @property
     def size(self) -> int:
-        return self.padded_chars or self.batch_size
+        return self.padded or self.batch_size
 
     @property
     def setting(self) -> str:
@@ -117,7 +117,10 @@ def trials(run_dir: Path) -> list[Trial]:
     A trial is written before its point. If the point is missing, the process was killed between the two: the
     trial never began, and does not count.
     """
-    lines, _ = read_tolerantly(run_dir / TRIALS_FILE, lambda line, where: from_json(Trial, line, where=where))
+    lines, _ = read_tolerantly(
+        run_dir / TRIALS_FILE,
+        lambda line, where: from_dict(Trial, renamed(parse_json(line, where)), where=where),
+    )
     # A message belongs to no point, and each counts by itself: `SearchGoal.after` counts them.
     latest = list({trial.index or -number: trial for number, trial in enumerate(lines, 1)}.values())
     if not any(trial.under_way for trial in latest):

@@ -144,7 +144,7 @@ def _memory(queue: Queue | None) -> int:
 COMMENT_COLUMN, WIDTH = 44, 110
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 WORD = re.compile(r"[A-Za-z0-9_@*][A-Za-z0-9_@*?.,:;+=%!/-]*")
-"""As `jobkit.spec.site.Site.name` and `jobkit.spec.fields.Word` have it."""
+"""As ``name`` of `jobkit.spec.site.Site` and `jobkit.spec.fields.Word` have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

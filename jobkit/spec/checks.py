@@ -17,6 +17,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.figures import by_key
 from jobkit.core.files import digest, files_of
 from jobkit.core.knobs import AUTO, BATCH_SIZE, CUT_BY, OFF, OFFERED, PADDED, RENAMED, SWITCH, Knob
+from jobkit.core.layout import EARLIER_PROFILERS, is_run_folder, no_profiler
 from jobkit.core.records import Command, FileRef
 from jobkit.core.terminal import suggest
 from jobkit.core.units import format_count
@@ -314,6 +315,16 @@ def check_renamed(document: YamlDocument) -> None:
         if (now := RENAMED.get(name)) in knobs:
             what = f"{'.'.join(map(str, loc))}: the earlier name of {now}; keep one of the two"
             document.add((*loc[:-1], now), what, on_key=True)
+
+
+def check_profiler(document: YamlDocument) -> None:
+    """Add a fault for a profiler of an earlier version; in the spec of an earlier run take today's."""
+    if (now := EARLIER_PROFILERS.get(str(old := document.data.get("profile")))) is None:
+        return
+    if is_run_folder(Path(document.path).parent):
+        document.data["profile"] = now
+    else:
+        document.add(("profile",), f"profile: {no_profiler(str(old))}")
 
 
 def check_budget(document: YamlDocument) -> None:

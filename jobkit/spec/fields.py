@@ -114,7 +114,7 @@ def _knob_value(value: object) -> object:
 WORD_PATTERN = r"[A-Za-z][A-Za-z0-9_.-]*"
 ANY_VALUE = {"anyOf": [POSITIVE, {"type": "string", "pattern": f"^{WORD_PATTERN}$"}, {"type": "boolean"}]}
 KnobValue = Annotated[int | str, BeforeValidator(_knob_value), WithJsonSchema(ANY_VALUE)]
-"""A whole number, or a word; which of them a knob has, `jobkit.spec.axes.knob_faults` checks."""
+"""A whole number, or a word; which of them a knob has, `jobkit.spec.axes.value_faults` checks."""
 
 
 def one_or_list(value: dict[str, object]) -> dict[str, object]:

@@ -23,7 +23,7 @@ from jobkit.core.terminal import SCHEDULER_WORDS
 from jobkit.core.units import format_count
 from jobkit.spec import fields
 from jobkit.spec.axes import AUTO_IS_A_WORD, RepeatsOrNumber
-from jobkit.spec.checks import CHECKS, CommandSpec, NameOrCommand, check_renamed
+from jobkit.spec.checks import CHECKS, CommandSpec, NameOrCommand, check_profiler, check_renamed
 from jobkit.spec.fields import POSITIVE, one_or_list
 from jobkit.spec.policy import Policy
 from jobkit.spec.yaml_files import YamlDocument, as_yaml, raise_faults, read_document, validated
@@ -444,7 +444,7 @@ class SweepSpec(_Part):
     pack: fields.Positive = 1
     policy: Policy = Policy()
     find_max: FindMax | None = None
-    profile: Literal["off", "torch", "python", "scalene"] = "off"
+    profile: Literal["off", "torch", "python"] = "off"
     tune: Tune = Tune()
     objective: ObjectiveSpec = ObjectiveSpec()
     constraints: Constraints = Constraints()
@@ -539,6 +539,7 @@ def load_spec(
     if not isinstance(document.data.get("workload"), dict) and "sweep" in document.data:
         check_renamed(document)
         document.data["sweep"] = renamed(document.data["sweep"])
+    check_profiler(document)
     spec = validated(document, SweepSpec)
     for check in (*CHECKS, *semantics):
         check(document)

@@ -38,14 +38,14 @@ NO_GPU_REQUESTED = "the job asks for no GPU"
 NO_DRIVER = "no NVIDIA driver answers"
 NO_GPU_ASSIGNED = "the job was given no GPU"
 OLD_DRIVER = "cannot use the driver"
-"""Parts of the messages of `Outcome.NO_GPU`; `outcome.remedies` chooses the remedy by them."""
+"""Parts of the messages of `Outcome.NO_GPU`; `BY_MESSAGE` chooses the remedy by them."""
 
 NO_SHORTCUTS = "shortcuts: exact cannot be used here:"
 NO_MPS = "mps: on, but"
 NO_PROFILER = "profile:"
 """How messages of `Outcome.ENVIRONMENT` begin."""
 HANG = "has not finished a batch"
-"""A part of the message of `Outcome.TIMEOUT` if a batch hung; `outcome.remedies` chooses the remedy by it."""
+"""A part of the message of `Outcome.TIMEOUT` if a batch hung; `BY_MESSAGE` chooses the remedy by it."""
 
 _STOPPED = {"USR1": Outcome.TIMEOUT, "KILL": Outcome.LOST}
 """Outcome by signal: the walltime warning, an unexplained kill -9; any other signal means ``cancelled``."""

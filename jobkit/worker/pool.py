@@ -47,7 +47,7 @@ from jobkit.worker.failure import (
 from jobkit.worker.measure import memory, nvml
 from jobkit.worker.measure.sampler import EnergyReading, sampling
 from jobkit.worker.paragraphs import Call, Todo, split_sentences
-from jobkit.worker.record import Done, Report, Task, TryState, WorkerState, work_of
+from jobkit.worker.record import Done, Report, Task, TryState, WorkerState
 from jobkit.worker.steps import Standing, Worker
 from jobkit.worker.workloads.base import CHARACTERS, load_unit
 
@@ -124,9 +124,9 @@ class Pool:
 
     def start(self, number: int, task: Task) -> None:
         task = replace(task, observed=task.observed and number == OBSERVED)
-        launcher, mps_variables = work_of(task.point).launcher(task), self.daemon and self.daemon.variables
+        mps_variables = self.daemon and self.daemon.variables
         environment = {**os.environ, **_one_gpu(number, task.point, renumbered=mps_variables is not None)}
-        environment |= {**(mps_variables or {}), **launcher.variables}
+        environment |= mps_variables or {}
         here, (ours, theirs) = os.getpid(), Pipe()
 
         def work() -> None:  # of the files of the supervisor it keeps only its end of the connection
@@ -140,7 +140,7 @@ class Pool:
             if not self._forked:
                 words = ["jobkit.worker.pool", str(theirs.fileno()), str(here)]
                 self._processes[number] = subprocess.Popen(  # noqa: S603 - our own module, an argv list
-                    [sys.executable, *launcher.arguments, "-m", *words],
+                    [sys.executable, "-m", *words],
                     stdin=subprocess.DEVNULL,
                     pass_fds=[theirs.fileno()],
                     env=environment,
@@ -322,7 +322,7 @@ def _open(state: TryState, kept: Standing) -> Todo:
     point = state.task.point
     state.workers = [WorkerState() for _ in range(point.workers * point.gpus)]
     steps.read_idle(state)
-    reason = work_of(point).launcher(state.task).why or steps.preload(state.task)
+    reason = steps.preload(state.task)
     state.forked = not reason
     if state.forked:
         state.waited_s += process.age_s() or 0.0

@@ -158,14 +158,6 @@ class TryState:
 # -- what differs between the kinds of work of a point: a step calls a hook and never asks for the kind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launcher:
-    why: str = ""  # why the process cannot be forked; empty if it can
-    # of Python, before ``-m MODULE``; if there are any, this process cannot do the work itself
-    arguments: Sequence[str] = ()
-    variables: Mapping[str, str] = field(default_factory=dict)  # environment of the process
-
-
 class Recording:
     """What is recorded of the calls of a process besides their batches; nothing in a sweep."""
 
@@ -178,9 +170,6 @@ class Recording:
 
 class PointWork:
     """The hooks of the work of a sweep, on the text of the spec; the other kinds inherit them."""
-
-    def launcher(self, task: Task) -> Launcher:
-        return Launcher()
 
     def read(self, state: TryState) -> Todo:
         point = state.task.point

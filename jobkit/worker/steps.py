@@ -19,7 +19,7 @@ from typing import Any, TextIO
 
 from jobkit.core import json_codec
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import OFF, OFFERED, ORDER, PADDED, SHORTCUTS, SORTED, Value, with_old_names
+from jobkit.core.knobs import OFF, OFFERED, ORDER, PADDED, RENAMED, SHORTCUTS, SORTED, Value
 from jobkit.core.layout import BASELINES_FOLDER, BATCHES_FILE, FILES_FOLDER
 from jobkit.core.measurements import Gpu, largest
 from jobkit.core.records import Batch, Outcome
@@ -306,7 +306,8 @@ def settings_of(task: Task) -> dict[str, Value]:
         settings[SHORTCUTS] = f"{OFF}: {task.refused}"
     if PADDED in settings:
         settings["paragraphs_per_call"] = point.work_unit
-    return with_old_names(settings)
+    # a workload of the user's may have been written for an earlier version
+    return settings | {old: settings[new] for old, new in RENAMED.items() if new in settings}
 
 
 def check_files(task: Task) -> str | None:

@@ -147,7 +147,6 @@ def _read_figures(state: TryState, limits_s: Sequence[float]) -> None:
 def _run_steps(state: TryState, stack: ExitStack, worker: Worker, kept: Standing) -> None:
     """Do all that a signal may interrupt: prepare, warm up, work, write the recording, measure the need."""
     point = state.task.point
-    launcher = work_of(point).launcher(state.task)
     if point.device == "cuda":
         # Without persistence mode the driver unloads its state of a GPU that no process uses
         # (https://docs.nvidia.com/deploy/driver-persistence/); NVML stays open so that this does not happen
@@ -157,7 +156,7 @@ def _run_steps(state: TryState, stack: ExitStack, worker: Worker, kept: Standing
         from jobkit.worker.command import run_command  # what no other workload needs
 
         run_command(state, point.command, stack)
-    elif point.workers * point.gpus > 1 or point.mps == ON or launcher.arguments:
+    elif point.workers * point.gpus > 1 or point.mps == ON:
         from jobkit.worker.pool import supervise  # what one process does not need to import
 
         supervise(state, stack, kept)

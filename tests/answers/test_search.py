@@ -281,7 +281,7 @@ def test_the_largest_budget_is_found_in_the_same_way(tmp_path: Path, *, lengths:
     last = trials(run)[-1]
     assert last.held
     assert describe_trials([last])[0].startswith(f"padded {last.size:,} fits in 512.0 MiB of process")
-    assert [entry.padded_chars for entry in ledger_of(run)] == [trial.size, last.size]
+    assert [entry.padded for entry in ledger_of(run)] == [trial.size, last.size]
     want(run, GIB // 2, after=2)
     assert planned(run).params == point.params, "what failed before does not bind a new search"
 

@@ -14,7 +14,6 @@ from jobkit.core.files import append_line
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import POINTS_FILE, Exit
 from jobkit.core.records import JobFacts, Outcome, Point, Record
-from jobkit.core.terminal import as_json
 from jobkit.core.units import GIB, MIB
 from jobkit.report.output import heading
 from jobkit.report.tables import Collected, collect
@@ -119,13 +118,12 @@ def test_an_order_that_is_swept_is_compared_within_one_table(tmp_path: Path) -> 
     assert found.points["mode"].tolist() == ["load", "text"], "a knob of the user's own may have words"
 
 
-def test_a_renamed_knob_has_its_earlier_name_too(tmp_path: Path) -> None:
+def test_a_knob_of_an_earlier_version_has_the_name_of_today(tmp_path: Path) -> None:
     points = [replace(one, params={"batch_size": 50, "padded_chars": 9_000}) for one in grid([50], repeats=2)]
     found = collect([write_records(tmp_path / "run", map(record, points))])
     assert found.knobs == ("batch_size", "padded")
     for frame in (found.points, found.sizes):
-        assert [*frame["padded"]] == [*frame["padded_chars"]] == [9_000] * len(frame)
-    assert '"padded": 9000, "padded_chars": 9000' in as_json({"params": points[0].params})
+        assert ([*frame["padded"]], "padded_chars" in frame) == ([9_000] * len(frame), False)
 
 
 def test_mps_where_it_can_be_used_is_one_table_and_a_refusal_another(tmp_path: Path) -> None:

@@ -44,6 +44,12 @@ def write(run: Path, *found: Trial, tail: str = "") -> Path:
     return run
 
 
+def test_a_trial_of_an_earlier_version_has_the_knob_of_today(tmp_path: Path) -> None:
+    (tmp_path / TRIALS_FILE).write_text('{"batch_size": 0, "padded_chars": 9000}\n', encoding="utf-8")
+    (found,) = trials(tmp_path)
+    assert (found.knob, found.size) == ("padded", 9000)
+
+
 def test_the_last_line_for_a_point_counts_and_every_message_stands_for_itself(tmp_path: Path) -> None:
     assert trials(tmp_path) == []
     assert describe_trials([]) == ()

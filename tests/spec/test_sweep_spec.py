@@ -109,6 +109,7 @@ def test_all_faults_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
         ("find_max: {memory: 16}", "2:20", "find_max.memory: 16: device, or a size with a unit: 16GiB"),
         ("find_max: {memory: card}", "2:20", "find_max.memory: 'card': size 'card': not understood"),
         ("find_max: {memroy: device}", "2:12", "find_max.memroy: no such key; did you mean 'memory'?"),
+        ("profile: scalene", "2:10", "scalene is no longer a profiler: use python"),
         ("find_max: 16GiB", "2:11", "find_max: '16GiB': should be"),
     ],
 )

@@ -16,7 +16,7 @@ from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE
 from jobkit.core.records import Outcome
 from jobkit.worker.paragraphs import split_sentences
 from jobkit.worker.pool import ITEMS, part
-from jobkit.worker.record import Launcher, PointWork, Task
+from jobkit.worker.record import PointWork, Recording, Task
 from tests.extensions.corpus import test_work as shards
 from tests.worker.test_supervisor import COUNTED, PLAIN, apart, restored, tried
 from tests.workloads.cut import BYTES
@@ -175,15 +175,16 @@ def test_a_signal_ends_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.slow
 def test_the_check_is_not_profiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What would start a profiled worker fails at once."""
+    """What would profile a worker fails at once."""
     monkeypatch.setenv("CUT_CHECK", "Kill.")
-    monkeypatch.setattr("jobkit.extensions.profile.work.ProfiledWork.launcher", _failing)
-    found = tried(tmp_path, replace(CUT, profile="python", fork=False))
+    monkeypatch.setattr("jobkit.extensions.profile.work.ProfiledWork.recording", _failing)
+    found = tried(tmp_path, replace(CUT, profile="python"))
     assert found.message == "the check of shortcuts: worker 0 was killed by SIGKILL"
 
 
-def _failing(_: PointWork, task: Task) -> Launcher:
-    return Launcher(arguments=["-c", "raise SystemExit(9)"]) if task.observed else Launcher()
+def _failing(_: PointWork, task: Task) -> Recording:
+    assert not task.observed
+    return Recording()
 
 
 # -- in a shard

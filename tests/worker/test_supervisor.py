@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import signal
@@ -366,29 +365,3 @@ def test_of_several_workers_the_first_is_profiled(tmp_path: Path) -> None:
     assert "worker: the first of 2; the calls are its own" in text
     own = [batch for batch in batches(tmp_path) if batch.worker == 0]
     assert f"calls: all {len(own)}, " in text
-
-
-BUSY = """\
-import time
-
-
-def work(paragraphs):
-    end = time.process_time() + 0.05 * len(paragraphs)  # 1 s of 20 paragraphs, on any processor
-    while time.process_time() < end:
-        pass
-    return [[] for _ in paragraphs]
-"""
-
-
-@pytest.mark.long
-@pytest.mark.slow
-def test_scalene_profiles_a_worker_that_it_starts(tmp_path: Path) -> None:
-    pytest.importorskip("scalene")
-    (tmp_path / "busy.py").write_text(BUSY, encoding="utf-8")
-    busy = replace(
-        PLAIN, workload="./busy.py:work", workload_folder=str(tmp_path), profile="scalene", workers=1
-    )
-    found = tried(tmp_path, busy)
-    assert (found.outcome, found.message) == (Outcome.OK, "")
-    assert json.loads((tmp_path / "profile.json").read_text(encoding="utf-8"))["files"]
-    assert "busy.py:" in (tmp_path / "profile.txt").read_text(encoding="utf-8")

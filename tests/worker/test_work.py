@@ -117,13 +117,14 @@ def test_a_profiled_point_leaves_its_profile_and_measures_no_need(tmp_path: Path
 
 
 @pytest.mark.fault
+@pytest.mark.slow
 def test_a_node_without_the_profiler_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """FAULT: a point is to be profiled with scalene, and the Python of the job does not have it.
+    """FAULT: a point is to be profiled with torch, and the Python of the job does not have it.
 
     HOW: a real try; Python finds no such package.
     REPORTED: `environment`, with the package and the Python; the remedy is the command that installs it.
     LOST: the try. If the job uses the Python that runs jobkit, jobkit refuses before the submission.
     """
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    found = tried(tmp_path, replace(PLAIN, profile="scalene"))
-    assert (found.outcome, found.message[:17]) == (Outcome.ENVIRONMENT, "profile: scalene,")
+    found = tried(tmp_path, replace(PLAIN, profile="torch"))
+    assert (found.outcome, found.message[:17]) == (Outcome.ENVIRONMENT, "profile: torch, b")

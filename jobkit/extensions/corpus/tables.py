@@ -1,4 +1,4 @@
-"""Documents in the rows of a table: CSV, Parquet, Arrow, and a folder that `datasets` has saved.
+"""Documents in the rows of a table: CSV, Parquet, Arrow, and a folder that ``datasets`` has saved.
 
 CSV needs the standard library only, Parquet and Arrow need pyarrow.
 """

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.extras import install_line
 from jobkit.extensions.profile.work import missing
 from jobkit.spec.sweep_spec import SweepSpec
 
 
 def refuse_missing_profiler(spec: SweepSpec) -> None:
     if why := missing(spec.profile):
-        hint = f"{install_line('profile')}; the profiler python needs no package"
-        raise JobkitError(f"profile: {why}", hint=hint)
+        raise JobkitError(f"profile: {why}", hint="the profiler python needs no package")

@@ -31,7 +31,7 @@ from jobkit.runs.status import LIVE, PointStatus, RunStatus, find_point, first_t
 from jobkit.runs.trials import added_id
 from jobkit.spec.site import load_site
 
-TORCH, PYTHON, _ = PROFILE_FILES
+TORCH, PYTHON = PROFILE_FILES
 
 
 def profile(
@@ -126,13 +126,13 @@ def _print(point: PointStatus) -> int:
     except OSError as error:
         raise JobkitError(f"{folder / PROFILE_TEXT}: {error.strerror}", exit_code=ExitCode.FAILED) from error
     say(text, nl=False)
-    path = folder / PROFILE_FILES[point.point.profile]
-    note(f"\n{relative_path(path)}\n  {_VIEWERS[point.point.profile].format(path=shell_path(path))}")
+    for path in (folder / name for name in _VIEWERS if (folder / name).exists()):
+        note(f"\n{relative_path(path)}\n  {_VIEWERS[path.name].format(path=shell_path(path))}")
     return 0
 
 
 _VIEWERS = {
-    "torch": "open it at https://ui.perfetto.dev, or at chrome://tracing",
-    "python": "python -m pstats {path}, or: snakeviz {path}",
-    "scalene": "scalene view {path}",
+    PROFILE_FILES[TORCH]: "open it at https://ui.perfetto.dev, or at chrome://tracing",
+    PROFILE_FILES[PYTHON]: "python -m pstats {path}, or: snakeviz {path}",
+    "profile.json": "scalene view {path}",  # of an earlier version
 }

@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobkit.core.knobs import CUDA, OFF
-from jobkit.core.layout import PROFILE_FILES, PROFILE_TEXT
+from jobkit.core.knobs import CUDA
+from jobkit.core.layout import EARLIER_PROFILERS, PROFILE_FILES, PROFILE_TEXT
 from jobkit.core.records import Outcome, Point
 from jobkit.worker.failure import NO_PROFILER, TryFailed
-from jobkit.worker.record import Launcher, PointWork, Recording, Task
+from jobkit.worker.record import PointWork, Recording, Task
 
 FORWARD = "forward "
 """The name of the range of a module's ``forward`` begins so; its class and its place follow."""
@@ -38,12 +38,12 @@ Event = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ProfileCost:
-    """The cost of a function, a line or an operation itself, without what it calls."""
+    """The cost of a function or an operation itself, without what it calls."""
 
     what: str
     where: str  # ``file:line`` of the Python code; empty if unknown
     seconds: float
-    calls: int | None = None  # ``None`` if the time was sampled
+    calls: int
 
 
 def costs_of_trace(events: Iterable[Event]) -> tuple[list[ProfileCost], bool]:
@@ -94,7 +94,7 @@ def _name_and_place(name: str, around: Sequence[Event]) -> tuple[str, str]:
     return f"{name} in {modules[0][0]}", (users or [modules[0][1]])[0]
 
 
-TORCH, PYTHON, SCALENE = PROFILE_FILES
+TORCH, PYTHON = PROFILE_FILES
 FOREVER_S = float("inf")
 
 
@@ -235,52 +235,7 @@ def _name_of(kind: type) -> str:
     return f"{FORWARD}{kind.__name__} {short_path(code.co_filename)}:{code.co_firstlineno}"
 
 
-# -- scalene
-
-
-class ScaleneProfiler:
-    """scalene: samples each line; it can only record a process that it started itself."""
-
-    LIMIT_S = FOREVER_S
-
-    def __init__(self, _: Point) -> None:
-        from scalene.scalene_profiler import Scalene
-
-        self._scalene: Any = Scalene
-
-    def resume(self) -> None:
-        self._scalene.start()
-
-    def pause(self, *, last: bool) -> None:  # noqa: ARG002 - as of the other profilers
-        self._scalene.stop()
-
-    def write(self, path: Path, calls_s: float) -> tuple[list[ProfileCost], list[str]]:
-        """Write the profile, which scalene writes once more when the process ends; return the costs."""
-        self._scalene.output_profile()
-        files = json.loads(path.read_text(encoding="utf-8")).get("files", {})
-        costs = [
-            ProfileCost(line["line"].strip(), f"{short_path(file)}:{line['lineno']}", calls_s * _share(line))
-            for file, found in files.items()
-            for line in found["lines"]
-        ]
-        return costs, ["share: of the samples; of a GPU only the time that Python waits for it"]
-
-
-def _share(line: Mapping[str, float]) -> float:
-    return sum(line[f"n_{part}_percent{end}"] for part, end in _PARTS) / 100
-
-
-_PARTS = (("cpu", "_python"), ("cpu", "_c"), ("sys", ""))
-SCALENE_OPTIONS: Sequence[str] = (
-    *("--off", "--cpu-only", "--no-stacks", "--no-async"),
-    # Record code outside the folder of the program, too, but not the waiting of scalene's own threads.
-    *("--profile-all", "--profile-exclude", "threading.py"),
-)
-SCALENE_VARIABLES = {"SCALENE_ALLOCATION_SAMPLING_WINDOW": "1048576"}
-"""The default of scalene's option. If it is set, scalene starts no second process, which would have neither
-the connection nor the parent of the worker (scalene 2.4, ``ScalenePreload.setup_preload``)."""
-
-PROFILERS: Mapping[str, Any] = {TORCH: TorchProfiler, PYTHON: PythonProfiler, SCALENE: ScaleneProfiler}
+PROFILERS: Mapping[str, Any] = {TORCH: TorchProfiler, PYTHON: PythonProfiler}
 """Each records the calls between ``resume`` and ``pause``, which knows whether it was the ``last`` call; once
 they have taken ``LIMIT_S``, no further call. ``write`` returns the costs, and sentences on them."""
 
@@ -292,7 +247,8 @@ WIDEST = 60
 class ProfileRecording(Recording):
     def __init__(self, point: Point) -> None:
         self._point = point
-        self._profiler = PROFILERS[point.profile](point)
+        self._name = EARLIER_PROFILERS.get(point.profile, point.profile)
+        self._profiler = PROFILERS[self._name](point)
         self._calls = self._recorded = 0
         self._seconds = 0.0
 
@@ -313,13 +269,13 @@ class ProfileRecording(Recording):
             self._profiler.pause(last=self._seconds >= self._profiler.LIMIT_S)
 
     def write(self, out: Path, try_number: int) -> None:
-        costs, notes = self._profiler.write(out / PROFILE_FILES[self._point.profile], self._seconds)
+        costs, notes = self._profiler.write(out / PROFILE_FILES[self._name], self._seconds)
         lines = [*self._heading(try_number), *notes, "", *table(costs)]
         (out / PROFILE_TEXT).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def _heading(self, try_number: int) -> Iterator[str]:
         point, left = self._point, self._calls - self._recorded
-        yield f"{point.point_id}, try {try_number}, profiled with {point.profile}"
+        yield f"{point.point_id}, try {try_number}, profiled with {self._name}"
         which = f"the first {self._recorded:,} of {self._calls:,}" if left else f"all {self._calls:,}"
         after = f"; the other {left:,} ran without the profiler" if left else ""
         yield f"calls: {which}, {self._seconds:.3f} s{after}"
@@ -328,21 +284,9 @@ class ProfileRecording(Recording):
 
 
 class ProfiledWork(PointWork):
-    def launcher(self, task: Task) -> Launcher:
-        """Return how the profiled worker starts; scalene starts it itself."""
-        profiler = task.point.profile
-        if why := missing(profiler):
-            raise TryFailed(Outcome.ENVIRONMENT, f"{NO_PROFILER} {why}")
-        if profiler != SCALENE or not task.observed:
-            return Launcher()
-        file = str(task.out / PROFILE_FILES[SCALENE])
-        return Launcher(
-            why=f"profile: {profiler} starts Python itself",
-            arguments=("-m", "scalene", "run", *SCALENE_OPTIONS, "-o", file, "---"),
-            variables=SCALENE_VARIABLES,
-        )
-
     def recording(self, task: Task) -> Recording:
+        if why := missing(task.point.profile):
+            raise TryFailed(Outcome.ENVIRONMENT, f"{NO_PROFILER} {why}")
         return ProfileRecording(task.point) if task.observed else Recording()
 
 
@@ -351,9 +295,9 @@ WORK = ProfiledWork()
 
 def missing(profiler: str) -> str:
     """Return what this Python lacks for a profiler; empty if it lacks nothing."""
-    if profiler in {OFF, PYTHON} or importlib.util.find_spec(profiler):
+    if profiler != TORCH or importlib.util.find_spec(TORCH):
         return ""
-    return f"{profiler}, but {sys.executable} has no package {profiler}"
+    return f"{TORCH}, but {sys.executable} has no package {TORCH}"
 
 
 # -- text
@@ -370,10 +314,9 @@ def table(costs: Iterable[ProfileCost]) -> Iterator[str]:
     width = max(len(cost.where) for cost in shown)
     yield f"{'share':>7}  {'seconds':>9}  {'calls':>9}  {'where':<{width}}  what"
     for cost in shown:
-        calls = "" if cost.calls is None else f"{cost.calls:,}"
         share = f"{100 * cost.seconds / whole_s:.1f} %"
         what = cost.what if len(cost.what) <= WIDEST else f"{cost.what[: WIDEST - 3]}..."
-        yield f"{share:>7}  {cost.seconds:9.3f}  {calls:>9}  {cost.where:<{width}}  {what}"
+        yield f"{share:>7}  {cost.seconds:9.3f}  {cost.calls:>9,}  {cost.where:<{width}}  {what}"
 
 
 def _merged(costs: Iterable[ProfileCost]) -> Iterator[ProfileCost]:
@@ -382,5 +325,4 @@ def _merged(costs: Iterable[ProfileCost]) -> Iterator[ProfileCost]:
     for cost in costs:
         same[cost.what, cost.where].append(cost)
     for (what, where), parts in same.items():
-        calls = [part.calls for part in parts if part.calls is not None]
-        yield ProfileCost(what, where, sum(part.seconds for part in parts), sum(calls) if calls else None)
+        yield ProfileCost(what, where, sum(part.seconds for part in parts), sum(part.calls for part in parts))

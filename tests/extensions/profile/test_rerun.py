@@ -28,6 +28,7 @@ from jobkit.report.tables import collect
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
 from tests.support.builders import point, write_begin, write_event, write_exit
+from tests.support.commands import jobkit
 from tests.support.swept import BUG, OK, Sweep
 from tests.support.swept import local as local  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.swept import sweep as sweep  # noqa: PLC0414 - the same
@@ -72,12 +73,12 @@ def test_no_point_is_added_that_cannot_be_profiled(sweep: Sweep, monkeypatch: py
     sweep.end(sweep.points[0], OK)
     with monkeypatch.context() as patch:
         patch.setattr("jobkit.extensions.profile.packages.missing", lambda name: f"{name} is not there")
-        with pytest.raises(JobkitError, match=r"^profile: scalene is not there") as caught:
-            profile(sweep.run, "1", "scalene")
-        given = {"name": "t", "profile": "scalene", "environment": {"venv": "/venv"}}
+        with pytest.raises(JobkitError, match=r"^profile: torch is not there") as caught:
+            profile(sweep.run, "1", "torch")
+        given = {"name": "t", "profile": "torch", "environment": {"venv": "/venv"}}
         # another Python of the jobs may have it
         refuse_missing_packages(SweepSpec.model_validate(given), load_site("slurm-default", "slurm"))
-    assert "[profile]'" in caught.value.hint
+    assert "python needs no package" in caught.value.hint
     span: dict[str, object] = {"scheduler": "slurm", "first": 1, "last": 1, "offset": 6, "role": "find"}
     write_event(sweep.run, "submitted", job_id="101", cluster="", **span)
     sweep.queue(f"101_1|PENDING|Dependency||0:00|N/A|{sweep.points[0].run_id}\n")
@@ -116,6 +117,25 @@ def test_here_it_runs_at_once_changes_no_table_and_a_failure_is_reported_with_a_
     with pytest.raises(JobkitError, match="is bug: RuntimeError: on purpose") as caught:
         profile(local, "1", "python", again=True)
     assert (caught.value.exit_code, "jobkit logs" in caught.value.hint) == (ExitCode.FAILED, True)
+
+
+@pytest.mark.slow
+def test_scalene_of_an_earlier_version_is_read_and_what_waits_for_it_ends(
+    local: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, off in (("sweep.yaml", "profile: 'off'"), ("points.jsonl", '"profile": "off"')):
+        text = (local / name).read_text(encoding="utf-8")
+        (local / name).write_text(text.replace(off, off.replace("off", "scalene")), encoding="utf-8")
+    run_again(local, ("1",), ())
+    assert profile(local, "1", None) == 0
+    said = capsys.readouterr()
+    assert ("profiled with python" in said.out, "profile.pstats" in said.err) == (True, True)
+    (found,) = local.glob("results/*/try-1/profile.pstats")
+    found.rename(found.with_name("profile.json"))
+    assert profile(local, "1", None) == 0
+    assert "scalene view " in capsys.readouterr().err
+    refused = jobkit("profile", local, "1", "--with", "scalene")
+    assert (refused.returncode, "no longer a profiler: use python" in refused.stderr) == (2, True)
 
 
 def profiled(with_: str) -> Point:

@@ -207,7 +207,7 @@ Found = tuple[int, int, str, float]
 class Aggregation:
     """Tokens to entities.
 
-    ``strategy``: A word of `STRATEGIES`.
+    ``strategy``: How transformers joins tokens: ``simple``, ``first``, ``average`` or ``max``.
     ``tokenizer``: A fast one of transformers.
     ``labels``: the names of the labels by number.
     """
