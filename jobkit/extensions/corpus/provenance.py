@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from jobkit.answers import ledger
 from jobkit.answers.speed import Speed
 from jobkit.core import files
 from jobkit.core.errors import JobkitError
@@ -25,6 +24,7 @@ from jobkit.core.units import (
     format_count,
     format_energy,
     format_hours,
+from jobkit.extensions.corpus import ledger
 )
 from jobkit.extensions.corpus.plan import Corpus, Shard, Winner, promised
 from jobkit.report.recommend.advice import EnergyUse

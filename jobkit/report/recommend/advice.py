@@ -500,7 +500,6 @@ class Advice:
             **{name: getattr(self, name) for name in ("time", "energy", "request", "cost")},
             "margin": self.margin,
             "trials": self.material.trials,
-            "ledger": self.material.ledger,
             "conditions": self.conditions,
             "search": self.search.data if self.search else None,
         }

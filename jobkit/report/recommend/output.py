@@ -347,8 +347,6 @@ def _memory(advice: Advice) -> list[str]:
         workers = format_count(advice.most_workers, "worker")
         lines.append(f"  At most {workers} fit this GPU with batches of this size (95 %).")
     lines += [f"  {trial}." for trial in advice.material.trials]
-    if known := advice.material.ledger:
-        lines.append(f"  Predictions of other runs, of this model, GPU and versions: {known}.")
     return lines
 
 
