@@ -33,7 +33,7 @@ MACHINES = {
     TUNE.name: "half of two H200s, other idle",
 }
 """Where each search ran."""
-ENERGY, PRECISION = (next(group(name).glob(f"{name}-2*")) for name in ("energy", "precision"))
+PRECISION = next(group("precision").glob("precision-2*"))
 CORPUS = group("apply") / "tagged"
 CAPPED = (4, 12)
 """The workers, with MPS, of the runs with a limit for the whole GPU."""
@@ -41,8 +41,6 @@ CAPS_GIB = (8, 16)
 """The memory of the whole GPU that each of these had."""
 CLOSE_GIB = 0.01
 """How far below its share the limit of an allocator may lie, which was rounded down to a MiB."""
-LEAST_S = 60.0
-"""The shortest work over which the two instruments of energy are compared."""
 SEARCH_HEADS = ("search on", "CPUs", "workers, size", "times the loop", "J: loop, found", "minutes")
 SHORT_HEADS = ("`tune.budget`", "seconds", "settings", "workers, size", "paragraphs/s", "times the loop")
 SHORT = (
@@ -72,14 +70,6 @@ def listed(values: Sequence[float], style: str = ",.0f") -> str:
     """Return numbers in a sentence."""
     *first, last = (f"{value:{style}}" for value in values)
     return f"{', '.join(first)} and {last}"
-
-
-def difference(record: Record) -> float:
-    """Return by how many percent the integral of the power differs from the counter."""
-    found = record.energy
-    if not found or not found.counter_j or found.power_j is None:
-        raise ValueError(record.point.point_id)
-    return 100 * (found.power_j / found.counter_j - 1)
 
 
 def searches() -> Iterator[tuple[str, ...]]:

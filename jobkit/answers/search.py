@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
-from jobkit.answers import ledger
 from jobkit.answers.loads import read_lengths
 from jobkit.answers.memory import TOO_SMALL, Memory, measured_bytes, memory_of, swept_knob
 from jobkit.core.files import append_line
@@ -48,7 +47,7 @@ def propose_trial(run_dir: Path) -> Point | None:
     """
     wanted = trials.read_goal(run_dir)
     results = read_run(run_dir).points
-    done = _settled(run_dir, wanted, results)[wanted.after :]
+    done = _settled(run_dir, results)[wanted.after :]
     if done and not trials.goes_on(done):
         return None
     trial = _predicted(run_dir, wanted, results, done)
@@ -58,11 +57,8 @@ def propose_trial(run_dir: Path) -> Point | None:
     return _point(run_dir, [result.point for result in results], trial, wanted) if trial.index else None
 
 
-def _settled(run_dir: Path, wanted: SearchGoal, results: Sequence[PointResult]) -> list[Trial]:
-    """Return the trials, with the outcome of those that have come home since.
-
-    A trial is noted in the ledger if it shows whether a prediction was right.
-    """
+def _settled(run_dir: Path, results: Sequence[PointResult]) -> list[Trial]:
+    """Return the trials, with the outcome of those that have come home since."""
     by_index, settled = {result.point.index: result for result in results}, []
     for trial in trials.trials(run_dir):
         result = by_index.get(trial.index) if trial.under_way else None
@@ -74,19 +70,6 @@ def _settled(run_dir: Path, wanted: SearchGoal, results: Sequence[PointResult]) 
         size_bytes = measured_bytes(record)
         settled.append(replace(trial, outcome=outcome, measured_bytes=size_bytes, killed=killed))
         append_line(run_dir / TRIALS_FILE, to_json(settled[-1]))
-        seen = any(  # a batch that succeeded before is no prediction
-            earlier.point.index < trial.index
-            and earlier.point.params.get(trial.knob) == trial.size
-            and earlier.point.kind.tabled
-            and earlier.outcome is Outcome.OK
-            for earlier in results
-        )
-        tells = size_bytes is not None or outcome is not Outcome.OK
-        if record and outcome in trials.CONCLUSIVE and tells and not seen:
-            names, sources = [field.name for field in fields(ledger.Entry)], (record.point, settled[-1])
-            own = {name: getattr(of, name) for of in sources for name in names if hasattr(of, name)}
-            ended = {"at": record.ended_at, "outcome": str(outcome)}
-            ledger.note(Path(wanted.ledger), ledger.Entry(**own | ledger.subject(record) | ended))
     return settled
 
 

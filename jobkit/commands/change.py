@@ -189,7 +189,7 @@ def verify(run: Path, gpu_memory: str | None, stand_in: bool) -> int:
     in the spec, a sweep does this by itself. jobkit fits the line, runs the largest batch whose bound fits
     as a separate point with the same request, and if that batch fails, a smaller one, three at most. On a
     cluster this is a job; without a scheduler it runs here. The prediction and the measured need go into
-    the run folder (trials.jsonl) and into your ledger of predictions, which `jobkit recommend` quotes.
+    the run folder (trials.jsonl).
 
     \b
       jobkit verify runs/stanza-20260102-101530-3f9a

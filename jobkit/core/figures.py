@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from jobkit.core.measurements import Attribution, Metric
+from jobkit.core.measurements import Metric
 from jobkit.core.records import Record
 from jobkit.core.student import unknown_spread
 from jobkit.core.terminal import printable
@@ -92,7 +92,7 @@ def gpu_memory(record: Record) -> tuple[int | None, str | None]:
 
 def _joules(record: Record, *, net: bool = False, per_1000: bool = False) -> float | None:
     energy, items = record.energy, record.summary.items if record.summary else 0
-    if energy is None or energy.attribution is Attribution.NOT_ATTRIBUTABLE:
+    if energy is None:
         return None
     joules = energy.net_joules if net else energy.joules
     if joules is None or not per_1000:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TypeVar
 
 T = TypeVar("T", int, float)
@@ -189,25 +188,17 @@ class Sampler:
         Number of samples.
     memory_query
         ``v2`` or ``v1``: the NVML memory call that answered (v1 counts the driver's reserve as used).
-    utilisation_mean_percent, power_mean_w, power_max_w
-        Of the GPU, sampled over the batches once and ten times a second; of several GPUs the mean
-        utilisation, and the sum of their power.
+    utilisation_mean_percent
+        Of the GPU, sampled over the batches once a second; of several GPUs the mean.
     """
 
     period_s: float | None = None
     samples: int = 0
     memory_query: str | None = None
     utilisation_mean_percent: float | None = None
-    power_mean_w: float | None = None
-    power_max_w: float | None = None
 
 
-class Attribution(StrEnum):
-    """Whose energy the GPUs of a try used, as far as NVML shows it; from the best to the worst."""
-
-    OWN = "own"
-    UNKNOWN = "unknown"
-    NOT_ATTRIBUTABLE = "not attributable"
+NOT_ATTRIBUTABLE = "not attributable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,38 +211,30 @@ class Energy:
         Seconds between the readings.
     counter_j
         Joules by NVML's energy counter; ``None`` if a GPU has none, as before Volta.
-    power_j
-        Joules by the integral of the sampled power.
-    power_samples
-        Number of samples of the power.
     idle_w
         Power before a process opened the GPUs; ``None`` if it was not measured.
     idle_s
         Seconds over which the idle power was measured; of several GPUs the shortest.
     attribution
-        Whether all of it was used by this try.
-    reason
-        Why the attribution is not ``own``; else empty.
+        ``not attributable`` if a GPU was in MIG mode, or another process or point used it. Records of earlier
+        versions also have ``own`` and ``unknown``.
     """
 
     span_s: float
     counter_j: float | None = None
-    power_j: float | None = None
-    power_samples: int = 0
     idle_w: float | None = None
     idle_s: float | None = None
-    attribution: Attribution = Attribution.UNKNOWN
-    reason: str = ""
+    attribution: str = ""
 
     @property
     def joules(self) -> float | None:
-        """The energy by the counter, without one by the sampled power."""
-        return self.power_j if self.counter_j is None else self.counter_j
+        """The energy of this try; ``None`` if it is not known, or not attributable."""
+        return None if self.attribution == NOT_ATTRIBUTABLE else self.counter_j
 
     @property
     def power_mean_w(self) -> float | None:
-        """The mean of the sampled power over the span."""
-        return self.power_j / self.span_s if self.power_j is not None and self.span_s > 0 else None
+        """The mean power over the span, of all that used the GPUs."""
+        return self.counter_j / self.span_s if self.counter_j is not None and self.span_s > 0 else None
 
     @property
     def net_joules(self) -> float | None:

@@ -334,7 +334,7 @@ def _times(reports: Sequence[GpuReport], rows: Sequence[Row], *, log: bool) -> I
 def _powers(reports: Sequence[GpuReport], rows: Sequence[Row]) -> Iterator[DcgmFigure]:
     energies = [row.record.energy if row.record else None for row in rows]
     dcgm = _sum([report.energy_j for report in reports])
-    own = _sum([energy.joules if energy else None for energy in energies])
+    own = _sum([energy.counter_j if energy else None for energy in energies])
     why = (
         "DCGM counts all that the GPU used between its first sample in the job and its last, idle time and "
         "other processes included; jobkit counts from the first batch of each point to its last"

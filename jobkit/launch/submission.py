@@ -14,7 +14,6 @@ from jobkit.core import files, json_codec, layout, shell
 from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.files import folder_lock
 from jobkit.core.layout import FIND_SCRIPT, FOLLOW_SCRIPT, read_points
-from jobkit.core.paths import ledger_path
 from jobkit.core.records import Point
 from jobkit.core.terminal import note, note_next, relative_path, shell_path
 from jobkit.launch import scheduler_calls
@@ -291,7 +290,6 @@ def search_goal(spec: SweepSpec, after: int = 0) -> SearchGoal:
     return SearchGoal(
         memory_bytes=spec.asked_bytes,
         ram_bytes=spec.resources.memory,
-        ledger=str(ledger_path()),
         after=after,
     )
 

@@ -226,11 +226,8 @@ _AFTER: Mapping[str, Callable[[Row], Any]] = {
     "foreign": _at("record.gpu.foreign_processes"),
     # as in `jobkit.core.measurements.Energy`, whoever used the energy
     "energy_counter_j": _at("record.energy.counter_j"),
-    "energy_power_j": _at("record.energy.power_j"),
     "energy_span_s": _at("record.energy.span_s"),
     "idle_w": _at("record.energy.idle_w"),
-    "energy_attribution": _at("record.energy.attribution"),
-    "energy_reason": _at("record.energy.reason"),
 }
 COLUMNS = {**_BEFORE, **_AFTER}
 """By name how the columns of ``jobkit collect --format csv`` read a row; ``None`` is not known."""

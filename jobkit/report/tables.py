@@ -41,7 +41,6 @@ from jobkit.core.knobs import (
     WORKERS,
     sort_key,
 )
-from jobkit.core.measurements import Attribution, Energy
 from jobkit.core.records import Outcome
 from jobkit.core.student import LEAST, TWO_SIDED
 from jobkit.core.units import format_count, format_memory
@@ -55,10 +54,6 @@ from jobkit.schedulers.types import JobId
 if TYPE_CHECKING:
     import pandas as pd
 
-COMPARED_S = 60.0
-"""Over less time the steps of the energy counter and the lag of the power are too large a share."""
-TOLERANCE = 0.05
-"""Counter and sampled power that differ by more than this share disagree."""
 GROSS, NET = (ENERGY, ENERGY_PER_1000), (NET_ENERGY, NET_PER_1000)
 OF_A_SIZE = ("effective", "inert", "items_total", "gpu_instrument")
 """Values that a size takes from its first point that has them."""
@@ -114,14 +109,6 @@ def unbeaten(settings: Sequence[tuple[float | None, float | None]]) -> list[bool
         else not any((other != (time, energy)) and other[0] <= time and other[1] <= energy for other in known)
         for time, energy in settings
     ]
-
-
-def disagreement(energy: Energy) -> float | None:
-    """Return by which share of the counter the two instruments differ; ``None`` if they agree well enough."""
-    if energy.span_s < COMPARED_S or not energy.counter_j or energy.power_j is None:
-        return None
-    share = abs(energy.power_j - energy.counter_j) / energy.counter_j
-    return share if share > TOLERANCE else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -416,26 +403,6 @@ def _remarks(rows: Iterable[Row], groups: Sequence[Row]) -> Iterator[str]:
         yield f"{points} ran next to other processes on the GPU: distrust speed and memory"
     if words := overlap_words([row.record for row in rows], [row.overlaps for row in rows]):
         yield words
-    yield from _of_energy([row.record.energy for row in rows if row.record and row.record.energy])
-
-
-def _of_energy(measured: Sequence[Energy]) -> Iterator[str]:
-    reasons = Counter((energy.attribution, energy.reason) for energy in measured)
-    for (attribution, reason), number in sorted(reasons.items(), key=str):
-        points = format_count(number, "point")
-        if attribution == Attribution.NOT_ATTRIBUTABLE:
-            yield f"the energy of {points} is in no table, because it is not attributable: {reason}"
-        elif attribution == Attribution.UNKNOWN:
-            yield f"the energy of {points} may be of other processes too: {reason}"
-    if powered := sum(energy.counter_j is None and energy.power_j is not None for energy in measured):
-        points = format_count(powered, "point")
-        yield f"the energy of {points} is the integral of the sampled power: the GPU has no energy counter"
-    if shares := [share for energy in measured if (share := disagreement(energy)) is not None]:
-        points = format_count(len(shares), "point")
-        yield (
-            f"energy: the counter and the sampled power differ by up to {100 * max(shares):.0f} % "
-            f"({points} of at least {COMPARED_S:.0f} s)"
-        )
 
 
 def _of_own(rows: Sequence[Row], own: Sequence[Figure]) -> Iterator[str]:

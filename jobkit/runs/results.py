@@ -35,7 +35,7 @@ from jobkit.core.layout import (
     read_points,
     try_numbers,
 )
-from jobkit.core.measurements import Attribution, Energy
+from jobkit.core.measurements import NOT_ATTRIBUTABLE, Energy
 from jobkit.core.records import Batch, Outcome, Point, Record
 from jobkit.core.units import format_count, format_walltime, moment
 from jobkit.runs.journal import Accounts, JobTask, read_accounts, read_journal
@@ -444,10 +444,7 @@ def _place(record: Record) -> str:
 
 def attributed(energy: Energy, others: int | None) -> Energy:
     """Return the energy of a point, not attributable if others ran on its GPU at that time, or may have."""
-    if not others or energy.attribution is Attribution.NOT_ATTRIBUTABLE:
-        return energy
-    reason = f"{format_count(others, 'other point')} ran at the same time on the GPU"
-    return replace(energy, attribution=Attribution.NOT_ATTRIBUTABLE, reason=reason)
+    return replace(energy, attribution=NOT_ATTRIBUTABLE) if others else energy
 
 
 def overlap_words(records: Sequence[Record | None], others: Sequence[float | None]) -> str:

@@ -38,7 +38,6 @@ class SearchGoal:
     # for torch's allocator, on a CPU for the process; ``None`` for all of the GPU, or ``ram_bytes``
     memory_bytes: int | None
     ram_bytes: int  # what the job requests from the scheduler
-    ledger: str  # the user's ledger of predictions, absolute
     after: int = 0  # how many trials there were at the start: these are not counted again
 
 
@@ -81,7 +80,8 @@ class Trial:
 
     @property
     def error(self) -> float | None:
-        return prediction_error(self.expected_bytes, self.measured_bytes)
+        """(expected - measured) / measured; ``None`` if nothing was measured."""
+        return self.expected_bytes / self.measured_bytes - 1 if self.measured_bytes else None
 
     @property
     def too_large(self) -> bool:
@@ -104,11 +104,6 @@ def memory_of(ram: bool, workers: int) -> str:  # noqa: FBT001 - one of two kind
     if workers > 1:
         return (PROCESSES if ram else ALLOCATORS).format(workers)
     return PROCESS if ram else ALLOCATOR
-
-
-def prediction_error(expected_bytes: float, measured_bytes: int | None) -> float | None:
-    """Return (expected - measured) / measured; ``None`` if nothing was measured."""
-    return expected_bytes / measured_bytes - 1 if measured_bytes else None
 
 
 def trials(run_dir: Path) -> list[Trial]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jobkit.answers import ledger, search
+from jobkit.answers import search
 from jobkit.answers.loads import Lengths
 from jobkit.core.files import append_line, read_lines, write_atomically
 from jobkit.core.json_codec import from_json, to_json
@@ -60,9 +60,7 @@ def measured(point: Point) -> Record:
 
 
 def want(run: Path, memory_bytes: int | None, after: int = 0) -> None:
-    wanted = SearchGoal(
-        memory_bytes=memory_bytes, ram_bytes=2 * GIB, ledger=str(run.parent / "ledger.jsonl"), after=after
-    )
+    wanted = SearchGoal(memory_bytes=memory_bytes, ram_bytes=2 * GIB, after=after)
     write_atomically(run / SEARCH_GOAL_FILE, to_json(wanted))
 
 
@@ -108,10 +106,6 @@ def is_over(run: Path) -> bool:
     return next_point(run, search.propose_trial) is None and finished(run)
 
 
-def ledger_of(run: Path) -> list[ledger.Entry]:
-    return ledger.entries(run.parent / "ledger.jsonl")
-
-
 @pytest.fixture
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the job that searches see no GPU: none is another than the points had."""
@@ -150,7 +144,7 @@ def test_a_trial_that_held_is_the_last_and_asking_again_changes_nothing(tmp_path
     (trial,) = trials(run)
     assert trial.held
     assert trial.measured_bytes == measured(point).memory.maxrss_bytes
-    assert (len(points_of(run)), len(ledger_of(run))) == (6, 1)
+    assert len(points_of(run)) == 6
 
 
 @pytest.mark.parametrize("lengths", [True, False], ids=["lengths", "no lengths"])
@@ -168,7 +162,7 @@ def test_what_did_not_fit_is_followed_by_at_most_95_percent_three_times_in_all(
     tried = trials(run)
     assert all(after.load <= 0.95 * before.load for before, after in itertools.pairwise(tried))
     assert [trial.outcome for trial in tried] == outcomes
-    assert [entry.held for entry in ledger_of(run)] == [False] * 3
+    assert not any(trial.held for trial in tried)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.BUG, Outcome.CANCELLED])
@@ -181,7 +175,6 @@ def test_what_says_nothing_of_memory_ends_it_until_it_is_asked_for_anew(
     ends(run, first, outcome)
     assert is_over(run)
     assert trials(run)[-1].outcome is outcome
-    assert not ledger_of(run), "it was no prediction"
     want(run, GIB, after=1)
     second = planned(run)
     assert (second.params, second.point_id) == (first.params, f"{first.point_id}-2")
@@ -200,7 +193,6 @@ def test_a_worker_that_was_killed_is_taken_for_out_of_memory(tmp_path: Path) -> 
     assert second.load <= 0.95 * first.load
     ends(run, smaller, Outcome.OK)
     assert is_over(run)
-    assert len(ledger_of(run)) == 1
     for number, signal in enumerate(("TERM", "")):
         run = run_of(tmp_path / str(number))
         write_exit(run, planned(run), Exit(status=137 if signal else 1, stage="run", signal=signal or None))
@@ -230,7 +222,6 @@ def test_what_was_not_measured_neither_held_nor_failed(tmp_path: Path) -> None:
     write_record(run, replace(measured(planned(run)), memory=MemoryReadings()))
     assert is_over(run), "nothing was learned, so nothing smaller is tried"
     assert not trials(run)[0].held
-    assert not ledger_of(run)
 
 
 def test_a_gpu_is_capped_and_judged_by_need_else_by_the_reserved_peak(
@@ -249,8 +240,6 @@ def test_a_gpu_is_capped_and_judged_by_need_else_by_the_reserved_peak(
     assert is_over(run)
     last = trials(run)[-1]
     assert (last.held, last.measured_bytes) == (True, measured(second).needs[0].passed_bytes)
-    (_, entry) = ledger_of(run)
-    assert (entry.model, entry.gpu, entry.torch) == ("f1" * 8, GPU.name, "2.5.0")
     run = run_of(tmp_path / "reserved", device="cuda")
     peak = MemoryReadings(reserved_peak_bytes=GIB - 7)
     write_record(run, replace(measured(planned(run)), needs=(), memory=peak))
@@ -281,7 +270,6 @@ def test_the_largest_budget_is_found_in_the_same_way(tmp_path: Path, *, lengths:
     last = trials(run)[-1]
     assert last.held
     assert describe_trials([last])[0].startswith(f"padded {last.size:,} fits in 512.0 MiB of process")
-    assert [entry.padded for entry in ledger_of(run)] == [trial.size, last.size]
     want(run, GIB // 2, after=2)
     assert planned(run).params == point.params, "what failed before does not bind a new search"
 

@@ -31,7 +31,6 @@ CAPACITY = 150 * 2**20
 def spec(lab: ClusterLab, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the spec of a workload whose memory is a line in the batch size, and of what it may have."""
     monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
-    monkeypatch.setenv("JOBKIT_LEDGER", str(lab.home / "ledger.jsonl"))
     (lab.home / "text.txt").write_text("\n\n".join(["w" * 99 + "."] * 120) + "\n", encoding="utf-8")
     return lab.spec(SPEC % WORKLOADS)
 
@@ -67,8 +66,6 @@ def test_one_submission_measures_predicts_and_proves(lab: ClusterLab, spec: Path
     assert f"batch_size {trial.batch_size} fits in 150.0 MiB of process memory" in " ".join(
         done.stdout.split()
     )
-    (line,) = (lab.home / "ledger.jsonl").read_text(encoding="utf-8").splitlines()
-    assert json.loads(line)["held"] is True
     wait_until(lambda: ends(lab) == [("find", "ended"), ("follow", "ended")], 90)
     lab.clears_scratch()
 

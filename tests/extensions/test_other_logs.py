@@ -170,7 +170,7 @@ def measured(number: int = 2, *, workers: int = 1) -> list[Record]:
             one,
             point=replace(one.point, workers=workers),
             sampler=Sampler(utilisation_mean_percent=80),
-            energy=Energy(span_s=8, counter_j=1600, power_j=1600),
+            energy=Energy(span_s=8, counter_j=1600),
         )
         for one in plain
     ]

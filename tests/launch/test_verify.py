@@ -41,9 +41,8 @@ POINTS = grid((10, 20, 30, 40), device="cpu")
 
 
 @pytest.fixture
-def run(tmp_path: Path, queue: Programs, monkeypatch: pytest.MonkeyPatch) -> Path:
+def run(tmp_path: Path, queue: Programs) -> Path:
     """Return a run on Slurm, and a fake sbatch that takes what it gets."""
-    monkeypatch.setenv("JOBKIT_LEDGER", str(tmp_path / "ledger.jsonl"))
     queue.add("sbatch", "echo 77")
     return run_of(tmp_path, "slurm", "find_max: {memory: 1GiB}")
 

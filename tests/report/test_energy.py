@@ -9,15 +9,15 @@ import pytest
 from jobkit.core.figures import ENERGY as ENERGY_J
 from jobkit.core.figures import ENERGY_PER_1000 as PER_1000
 from jobkit.core.figures import FIGURES
-from jobkit.core.measurements import Attribution, Energy
+from jobkit.core.measurements import NOT_ATTRIBUTABLE, Energy
 from jobkit.core.records import Record
 from jobkit.report.output import front_line, render
 from jobkit.report.tables import Collected, Size, collect, unbeaten
 from jobkit.runs.results import read_run
 from tests.support.builders import ITEMS, grid, record, write_records
 
-ENERGY = Energy(span_s=10, counter_j=881, power_j=890, idle_w=20, idle_s=6, attribution=Attribution.OWN)
-FOREIGN = replace(ENERGY, attribution=Attribution.NOT_ATTRIBUTABLE, reason="another process")
+ENERGY = Energy(span_s=10, counter_j=881, idle_w=20, idle_s=6)
+FOREIGN = replace(ENERGY, attribution=NOT_ATTRIBUTABLE)
 
 
 def records(*energies: Energy | None, repeats: int = 1) -> list[Record]:
@@ -78,10 +78,7 @@ def test_what_is_not_attributable_is_in_no_mean_and_in_csv(tmp_path: Path) -> No
     assert (size.n, size.values(FIGURES["energy_j"])) == (2, (881,))
     _, shared = found.point_records()
     assert (shared["energy_j"], shared["net_energy_per_1000_j"]) == (None, None)
-    raw = ("energy_counter_j", "energy_power_j", "energy_span_s", "idle_w", "energy_attribution")
-    assert [shared[name] for name in raw] == [881, 890, 10, 20, "not attributable"]
-    (note,) = found.notes
-    assert note == "the energy of 1 point is in no table, because it is not attributable: another process"
+    assert [shared[name] for name in ("energy_counter_j", "energy_span_s", "idle_w")] == [881, 10, 20]
 
 
 def test_energy_of_points_at_the_same_time_is_not_attributable(tmp_path: Path) -> None:
@@ -89,49 +86,26 @@ def test_energy_of_points_at_the_same_time_is_not_attributable(tmp_path: Path) -
     together = [first, replace(second, started_at=first.started_at, ended_at=first.ended_at)]
     found = collect([write_records(tmp_path / "run", together)])
     assert [row.value(ENERGY_J) for row in found.rows] == [None, None]
-    assert {row.cell("energy_attribution") for row in found.rows} == {"not attributable"}
     assert "front" not in render(found, "md")
     results = read_run(tmp_path / "run").points
     constrained = [result.record.value(PER_1000) for result in results if result.record]
     assert constrained == [None, None], "no constraint has them"
 
 
-APART = replace(ENERGY, span_s=60, counter_j=6_000, power_j=6_600, idle_w=None)
-
-
-@pytest.mark.parametrize(
-    ("energies", "joules", "words"),
-    [
-        (
-            [replace(ENERGY, attribution=Attribution.UNKNOWN, reason="a container", span_s=60, power_j=None)],
-            881,
-            "the energy of 1 point may be of other processes too: a container",
-        ),
-        (
-            [replace(ENERGY, counter_j=None, span_s=60)],
-            890,
-            "the energy of 1 point is the integral of the sampled power: the GPU has no energy counter",
-        ),
-        (
-            [
-                APART,
-                replace(APART, power_j=6_400),
-                replace(APART, span_s=59.9, power_j=9_000),
-                replace(APART, power_j=6_290),
-            ],
-            6_000,
-            "differ by up to 10 % (2 points of at least 60 s)",
-        ),
-    ],
-    ids=["unknown attribution", "sampled power", "instruments apart"],
-)
-def test_what_a_reader_must_know_of_energy_is_a_note(
-    tmp_path: Path, energies: list[Energy], joules: float, words: str
-) -> None:
-    found = collected(tmp_path, *energies)
-    assert mean(found.by_size[0], "energy_j") == joules
-    (note,) = found.notes
-    assert words in note
+def test_energy_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    """It had a second instrument, the sampled power, and a reason."""
+    folder = write_records(tmp_path / "run", records(ENERGY, ENERGY, ENERGY))
+    earlier = {"power_j": 890.0, "power_samples": 9, "reason": "why"}
+    changes: tuple[dict[str, object], ...] = (
+        {"attribution": "unknown"},
+        {"attribution": "not attributable"},
+        {"counter_j": None},
+    )
+    for path, change in zip(sorted(folder.glob("results/*/try-1/record.json")), changes, strict=True):
+        told = json.loads(path.read_text(encoding="utf-8"))
+        told["energy"] |= {**earlier, **change}
+        path.write_text(json.dumps(told), encoding="utf-8")
+    assert sorted(row.value(ENERGY_J) or 0 for row in collect([folder]).rows) == [0, 0, 881]
 
 
 def test_the_front_is_marked_and_said(tmp_path: Path) -> None:

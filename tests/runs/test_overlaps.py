@@ -2,13 +2,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jobkit.core.measurements import Attribution, Energy
 from jobkit.core.records import Record
-from jobkit.runs.results import attributed, overlap_words, overlaps
+from jobkit.runs.results import overlap_words, overlaps
 from tests.support.builders import point, record
 from tests.support.growth import growth
 
-OF_ONE = Energy(span_s=100, counter_j=9_000, power_j=9_100, idle_w=70, attribution=Attribution.OWN)
 CPU = record(point(device="cpu"))
 
 
@@ -37,11 +35,3 @@ def test_overlaps_of_a_large_sweep_take_no_time() -> None:
     assert (
         growth(lambda number: overlaps(spans[:number]), 2_000, 16_000) < 24
     )  # 64 if each looks at all others
-
-
-def test_points_at_the_same_time_are_the_reason_if_there_is_none_before() -> None:
-    shared = attributed(OF_ONE, 2)
-    assert shared.attribution is Attribution.NOT_ATTRIBUTABLE
-    assert shared.reason == "2 other points ran at the same time on the GPU"
-    mig = replace(OF_ONE, attribution=Attribution.NOT_ATTRIBUTABLE, reason="MIG")
-    assert attributed(mig, 2) == mig

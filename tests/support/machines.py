@@ -11,7 +11,7 @@ from jobkit.core.files import write_atomically
 from jobkit.core.json_codec import to_json
 from jobkit.core.knobs import EVERY, EXACT, MPS, OFF, ON, ORDER, PADDED, SHORTCUTS, WORKERS, Value, numbers
 from jobkit.core.layout import TUNE_GOAL_FILE
-from jobkit.core.measurements import Attribution, Energy, MemoryReadings, Sampler, Share
+from jobkit.core.measurements import Energy, MemoryReadings, Sampler, Share
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
 from jobkit.extensions.tune.search import first_point, propose_point
@@ -122,7 +122,7 @@ class Machine:
             memory=MemoryReadings(
                 context_bytes=GIB, device_idle_bytes=0, process_peak_bytes=GIB + load * self.bytes_per_load
             ),
-            energy=Energy(span_s=work_s, counter_j=500 * work_s, attribution=Attribution.OWN),
+            energy=Energy(span_s=work_s, counter_j=500 * work_s),
             sampler=Sampler(utilisation_mean_percent=self.utilisation),
             workers=tuple(Share(worker=k, idle_s=self.idle_share * work_s) for k in range(workers)),
             mps=ON if self.allows_mps and workers > 1 and params.get(MPS, OFF) != OFF else OFF,

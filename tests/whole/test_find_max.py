@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,7 +43,7 @@ class Here:
         write_spec(folder, content=text, workload="hungry:Hungry", sweep=sizes, find_max=find_max)
 
     def jobkit(self, *words: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
-        around = {"PYTHONPATH": str(WORKLOADS), "JOBKIT_LEDGER": str(self.folder / "ledger.jsonl")}
+        around = {"PYTHONPATH": str(WORKLOADS)}
         return jobkit(*words, cwd=self.folder, env={"COLUMNS": "200", **around, **env})
 
     def sweep(self, **env: str) -> subprocess.CompletedProcess[str]:
@@ -55,10 +54,6 @@ class Here:
         (found,) = (self.folder / "runs").iterdir()
         return found
 
-    def ledger(self) -> list[Mapping[str, object]]:
-        path = self.folder / "ledger.jsonl"
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
 
 def test_where_it_fails_a_smaller_one_holds(tmp_path: Path) -> None:
     here = Here(tmp_path, memory="150MiB")
@@ -68,7 +63,6 @@ def test_where_it_fails_a_smaller_one_holds(tmp_path: Path) -> None:
     sizes = [point.point.numbers["batch_size"] for point in read_run(here.run).points]
     assert sizes == [5, 10, 15, 20, first.batch_size, second.batch_size]
     assert second.load <= 0.95 * first.load
-    assert [line["held"] for line in here.ledger()] == [False, True]
     tried = f"batch_size {first.batch_size} was tested for 150.0 MiB of process memory"
     assert f"{tried} and ended as ram_oom" in (done.stdout)
     assert "how much memory it needs" not in done.stdout, "it is an answer, and nothing to fix"
@@ -84,7 +78,7 @@ class Following(ScriptRun):
         for point in points:
             size = point.numbers["batch_size"]
             write_record(self.dir, replace(record(point), memory=MemoryReadings(maxrss_bytes=size * GIB)))
-        wanted = SearchGoal(memory_bytes=round(2.1 * GIB), ram_bytes=0, ledger=str(folder / "ledger.jsonl"))
+        wanted = SearchGoal(memory_bytes=round(2.1 * GIB), ram_bytes=0)
         write_atomically(self.dir / SEARCH_GOAL_FILE, to_json(wanted))
         spec = SweepSpec.model_validate({"name": "t", "workload": "odd:Slow", "sweep": sweep})
         script = render_find(spec, load_site("local-default", "local"), points[0], self.dir)

@@ -18,7 +18,6 @@ WORDS = frozenset(
     | {"shard", "shards", "tune", "tuning"}
 )
 NOT_EXTENSIONS = {
-    "answers/ledger.py": {"CorpusEntry"},  # a line of the user's own ledger
     "answers/objective.py": {"phase"},  # a word of the search that answers, passed through
     "report/plot/pictures.py": {"phase"},  # the same
     "report/plot/data.py": {"phase"},  # the same

@@ -16,12 +16,10 @@ import pytest
 
 from jobkit.core import files, json_codec
 from jobkit.core.layout import BASELINES_FOLDER, BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
-from jobkit.core.measurements import Attribution
 from jobkit.core.records import Batch, Command, JobFacts, Outcome, Point, Record
 from jobkit.worker import process, work
 from jobkit.worker.failure import CAUGHT_SIGNALS
 from jobkit.worker.measure.memory import SEARCHED
-from jobkit.worker.measure.sampler import in_initial_namespace
 from jobkit.worker.paragraphs import Call
 from jobkit.worker.pool import CallQueue
 from jobkit.worker.process import process_tree
@@ -322,23 +320,19 @@ def test_the_workers_of_two_gpus_have_one_queue_and_contexts_of_their_own(
     assert found.sampler
     assert found.energy.span_s >= found.summary.work_s
     assert found.energy.counter_j == pytest.approx(600 * found.energy.span_s, abs=30)
-    assert found.energy.power_j == pytest.approx(600 * found.energy.span_s)
-    assert found.sampler.power_mean_w == pytest.approx(600)
     if found.energy.idle_w is not None:  # on a busy machine the imports take a second
         assert found.energy.idle_w == pytest.approx(600, rel=0.05)
-    wanted = Attribution.OWN if in_initial_namespace() else Attribution.UNKNOWN
-    assert found.energy.attribution is wanted
+    assert found.energy.attribution == ""
 
 
 @pytest.mark.slow
 def test_a_signal_while_the_need_is_measured_ends_that_and_not_the_try(tmp_path: Path) -> None:
-    """On GPUs without a counter: their energy is the integral of their power."""
+    """On GPUs without a counter: their energy is not known."""
     found = on_cards(tmp_path, replace(ON_CARDS, workers=1, fork=True), ON_CARD_TERM="1", FAKE_OLD="1")
     assert (found.outcome, found.signal, found.needs) == (Outcome.OK, None, ())
     assert len(batches(tmp_path)) == 20
     assert found.energy
-    assert found.energy.counter_j is None
-    assert found.energy.joules == pytest.approx(400 * found.energy.span_s)
+    assert found.energy.joules is None
 
 
 def test_a_call_that_a_busy_worker_has_tokenized_is_done_by_a_free_one() -> None:

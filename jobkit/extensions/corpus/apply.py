@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from jobkit.answers import ledger
 from jobkit.core import files, terminal
 from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.json_codec import to_json
@@ -35,6 +34,7 @@ from jobkit.core.paths import cache_dir, ledger_path
 from jobkit.core.records import ModelRef, Point
 from jobkit.core.terminal import note, relative_path, shell_path
 from jobkit.core.units import GIB, MIB, first_lines, format_count, format_list, format_setting
+from jobkit.extensions.corpus import ledger
 from jobkit.extensions.corpus.formats import DEFAULT_FORMAT, check_format
 from jobkit.extensions.corpus.plan import (
     MOST_NAMED,

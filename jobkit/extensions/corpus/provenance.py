@@ -10,13 +10,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from jobkit.answers import ledger
 from jobkit.answers.speed import Speed
 from jobkit.core import files
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import CPU, OFFERED, Value
 from jobkit.core.layout import PROMISE_FILE, PROVENANCE_FILE
-from jobkit.core.measurements import Attribution
 from jobkit.core.paths import ledger_path
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import as_json
@@ -26,6 +24,7 @@ from jobkit.core.units import (
     format_energy,
     format_hours,
 )
+from jobkit.extensions.corpus import ledger
 from jobkit.extensions.corpus.plan import Corpus, Shard, Winner, promised
 from jobkit.report.recommend.advice import EnergyUse
 from jobkit.runs.results import each_point
@@ -123,11 +122,7 @@ def provenance(
     predicted = promised([shard for index, shard in shards.items() if index in winners])
     failed = (tried.outcome for _, tried in pairs if tried.outcome is not Outcome.OK)
     held = [task_s(tried) for _, tried in pairs]
-    used = [
-        record.energy.joules
-        for record in records
-        if record.energy and record.energy.attribution is not Attribution.NOT_ATTRIBUTABLE
-    ]
+    used = [record.energy.joules for record in records if record.energy]
     joules = [one for one in used if one is not None]
     each = point.gpus if point.device != CPU else point.workers * point.threads
     gpus = Counter(record.gpu.name for record in records if record.gpu and record.point.device != CPU)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from jobkit.answers import ledger
 from jobkit.answers.memory import Memory
 from jobkit.answers.speed import CorpusVolume, Speed, speeds
 from jobkit.core.errors import JobkitError
@@ -21,6 +20,7 @@ from jobkit.core.paths import ledger_path
 from jobkit.core.records import FULL, ModelRef, Point, TextRef
 from jobkit.core.terminal import Say, relative_path
 from jobkit.core.units import first_lines, format_count, format_setting
+from jobkit.extensions.corpus import ledger
 from jobkit.extensions.corpus.provenance import Promise
 from jobkit.launch.resume import measure_again
 from jobkit.planning.points import Inputs, plan

@@ -27,7 +27,6 @@ from jobkit.core.figures import (
 )
 from jobkit.core.knobs import CPU, FP32, PRECISION, Value
 from jobkit.core.layout import SPEC_FILE
-from jobkit.core.measurements import Attribution
 from jobkit.core.records import Outcome, Point, Record, described
 from jobkit.core.terminal import did_you_mean, printable, shell_quote
 from jobkit.core.units import format_count, format_f1, format_list
@@ -198,7 +197,6 @@ class EnergyUse:
     net_per_1000_j: float | None  # the same above idle; ``None`` if a repeat has no idle power
     # joules for a character of the text; ``None`` if the characters are unknown
     per_character_j: float | None
-    counted: bool  # whether each repeat has the energy counter
     repeats: int  # how many there are
 
     def of(self, items: int, characters: int | None) -> float:
@@ -215,8 +213,6 @@ class EnergyAnswer:
     recommended: EnergyUse | None  # of the recommended setting; ``None`` if it is not attributable
     least: EnergyUse | None  # of the setting that takes the least for an item
     corpus_j: float | None  # for the corpus, with the recommended setting
-    attribution: Attribution  # `attribution`, `reason`: the worst of all points that succeeded
-    reason: str
 
 
 def uses(records: Iterable[Record]) -> list[EnergyUse]:
@@ -235,7 +231,6 @@ def uses(records: Iterable[Record]) -> list[EnergyUse]:
             per_1000_j_sd=each.sd,
             net_per_1000_j=net.value if net and net.n == each.n else None,
             per_character_j=Mean.of(letters).value if len(letters) == each.n else None,
-            counted=all(record.energy and record.energy.counter_j is not None for record in setting.well),
             repeats=each.n,
         )
         found.append(use)
@@ -245,16 +240,13 @@ def uses(records: Iterable[Record]) -> list[EnergyUse]:
 def energy_answer(records: Sequence[Record], chosen: Speed, corpus: CorpusVolume) -> EnergyAnswer | None:
     """Return the energy of a setting and of a corpus; ``None`` if no point has measured any."""
     well = [record for record in records if record.outcome is Outcome.OK]
-    whose = [(record.energy.attribution, record.energy.reason) for record in well if record.energy]
-    if not whose:
+    if not any(record.energy for record in well):
         return None
     settings = uses(well)
     own = next((use for use in settings if use.params == chosen.params), None)
-    order = list(Attribution)
-    attribution, reason = max(whose, key=lambda found: order.index(found[0]))
     corpus_j = own.of(corpus.paragraphs, corpus.characters) if own else None
     least = min(settings, key=lambda use: use.per_1000_j, default=None)
-    return EnergyAnswer(own, least, corpus_j, attribution, reason)
+    return EnergyAnswer(own, least, corpus_j)
 
 
 THROUGHPUT, SATURATION, MEMORY, SWEEP = "throughput", "saturation", "memory", "sweep"
@@ -500,7 +492,6 @@ class Advice:
             **{name: getattr(self, name) for name in ("time", "energy", "request", "cost")},
             "margin": self.margin,
             "trials": self.material.trials,
-            "ledger": self.material.ledger,
             "conditions": self.conditions,
             "search": self.search.data if self.search else None,
         }

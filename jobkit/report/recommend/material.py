@@ -8,14 +8,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from jobkit.answers import ledger
 from jobkit.answers.loads import Lengths, read_lengths
 from jobkit.answers.objective import Objective, SearchAnswer, read_search
 from jobkit.answers.speed import Duration
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import CPU
 from jobkit.core.layout import SPEC_FILE, is_run_folder
-from jobkit.core.paths import ledger_path
 from jobkit.core.records import RESULTS, Batch, Outcome, Point, Record
 from jobkit.core.terminal import shell_path, shell_quote
 from jobkit.report.rows import Row, row_of_point, trials_of
@@ -49,8 +47,6 @@ class RunData:
     # the results of the predictions that this run has tested, in sentences without a full stop
     trials: tuple[str, ...] = ()
     tried: tuple[Trial, ...] = ()  # the same as data: the largest safe batch is below those that did not fit
-    # the results of the user's predictions in other runs with this workload, model, GPU and versions
-    ledger: str | None = None
     # by the point's index, if the run sweeps the precision: how its entities agree with those of fp32
     agreements: Mapping[int, Agreement] = field(default_factory=dict)
     # what a setting is chosen by, and what it must keep
@@ -118,7 +114,6 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
         objective = Objective.of(spec.objective.metric, direction, spec.constraints.bounds)
     sweep = [point for point in run.points if point.point.kind.swept]
     records = [record for point in sweep if (record := timed(point.counts))]
-    first = next((record for record in records if record.outcome is Outcome.OK), None)
     tried = trials_of(folder, run.points)
     return RunData(
         run=str(folder),
@@ -139,7 +134,6 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
         trials=describe_trials(tried),
         tried=tuple(tried),
         asked_bytes=spec.asked_bytes if spec else None,
-        ledger=ledger.summary(ledger.entries(ledger_path()), first) if first else None,
         agreements=agreements(sweep),
         objective=objective,
         search=read_search(folder, objective if overrides else None),

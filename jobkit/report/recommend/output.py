@@ -12,7 +12,6 @@ from jobkit.core import terminal
 from jobkit.core.blocks import Block, Column
 from jobkit.core.figures import MAX, format_figure
 from jobkit.core.knobs import BATCH_SIZE, CPU
-from jobkit.core.measurements import Attribution
 from jobkit.core.student import half_width, unknown_spread
 from jobkit.core.terminal import NoWrap, shell_quote, wrap
 from jobkit.core.units import (
@@ -347,8 +346,6 @@ def _memory(advice: Advice) -> list[str]:
         workers = format_count(advice.most_workers, "worker")
         lines.append(f"  At most {workers} fit this GPU with batches of this size (95 %).")
     lines += [f"  {trial}." for trial in advice.material.trials]
-    if known := advice.material.ledger:
-        lines.append(f"  Predictions of other runs, of this model, GPU and versions: {known}.")
     return lines
 
 
@@ -395,7 +392,7 @@ def _energy(answer: EnergyAnswer, settings: Sequence[Speed], corpus: str) -> Ite
         unknown = half is not None and unknown_spread(own.per_1000_j, half)
         interval = " (spread unknown)" if unknown else "" if half is None else f" ± {format_energy(half)}"
         net = "" if own.net_per_1000_j is None else f", {format_energy(own.net_per_1000_j)} of it above idle"
-        source = f"by the {'energy counter' if own.counted else 'sampled power'} (n={own.repeats}){net}"
+        source = f"by the energy counter (n={own.repeats}){net}"
         each = f"{format_energy(own.per_1000_j)}{interval} for 1,000 paragraphs {source}"
         yield f"Energy for {corpus}, with {format_setting(own.params)}: {format_energy(answer.corpus_j)}."
         yield f"  It is {each}. Loading, the CPU and the rest of the machine are not in it."
@@ -407,10 +404,6 @@ def _energy(answer: EnergyAnswer, settings: Sequence[Speed], corpus: str) -> Ite
         each = f"{format_energy(least.per_1000_j)} for 1,000 paragraphs, {less}"
         rate = rate if abs(faster) >= EVEN else "as fast"
         yield f"  Least energy: {format_setting(least.params)}, {each}; it is {rate}."
-    if answer.attribution is Attribution.NOT_ATTRIBUTABLE:
-        yield f"  Points whose energy is not attributable are left out: {answer.reason}."
-    elif answer.attribution is Attribution.UNKNOWN:
-        yield f"  The energy may be of other processes too: {answer.reason}."
 
 
 def _rate(speed: Speed) -> str:

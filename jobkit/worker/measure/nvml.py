@@ -84,10 +84,6 @@ class GpuHandle:
         """Return the share of the last sample period in which a kernel ran."""
         return answer(lambda: float(pynvml.nvmlDeviceGetUtilizationRates(self.handle).gpu))
 
-    def power_w(self) -> float | None:
-        """Return the power draw of the whole GPU."""
-        return answer(lambda: float(pynvml.nvmlDeviceGetPowerUsage(self.handle)) / 1000)
-
     def energy_j(self) -> float | None:
         """Return the energy of the whole GPU since the driver was loaded; ``None`` before Volta."""
         return answer(lambda: float(pynvml.nvmlDeviceGetTotalEnergyConsumption(self.handle)) / 1000)

@@ -1,13 +1,12 @@
-"""Sample memory, power and energy of GPUs and the memory of a process tree, in a separate process.
+"""Sample memory and energy of GPUs and the memory of a process tree, in a separate process.
 
 A thread would starve next to Python code (one sample in 0.4 s was seen). Standard input is a socket whose
 other end the parent holds. The sampler answers each line with one line of JSON. At a line ``mark`` the work
 begins, of which it has averages and the energy; at a line ``stop`` the work ends. It exits at end of file, so
 also when the parent dies.
 
-Energy has two instruments. The counter is NVML's, in mJ since the driver was loaded
-(``nvmlDeviceGetTotalEnergyConsumption``); it moves about every 100 ms (docs/what-is-measured.md has the
-sources). The integral of the sampled power is the second instrument, and the only one before Volta.
+Energy is by NVML's counter, in mJ since the driver was loaded (``nvmlDeviceGetTotalEnergyConsumption``); it
+moves about every 100 ms (docs/what-is-measured.md has the sources).
 """
 
 from __future__ import annotations
@@ -24,12 +23,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobkit.core import json_codec
 from jobkit.core.errors import JobkitError
-from jobkit.core.measurements import Attribution, Energy, Sampler, largest, total
+from jobkit.core.measurements import NOT_ATTRIBUTABLE, Energy, Sampler, largest, total
 from jobkit.worker.process import (
     PAGE_BYTES,
     ChildProcess,
@@ -46,9 +44,6 @@ if TYPE_CHECKING:
 
 PERIOD_S = 0.01
 """Target time between two memory samples."""
-POWER_PERIOD_S = 0.1
-"""Target time between two samples of the power: the sensor of an A100 or H100 has a new value as often (arXiv
-2312.02741)."""
 SLOW_PERIOD_S = 1.0
 """Target time between two samples of the utilisation, and of the list of processes."""
 LIST_SHARE = 0.05
@@ -60,74 +55,20 @@ LEAST_SAMPLES, EARLY_SAMPLES = 3, 10
 EARLY_PERIOD_S = 0.002
 IDLE_LEAST_S = 1.0
 """Ten steps of the counter: over less time the idle power would be a guess."""
-INITIAL_PID_NAMESPACE = 0xEFFFFFFC
-"""The inode of the host's pid namespace (``PROC_PID_INIT_INO`` in the kernel's include/linux/proc_ns.h)."""
-
-MIG = "the GPU is in MIG mode, and the counter is of all its instances"
-FOREIGN = "another process was on the GPU during the work"
-UNLISTED = "NVML lists no process of the job on the GPU, as in a container"
-NAMESPACE = "the job is in a process namespace of its own, in which NVML may hide other processes"
-
 
 # -- energy
 
 
-def in_initial_namespace() -> bool:
-    """Return whether this process can see the ids of all processes of the host (pid_namespaces(7))."""
-    link = Path("/proc/self/ns/pid")
-    return link.exists() and link.stat().st_ino == INITIAL_PID_NAMESPACE
-
-
 class Meter:
-    """Measures the energy of GPUs from its construction on; its times are those of a monotonic clock."""
+    """Measures the energy of GPUs from its construction on, and whether others use them too.
+
+    Its times are those of a monotonic clock.
+    """
 
     def __init__(self, gpus: Sequence[GpuHandle], now_s: float) -> None:
         self._gpus = gpus
-        self._began_s = self._sampled_s = now_s
-        self._power_w: float | None = None
-        self._power_j = 0.0
-        self._samples = 0
-        self.power_max_w: float | None = None
+        self._began_s = now_s
         self._began_j = [gpu.energy_j() for gpu in gpus]
-        self.sample_power(now_s)
-
-    def sample_power(self, now_s: float) -> None:
-        """Add the energy since the last sample, by the mean of both powers; skip a GPU that fails."""
-        power_w = total(gpu.power_w() for gpu in self._gpus)
-        if power_w is None:
-            return
-        if self._power_w is not None:
-            self._power_j += (now_s - self._sampled_s) * (self._power_w + power_w) / 2
-        self._power_w, self._sampled_s = power_w, now_s
-        self._samples += 1
-        self.power_max_w = max(self.power_max_w or 0.0, power_w)
-
-    def energy(self, now_s: float, attribution: Attribution, reason: str) -> Energy:
-        counters = [gpu.energy_j() for gpu in self._gpus]
-        self.sample_power(now_s)
-        spent = [
-            None if first is None or last is None or last < first else last - first
-            for first, last in zip(self._began_j, counters, strict=True)
-        ]
-        return Energy(
-            span_s=now_s - self._began_s,
-            counter_j=total(spent),
-            power_j=self._power_j if self._samples > 1 else None,
-            power_samples=self._samples,
-            attribution=attribution,
-            reason=reason,
-        )
-
-
-class Owners:
-    """Finds out whether all processes that NVML lists on GPUs belong to the job.
-
-    ``sees_all``: whether NVML lists the processes of the whole host, with the ids that this process sees.
-    """
-
-    def __init__(self, gpus: Sequence[GpuHandle], *, sees_all: bool) -> None:
-        self._gpus = gpus
-        self._sees_all = sees_all
         self._own = [False] * len(gpus)
         self._foreign = [False] * len(gpus)
 
@@ -143,17 +84,20 @@ class Owners:
                 look()
                 self._foreign[number] = bool(set(pids) & set(gpu.processes() or ()) - own)
 
-    def attribution(self) -> tuple[Attribution, str]:
-        """Return the worst attribution of a GPU, and its reason."""
-        worst = Attribution.OWN, ""
-        for gpu, own, foreign in zip(self._gpus, self._own, self._foreign, strict=True):
-            if gpu.has_mig():
-                return Attribution.NOT_ATTRIBUTABLE, MIG
-            if own and foreign:
-                return Attribution.NOT_ATTRIBUTABLE, FOREIGN
-            if not worst[1] and not (own and self._sees_all):
-                worst = Attribution.UNKNOWN, NAMESPACE if own else UNLISTED
-        return worst
+    def energy(self, now_s: float) -> Energy:
+        """Return the energy until now; if NVML lists no process of the job, as in a container, of all."""
+        counters = [gpu.energy_j() for gpu in self._gpus]
+        spent = [
+            None if first is None or last is None or last < first else last - first
+            for first, last in zip(self._began_j, counters, strict=True)
+        ]
+        shared = [own and foreign for own, foreign in zip(self._own, self._foreign, strict=True)]
+        alone = not any(shared) and not any(gpu.has_mig() for gpu in self._gpus)
+        return Energy(
+            span_s=now_s - self._began_s,
+            counter_j=total(spent),
+            attribution="" if alone else NOT_ATTRIBUTABLE,
+        )
 
 
 # -- idle power
@@ -230,7 +174,6 @@ class Follower:
         pid: int,
         gpus: Sequence[GpuHandle],
         *,
-        sees_all: bool,
         others: Sequence[int] = (),
         below: bool = False,
     ) -> None:
@@ -241,7 +184,6 @@ class Follower:
         self._stack = stack_start(pid) if below else None
         self._tree = [] if below else [pid]
         self._own = {pid}  # all that have been in the tree
-        self._sees_all = sees_all
         self._shared_bytes = 0
         self._shared_due_s = 0.0
         self._shared_tree: list[int] = []  # for which it was read
@@ -251,8 +193,7 @@ class Follower:
         self._query: str | None = None
         self._busy_percent: list[float] = []
         self._began_s: float | None = None  # during the work
-        self._owners = Owners(gpus, sees_all=sees_all)
-        self._meter: Meter | None = None
+        self._meter = Meter(gpus, time.monotonic())
 
     @property
     def early(self) -> bool:
@@ -262,9 +203,8 @@ class Follower:
     def mark(self) -> None:
         """Begin the averages and the energy of the work; keep the peaks."""
         self._samples, self._busy_percent = 0, []
-        self._owners = Owners(self._gpus, sees_all=self._sees_all)
         self._began_s = time.monotonic()
-        self._meter = Meter(self._gpus, self._began_s) if self._gpus else None
+        self._meter = Meter(self._gpus, self._began_s)
 
     def stop(self) -> None:
         """End the averages and the energy of the work; go on with the peaks."""
@@ -274,15 +214,13 @@ class Follower:
     def read(self) -> Peaks:
         """Return the peaks, with the averages and the energy of the work until now or until its end."""
         peaks, busy = self.peaks, self._busy_percent
-        if self._meter and self._began_s is not None:
-            peaks.energy = self._meter.energy(time.monotonic(), *self._owners.attribution())
+        if self._gpus and self._began_s is not None:
+            peaks.energy = self._meter.energy(time.monotonic())
         peaks.sampler = Sampler(
             period_s=self._period_s,
             samples=self._samples,
             memory_query=self._query,
             utilisation_mean_percent=sum(busy) / len(busy) if busy else None,
-            power_mean_w=peaks.energy.power_mean_w if peaks.energy else None,
-            power_max_w=self._meter.power_max_w if self._meter else None,
         )
         return peaks
 
@@ -312,7 +250,7 @@ class Follower:
             self._query = queries[0]
             peaks.device_bytes = largest((peaks.device_bytes, total(used)))
             running = [gpu.processes() or {} for gpu in self._gpus]
-            self._owners.note(running, self._own, self._list_tree)
+            self._meter.note(running, self._own, self._list_tree)
             held = sum(processes.get(pid) or 0 for processes in running for pid in self._tree)
             peaks.process_bytes = largest((peaks.process_bytes, held or None))  # NVML may report none of them
 
@@ -331,10 +269,6 @@ class Follower:
         self._shared_bytes = 0 if None in known or not pss else max(0, self._rss_bytes() - pss)
         self._shared_tree = self._tree
         self._shared_due_s = time.monotonic() + (time.monotonic() - began_s) / SHARED_SHARE
-
-    def sample_power(self) -> None:
-        if self._meter and self._began_s is not None:
-            self._meter.sample_power(time.monotonic())
 
     def sample_utilisation(self) -> None:
         self._list_tree()
@@ -374,15 +308,12 @@ def sample_until_closed(
             available = stack.enter_context(nvml())
             opened = [gpu for uuid in uuids if available and (gpu := open_gpu(uuid))]
             gpus = opened if len(opened) == len(uuids) else []  # a sum over some of them would be wrong
-        follower = Follower(pid, gpus, sees_all=in_initial_namespace(), others=others, below=below)
-        due = power_due = slow_due = time.monotonic()
+        follower = Follower(pid, gpus, others=others, below=below)
+        due = slow_due = time.monotonic()
         while True:
             if (now := time.monotonic()) >= slow_due:
                 follower.sample_utilisation()
                 slow_due = now + SLOW_PERIOD_S
-            if now >= power_due:
-                follower.sample_power()
-                power_due = now + POWER_PERIOD_S
             follower.list_children()
             follower.sample_memory()
             due = max(due + (EARLY_PERIOD_S if follower.early else PERIOD_S), time.monotonic())

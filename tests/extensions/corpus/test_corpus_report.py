@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.answers.ledger import corpora
 from jobkit.core.blocks import as_text
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import PLAN_FILE, WINNERS_FOLDER, Exit
 from jobkit.core.paths import LEDGER_VARIABLE, ledger_path
 from jobkit.core.terminal import NoWrap
 from jobkit.extensions.corpus import page as corpus_report
+from jobkit.extensions.corpus.ledger import corpora
 from jobkit.extensions.corpus.merge import merge
 from jobkit.extensions.corpus.page import read_corpus_report
 from jobkit.extensions.corpus.provenance import closing_line, read_promise

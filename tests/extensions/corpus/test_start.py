@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.answers import ledger
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.layout import POINTS_FILE, is_run_folder, read_points
 from jobkit.core.paths import CACHE_VARIABLE, LEDGER_VARIABLE
 from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB, MIB
-from jobkit.extensions.corpus import apply
+from jobkit.extensions.corpus import apply, ledger
 from jobkit.extensions.corpus.apply import ApplyRequest
 from jobkit.extensions.corpus.plan import is_corpus_folder, is_unplanned, read_plan
 from jobkit.extensions.corpus.shards import ShardOptions, plan_lines, plan_shards

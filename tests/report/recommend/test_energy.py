@@ -7,8 +7,8 @@ import pytest
 
 from jobkit.answers.speed import CorpusVolume
 from jobkit.core.blocks import as_text
-from jobkit.core.measurements import Attribution, Energy
-from jobkit.core.records import Outcome, Record
+from jobkit.core.measurements import NOT_ATTRIBUTABLE, Energy
+from jobkit.core.records import Record
 from jobkit.report.recommend.advice import Advice, recommend, uses
 from jobkit.report.recommend.output import blocks
 from tests.support.builders import ITEMS, point, record
@@ -16,17 +16,16 @@ from tests.support.recommendations import material, records
 
 WATTS: Mapping[int, float] = {40: 120, 85: 130, 130: 140, 175: 170, 220: 150}
 """By batch size: 220 takes less energy than 175, which is recommended."""
-OWN = Attribution.OWN
-OF_ONE = Energy(span_s=100, counter_j=9_000, power_j=9_100, idle_w=70, attribution=Attribution.OWN)
+OF_ONE = Energy(span_s=100, counter_j=9_000, idle_w=70)
 
 
-def drawing(one: Record, attribution: Attribution = OWN, **more: object) -> Record:
+def drawing(one: Record, attribution: str = "") -> Record:
     """Return a record with the energy of its seconds."""
     assert one.summary
     span_s = one.summary.work_s
     joules = WATTS[one.point.numbers["batch_size"]] * span_s
-    energy = Energy(span_s=span_s, counter_j=joules, power_j=joules, idle_w=70, attribution=attribution)
-    return replace(one, energy=replace(energy, **more))  # type: ignore[arg-type]  # fields by name
+    energy = Energy(span_s=span_s, counter_j=joules, idle_w=70, attribution=attribution)
+    return replace(one, energy=energy)
 
 
 def found(*told: Record, corpus: CorpusVolume | None = None) -> Advice:
@@ -55,28 +54,11 @@ def test_the_energy_of_a_corpus_and_of_1000_paragraphs_is_said() -> None:
     assert third == least
 
 
-def test_energy_that_is_not_attributable_is_left_out_with_the_reason() -> None:
-    shared = Attribution.NOT_ATTRIBUTABLE
-    told = [
-        drawing(one, shared if one.point.repeat == 1 else OWN, reason="MIG" if one.point.repeat == 1 else "")
-        for one in records()
-    ]
-    answer = found(*told)
-    assert "(n=2)" in lines(answer)[1]
-    assert lines(answer)[-1] == "  Points whose energy is not attributable are left out: MIG."
-    answer = found(*(drawing(one, shared, reason="MIG") for one in records()))
-    assert lines(answer) == [
-        "Energy: not known for the recommended setting.",
-        "  Points whose energy is not attributable are left out: MIG.",
-    ]
-
-
-def test_points_that_failed_count_for_nothing() -> None:
-    first, *others = map(drawing, records(repeats=2))
-    failed = replace(drawing(first, Attribution.UNKNOWN), outcome=Outcome.TIMEOUT)
-    answer = found(failed, *others)
-    assert answer.energy
-    assert answer.energy.attribution is OWN
+def test_energy_that_is_not_attributable_is_left_out() -> None:
+    told = [drawing(one, NOT_ATTRIBUTABLE if one.point.repeat == 1 else "") for one in records()]
+    assert "(n=2)" in lines(found(*told))[1]
+    answer = found(*(drawing(one, NOT_ATTRIBUTABLE) for one in records()))
+    assert lines(answer) == ["Energy: not known for the recommended setting."]
 
 
 def test_the_energy_of_a_text_goes_by_its_characters_if_they_are_known() -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.answers import ledger
 from jobkit.answers.objective import Bound, Objective
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line
@@ -13,7 +12,6 @@ from jobkit.core.layout import Exit
 from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import Outcome
 from jobkit.report.recommend.material import read_material
-from tests.answers.test_ledger import ENTRY
 from tests.support.builders import try_folder, write_exit, write_record
 from tests.support.recommendations import SPEC, records, write_run
 
@@ -24,7 +22,6 @@ OLD_LOG = Path(__file__).parents[2] / "data" / "predecessors" / "gpu-stanza-tagg
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path / "config"))
-    monkeypatch.setenv("JOBKIT_LEDGER", str(tmp_path / "ledger.jsonl"))
     return tmp_path / "cache"
 
 
@@ -66,19 +63,6 @@ def test_a_spec_or_a_site_that_is_gone_is_a_note(spec: str, told: str, tmp_path:
     assert found.site is None
     assert told in found.notes[0]
     assert "\n" not in found.notes[0]
-
-
-def test_what_other_runs_tried_is_read_from_the_ledger(tmp_path: Path) -> None:
-    told = records()
-    folder = write_run(tmp_path / "demo", told)
-    assert read_material(folder).ledger is None
-    entry = replace(ENTRY, run_id=told[0].point.run_id, cuda=None)
-    ledger.note(tmp_path / "ledger.jsonl", entry)
-    assert read_material(folder).ledger is None, "its own trials stand there already"
-    ledger.note(tmp_path / "ledger.jsonl", replace(entry, run_id="other"))
-    assert (read_material(folder).ledger or "").startswith("1 prediction, 0 unsafe")
-    lost = write_run(tmp_path / "lost", [replace(one, outcome=Outcome.BUG) for one in told])
-    assert read_material(lost).ledger is None
 
 
 def test_the_objective_and_the_constraints_are_those_of_the_spec_or_of_the_command(tmp_path: Path) -> None:

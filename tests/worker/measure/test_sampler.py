@@ -13,7 +13,7 @@ from typing import cast
 
 import pytest
 
-from jobkit.core.measurements import Attribution
+from jobkit.core.measurements import NOT_ATTRIBUTABLE
 from jobkit.worker.measure import sampler
 from jobkit.worker.measure.nvml import GpuHandle
 from jobkit.worker.measure.sampler import LEAST_SAMPLES, Follower, Peaks, sampling
@@ -71,10 +71,10 @@ def test_pages_that_processes_share_count_once() -> None:
         assert process.stdin
         for _ in range(3):  # a process and its two children
             process.stdout.readline()
-        follower = Follower(process.pid, [], sees_all=True)
+        follower = Follower(process.pid, [])
         follower.sample_utilisation()
         follower.sample_memory()
-        outside = Follower(os.getpid(), [], sees_all=True, others=[process.pid])
+        outside = Follower(os.getpid(), [], others=[process.pid])
         outside.sample_memory()
         process.stdin.close()
     assert follower.peaks.rss_bytes
@@ -83,7 +83,7 @@ def test_pages_that_processes_share_count_once() -> None:
 
 
 def test_peaks_never_fall_and_averages_are_of_the_work() -> None:
-    follower = Follower(os.getpid(), cast("list[GpuHandle]", [Card(None, {}, 3.0)]), sees_all=True)
+    follower = Follower(os.getpid(), cast("list[GpuHandle]", [Card(None, {}, 3.0)]))
     follower.peaks = Peaks(rss_bytes=2**50)
 
     def sample() -> tuple[int, float | None]:
@@ -117,9 +117,6 @@ class Card:
     def utilisation_percent(self) -> float | None:
         return self.busy
 
-    def power_w(self) -> float | None:
-        return 100.0
-
     def energy_j(self) -> float | None:
         return None if self.used is None else 100 * time.monotonic()
 
@@ -127,19 +124,18 @@ class Card:
         return False
 
 
-def followed(*cards: Card, sees_all: bool = True) -> Peaks:
+def followed(*cards: Card) -> Peaks:
     """Return one sample of this process on these GPUs, while it works."""
-    follower = Follower(os.getpid(), cast("list[GpuHandle]", cards), sees_all=sees_all)
+    follower = Follower(os.getpid(), cast("list[GpuHandle]", cards))
     follower.mark()
     follower.sample_utilisation()
-    follower.sample_power()
     follower.sample_memory()
     follower.stop()
     return follower.peaks
 
 
 @pytest.mark.slow
-def test_of_several_gpus_memory_and_power_are_sums_and_utilisation_is_the_mean_if_all_answer() -> None:
+def test_of_several_gpus_memory_is_a_sum_and_utilisation_is_the_mean_if_all_answer() -> None:
     with ExitStack() as stack:
         one, two = (stack.enter_context(subprocess.Popen(["cat"], stdin=subprocess.PIPE)) for _ in range(2))
         first, second = {one.pid: 3, two.pid: 4, 1: 50}, {one.pid: 5, two.pid: None}
@@ -147,7 +143,7 @@ def test_of_several_gpus_memory_and_power_are_sums_and_utilisation_is_the_mean_i
     found = peaks.sampler
     assert found
     assert (peaks.device_bytes, peaks.process_bytes, found.memory_query) == (67, 12, "v2")
-    assert (found.utilisation_mean_percent, found.power_max_w) == (55.0, 200.0)
+    assert found.utilisation_mean_percent == 55.0
     peaks = followed(Card(60, {1: 9}, 20.0), Card(None, {}, None))
     assert (peaks.device_bytes, peaks.process_bytes) == (None, None)
     assert peaks.sampler
@@ -159,12 +155,7 @@ def test_a_process_that_is_neither_this_nor_its_child_is_foreign() -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
         own, foreign = {child.pid: 1}, {child.pid: 1, 1: 2}
         words = [followed(Card(1, held, None)).energy for held in (own, foreign, {1: 2}, {})]
-    assert [energy and energy.attribution for energy in words] == [
-        Attribution.OWN,
-        Attribution.NOT_ATTRIBUTABLE,
-        Attribution.UNKNOWN,
-        Attribution.UNKNOWN,
-    ]
+    assert [energy and energy.attribution for energy in words] == ["", NOT_ATTRIBUTABLE, "", ""]
 
 
 @pytest.mark.slow
@@ -220,7 +211,7 @@ def test_of_a_command_its_program_is_followed_once_it_runs_and_few_samples_are_n
         os._exit(0)
     try:
         with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as command:
-            followed = Follower(os.getpid(), [], sees_all=True, below=True)
+            followed = Follower(os.getpid(), [], below=True)
             followed.sample_utilisation()
             assert command.pid in followed._tree
             assert pid not in followed._tree

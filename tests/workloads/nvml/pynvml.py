@@ -95,17 +95,11 @@ def nvmlDeviceGetUtilizationRates(handle: str) -> SimpleNamespace:  # noqa: N802
     raise NVMLError(handle)
 
 
-def nvmlDeviceGetPowerUsage(handle: str) -> int:  # noqa: N802
-    """Return the power in mW."""
-    del handle
-    return 1000 * int(os.environ.get("FAKE_WATTS", "200"))
-
-
 def nvmlDeviceGetTotalEnergyConsumption(handle: str) -> int:  # noqa: N802
     """Return the energy in mJ since the machine was started."""
     if "FAKE_OLD" in os.environ:
         raise NVMLError(handle)
-    return int(nvmlDeviceGetPowerUsage(handle) * time.monotonic())
+    return int(1000 * int(os.environ.get("FAKE_WATTS", "200")) * time.monotonic())
 
 
 def nvmlDeviceGetAccountingMode(handle: str) -> int:  # noqa: N802
