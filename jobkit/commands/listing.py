@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+from jobkit.core.errors import JobkitError
 
 FRONT: Mapping[str, tuple[str, str]] = {
     "init": ("write site file and spec", "jobkit init"),
@@ -46,7 +48,6 @@ MORE: Mapping[str, Mapping[str, str]] = {
 RARE: Mapping[str, str] = {
     "schema": "print the JSON schema of specs, with which an editor checks them",
     "emit": "report figures of a running program to jobkit, from a shell",
-    "throttle": "change how many points of a run may run at the same time",
     "verify": "run the largest batch that a run predicts, and compare",
 }
 """Commands for scripts and rare needs: only `jobkit help` lists them."""
@@ -65,7 +66,7 @@ MODULES: Mapping[str, str] = {
         "sweep": ("sweep", "tune", "preflight", "shell"),
         "status": ("status", "logs"),
         "results": ("collect", "recommend", "report", "compare", "waste"),
-        "change": ("resume", "cancel", "throttle", "verify", "profile"),
+        "change": ("resume", "cancel", "verify", "profile"),
         "corpus": ("apply", "merge"),
         "practice": ("practice",),
         "help": ("help",),
@@ -73,6 +74,17 @@ MODULES: Mapping[str, str] = {
     for name in names
 }
 """The module of each command in `jobkit.commands`, imported when the command is typed."""
+REMOVED: Mapping[str, str] = {
+    "throttle": "scontrol update JobId=JOB ArrayTaskThrottle=N, on Grid Engine qalter -tc N JOB, does it now",
+}
+"""What does now what a command of an earlier version did, by its first words."""
+
+
+def refuse_removed(words: Sequence[str]) -> None:
+    """Refuse the command that these words begin, if it is removed."""
+    for name in (" ".join(words[:1]), " ".join(words[:2])):
+        if name in REMOVED:
+            raise JobkitError(f"jobkit {name} is removed: {REMOVED[name]}")
 
 
 def front_page() -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
+from jobkit import cli
 from jobkit.commands import begin, change, results
 from jobkit.core.errors import JobkitError
 from jobkit.extensions.profile import rerun
@@ -59,7 +60,7 @@ def test_an_argument_of_several_commands_has_one_name_and_kind() -> None:
             if isinstance(parameter, click.Argument):
                 metavar = parameter.make_metavar(click.Context(command)).strip("[].")
                 shown[metavar].add(name)
-    assert {"jobkit resume", "jobkit cancel", "jobkit throttle", "jobkit verify"} <= shown["RUN"]
+    assert {"jobkit resume", "jobkit cancel", "jobkit verify"} <= shown["RUN"]
     assert {"jobkit resume", "jobkit cancel"} <= shown["POINT"]
     assert {"jobkit sweep", "jobkit preflight"} <= shown["SPEC"]
 
@@ -68,7 +69,7 @@ def test_every_command_that_reads_has_json() -> None:
     assert options()["--json"].keys() >= {f"jobkit {name}" for name in READING}
 
 
-@pytest.mark.parametrize("name", ["resume", "cancel", "throttle", "verify"])
+@pytest.mark.parametrize("name", ["resume", "cancel", "verify"])
 def test_a_command_that_changes_a_run_says_which_is_the_latest(name: str, here: Path) -> None:
     command = dict(commands())[f"jobkit {name}"]
     with pytest.raises(click.UsageError, match=r"Missing argument 'RUN'\.$"):
@@ -77,6 +78,23 @@ def test_a_command_that_changes_a_run_says_which_is_the_latest(name: str, here: 
     write_points(here / "runs" / "new-20260103-101530-3f9a", grid([10]))
     with pytest.raises(click.UsageError, match=f"jobkit {name} runs/new-20260103-101530-3f9a$"):
         command.main(args=[], prog_name=name, standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "now"),
+    [
+        (["throttle", "runs/old", "2"], "ArrayTaskThrottle=N"),
+        (["--on", "hec", "throttle", "--help"], "qalter -tc N JOB"),
+        (["help", "throttle"], "ArrayTaskThrottle=N"),
+    ],
+)
+def test_a_removed_command_says_what_does_it_now(
+    words: list[str], now: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli._exit_code(words) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert " is removed: " in said
+    assert now in said
 
 
 def test_old_names_work_and_are_not_shown(here: Path) -> None:

@@ -210,7 +210,6 @@ WORDS: dict[str, list[list[str]]] = {
     "logs": [[RUN, "2"], [RUN, "2", "-f"], [RUN, HOSTILE]],
     "resume": [[RUN, "--only", HOSTILE], [RUN]],
     "cancel": [[RUN], [RUN, HOSTILE]],
-    "throttle": [[RUN, "2"], [RUN, HOSTILE]],
     "collect": [[RUN], *([RUN, "--format", name] for name in ("csv", "md", "json")), [HOSTILE]],
     "recommend": [
         *([RUN, *words] for words in ((), ("--json",), ("--set", METRIC))),

@@ -33,7 +33,7 @@ SEND: Mapping[str, tuple[str, ...]] = {
 """Commands whose files travel, and the arguments that name them, unless all do."""
 READ = frozenset(("status", "logs", "recommend", "waste", "compare", "preflight", "shell"))
 """Commands that change nothing on the cluster."""
-LEFT = frozenset(("cancel", "resume", "throttle", "merge"))
+LEFT = frozenset(("cancel", "resume", "merge"))
 """Commands that do what is left to do: typed again, perhaps after others, they must run again."""
 FETCH = frozenset(("collect", "report"))
 """Commands that fetch records and run here."""
