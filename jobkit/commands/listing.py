@@ -31,7 +31,6 @@ MORE: Mapping[str, Mapping[str, str]] = {
     "during": {
         "logs": "print the log of a point, or follow it",
         "cancel": "cancel the queued and running jobs of a run",
-        "shell": "print or start a shell on a node, to run a point by hand",
     },
     "after": {
         "merge": "join the results of a corpus in one file, each row once",
@@ -63,7 +62,7 @@ MODULES: Mapping[str, str] = {
     for module, names in {
         "begin": ("init", "doctor", "lint", "emit", "schema"),
         "workload": ("workload", "models"),
-        "sweep": ("sweep", "tune", "preflight", "shell"),
+        "sweep": ("sweep", "tune", "preflight"),
         "status": ("status", "logs"),
         "results": ("collect", "recommend", "report", "compare", "waste"),
         "change": ("resume", "cancel", "verify", "profile"),
@@ -75,6 +74,7 @@ MODULES: Mapping[str, str] = {
 }
 """The module of each command in `jobkit.commands`, imported when the command is typed."""
 REMOVED: Mapping[str, str] = {
+    "shell": "srun --pty bash, on Grid Engine qlogin, and bash job.sh K do it now: jobkit help run-by-hand",
     "throttle": "scontrol update JobId=JOB ArrayTaskThrottle=N, on Grid Engine qalter -tc N JOB, does it now",
 }
 """What does now what a command of an earlier version did, by its first words."""

@@ -85,6 +85,7 @@ def test_a_command_that_changes_a_run_says_which_is_the_latest(name: str, here: 
     [
         (["throttle", "runs/old", "2"], "ArrayTaskThrottle=N"),
         (["--on", "hec", "throttle", "--help"], "qalter -tc N JOB"),
+        (["shell", "first.yaml", "--point", "3", "--go"], "bash job.sh K"),
         (["help", "throttle"], "ArrayTaskThrottle=N"),
     ],
 )

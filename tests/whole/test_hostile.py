@@ -227,7 +227,6 @@ WORDS: dict[str, list[list[str]]] = {
     ],
     "merge": [[RUN], [RUN, "--output", HOSTILE], [HOSTILE]],
     "verify": [[RUN], [RUN, "--gpu-memory", HOSTILE]],
-    "shell": [["spec.yaml"], [RUN, "--point", HOSTILE], ["spec.yaml", "--set", HOSTILE], [HOSTILE]],
     "tune": [[RUN], [RUN, "--json"], ["spec.yaml", "--set", f"tune.budget={HOSTILE}"]],
     "profile": [[RUN], [RUN, "1"], [RUN, HOSTILE]],
     "emit": [[HOSTILE], ["metric=f1", f"value={HOSTILE}"], [f"metric={HOSTILE}", "value=1"]],

@@ -208,7 +208,6 @@ CASES = {
         ["apply", RUN, "--corpus", "text.txt", "--out", "tagged", "--shards", "2"],
     ],
     "verify": [["verify", RUN, "--gpu-memory", "150MiB"], ["verify", RUN, "--gpu-memory", "150MiB"]],
-    "shell": [["shell", "spec.yaml"], ["shell", RUN, "--point", "1"]],
     "profile": [["profile", RUN, "1"], ["profile", RUN, "1"], ["profile", RUN]],
     "emit": [["emit", "items=32", "seconds=0.41"]],
     "models": [["models", "list"]],
