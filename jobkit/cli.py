@@ -98,9 +98,11 @@ class OnHost(click.Command):
         command, name, words = self.command, str(self.name), list(ctx.args)
         if isinstance(command, click.Group):
             child = command.get_command(ctx, words[0]) if words else None
-            if child is None:  # no subcommand: its own error says which there are
+            alone = command.invoke_without_command and all(word.startswith("-") for word in words)
+            if child is None and not alone:  # no subcommand: its own error says which there are
                 return _exit_code(["--on", HERE, name, *words])
-            command, name, words = child, f"{name} {words[0]}", words[1:]
+            if child:
+                command, name, words = child, f"{name} {words[0]}", words[1:]
         known = name in FETCH  # it runs here, too: an error comes before anything is fetched
         params = command.make_context(name, list(words), resilient_parsing=not known).params
         typed = Typed(name, words, params, lambda line: _exit_code(["--on", HERE, *line]))

@@ -17,7 +17,7 @@ from tests.support.builders import grid, write_points
 from tests.support.command_reference import commands
 from tests.support.commands import called
 
-READING = ("status", "collect", "recommend", "preflight", "doctor", "lint", "models list", "models path")
+READING = ("status", "collect", "recommend", "preflight", "doctor", "lint", "models")
 OF_ITS_OWN = {
     "--only": "what is written, or which points run again",
     "--all": "of status points or runs, of doctor findings",
@@ -28,7 +28,6 @@ OF_ITS_OWN = {
     "--corpus": "of recommend it may be a number",
     "--gpu-memory": "one kind of value; its use depends on the command",
 }
-DEFAULTS_DIFFER = {"--size": "tiny is built quickly; a spec that names no size means full"}
 
 
 def options() -> dict[str, dict[str, click.Option]]:
@@ -50,7 +49,7 @@ def test_an_option_of_several_commands_is_the_same_in_each() -> None:
             kinds.add((one.name, type(one.type), choices, one.multiple, one.is_flag, one.metavar, one.help))
         assert len(kinds) == 1 or name in OF_ITS_OWN, f"{name}: {kinds}"
         defaults = {str(holder.default) for holder in holders.values()}
-        assert len(defaults) == 1 or name in DEFAULTS_DIFFER.keys() | OF_ITS_OWN.keys()
+        assert len(defaults) == 1 or name in OF_ITS_OWN
 
 
 def test_an_argument_of_several_commands_has_one_name_and_kind() -> None:
@@ -86,6 +85,8 @@ def test_a_command_that_changes_a_run_says_which_is_the_latest(name: str, here: 
         (["throttle", "runs/old", "2"], "ArrayTaskThrottle=N"),
         (["--on", "hec", "throttle", "--help"], "qalter -tc N JOB"),
         (["shell", "first.yaml", "--point", "3", "--go"], "bash job.sh K"),
+        (["models", "list", "--json"], "jobkit models does it"),
+        (["models", "path", "en", "--size", "tiny"], "jobkit models prints name"),
         (["help", "throttle"], "ArrayTaskThrottle=N"),
     ],
 )

@@ -230,7 +230,7 @@ WORDS: dict[str, list[list[str]]] = {
     "tune": [[RUN], [RUN, "--json"], ["spec.yaml", "--set", f"tune.budget={HOSTILE}"]],
     "profile": [[RUN], [RUN, "1"], [RUN, HOSTILE]],
     "emit": [[HOSTILE], ["metric=f1", f"value={HOSTILE}"], [f"metric={HOSTILE}", "value=1"]],
-    "models": [["path", HOSTILE], ["list"]],
+    "models": [[], [HOSTILE]],
     "lint": [["job.sh"], ["job.sh", "--json"], [HOSTILE]],
     "practice": [["status", "--dir", HOSTILE], ["break", "node", "--dir", HOSTILE], ["up", HOSTILE]],
     "schema": [[]],

@@ -210,7 +210,7 @@ CASES = {
     "verify": [["verify", RUN, "--gpu-memory", "150MiB"], ["verify", RUN, "--gpu-memory", "150MiB"]],
     "profile": [["profile", RUN, "1"], ["profile", RUN, "1"], ["profile", RUN]],
     "emit": [["emit", "items=32", "seconds=0.41"]],
-    "models": [["models", "list"]],
+    "models": [["models"]],
     "lint": [["lint", f"{RUN}/job.sh"]],
     "practice": [["practice", *words, "--dir", "nowhere"] for words in (["status"], ["break", "node"])],
     "schema": [["schema"]],
