@@ -74,6 +74,8 @@ MODULES: Mapping[str, str] = {
 }
 """The module of each command in `jobkit.commands`, imported when the command is typed."""
 REMOVED: Mapping[str, str] = {
+    "doctor SCRIPT": "jobkit lint SCRIPT names what is ignored, sbatch --test-only or qsub -w v the rest",
+    "doctor WORKLOAD": "jobkit workload check WORKLOAD does it now",
     "models list": "jobkit models does it now",
     "models path": "jobkit models prints name, size and folder of each model now",
     "shell": "srun --pty bash, on Grid Engine qlogin, and bash job.sh K do it now: jobkit help run-by-hand",

@@ -87,12 +87,17 @@ def test_a_command_that_changes_a_run_says_which_is_the_latest(name: str, here: 
         (["shell", "first.yaml", "--point", "3", "--go"], "bash job.sh K"),
         (["models", "list", "--json"], "jobkit models does it"),
         (["models", "path", "en", "--size", "tiny"], "jobkit models prints name"),
+        (["doctor", "gone.sh", "--all"], "jobkit lint SCRIPT"),
+        (["doctor", "script"], "jobkit lint SCRIPT"),
+        (["doctor", "./tagger.py:tag"], "jobkit workload check WORKLOAD"),
+        (["doctor", "stanza-ner", "--json"], "jobkit workload check WORKLOAD"),
         (["help", "throttle"], "ArrayTaskThrottle=N"),
     ],
 )
 def test_a_removed_command_says_what_does_it_now(
-    words: list[str], now: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], now: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (here / "script").write_text("#!/bin/bash\n#SBATCH --mem=1G\n", encoding="utf-8")
     assert cli._exit_code(words) == 2
     (said,) = capsys.readouterr().err.splitlines()
     assert " is removed: " in said
