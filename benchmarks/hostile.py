@@ -81,7 +81,6 @@ FILES = [
         "compare {} {}",
         "status {}",
         "tune {} --dry-run",
-        "models path {}",
     ),
 ]
 """Commands to which a person names a file."""

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 import click
 
-from jobkit.commands.listing import LISTED, MODULES, front_page
+from jobkit.commands.listing import LISTED, MODULES, front_page, refuse_removed
 from jobkit.core.errors import DISK_FULL, ERRNO_HINTS, ExitCode, JobkitError, file_error, hide_secrets
 from jobkit.core.host import HERE, PROTOCOL, SERVE, usual_host
 from jobkit.core.terminal import accept_any_text, did_you_mean, say
@@ -38,12 +38,13 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that is named; for a misspelt one suggest the closest."""
+        """Return the command that is named; of a removed or misspelt one say what to type."""
         if "--on" in (later := [word.partition("=")[0] for word in args[1:]]):
             at = later.index("--on") + 1
             taken = 1 if "=" in args[at] else 2
             first = [*args[at : at + taken], *args[:at], *args[at + taken :]]
             ctx.fail(f"--on stands before the command: jobkit {shlex.join(first)}")
+        refuse_removed(args)
         if args[0] not in LISTED and not args[0].startswith("-"):
             close = did_you_mean(args[0], list(LISTED))
             ctx.fail(f"No such command {args[0]!r}.{close and f' D{close[1:]}'}")
@@ -97,9 +98,11 @@ class OnHost(click.Command):
         command, name, words = self.command, str(self.name), list(ctx.args)
         if isinstance(command, click.Group):
             child = command.get_command(ctx, words[0]) if words else None
-            if child is None:  # no subcommand: its own error says which there are
+            alone = command.invoke_without_command and all(word.startswith("-") for word in words)
+            if child is None and not alone:  # no subcommand: its own error says which there are
                 return _exit_code(["--on", HERE, name, *words])
-            command, name, words = child, f"{name} {words[0]}", words[1:]
+            if child:
+                command, name, words = child, f"{name} {words[0]}", words[1:]
         known = name in FETCH  # it runs here, too: an error comes before anything is fetched
         params = command.make_context(name, list(words), resilient_parsing=not known).params
         typed = Typed(name, words, params, lambda line: _exit_code(["--on", HERE, *line]))

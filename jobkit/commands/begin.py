@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -14,10 +15,11 @@ from typing import TYPE_CHECKING
 import click
 
 from jobkit.commands import shared
+from jobkit.commands.listing import refuse_removed
 from jobkit.core import terminal
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.extras import EXTRAS, NO_EXTRA, missing_extra
-from jobkit.core.files import MOST_BYTES, read_bytes
+from jobkit.core.files import MOST_BYTES, read_bytes, read_text
 from jobkit.core.units import parse_duration
 
 if TYPE_CHECKING:
@@ -83,10 +85,8 @@ WITHIN = "10m"
 COLOURS = {"ok": "green", "warning": "yellow", "missing": "red", "unknown": "cyan"}
 
 
-@click.command("doctor", short_help="Say whether this machine, a spec, a script or a workload will work.")
-@click.argument(
-    "word", metavar="[SPEC|SCRIPT|WORKLOAD]", type=shared.FilledPath(), default=None, required=False
-)
+@click.command("doctor", short_help="Say whether this machine or a spec will work.")
+@click.argument("word", metavar="[SPEC]", type=shared.FilledPath(), default=None, required=False)
 @shared.set_option
 @shared.scheduler_option
 @shared.site_option
@@ -105,18 +105,14 @@ COLOURS = {"ok": "green", "warning": "yellow", "missing": "red", "unknown": "cya
 def doctor(word: str | None, options: Options, submit: bool, within: str, whole: bool, as_json: bool) -> int:
     """Say whether it will work, and print how to fix what is missing and what to type next.
 
-    Without a word jobkit checks this machine: the scheduler and its queues, the names in the site file,
-    folders, model, Python, torch and GPU; with a SPEC, the same against what the spec requests. A SCRIPT
-    is a file with #SBATCH or #$ lines: jobkit lists the lines that the scheduler would ignore, and asks it
-    whether it would take the job. Any other word is a WORKLOAD, which jobkit tries on a short text. It
-    prints what is not ok and counts the rest; it changes nothing, and without --submit it submits nothing.
+    Without a SPEC jobkit checks this machine: the scheduler and its queues, the names in the site file,
+    folders, model, Python, torch and GPU; with a SPEC, the same against what the spec requests. It prints
+    what is not ok and counts the rest; it changes nothing, and without --submit it submits nothing.
 
     \b
       jobkit doctor
       jobkit doctor first.yaml
       jobkit doctor first.yaml --submit       also from inside a job on a node
-      jobkit doctor job.sh
-      jobkit doctor ./tagger.py:tag
 
     \b
     A line is one of
@@ -128,7 +124,7 @@ def doctor(word: str | None, options: Options, submit: bool, within: str, whole:
     \b
     Exit status
       0   nothing is missing
-      2   the word names nothing that jobkit can check
+      2   the word names no spec
       4   something is missing
       130 interrupted; the submitted job is cancelled
     """
@@ -136,34 +132,46 @@ def doctor(word: str | None, options: Options, submit: bool, within: str, whole:
         raise click.UsageError("--set changes a key of a SPEC, and no SPEC is given")
     from jobkit.setup import doctor as checks
     from jobkit.setup import findings
-    from jobkit.setup.doctor import What, open_case
+    from jobkit.setup.doctor import open_case
 
     word, within_s = word or "", parse_duration(within)
-    what = checks.what_is(word)
+    _refuse_no_spec(word)
     words = [word, *options.words]
     waits = ["--submit", *(["--within", within] if within != WITHIN else [])] if submit else []
-    nodes = False
-    if what in {What.SCRIPT, What.WORKLOAD}:
-        if submit or words[1:]:
-            raise click.UsageError(f"{word} is a {what}: only --all and --json go with a {what}")
-        script = what is What.SCRIPT
-        found = checks.script(Path(word), is_folder) if script else checks.workload(word, terminal.note)
-        checked = checks.under(f"{what.capitalize()} {word}", found)
-    else:
-        case = open_case(Path(word) if word else None, options)
-        nodes = not (submit or case.local)
-        checked = _check(case, within_s if submit else None)
+    case = open_case(Path(word) if word else None, options)
+    nodes = not (submit or case.local)
+    checked = _check(case, within_s if submit else None)
     if as_json:
         listed = list(checked)
         terminal.say(terminal.as_json(findings.as_json(listed), indent=1))
     else:
         listed = list(_printed(checked, whole=whole))
         again = f"jobkit doctor {shlex.join(filter(None, [*words, *waits]))}".rstrip()
-        then = checks.next_command(what, word, words[1:])
+        then = checks.next_command(word, words[1:])
         terminal.say(
             f"{findings.summary(listed, whole=whole)}\n{findings.advice(listed, again, then, nodes=nodes)}"
         )
     return findings.exit_code(listed)
+
+
+SCRIPT_SUFFIXES = (".sh", ".slurm", ".sbatch", ".sge", ".qsub", ".job")
+
+
+def _refuse_no_spec(word: str) -> None:
+    """Refuse what is no spec; an earlier version checked scripts and workloads too."""
+    from jobkit.schedulers.lint import lint as lint_script
+    from jobkit.setup.check_workload import SPEC_SUFFIXES
+
+    path = Path(word)
+    if word.endswith(SPEC_SUFFIXES) and not path.exists():
+        raise JobkitError(f"{word}: there is no such file", hint="jobkit init writes a first spec")
+    if not word or word.endswith(SPEC_SUFFIXES):
+        return
+    script = word.endswith(SCRIPT_SUFFIXES)
+    with contextlib.suppress(OSError):  # it is a finding
+        script |= path.is_file() and bool(lint_script(read_text(path, MOST_BYTES)).found)
+    if script or path.suffix == ".py" or not path.exists():
+        refuse_removed(["doctor", "SCRIPT" if script else "WORKLOAD"])
 
 
 def _check(case: Case, within_s: int | None) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""What changes a run: ``jobkit resume``, ``cancel``, ``throttle``, ``verify`` and ``profile``."""
+"""What changes a run: ``jobkit resume``, ``cancel``, ``verify`` and ``profile``."""
 
 from __future__ import annotations
 
@@ -139,41 +139,6 @@ def cancel(run: Path, points: tuple[str, ...], kept: tuple[str, ...]) -> int:
     folder = changed_run_named(run, "cancel").absolute()
     refuse_runs((*points, *kept))
     return cancel_points(folder, points, kept)
-
-
-class _Number(click.IntRange):
-    """A number; the error for a second run says so."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ANN401 - click's own
-
-        refuse_runs([str(value)])
-        number: int = super().convert(value, param, ctx)
-        return number
-
-
-@click.command(short_help="Change how many points of a run may run at the same time.")
-@shared.changed_run
-@click.argument("most", metavar="N", type=_Number(min=0))
-def throttle(run: Path, most: int) -> int:
-    """Let at most N points of the run folder RUN run at the same time; 0 means no limit.
-
-    N is instead of max_parallel, also for points that run again. Running points are not stopped: if more
-    than N run, the next one begins once enough have ended. If the run has several array jobs, they share
-    N, and each may run at least one.
-
-    \b
-      jobkit throttle runs/stanza-20260102-101530-3f9a 2
-      jobkit throttle runs/stanza-20260102-101530-3f9a 0
-
-    \b
-    Exit status:
-      0  changed
-      2  nothing of the run is in the queue, or it runs on this machine
-      3  the scheduler refused, or does not answer
-    """
-    from jobkit.launch.cancel import throttle as change
-
-    return change(changed_run_named(run, "throttle").absolute(), most)
 
 
 @click.command(short_help="Run the largest batch that a run predicts, and compare.")

@@ -57,9 +57,9 @@ def apply(
 
     jobkit reads the corpus once, cuts it into shards of equal load, and prints the plan: how many shards,
     the hours with their interval, the end, and the request. Then it runs one job for each shard, on
-    Slurm, on Grid Engine, or here. DIR is a run folder: status, logs, cancel, resume and throttle work on
-    it. Each paragraph is worked through exactly once, also if jobs, nodes or this command are killed:
-    type the same command again, or jobkit resume DIR. If the corpus has new files, it tags those alone.
+    Slurm, on Grid Engine, or here. DIR is a run folder: status, logs, cancel and resume work on it.
+    Each paragraph is worked through exactly once, also if jobs, nodes or this command are killed: type
+    the same command again, or jobkit resume DIR. If the corpus has new files, it tags those alone.
 
     \b
       jobkit apply runs/stanza-20260102-101530-3f9a --corpus letters.txt --out tagged

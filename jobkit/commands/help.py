@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from jobkit.commands.listing import refuse_removed, whole_list
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 from jobkit.core.units import format_count
@@ -46,6 +47,7 @@ def help(ctx: click.Context, topic: tuple[str, ...]) -> int:  # noqa: A001 - the
     if command or page:
         _show(command, page)
     else:
+        refuse_removed(topic)
         terminal.say("\n".join(_pages_with(ctx, " ".join(topic))))
     return 0
 
@@ -69,7 +71,6 @@ def _topic(link: str) -> str:
 
 def _index() -> str:
     """Return every command, and the pages with the purpose of each in the order of the index."""
-    from jobkit.commands.listing import whole_list
     from jobkit.core.paths import shipped_folder
 
     text = (shipped_folder("docs") / f"{INDEX}.md").read_text(encoding="utf-8")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+from jobkit.core.errors import JobkitError
 
 FRONT: Mapping[str, tuple[str, str]] = {
     "init": ("write site file and spec", "jobkit init"),
@@ -29,7 +31,6 @@ MORE: Mapping[str, Mapping[str, str]] = {
     "during": {
         "logs": "print the log of a point, or follow it",
         "cancel": "cancel the queued and running jobs of a run",
-        "shell": "print or start a shell on a node, to run a point by hand",
     },
     "after": {
         "merge": "join the results of a corpus in one file, each row once",
@@ -46,7 +47,6 @@ MORE: Mapping[str, Mapping[str, str]] = {
 RARE: Mapping[str, str] = {
     "schema": "print the JSON schema of specs, with which an editor checks them",
     "emit": "report figures of a running program to jobkit, from a shell",
-    "throttle": "change how many points of a run may run at the same time",
     "verify": "run the largest batch that a run predicts, and compare",
 }
 """Commands for scripts and rare needs: only `jobkit help` lists them."""
@@ -62,10 +62,10 @@ MODULES: Mapping[str, str] = {
     for module, names in {
         "begin": ("init", "doctor", "lint", "emit", "schema"),
         "workload": ("workload", "models"),
-        "sweep": ("sweep", "tune", "preflight", "shell"),
+        "sweep": ("sweep", "tune", "preflight"),
         "status": ("status", "logs"),
         "results": ("collect", "recommend", "report", "compare", "waste"),
-        "change": ("resume", "cancel", "throttle", "verify", "profile"),
+        "change": ("resume", "cancel", "verify", "profile"),
         "corpus": ("apply", "merge"),
         "practice": ("practice",),
         "help": ("help",),
@@ -73,6 +73,22 @@ MODULES: Mapping[str, str] = {
     for name in names
 }
 """The module of each command in `jobkit.commands`, imported when the command is typed."""
+REMOVED: Mapping[str, str] = {
+    "doctor SCRIPT": "jobkit lint SCRIPT names what is ignored, sbatch --test-only or qsub -w v the rest",
+    "doctor WORKLOAD": "jobkit workload check WORKLOAD does it now",
+    "models list": "jobkit models does it now",
+    "models path": "jobkit models prints name, size and folder of each model now",
+    "shell": "srun --pty bash, on Grid Engine qlogin, and bash job.sh K do it now: jobkit help run-by-hand",
+    "throttle": "scontrol update JobId=JOB ArrayTaskThrottle=N, on Grid Engine qalter -tc N JOB, does it now",
+}
+"""What does now what a command of an earlier version did, by its first words."""
+
+
+def refuse_removed(words: Sequence[str]) -> None:
+    """Refuse the command that these words begin, if it is removed."""
+    for name in (" ".join(words[:1]), " ".join(words[:2])):
+        if name in REMOVED:
+            raise JobkitError(f"jobkit {name} is removed: {REMOVED[name]}")
 
 
 def front_page() -> list[str]:

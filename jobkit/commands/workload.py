@@ -1,9 +1,8 @@
-"""What a job runs: ``jobkit workload`` checks it, ``jobkit models`` fetches, builds and lists its models."""
+"""What a job runs: ``jobkit workload`` checks it, ``jobkit models`` lists, fetches and builds its models."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ import click
 
 from jobkit.commands import shared
 from jobkit.core import terminal
-from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.errors import ExitCode
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import FOLDER, ModelRef
 from jobkit.core.units import MIB
@@ -79,40 +78,45 @@ def check(word: str, text: str, model: str, device: str, as_json: bool) -> int:
 DOCTOR = "checks what else a sweep needs"
 
 
-def size_option(default: str) -> Callable[[shared.F], shared.F]:
-    """Add ``--size``."""
-    return click.option(
-        "--size",
-        type=click.Choice(["full", "tiny"]),
-        default=default,
-        show_default=True,
-        help="The size of the stand-in model; full has the dimensions of Stanza's English model.",
-    )
-
-
-workload_option = click.option(
-    "--for",
-    "workload",
-    type=click.Choice([*EXTRA_OF]),
-    default="stanza-ner",
-    show_default=True,
-    help="The workload that loads the model.",
-)
-
-
-@click.group("models")
-def models() -> None:
-    """Fetch, build and find models, so that jobs need no network.
+@click.group("models", invoke_without_command=True)
+@shared.json_option
+@click.pass_context
+def models(ctx: click.Context, as_json: bool) -> int:
+    """Print the models on this machine, one per line: name, kind, size on disk, folder.
 
     A job never downloads: a model must be on disk before `jobkit sweep` submits anything.
 
     \b
+      jobkit models                       list the models on this machine
       jobkit models fetch en              Stanza's English model, tokenizer and NER
       jobkit models fetch dslim/bert-base-NER   a model of the Hugging Face hub
       jobkit models build --size tiny     jobkit's own stand-in model, for trying jobkit
-      jobkit models path en               print the folder of a model
-      jobkit models list                  list the models on this machine
     """
+    from jobkit.planning.models import list_models
+
+    if ctx.invoked_subcommand:
+        return 0
+    on_disk = list_models(cache_dir())
+    if as_json:
+        terminal.say(terminal.as_json(on_disk, indent=1))
+        return 0
+    for model in on_disk:
+        terminal.say(f"{model.name}  {_kind(model):<24} {model.size_bytes / MIB:6,.0f} MiB  {model.path}")
+    if not on_disk:
+        terminal.note("no model on this machine")
+        terminal.note_next("jobkit models fetch en", "Stanza's English model")
+    return 0
+
+
+def _kind(model: ModelRef) -> str:
+    """Return what a model on this machine is."""
+    from jobkit.planning.standin import read_card
+
+    if model.architecture:
+        return f"random weights, {model.architecture}"
+    if model.stand_in:
+        return f"stand-in {model.size}, F1 {read_card(Path(model.path))['f1']:.3f}"
+    return "of the hub" if model.kind == FOLDER else "Stanza's own"
 
 
 @models.command("fetch")
@@ -168,8 +172,21 @@ def fetch(name: str, resources_url: str | None, as_job: bool, options: Options) 
 
 
 @models.command("build")
-@size_option("tiny")
-@workload_option
+@click.option(
+    "--size",
+    type=click.Choice(["full", "tiny"]),
+    default="tiny",
+    show_default=True,
+    help="The size of the stand-in model; full has the dimensions of Stanza's English model.",
+)
+@click.option(
+    "--for",
+    "workload",
+    type=click.Choice([*EXTRA_OF]),
+    default="stanza-ner",
+    show_default=True,
+    help="The workload that loads the model.",
+)
 def build(size: str, workload: str) -> int:
     """Build jobkit's stand-in model now, and print its folder.
 
@@ -182,57 +199,4 @@ def build(size: str, workload: str) -> int:
     model = store.stand_in(workload, size, cache_dir())
     terminal.say(store.build(workload, model, cache_dir(), say=terminal.note).path)
     terminal.note_next("jobkit doctor", DOCTOR)
-    return 0
-
-
-@models.command("list")
-@shared.json_option
-def list_(as_json: bool) -> int:
-    """Print the models on this machine, one per line: name, kind, size on disk, folder."""
-    from jobkit.planning.models import list_models
-
-    on_disk = list_models(cache_dir())
-    if as_json:
-        terminal.say(terminal.as_json(on_disk, indent=1))
-        return 0
-    for model in on_disk:
-        terminal.say(f"{model.name}  {_kind(model):<24} {model.size_bytes / MIB:6,.0f} MiB  {model.path}")
-    if not on_disk:
-        terminal.note("no model on this machine")
-        terminal.note_next("jobkit models fetch en", "Stanza's English model")
-    return 0
-
-
-def _kind(model: ModelRef) -> str:
-    """Return what a model on this machine is."""
-    from jobkit.planning.standin import read_card
-
-    if model.architecture:
-        return f"random weights, {model.architecture}"
-    if model.stand_in:
-        return f"stand-in {model.size}, F1 {read_card(Path(model.path))['f1']:.3f}"
-    return "of the hub" if model.kind == FOLDER else "Stanza's own"
-
-
-@models.command("path")
-@click.argument("name")
-@size_option("full")
-@workload_option
-@click.option(
-    "--fallback", type=click.Choice(["stand-in"]), help="Also accept a stand-in that is already built."
-)
-@shared.json_option
-def path(name: str, size: str, workload: str, fallback: str | None, as_json: bool) -> int:
-    """Print the folder that a spec with this model would load.
-
-    If the stand-in is not built yet, that is an error (exit 2), with the command that builds it.
-    """
-    from jobkit.planning.models import NOT_BUILT, find
-
-    wanted = {"name": name, "size": size, "fallback": fallback}
-    model = find(workload, wanted, Path(), cache_dir())
-    if model.fingerprint == NOT_BUILT:
-        hint = f"jobkit models build --size {size}{f' --for {workload}' * (workload != 'stanza-ner')}"
-        raise JobkitError(f"the {size} stand-in is not built yet: there is no {model.path}", hint=hint)
-    terminal.say(terminal.as_json(model, indent=1) if as_json else model.path)
     return 0

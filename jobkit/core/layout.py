@@ -157,7 +157,7 @@ def read_batches(folder: Path | str) -> tuple[list[Batch], tuple[str, ...]]:
 
 
 SHELL_FOLDER = "shell"
-"""In a folder of runs: holds the runs of `jobkit shell`, which no table includes."""
+"""In a folder of runs: holds those of `jobkit shell` of an earlier version, which no table includes."""
 
 
 def read_points(run: Path) -> tuple[list[Point], tuple[str, ...]]:

@@ -1,1 +1,1 @@
-"""Everything that changes a run: submit, resubmit, cancel, throttle, run here."""
+"""Everything that changes a run: submit, resubmit, cancel, run here."""

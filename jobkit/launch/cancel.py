@@ -1,4 +1,4 @@
-"""What `jobkit cancel` and `jobkit throttle` do to the tasks of a run, by one command a job."""
+"""What `jobkit cancel` does to the tasks of a run, by one command a job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.layout import SPEC_FILE
 from jobkit.core.terminal import note, note_next, shell_path
 from jobkit.core.units import format_count, format_list, pauses
-from jobkit.launch import scheduler_calls
 from jobkit.launch.resume import refuse_silent, run_lock
 from jobkit.launch.scheduler_calls import StrayJobs, cancel_tasks, reconcile_submission, stray_jobs
 from jobkit.runs import status
@@ -211,30 +210,3 @@ def _alive_after(run_dir: Path, cancelled: set[JobTask]) -> set[JobTask]:
             return alive & cancelled
         time.sleep(next(pause_s))
     return set()
-
-
-def throttle(run_dir: Path, most: int) -> int:
-    """Limit how many tasks of a run work at a time, 0 for any number; return the exit code."""
-    run = shell_path(run_dir)
-    with run_lock(run_dir):
-        (standing,) = read_status([run_dir])
-        refuse_silent(standing, "nothing was changed")
-        arrays = standing.arrays_in_queue()
-        if not arrays:
-            raise JobkitError(
-                f"none of its {standing.noun}s is in the queue or running: there is nothing to throttle",
-                hint=f"jobkit resume {run} --set max_parallel=N submits them again with another number",
-            )
-        scheduler = by_name(standing.submissions[-1].scheduler)
-        if scheduler.RUNS_HERE:
-            message = f"a run on this machine has one {standing.noun} at a time"
-            raise JobkitError(message, hint=f"jobkit cancel {run} stops it")
-        refusals = scheduler_calls.throttle(scheduler, run_dir, most, arrays)
-    if refusals:
-        hint = f"jobkit status {run} shows what runs"
-        raise JobkitError("\n".join(refusals), hint=hint, exit_code=ExitCode.REFUSED)
-    words = f"at most {most} at a time" if most else "any number at a time"
-    if 0 < most < len(arrays):
-        words = f"at most 1 at a time in each of {len(arrays)} array jobs"
-    note(f"{run_dir.name}: {words}")
-    return 0

@@ -1,40 +1,34 @@
-"""What happens to a prepared run: preview, run here, detach, submit, or a shell on a node."""
+"""What happens to a prepared run: preview, run here, detach, or submit."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import shlex
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jobkit.core import shell
-from jobkit.core.errors import WOULD_REFUSE, ExitCode, JobkitError
+from jobkit.core.errors import WOULD_REFUSE, JobkitError
 from jobkit.core.host import note_begun
-from jobkit.core.layout import JOB_SCRIPT, POINTS_FILE, SHELL_FOLDER, SPEC_FILE, read_point, read_points
+from jobkit.core.layout import POINTS_FILE, SPEC_FILE, read_point, read_points
 from jobkit.core.records import Point
-from jobkit.core.terminal import note, relative_path, say, shell_path, shell_quote
+from jobkit.core.terminal import note, relative_path, say, shell_path
 from jobkit.core.units import format_count, format_hours, format_size, format_walltime
 from jobkit.launch import local, scheduler_calls, submission
 from jobkit.launch.job import Job
 from jobkit.launch.submission import note_follow
-from jobkit.planning.job_script import render, script_name
-from jobkit.planning.points import request
 from jobkit.planning.prepare import Prepared
 from jobkit.runs.journal import FOLLOWED
 from jobkit.runs.reader import read_status
 from jobkit.runs.status import CANCELLED, PointState, why_failed
 from jobkit.runs.trials import MOST_TRIALS
 from jobkit.runs.which_run import start_time
-from jobkit.schedulers.parsed_script import directives, read_script
-from jobkit.schedulers.registry import by_name, runs_here, submission_environment
-from jobkit.schedulers.types import ONE_TASK, JobId
+from jobkit.schedulers.registry import by_name, runs_here
+from jobkit.schedulers.types import JobId
 from jobkit.spec.axes import most
-from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec
 from jobkit.worker import command_line
 
@@ -291,66 +285,3 @@ def _inputs(points: Sequence[Point]) -> list[tuple[object, ...]]:
         )
         for point in points
     ]
-
-
-# -- a shell on a node
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
-    """A shell on a node with what a point requests, and what to type in it."""
-
-    argv: tuple[str, ...]  # the command that starts it; empty if no allocation is needed
-    command: str  # runs the point, in that shell
-    refused: JobkitError | None = None  # why the scheduler would refuse it, or why that is unknown here
-
-    def go(self) -> int:
-        """Start the shell at this terminal; return its exit status."""
-        if self.refused:
-            raise self.refused
-        return shell.attach(self.argv, submission_environment())
-
-
-def session(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> Session:
-    """Return the shell in which a person can run one point of a run folder that is written.
-
-    Its options are the directives of the point's own job script, except those about a batch job.
-    """
-    spec = spec.model_copy(update={"pack": 1})
-    scheduler = by_name(site.scheduler)
-    command = f"bash {shell_quote(run_dir / script_name(1))} {point.index}"
-    text = render(spec, site, point, run_dir)
-    options = [
-        option
-        for option in directives(read_script(text), scheduler.DIRECTIVE)
-        if scheduler.DIRECTIVE and option[0].partition("=")[0] not in scheduler.RESERVED_OPTIONS
-    ]
-    argv, refused = scheduler.interactive_argv(options), None
-    if argv and shutil.which(argv[0]) is None:
-        refused = JobkitError(
-            f"there is no {argv[0]} on this machine",
-            hint="type the same command on a submit host of the cluster",
-            exit_code=ExitCode.REFUSED,
-        )
-    elif argv:
-        asked = request(point.run_id, spec, site, spec.resources.of(point))
-        try:
-            submission.would_accept(scheduler, text, [Job(script=JOB_SCRIPT, array=ONE_TASK, request=asked)])
-        except JobkitError as error:
-            error.message = error.message.replace(WOULD_REFUSE, "would refuse this shell")
-            refused = error
-    return Session(argv=argv, command=command, refused=refused)
-
-
-def write_shell_run(run: Prepared) -> Path:
-    """Write a run folder for shells only, or reuse the one that is there; submit nothing.
-
-    It lies in ``shell/`` of the folder of runs: no other command takes it for a run.
-    """
-    run_dir = run.run_dir.parent / SHELL_FOLDER / run.run_dir.name
-    script = render(run.spec, run.site, run.points[0], run_dir)
-    run = replace(run, run_dir=run_dir, script=script, find_script=None, follow_script=None)
-    if earlier := find_duplicate(run):
-        return earlier
-    submission.write_run(run)
-    return run_dir

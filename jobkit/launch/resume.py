@@ -232,7 +232,7 @@ def resume(
     taken: list[Job] = []
     left: list[RetryGroup] = []
     reasons: list[str] = []
-    arrays = run.arrays_in_queue(held=False)
+    arrays = run.arrays_in_queue()
     for group in again:
         try:
             taken += _submit(scheduler, run_dir, run, group, arrays)
@@ -470,8 +470,8 @@ def run_follow_up(run_dir: Path) -> int:
         try:
             run = read_settled(run_dir, by_name(spec.scheduler), patience_s=JOB_PATIENCE_S)
             note(f"{run.title}: {count_by_state(run)}")
-            spec = prepare_resume(run_dir, ())  # again: `jobkit throttle` may have held the lock
-            arrays, most = run.arrays_in_queue(held=False), spec.max_parallel
+            spec = prepare_resume(run_dir, ())  # again: another command may have held the lock
+            arrays, most = run.arrays_in_queue(), spec.max_parallel
             if most and 0 < len(arrays) <= most:  # the queued arrays may use what ended ones have left
                 for line in scheduler_calls.throttle(by_name(spec.scheduler), run_dir, most, arrays):
                     note(line)

@@ -132,7 +132,8 @@ class Journal:
     buried: frozenset[str] = frozenset()  # the ids of drivers whose machine is gone, by the word of a person
     replaced: frozenset[int] = frozenset()  # shards that were planned again
     replacing: frozenset[int] = frozenset()  # shards that do the work of replaced ones
-    # ``key=value`` that a person set for all points since, also by `jobkit throttle`; the last value counts
+    # ``key=value`` that a person set for all points since, also by `jobkit throttle` of an earlier version;
+    # the last value counts
     given: tuple[str, ...] = ()
     asked: frozenset[str] = frozenset()  # the keys of them that a person named
     # ``key=value`` of what single shards need beyond the others, by index

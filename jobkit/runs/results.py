@@ -332,7 +332,7 @@ _HELPER = re.compile(r"(doctor|fetch-.+)-\d{8}-\d{6}-[0-9a-f]{4}")
 def runs_below(path: Path) -> Iterator[Path]:
     """Yield the entries of a folder in the order of their names, without what jobkit makes besides runs.
 
-    That is hidden files, the runs of ``jobkit shell``, and the folders of jobs that checked or fetched.
+    That is hidden files, the runs in `SHELL_FOLDER`, and the folders of jobs that checked or fetched.
     """
     try:
         for entry in sorted(path.iterdir()):

@@ -499,12 +499,12 @@ class RunStatus:
     def schedulers(self) -> list[str]:
         return sorted({submission.scheduler for submission in self.submissions})
 
-    def arrays_in_queue(self, *, held: bool = True) -> dict[JobId, int]:
-        """Return the queued arrays and their numbers of tasks; ``held`` includes those that need a person."""
+    def arrays_in_queue(self) -> dict[JobId, int]:
+        """Return the queued arrays and their numbers of tasks, without those that need a person."""
         tasks = Counter(task.job_id for task in self.queued)
         stuck = {task.job_id for task, one in self.queued.items() if one.state in {State.HELD, State.ERROR}}
         arrays = (one.job for one in self.submissions if one.role is Role.POINTS)
-        return {job: tasks[job.id] for job in arrays if tasks[job.id] and (held or job.id not in stuck)}
+        return {job: tasks[job.id] for job in arrays if tasks[job.id] and job.id not in stuck}
 
     @property
     def counts(self) -> Counter[str]:

@@ -53,12 +53,6 @@ class Scheduler(Protocol):
     def submit_argv(self, script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:
         """Return the command that submits an array once others have ended; empty for jobkit's driver."""
 
-    def interactive_argv(self, options: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-        """Return the command that starts bash on a node, at a terminal; empty if none is needed.
-
-        ``options`` are the directives of a job script, without those that jobkit writes itself.
-        """
-
     def identity_argv(self) -> tuple[str, ...]:
         """Return the command that prints which cluster this shell talks to."""
 

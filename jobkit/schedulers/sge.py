@@ -310,26 +310,6 @@ def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple
     return ("qsub", "-terse", *OVER_DEFAULTS, *waits, *submit_words(script, array))
 
 
-BATCH_ONLY = frozenset(("-a", "-b", "-c", "-i", "-shell", "-sync"))
-"""Options of qsub that qrsh does not have or that are about scripts: qsub(1)."""
-
-
-def interactive_argv(options: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the command that starts bash on a node, at a terminal: qrsh(1).
-
-    With a command qrsh makes no terminal unless ``-pty y`` says so, and without ``-now n`` it gives up if no
-    node is free. ``s_rt`` is left out: its signal would end the shell.
-    """
-    kept: list[str] = []
-    for name, *words in options:
-        if name == "-l":
-            left = [word for word in ",".join(words).split(",") if not word.startswith("s_rt=")]
-            kept += ["-l", ",".join(left)] if left else []
-        elif name not in BATCH_ONLY:
-            kept += [name, *words]
-    return ("qrsh", "-pty", "y", "-now", "n", "-cwd", *kept, "bash")
-
-
 def identity_argv() -> tuple[str, ...]:
     """Return the command that prints the cell's folder as the shell names it, and the hosts of its master.
 

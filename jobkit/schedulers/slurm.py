@@ -360,18 +360,6 @@ def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple
     return ("sbatch", "--parsable", *waits, *array.option_words, span, script, *array.words)
 
 
-BATCH_ONLY = frozenset(
-    ("--export-file", "--get-user-env", "--gid", "--ignore-pbs", "--no-requeue", "--requeue", "--uid")
-)
-"""Options of sbatch that srun does not have (their ``--help``, 22.05.8) and jobkit does not write."""
-
-
-def interactive_argv(options: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the command that starts bash on a node, at a terminal: srun(1), ``--pty``."""
-    kept = [option for option in options if option[0].partition("=")[0] not in BATCH_ONLY]
-    return ("srun", "--pty", *(word for option in kept for word in option), "bash")
-
-
 def limit_argv() -> tuple[str, ...]:
     return ("scontrol", "show", "config")
 

@@ -12,14 +12,12 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from importlib import metadata
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from jobkit.core import shell
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import MOST_BYTES, read_text
+from jobkit.core.files import read_text
 from jobkit.core.paths import cache_dir
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.core.units import format_clock
@@ -31,11 +29,8 @@ from jobkit.planning.points import plan, request
 from jobkit.planning.prepare import Options, asked_by_shell, device, idle_gpus, needed_gpus, run_id
 from jobkit.planning.texts import find_text
 from jobkit.planning.workload_traits import traits
-from jobkit.schedulers.lint import lint
-from jobkit.schedulers.parsed_script import IsFolder, ScriptLine, read_script
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import (
-    SCHEDULERS,
     by_name,
     choose_scheduler,
     query_environment,
@@ -43,9 +38,8 @@ from jobkit.schedulers.registry import (
     submission_environment,
 )
 from jobkit.schedulers.survey import Survey, asked_for
-from jobkit.schedulers.types import ONE_TASK, Check, JobRequest, State
-from jobkit.setup import check_workload, machine
-from jobkit.setup.check_workload import SPEC_SUFFIXES
+from jobkit.schedulers.types import ONE_TASK, JobRequest, State
+from jobkit.setup import machine
 from jobkit.setup.findings import (
     ANSWER_FILE,
     EXAMINED_FILE,
@@ -63,7 +57,6 @@ from jobkit.setup.machine import MACHINE, PYTHON, NodeRequest, check_node, progr
 from jobkit.spec.axes import most, settings
 from jobkit.spec.site import Site, find_site, own_site, queue_of
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
-from jobkit.spec.yaml_files import is_mapping
 from jobkit.worker import command_line
 from jobkit.worker.examine import interpreter
 
@@ -489,149 +482,14 @@ def _trouble(job: Errand, within_s: float) -> Finding | None:
 
 
 FIRST_SPEC = "first.yaml"
-SCRIPT_SUFFIXES = (".sh", ".slurm", ".sbatch", ".sge", ".qsub", ".job")
-PYTHON_FILE = ".py"
-NEEDED = ("loads", "knob")
-"""The first word of those answers about a workload without which no sweep works."""
 
 
-class What(StrEnum):
-    """The kind of thing."""
-
-    MACHINE = "machine"
-    SPEC = "spec"
-    SCRIPT = "script"
-    WORKLOAD = "workload"
-
-
-def what_is(word: str) -> What:
-    """Return what a word names: nothing, a file by its content, else a workload.
-
-    A file with the suffix of YAML is a spec, also if it is broken.
-    """
-    path = Path(word)
-    if not word:
-        return What.MACHINE
-    if not path.exists():
-        if word.endswith((*SPEC_SUFFIXES, *SCRIPT_SUFFIXES)):
-            hint = "jobkit doctor takes a SPEC, a SCRIPT or a WORKLOAD; jobkit init writes a first spec"
-            raise JobkitError(f"{word}: there is no such file", hint=hint)
-        return What.WORKLOAD
-    if word.endswith(SPEC_SUFFIXES):
-        return What.SPEC
-    text = _text(path)
-    if lint(text).found:
-        return What.SCRIPT
-    if path.suffix != PYTHON_FILE and is_mapping(text):
-        return What.SPEC
-    hint = "a program is measured by a spec with `workload: {command: ...}`: jobkit help workloads"
-    if path.suffix == PYTHON_FILE:
-        hint = f"name the function in it: jobkit doctor ./{path}:FUNCTION"
-    message = f"{word}: neither a spec nor a job script: it has no #SBATCH and no #$ line"
-    raise JobkitError(message, hint=hint)
-
-
-def _text(path: Path) -> str:
-    try:
-        text = read_text(path, MOST_BYTES)
-    except OSError as error:
-        raise JobkitError(
-            f"{path}: cannot be read: {error.strerror}", hint="name a file: a spec, or a job script"
-        ) from error
-    if "\0" in text:
-        raise JobkitError(f"{path}: not a text file", hint="name a spec, or a job script")
-    return text
-
-
-def script(path: Path, is_folder: IsFolder) -> Iterator[Finding]:
-    """Yield what a scheduler would ignore in a job script, and whether it would take the job."""
-    found = lint(_text(path), str(path), is_folder)
-    for _, finding in found.findings:
-        yield missing(
-            f"line {finding.line}",
-            f"{finding.text.strip()}\n{finding.effect}: {finding.message}",
-            finding.hint,
-        )
-    for name, findings in found.found.items():
-        if not findings:
-            yield fine("lines", f"{SCHEDULERS[name].TITLE} ignores none of them")
-        yield from _trial(SCHEDULERS[name], path)
-
-
-def _trial(scheduler: Scheduler, path: Path) -> Iterator[Finding]:
-    """Yield the scheduler's answer to a trial submission of a script, by the lines that it refuses."""
-    check, answer = _ask(scheduler, path)
-    if answer.status == shell.NOT_FOUND:
-        yield unknown(
-            "job", f"there is no {check.argv[0]} on this machine", "type the same command on a submit host"
-        )
-    elif answer.status == shell.NO_ANSWER:
-        yield unknown("job", f"{check.argv[0]} does not answer", "type the same command again later")
-    elif not (refused := check.refusal(answer)):
-        yield fine("job", f"{check.argv[0]} would take it; {check.outlook(answer)}".rstrip("; "))
-    elif lines := _refused_lines(scheduler, _text(path), refused):
-        for line, why in lines.items():
-            yield missing(f"line {line.number}", f"{line.text.strip()}\n{why}", "change this line")
-    else:
-        yield missing("job", refused, "change the lines of the script")
-
-
-def _ask(scheduler: Scheduler, path: Path) -> tuple[Check, shell.Completed]:
-    """Submit a script on trial. The request asks for nothing: the script has its own."""
-    nothing: dict[str, Any] = dict.fromkeys(("queue", "gpu_type", "account", "qos"))
-    asked = JobRequest(name=path.stem, gpus=0, cpus=1, memory_bytes=0, walltime_s=0, **nothing)
-    check = next(each for each in scheduler.checks(str(path), ONE_TASK, asked) if str(path) in each.argv)
-    return check, shell.run(check.argv, env=query_environment(scheduler), timeout_s=ASK_LIMIT_S)
-
-
-def _refused_lines(scheduler: Scheduler, text: str, refused: str) -> dict[ScriptLine, str]:
-    """Return the header lines for which a scheduler refuses a script, each with the reason.
-
-    Without such a line it takes the script; if several are at fault, it refuses each of them alone. A
-    scheduler that does not answer refuses a script without any.
-    """
-    rows = text.split("\n")
-    header = [line for line in read_script(text).lines if line.header]
-    lines = [line for line in header if line.text.startswith(scheduler.DIRECTIVE)]
-    with tempfile.TemporaryDirectory(prefix="jobkit-doctor-") as folder:
-        script = Path(folder) / "job.sh"
-
-        def refusal(without: Sequence[ScriptLine]) -> str:
-            gone = {line.number for line in without}
-            kept = (row for number, row in enumerate(rows, 1) if number not in gone)
-            script.write_text("\n".join(kept), encoding="utf-8")
-            check, answer = _ask(scheduler, script)
-            return check.refusal(answer) or ""
-
-        if (bare := refusal(lines)) == refused:
-            return {}
-        found = {line: refused for line in lines if not refusal([line])}
-        if found or bare:
-            return found
-        alone = {line: refusal([other for other in lines if other is not line]) for line in lines}
-    return {line: why for line, why in alone.items() if why}
-
-
-def workload(word: str, say: Say) -> Iterator[Finding]:
-    """Yield what works of a workload, tried on a short text, and what is missing."""
-    try:
-        subject = check_workload.find_subject(word, text="sample:100", model="", device="auto", say=say)
-        probe = check_workload.try_out(subject, say)
-        answers = check_workload.answers(probe, subject, check_workload.predict(subject, probe.sizes, say))
-    except JobkitError as error:
-        yield missing("loads", error.message, error.hint)
-        return
-    for answer in answers:
-        harmless = answer.status is Status.MISSING and not answer.name.startswith(NEEDED)
-        yield replace(answer, status=Status.WARNING) if harmless else answer
-
-
-def next_command(what: What, word: str, options: Sequence[str]) -> str:
-    """Return what to type once nothing is missing.
+def next_command(word: str, options: Sequence[str]) -> str:
+    """Return what to type once nothing is missing; ``word`` is the spec, empty for this machine.
 
     ``options``: those that the sweep needs too, so that it is the sweep that was checked.
     """
-    if what is What.MACHINE:
+    if not word:
         if Path(FIRST_SPEC).is_file():
             return shlex.join(["jobkit", "doctor", FIRST_SPEC, *options])
         given = dict(zip(options[::2], options[1::2], strict=True))
@@ -640,9 +498,4 @@ def next_command(what: What, word: str, options: Sequence[str]) -> str:
         words += ["--site-file", site] if (named := Path(site).is_file()) else []
         words += ["--only", "spec"] if named or own_site().is_file() else []
         return shlex.join(["jobkit", "init", *words])
-    if what is What.SCRIPT:
-        scheduler = SCHEDULERS[next(iter(lint(_text(Path(word))).found))]
-        return f"{scheduler.PROGRAMS[0]} {shell_quote(word)}"
-    if what is What.WORKLOAD:
-        return f"jobkit help workloads   # a spec with `workload: {word}`"
     return f"jobkit sweep {shell_quote(word)} {shlex.join(options)}".rstrip()

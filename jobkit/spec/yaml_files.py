@@ -182,14 +182,6 @@ def read_document(
     return document
 
 
-def is_mapping(text: str) -> bool:
-    """Return whether a text is a YAML mapping, as a spec is."""
-    try:
-        return isinstance(_composed(text)[0], yaml.MappingNode)
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return False
-
-
 def _how_to_get(path: Path) -> str:
     """Return the hint for a file that cannot be read: if jobkit ships that sweep, the command to copy it."""
     shipped = shipped_folder("sweeps") / path.name

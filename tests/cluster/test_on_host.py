@@ -472,6 +472,8 @@ def test_a_model_travels_that_the_cluster_lacks(ada: Ada) -> None:
     assert "cluster lacks the model" in said
     _, _, said = ada.types("sweep first.yaml --dry-run")
     assert "cluster lacks the model" not in said
+    code, listed, said = ada.types("models")
+    assert (code, "ada/tagger" in listed) == (0, True), said
 
 
 def test_the_site_file_of_a_laptop_names_its_host(ada: Ada) -> None:

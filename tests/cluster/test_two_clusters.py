@@ -30,7 +30,7 @@ policy: {follow_up: false}
 SEQUENCES = int(os.environ.get("JOBKIT_SEQUENCES", "3"))
 STEPS, POINTS = 14, 2
 LOOKS = "status", "logs"
-COMMANDS = "sweep", "status", "resume", "cancel", "throttle", "logs"
+COMMANDS = "sweep", "status", "resume", "cancel", "logs"
 PRECIOUS = {
     "slurm": "sbatch --hold --array=1-2 -J precious --mem=50 --wrap true",
     "sge": "qsub -h -t 1-2 -N precious -b y true",
@@ -107,7 +107,7 @@ def _types(shells: tuple[Shell, Shell], choose: random.Random) -> None:
         run = shell.sweep() if command == "sweep" else choose.choice([*homes])
         home = homes.setdefault(run, shell)
         if command != "sweep":
-            code, said = shell.jobkit(command, run, *["1"] * (command in {"throttle", "logs"}))
+            code, said = shell.jobkit(command, run, *["1"] * (command == "logs"))
             typed.append(f"{command} of {run.name} {'here' if shell is home else 'there'}: {code}\n{said}")
             assert "lost" not in said, typed
             if shell is not home and (home.waiting[run.name] or command in {"resume", "cancel"}):

@@ -25,7 +25,9 @@ def test_without_paths_it_is_runs(here: Path) -> None:
     points = grid([50, 100])
     run = write_points(here / "runs" / "demo", points)
     write_record(run, record(points[0]))
+    write_points(here / "runs" / "shell" / "demo", points)  # of `jobkit shell` of an earlier version
     done = jobkit("collect")
+    assert "skipped" not in done.stderr
     assert (done.returncode, "1 still to come, of 2" in done.stdout) == (5, True)
     write_exit(run, points[1], Exit(status=1, stage="run"))
     assert jobkit("collect").returncode == 4

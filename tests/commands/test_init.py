@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import WOULD_REFUSE
-from jobkit.setup.doctor import What, next_command
+from jobkit.setup.doctor import next_command
 from tests.support.commands import jobkit
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -39,5 +39,5 @@ def test_only_a_site_file(here: Path) -> None:
     assert f"a spec names it: site: {here / 'ours.yaml'}" in done.stdout
     words = ["--scheduler", "slurm", "--site", given[-1]]
     assert done.stdout.splitlines()[-1] == f"next: jobkit doctor {' '.join(words)}"
-    assert next_command(What.MACHINE, "", words) == f"jobkit init {' '.join(given)} --only spec"
+    assert next_command("", words) == f"jobkit init {' '.join(given)} --only spec"
     assert f"alone: jobkit init . --only spec {' '.join(given)};" in jobkit("init", *given).stderr

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
+from jobkit import cli
 from jobkit.commands import begin, change
 from jobkit.extensions.profile import rerun
 from jobkit.launch import resume as launch_resume
@@ -15,7 +16,7 @@ from tests.support.builders import grid, write_points
 from tests.support.command_reference import commands
 from tests.support.commands import called
 
-READING = ("status", "collect", "recommend", "preflight", "doctor", "lint", "models list", "models path")
+READING = ("status", "collect", "recommend", "preflight", "doctor", "lint", "models")
 OF_ITS_OWN = {
     "--only": "what is written, or which points run again",
     "--all": "of status points or runs, of doctor findings",
@@ -26,7 +27,6 @@ OF_ITS_OWN = {
     "--corpus": "of recommend it may be a number",
     "--gpu-memory": "one kind of value; its use depends on the command",
 }
-DEFAULTS_DIFFER = {"--size": "tiny is built quickly; a spec that names no size means full"}
 
 
 def options() -> dict[str, dict[str, click.Option]]:
@@ -48,7 +48,7 @@ def test_an_option_of_several_commands_is_the_same_in_each() -> None:
             kinds.add((one.name, type(one.type), choices, one.multiple, one.is_flag, one.metavar, one.help))
         assert len(kinds) == 1 or name in OF_ITS_OWN, f"{name}: {kinds}"
         defaults = {str(holder.default) for holder in holders.values()}
-        assert len(defaults) == 1 or name in DEFAULTS_DIFFER.keys() | OF_ITS_OWN.keys()
+        assert len(defaults) == 1 or name in OF_ITS_OWN
 
 
 def test_an_argument_of_several_commands_has_one_name_and_kind() -> None:
@@ -58,7 +58,7 @@ def test_an_argument_of_several_commands_has_one_name_and_kind() -> None:
             if isinstance(parameter, click.Argument):
                 metavar = parameter.make_metavar(click.Context(command)).strip("[].")
                 shown[metavar].add(name)
-    assert {"jobkit resume", "jobkit cancel", "jobkit throttle", "jobkit verify"} <= shown["RUN"]
+    assert {"jobkit resume", "jobkit cancel", "jobkit verify"} <= shown["RUN"]
     assert {"jobkit resume", "jobkit cancel"} <= shown["POINT"]
     assert {"jobkit sweep", "jobkit preflight"} <= shown["SPEC"]
 
@@ -67,7 +67,7 @@ def test_every_command_that_reads_has_json() -> None:
     assert options()["--json"].keys() >= {f"jobkit {name}" for name in READING}
 
 
-@pytest.mark.parametrize("name", ["resume", "cancel", "throttle", "verify"])
+@pytest.mark.parametrize("name", ["resume", "cancel", "verify"])
 def test_a_command_that_changes_a_run_says_which_is_the_latest(name: str, here: Path) -> None:
     command = dict(commands())[f"jobkit {name}"]
     with pytest.raises(click.UsageError, match=r"Missing argument 'RUN'\.$"):
@@ -88,6 +88,31 @@ def test_an_earlier_name_of_an_option_is_refused_with_that_of_today(
     with pytest.raises(click.UsageError) as caught:
         command.main(args=[old, "16"], standalone_mode=False)
     assert (caught.value.exit_code, now in caught.value.format_message()) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "now"),
+    [
+        (["throttle", "runs/old", "2"], "ArrayTaskThrottle=N"),
+        (["--on", "hec", "throttle", "--help"], "qalter -tc N JOB"),
+        (["shell", "first.yaml", "--point", "3", "--go"], "bash job.sh K"),
+        (["models", "list", "--json"], "jobkit models does it"),
+        (["models", "path", "en", "--size", "tiny"], "jobkit models prints name"),
+        (["doctor", "gone.sh", "--all"], "jobkit lint SCRIPT"),
+        (["doctor", "script"], "jobkit lint SCRIPT"),
+        (["doctor", "./tagger.py:tag"], "jobkit workload check WORKLOAD"),
+        (["doctor", "stanza-ner", "--json"], "jobkit workload check WORKLOAD"),
+        (["help", "throttle"], "ArrayTaskThrottle=N"),
+    ],
+)
+def test_a_removed_command_says_what_does_it_now(
+    words: list[str], now: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "script").write_text("#!/bin/bash\n#SBATCH --mem=1G\n", encoding="utf-8")
+    assert cli._exit_code(words) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert " is removed: " in said
+    assert now in said
 
 
 def test_the_words_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

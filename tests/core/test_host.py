@@ -48,8 +48,7 @@ def test_on_in_the_wrong_place_or_without_a_command_gets_the_whole_command() -> 
     ("words", "said"),
     [
         ("apply first.yaml --corpus - --out a", "hint: "),
-        ("shell first.yaml --go", "hint: "),
-        ("models", "jobkit models"),
+        ("workload", "jobkit workload"),
         ("models fetsh", "jobkit models"),
     ],
 )

@@ -86,8 +86,7 @@ def cases() -> Iterator[Case]:
     yield Case("several/list.txt", ("status", "--list"))
     for name, words in PAIRS.items():
         yield from both(f"several/{name}", "compare", *(f"runs/{run}" for run in words))
-    yield Case("several/models.txt", ("models", "list"))
-    yield Case("several/no-model.txt", ("models", "path", "en"))
+    yield Case("several/models.txt", ("models",))
 
 
 PAIRS = {

@@ -1,4 +1,4 @@
-"""What is cancelled or throttled, and by how many commands; the real schedulers do it in tests/cluster."""
+"""What is cancelled, and by how many commands; the real schedulers do it in tests/cluster."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import exclusive_lock
 from jobkit.core.layout import RUN_LOCK
 from jobkit.core.records import Outcome
-from jobkit.launch.cancel import cancel, throttle
-from jobkit.runs.driver_lock import driving
+from jobkit.launch.cancel import cancel
 from jobkit.runs.journal import Role, read_journal
 from jobkit.runs.reader import read_status
-from tests.support.builders import events, grid, record, write_points, write_record, write_submitted
+from tests.support.builders import grid, record, write_points, write_record, write_submitted
 from tests.support.commands import jobkit, jobkit_process, ran
 from tests.support.programs import Programs
 from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
@@ -218,63 +217,3 @@ def test_a_run_here_is_cancelled_as_a_whole_and_brings_its_results_home(
     assert kept["summary"]["batches"] == 1
     assert "nothing to cancel" in jobkit("cancel", name).stderr
     assert "again: 1 point" in jobkit("resume", name, "2", "--set", "resources.walltime=2s").stderr
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("most", "each", "said"),
-    [(5, 2, "at most 5 at a time"), (0, 0, "any number at a time")],
-)
-def test_arrays_share_the_throttle_as_they_do_when_submitted(
-    run: Path, queue: Programs, capsys: pytest.CaptureFixture[str], most: int, each: int, said: str
-) -> None:
-    queue.squeue("77_4 RUNNING", "78_1 PENDING")
-    assert throttle(run, most) == 0
-    assert queue.called("scontrol") == [
-        f"scontrol update JobId=77 ArrayTaskThrottle={each}",
-        f"scontrol update JobId=78 ArrayTaskThrottle={each}",
-    ]
-    assert capsys.readouterr().err == f"run: {said}\n"
-    told = [(event["job_id"], event["throttle"]) for event in events(run) if event["event"] == "throttled"]
-    assert told == [("77", each), ("78", each)]
-
-
-@pytest.mark.slow
-def test_an_array_that_has_ended_is_left_alone(
-    run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
-) -> None:
-    queue.squeue("78_1 RUNNING")
-    ended = "echo '78_1: Job has already finished' >&2; echo '78_2: No error' >&2; exit 1"
-    queue.add("scontrol", ended)
-    assert throttle(run, 3) == 0
-    assert queue.called("scontrol") == ["scontrol update JobId=78 ArrayTaskThrottle=3"]
-    assert capsys.readouterr().err == "run: at most 3 at a time\n"
-
-
-@pytest.mark.slow
-def test_a_refusal_is_reported(run: Path, queue: Programs) -> None:
-    queue.squeue("77_4 RUNNING", "78_1 PENDING")
-    queue.add("scontrol", "echo '77_3-8: Invalid user id' >&2; exit 1")
-    with pytest.raises(JobkitError, match="slurm did not change job 77: 77_3-8: Invalid user id") as caught:
-        throttle(run, 3)
-    assert (caught.value.exit_code, caught.value.hint) == (3, f"jobkit status {run} shows what runs")
-    assert len(queue.called("scontrol")) == 2
-
-
-@pytest.mark.slow
-def test_what_is_in_no_queue_cannot_be_throttled(run: Path, queue: Programs) -> None:
-    queue.squeue()
-    with pytest.raises(JobkitError, match="none of its points is in the queue or running") as caught:
-        throttle(run, 3)
-    assert caught.value.exit_code == 2
-    assert caught.value.hint.startswith(f"jobkit resume {run} --set max_parallel=N ")
-    assert not queue.called("scontrol")
-
-
-def test_a_run_here_has_one_point_at_a_time(tmp_path: Path) -> None:
-    run = write_points(tmp_path / "here", grid([1, 2]))
-    with driving(run) as job:
-        write_submitted(run, "local", job, first=1, last=2)
-        with pytest.raises(JobkitError, match="a run on this machine has one point at a time") as caught:
-            throttle(run, 2)
-    assert caught.value.hint == f"jobkit cancel {run} stops it"

@@ -16,7 +16,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.layout import DRIVER_LOCK, TUNE_GOAL_FILE, Exit
 from jobkit.core.records import Outcome
 from jobkit.launch import resume
-from jobkit.launch.cancel import cancel, throttle
+from jobkit.launch.cancel import cancel
 from jobkit.launch.resume import run_again, run_follow_up, undecided
 from jobkit.runs.driver_lock import driving, last_driver
 from jobkit.runs.journal import JobTask, Role, note, read_journal
@@ -91,10 +91,10 @@ def test_points_run_again_next_to_others_and_together_keep_to_max_parallel(sweep
 
 
 @pytest.mark.slow
-def test_points_wait_for_one_array_if_each_slot_that_throttle_left_has_one(sweep: Sweep) -> None:
+def test_points_wait_for_one_array_if_each_slot_that_an_earlier_throttle_left_has_one(sweep: Sweep) -> None:
     sweep.ended(OOM, BUG, OK, OK, OK, None)
     sweep.queue(f"100_6|RUNNING|None||0:10|n1|{sweep.points[0].run_id}\n")
-    throttle(sweep.run, 1)
+    write_event(sweep.run, "throttled", job_id="100", throttle=1, most=1, refused="")
     run_again(sweep.run, (), ())
     first, second, _ = sweep.calls()
     assert "--dependency=afterany:100 --array=1-1%1" in first

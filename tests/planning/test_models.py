@@ -177,20 +177,18 @@ def test_a_fetch_that_fails_leaves_the_old_model_and_goes_on_where_it_was_cut(
     assert not (cache / "models" / ".fetch-en").exists()
 
 
-def test_a_path_is_printed_only_of_what_is_there(
+def test_a_stand_in_that_is_damaged_is_refused_and_not_listed(
     cache: Path, monkeypatch: pytest.MonkeyPatch, tiny_model: ModelRef
 ) -> None:
     monkeypatch.setenv(CACHE_VARIABLE, str(cache))
-    asked = ["path", "en", "--size", "tiny", "--fallback", "stand-in"]
-    with pytest.raises(JobkitError, match="not built yet") as caught:
-        command.main(asked, standalone_mode=False)
-    assert (caught.value.exit_code, caught.value.hint) == (2, "jobkit models build --size tiny")
     copy = cache / "models" / Path(tiny_model.path).name
     shutil.copytree(tiny_model.path, copy)
-    assert CliRunner().invoke(command, asked).output == f"{copy}\n"
+    listed = CliRunner().invoke(command, []).output
+    assert listed.startswith(f"{tiny_model.name}  stand-in tiny, F1 ")
+    assert listed.endswith(f" MiB  {copy}\n")
     (copy / "en" / "ner" / "jobkit.pt").unlink()
     with pytest.raises(JobkitError, match=r"damaged: no en/ner/jobkit\.pt") as caught:
-        command.main(asked, standalone_mode=False)
+        models.find("stanza-ner", {"size": "tiny", "fallback": "stand-in"}, Path(), cache)
     assert f"rm -r {copy} && jobkit models build --size tiny" in caught.value.hint
     assert list_models(cache) == ()
 

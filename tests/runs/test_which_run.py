@@ -215,7 +215,7 @@ def test_a_number_names_a_point_and_no_run_elsewhere(project: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", ["cancel", "collect", "logs . 1", "recommend", "resume", "status", "throttle . 2", "verify"]
+    "words", ["cancel", "collect", "logs . 1", "recommend", "resume", "status", "verify"]
 )
 def test_every_command_takes_the_name_of_a_run_and_says_what_is_none(
     words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -242,7 +242,7 @@ def test_every_command_takes_the_name_of_a_run_and_says_what_is_none(
     assert ("is empty" in err, out) == (True, ""), "it is not the working directory"
 
 
-@pytest.mark.parametrize("words", [["cancel"], ["cancel", "--except"], ["logs"], ["throttle"]])
+@pytest.mark.parametrize("words", [["cancel"], ["cancel", "--except"], ["logs"]])
 def test_a_second_run_is_no_point(
     elsewhere: Path, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

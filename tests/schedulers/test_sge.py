@@ -108,12 +108,6 @@ def test_states_of_the_man_page(state: State, words: list[str]) -> None:
     assert [task.state for task in tasks] == [state] * len(words)
 
 
-def test_a_shell_has_a_terminal_waits_for_a_node_and_gets_no_warning() -> None:
-    lines = ["-q gpu.q", "-l s_rt=60", "-l s_rt=60,h_rt=90", "-c n", "-pe smp 2"]
-    shell = "qrsh -pty y -now n -cwd -q gpu.q -l h_rt=90 -pe smp 2 bash"
-    assert sge.interactive_argv([tuple(line.split()) for line in lines]) == tuple(shell.split())
-
-
 def accounted(answer: tuple[Accounted, ...] | None, job_id: str) -> dict[int, Accounted]:
     assert answer is not None
     return {task.task: task for task in answer if task.job_id == job_id}

@@ -29,9 +29,6 @@ def test_the_commands_that_submit_change_and_show_a_job() -> None:
     assert slurm.cancel_argv(JobId("12")) == ("scancel", "12")
     assert slurm.cancel_argv(JobId("12", "lab"), (3,)) == ("scancel", "-M", "lab", "12_3")
     assert slurm.cancel_argv(JobId("12"), (9, 3, 4, 5)) == ("scancel", "12_[3-5,9]")
-    options = [("--gres=gpu:1",), ("-p", "gpu"), ("--no-requeue",), ("--export-file=3",), ("--mem=2G",)]
-    shell = ("srun", "--pty", "--gres=gpu:1", "-p", "gpu", "--mem=2G", "bash")
-    assert slurm.interactive_argv(options) == shell, "only what srun has"
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,7 @@ from jobkit.extensions.on_host.protocol import ABSENT, ACCEPTED, INTERRUPT, READ
 
 COMMANDS = (
     *("init", "doctor", "sweep", "status", "collect", "recommend", "apply", "resume", "tune", "profile"),
-    *("preflight", "models", "workload", "logs", "cancel", "shell", "merge", "report", "compare", "waste"),
-    *("throttle", "verify"),
+    *("preflight", "models", "workload", "logs", "cancel", "verify", "merge", "report", "compare", "waste"),
 )
 """Commands that are typed with ``--on HOST``."""
 _COMMAND = re.compile(rf"(?<![\w./-])jobkit (?=(?:{'|'.join(COMMANDS)})\b)")

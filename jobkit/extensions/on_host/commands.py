@@ -27,13 +27,13 @@ from jobkit.extensions.on_host.inputs import OUTSIDE, Inputs, find_inputs
 FOLDER = "jobkit"
 """The folder of projects in the home folder on the cluster."""
 SEND: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("sweep", "tune", "apply", "doctor", "preflight", "shell", "workload check"), ()),
+    **dict.fromkeys(("sweep", "tune", "apply", "doctor", "preflight", "workload check"), ()),
     "recommend": ("corpus",),
 }
 """Commands whose files travel, and the arguments that name them, unless all do."""
-READ = frozenset(("status", "logs", "recommend", "waste", "compare", "preflight", "shell"))
+READ = frozenset(("status", "logs", "recommend", "waste", "compare", "preflight"))
 """Commands that change nothing on the cluster."""
-LEFT = frozenset(("cancel", "resume", "throttle", "merge"))
+LEFT = frozenset(("cancel", "resume", "merge"))
 """Commands that do what is left to do: typed again, perhaps after others, they must run again."""
 FETCH = frozenset(("collect", "report"))
 """Commands that fetch records and run here."""
@@ -66,9 +66,6 @@ def run_on(host: str, typed: Typed, *, named: bool) -> int:
     if "-" in (*(typed.params.get("corpus") or ()),):
         raise JobkitError("--corpus -: standard input does not travel", hint="name a file, or on:/PATH there")
     name, _, folder = host.partition(":")
-    if typed.name == "shell" and typed.params.get("go"):
-        hint = f"jobkit --on {host} shell ... prints what to type after: ssh {name}"
-        raise JobkitError("shell --go takes over the terminal, which --on does not", hint=hint)
     if folder.startswith((":", "//")) or name.startswith("["):
         hint = "an address with colons, or a port, gets a name in ~/.ssh/config: Host, HostName, Port"
         raise JobkitError(f"--on {host}: neither HOST nor HOST:FOLDER", hint=hint)

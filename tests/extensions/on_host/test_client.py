@@ -215,9 +215,9 @@ def test_what_was_asked_for_comes(named: Any) -> None:
 
 def test_an_answer_is_kept_where_a_second_run_would_begin_something_twice(named: Any) -> None:
     Named.kept.clear()
-    for name in ("sweep", "verify", "cancel", "resume", "throttle", "merge", "status"):
+    for name in ("sweep", "verify", "cancel", "resume", "merge", "status"):
         named(name, {})
-    again = ("cancel", "resume", "throttle", "merge", "status")
+    again = ("cancel", "resume", "merge", "status")
     kept = [(name, bool(kept)) for name, kept in Named.kept]
     assert kept == [("sweep", True), ("verify", True), *((name, False) for name in again)]
 
