@@ -139,7 +139,8 @@ bring_home() {
 bring_last() {
     local files=''
     bring_home || return 1
-    if declare -F differing >/dev/null; then          # a template may have its own copy
+    # A template may have its own copy; and a second end of this script finds what the first has brought home.
+    if declare -F differing >/dev/null && [[ -d $work/out ]]; then
         files=$(differing "$work/out" "$home") || files=unknown
     fi
     [[ ! $files ]] || { echo "job.sh: files whose size or time at home is not that on scratch: $files" >&2; return 1; }
