@@ -114,12 +114,12 @@ def _trainer(trainer: Any, parts: Sequence[str]) -> Any:  # noqa: ANN401 - Stanz
     for name in ("charmodel_forward", "charmodel_backward"):
         model = getattr(trainer.model, name)
         model = seen_as(own.Characters if GATHER in parts else type(model), model)
-        replaced[name] = own._with(model, **({"decoder": nn.Identity()} if DECODER in parts else {}))  # noqa: SLF001
+        replaced[name] = own.with_parts(model, **({"decoder": nn.Identity()} if DECODER in parts else {}))
     if LOSS in parts:
         replaced["crits"] = nn.ModuleList(seen_as(own.NoLoss, crit) for crit in trainer.model.crits)
     made = seen_as(own.BatchTrainer if VITERBI in parts else Trainer, trainer)
     vars(made).pop("predict", None)  # that of the other one, watched
-    made.model = own._with(seen_as(NERTagger, trainer.model), **replaced)  # noqa: SLF001
+    made.model = own.with_parts(seen_as(NERTagger, trainer.model), **replaced)
     return made
 
 

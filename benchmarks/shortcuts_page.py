@@ -25,8 +25,6 @@ SEARCHES = {BEFORE: "one H200, shortcuts", SEARCH: "another H200, shortcuts"}
 CORPORA = {RUNS / "tagged": "16 workers, shortcuts"}
 """The corpora tagged with shortcuts, and the setting of each."""
 WIDTH = 118
-MOST = 16
-"""The most workers."""
 MIB = 2**20
 
 
@@ -48,43 +46,6 @@ def answer() -> str:
     return "\n".join(lines[first:last]).rstrip()
 
 
-def gains() -> str:
-    """Return the table of each shortcut alone, and with those above it, in one process and in many."""
-    kinds = ("alone", "with those above")
-    heads = ("shortcut", *(f"{name}: {kind}" for name in ("1 process", f"{MOST}") for kind in kinds))
-    return table(heads, _gains())
-
-
-def _gains() -> Iterator[tuple[str, ...]]:
-    rows = {(row["processes"], tuple(row["shortcuts"])): row for row in _raw("gains-gpu")}
-    added = max((parts for _, parts in rows), key=len)
-    for number in range(len(added) + 1):
-        parts = added[:number]
-        cells = [parts[-1] if parts else "none: stock Stanza"]
-        for processes in (1, MOST):
-            row, own = rows[processes, parts], rows.get((processes, parts[-1:]))
-            cells += [f"{one['paragraphs_per_s']:,.0f}" if one else "" for one in (own, row)]
-        yield tuple(cells)
-
-
-def alone() -> str:
-    """Return the table of one process: stock Stanza, the plain loop of tune, and `exact`, several times."""
-    found: dict[tuple[str, str], list[list[float]]] = {}
-    for row in _raw("alone-gpu"):
-        ways = found.setdefault((row["order"], row["precision"]), [[], [], []])
-        ways[min(len(row["shortcuts"]), 2)].append(row["paragraphs_per_s"])
-    heads = ("order", "precision", "stock", "collector between calls", "`exact`", "times stock")
-    return table(heads, (_alone(*where, *ways) for where, ways in sorted(found.items(), reverse=True)))
-
-
-def _alone(
-    order: str, precision: str, stock: list[float], loop: list[float], exact: list[float]
-) -> tuple[str, ...]:
-    times = [after / before for before, after in zip(stock, exact, strict=False)]
-    ratio = f"{fmean(times):.1f} ({min(times):.1f} to {max(times):.1f})"
-    return (order, precision, *(f"{fmean(one):.0f}" for one in (stock, loop, exact)), ratio)
-
-
 def garbage() -> str:
     """Return the table of seconds and memory with Python's collector, and with one between calls."""
     heads = ("work", "Python's collector", "between calls", "peak memory", "between calls")
@@ -99,6 +60,75 @@ def garbage() -> str:
             for row in _raw("garbage")
         ),
     )
+
+
+STAGES = {
+    "the text, and its features": (
+        "tokenization/data.py",
+        "Features",
+        "ArrayTokenizer.cut",
+        "ArrayTokenizer._predict",
+    ),
+    "tokens and sentences": (
+        "tokenization/utils",
+        "tokenization/vocab",
+        "tokenize_processor",
+        "ArrayTokenizer",
+        "pieces",
+    ),
+    "objects for them": ("common/doc.py", "stanza_ner.py"),
+    "batches of the tagger": (
+        "common/data.py",
+        "ner/data.py",
+        "common/vocab.py",
+        "get_repr",
+        "_ids",
+        "_batch",
+        "ranges",
+    ),
+    "tags and entities": ("_on_gpu", "best_paths", "decode", "predict", "entities", "ArrayTagger"),
+}
+"""The parts of a paragraph's time in Python, and what the place of a line has in it; the first one counts."""
+
+
+def where() -> str:
+    """Return the table of where the CPU time of a paragraph goes, before and now."""
+    before, now = _record()["profile"]
+    columns = [_stages(before["where_ms"]), _stages(now["where_ms"])]
+    rest = [one["cpu_ms"] - sum(column.values()) for one, column in zip((before, now), columns, strict=True)]
+    rows = [(stage, *(f"{column[stage]:.3f}" for column in columns)) for stage in STAGES]
+    rows += [("the networks' launches, waiting, all else", *(f"{one:.3f}" for one in rest))]
+    rows += [("all", *(f"{one['cpu_ms']:.3f}" for one in (before, now)))]
+    return table(("ms of CPU a paragraph", "4e7b24bd", "now"), rows)
+
+
+def _stages(lines: dict[str, float]) -> dict[str, float]:
+    found = dict.fromkeys(STAGES, 0.0)
+    for line, spent in lines.items():
+        stage = next((name for name, parts in STAGES.items() if any(part in line for part in parts)), None)
+        if stage:
+            found[stage] += spent
+    return found
+
+
+def sides() -> str:
+    """Return the table of two builds in one command on one card: speeds and ratios."""
+    rows, sides = list[tuple[str, ...]](), _record()["sides"]
+    for machine, cores in sorted({(one["machine"], one["cores"]) for one in sides}):
+        own = [one for one in sides if (one["machine"], one["cores"]) == (machine, cores)]
+        loop, old, new = (
+            [one["paragraphs_per_s"] for one in own if one["way"] == way]
+            for way in ("loop", "4e7b24bd", "arrays")
+        )
+        ratios = ", ".join(f"{after / before:.2f}" for before, after in zip(old, new, strict=True))
+        times = f"{fmean(new) / fmean(loop):.1f}" if loop else ""
+        speeds = (", ".join(f"{one:,.0f}" for one in each) for each in (loop, old, new))
+        rows.append((f"{machine}", f"{cores}", *speeds, ratios, times))
+    return table(("machine", "CPUs, workers", "the loop", "4e7b24bd", "now", "ratio", "times the loop"), rows)
+
+
+def _record() -> Any:  # noqa: ANN401 - of a file
+    return json.loads((RAW / "where.json").read_text(encoding="utf-8"))
 
 
 def _raw(name: str) -> list[dict[str, Any]]:

@@ -15,7 +15,8 @@ LSTMs and classifiers. Its scores are converted back to fp32, so that the CRF in
 search in numpy compute as always: numpy has no bfloat16, and under ``torch.autocast`` the CRF of Stanza
 1.15.0 fails, because ``masked_scatter_`` (``stanza/models/common/crf.py``) takes no two types. The
 tokenizer stays fp32. ``shortcuts: exact`` leaves out what inference does not need
-(`jobkit.worker.workloads.stanza_shortcuts`); then the tokenizer on a GPU takes a call as one batch, unless
+(`jobkit.worker.workloads.stanza_shortcuts`), and makes no object of a token
+(`jobkit.worker.workloads.stanza_arrays`); then the tokenizer on a GPU takes a call as one batch, unless
 ``tokenizer_batch`` or ``padded`` limits it.
 
 The length of a sentence is the number of columns it takes, as read in ``stanza/models/ner/data.py`` (1.15.0),
@@ -110,9 +111,13 @@ class SentenceCut:
 
     def sizes(self, sentences: Sequence[Any]) -> list[int]:
         """Return how many sentences each batch holds, of sentences in order."""
+        return self.sizes_of(len(sentences), map(columns_of, sentences))
+
+    def sizes_of(self, count: int, columns: Iterable[int]) -> list[int]:
+        """Return the same of so many sentences, by the columns of each."""
         if self.padded:
-            return cut_by_budget(map(columns_of, sentences), self.padded)
-        return [min(self.size, len(sentences) - at) for at in range(0, len(sentences), self.size)]
+            return cut_by_budget(columns, self.padded)
+        return [min(self.size, count - at) for at in range(0, count, self.size)]
 
     def batches(self, sentences: Iterable[Any]) -> list[list[Any]]:
         """Return the batches of a call."""
@@ -143,6 +148,8 @@ class StanzaNer:
         self._largest: dict[str, int] = {}  # by knob
         self._saved_batch = 0  # of the tokenizer
         self._whole_calls = self._on_gpu = False  # for the tokenizer
+        self._arrays: Any = None  # the tagger of `stanza_arrays`; ``None`` if it does not serve these models
+        self._in_use: Any = None  # the same, while the shortcuts are in use
         self._heaviest: tuple[int, list[Any]] = (0, [])  # load and sentences of an NER batch
 
     @staticmethod
@@ -204,28 +211,52 @@ class StanzaNer:
         """
         self._shapes.clear()
         self._cap_tokenizer(paragraphs)
-        documents = self._pipeline.bulk_process(list(paragraphs))
+        work = self._by_arrays if self._in_use else self._by_documents
+        entities, sentences, tokens = work(paragraphs)
         self._note("paragraphs_per_call", len(paragraphs))
-        entities = (
+        loads = [rows * columns for rows, columns in self._shapes]
+        return Result(
+            entities=tuple(entities),
+            load=max(loads, default=0),
+            sentences=sentences,
+            tokens=tokens,
+            longest_sentence_chars=max((columns for _, columns in self._shapes), default=0),
+            padded_chars=sum(loads),
+        )
+
+    def _by_arrays(self, paragraphs: Sequence[str]) -> tuple[Sequence[Entity], int, int]:
+        tokens, batches, tags = self._arrays.tag(paragraphs)
+        if place := self._new_heaviest():
+            from stanza.models.common.doc import ID, TEXT, Document
+
+            bounds = [tokens.sentences[at : at + 2] for at in batches[place - 1]]
+            words = [tokens.words[first:end] for first, end in bounds]
+            rows = [[{ID: (at,), TEXT: word} for at, word in enumerate(some, 1)] for some in words]
+            self._heaviest = self._heaviest[0], Document(rows).sentences
+        entities = self._arrays.entities(paragraphs, tokens, tags)
+        return entities, len(tokens.columns), len(tokens.words)
+
+    def _by_documents(self, paragraphs: Sequence[str]) -> tuple[Sequence[Entity], int, int]:
+        documents = self._pipeline.bulk_process(list(paragraphs))
+        entities = [
             _entity(number, paragraph, entity)
             for number, (paragraph, document) in enumerate(zip(paragraphs, documents, strict=True))
             for entity in document.ents
-        )
-        shapes = self._shapes
-        place = max(range(len(shapes)), key=lambda at: shapes[at][0] * shapes[at][1], default=0)
-        rows, columns = shapes[place] if shapes else (0, 0)
-        if rows * columns > self._heaviest[0]:
-            first = sum(before for before, _ in shapes[:place])
+        ]
+        if place := self._new_heaviest():
+            first, rows = sum(before for before, _ in self._shapes[: place - 1]), self._shapes[place - 1][0]
             sentences = self._cut.arranged(s for document in documents for s in document.sentences)
-            self._heaviest = rows * columns, sentences[first : first + rows]
-        return Result(
-            entities=tuple(entities),
-            load=rows * columns,
-            sentences=sum(len(document.sentences) for document in documents),
-            tokens=sum(len(sentence.tokens) for document in documents for sentence in document.sentences),
-            longest_sentence_chars=max((columns for _, columns in shapes), default=0),
-            padded_chars=sum(rows * columns for rows, columns in shapes),
-        )
+            self._heaviest = self._heaviest[0], sentences[first : first + rows]
+        many = [sentence for document in documents for sentence in document.sentences]
+        return entities, len(many), sum(len(sentence.tokens) for sentence in many)
+
+    def _new_heaviest(self) -> int:
+        """Return which batch of a call is the heaviest so far, from 1, and keep its load; 0 if none is."""
+        loads = [rows * columns for rows, columns in self._shapes]
+        if not loads or max(loads) <= self._heaviest[0]:
+            return 0
+        self._heaviest = max(loads), []
+        return 1 + loads.index(max(loads))
 
     def heaviest(self) -> Sequence[Heavy]:
         """Return the heaviest NER batch so far, whole and in part.
@@ -329,15 +360,27 @@ class StanzaNer:
 
     def _everything(self, paragraphs: Sequence[str]) -> list[tuple[Any, Any]]:
         self._cap_tokenizer(paragraphs)
+        if self._in_use:
+            found: list[tuple[Any, Any]] = self._arrays.everything(paragraphs)
+            return found
         documents = self._pipeline.bulk_process(list(paragraphs))
-        return [(document.to_dict(), [one.to_dict() for one in document.ents]) for document in documents]
+        return [
+            (
+                [
+                    [(t.text, t.start_char, t.end_char, t.ner) for t in one.tokens]
+                    for one in document.sentences
+                ],
+                [(one.text, one.type, one.start_char, one.end_char) for one in document.ents],
+            )
+            for document in documents
+        ]
 
     @property
     def _tagger(self) -> Any:  # noqa: ANN401 - Stanza is untyped
         return self._pipeline.processors["ner"]
 
     def _set_up(self, wanted: str) -> None:
-        from jobkit.worker.workloads import stanza_shortcuts
+        from jobkit.worker.workloads import stanza_arrays, stanza_shortcuts
 
         processors = self._pipeline.processors
         refused = stanza_shortcuts.refusal(self._pipeline) if wanted == EXACT else ""
@@ -349,11 +392,15 @@ class StanzaNer:
         _watch(processors["tokenize"].trainer, lambda batch: self._note("tokenizer_batch", batch[0].shape[0]))
         for trainer in trainers:
             _watch(trainer, self._note_ner_batch)
+        self._arrays = stanza_arrays.array_tagger(exact) if exact else None
+        if self._arrays:
+            _watch(self._arrays.trainer, self._note_ner_batch)
         self._saved_batch = int(processors["tokenize"].trainer.args[BATCH_SIZE])
         self._use(exact or self._stock, exact=bool(exact))
 
     def _use(self, processors: Mapping[str, Any], *, exact: bool) -> None:
         self._pipeline.processors.update(processors)
+        self._in_use = self._arrays if exact else None
         self._whole_calls = exact and self._on_gpu  # on a CPU their padding costs more than it saves
 
     @property

@@ -37,7 +37,7 @@ from stanza.models.ner.data import DataLoader
 from stanza.models.ner.model import NERTagger
 from stanza.models.ner.utils import merge_tags
 from stanza.models.tokenization.data import TokenizationDataset
-from stanza.models.tokenization.utils import output_predictions
+from stanza.models.tokenization.utils import output_predictions, update_pred_regex
 from stanza.pipeline import tokenize_processor
 from stanza.pipeline.ner_processor import NERProcessor
 from torch import nn
@@ -137,6 +137,12 @@ def decode(scores: Any, transitions: Any, lengths: Sequence[int]) -> list[list[i
     ``transitions``: from a tag (row) to the next one (column).
     ``lengths``: words of each sentence, the most first.
     """
+    paths = best_paths(scores, transitions, lengths)
+    return [path[:length].tolist() for path, length in zip(paths, lengths, strict=True)]
+
+
+def best_paths(scores: Any, transitions: Any, lengths: Sequence[int]) -> Any:  # noqa: ANN401 - as above
+    """Return the same as an array, with anything beyond the end of a sentence."""
     walk = _on_gpu if scores.is_cuda else _on_cpu
     active = (np.arange(max(lengths)) < np.array(lengths)[:, None]).sum(axis=0).tolist()
     tags, origins = walk(scores.detach(), transitions.detach(), active)
@@ -146,7 +152,7 @@ def decode(scores: Any, transitions: Any, lengths: Sequence[int]) -> list[list[i
         paths[:rows, word] = tags[:rows]
         if word:
             tags[:rows] = origins[word - 1][np.arange(rows), tags[:rows]]
-    return [path[:length].tolist() for path, length in zip(paths, lengths, strict=True)]
+    return paths
 
 
 def _on_gpu(scores: Any, transitions: Any, active: Sequence[int]) -> tuple[Any, list[Any]]:  # noqa: ANN401 - as above
@@ -154,12 +160,13 @@ def _on_gpu(scores: Any, transitions: Any, active: Sequence[int]) -> tuple[Any, 
     best, origins = scores[:, 0].clone(), []
     for word, rows in enumerate(active[1:], 1):
         reached, origin = (best[:rows].unsqueeze(2) + transitions).max(dim=1)
-        best[:rows] = scores[:rows, word] + reached
-        origins.append(origin.to(torch.int16))
+        torch.add(scores[:rows, word], reached, out=best[:rows])
+        origins.append(origin)
     last = best.argmax(dim=1).cpu().numpy()
     if not origins:
         return last, []
-    return last, np.split(torch.cat(origins).cpu().numpy(), np.cumsum(active[1:-1]))  # copied in one
+    copied = torch.cat(origins).to(torch.int16).cpu().numpy()
+    return last, np.split(copied, np.cumsum(active[1:-1]))
 
 
 def _on_cpu(scores: Any, transitions: Any, active: Sequence[int]) -> tuple[Any, list[Any]]:  # noqa: ANN401 - as above
@@ -190,6 +197,8 @@ SIGNATURES: tuple[tuple[Callable[..., Any], str], ...] = (
     (stock.unpack_batch, "(batch, device)"),
     (TokenizationDataset.para_to_sentences, "(self, para)"),
     (tokenize_processor.TokenizeProcessor.process, "(self, document)"),
+    (update_pred_regex, "(raw, pred)"),
+    (NERTagger.extract_static_embeddings, "(args, sents, vocab)"),
     (output_predictions, _OUTPUT),
 )
 """The functions of Stanza that a shortcut replaces or calls, each with its signature."""
@@ -369,16 +378,16 @@ class BatchTagger(Tagger):
 def _trainer(trainer: Any) -> Any:  # noqa: ANN401 - as above
     model = trainer.model
     directions = {
-        name: _with(seen_as(Characters, getattr(model, name)), decoder=nn.Identity())
+        name: with_parts(seen_as(Characters, getattr(model, name)), decoder=nn.Identity())
         for name in ("charmodel_forward", "charmodel_backward")
     }
     crits = nn.ModuleList(seen_as(NoLoss, crit) for crit in model.crits)
     made = seen_as(BatchTrainer, trainer)
-    made.model = _with(seen_as(NERTagger, model), **directions, crits=crits)
+    made.model = with_parts(seen_as(NERTagger, model), **directions, crits=crits)
     return made
 
 
-def _with(module: Any, **parts: Any) -> Any:  # noqa: ANN401 - torch is untyped
+def with_parts(module: Any, **parts: Any) -> Any:  # noqa: ANN401 - torch is untyped
     """Give a module other parts, which the one that it shares its state with does not get."""
     vars(module)["_modules"] = {**vars(module)["_modules"], **parts}
     return module
@@ -422,13 +431,17 @@ class Features(TokenizationDataset):  # type: ignore[misc]  # Stanza is untyped
 
     alphabet: Alphabet
 
+    def number(self, unit: str) -> int:
+        """Return the number of a character in the alphabet."""
+        if unit not in self.alphabet.numbers:
+            [(ids, _, features, _)] = super().para_to_sentences([(unit, 0)] * 3)
+            self.alphabet.add(unit, ids, features)
+        return self.alphabet.numbers[unit]
+
     def para_to_sentences(self, para: Sequence[tuple[str, int]]) -> list[Any]:
         """Return the paragraph as the one piece that inference makes of it."""
         alphabet, units = self.alphabet, [unit for unit, _ in para]
-        for unit in {*units} - alphabet.numbers.keys():
-            [(ids, _, features, _)] = super().para_to_sentences([(unit, 0)] * 3)
-            alphabet.add(unit, ids, features)
-        places = [alphabet.numbers[unit] for unit in units]
+        places = [*map(self.number, units)]
         features = alphabet.features[places]
         features[0] += alphabet.first
         features[-1] += alphabet.last

@@ -125,7 +125,9 @@ def test_of_an_odd_text_too(both: tuple[StanzaNer, StanzaNer]) -> None:
     """Nothing, blanks, one character, a long paragraph, a token that Stanza replaces."""
     without, exact = both
     short: list[list[str]] = [[], [""], [" "], ["\n\n"], ["x"], ["\x00"], ["A", " b"]]
-    for paragraphs in (*short, ["Ada." * 300, "."], ["w" * 1_500, "Ada went."]):
+    long = [" ".join(PARAGRAPHS), "Ada went.", " ".join(PARAGRAPHS[:9]), "Ada's " * 700]
+    addresses = ["Ask ada.l@x.org or http://www.x.org/a.b. U.S. 3.5", 'www.x.com, "a b"@c.de', "x.gov"]
+    for paragraphs in (*short, ["Ada." * 300, "."], ["w" * 1_500, "Ada went."], addresses, long):
         assert exact.process(paragraphs) == without.process(paragraphs), repr(paragraphs)[:20]
 
 
@@ -268,18 +270,16 @@ def test_the_check_finds_no_difference_and_leaves_the_shortcuts_on(
 def test_the_check_names_how_many_paragraphs_have_other_tags(
     tiny_model: ModelRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from jobkit.worker.workloads import stanza_shortcuts
+    from jobkit.worker.workloads.stanza_shortcuts import best_paths
 
-    decode = stanza_shortcuts.decode
-
-    def wrong(scores: Any, transitions: Any, lengths: Sequence[int]) -> list[list[int]]:
-        found = decode(scores, transitions, lengths)
+    def wrong(scores: Any, transitions: Any, lengths: Sequence[int]) -> Any:
+        found = best_paths(scores, transitions, lengths)
         longest = found[0]
         longest[0] = longest[0] - 1 if longest[0] == scores.shape[2] - 1 else longest[0] + 1
         return found
 
     workload = loaded(tiny_model, batch_size=1_000)
-    monkeypatch.setattr(stanza_shortcuts, "decode", wrong)
+    monkeypatch.setattr("jobkit.worker.workloads.stanza_arrays.best_paths", wrong)
     said = workload.check_shortcuts(PARAGRAPHS)
     assert re.match(r"in 1 of 20 paragraphs their .* differ", said), said
 
