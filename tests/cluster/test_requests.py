@@ -53,7 +53,7 @@ class Asker:
     def init(self) -> None:
         """Take a site file written from what the scheduler says."""
         self.site = str(self.home / "ours.yaml")
-        words = ("--scheduler", self.scheduler, "--only", "site", "--site", self.site)
+        words = ("--scheduler", self.scheduler, "--only", "site", "--site-file", self.site)
         ran("init", *words, cwd=self.home)
 
     def sweep(self, text: str, *more: str) -> subprocess.CompletedProcess[str]:
