@@ -218,7 +218,7 @@ def test_home_is_full_when_a_sweep_is_submitted(tmp_path: Path, mounts: ExitStac
     filler = fill(home)
     with pytest.raises(JobkitError, match=f"{home}/journal.jsonl: No space left on device; the job was not"):
         submit_array(slurm, home, job)
-    assert not queue.called()
+    assert not queue.called("sbatch")
     filler.unlink()
     with pytest.raises(SubmissionUnconfirmed, match="accepted job 101, but the journal could not") as taken:
         submit_array(slurm, home, job)
