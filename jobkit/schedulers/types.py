@@ -47,7 +47,7 @@ class SchedulerId:
     shell: dict[str, str] = field(default_factory=dict)  # the variables that chose the cluster
 
     def is_at(self, here: SchedulerId | None) -> bool | None:
-        """Return whether another answer is of the same cluster; ``None`` if that cannot be told."""
+        """Return whether another answer is of the same cluster; ``None`` if that is not known."""
         if here is not None and self.name != here.name:
             return False
         return True if here and {*self.controllers} & {*here.controllers} else None
