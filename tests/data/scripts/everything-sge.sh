@@ -143,8 +143,7 @@ bring_home() {
 bring_last() {
     local files=''
     bring_home || return 1
-    # A template may have its own copy; and a second end of this script finds what the first has brought home.
-    if declare -F differing >/dev/null && [[ -d $work/out ]]; then
+    if declare -F differing >/dev/null; then          # a template may have its own copy
         files=$(differing "$work/out" "$home") || files=unknown
     fi
     [[ ! $files ]] || { echo "job.sh: files whose size or time at home is not that on scratch: $files" >&2; return 1; }
@@ -180,6 +179,7 @@ leave_scratch() {
 }
 finish() {
     local status=$? kept='' text child
+    [[ $BASHPID == "$$" || ${1:-} == orphaned ]] || exit "$status"  # a subshell of a trap may have this trap, too
     trap - EXIT
     trap '' TERM INT USR1 USR2
     if [[ $worker ]]; then end_worker 20; fi
@@ -220,7 +220,7 @@ orphaned() {                                          # the script was killed ou
     printf '%-15s\n' "$signal" 1<>"$work/signal" || true
     end_worker 20                          # its GPU may now belong to another job
     worker='' sync=''
-    (exit 137) || finish
+    (exit 137) || finish orphaned
 }
 on_signal() {
     signal=${signal:-$1}
