@@ -79,7 +79,7 @@ REMOVED: Mapping[str, str] = {
     "models list": "jobkit models does it now",
     "models path": "jobkit models prints name, size and folder of each model now",
     "shell": "srun --pty bash, on Grid Engine qlogin, and bash job.sh K do it now: jobkit help run-by-hand",
-    "throttle": "scontrol update JobId=JOB ArrayTaskThrottle=N, on Grid Engine qalter -tc N JOB, does it now",
+    "throttle": "scontrol update JobId=JOB ArrayTaskThrottle=N or qalter -tc N JOB: jobkit help walk-away",
 }
 """What does now what a command of an earlier version did, by its first words."""
 

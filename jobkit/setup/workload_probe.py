@@ -185,8 +185,8 @@ class _Subject:
             found = result.entities if result.rows is None else result.rows
             if result.vectors is not None:
                 found = [(number, [*map(float, one)]) for number, one in enumerate(result.vectors)]
-            for row in (row for row in found if len(row) != 1 + columns):
-                raise JobkitError(f"process() returned the row {row!r}, and its columns are {columns}")
+            if (wrong := next((row for row in found if len(row) != 1 + columns), None)) is not None:
+                raise JobkitError(f"process() returned the row {wrong!r}, and its columns are {columns}")
             for number, *values in found:
                 rows[items[number]].append(values)
             tokens.append(result.tokens)
