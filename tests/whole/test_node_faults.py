@@ -71,6 +71,29 @@ def test_kill_9_of_one_task_of_several_on_a_node(tmp_path: Path, halted: Halted)
     wait_until(lambda: run.left_on_scratch() == [])
 
 
+@pytest.mark.parametrize(("killed", "word"), [(True, "lost"), (False, "stage_out")])
+def test_scratch_that_is_removed_while_the_task_runs(
+    tmp_path: Path, halted: Halted, killed: bool, word: str
+) -> None:
+    """FAULT: the folder on scratch is removed while the worker works; the script may be killed as well.
+
+    HOW: real: Grid Engine removes the folder of a job whose script was killed while the worker still ends.
+    REPORTED: `lost` of a killed script, else `stage_out`: the folder was removed; not that it is kept.
+    LOST: what was not copied home yet.
+    """
+    run = ScriptRun(tmp_path, workload="broken:Waits", text=EIGHT)
+    process = halted.start(run)
+    (folder,) = (path for path in run.left_on_scratch() if not path.endswith(".inputs"))
+    shutil.rmtree(run.own() / folder)
+    if killed:
+        process.kill()
+    halted.go()
+    ended(process)
+    wait_until((run.home() / "exit").exists)
+    assert (outcome(run), run.exit().scratch) == (word, "")
+    assert run.exit().message.endswith("was removed before all results were at home")
+
+
 def test_term_while_the_inputs_are_copied(tmp_path: Path, halted: Halted) -> None:
     """FAULT: a job is cancelled while it copies its inputs to the node.
 

@@ -136,7 +136,7 @@ bring_home() {
 }
 bring_last() {
     local files=''
-    bring_home || return 1
+    [[ -d $work/out ]] && bring_home || return 1
     if declare -F differing >/dev/null; then          # a template may have its own copy
         files=$(differing "$work/out" "$home") || files=unknown
     fi
@@ -181,13 +181,20 @@ finish() {
         if kill "$child"; then wait "$child" || true; fi
     done 2>/dev/null
     if [[ $work ]]; then
-        if rmdir "$work/out" 2>/dev/null || bring_last || bring_last; then  # an empty folder has no results
+        if [[ $stage == scratch ]] || rmdir "$work/out" 2>/dev/null || bring_last || bring_last; then  # an empty folder has no results
             rm -rf "$work" || true
         else
-            kept=$work text="results could not be copied to $home"
-            rm -rf "$work/lock" "$work/inputs"        # a folder without a lock is never removed
-            echo "job.sh: stage_out: $text; they are kept in $HOSTNAME:$work" >&2 || true
-            message=${message:+$message; }$text outcome=${outcome:-stage_out}  # the first cause is the outcome
+            text="results could not be copied to $home"
+            if [[ -d $work/out ]]; then
+                kept=$work
+                rm -rf "$work/lock" "$work/inputs"    # a folder without a lock is never removed
+                echo "job.sh: stage_out: $text; they are kept in $HOSTNAME:$work" >&2 || true
+            else                                      # Grid Engine removes its folder when the script is killed
+                text="$work was removed before all results were at home"
+                echo "job.sh: stage_out: $text" >&2 || true
+            fi
+            [[ $signal == KILL && ! $kept ]] || outcome=${outcome:-stage_out}  # the first cause is the outcome
+            message=${message:+$message; }$text
             ((status)) || status=73
             rm -f "$home/record.json" || true         # it may have come without the rest, and would be a success
         fi
@@ -361,7 +368,7 @@ while kill -0 "$worker" 2>/dev/null; do               # a trap interrupted the w
     status=0
     wait "$worker" || status=$?
 done
-if ((status)) && [[ ! -e $work/out/record.json ]]; then  # is scratch full, or a package missing?
+if ((status)) && [[ -d $work/out && ! -e $work/out/record.json ]]; then  # is scratch full, or a package missing?
     { printf '%65536s' '' >"$work/room"; } 2>/dev/null || fail scratch_full "$work is full"
     if [[ ! $signal ]] && ! "${container[@]}" "$python" -c 'import jobkit.worker.work'; then
         stage=environment
