@@ -88,9 +88,10 @@ def test_scratch_that_is_removed_while_the_task_runs(
     if killed:
         process.kill()
     halted.go()
-    ended(process)
+    said = ended(process)
     wait_until((run.home() / "exit").exists)
     assert (outcome(run), run.exit().scratch) == (word, "")
+    assert ("stage_out" in said) is not killed  # the outcome is looked for in the log, too
     assert run.exit().message.endswith("was removed before all results were at home")
 
 

@@ -184,16 +184,15 @@ finish() {
         if [[ $stage == scratch ]] || rmdir "$work/out" 2>/dev/null || bring_last || bring_last; then  # an empty folder has no results
             rm -rf "$work" || true
         else
-            text="results could not be copied to $home"
             if [[ -d $work/out ]]; then
-                kept=$work
+                kept=$work text="results could not be copied to $home"
                 rm -rf "$work/lock" "$work/inputs"    # a folder without a lock is never removed
-                echo "job.sh: stage_out: $text; they are kept in $HOSTNAME:$work" >&2 || true
-            else                                      # Grid Engine removes its folder when the script is killed
+            else
                 text="$work was removed before all results were at home"
-                echo "job.sh: stage_out: $text" >&2 || true
             fi
-            [[ $signal == KILL && ! $kept ]] || outcome=${outcome:-stage_out}  # the first cause is the outcome
+            # Grid Engine removes the folder of a script that was killed; else the first cause is the outcome.
+            [[ $signal == KILL && ! $kept ]] || outcome=${outcome:-stage_out}
+            echo "job.sh: ${outcome:+$outcome: }$text${kept:+; they are kept in $HOSTNAME:$kept}" >&2 || true
             message=${message:+$message; }$text
             ((status)) || status=73
             rm -f "$home/record.json" || true         # it may have come without the rest, and would be a success
