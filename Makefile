@@ -31,7 +31,7 @@ quick: setup
 
 # Tests on real schedulers mostly wait, the others compute: side by side they take the time of one.
 # CI leaves to `coverage` the tests that it runs (UNIT).
-test: setup           ## before you push: all that CI checks but coverage, the oldest versions, and clusters (JOBKIT_CLUSTER=1 adds them)
+test: setup           ## before you push: all that CI checks but coverage, what installs packages, and clusters (JOBKIT_CLUSTER=1 adds them)
 	$(MAKE) --jobs=3 --output-sync=target cluster lint unit
 
 .PHONY: model
@@ -51,19 +51,19 @@ lint: setup           ## style, types, import layers
 	$(BIN)/lint-imports
 	$(BIN)/shellcheck .ci/run tests/support/bare_machine.sh tests/data/capture.sh tests/data/other-site.sh tests/fakes/conda
 
-# Three workers on two cores, for many tests wait for a process. Tests that lack a program, a user or a kernel
+# Four workers on two cores, for many tests wait for a process. Tests that lack a program, a user or a kernel
 # feature are skipped, by name: with JOBKIT_CLUSTER=1 missing programs are installed, and CI (ALSO) runs the others.
-.PHONY: unit cluster coverage oldest fresh
-UNIT = not oldest
+.PHONY: unit cluster coverage installs fresh
+UNIT = not installs
 unit: model
-	$(BIN)/python -m pytest tests -n 3 --dist loadgroup --ignore tests/cluster -m '$(UNIT)' --skipped .cache/skipped/unit
+	$(BIN)/python -m pytest tests -n 4 --dist loadgroup --ignore tests/cluster -m '$(UNIT)' --skipped .cache/skipped/unit
 
 coverage: setup       ## what the tests that start no process cover of jobkit; pyproject.toml has the least that it may be
 	$(BIN)/python -m pytest tests -n 2 --dist loadgroup --quick --cov --cov-report= --skipped .cache/skipped/quick
 	$(BIN)/coverage report --format=total
 
-oldest: model         ## the tests that install the oldest versions that jobkit permits
-	$(BIN)/python -m pytest $$(grep -rl 'mark\.oldest' tests --include='test_*.py') -m oldest
+installs: model       ## the tests that install packages: the wheel, and the oldest versions that jobkit permits
+	$(BIN)/python -m pytest $$(grep -rlE 'mark[.]installs' tests --include='test_*.py') -m installs
 
 ALSO =
 cluster: setup

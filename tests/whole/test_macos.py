@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CLIENT = "search or tagged or several or dry-run or preflight or demo"
+CLIENT = "several or dry-run or preflight"
 
 
 @pytest.mark.slow

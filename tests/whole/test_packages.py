@@ -106,6 +106,7 @@ def jobkit(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]
     return subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=120)
 
 
+@pytest.mark.installs
 def test_the_shipped_demo_runs_from_the_wheel_and_the_pages_can_be_read(elsewhere: Path) -> None:
     (shipped,) = elsewhere.glob("venv/lib/python*/site-packages/jobkit/shipped/sweeps")
     changes = ("workload=count", "sweep={batch_size: [5, 20]}", "repeats=1")
@@ -119,6 +120,7 @@ def test_the_shipped_demo_runs_from_the_wheel_and_the_pages_can_be_read(elsewher
     assert jobkit(elsewhere, "help", "terms").stdout.rstrip() == page.rstrip()
 
 
+@pytest.mark.installs
 def test_the_tagger_needs_its_extra_and_then_runs(elsewhere: Path, built: Path, tiny_model: ModelRef) -> None:
     (spec,) = elsewhere.glob("venv/lib/python*/site-packages/jobkit/shipped/sweeps/stanza.yaml")
     changes = "model.size=tiny text=sample:30 repeats=1 scheduler=local device=cpu resources.gpus=0"

@@ -21,7 +21,7 @@ make_wheel(Path({place!r}))
 """
 
 
-@pytest.mark.long
+@pytest.mark.installs
 @pytest.mark.slow
 def test_an_installed_jobkit_is_packed_as_it_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(

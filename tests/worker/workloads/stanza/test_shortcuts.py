@@ -318,7 +318,7 @@ def oldest_stanza(cache: Path) -> Path:
     return folder
 
 
-@pytest.mark.oldest
+@pytest.mark.installs
 @pytest.mark.slow
 @pytest.mark.usefixtures("tiny_model")
 def test_all_of_this_holds_with_the_oldest_version(kept_cache: Path) -> None:
@@ -326,7 +326,7 @@ def test_all_of_this_holds_with_the_oldest_version(kept_cache: Path) -> None:
     words = [sys.executable, "-m", "pytest", __file__, "-q", "-n", "0", "-p", "no:cacheprovider"]
     given = {**os.environ, "PYTHONPATH": str(oldest_stanza(kept_cache.parent)), WITH_OLDEST: "1"}
     done = subprocess.run(
-        [*words, "-m", "not oldest"], env=given, text=True, capture_output=True, timeout=600, check=False
+        [*words, "-m", "not installs"], env=given, text=True, capture_output=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stdout[-8_000:]
     counted = re.search(r"(\d+) passed, 1 deselected in", done.stdout)
