@@ -31,6 +31,9 @@ from jobkit.runs.which_run import changed_run_named, refuse_runs, refuse_unmeasu
     default="",
     help="For a run without a scheduler: the machine or container NAME that ran it no longer exists.",
 )
+@click.option(
+    "--rows-gone", is_flag=True, help="For a corpus: run the shards again whose rows are gone or damaged."
+)
 @click.option("--replan", is_flag=True, help="For a corpus: cut the unfinished part into new shards.")
 @shared.shard_options
 @click.option("--follow-up", is_flag=True, help="Apply only the policy; for the job that follows a sweep.")
@@ -62,7 +65,11 @@ def resume(
     With --replan, of a corpus: jobkit cancels what is open, waits until it has ended, and cuts what is not
     done into new shards. `--set scheduler=local` moves the rest to this machine.
 
+    With --rows-gone, of a corpus: shards also run again whose rows were removed after they were done, as by
+    a purge of scratch. If the old rows come back, they count for nothing.
+
     \b
+      jobkit resume tagged --rows-gone
       jobkit resume tagged --replan --shard-minutes 10
       jobkit resume tagged --replan --set scheduler=local
 

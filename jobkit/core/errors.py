@@ -83,6 +83,12 @@ def file_error(error: OSError, path: object = "", *, hint: str = "") -> JobkitEr
     )
 
 
+def lost_file(path: os.PathLike[str], so: str, *others: str) -> JobkitError:
+    """Return that a file of a run folder is gone, which nothing can make again; ``so`` is what that means."""
+    ways = ("restore it from a backup", *others, "or begin again in another folder")
+    return JobkitError(f"{os.fspath(path)}: gone: {so}", hint="; ".join(ways))
+
+
 @contextmanager
 def name_file_in_errors(path: os.PathLike[str] | str) -> Iterator[None]:
     """Add the file name to an OSError inside the block if it has none: write(2) does not set it."""

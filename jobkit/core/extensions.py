@@ -25,7 +25,7 @@ class Extension:
 
 EXTENSIONS: dict[str, Extension] = {
     "corpus": Extension(
-        marks=("corpus.json", "apply.json"),
+        marks=("corpus.json", "plan.jsonl", "apply.json"),
         parts={
             "run": "jobkit.extensions.corpus.standing:CORPUS",
             "resume": "jobkit.extensions.corpus.apply:CORPUS",

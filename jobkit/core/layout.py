@@ -66,6 +66,8 @@ RECORD_FILE = "record.json"
 ENTITIES_FILE = "entities.tsv"
 BAD_ROWS = "rows.bad"
 """Rows that do not match their manifest; the shard runs again."""
+GONE_ROWS = "rows.gone"
+"""The claim of a try whose rows were gone: they never count again, also if they come back."""
 EXIT_FILE = "exit"
 PROFILE_FILES = {"torch": "trace.json.gz", "python": "profile.pstats"}
 EARLIER_PROFILERS = {"scalene": "python"}

@@ -19,10 +19,18 @@ from datetime import timedelta
 from pathlib import Path
 
 from jobkit.core import terminal
-from jobkit.core.errors import ExitCode, JobkitError, file_error
+from jobkit.core.errors import ExitCode, JobkitError, file_error, lost_file
 from jobkit.core.extensions import extension_of, load
 from jobkit.core.files import exclusive_lock, read_text
-from jobkit.core.layout import FOLLOW_SCRIPT, PLAN_SCRIPT, POINTS_FILE, RUN_LOCK, SPEC_FILE, read_points
+from jobkit.core.layout import (
+    FOLLOW_SCRIPT,
+    JOURNAL_FILE,
+    PLAN_SCRIPT,
+    POINTS_FILE,
+    RUN_LOCK,
+    SPEC_FILE,
+    read_points,
+)
 from jobkit.core.records import FULL, Point
 from jobkit.core.terminal import note, note_next, relative_path, shell_path, shell_quote
 from jobkit.core.units import format_count, format_size, format_walltime
@@ -104,14 +112,16 @@ def refuse_moved_run(run_dir: Path) -> None:
 
     It comes before anything is written there.
     """
-    script = run_dir / (PLAN_SCRIPT if kind_of(run_dir).unplanned(run_dir) else script_name(1))
+    kind = kind_of(run_dir)
+    script = run_dir / (PLAN_SCRIPT if kind.unplanned(run_dir) else script_name(1))
+    for path in (script, run_dir / SPEC_FILE, run_dir / JOURNAL_FILE):
+        if not path.exists():
+            looks = f"jobkit {kind.look} {shell_path(run_dir)} shows what is there"
+            raise lost_file(path, f"without it no {kind.noun} can run", looks)
     try:
         text = read_text(script)
     except OSError as error:
-        hint = "jobkit collect reads what is there; to run the points again make a new sweep"
-        raise JobkitError(
-            f"{script}: {error.strerror}: no point can run without this file", hint=hint
-        ) from error
+        raise file_error(error, script) from error
     match = _RUN.search(text)
     words = shlex.split(match[1]) if match else []
     there = Path(words[0]) if words else run_dir
@@ -330,6 +340,7 @@ class Asked:
     only: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
     machine_gone: str = ""
+    rows_gone: bool = False  # whether points run again that are done, and whose results are gone
     replan: bool = False  # whether to cut what is not done into new points
     shard_minutes: float | None = None  # how long each shard is to take; ``None`` to leave it open
     shards: int | None = None  # how many shards there are to be; ``None`` to leave it open
@@ -340,10 +351,12 @@ class Resumption:
     """How a run goes on: the hooks of a sweep, whose points run again; an extension inherits them."""
 
     def resume(self, run_dir: Path, asked: Asked) -> int | None:
-        if asked.replan:
-            raise JobkitError(
-                f"{run_dir}: --replan is for the folder of jobkit apply, and this folder is a sweep's"
-            )
+        for option in ("replan", "rows_gone"):
+            if getattr(asked, option):
+                named = f"--{option.replace('_', '-')}"
+                raise JobkitError(
+                    f"{run_dir}: {named} is for the folder of jobkit apply, and this is a sweep's"
+                )
         return run_again(
             run_dir, asked.only, asked.overrides, machine_gone=asked.machine_gone, wait=asked.wait
         )

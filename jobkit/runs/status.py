@@ -117,6 +117,10 @@ class RunKind:
         """Return the folders that the points read besides text and model: a container must see them."""
         return ()
 
+    def gone(self, run: RunStatus) -> Sequence[str]:
+        """Return the ids of points that are done, and whose results are gone since."""
+        return ()
+
     def is_home(self, home: str, folder: str) -> bool:
         """Return whether a try that ended well has brought home all that it must.
 
@@ -522,9 +526,13 @@ class RunStatus:
             return ExitCode.TO_COME if self.planner else ExitCode.FAILED
         counted = (point for point in self.points if point.point.kind.missed or not point.cancelled)
         states = {point.state for point in counted}
-        return exit_code(
-            failed=bool(states & {PointState.FAILED, PointState.STUCK}), to_come=bool(states & TO_COME)
-        )
+        failed = states & {PointState.FAILED, PointState.STUCK} or self.gone
+        return exit_code(failed=bool(failed), to_come=bool(states & TO_COME))
+
+    @cached_property
+    def gone(self) -> Sequence[str]:
+        """The ids of points that are done, and whose results are gone since."""
+        return self.kind.gone(self)
 
     @cached_property
     def jobs(self) -> list[JobStatus]:

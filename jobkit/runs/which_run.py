@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from jobkit.core.errors import JobkitError
+from jobkit.core.errors import JobkitError, lost_file
 from jobkit.core.files import append_line, read_text
 from jobkit.core.host import note_begun
-from jobkit.core.layout import COPY_FILE, POINTS_FILE, RESULTS_FOLDER, is_run_folder
+from jobkit.core.layout import COPY_FILE, JOURNAL_FILE, POINTS_FILE, RESULTS_FOLDER, is_run_folder
 from jobkit.core.paths import config_folder, runs_path, shipped_folder
 from jobkit.core.terminal import did_you_mean, relative_path, shell_path
 from jobkit.core.terminal import shell_quote as quoted
@@ -132,6 +132,8 @@ def find_run(word: Path | str) -> Path | None:
     for place in (Path(word), RUNS / word):
         if is_run(place):
             return place
+        if (place / JOURNAL_FILE).is_file() and not (place / POINTS_FILE).exists():
+            raise lost_file(place / POINTS_FILE, "without it no command can read the run")
     if (folder := _site_folder()) and is_run(folder / word):
         return folder / word
     name = str(word)

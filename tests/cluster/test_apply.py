@@ -119,6 +119,26 @@ def test_a_shard_runs_again_while_the_others_go_on(applied: Applied) -> None:
     assert applied.merged() == applied.rows
 
 
+def test_rows_that_a_purge_takes_are_made_again(applied: Applied) -> None:
+    """FAULT: the rows of two shards that are done are removed.
+
+    HOW: real: the files, Slurm and Grid Engine.
+    REPORTED: by status, and by merge, which refuses.
+    LOST: these rows, until their shards have run again, once.
+    """
+    commands.ended_well(applied.apply("--wait", shards=3))
+    first, second, _ = sorted(applied.out.glob("results/*/try-1/rows.jsonl"))
+    before = first.read_bytes()
+    for path in (first, second):
+        path.unlink()
+    assert "rows of 2 shards are gone" in applied.lab.jobkit("status", applied.out).stdout
+    assert "--rows-gone" in applied.lab.jobkit("merge", applied.out).stderr
+    commands.ended_well(applied.lab.jobkit("resume", applied.out, "--rows-gone", "--wait"))
+    first.write_bytes(before)
+    assert [winner.try_number for _, winner in sorted(read_winners(applied.out).items())] == [2, 2, 1]
+    assert applied.merged() == applied.rows
+
+
 def test_a_shard_that_is_killed_every_few_seconds_ends(applied: Applied) -> None:
     """FAULT: the worker and the job script of a shard are killed in turn, sooner than the shard takes.
 

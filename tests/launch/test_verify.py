@@ -100,6 +100,7 @@ def test_a_batch_that_was_measured_is_no_job(
     largest = replace(grid((ITEMS,), device="cpu")[0], index=5, point_id="p005")
     append_line(run / "points.jsonl", to_json(largest))
     measured(run, [*POINTS, largest], lambda point: int(point.numbers["batch_size"]) * GIB)
+    (run / "journal.jsonl").touch()
     before = whole(run)
     assert resume.verify(run, memory=2000 * GIB) == 0
     assert capsys.readouterr().out == (

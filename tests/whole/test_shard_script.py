@@ -10,7 +10,7 @@ from pathlib import Path
 from jobkit.core.layout import read_exit, read_points
 from jobkit.core.records import Outcome, Point
 from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Winner
-from jobkit.extensions.corpus.winners import claim_all, read_winners
+from jobkit.extensions.corpus.winners import claim_all, read_winners, retire
 from jobkit.planning.job_script import render
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
@@ -69,6 +69,9 @@ def test_each_shard_has_a_winner_and_runs_once(tmp_path: Path) -> None:
     for index in (1, 2, 3):
         assert run.run(index) == (0, "")
         assert run.tries(index) == ["try-1"]
+    retire(run.dir, run.winners[1])
+    run.ok(1)
+    assert {index: winner.try_number for index, winner in run.winners.items()} == {1: 2, 2: 1, 3: 1}
 
 
 def test_a_script_that_is_killed_before_the_claim_has_left_all_that_a_reader_claims(tmp_path: Path) -> None:

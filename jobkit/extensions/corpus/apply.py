@@ -65,7 +65,8 @@ from jobkit.extensions.corpus.shards import (
     table_bytes,
     unread_words,
 )
-from jobkit.extensions.corpus.standing import Standing, finish
+from jobkit.extensions.corpus.standing import Standing, finish, gone_words
+from jobkit.extensions.corpus.winners import retire
 from jobkit.launch import launch, resume, submission
 from jobkit.launch.job import plan_job
 from jobkit.launch.launch import Preview
@@ -623,16 +624,32 @@ def plan_in_job(run_dir: Path) -> int:
 # -- `jobkit resume`
 
 
+def find_gone(run_dir: Path, *, again: bool) -> None:
+    """Say which rows are gone; if ``again``, they never count again, and their shards have failed."""
+    refuse_moved_run(run_dir)
+    with run_lock(run_dir) if again else contextlib.nullcontext():
+        gone = Standing(run_dir).gone(read=again)
+        for winner in gone if again else ():
+            retire(run_dir, winner)
+    if gone:
+        way = "" if again else f"; to run these shards again: jobkit resume {shell_path(run_dir)} --rows-gone"
+        note(f"{gone_words([winner.point_id for winner in gone])}{way}")
+    elif again:
+        note("no rows are gone")
+
+
 class CorpusResumption(Resumption):
     def resume(self, run_dir: Path, asked: Asked) -> int | None:
         """Go on, and print how the corpus stands once its shards have ended."""
+        if not is_unplanned(run_dir):
+            find_gone(run_dir, again=asked.rows_gone)
         if is_unplanned(run_dir):
             code = order_again(run_dir, wait=asked.wait)
         elif asked.replan:
             wishes = ShardOptions(minutes=asked.shard_minutes or MINUTES, number=asked.shards)
             code = replan(run_dir, wishes, asked.overrides, wait=asked.wait)
         else:
-            code = super().resume(run_dir, asked)
+            code = super().resume(run_dir, replace(asked, rows_gone=False))
         return report_end(run_dir) if code is None else code
 
     def follow_up(self, run_dir: Path) -> int:

@@ -16,11 +16,10 @@ from uuid import uuid4
 
 from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.files import open_regular
-from jobkit.core.layout import try_folder
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import first_lines, format_list
 from jobkit.extensions.corpus import formats
-from jobkit.extensions.corpus.plan import Part, Piece, Shard, Source, Winner, parts_of
+from jobkit.extensions.corpus.plan import Piece, Shard, Source, Winner
 from jobkit.extensions.corpus.readers import (
     READERS,
     TEXT,
@@ -28,8 +27,8 @@ from jobkit.extensions.corpus.readers import (
     read_pieces,
 )
 from jobkit.extensions.corpus.rows import Array, read_vectors
-from jobkit.extensions.corpus.standing import Standing
-from jobkit.extensions.corpus.winners import digest, winner_path
+from jobkit.extensions.corpus.standing import Standing, gone_words
+from jobkit.extensions.corpus.winners import digest, part_files
 
 _NAMED = 10
 _ANEW = "correct the workload, and apply the corpus in a new folder"
@@ -60,7 +59,10 @@ def merge(
     end. ``with_text`` adds the text of its paragraph to each row. ``allow_missing`` writes the results that
     there are, if there are any.
     """
-    standing = _whole(run_dir, allow_missing=allow_missing)
+    standing = Standing(run_dir)
+    if standing.shards.keys() - standing.winners.keys():
+        standing.settle()
+    _leave_out(standing, standing.gone(), allow_missing=allow_missing)
     corpus, winners = standing.corpus, list(standing.winners.values())
     own = _columns(winners)
     vectors = next((winner.vectors for winner in winners), "")
@@ -72,15 +74,17 @@ def merge(
     named = formats.FILE not in own and any(source.kind != TEXT for source in corpus.sources)
     added = [name for name, wanted in ((formats.FILE, named), (formats.TEXT, with_text)) if wanted]
     columns = {"document": {"str"}, "paragraph": {"int"}, **own, **{name: {"str"} for name in added}}
-    results = _Results(standing, added)
     counts = formats.counts_path(next(iter(outputs.values())))
     places = formats.places_path(outputs["npy"]) if "npy" in outputs else None
     paths = [*outputs.values(), counts, *([places] if places else [])]
     read = {Path(source.path).resolve() for source in corpus.sources}
     if written := next((path for path in paths if path.resolve() in read), None):
         raise JobkitError(f"--output {written} is a file of the corpus", hint="name another file")
+    results = _Results(standing, added)  # refuses a plan with overlaps and gaps before all is read
     _check_inputs(corpus.sources)
-    _check_rows(run_dir, winners)
+    if damaged := standing.gone(read=True):
+        _leave_out(standing, damaged, allow_missing=allow_missing)
+        results, winners = _Results(standing, added), list(standing.winners.values())
     with _published(paths) as files:
         write = _write_vectors if vectors else _write_rows
         tally, rows = write(results, list(outputs), files, columns), sum(winner.rows for winner in winners)
@@ -127,20 +131,19 @@ def _write_vectors(
     return tally
 
 
-def _whole(run_dir: Path, *, allow_missing: bool) -> Standing:
-    """Return where a corpus stands, with a result of each shard, or, if ``allow_missing``, of some."""
-    standing = Standing(run_dir)
-    if standing.shards.keys() - standing.winners.keys():
-        standing.settle()
+def _leave_out(standing: Standing, gone: Sequence[Winner], *, allow_missing: bool) -> None:
+    """Refuse shards that have no result, or whose rows are gone; if permitted, leave them out."""
     missing = [point.point_id for point in standing.points if point.index not in standing.winners]
-    if missing and not (allow_missing and standing.winners):
+    left = {index: winner for index, winner in standing.winners.items() if winner not in gone}
+    if (missing or gone) and not (allow_missing and left):
         number = "1 shard has" if len(missing) == 1 else f"{len(missing):,} shards have"
-        raise JobkitError(
-            f"{number} no result yet: {format_list(missing, _NAMED)}",
-            hint=_resume(run_dir),
-            exit_code=ExitCode.TO_COME,
-        )
-    return standing
+        why = [f"{number} no result yet: {format_list(missing, _NAMED)}"] if missing else []
+        resume = f"jobkit resume {shell_path(standing.folder)}"
+        if gone:
+            why.append(gone_words([winner.point_id for winner in gone]))
+            resume = f"copy them back; or, to run these shards again: {resume} --rows-gone"
+        raise JobkitError("; ".join(why), hint=resume, exit_code=ExitCode.TO_COME)
+    standing.winners = left
 
 
 def default_format(run_dir: Path) -> str:
@@ -230,7 +233,7 @@ class _Results:
         """Yield each file that has rows of an extent, where they begin and end in it, and whose they are."""
         for extent in self._extents:
             winner, before = self._winners[extent.shard], 0
-            for path, part in _parts(self._folder, winner):
+            for path, part in part_files(self._folder, winner):
                 size = part.rows if winner.vectors else part.size_bytes
                 start, end = max(extent.start - before, 0), min(extent.end - before, size)
                 if start < end:
@@ -306,18 +309,13 @@ class _Results:
 
 def _ends(run_dir: Path, shard: Shard, winner: Winner) -> list[int]:
     """Return where the rows of each piece of a shard end."""
-    fault, vectors = winner.fault(shard.paragraphs), winner.vectors
+    vectors = winner.vectors
     ends = list(accumulate([piece.paragraphs for piece in shard.pieces] if vectors else winner.pieces))
     ends += [winner.rows if vectors else winner.size_bytes] * (len(shard.pieces) - len(ends))
-    if fault:
-        raise JobkitError(f"the result of shard {shard.index} has {fault}", hint=_again(run_dir, winner))
+    if fault := winner.fault(shard.paragraphs):
+        again = f"run the shard again: jobkit resume {shell_path(run_dir)} --rows-gone"
+        raise JobkitError(f"the result of shard {shard.index} has {fault}", hint=again)
     return ends
-
-
-def _parts(run_dir: Path, winner: Winner) -> list[tuple[Path, Part]]:
-    """Return the parts of a result and their files."""
-    folder = try_folder(run_dir, winner.point_id, winner.try_number)
-    return [(Path(os.path.normpath(f"{folder}/{part.file}")), part) for part in parts_of(winner)]
 
 
 class _Tally:
@@ -386,31 +384,6 @@ def _changed(source: Source) -> str:
     except OSError as error:
         return f"{source.path}: {error.strerror}"
     return ""
-
-
-def _check_rows(run_dir: Path, winners: Sequence[Winner]) -> None:
-    files = [(winner, *one) for winner in winners for one in _parts(run_dir, winner)]
-    try:
-        with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
-            found = list(threads.map(lambda one: digest(one[1]), files))
-    except OSError as error:
-        raise file_error(error, hint="the rows of a shard are gone: copy them back") from error
-    whole = [(part.size_bytes, part.sha256) for _, _, part in files]
-    damaged = [one for one, was, now in zip(files, whole, found, strict=True) if was != now]
-    if damaged:
-        raise JobkitError(
-            f"rows do not match their SHA-256: {format_list([str(path) for _, path, _ in damaged], _NAMED)}",
-            hint=f"copy them back; or {_again(run_dir, damaged[0][0])}",
-        )
-
-
-def _again(run_dir: Path, winner: Winner) -> str:
-    path = shell_path(winner_path(run_dir, winner.point_id).with_suffix(""))
-    return f"run the shard again: rm -r {path}.*, then {_resume(run_dir)}"
-
-
-def _resume(run_dir: Path) -> str:
-    return f"jobkit resume {shell_path(run_dir)}"
 
 
 @contextmanager

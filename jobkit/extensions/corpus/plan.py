@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from jobkit.core.errors import JobkitError, file_error
+from jobkit.core.errors import JobkitError, file_error, lost_file
 from jobkit.core.files import read_json, read_lines, write_atomically
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.knobs import FP16, FP32
@@ -216,7 +216,7 @@ def write_corpus(run: Path, corpus: Corpus) -> None:
 
 def is_corpus_folder(path: Path) -> bool:
     """Return whether a run folder is one of ``jobkit apply``: it has a corpus in place of a text."""
-    return any((path / name).is_file() for name in (CORPUS_FILE, ORDER_FILE))
+    return any((path / name).is_file() for name in (CORPUS_FILE, PLAN_FILE, ORDER_FILE))
 
 
 def is_unplanned(path: Path) -> bool:
@@ -235,8 +235,10 @@ def is_planned(path: Path) -> bool:
 def _in_corpus_folder(path: Path) -> Iterator[Path]:
     try:
         yield path
+    except FileNotFoundError as error:
+        raise lost_file(path, "without it nothing can be run or merged") from error
     except OSError as error:
-        raise file_error(error, path, hint="is this the folder of a `jobkit apply`?") from error
+        raise file_error(error, path) from error
 
 
 def read_corpus(run: Path) -> Corpus:

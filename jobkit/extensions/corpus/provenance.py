@@ -64,15 +64,17 @@ def write_provenance(
 ) -> str:
     """Write ``provenance.json`` of a corpus whose shards all have winners; return the closing line.
 
-    It is written by the process that sees the end first, and again once the corpus has grown; the ledger
-    keeps the first prediction.
+    It is written by the process that sees the end first, and again once the corpus has grown or other jobs
+    have run; the ledger keeps the first prediction.
     """
     path = run_dir / PROVENANCE_FILE
     data = provenance(run_dir, corpus, shards, winners, list(each_point(run_dir, [], void=True)))
-    before: Mapping[str, Any] = {}
+    before, jobs = dict[str, Any](), list[Any]()
     with suppress(OSError, ValueError, LookupError, TypeError):
-        before = json.loads(files.read_text(path))["corpus"]
-    if any(before.get(key) != data["corpus"][key] for key in ("files", "left_out")):
+        found = json.loads(files.read_text(path))
+        before, jobs = found["corpus"], found["jobs"]
+    grown = any(before.get(key) != data["corpus"][key] for key in ("files", "left_out"))
+    if grown or any(job not in jobs for job in data["jobs"]):
         files.write_atomically(path, as_json(data, indent=2) + "\n")
         if entry := _entry(data):
             ledger.note(ledger_path(), entry)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
@@ -11,11 +13,13 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from statistics import fmean
 
-from jobkit.core.errors import JobkitError
+from jobkit.core.errors import JobkitError, lost_file
 from jobkit.core.files import read_json, read_lines
 from jobkit.core.layout import (
     BAD_ROWS,
     EXIT_FILE,
+    GONE_ROWS,
+    JOURNAL_FILE,
     ORDER_FILE,
     PLAN_FILE,
     PROMISE_FILE,
@@ -43,12 +47,14 @@ from jobkit.extensions.corpus.winners import (
     claim,
     claim_all,
     has_rows,
+    lacks_rows,
     read_claim,
     read_winners,
     winner_path,
 )
 from jobkit.runs.journal import Role, read_journal
 from jobkit.runs.status import (
+    ENDINGS,
     Foreseen,
     NextStep,
     Order,
@@ -78,7 +84,10 @@ class Standing:
     def points(self) -> list[Point]:
         """The points of the shards in force: others do the work of the rest, or their plan was cut short."""
         journal = read_journal(self.folder)  # first, for a new plan is written before the journal names it
-        return [point for point in read_points(self.folder)[0] if not journal.is_void(point)]
+        points = read_points(self.folder)[0]
+        if any(point.repeat > 1 for point in points) and not (path := self.folder / JOURNAL_FILE).exists():
+            raise lost_file(path, "without it it is not known which shards count")
+        return [point for point in points if not journal.is_void(point)]
 
     @cached_property
     def indices(self) -> frozenset[int]:
@@ -93,6 +102,24 @@ class Standing:
     def winners(self) -> Mapping[int, Winner]:
         found = read_winners(self.folder)
         return {index: winner for index, winner in found.items() if index in self.indices}
+
+    def gone(self, most: int = 0, *, read: bool = False) -> list[Winner]:
+        """Return the winners whose rows are gone or have another size.
+
+        ``most`` limits how many shards are looked at, from the whole corpus. ``read`` compares all bytes, and
+        the numbers with the plan.
+        """
+        every = [*self.winners.values()]
+        some = every[:: max(1, math.ceil(len(every) / most))] if most else every
+
+        def is_gone(winner: Winner) -> bool:
+            shard = self.shards.get(winner.index) if read else None
+            return bool(shard and winner.fault(shard.paragraphs)) or lacks_rows(
+                self.folder, winner, read=read
+            )
+
+        with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+            return [one for one, gone in zip(some, threads.map(is_gone, some), strict=True) if gone]
 
     def settle(self) -> Mapping[int, Winner]:
         """Make a complete try the winner of each shard that has none, and return all winners.
@@ -114,12 +141,18 @@ class Standing:
         return self.winners
 
 
+def gone_words(names: Sequence[str]) -> str:
+    return (
+        f"rows of {format_count(len(names), 'shard')} are gone or damaged: {format_list(names, MOST_NAMED)}"
+    )
+
+
 def finish(run_dir: Path) -> str:
     """Write ``provenance.json`` if every shard has a winner; return the closing line, empty until then."""
     if not is_planned(run_dir):
         return ""
     standing = Standing(run_dir)
-    if not standing.settle() or standing.indices - standing.winners.keys():
+    if not standing.settle() or standing.indices - standing.winners.keys() or standing.gone(MOST_LOOKED):
         return ""
     from jobkit.extensions.corpus.provenance import write_provenance  # most looks come before the end
 
@@ -127,6 +160,7 @@ def finish(run_dir: Path) -> str:
 
 
 PERCENT = 100
+MOST_LOOKED = 200  # shards whose rows a status looks at
 ENOUGH = 3  # done shards: with this many, their own times say when the rest ends
 
 
@@ -159,12 +193,15 @@ def progress(run: RunStatus) -> Progress | None:
     pairs = [(one, parts[one.point.index]) for one in run.points if one.point.index in parts]
     if not parts:
         return None
-    done = [(one, part) for one, part in pairs if one.state is PointState.DONE]
+    gone = set(run.gone)
+    done = [
+        (one, part) for one, part in pairs if one.state is PointState.DONE and one.point.point_id not in gone
+    ]
     timed = [(part, _took_s(one, part)) for one, part in done if part.expected_s]
     took = [(part, seconds) for part, seconds in timed if seconds is not None]
     took_s = math.fsum(seconds for _, seconds in took) if took else None
     promised_s, low_s, high_s = promised([part for part, _ in took]) if took else (None, None, None)
-    far = [_far(one, part) for one, part in pairs]
+    far = [(0, 0) if one.point.point_id in gone else _far(one, part) for one, part in pairs]
     planned = [part for _, part in pairs]
     characters, reached = sum(part.characters for part in planned), sum(number for _, number in far)
     within = took_s is None or low_s is None or high_s is None or low_s <= took_s <= high_s
@@ -271,6 +308,18 @@ def _failed_lines(run: RunStatus, parts: Mapping[int, Shard]) -> Iterator[str]:
         yield f"the results of the other shards: jobkit merge {shell_path(run.folder)} --allow-missing"
 
 
+def _gone_lines(run: RunStatus) -> Iterator[str]:
+    """Yield which rows are gone, and which are back though they count no more."""
+    if run.gone:
+        only = f" (of {MOST_LOOKED} that were looked at)" if len(run.points) > MOST_LOOKED else ""
+        yield f"{gone_words(run.gone)}{only}"
+    for point in run.points:
+        for tried in point.tries if len(point.tries) > 1 else ():
+            old = read_claim(Path(tried.folder, GONE_ROWS))
+            if old and not lacks_rows(run.folder, old):
+                yield f"rows of try {tried.number} of {point.point.point_id} are back, and count for nothing"
+
+
 def _end_line(run: RunStatus, found: Progress) -> str:
     now = run.now.astimezone()
 
@@ -332,6 +381,7 @@ class CorpusRun(RunKind):
             names = format_list(list(found.slow), MOST_NAMED)
             yield f"slower than the promise for 99 in 100 shards: {names}"
         yield from _failed_lines(run, read_parts(run.folder))
+        yield from _gone_lines(run)
 
     def status_data(self, run: RunStatus) -> Mapping[str, object]:
         found = progress(run)
@@ -339,7 +389,9 @@ class CorpusRun(RunKind):
 
     def looks(self, run: RunStatus, typed: str) -> Iterator[NextStep]:
         """Yield what joins the results, once all are there."""
-        if {point.state for point in run.points} == {PointState.DONE}:
+        if run.gone:
+            yield f"jobkit resume {typed} --rows-gone", "runs again the shards whose rows are gone"
+        elif {point.state for point in run.points} == {PointState.DONE}:
             yield f"jobkit merge {typed}", "joins the results of all shards"
 
     def steps_after(self, folder: Path, outcomes: Collection[Outcome | None]) -> Iterator[NextStep]:
@@ -375,6 +427,14 @@ class CorpusRun(RunKind):
     def places(self, folder: Path) -> tuple[str, ...]:
         return tuple(read_corpus(folder).folders())
 
+    def gone(self, run: RunStatus) -> Sequence[str]:
+        """Return the shards whose rows are gone, once the run has ended, of some that are looked at."""
+        if any(point.state not in ENDINGS for point in run.points):
+            return ()
+        with suppress(JobkitError):  # what cannot be read may be there
+            return [winner.point_id for winner in Standing(run.folder).gone(MOST_LOOKED)]
+        return ()
+
     def is_home(self, home: str, folder: str) -> bool:
         """Return whether the rows of a try are home, or those of another try have won."""
         return has_rows(home, folder)
@@ -382,12 +442,18 @@ class CorpusRun(RunKind):
     def judged(self, home: str, tries: Iterable[Try]) -> Iterable[Try]:
         """Yield the tries; the one whose rows won has succeeded, also if its record is lost."""
         tries = tuple(tries)
-        won = None
+        won, run_dir, name = None, Path(home).parents[1], Path(home).name
         with suppress(JobkitError):  # then it is as if none had won
             if all(tried.outcome is not Outcome.OK for tried in tries):
-                won = read_claim(winner_path(Path(home).parents[1], Path(home).name))
+                won = read_claim(winner_path(run_dir, name))
+        if (
+            won and won.try_number and all(tried.number != won.try_number for tried in tries)
+        ):  # with its folder gone
+            tries += (Try(number=won.try_number, folder=try_folder(run_dir, name, won.try_number)),)
         for tried in tries:
-            if won and tried.number and tried.number == won.try_number:
+            if tried.outcome is Outcome.LOST and won is None and Path(tried.folder, GONE_ROWS).is_file():
+                yield tried.ended(Outcome.LOST, "its rows were gone")
+            elif won and tried.number and tried.number == won.try_number:
                 yield replace(tried.ended(Outcome.OK, "its rows are those that count"), hung=False)
             else:
                 yield tried

@@ -17,11 +17,26 @@ from pathlib import Path
 from uuid import uuid4
 
 from jobkit.core.errors import JobkitError, file_error, name_file_in_errors
-from jobkit.core.files import open_regular, parse_object, read_lines, read_text, sync_folder
+from jobkit.core.files import (
+    open_regular,
+    parse_object,
+    read_lines,
+    read_text,
+    sync_folder,
+    write_atomically,
+)
 from jobkit.core.json_codec import from_json, to_json
-from jobkit.core.layout import BAD_ROWS, POINTS_FILE, WINNERS_FOLDER, names, try_folder, try_numbers
+from jobkit.core.layout import (
+    BAD_ROWS,
+    GONE_ROWS,
+    POINTS_FILE,
+    WINNERS_FOLDER,
+    names,
+    try_folder,
+    try_numbers,
+)
 from jobkit.core.records import Point
-from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Rows, Winner, parts_of, read_planned
+from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Part, Rows, Winner, parts_of, read_planned
 
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK, errno.EINVAL})
 """Errors of link(2) on a file system without hard links."""
@@ -35,7 +50,8 @@ def winner_path(run_dir: Path, point_id: str) -> Path:
 def has_rows(home: str, folder: str) -> bool:
     """Return whether the rows of a shard are home: another try has won already, or these are whole.
 
-    Their digest is compared when the winner is chosen; a try whose rows failed that has `BAD_ROWS`.
+    Their digest is compared when the winner is chosen; a try whose rows failed that has `BAD_ROWS`, and one
+    whose rows were gone has `GONE_ROWS`.
     """
     if os.path.exists(f"{Path(home).parents[1]}/{WINNERS_FOLDER}/{Path(home).name}.json"):  # noqa: PTH110 - quick
         return True
@@ -46,7 +62,7 @@ def has_rows(home: str, folder: str) -> bool:
         whole = all(found == size for found, size in sizes)
     except (OSError, JobkitError, KeyError, TypeError, ValueError):
         return False
-    return whole and not os.path.exists(f"{folder}/{BAD_ROWS}")  # noqa: PTH110 - as above
+    return whole and not any(os.path.exists(f"{folder}/{name}") for name in (BAD_ROWS, GONE_ROWS))  # noqa: PTH110 - as above
 
 
 def claim(run_dir: Path, point: Point, try_number: int) -> Winner | None:
@@ -95,6 +111,8 @@ def _won(path: Path) -> Winner | None:
 
 def _complete(folder: Path, paragraphs: int) -> Rows | None:
     """Return the manifest of a try if each part is as it says and they are the shard, after syncing them."""
+    if (folder / GONE_ROWS).exists():
+        return None
     try:
         rows = from_json(Rows, read_text(folder / MANIFEST_FILE), where=str(folder / MANIFEST_FILE))
         parts = parts_of(rows)
@@ -116,6 +134,41 @@ def digest(path: Path, *, sync: bool = False) -> tuple[int, str]:
             found.update(block)
             size += len(block)
     return size, found.hexdigest()
+
+
+def part_files(run_dir: Path, winner: Winner) -> list[tuple[Path, Part]]:
+    """Return the parts of a result and their files."""
+    folder = try_folder(run_dir, winner.point_id, winner.try_number)
+    return [(Path(os.path.normpath(f"{folder}/{part.file}")), part) for part in parts_of(winner)]
+
+
+def lacks_rows(run_dir: Path, winner: Winner, *, read: bool = False) -> bool:
+    """Return whether rows that count are gone or have another size, and, if ``read``, another SHA-256."""
+    for path, part in part_files(run_dir, winner):
+        try:
+            found = digest(path) if read else (path.stat().st_size, part.sha256)
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError as error:  # a file server that does not answer has not lost them
+            raise file_error(error, path) from error
+        if found != (part.size_bytes, part.sha256):
+            return True
+    return False
+
+
+def retire(run_dir: Path, winner: Winner) -> None:
+    """Let the rows of a winner never count again, so that another try can win.
+
+    A kill leaves the winner, or none; the folder that may have decided goes before the file that is its copy.
+    """
+    path = winner_path(run_dir, winner.point_id)
+    folder = Path(try_folder(run_dir, winner.point_id, winner.try_number))
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / GONE_ROWS, to_json(winner) + "\n")
+    with suppress(FileNotFoundError):
+        shutil.rmtree(path.with_suffix(".claim"))
+    path.unlink(missing_ok=True)
+    sync_folder(path.parent)
 
 
 def _publish(path: Path, content: bytes) -> None:

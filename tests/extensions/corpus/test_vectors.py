@@ -193,7 +193,7 @@ def test_a_part_that_came_home_damaged_or_not_at_all_wins_nothing(run: Path, kin
 def test_a_part_that_is_damaged_later_is_named(run: Path, tmp_path: Path) -> None:
     finished(run)
     _flip(run / "results" / "shard-00002" / "try-1" / "part-00001.arrow")
-    with pytest.raises(JobkitError, match=r"do not match their SHA-256: .*shard-00002/try-1/part-00001"):
+    with pytest.raises(JobkitError, match="damaged: shard-00002"):
         merge(run, tmp_path / "out.parquet", "parquet")
 
 
@@ -237,7 +237,7 @@ def test_a_shard_without_its_vectors_is_named(run: Path, tmp_path: Path) -> None
         JobkitError, match=r"shard 2 has \d+ rows, fp32\[384\]: not a vector of each"
     ) as caught:
         merge(run, tmp_path / "out.npy", "npy")
-    assert "winners/shard-00002.*, then" in caught.value.hint
+    assert "--rows-gone" in caught.value.hint
     path.unlink()
     folder, paragraphs = run / "results" / "shard-00002" / "try-1", list(read_shard(run, 2))
     manifest = folder / MANIFEST_FILE

@@ -440,6 +440,17 @@ def test_what_the_setting_consists_of_and_another_run_are_refused(out: Path) -> 
     assert len(Standing(out).points) == 4
 
 
+@pytest.mark.parametrize("again", [planned_again, grown])
+def test_a_later_plan_without_its_journal_is_no_smaller_corpus(
+    out: Path, again: Callable[[Path], None]
+) -> None:
+    again(out)
+    win(out, *(point.index for point in Standing(out).points))
+    (out / JOURNAL_FILE).unlink()
+    with pytest.raises(JobkitError, match=r"journal\.jsonl: gone"):
+        merge(out, out / "merged.jsonl")
+
+
 def test_nothing_is_planned_again_if_all_is_done(out: Path) -> None:
     win(out, 1, 3, 4)
     lines = (out / PLAN_FILE).read_text()
