@@ -119,7 +119,6 @@ def small_parts() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rows, "PART_S", 0.0)
         patch.setattr(rows, "SHARE", 0.0)
-        patch.setattr(os, "fsync", lambda _: None)  # no power fails here
         yield
 
 
