@@ -13,13 +13,13 @@ from typing import Any, TextIO
 
 import click
 
-from jobkit.commands.listing import LISTED, MODULES, front_page, refuse_removed
+from jobkit.commands.listing import LISTED, MODULES, Group, front_page, refuse_removed
 from jobkit.core.errors import DISK_FULL, ERRNO_HINTS, ExitCode, JobkitError, file_error, hide_secrets
 from jobkit.core.host import HERE, PROTOCOL, SERVE, usual_host
-from jobkit.core.terminal import accept_any_text, did_you_mean, say
+from jobkit.core.terminal import accept_any_text, say
 
 
-class Commands(click.Group):
+class Commands(Group):
     """A group whose commands live in `jobkit.commands`; `MODULES` names the module of each."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -38,16 +38,13 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that is named; of a removed or misspelt one say what to type."""
+        """Return the command that is named; of a removed one say what to type."""
         if "--on" in (later := [word.partition("=")[0] for word in args[1:]]):
             at = later.index("--on") + 1
             taken = 1 if "=" in args[at] else 2
             first = [*args[at : at + taken], *args[:at], *args[at + taken :]]
             ctx.fail(f"--on stands before the command: jobkit {shlex.join(first)}")
         refuse_removed(args)
-        if args[0] not in LISTED and not args[0].startswith("-"):
-            close = did_you_mean(args[0], list(LISTED))
-            ctx.fail(f"No such command {args[0]!r}.{close and f' D{close[1:]}'}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:

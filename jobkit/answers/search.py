@@ -15,16 +15,10 @@ from pathlib import Path
 
 from jobkit.answers.loads import read_lengths
 from jobkit.answers.memory import TOO_SMALL, Memory, measured_bytes, memory_of, swept_knob
+from jobkit.core import layout
 from jobkit.core.files import append_line
 from jobkit.core.json_codec import to_json
 from jobkit.core.knobs import BATCH_SIZE, CUDA, PADDED
-from jobkit.core.layout import (
-    RESULTS_FOLDER,
-    SEARCH_GOAL_FILE,
-    TRIAL_SUFFIX,
-    TRIALS_FILE,
-    names,
-)
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import format_memory
 from jobkit.runs import search_loop, trials
@@ -53,7 +47,7 @@ def propose_trial(run_dir: Path) -> Point | None:
     trial = _predicted(run_dir, wanted, results, done)
     if trial.index and (why := _another_gpu(results)):
         trial = Trial(message=why)
-    append_line(run_dir / TRIALS_FILE, to_json(trial))
+    append_line(run_dir / layout.TRIALS_FILE, to_json(trial))
     return _point(run_dir, [result.point for result in results], trial, wanted) if trial.index else None
 
 
@@ -69,7 +63,7 @@ def _settled(run_dir: Path, results: Sequence[PointResult]) -> list[Trial]:
         killed = not record and bool(left and left.status == KILLED and not left.signal)
         size_bytes = measured_bytes(record)
         settled.append(replace(trial, outcome=outcome, measured_bytes=size_bytes, killed=killed))
-        append_line(run_dir / TRIALS_FILE, to_json(settled[-1]))
+        append_line(run_dir / layout.TRIALS_FILE, to_json(settled[-1]))
     return settled
 
 
@@ -91,7 +85,7 @@ def under_way(run_dir: Path, asked: SearchGoal) -> Trial | None:
     """
     accounts = read_accounts(run_dir)
     finds = [sent for sent in accounts.journal.submissions if sent.role is Role.FIND]
-    if not finds or not (run_dir / SEARCH_GOAL_FILE).is_file():
+    if not finds or not (run_dir / layout.SEARCH_GOAL_FILE).is_file():
         return None
     before = trials.read_goal(run_dir)
     if (before.memory_bytes, before.ram_bytes) != (asked.memory_bytes, asked.ram_bytes):
@@ -202,11 +196,11 @@ def _point(run_dir: Path, points: Sequence[Point], trial: Trial, wanted: SearchG
     first = points[0]
     capped = wanted.memory_bytes if first.device == CUDA else None
     cap = capped and capped // first.workers  # of the allocator of each worker
-    taken = {point.point_id for point in points} | names(run_dir / RESULTS_FOLDER)
+    taken = {point.point_id for point in points} | layout.names(run_dir / layout.RESULTS_FOLDER)
     return replace(
         first,
         index=trial.index,
-        point_id=trials.added_id(f"{trial.knob}-{trial.size}", TRIAL_SUFFIX, taken),
+        point_id=trials.added_id(f"{trial.knob}-{trial.size}", layout.TRIAL_SUFFIX, taken),
         params={**first.params, trial.knob: trial.size},
         repeat=1,
         cap_bytes=cap,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jobkit.commands import shared
-from jobkit.commands.listing import refuse_removed
+from jobkit.commands.listing import removed
 from jobkit.core import terminal
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.extras import EXTRAS, NO_EXTRA, missing_extra
@@ -171,7 +171,7 @@ def _refuse_no_spec(word: str) -> None:
     with contextlib.suppress(OSError):  # it is a finding
         script |= path.is_file() and bool(lint_script(read_text(path, MOST_BYTES)).found)
     if script or path.suffix == ".py" or not path.exists():
-        refuse_removed(["doctor", "SCRIPT" if script else "WORKLOAD"])
+        raise removed("doctor SCRIPT" if script else "doctor WORKLOAD", [word])
 
 
 def _check(case: Case, within_s: int | None) -> Iterator[Finding]:

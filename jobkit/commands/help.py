@@ -85,12 +85,17 @@ def _index() -> str:
 
 
 def _pages_with(ctx: click.Context, word: str) -> list[str]:
-    """Return the pages that have a word, each with its first line that has it."""
-    found = {}  # by topic, the lines that have the word, headings first
-    for topic, path in _pages().items():
-        lines = _plain(path.read_text(encoding="utf-8")).splitlines()
-        having = [line for line in lines if word.lower() in line.lower()]
-        found[topic] = sorted(having, key=lambda line: not line.startswith("#"))
+    """Return the pages that have a word, else its parts in a line, each with its first line that does."""
+    texts = {topic: _plain(path.read_text(encoding="utf-8")) for topic, path in _pages().items()}
+    parts = [re.escape(part) for part in word.split()]
+    found: dict[str, list[str]] = {}  # by topic, the lines that have the word, headings first
+    for pattern in (r"[\W_]+".join(parts), "".join(f"(?=.*{part})" for part in parts)):
+        sought = re.compile(pattern, re.IGNORECASE)
+        for topic, text in texts.items():
+            having = [line for line in text.splitlines() if sought.search(line)]
+            found[topic] = sorted(having, key=lambda line: not line.startswith("#"))
+        if any(found.values()):
+            break
     topics = sorted(
         filter(found.get, found), key=lambda topic: (not found[topic][0].startswith("#"), -len(found[topic]))
     )
@@ -105,7 +110,8 @@ def _pages_with(ctx: click.Context, word: str) -> list[str]:
     rows: list[str] = []
     for topic in topics[:MOST_PAGES]:  # the part of the line around the word that fits
         text = found[topic][0].strip("#|> ")
-        begin = max(0, min(text.lower().find(word.lower()) - room // 3, len(text) - room))
+        match = sought.search(text)
+        begin = max(0, min((match.start() if match else 0) - room // 3, len(text) - room))
         rows.append(f"  {topic:<{width}}  {text[begin : begin + room].strip()}")
     more = f", the first {MOST_PAGES} here" if len(topics) > MOST_PAGES else ""
     end = f"next: jobkit help {topics[0]}"

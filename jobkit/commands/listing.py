@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import click
+
 from jobkit.core.errors import JobkitError
+from jobkit.core.terminal import did_you_mean, shell_quote
 
 FRONT: Mapping[str, tuple[str, str]] = {
     "init": ("write site file and spec", "jobkit init"),
@@ -74,21 +77,48 @@ MODULES: Mapping[str, str] = {
 }
 """The module of each command in `jobkit.commands`, imported when the command is typed."""
 REMOVED: Mapping[str, str] = {
-    "doctor SCRIPT": "jobkit lint SCRIPT names what is ignored, sbatch --test-only or qsub -w v the rest",
-    "doctor WORKLOAD": "jobkit workload check WORKLOAD does it now",
+    "doctor SCRIPT": "jobkit lint {SCRIPT} names what is ignored, sbatch --test-only or qsub -w v the rest",
+    "doctor WORKLOAD": "jobkit workload check {WORKLOAD} does it now",
     "models list": "jobkit models does it now",
     "models path": "jobkit models prints name, size and folder of each model now",
-    "shell": "srun --pty bash, on Grid Engine qlogin, and bash job.sh K do it now: jobkit help run-by-hand",
-    "throttle": "scontrol update JobId=JOB ArrayTaskThrottle=N or qalter -tc N JOB: jobkit help walk-away",
+    "shell RUN K": "srun --pty bash, on Grid Engine qlogin, and bash job.sh {K} do it now: "
+    "jobkit help run-by-hand",
+    "throttle RUN N": "jobkit status {RUN} names JOB: scontrol update JobId=JOB ArrayTaskThrottle={N} "
+    "or qalter -tc {N} JOB: jobkit help walk-away",
 }
-"""What does now what a command of an earlier version did, by its first words."""
+"""What does now what a command of an earlier version did, by the command and its arguments."""
+
+
+class Group(click.Group):
+    """Commands of which a misspelt one is refused with the closest."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that is named."""
+        if args[0] not in (names := self.list_commands(ctx)) and not args[0].startswith("-"):
+            close = did_you_mean(args[0], names)
+            alone = f" Alone, {ctx.command_path} does this: {self.get_short_help_str(99)}"
+            more = f" D{close[1:]}" if close else alone if self.invoke_without_command else ""
+            ctx.fail(f"No such command {args[0]!r}.{more}")
+        return super().resolve_command(ctx, args)
 
 
 def refuse_removed(words: Sequence[str]) -> None:
     """Refuse the command that these words begin, if it is removed."""
-    for name in (" ".join(words[:1]), " ".join(words[:2])):
-        if name in REMOVED:
-            raise JobkitError(f"jobkit {name} is removed: {REMOVED[name]}")
+    for usage in REMOVED:
+        command = [word for word in usage.split() if word.islower()]
+        if [*words[: len(command)]] == command and command != ["doctor"]:
+            raise removed(usage, words[len(command) :])
+
+
+def removed(usage: str, typed: Sequence[str]) -> JobkitError:
+    """Return the error of a removed command, with the words that were typed as its arguments."""
+    names = [word for word in usage.split() if word.isupper()]
+    words = [shell_quote(word) for word in typed if not word.startswith("-")]
+    given = dict(zip(names, names, strict=True)) | dict(zip(names, words, strict=False))
+    command = " ".join(given.get(word, word) for word in usage.split())
+    return JobkitError(f"jobkit {command} is removed: {REMOVED[usage].format(**given)}")
 
 
 def front_page() -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from jobkit.commands.listing import Group
 from jobkit.core import terminal
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.practice import cluster, faults, packages
@@ -30,7 +31,7 @@ dir_option = click.option(
 )
 
 
-@click.group("practice")
+@click.group("practice", cls=Group)
 def practice() -> None:
     """Run a real Slurm or Grid Engine on this one machine, and break it on purpose.
 

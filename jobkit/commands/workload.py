@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jobkit.commands import shared
+from jobkit.commands.listing import Group
 from jobkit.core import terminal
 from jobkit.core.errors import ExitCode
 from jobkit.core.paths import cache_dir
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from jobkit.planning.prepare import Options
 
 
-@click.group("workload")
+@click.group("workload", cls=Group)
 def workload() -> None:
     """Check a workload, shipped or your own, before it is measured.
 
@@ -78,7 +79,7 @@ def check(word: str, text: str, model: str, device: str, as_json: bool) -> int:
 DOCTOR = "checks what else a sweep needs"
 
 
-@click.group("models", invoke_without_command=True)
+@click.group("models", cls=Group, invoke_without_command=True)
 @shared.json_option
 @click.pass_context
 def models(ctx: click.Context, as_json: bool) -> int:

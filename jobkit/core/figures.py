@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Record
@@ -32,7 +33,7 @@ DIGITS = 12
 class Figure:
     name: str  # the name of its column in CSV and JSON
     label: str
-    unit: str  # `BYTES` are shown as GiB, a `SHARE` in percent
+    unit: str = ""  # `BYTES` are shown as GiB, a `SHARE` in percent
     # returns the figure of a record, or ``None`` if it is not known
     read: Callable[[Record], float | None] = lambda _: None
     direction: str = ""  # which values are better: `MIN` or `MAX`; empty if neither is
@@ -43,8 +44,6 @@ class Figure:
     more: str = "more"  # how a setting with a larger, or a smaller, mean is called
     less: str = "less"
     interval: bool = False  # whether its means have a 95 % interval in tables and JSON
-    # whether a picture shows it against the batch size; speed, memory and energy have pictures of their own
-    drawn: bool = False
     head: str = ""  # the two lines above its column, the second with the unit; empty if no table has it
     family: str = ""  # the line that explains its column (`jobkit.report.output.LEGENDS`)
     rank: int = 5  # as in `jobkit.core.terminal.Column`
@@ -151,47 +150,41 @@ BATCH_P95 = Figure(
     rank=5,
 )
 LOAD_TIME = Figure(name="load_s", label="Time to load the model", unit="s", read=lambda record: record.load_s)
-CONTEXT = Figure(
+_memory = partial(Figure, unit=BYTES, places=2)
+_energy = partial(Figure, unit="J", direction=MIN)
+_agreement = partial(Figure, family="agreement")
+CONTEXT = _memory(
     name="context_bytes",
     label="CUDA context",
-    unit=BYTES,
     read=lambda record: record.memory.context_bytes,
     head="context\nGiB",
     rank=7,
-    places=2,
 )
-WEIGHTS = Figure(
+WEIGHTS = _memory(
     name="weights_bytes",
     label="Weights",
-    unit=BYTES,
     read=lambda record: record.memory.weights_bytes,
     head="weights\nGiB",
     rank=7,
-    places=2,
 )
-MODEL = Figure(
+MODEL = _memory(
     name="model_bytes",
     label="CUDA context and weights",
-    unit=BYTES,
     read=_model,
     head="model\nGiB",
     family="model",
     rank=4,
-    places=2,
 )
-ACTIVATIONS = Figure(
+ACTIVATIONS = _memory(
     name="activations_bytes",
     label="Activations",
-    unit=BYTES,
     read=lambda record: record.memory.activations_bytes,
     head="activ.\nGiB",
     rank=3,
-    places=2,
 )
-GPU_MEMORY = Figure(
+GPU_MEMORY = _memory(
     name="gpu_peak_bytes",
     label="GPU memory, total",
-    unit=BYTES,
     read=lambda record: gpu_memory(record)[0],
     direction=MIN,
     key="gpu_memory",
@@ -199,19 +192,16 @@ GPU_MEMORY = Figure(
     head="GPU total\nGiB",
     family="gpu",
     rank=0,
-    places=2,
 )
-RAM = Figure(
+RAM = _memory(
     name="ram_peak_bytes",
     label="RAM",
-    unit=BYTES,
     read=lambda record: record.memory.ram_peak_bytes,
     direction=MIN,
     compared=True,
     head="RAM\nGiB",
     family="ram",
     rank=0,
-    places=2,
 )
 PADDING = Figure(
     name="padding_efficiency",
@@ -231,71 +221,57 @@ LOAD = Figure(
     family="load",
     rank=8,
 )
-ENTITIES = Figure(
+ENTITIES = _agreement(
     name="entities",
     label="Entities found",
-    unit="",
     head="entities\nfound",
-    family="agreement",
     rank=3,
     count=True,
 )
-DIFFER = Figure(
+DIFFER = _agreement(
     name="differ",
     label="Entities that differ from those of fp32",
-    unit="",
     head="entities\ndiffer",
-    family="agreement",
     rank=0,
     count=True,
 )
-F1 = Figure(
+F1 = _agreement(
     name="f1",
     label="F1 with fp32",
-    unit="",
     head="F1 with\nfp32",
-    family="agreement",
     rank=1,
     places=4,
 )
-ENERGY = Figure(
+ENERGY = _energy(
     name="energy_j",
     label="Energy of the GPU",
-    unit="J",
     read=_joules,
-    direction=MIN,
     head="energy\nJ",
     family="energy",
     rank=5,
 )
-ENERGY_PER_1000 = Figure(
+ENERGY_PER_1000 = _energy(
     name="energy_per_1000_j",
     label="Energy of the GPU for 1,000 paragraphs",
-    unit="J",
     read=lambda record: _joules(record, per_1000=True),
-    direction=MIN,
     key="joules_per_1000",
     compared=True,
     head="energy\nJ/1,000",
     family="energy",
     rank=2,
 )
-NET_ENERGY = Figure(
+NET_ENERGY = _energy(
     name="net_energy_j",
     label="Energy of the GPU above idle",
-    unit="J",
     read=lambda record: _joules(record, net=True),
-    direction=MIN,
     head="net\nJ",
     family="net",
     rank=5,
 )
-NET_PER_1000 = Figure(
+NET_PER_1000 = _energy(
     name="net_energy_per_1000_j",
     label="Energy of the GPU above idle for 1,000 paragraphs",
-    unit="J",
     read=lambda record: _joules(record, net=True, per_1000=True),
-    direction=MIN,
     head="net\nJ/1,000",
     family="net",
     rank=2,
@@ -314,7 +290,6 @@ AGREEMENT = (ENTITIES, DIFFER, F1)
 SPEEDUP = Figure(
     name="speedup",
     label="Speed-up",
-    unit="",
     head="speed-up\nx",
     family="speed",
     rank=1,
@@ -332,7 +307,7 @@ def by_key(key: str) -> Figure:
     if key in (figures := choosable()):
         return figures[key]
     label, read = printable(key), _reported_as(key)
-    return Figure(name=key, label=label, unit="", read=read, optional=False, own=True)
+    return Figure(name=key, label=label, read=read, optional=False, own=True)
 
 
 def units_of(records: Iterable[Record], figure: Figure) -> list[str]:

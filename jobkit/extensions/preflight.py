@@ -8,20 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from jobkit.answers.loads import NONE, PUNCTUATION, Cut, Lengths, Loads
-from jobkit.core import terminal
+from jobkit.core import knobs, terminal
 from jobkit.core.blocks import Block, Column
-from jobkit.core.knobs import (
-    BATCH_SIZE,
-    CUT_BY,
-    DEFAULT_WORK_UNIT,
-    EVERY,
-    ORDER,
-    PADDED,
-    SORTED,
-    WORK_UNIT,
-    Value,
-    numbers,
-)
 from jobkit.core.units import GIB, format_count, format_setting
 from jobkit.planning import batch_sizes
 from jobkit.planning.prepare import NamedSpec, Options, lengths_of, read_named
@@ -64,7 +52,7 @@ class PaddedSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingLoad:
-    params: Mapping[str, Value]
+    params: Mapping[str, knobs.Value]
     load: int  # the largest load, which the records of the run confirm
     batches: int  # the number of batches in one pass over the text
     efficiency: float | None  # characters over padded characters; ``None`` if no lengths are known
@@ -143,17 +131,19 @@ def preflight(
     )
 
 
-def _setting(spec: SweepSpec, lengths: Lengths, params: Mapping[str, Value]) -> SettingLoad:
-    by_length = params.get(ORDER, spec.order) == SORTED
-    knobs = numbers(params)
-    lengths = lengths.every(knobs.get(EVERY, spec.every))
-    budget, size = knobs.get(PADDED), knobs.get(BATCH_SIZE, DEFAULT_BATCH_SIZE)
-    cut = Cut(**{name: knobs.get(name, size) for name in CUT_BY})
+def _setting(spec: SweepSpec, lengths: Lengths, params: Mapping[str, knobs.Value]) -> SettingLoad:
+    by_length = params.get(knobs.ORDER, spec.order) == knobs.SORTED
+    swept = knobs.numbers(params)
+    lengths = lengths.every(swept.get(knobs.EVERY, spec.every))
+    budget, size = swept.get(knobs.PADDED), swept.get(knobs.BATCH_SIZE, DEFAULT_BATCH_SIZE)
+    cut = Cut(**{name: swept.get(name, size) for name in knobs.CUT_BY})
     loads = Loads(lengths, cut, by_length, spec.sort_window)
     if budget is None:
         chunks = loads.chunks(size)
     else:
-        chunks = loads.under_budget(budget, knobs.get(WORK_UNIT, spec.work_unit or DEFAULT_WORK_UNIT))
+        chunks = loads.under_budget(
+            budget, swept.get(knobs.WORK_UNIT, spec.work_unit or knobs.DEFAULT_WORK_UNIT)
+        )
     longer = (length for row in lengths.paragraphs for length in row if budget and length > budget)
     return SettingLoad(
         params=params,
@@ -167,7 +157,9 @@ def _setting(spec: SweepSpec, lengths: Lengths, params: Mapping[str, Value]) -> 
 def _sizes(named: NamedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen) -> Iterator[PaddedSize]:
     loads, measure = chosen.loads, set(chosen.sizes.batch_sizes)
     swept = {
-        size for row in batch_sizes.settings_of(spec) if (size := numbers(row).get(BATCH_SIZE)) is not None
+        size
+        for row in batch_sizes.settings_of(spec)
+        if (size := knobs.numbers(row).get(knobs.BATCH_SIZE)) is not None
     }
     known = chosen.largest_load is not None
     line = batch_sizes.typical(spec.workload_name, named.inputs.model) if known else None
@@ -304,7 +296,7 @@ def _mark(size: PaddedSize) -> str:
 
 def _settings(report: Preflight) -> Iterator[str]:
     """Yield the spec's own settings if the batch size alone does not name them."""
-    if all(set(setting.params) == {BATCH_SIZE} for setting in report.settings):
+    if all(set(setting.params) == {knobs.BATCH_SIZE} for setting in report.settings):
         return
     yield "The spec's own settings:"
     noun = _items(report).removesuffix("s")
@@ -315,7 +307,9 @@ def _settings(report: Preflight) -> Iterator[str]:
         words = f"{format_count(setting.batches, 'batch', 'batches')}, load {setting.load:,}{text}"
         yield f"  {format_setting(setting.params) or 'the workload as it comes'}: {words}"
         if setting.alone:
-            longer = [item for item in report.longest if item.length > numbers(setting.params)[PADDED]]
+            longer = [
+                item for item in report.longest if item.length > knobs.numbers(setting.params)[knobs.PADDED]
+            ]
             places = [f"paragraph {item.paragraph}, {noun} {item.item} ({item.length:,})" for item in longer]
             rest = f" and {setting.alone - len(longer):,} more" if setting.alone > len(longer) else ""
             yield f"    longer than that, so a batch each: {'; '.join(places)}{rest}"

@@ -405,10 +405,11 @@ class Resumption:
         self, run: RunStatus, spec: SweepSpec, *, by_itself: bool = False, wait: bool = False
     ) -> int | None:
         """Return the exit code, as `run_again`, if no point runs again; ``by_itself`` if no person asked."""
-        del spec, wait
+        del wait
         if by_itself:
             return 0
-        note("nothing to run again")
+        changed = spec != spec_of_run(run.folder)
+        note(f"nothing to run again{', so --set changed nothing' if changed else ''}")
         if undecided(run):
             return ExitCode.TO_COME
         _, steps = advice(run, relative_path(run.folder))

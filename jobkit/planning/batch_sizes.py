@@ -10,19 +10,8 @@ from typing import NamedTuple
 
 from jobkit.answers.loads import NONE, PUNCTUATION, TOKENIZER, Cut, Lengths, Loads
 from jobkit.answers.memory_line import MIN_DISTINCT_LOADS, FittedLine
+from jobkit.core import knobs
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import (
-    BATCH_SIZE,
-    CUT_BY,
-    EVERY,
-    OFFERED,
-    ORDER,
-    RUN_KNOBS,
-    SORTED,
-    WORK_UNIT,
-    WORKERS,
-    Value,
-)
 from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB, format_bytes_gib, format_memory
 from jobkit.spec.axes import settings
@@ -81,7 +70,7 @@ class Chosen:
             return f"no batch size is worth measuring: {self.sizes.why}"
         unit = self.loads.lengths.unit
         first, last = (self.loads.load(size) for size in (sizes[0], sizes[-1]))
-        words = f"{BATCH_SIZE} {', '.join(map(str, sizes))}: loads of {first:,} to {last:,} {unit}"
+        words = f"{knobs.BATCH_SIZE} {', '.join(map(str, sizes))}: loads of {first:,} to {last:,} {unit}"
         words += f", {self._reason(last)}; {SAID[self.loads.lengths.source]}"
         return f"{words}; {self.sizes.why}" if self.sizes.why else words
 
@@ -120,8 +109,8 @@ def choose(spec: SweepSpec, model: ModelRef | None, loads: Loads, gpu_bytes: int
 
 def most_workers(spec: SweepSpec) -> int:
     axes = spec.sweep
-    swept = [*axes.product.get(WORKERS, ()), *axes.zip.get(WORKERS, ())]
-    swept += [row[WORKERS] for row in axes.include if WORKERS in row]
+    swept = [*axes.product.get(knobs.WORKERS, ()), *axes.zip.get(knobs.WORKERS, ())]
+    swept += [row[knobs.WORKERS] for row in axes.include if knobs.WORKERS in row]
     return max((value for value in swept if isinstance(value, int)), default=spec.workers)
 
 
@@ -130,7 +119,7 @@ def typical(workload: str, model: ModelRef | None) -> FittedLine | None:
 
 
 def is_auto(spec: SweepSpec) -> bool:
-    return isinstance(spec.sweep.product.get(BATCH_SIZE), Auto)
+    return isinstance(spec.sweep.product.get(knobs.BATCH_SIZE), Auto)
 
 
 def named_gpu_bytes(spec: SweepSpec) -> int | None:
@@ -142,28 +131,34 @@ def decided(spec: SweepSpec, sizes: Sequence[int]) -> SweepSpec:
     if not sizes:
         hint = "give batch sizes in numbers, or name a longer text, or more memory"
         raise JobkitError(
-            f"spec {spec.name}: sweep.{BATCH_SIZE}: no batch size is worth measuring", hint=hint
+            f"spec {spec.name}: sweep.{knobs.BATCH_SIZE}: no batch size is worth measuring", hint=hint
         )
-    axes = Axes.model_validate({**spec.sweep.model_dump(), BATCH_SIZE: list(sizes)})
+    axes = Axes.model_validate({**spec.sweep.model_dump(), knobs.BATCH_SIZE: list(sizes)})
     return spec.model_copy(update={"sweep": axes})
 
 
 def loads_of(spec: SweepSpec, lengths: Lengths) -> Loads:
     """Return the loads by batch size; other knobs that cut the text have their largest value."""
     values = {**spec.sweep.zip, **spec.sweep.product}
-    by_length = set(values.get(ORDER, [spec.order])) == {SORTED}
-    parts = [value for value in values.get(EVERY, [spec.every]) if isinstance(value, int)]
+    by_length = set(values.get(knobs.ORDER, [spec.order])) == {knobs.SORTED}
+    parts = [value for value in values.get(knobs.EVERY, [spec.every]) if isinstance(value, int)]
     lengths = lengths.every(min(parts))
-    if BATCH_SIZE not in values:
+    if knobs.BATCH_SIZE not in values:
         return Loads(lengths, by_length=by_length, window=spec.sort_window)
-    fixed = [{name: value} for name in CUT_BY for value in values.get(name, ()) if isinstance(value, int)]
+    fixed = [
+        {name: value} for name in knobs.CUT_BY for value in values.get(name, ()) if isinstance(value, int)
+    ]
     return Loads(lengths, Cut.largest(fixed), by_length, spec.sort_window)
 
 
-def settings_of(spec: SweepSpec) -> tuple[dict[str, Value], ...]:
+def settings_of(spec: SweepSpec) -> tuple[dict[str, knobs.Value], ...]:
     """Return the settings that a spec sweeps, without the knobs that do not change the load, each once."""
     axes = spec.sweep
-    without = {*OFFERED, *(knob.name for knob in RUN_KNOBS)} - {ORDER, WORK_UNIT, EVERY}
+    without = {*knobs.OFFERED, *(knob.name for knob in knobs.RUN_KNOBS)} - {
+        knobs.ORDER,
+        knobs.WORK_UNIT,
+        knobs.EVERY,
+    }
     rows = settings(axes.product, axes.zip, axes.include, axes.exclude)
     bare = [{name: value for name, value in row.items() if name not in without} for row in rows]
     return tuple({tuple(sorted(row.items())): row for row in bare}.values())

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from jobkit.answers.objective import SearchAnswer, read_search
+from jobkit.core import layout
 from jobkit.core.blocks import Block
 from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import EXTENSIONS, load, load_all
@@ -26,14 +27,6 @@ from jobkit.core.figures import (
 )
 from jobkit.core.files import read_text
 from jobkit.core.knobs import CPU, CUDA, FP32, MPS, ON, PRECISION, Value, numbers
-from jobkit.core.layout import (
-    LOGS_FOLDER,
-    SEARCH_GOAL_FILE,
-    is_run_folder,
-    point_folder,
-    repeat_id,
-    try_numbers,
-)
 from jobkit.core.records import SWEPT, TRIAL, Outcome, Point, Record
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_count, format_f1, format_list
@@ -123,7 +116,7 @@ class Row:
     def unneeded(self) -> bool:
         """Whether it was skipped because other repeats of its setting were enough (`repeats: auto`)."""
         exit_ = self.tried.exit if self.outcome is Outcome.PRUNED else None
-        return repeat_id(exit_.because if exit_ else "", self.point.repeat) == self.point.point_id
+        return layout.repeat_id(exit_.because if exit_ else "", self.point.repeat) == self.point.point_id
 
     @property
     def has_figures(self) -> bool:
@@ -301,7 +294,7 @@ def read_sources(paths: Sequence[Path], more_figures: MoreFigures | None = None)
             raise JobkitError(
                 f"{path}: no such file or folder", hint="jobkit collect --help shows what to name"
             )
-        inside = [path] if path.is_file() or is_run_folder(path) else runs_below(path)
+        inside = [path] if path.is_file() or layout.is_run_folder(path) else runs_below(path)
         entries.update((entry.resolve(), entry) for entry in inside)
     for path in entries.values():
         source = _read_run(path) if path.is_dir() else _read_file(path)
@@ -319,7 +312,7 @@ def read_sources(paths: Sequence[Path], more_figures: MoreFigures | None = None)
 
 
 def _read_run(path: Path) -> Sources:
-    if not is_run_folder(path):
+    if not layout.is_run_folder(path):
         return Sources(notes=[f"{path}: not a run folder (no points in points.jsonl): skipped"])
     if why := kind_of(path).untabled:
         return Sources(notes=[f"{path}: {why}: skipped"])
@@ -338,7 +331,7 @@ def _read_run(path: Path) -> Sources:
     found.trials[str(path)] = settled = trials_of(path, [row.result for row in rows])
     tried = describe_trials(settled)
     notes += [f"{path}: {line}" for line in _add_agreement(rows)]
-    if not tried and (path / SEARCH_GOAL_FILE).is_file():
+    if not tried and (path / layout.SEARCH_GOAL_FILE).is_file():
         tried = ("the largest batch has not been tested yet: its job is to come, or its log has the reason",)
     apart = (
         (also, "also run by hand, which no figure includes", ""),
@@ -349,7 +342,7 @@ def _read_run(path: Path) -> Sources:
         notes += [f"{path}: {what}: {format_list(named, MOST_NAMED)}{more}"] if named else []
     notes += [f"{path}: {line}" for line in tried]
     for name, extension in EXTENSIONS.items():
-        logs = sorted((path / LOGS_FOLDER).glob(extension.logs)) if extension.logs else []
+        logs = sorted((path / layout.LOGS_FOLDER).glob(extension.logs)) if extension.logs else []
         if logs and (figures := load(name, "figures")):
             found.jobs += figures(logs, rows, notes)
     if search := read_search(path):
@@ -406,7 +399,9 @@ def never_began(folder: Path, waiting: Sequence[Point]) -> dict[int, str]:
         for point in waiting
         if over
         and point.index not in accounts.submitted
-        and not try_numbers(point_folder(folder, point.point_id))  # it may have begun since it was read
+        and not layout.try_numbers(
+            layout.point_folder(folder, point.point_id)
+        )  # it may have begun since it was read
     }
 
 

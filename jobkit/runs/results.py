@@ -14,27 +14,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
+from jobkit.core import layout
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import open_regular, parse_object, read_text
 from jobkit.core.json_codec import from_dict
 from jobkit.core.knobs import CPU, FP32, PRECISION, Value
-from jobkit.core.layout import (
-    BEGIN_FILE,
-    ENTITIES_FILE,
-    EXIT_FILE,
-    POINTS_FILE,
-    RECORD_FILE,
-    RESULTS_FOLDER,
-    SHELL_FOLDER,
-    TRY_PREFIX,
-    is_run_folder,
-    point_folder,
-    read_batches,
-    read_begin,
-    read_exit,
-    read_points,
-    try_numbers,
-)
 from jobkit.core.measurements import NOT_ATTRIBUTABLE, Energy
 from jobkit.core.records import Batch, Outcome, Point, Record
 from jobkit.core.units import format_count, format_walltime, moment
@@ -127,18 +111,20 @@ def not_started(point: Point, accounts: Accounts, earlier: JobTask | None = None
 
 def read_try(home: str, number: int, point: Point) -> Try:
     """Return what one try folder holds; a file that cannot be read is a `problem`, never an error."""
-    folder = f"{home}/{TRY_PREFIX}{number}"
+    folder = f"{home}/{layout.TRY_PREFIX}{number}"
     problems: list[str] = []
     # First the file that is written last: a try may end meanwhile, and one with an exit file has its record.
-    exit_ = _read_file(f"{folder}/{EXIT_FILE}", read_exit, problems)
-    record = _read_file(f"{folder}/{RECORD_FILE}", lambda path: _read_record(path, point), problems)
+    exit_ = _read_file(f"{folder}/{layout.EXIT_FILE}", layout.read_exit, problems)
+    record = _read_file(f"{folder}/{layout.RECORD_FILE}", lambda path: _read_record(path, point), problems)
     if record and record.outcome is Outcome.OK and not kind_for(point).is_home(home, folder):
         record = None  # it came home before the results, and these never did
     return Try(
         number=number,
         record=record,
         exit=exit_,
-        begin=_read_file(f"{folder}/{BEGIN_FILE}", read_begin, []) if record is None else None,  # optional
+        begin=_read_file(f"{folder}/{layout.BEGIN_FILE}", layout.read_begin, [])
+        if record is None
+        else None,  # optional
         problem="; ".join(problems),
         folder=folder,
     )
@@ -269,18 +255,19 @@ def each_point(folder: Path, notes: list[str], *, void: bool = False) -> Iterato
 def _read(folder: Path, notes: list[str], *, void: bool = False) -> tuple[Accounts, Iterator[PointResult]]:
     # First what is written last: whoever adds points meanwhile writes them, and then the journal.
     unplanned, journal = kind_of(folder).unplanned(folder), read_journal(folder)
-    every, unreadable = read_points(folder)
+    every, unreadable = layout.read_points(folder)
     accounts = read_accounts(folder, journal=journal, name=run_id_of(folder, every))
     notes += unreadable + accounts.notes
     if not every and not unplanned:
-        notes.append(f"{folder}: {POINTS_FILE} holds no point")
+        notes.append(f"{folder}: {layout.POINTS_FILE} holds no point")
     points = [point for point in every if void or not journal.is_void(point)]
-    present = _listed(f"{folder}/{RESULTS_FOLDER}", notes) if points else set()
+    present = _listed(f"{folder}/{layout.RESULTS_FOLDER}", notes) if points else set()
     foreign = present - {point.point_id for point in every}
     if foreign:  # a search may have added their points meanwhile
-        foreign -= {point.point_id for point in read_points(folder)[0]}
+        foreign -= {point.point_id for point in layout.read_points(folder)[0]}
     notes += [
-        f"{folder / RESULTS_FOLDER / name}: of no point of this run: skipped" for name in sorted(foreign)
+        f"{folder / layout.RESULTS_FOLDER / name}: of no point of this run: skipped"
+        for name in sorted(foreign)
     ]
     return accounts, (
         read_result(folder, point, accounts, notes, begun=point.point_id in present) for point in points
@@ -302,8 +289,8 @@ def read_result(
     folder: Path, point: Point, accounts: Accounts, notes: list[str], *, begun: bool = True
 ) -> PointResult:
     """Return the tries of a point; nothing is read if it cannot have a folder yet."""
-    home = point_folder(folder, point.point_id)  # a Path costs as much as to open the file
-    numbers = try_numbers(home) if begun else []
+    home = layout.point_folder(folder, point.point_id)  # a Path costs as much as to open the file
+    numbers = layout.try_numbers(home) if begun else []
     if not numbers and begun:
         _listed(home, notes)
     tries = tuple(read_tries(home, point, accounts, numbers)) or (not_started(point, accounts),)
@@ -312,7 +299,7 @@ def read_result(
     counts = try_that_counts(tries)
     batches: Sequence[Batch] = ()
     if counts.number and counts.record is None:
-        batches, unreadable = read_batches(counts.folder)
+        batches, unreadable = layout.read_batches(counts.folder)
         notes += unreadable
     return PointResult(point=point, all_tries=tries, batches=batches)
 
@@ -322,7 +309,7 @@ def batches_of(results: Iterable[PointResult]) -> dict[str, list[Batch]]:
     found: dict[str, list[Batch]] = {}
     for result in results:
         if result.chosen and result.record and result.point.device != CPU:
-            found.setdefault(result.point.point_id, []).extend(read_batches(result.chosen.folder)[0])
+            found.setdefault(result.point.point_id, []).extend(layout.read_batches(result.chosen.folder)[0])
     return found
 
 
@@ -336,8 +323,8 @@ def runs_below(path: Path) -> Iterator[Path]:
     """
     try:
         for entry in sorted(path.iterdir()):
-            hidden = entry.name == SHELL_FOLDER or entry.name.startswith(".")
-            if not hidden and (not _HELPER.fullmatch(entry.name) or is_run_folder(entry)):
+            hidden = entry.name == layout.SHELL_FOLDER or entry.name.startswith(".")
+            if not hidden and (not _HELPER.fullmatch(entry.name) or layout.is_run_folder(entry)):
                 yield entry
     except OSError as error:
         raise JobkitError(f"{path}: cannot be read: {error.strerror}") from error
@@ -405,7 +392,7 @@ def _entities(point: PointResult) -> Rows | None:
     if point.chosen is None:
         return None
     try:
-        text = read_text(Path(point.chosen.folder) / ENTITIES_FILE)
+        text = read_text(Path(point.chosen.folder) / layout.ENTITIES_FILE)
         _, *rows = csv.reader(io.StringIO(text, newline=""), dialect="excel-tab")
     except (OSError, ValueError, csv.Error):
         return None

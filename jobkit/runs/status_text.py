@@ -29,7 +29,7 @@ from jobkit.runs.hints import (
     releases,
     remedy,
 )
-from jobkit.runs.journal import PLANNERS, PURPOSES, JobTask, Role
+from jobkit.runs.journal import FOLLOWED, PLANNERS, PURPOSES, SEARCHES, JobTask, Role
 from jobkit.runs.reader import OpenRun, open_run, status_of
 from jobkit.runs.status import (
     ENDED,
@@ -45,6 +45,7 @@ from jobkit.runs.status import (
 )
 from jobkit.runs.tries import Progress, Try, log_path, progress_of_try
 from jobkit.runs.which_run import find_run, glance, is_run, remembered, runs_in, start, usual
+from jobkit.schedulers.registry import runs_here
 
 MOST_ALIKE = 3  # points that run longer than others, in one line
 MOST_NOTES = 5
@@ -87,7 +88,12 @@ def headline(run: RunStatus) -> str:
 
 def _about(run: RunStatus) -> Iterator[str]:
     """Yield what all points share: where they run, on which GPU, the time to go, what pruning saved."""
-    parts = [*run.schedulers, *filter(None, [_gpu(run)])]
+    working = [sent for sent in run.submissions if sent.role in FOLLOWED | SEARCHES]
+    parts: list[str] = []
+    for name in run.schedulers:
+        jobs = [str(sent.job) for sent in working if sent.scheduler == name and not runs_here(name)]
+        parts.append(f"{name} job {format_list(jobs[::-1], MOST_ALIKE)}" if jobs else name)
+    parts += filter(None, [_gpu(run)])
     if run.to_go_s is not None:
         number = max(1, run.counts[PointState.RUNNING])
         at_a_time = f"{number} run{'s' if number == 1 else ''} at a time"

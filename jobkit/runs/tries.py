@@ -13,17 +13,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from jobkit.core import layout
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import (
-    BEGIN_FILE,
-    BY_HAND,
-    EXIT_FILE,
-    LOGS_FOLDER,
-    Begin,
-    Exit,
-    read_batches,
-    read_begin,
-)
 from jobkit.core.records import RESULTS, Batch, Outcome, Point, Record
 from jobkit.core.units import format_moment, moment
 from jobkit.runs.journal import JobTask
@@ -108,8 +99,8 @@ class Try:
 
     number: int  # of the try, from 1; 0 for a task that left no try folder
     record: Record | None = None  # ``None`` if its file is not home or cannot be read
-    exit: Exit | None = None  # ``None`` if its file is not home or cannot be read
-    begin: Begin | None = None  # who ran it; ``None`` if that is not known, or if there is a record
+    exit: layout.Exit | None = None  # ``None`` if its file is not home or cannot be read
+    begin: layout.Begin | None = None  # who ran it; ``None`` if that is not known, or if there is a record
     problem: str = ""  # why a file that is there cannot be read, else empty
     folder: str = ""  # where they are; empty if no try has begun
     outcome: Outcome | None = None  # ``None`` while it is still to come
@@ -126,7 +117,7 @@ class Try:
     def by_hand(self) -> bool:
         """Whether a person ran it: ``bash job.sh K``."""
         by = self.record.job.scheduler if self.record else self.begin.scheduler if self.begin else ""
-        return by == BY_HAND
+        return by == layout.BY_HAND
 
     @property
     def queue(self) -> str:
@@ -218,7 +209,7 @@ def _overruled(tried: Try) -> Try:
     return replace(tried, evidence=evidence) if tried.outcome is Outcome.LOST else tried
 
 
-def _by_exit(tried: Try, exit_: Exit) -> Try:
+def _by_exit(tried: Try, exit_: layout.Exit) -> Try:
     """Return a try with the outcome by its exit file, or by the accounting if that knows better."""
     where = f"status {exit_.status} in step {exit_.stage or 'unknown'}"
     signal = f"signal {exit_.signal}" if exit_.signal else ""
@@ -285,7 +276,7 @@ def log_path(run: Path, point: Point, task: JobTask | None) -> Path | None:
     """Return where the log of a point's task is, or will be; ``None`` if that is not known."""
     scheduler = SCHEDULERS.get(task.scheduler) if task else None
     name = scheduler.log_name(point.run_id, task.job_id, task.task) if scheduler and task else ""
-    return run / LOGS_FOLDER / name if name else None
+    return run / layout.LOGS_FOLDER / name if name else None
 
 
 def elapsed_s(tried: Try, *, shared: bool = False) -> float | None:
@@ -300,15 +291,18 @@ def task_s(tried: Try, *, shared: bool = False) -> float | None:
     were written, by the clock of the file system; in a copied run folder, what ``begin`` holds reports when
     the job began, to a second.
     """
-    begin, spans = Path(tried.folder, BEGIN_FILE), [_account_s(tried, shared=shared)]
+    begin, spans = Path(tried.folder, layout.BEGIN_FILE), [_account_s(tried, shared=shared)]
     with suppress(OSError):
         if tried.folder:
-            spans.append(Path(tried.folder, EXIT_FILE).stat().st_mtime - begin.stat().st_mtime)
+            spans.append(Path(tried.folder, layout.EXIT_FILE).stat().st_mtime - begin.stat().st_mtime)
     if tried.record and (worked_s := worker_s(tried.record)) is not None:
         copied = all(seconds is None or seconds < worked_s for seconds in spans)
         spans.append(worked_s)
         with suppress(JobkitError, OSError):
-            began, ended = moment(read_begin(begin).at) if copied else None, moment(tried.record.ended_at)
+            began, ended = (
+                moment(layout.read_begin(begin).at) if copied else None,
+                moment(tried.record.ended_at),
+            )
             spans.append((ended - began).total_seconds() if began and ended else None)
     return max((seconds for seconds in spans if seconds is not None), default=None)
 
@@ -364,7 +358,7 @@ def progress_of(batches: Sequence[Batch]) -> Progress | None:
 
 def progress_of_try(tried: Try) -> Progress | None:
     """Return how far a try is, or how far it came; ``None`` if no batch is home."""
-    return progress_of(read_batches(tried.folder)[0]) if tried.folder else None
+    return progress_of(layout.read_batches(tried.folder)[0]) if tried.folder else None
 
 
 def whole_s(tried: Try, *, shared: bool) -> float | None:

@@ -251,7 +251,12 @@ def as_text(found: Sequence[Finding], subject: Subject, width: int) -> str:
         what = f"{answer.said}{answer.hint and f': {answer.hint}'}"
         head = f"  {answer.name:<{left}}  {WORDS[answer.status]:<7}  "
         lines += wrap(what, width, first=head, below=" " * len(head))
-    return "\n".join([*lines, ""])
+    lack, open_ = (
+        ", ".join(answer.name for answer in found if answer.status is status)
+        for status in (Status.MISSING, Status.UNKNOWN)
+    )
+    verdict = f"It needs a change: no {lack}." if lack else "Nothing that was checked is wrong."
+    return "\n".join([*lines, "", f"{verdict}{f' Not known: {open_}.' if open_ else ''}", ""])
 
 
 def to_json(found: Sequence[Finding], subject: Subject) -> str:

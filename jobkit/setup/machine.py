@@ -128,9 +128,9 @@ def model(spec: SweepSpec, base: Path, sweep: str) -> Finding:
     if place is not None and asked.size == "full":
         return fine("model", f"{asked.name} at {place}")
     if asked.fallback:
-        built = is_built(standin_path(asked.size, cache_dir()))
-        message = f"the {asked.size} stand-in {'is built' if built else 'will be built by the sweep'}"
-        return fine("model", f"{asked.name} is not here; {message}")
+        place = standin_path(asked.size, cache_dir())
+        built = "is" if is_built(place) else "will be built by the sweep"
+        return fine("model", f"{asked.name} is not here; the {asked.size} stand-in {built} at {place}")
     if asked.size != "full":
         message = f"only the stand-in has the size {asked.size!r}"
         return missing("model", message, "set model.fallback: stand-in")
@@ -160,7 +160,7 @@ def _folder_model(spec: SweepSpec, base: Path) -> Finding:
     except JobkitError as error:
         return missing("model", error.message, error.hint)
     if model.fingerprint == models.NOT_BUILT:
-        return fine("model", f"{model.name} is not here; {model.caveat}: will be built by the sweep")
+        return fine("model", f"{model.name} is not here; {model.caveat}: will be built at {model.path}")
     return fine("model", f"{model.name} at {model.path}{f' ({model.caveat})' if model.caveat else ''}")
 
 

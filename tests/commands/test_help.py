@@ -67,6 +67,8 @@ def test_a_word_is_found_in_all_pages() -> None:
     assert re.search(r"^  lesson-4 +.*out of memory", found, re.MULTILINE)
     assert re.search(r"^next: jobkit help [\w-]+$", found, re.MULTILINE)
     assert help_of(found.split()[-1])
+    for words, page in (("how large", "find-max"), ("Model path", "workloads"), ("typo script", "lint")):
+        assert help_of(*words.split()).endswith(f"next: jobkit help {page}\n")
 
 
 def test_a_command_shows_its_help_and_its_page() -> None:

@@ -93,15 +93,15 @@ def test_an_earlier_name_of_an_option_is_refused_with_that_of_today(
 @pytest.mark.parametrize(
     ("words", "now"),
     [
-        (["throttle", "runs/old", "2"], "ArrayTaskThrottle=N"),
+        (["throttle", "runs/old", "2"], "ArrayTaskThrottle=2"),
         (["--on", "hec", "throttle", "--help"], "qalter -tc N JOB"),
-        (["shell", "first.yaml", "--point", "3", "--go"], "bash job.sh K"),
+        (["shell", "first.yaml", "--point", "3", "--go"], "bash job.sh 3"),
         (["models", "list", "--json"], "jobkit models does it"),
         (["models", "path", "en", "--size", "tiny"], "jobkit models prints name"),
-        (["doctor", "gone.sh", "--all"], "jobkit lint SCRIPT"),
-        (["doctor", "script"], "jobkit lint SCRIPT"),
-        (["doctor", "./tagger.py:tag"], "jobkit workload check WORKLOAD"),
-        (["doctor", "stanza-ner", "--json"], "jobkit workload check WORKLOAD"),
+        (["doctor", "gone.sh", "--all"], "jobkit lint gone.sh"),
+        (["doctor", "script"], "jobkit lint script"),
+        (["doctor", "./tagger.py:tag"], "check ./tagger.py:tag does"),
+        (["doctor", "stanza-ner", "--json"], "check stanza-ner does"),
         (["help", "throttle"], "ArrayTaskThrottle=N"),
     ],
 )

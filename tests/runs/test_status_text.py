@@ -67,7 +67,7 @@ def test_a_run_on_a_page() -> None:
     run = with_job(a_run(points), Role.FOLLOW, State.PENDING, "Dependency")
     assert lines(run) == [
         "demo-20260102-101530-3f9a: 5 points: 1 done, 1 failed (1 stage_in), 2 running, 1 waiting",
-        "slurm, NVIDIA H200, about 54 s to go if 2 run at a time, as now",
+        "slurm job 77, NVIDIA H200, about 54 s to go if 2 run at a time, as now",
         "warning: STAND-IN model, in place of en full: its results are not those of en",
         "",
         "point  state     elapsed  node",

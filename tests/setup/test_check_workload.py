@@ -164,6 +164,7 @@ def test_functions_are_tried_from_the_outside(tmp_path: Path) -> None:
     wrong = jobkit("workload", "check", "own.py:wrong", "--device", "cpu", cwd=tmp_path)
     assert wrong.returncode == 4
     assert "own.py:13: ValueError: too many" in " ".join(wrong.stdout.split())
+    assert wrong.stdout.splitlines()[-1].startswith("It needs a change: no knob batch_size,")
     for check in ("deterministic", "preflight", "tune"):
         assert any(line.split()[:2] == [check, "no"] for line in wrong.stdout.splitlines()), check
 

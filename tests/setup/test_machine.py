@@ -109,7 +109,7 @@ def test_a_model_that_is_there(
     monkeypatch.delenv("STANZA_RESOURCES_DIR")
     monkeypatch.setenv(CACHE_VARIABLE, str(kept_cache))
     spec = SweepSpec(name="x", model=ModelSpec(size="tiny", fallback="stand-in"))
-    assert "the tiny stand-in is built" in machine.model(spec, Path(), SWEEP).said
+    assert "the tiny stand-in is at /" in machine.model(spec, Path(), SWEEP).said
 
 
 GIB = 2**30

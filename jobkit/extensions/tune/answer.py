@@ -9,16 +9,8 @@ from pathlib import Path
 from jobkit.answers.objective import Objective, SearchAnswer, SearchRow
 from jobkit.answers.setting import Key, Mean, Ratio, Setting, key_of, settings_of
 from jobkit.answers.speed import Speed
+from jobkit.core import figures
 from jobkit.core.blocks import Block, Column
-from jobkit.core.figures import (
-    ENERGY_PER_1000,
-    GPU_MEMORY,
-    SPEED,
-    Figure,
-    format_figure,
-    own_columns,
-    units_of,
-)
 from jobkit.core.knobs import EVERY
 from jobkit.core.layout import SETTING_FILE
 from jobkit.core.records import ModelRef, Outcome, described
@@ -98,7 +90,7 @@ def _rows(tuning: Tuning) -> dict[Key, SearchRow]:
     found: dict[Key, dict[str, Mean]] = {}
     for phase in PHASES:
         for setting in settings_of(tuning.records(phase), lambda record: key_of(whole(record.params))):
-            if mean := setting.mean(SPEED):
+            if mean := setting.mean(figures.SPEED):
                 found.setdefault(key_of(whole(setting.params)), {})[phase] = mean
     loop = key_of(tuning.goal.loop)
     settings = [dict(key) for key in found if key != loop]
@@ -112,7 +104,7 @@ def _rows(tuning: Tuning) -> dict[Key, SearchRow]:
 def as_data(tuning: Tuning) -> dict[str, object]:
     """Return the answer for a program."""
     answer, winner, objective = tuning.answer, tuning.winner, tuning.goal.objective
-    mean, joules = (_mean(tuning, winner, one) for one in (objective.figure, ENERGY_PER_1000))
+    mean, joules = (_mean(tuning, winner, one) for one in (objective.figure, figures.ENERGY_PER_1000))
     best = tuning.finals.best
     return {
         "ended": answer is not None,
@@ -193,17 +185,20 @@ def phase_columns(tuning: Tuning) -> list[Column]:
         for _, results in phases
     ]
     knobs = list(dict.fromkeys(knob for one, _ in phases for knob in one.params))
-    own = own_columns(record for setting in settings for record in setting.well)
+    own = figures.own_columns(record for setting in settings for record in setting.well)
     columns = [Column("phase", [one.phase for one, _ in phases], left=True)]
     for knob in knobs:
         values = [one.params.get(knob) for one, _ in phases]
         cells = [f"{value:,}" if isinstance(value, int) else value or "" for value in values]
         columns.append(Column(knob, cells))
-    shown: list[tuple[str, Figure, Callable[[float], str]]] = [
-        ("paragraphs/s", SPEED, "{:,.1f}".format),
-        *((f"{one.label} [{one.unit}]" if one.unit else one.label, one, format_figure) for one in own),
-        ("J/1,000", ENERGY_PER_1000, "{:,.1f}".format),
-        ("GPU memory", GPU_MEMORY, format_bytes_gib),
+    shown: list[tuple[str, figures.Figure, Callable[[float], str]]] = [
+        ("paragraphs/s", figures.SPEED, "{:,.1f}".format),
+        *(
+            (f"{one.label} [{one.unit}]" if one.unit else one.label, one, figures.format_figure)
+            for one in own
+        ),
+        ("J/1,000", figures.ENERGY_PER_1000, "{:,.1f}".format),
+        ("GPU memory", figures.GPU_MEMORY, format_bytes_gib),
     ]
     for head, figure, form in shown:
         means = [setting.mean(figure) for setting in settings]
@@ -248,7 +243,7 @@ def _more_lines(tuning: Tuning) -> Iterator[str]:
                 of_part, of_all = (f"{100 * share:.1f} %" for share in tuning.padding)
                 padded = f": {of_part} of its padded characters are text, of the whole text {of_all}"
             yield f"  plain loop on {_text(finals.plain)}{padded}"
-        own_j, loop_j = (_mean(tuning, one, ENERGY_PER_1000) for one in (winner, finals.plain))
+        own_j, loop_j = (_mean(tuning, one, figures.ENERGY_PER_1000) for one in (winner, finals.plain))
         if own_j and loop_j:
             yield f"  energy     {own_j.value:,.1f} J for 1,000 items, the plain loop {loop_j.value:,.1f} J"
         if not by_speed:
@@ -287,14 +282,14 @@ def _objective(tuning: Tuning, winner: Speed) -> str:
     return f"{words}, the plain loop {of_loop.words(unit)}" if of_loop else words
 
 
-def _mean(tuning: Tuning, speed: Speed | None, figure: Figure) -> Mean | None:
+def _mean(tuning: Tuning, speed: Speed | None, figure: figures.Figure) -> Mean | None:
     """Return the mean of a figure of a finalist, or of the plain loop; ``None`` if it is not known."""
     return tuning.finals.setting(speed).mean(figure) if speed else None
 
 
 def _unit(tuning: Tuning) -> str:
     records = tuning.finals.winner_records
-    return " or ".join(units_of(records, tuning.goal.objective.figure))
+    return " or ".join(figures.units_of(records, tuning.goal.objective.figure))
 
 
 def _apart(tuning: Tuning, winner: Speed, second: Speed) -> str:
@@ -306,7 +301,7 @@ def _apart(tuning: Tuning, winner: Speed, second: Speed) -> str:
         return NO_DIFFERENCE
     if isinstance(apart, Ratio):
         return f"the winner is {_times(apart)} as fast"
-    return f"{tuning.goal.objective.name} differs by {format_figure(abs(apart.mean), _unit(tuning))}"
+    return f"{tuning.goal.objective.name} differs by {figures.format_figure(abs(apart.mean), _unit(tuning))}"
 
 
 def _times(times: Ratio) -> str:

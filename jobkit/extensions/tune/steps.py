@@ -18,23 +18,8 @@ from statistics import fmean
 from jobkit.answers.memory import Memory, memory_of
 from jobkit.answers.objective import Finals, Objective
 from jobkit.answers.setting import Key, Mean, Setting, key_of
+from jobkit.core import knobs
 from jobkit.core.figures import SPEED, WORK, pace
-from jobkit.core.knobs import (
-    AUTO,
-    EVERY,
-    EXACT,
-    MPS,
-    OFF,
-    ON,
-    ORDER,
-    REFUSED,
-    RENAMED,
-    SHORTCUTS,
-    THREADS,
-    WORKERS,
-    Value,
-    numbers,
-)
 from jobkit.core.records import Outcome, Record
 
 MEMORY, SEARCH, FINAL = "memory", "search", "final"
@@ -90,7 +75,7 @@ class TuneGoal:
     order: str  # the order of paragraphs and sentences
     # characters over padded characters at the middle size, by the orders that were compared
     padding: Mapping[str, float] = field(default_factory=dict)
-    loop: Mapping[str, Value]  # the knobs of the plain loop: one worker, text order, a fixed batch size
+    loop: Mapping[str, knobs.Value]  # the knobs of the plain loop: one worker, text order, a fixed batch size
     workers: int  # the most workers, and the CPUs of each
     cpus: int
     limited_by: str  # why there are not more workers: a key of the spec, or the number of CPUs
@@ -124,17 +109,17 @@ class TuneGoal:
 
     def __post_init__(self) -> None:
         """Take the name of the knob in an earlier version as that of today."""
-        object.__setattr__(self, "size_knob", RENAMED.get(self.size_knob, self.size_knob))
+        object.__setattr__(self, "size_knob", knobs.RENAMED.get(self.size_knob, self.size_knob))
 
-    def setting(self, size: int, workers: int, *, every: int = 1, **words: str) -> dict[str, Value]:
+    def setting(self, size: int, workers: int, *, every: int = 1, **words: str) -> dict[str, knobs.Value]:
         """Return the knobs of a setting; ``words`` are the knobs whose values are words."""
-        own: dict[str, Value] = {ORDER: self.order, self.size_knob: size, WORKERS: workers}
+        own: dict[str, knobs.Value] = {knobs.ORDER: self.order, self.size_knob: size, knobs.WORKERS: workers}
         if self.mps:
-            own[MPS] = OFF
+            own[knobs.MPS] = knobs.OFF
         if self.shortcuts:
-            own[SHORTCUTS] = EXACT
+            own[knobs.SHORTCUTS] = knobs.EXACT
         if self.fills_gpu:
-            own[THREADS] = max(1, self.workers * self.cpus // workers)
+            own[knobs.THREADS] = max(1, self.workers * self.cpus // workers)
         return part(own | {knob: word for knob, word in words.items() if knob in own}, every)
 
     @property
@@ -173,19 +158,19 @@ class TuneGoal:
         return most if self.share else min(2 * once, most)
 
 
-def part(params: Mapping[str, Value], every: int) -> dict[str, Value]:
+def part(params: Mapping[str, knobs.Value], every: int) -> dict[str, knobs.Value]:
     """Return a setting on one of every so many paragraphs."""
-    return {**whole(params), **({EVERY: every} if every > 1 else {})}
+    return {**whole(params), **({knobs.EVERY: every} if every > 1 else {})}
 
 
-def whole(params: Mapping[str, Value]) -> dict[str, Value]:
+def whole(params: Mapping[str, knobs.Value]) -> dict[str, knobs.Value]:
     """Return a setting on the whole text."""
-    return {knob: value for knob, value in params.items() if knob != EVERY}
+    return {knob: value for knob, value in params.items() if knob != knobs.EVERY}
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    params: Mapping[str, Value]
+    params: Mapping[str, knobs.Value]
     phase: str
     repeat: int = 1
 
@@ -195,7 +180,7 @@ class Candidate:
 
     @property
     def workers(self) -> int:
-        return numbers(self.params)[WORKERS]
+        return knobs.numbers(self.params)[knobs.WORKERS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +192,7 @@ class MeasuredCandidate:
     @property
     def refused(self) -> bool:
         """Whether it ran without the shortcuts of its setting."""
-        return self.record is not None and self.record.params.get(SHORTCUTS) == REFUSED
+        return self.record is not None and self.record.params.get(knobs.SHORTCUTS) == knobs.REFUSED
 
     @property
     def speed(self) -> float:
@@ -231,7 +216,7 @@ class MeasuredCandidate:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneAnswer:
     # the settings measured on the whole text, the fastest in the search first; empty if none could be chosen
-    finalists: tuple[Mapping[str, Value], ...] = ()
+    finalists: tuple[Mapping[str, knobs.Value], ...] = ()
     # what keeps the search from a faster setting: ``cores``, ``GPU``, ``memory``, ``text`` or ``time``
     limit: str = ""
     why: str  # the limit in a sentence without a full stop; without finalists why there are none
@@ -271,7 +256,7 @@ class _Search:
     memory: Memory | str = ""  # what one worker shows about memory, or why nothing
     limit: str = ""  # as in `TuneAnswer`
     why: str = ""
-    shortcuts: str = EXACT  # the value for the settings that are tried
+    shortcuts: str = knobs.EXACT  # the value for the settings that are tried
 
     def answer(self) -> TuneAnswer:
         goal, by_speed = self.goal, self.goal.objective.by_speed
@@ -301,7 +286,7 @@ class _Search:
         self._prove(finalists[:number])
         while (failed := self._failed_final()) and (self.tried is not None or self._left_s() > 0):
             # what the search held may not hold on more of the text
-            fewer = [one for one in finalists if numbers(one)[WORKERS] < failed.workers]
+            fewer = [one for one in finalists if knobs.numbers(one)[knobs.WORKERS] < failed.workers]
             if not fewer:
                 break
             finalists = fewer
@@ -348,7 +333,7 @@ class _Search:
                 return
             result = self._try(candidate)
             if result.refused:
-                self.shortcuts = OFF
+                self.shortcuts = knobs.OFF
                 self._measure_memory()
                 return
             failed = sum(not one.speed and not one.refused for _, one in self.results)
@@ -375,11 +360,11 @@ class _Search:
 
     def _good(self, *phases: str) -> list[tuple[Candidate, MeasuredCandidate]]:
         """Return the results that have a speed; those with shortcuts only while these are not refused."""
-        without = EXACT if self.shortcuts == OFF else REFUSED
+        without = knobs.EXACT if self.shortcuts == knobs.OFF else knobs.REFUSED
         return [
             (one, result)
             for one, result in self.results
-            if result.speed and one.phase in phases and one.params.get(SHORTCUTS) != without
+            if result.speed and one.phase in phases and one.params.get(knobs.SHORTCUTS) != without
         ]
 
     def _means(self) -> list[tuple[Candidate, float, list[MeasuredCandidate]]]:
@@ -421,7 +406,7 @@ class _Search:
         return int(limit_bytes // each) if each else goal.workers
 
     def _size(self, candidate: Candidate) -> int:
-        return numbers(candidate.params)[self.goal.size_knob]
+        return knobs.numbers(candidate.params)[self.goal.size_knob]
 
     # -- workers
 
@@ -515,14 +500,14 @@ class _Search:
             if sure or repeats >= TIMES or not self._again(before, candidate):
                 return times
 
-    def _shared(self, size: int, workers: int, mps: str = AUTO) -> dict[str, Value]:
+    def _shared(self, size: int, workers: int, mps: str = knobs.AUTO) -> dict[str, knobs.Value]:
         goal = self.goal
         every = goal.search_every * max(1, goal.workers // workers)
         if goal.short:
             alone_s = min(_whole_s(one, result) for one, result in self._good(MEMORY))
             every = min(every, math.ceil(alone_s / workers / (SEARCH_PART * goal.budget_s)))
         every = min(goal.memory_every, every)
-        words = {MPS: mps if workers > 1 else OFF, SHORTCUTS: self.shortcuts}
+        words = {knobs.MPS: mps if workers > 1 else knobs.OFF, knobs.SHORTCUTS: self.shortcuts}
         return goal.setting(size, workers, every=every, **words)
 
     def _late(self, candidate: Candidate) -> bool:
@@ -569,23 +554,23 @@ class _Search:
         sizes = dict.fromkeys(self._size(one) for one, _ in self._good(MEMORY)) if best.workers > 1 else {}
         for size in [size for size in sizes if size != self._size(best)]:
             if best.workers <= self._most_workers(size):
-                mps = str(best.params.get(MPS, OFF))
+                mps = str(best.params.get(knobs.MPS, knobs.OFF))
                 self._try_in_time(Candidate(self._shared(size, best.workers, mps=mps), SEARCH))
         if goal.other_order:
             best = self._fastest()[0]
-            self._try_in_time(Candidate({**best.params, ORDER: goal.other_order}, SEARCH))
+            self._try_in_time(Candidate({**best.params, knobs.ORDER: goal.other_order}, SEARCH))
         if goal.short:
             return
         shared = next((one for one in self._fastest() if one.workers > 1), None)
         if shared and any(
-            one.params == shared.params and result.record is not None and result.record.mps == ON
+            one.params == shared.params and result.record is not None and result.record.mps == knobs.ON
             for one, result in self.results
         ):
-            params = self._shared(self._size(shared), shared.workers, mps=OFF)
+            params = self._shared(self._size(shared), shared.workers, mps=knobs.OFF)
             self._try_in_time(Candidate(params, SEARCH))
-        if goal.shortcuts and self.shortcuts == EXACT and not goal.fills_gpu:
+        if goal.shortcuts and self.shortcuts == knobs.EXACT and not goal.fills_gpu:
             best = self._fastest()[0]
-            self._try_in_time(Candidate({**best.params, SHORTCUTS: OFF}, SEARCH))
+            self._try_in_time(Candidate({**best.params, knobs.SHORTCUTS: knobs.OFF}, SEARCH))
 
     def _fastest(self) -> list[Candidate]:
         return [one for one, *_ in sorted(self._means(), key=lambda row: row[1], reverse=True)]
@@ -612,7 +597,7 @@ class _Search:
         value = record.value(figure) if record else None
         return value * record.point.every if record and value is not None and figure is WORK else value
 
-    def _prove(self, finalists: Sequence[Mapping[str, Value]]) -> None:
+    def _prove(self, finalists: Sequence[Mapping[str, knobs.Value]]) -> None:
         """Measure the plain loop and the finalists in turn, at least once, then as the budget allows.
 
         Every other time their order is reversed: neighbours that are alike share their processes, each has
@@ -623,7 +608,7 @@ class _Search:
             return
         known = [one for one, _ in self.results] if self.tried is None else self.tried
         finals = [one.params for one in known if one.phase == FINAL]
-        parts = {key_of(whole(params)): numbers(params).get(EVERY, 1) for params in finals}
+        parts = {key_of(whole(params)): knobs.numbers(params).get(knobs.EVERY, 1) for params in finals}
         of_loop, every = self._final_parts(finalists) if self.tried is None else (1, 1)
         of_loop = parts.get(key_of(goal.loop), of_loop)
         rows = [goal.loop, *finalists]
@@ -657,7 +642,7 @@ class _Search:
         self._fails(*finals[-1])
         return finals[-1][0]
 
-    def _prove_shortly(self, rows: Sequence[Mapping[str, Value]]) -> None:
+    def _prove_shortly(self, rows: Sequence[Mapping[str, knobs.Value]]) -> None:
         """Measure the first rows, whose processes may stand, then the last often, then the first again.
 
         So each start serves several repeats, and what changes with time is not in one of them alone. Repeats
@@ -689,13 +674,13 @@ class _Search:
     def _finals(self) -> Finals:
         return self.goal.finals([result.record for _, result in self._good(FINAL) if result.record])
 
-    def _is_known(self, params: Mapping[str, Value]) -> bool:
+    def _is_known(self, params: Mapping[str, knobs.Value]) -> bool:
         """Return whether the interval of the mean speed of a finalist is short enough, or it has no speed."""
         speeds = [result.speed for one, result in self._good(FINAL) if one.params == params]
         half = Mean.of(speeds).half_width if speeds else None
         return not speeds or (half is not None and half < self.goal.share * Mean.of(speeds).value)
 
-    def _final_parts(self, finalists: Sequence[Mapping[str, Value]]) -> tuple[int, int]:
+    def _final_parts(self, finalists: Sequence[Mapping[str, knobs.Value]]) -> tuple[int, int]:
         """Return the parts of the text on which the plain loop and the finalists work.
 
         Both work on all of it, unless the budget is too short. With shortcuts the loop is so much slower that
@@ -734,7 +719,7 @@ class _Search:
 
 def _whole_s(candidate: Candidate, result: MeasuredCandidate) -> float:
     """Return how long the whole text takes, by the work of a point on its part."""
-    return result.work_s * numbers(candidate.params).get(EVERY, 1)
+    return result.work_s * knobs.numbers(candidate.params).get(knobs.EVERY, 1)
 
 
 def _bottleneck(result: MeasuredCandidate, step: str) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from jobkit.answers.memory_line import Estimate
 from jobkit.answers.objective import SearchAnswer
 from jobkit.answers.setting import Mean, other_knobs
 from jobkit.answers.speed import SPEED_TOLERANCE
-from jobkit.core.figures import FIGURES, GPU_MEMORY, MIN, RAM, SPEED, WORK, Figure
+from jobkit.core.figures import GPU_MEMORY, MIN, RAM, SPEED, WORK, Figure
 from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import format_bytes_gib, format_setting
@@ -289,8 +289,7 @@ def _group(collected: Collected, group: int, gpu_memory_bytes: int | None) -> Gr
         search = found if group == first else None  # it shows the settings of all groups
         return GroupPlot(memory, KnobPanel(knob=BATCH_SIZE), proof, search=search)
     speed = _over_knob(sizes, collected.knobs, SPEED)
-    others = [figure for figure in FIGURES.values() if figure.drawn]
-    others += [] if speed.series else [WORK]
+    others = [] if speed.series else [WORK]
     others += [] if memory.spots() else [GPU_MEMORY, RAM]
     panels = [_over_knob(sizes, collected.knobs, figure) for figure in (*collected.own, *others)]
     return GroupPlot(memory, speed, sizes, tuple(panel for panel in panels if panel.series))

@@ -29,42 +29,8 @@ from jobkit.core.student import unknown_spread
 from jobkit.core.terminal import printable
 from jobkit.core.units import GIB, format_count, format_setting
 from jobkit.report.output import heading
-from jobkit.report.plot.data import (
-    EXCEEDED,
-    MEASURED,
-    NEAR,
-    PREDICTED,
-    VERIFIED,
-    WORDS,
-    GroupPlot,
-    KnobPanel,
-    Marks,
-    MemoryPanel,
-    group_plots,
-    knob_finding,
-    memory_finding,
-)
-from jobkit.report.plot.drawing import (
-    BOTTOM,
-    CHARACTER_PX,
-    DASHED,
-    DOTTED,
-    FONT_PX,
-    LEFT,
-    MANY_TIMES,
-    SOLID,
-    TOP,
-    WIDTH,
-    Canvas,
-    Drawing,
-    Part,
-    Spot,
-    Words,
-    around,
-    from_zero,
-    moved,
-    paint,
-)
+from jobkit.report.plot import data as panels
+from jobkit.report.plot import drawing as draw
 from jobkit.report.rows import Row
 from jobkit.report.tables import NET, Collected, Size, energy_per_1000
 
@@ -80,13 +46,18 @@ THOUSAND = 1000
 ROW_PX = 34.0
 """The height of a row of a search, with a label above its marks."""
 LOOKS = {
-    VERIFIED: ("square", "orange"),
-    EXCEEDED: ("cross", "limit"),
-    PREDICTED: ("diamond", "blue"),
-    MEASURED: ("dot", ""),
+    panels.VERIFIED: ("square", "orange"),
+    panels.EXCEEDED: ("cross", "limit"),
+    panels.PREDICTED: ("diamond", "blue"),
+    panels.MEASURED: ("dot", ""),
 }
 """The shape and the colour of the kinds of marks, in the order in which their labels choose a place."""
-SERIES = (("dot", SOLID), ("square", DASHED), ("diamond", DOTTED), ("cross", (8.0, 3.0, 2.0, 3.0)))
+SERIES = (
+    ("dot", draw.SOLID),
+    ("square", draw.DASHED),
+    ("diamond", draw.DOTTED),
+    ("cross", (8.0, 3.0, 2.0, 3.0)),
+)
 """The shape and the dash of each value of the other knobs."""
 PHASES = (("square", "grey"), ("dot", ""), ("diamond", "blue"))
 """The shape and the colour of the marks of a search, by phase: there are three at most."""
@@ -97,7 +68,7 @@ class Picture:
     """A picture and its data."""
 
     title: str  # the finding
-    canvas: Canvas  # what is drawn
+    canvas: draw.Canvas  # what is drawn
     caption: str  # what it shows, in sentences
     data: Block  # the same as a table
 
@@ -109,16 +80,18 @@ def pictures(collected: Collected, gpu_memory_bytes: int | None = None) -> list[
     ``gpu_memory_bytes``: the GPU to draw the capacity of; by default the one measured on.
     """
     rows = [[row for row in collected.rows if row.group == n] for n in range(len(collected.by_group))]
-    return [_of_group(*pair) for pair in zip(group_plots(collected, gpu_memory_bytes), rows, strict=True)]
+    return [
+        _of_group(*pair) for pair in zip(panels.group_plots(collected, gpu_memory_bytes), rows, strict=True)
+    ]
 
 
-def _of_group(group: GroupPlot, rows: Sequence[Row]) -> list[Picture]:
+def _of_group(group: panels.GroupPlot, rows: Sequence[Row]) -> list[Picture]:
     found = [_of_knob(group.speed)] if group.speed.series else []
     found += [_of_search(group.search)] if group.search and group.search.rows else []
     if group.memory.spots():
-        knobs = (*WORDS, group.speed.knob)
+        knobs = (*panels.WORDS, group.speed.knob)
         knob = next((one for one in knobs if any(one in row.numbers for row in rows)), "")
-        word = WORDS.get(knob, knob.replace("_", " "))
+        word = panels.WORDS.get(knob, knob.replace("_", " "))
         loads = {load: row.numbers[knob] for row in rows if knob in row.numbers and (load := row.value(LOAD))}
         found.append(_of_memory(group.memory, {load: f"{word} {size:,}" for load, size in loads.items()}))
     found += _of_energy(group.sizes)
@@ -134,7 +107,7 @@ def _data(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Block:
     return Block(title="The data of this picture", columns=tuple(columns), folded=True)
 
 
-def _of_memory(panel: MemoryPanel, names: Mapping[float, str]) -> Picture:
+def _of_memory(panel: panels.MemoryPanel, names: Mapping[float, str]) -> Picture:
     """Return memory against load: limit, line, measured, predicted and verified, each with its name.
 
     ``panel``: what to draw.
@@ -142,7 +115,7 @@ def _of_memory(panel: MemoryPanel, names: Mapping[float, str]) -> Picture:
     """
     drawing, beyond = _memory_axes(panel)
     right = drawing.x_range[1]
-    for curve, dash in ((panel.line, SOLID), (panel.bound, DASHED)):
+    for curve, dash in ((panel.line, draw.SOLID), (panel.bound, draw.DASHED)):
         if curve:
             loads = (right * step / STEPS for step in range(STEPS + 1))
             along = ((load, curve.at(load) / GIB) for load in loads)
@@ -150,14 +123,14 @@ def _of_memory(panel: MemoryPanel, names: Mapping[float, str]) -> Picture:
             drawing.line(seen, curve.name, css="grey", dash=dash)
     if panel.limit and not beyond:
         height = panel.limit.size_bytes / GIB
-        drawing.line([(0, height), (right, height)], panel.limit.name, css="limit", dash=DOTTED)
+        drawing.line([(0, height), (right, height)], panel.limit.name, css="limit", dash=draw.DOTTED)
     for place, words in enumerate(["beyond this picture:", *beyond] if beyond else []):
-        drawing.write((LEFT + 8, TOP + 12 + 16 * place), words)
-    kinds = [kind for kind in LOOKS if not (beyond and kind == PREDICTED)]
+        drawing.write((draw.LEFT + 8, draw.TOP + 12 + 16 * place), words)
+    kinds = [kind for kind in LOOKS if not (beyond and kind == panels.PREDICTED)]
     shapes = cycle(shape for shape, _ in SERIES)
     for marks in (marks for kind in kinds for marks in panel.marks if marks.kind == kind):
         shape, css = LOOKS[marks.kind]
-        _draw_marks(drawing, marks, names, next(shapes) if marks.kind == MEASURED else shape, css)
+        _draw_marks(drawing, marks, names, next(shapes) if marks.kind == panels.MEASURED else shape, css)
     rows = []
     for marks in panel.marks:
         what, _, own = marks.name.partition(", ")
@@ -166,32 +139,36 @@ def _of_memory(panel: MemoryPanel, names: Mapping[float, str]) -> Picture:
     rows += [["limit", "", f"{panel.limit.size_bytes / GIB:.3f}", panel.limit.name]] if panel.limit else []
     sentences = (f"{panel.up} against {panel.across}", *panel.notes)
     return Picture(
-        title=memory_finding(panel),
+        title=panels.memory_finding(panel),
         canvas=drawing.canvas(),
         caption=" ".join(f"{words[:1].upper()}{words[1:]}." for words in sentences),
         data=_data(("what", "load", "GiB", "setting"), rows),
     )
 
 
-def _memory_axes(panel: MemoryPanel) -> tuple[Drawing, list[str]]:
+def _memory_axes(panel: panels.MemoryPanel) -> tuple[draw.Drawing, list[str]]:
     """Return axes from 0 that hold everything, and the names of what is so far off that it is left out."""
-    seen = panel.spots(*(kind for kind in LOOKS if kind != PREDICTED)) or panel.spots()
+    seen = panel.spots(*(kind for kind in LOOKS if kind != panels.PREDICTED)) or panel.spots()
     right, top = (max(values) for values in zip(*seen, strict=True))
-    ahead = panel.spots(PREDICTED)
+    ahead = panel.spots(panels.PREDICTED)
     most_load = max(right, panel.reach or 0.0, *(load for load, _ in ahead))
     most = max(top, panel.limit.size_bytes if panel.limit else 0.0, *(size for _, size in ahead))
     far = most_load > FAR * right or most > FAR * top
     names = [panel.limit.name] if panel.limit else []
-    names += [marks.name for marks in panel.marks if marks.kind == PREDICTED]
+    names += [marks.name for marks in panel.marks if marks.kind == panels.PREDICTED]
     right, top = (right, 1.25 * top) if far else (most_load, most)
     if panel.line:
         top = max(top, panel.line.at(right))  # so that the line reaches the largest load
     up, across = f"{panel.up}, GiB", panel.across
-    axes = Drawing(across=across, up=up, x_range=from_zero(right), y_range=from_zero(top / GIB, 1.1))
+    axes = draw.Drawing(
+        across=across, up=up, x_range=draw.from_zero(right), y_range=draw.from_zero(top / GIB, 1.1)
+    )
     return axes, names if far else []
 
 
-def _draw_marks(drawing: Drawing, marks: Marks, names: Mapping[float, str], shape: str, css: str) -> None:
+def _draw_marks(
+    drawing: draw.Drawing, marks: panels.Marks, names: Mapping[float, str], shape: str, css: str
+) -> None:
     """Draw marks of a kind, of those at one pixel one; the largest has the name of the kind as its label."""
     spots = [(load, size / GIB) for load, size in marks.spots]
     apart = {tuple(map(round, drawing.at(spot))): spot for spot in spots}
@@ -199,13 +176,13 @@ def _draw_marks(drawing: Drawing, marks: Marks, names: Mapping[float, str], shap
     for number, (load, size) in enumerate(sorted(apart.values(), reverse=True)):
         own = names.get(load, "")
         title = f"{marks.name}: {', '.join(filter(None, (own, f'load {load:,.0f}', f'{size:.2f} GiB')))}"
-        label = f"{marks.name}, {own}" if own and marks.kind == MEASURED else marks.name
+        label = f"{marks.name}, {own}" if own and marks.kind == panels.MEASURED else marks.name
         label = ("" if own in named else own) if number else label
         drawing.mark((load, size), shape, css=css, title=title, label=label, far=not number, name=marks.name)
         named.add(own)
 
 
-def _of_knob(panel: KnobPanel) -> Picture:
+def _of_knob(panel: panels.KnobPanel) -> Picture:
     """Return a figure against the first knob, with the intervals of the means; of the speed with its knee."""
     knob, sizes = panel.knob.replace("_", " "), panel.sizes
     repeats = sorted({mean.n for mean in panel.means})
@@ -214,7 +191,7 @@ def _of_knob(panel: KnobPanel) -> Picture:
     sentences = [
         f"{panel.figure.label} against {knob}.",
         "Each setting ran once: there is no interval." if repeats == [1] else bars,
-        f"The knee is the smallest {knob} {NEAR}." if panel.knee and panel.knee[0] < sizes[-1] else "",
+        f"The knee is the smallest {knob} {panels.NEAR}." if panel.knee and panel.knee[0] < sizes[-1] else "",
     ]
     at_size = not panel.names  # else the size is only a place in the picture
     rows = [
@@ -227,34 +204,34 @@ def _of_knob(panel: KnobPanel) -> Picture:
         for size, mean in line
     ]
     return Picture(
-        title=knob_finding(panel),
+        title=panels.knob_finding(panel),
         canvas=(_by_name if panel.names else _over_knob)(panel).canvas(),
         caption=" ".join(filter(None, sentences)),
         data=_data(("setting", *([knob] if at_size else []), _unit(panel), "± (95 %)", "repeats"), rows),
     )
 
 
-def _unit(panel: KnobPanel) -> str:
+def _unit(panel: panels.KnobPanel) -> str:
     return SPEED.unit if panel.figure is SPEED else panel.figure.title
 
 
-def _values(panel: KnobPanel) -> Spot:
+def _values(panel: panels.KnobPanel) -> draw.Spot:
     """Return the range of the axis of a figure."""
     values = [mean.value for mean in panel.means]
     room = max(map(abs, values))  # of an interval, which may be much wider than all means
     ends = [mean.value + sign * min(mean.half_width or 0.0, room) for mean in panel.means for sign in (-1, 1)]
     if min(values) >= 0:
         ends = [max(0.0, end) for end in ends]
-    return from_zero(max(ends), 1.1) if panel.figure is SPEED else around(ends)
+    return draw.from_zero(max(ends), 1.1) if panel.figure is SPEED else draw.around(ends)
 
 
-def _over_knob(panel: KnobPanel) -> Drawing:
+def _over_knob(panel: panels.KnobPanel) -> draw.Drawing:
     sizes = panel.sizes
-    logarithmic = sizes[-1] > MANY_TIMES * sizes[0] > 0
-    drawing = Drawing(
+    logarithmic = sizes[-1] > draw.MANY_TIMES * sizes[0] > 0
+    drawing = draw.Drawing(
         across=panel.knob.replace("_", " "),
         up=_unit(panel),
-        x_range=(sizes[0] / 1.3, sizes[-1] * 1.3) if logarithmic else around([0, *sizes]),
+        x_range=(sizes[0] / 1.3, sizes[-1] * 1.3) if logarithmic else draw.around([0, *sizes]),
         y_range=_values(panel),
         x_ticks={size: f"{size:,}" for size in sizes},
         logarithmic=logarithmic,
@@ -262,7 +239,7 @@ def _over_knob(panel: KnobPanel) -> Drawing:
     if panel.knee and len(sizes) > 1:
         knee, speed = panel.knee
         near = (1 - SPEED_TOLERANCE) * panel.best
-        drawing.line([(x, near) for x in drawing.x_range], NEAR, css="grey", dash=DOTTED)
+        drawing.line([(x, near) for x in drawing.x_range], panels.NEAR, css="grey", dash=draw.DOTTED)
         name = f"{'fastest' if knee == sizes[-1] else 'knee'}: {knee:,}"
         drawing.mark(panel.knee, "ring", css="blue", label=name, far=True, name=f"{name}, {speed:,.4g}/s")
     for (others, means), (shape, dash) in zip(panel.series.items(), cycle(SERIES), strict=False):
@@ -276,7 +253,7 @@ def _over_knob(panel: KnobPanel) -> Drawing:
     return drawing
 
 
-def _by_name(panel: KnobPanel) -> Drawing:
+def _by_name(panel: panels.KnobPanel) -> draw.Drawing:
     """Return a row for each setting of knobs that are words."""
     means = [(panel.names[size], mean) for size, mean in zip(panel.sizes, panel.means, strict=True)]
     drawing = row_drawing(_unit(panel), _values(panel), len(means))
@@ -288,12 +265,12 @@ def _by_name(panel: KnobPanel) -> Drawing:
     return drawing
 
 
-def _ends(mean: Mean, within: Spot) -> list[float]:
+def _ends(mean: Mean, within: draw.Spot) -> list[float]:
     """Return the ends of an interval, as far as an axis reaches; nothing of one repeat."""
     return [min(max(end, within[0]), within[1]) for end in mean.ends if end is not None]
 
 
-def _said(panel: KnobPanel, setting: str, mean: Mean) -> str:
+def _said(panel: panels.KnobPanel, setting: str, mean: Mean) -> str:
     half, unit = _half(mean), _unit(panel).rpartition(", ")[2]
     return f"{setting}: {mean.value:,.4g}{f' ± {half}' if half else ''} {unit}, n={mean.n}"
 
@@ -309,10 +286,10 @@ def _half(mean: Mean) -> str:
 def _of_search(search: SearchAnswer) -> Picture:
     """Return the settings of a search by speed, a row each: phases, intervals and the plain loop."""
     most = max(mean.value + (mean.half_width or 0.0) for row in search.rows for mean in row.means.values())
-    drawing = row_drawing("paragraphs/s", from_zero(most), len(search.rows))
+    drawing = row_drawing("paragraphs/s", draw.from_zero(most), len(search.rows))
     if base := search.base:
         ends, name = [(base.last.value, 0), (base.last.value, len(search.rows))], base.name
-        drawing.line(ends, f"{name}: {base.last.value:,.4g}/s", css="limit", dash=DOTTED)
+        drawing.line(ends, f"{name}: {base.last.value:,.4g}/s", css="limit", dash=draw.DOTTED)
     for number, row in enumerate(search.rows):
         y = _name_row(drawing, number, row.name)
         for phase, (shape, css) in zip(search.phases, PHASES, strict=False):
@@ -343,26 +320,26 @@ def _rate(row: SearchRow) -> str:
 
 def row_drawing(
     across: str,
-    x_range: Spot,
+    x_range: draw.Spot,
     rows: int,
     row_px: float = ROW_PX,
     names: Mapping[float, str] | None = None,
     up: str = "",
-) -> Drawing:
+) -> draw.Drawing:
     """Return axes across, and down the rows, which are 1 high: the first is 0 to 1."""
-    return Drawing(
+    return draw.Drawing(
         across=across,
         up=up,
         x_range=x_range,
         y_range=(rows, 0),
         y_ticks=names or {},
-        height=TOP + row_px * rows + BOTTOM,
+        height=draw.TOP + row_px * rows + draw.BOTTOM,
     )
 
 
-def _name_row(drawing: Drawing, row: int, name: str) -> float:
+def _name_row(drawing: draw.Drawing, row: int, name: str) -> float:
     """Write the name of a row above its marks; return where they are."""
-    drawing.write((LEFT + 6, drawing.y(row) + FONT_PX), name)
+    drawing.write((draw.LEFT + 6, drawing.y(row) + draw.FONT_PX), name)
     return row + 1 - 9 / ROW_PX
 
 
@@ -377,11 +354,11 @@ def _of_energy(sizes: Sequence[Size]) -> list[Picture]:
     spots.sort(key=itemgetter(0))
     if not spots:
         return []
-    drawing = Drawing(
+    drawing = draw.Drawing(
         across="paragraphs/s",
         up=f"{'net energy' if figure in NET else 'energy'}, J per 1,000 paragraphs",
-        x_range=from_zero(max(rate for rate, *_ in spots)),
-        y_range=from_zero(max(joules for _, joules, *_ in spots), 1.1),
+        x_range=draw.from_zero(max(rate for rate, *_ in spots)),
+        y_range=draw.from_zero(max(joules for _, joules, *_ in spots), 1.1),
     )
     best = [(rate, joules) for rate, joules, _, front in spots if front]
     drawing.line(best, "no other beats these", css="grey")
@@ -410,7 +387,7 @@ COLUMN_IN, PAGE_IN, PANEL_IN = 3.4, 7.0, 4.5
 """Widths in inches: of a column of a paper, of its page, and of a picture on a screen."""
 GAP_PX, LINE_PX, BOLD_PX = 20, 16, 7.8
 """Between two pictures, the height of a line of text, and the mean width of a character of a title."""
-COLUMN_PX = WIDTH + GAP_PX
+COLUMN_PX = draw.WIDTH + GAP_PX
 DPI = {"screen": 120, "paper": 300}
 """Dots per inch, by the word of ``--plot-size``; the default first."""
 SCREEN, PAPER = DPI
@@ -502,15 +479,15 @@ def figure(collected: Collected, *, gpu_memory_bytes: int | None = None, size: s
     axes = whole.add_axes((0, 0, 1, 1), xlim=(0, columns * COLUMN_PX), ylim=(height, 0))
     axes.set_axis_off()
     for part in parts:
-        paint(axes, part, 72 * inch)
+        draw.paint(axes, part, 72 * inch)
     return whole
 
 
 def _sheet(
     titles: Sequence[Sequence[str]], groups: Sequence[Sequence[Picture]], columns: int
-) -> tuple[list[Part], float]:
+) -> tuple[list[draw.Part], float]:
     """Return all pictures, each below its title and above its caption, and the height of the sheet."""
-    parts: list[Part] = []
+    parts: list[draw.Part] = []
     top, letters = GAP_PX / 2, map("".join, chain(ascii_lowercase, product(ascii_lowercase, repeat=2)))
     for title, group in zip(titles, groups, strict=True):
         lines = [*title, *([] if group else ["nothing to draw: no point of this table has succeeded yet"])]
@@ -522,25 +499,30 @@ def _sheet(
                 (GAP_PX / 2 + COLUMN_PX * at, one) for at, one in enumerate(group[first : first + columns])
             ]
             heads = [
-                _lines([f"({next(letters)}) {picture.title}"], left, top, WIDTH, bold=True)
+                _lines([f"({next(letters)}) {picture.title}"], left, top, draw.WIDTH, bold=True)
                 for left, picture in row
             ]
             below = max(head[-1].spot[1] for head in heads) + 6
             captions = [
-                _lines([picture.caption], left, below + picture.canvas.height, WIDTH) for left, picture in row
+                _lines([picture.caption], left, below + picture.canvas.height, draw.WIDTH)
+                for left, picture in row
             ]
             parts += chain(*heads, *captions)
-            parts += [moved(part, left, below) for left, picture in row for part in picture.canvas.parts]
+            parts += [draw.moved(part, left, below) for left, picture in row for part in picture.canvas.parts]
             top = max(caption[-1].spot[1] for caption in captions) + LINE_PX
     return parts, top
 
 
-def _lines(texts: Sequence[str], left: float, top: float, width: float, *, bold: bool = False) -> list[Words]:
+def _lines(
+    texts: Sequence[str], left: float, top: float, width: float, *, bold: bool = False
+) -> list[draw.Words]:
     """Return texts below one another, wrapped to a width."""
-    characters = int(width / (BOLD_PX if bold else CHARACTER_PX))
+    characters = int(width / (BOLD_PX if bold else draw.CHARACTER_PX))
     kept = (
         printable(text).replace(" GiB", "\N{NO-BREAK SPACE}GiB").replace(" %", "\N{NO-BREAK SPACE}%")
         for text in texts
     )  # 140.4 stays next to its unit
     wrapped = [line for text in kept for line in textwrap.wrap(text, characters)]
-    return [Words((left, top + LINE_PX * number), line, bold=bold) for number, line in enumerate(wrapped, 1)]
+    return [
+        draw.Words((left, top + LINE_PX * number), line, bold=bold) for number, line in enumerate(wrapped, 1)
+    ]

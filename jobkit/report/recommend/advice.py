@@ -13,18 +13,8 @@ from jobkit.answers.memory_line import Fit
 from jobkit.answers.objective import Objective, SearchAnswer
 from jobkit.answers.setting import Mean, Ratio, Setting, other_knobs, setting_with, settings_of
 from jobkit.answers.speed import CorpusVolume, Duration, Speed
+from jobkit.core import figures
 from jobkit.core.errors import JobkitError
-from jobkit.core.figures import (
-    ENERGY,
-    ENERGY_PER_1000,
-    MIN,
-    NET_PER_1000,
-    SPEED,
-    WORK,
-    choosable,
-    reported,
-    units_of,
-)
 from jobkit.core.knobs import CPU, FP32, PRECISION, Value
 from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Outcome, Point, Record, described
@@ -98,22 +88,22 @@ def judge(run: str, settings: Sequence[Speed], records: Sequence[Record], object
     ``records``: of the points of the run.
     """
     run_as_one = Setting(points=tuple(records))
-    if objective.by_speed and not run_as_one.values(SPEED):  # the workload reports no items
-        objective = replace(objective, metric=WORK.key, direction=MIN)
+    if objective.by_speed and not run_as_one.values(figures.SPEED):  # the workload reports no items
+        objective = replace(objective, metric=figures.WORK.key, direction=figures.MIN)
     figure, well = objective.figure, run_as_one.well
     values = run_as_one.values(figure)
     if not values:
-        names = list(dict.fromkeys(name for record in well for name in reported(record)))
+        names = list(dict.fromkeys(name for record in well for name in figures.reported(record)))
         why = f"no point reports the metric {objective.metric!r}"
         hint = "jobkit help workloads: how a workload reports its own figures"
-        if objective.metric in choosable():
+        if objective.metric in figures.choosable():
             why = f"no point has measured {objective.metric}"
-            hint = f"choose by another figure: {', '.join([*choosable(), *map(printable, names)])}"
+            hint = f"choose by another figure: {', '.join([*figures.choosable(), *map(printable, names)])}"
         elif names:
             known = did_you_mean(objective.metric, names)
             hint = printable(known or f"reported are {format_list(names, MOST_LISTED)}")
         raise JobkitError(f"{run}: {why}, by which objective chooses", hint=hint)
-    units = units_of(well, figure)
+    units = figures.units_of(well, figure)
     if len(units) > 1:
         raise JobkitError(
             f"{run}: {objective.name} has several units, which cannot be compared: {', '.join(units)}",
@@ -218,12 +208,16 @@ class EnergyAnswer:
 def uses(records: Iterable[Record]) -> list[EnergyUse]:
     """Return the energy of each setting, from the records of points that succeeded."""
     found = []
-    for setting in settings_of(record for record in records if record.value(ENERGY_PER_1000) is not None):
-        each, net = Mean.of(setting.values(ENERGY_PER_1000)), setting.mean(NET_PER_1000)
+    for setting in settings_of(
+        record for record in records if record.value(figures.ENERGY_PER_1000) is not None
+    ):
+        each, net = Mean.of(setting.values(figures.ENERGY_PER_1000)), setting.mean(figures.NET_PER_1000)
         letters = [
             joules / record.summary.characters
             for record in setting.well
-            if (joules := record.value(ENERGY)) is not None and record.summary and record.summary.characters
+            if (joules := record.value(figures.ENERGY)) is not None
+            and record.summary
+            and record.summary.characters
         ]
         use = EnergyUse(
             params=dict(sorted(setting.params.items())),

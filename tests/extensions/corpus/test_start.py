@@ -81,7 +81,9 @@ def test_a_corpus_is_worked_through_here_and_merged(home: Path) -> None:
     another = jobkit(*words[:-1], "again", "--dry-run")
     assert "earlier    1 corpus with this model, " in another.stdout
     assert "is planned already" in again.stderr
-    assert "nothing to run again" in again.stderr
+    assert "nothing to run again\n" in again.stderr
+    changed = jobkit("resume", "tagged", "--set", "max_parallel=3")
+    assert "nothing to run again, so --set changed nothing" in changed.stderr
     for command in (["collect"], ["recommend"], ["verify"], ["profile"], ["tune"]):
         refused = jobkit(*command, "tagged", *(["1"] if command == ["profile"] else []))
         assert (refused.returncode, "jobkit merge tagged" in refused.stderr) == (2, True), refused.stderr
