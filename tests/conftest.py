@@ -34,6 +34,7 @@ settings.load_profile("jobkit")
 os.environ.setdefault(*SLEEP_WHILE_WAITING)  # it is read when torch is imported, by whichever test is first
 os.environ.setdefault("NODE_PATH", os.environ["PATH"])  # of the jobs of the fakes
 os.environ.setdefault("PIP_NO_COMPILE", "0")  # that is, none (pip's manual): half of the time
+os.fsync = lambda fd: None  # noqa: ARG005 - no power fails in a test; thousands of calls wait for the disk
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores it
 os.environ[RUNS_VARIABLE] = os.devnull  # as below
 os.environ[LEDGER_VARIABLE] = os.devnull  # the user's own is left alone; tests of it name a file

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,11 +14,3 @@ def tagged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_corpus(tmp_path / "letters.txt")
     write_planned(request(measured_run(tmp_path / "run"), ["letters.txt"]))
     return tmp_path / "tagged"
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _no_sync() -> Iterator[None]:
-    """Leave out what only a loss of power would show: thousands of calls wait for the disk."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda _: None)
-        yield
