@@ -31,6 +31,7 @@ from jobkit.spec.sweep_spec import Environment, Resources, SweepSpec
 from jobkit.worker.process import (
     ALLOCATOR_VARIABLES,
     GPU_COUNT_VARIABLE,
+    GPUS_BY_VARIABLE,
     GRACE_VARIABLE,
     LOADED_VARIABLE,
     MEMORY_VARIABLE,
@@ -367,6 +368,8 @@ def variables(spec: SweepSpec, site: Site, point: Point | None) -> dict[str, str
         chosen = dict.fromkeys(ALLOCATOR_VARIABLES, point.allocator)
     if point and point.device == "cuda":
         chosen[GPU_COUNT_VARIABLE] = str(spec.resources.gpus)
+    if spec.resources.gpus and not by_name(site.scheduler).NAMES_GPUS:
+        chosen[GPUS_BY_VARIABLE] = site.gpus or ""
     if point:
         chosen[MEMORY_VARIABLE] = str(spec.resources.memory)
     recorded = by_name(site.scheduler).RECORDED_VARIABLES
