@@ -541,6 +541,10 @@ class Record:
     cpu_s
         CPU seconds from ``started_at`` to ``ended_at``, of all its processes that have ended and of its own;
         ``None`` in records of earlier versions.
+    notes
+        What may put the figures in doubt, a line each.
+    limits
+        The soft limits of the worker (``ulimit -S``); one that is absent is infinite.
     check
         The process that compared the shortcuts with the ordinary way; ``None`` without shortcuts. Its memory
         is in no other figure.
@@ -590,6 +594,8 @@ class Record:
     copier: str = ""
     cpu_s: float | None = None
     check: ShortcutCheck | None = None
+    notes: tuple[str, ...] = ()
+    limits: Mapping[str, int] = field(default_factory=dict)
     task_s: float | None = None
     accounted_rss_bytes: int | None = None
 

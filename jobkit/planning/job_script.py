@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -16,6 +17,7 @@ import jinja2
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import load
+from jobkit.core.extras import EXTRAS
 from jobkit.core.files import MOST_BYTES, read_text
 from jobkit.core.knobs import CUDA
 from jobkit.core.paths import config_folder, shipped_folder
@@ -26,7 +28,17 @@ from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
 from jobkit.spec.axes import Repeats
 from jobkit.spec.site import Site, directives
 from jobkit.spec.sweep_spec import Environment, Resources, SweepSpec
-from jobkit.worker.process import ALLOCATOR_VARIABLES, GPU_COUNT_VARIABLE, GRACE_VARIABLE, MORE_VARIABLES
+from jobkit.worker.process import (
+    ALLOCATOR_VARIABLES,
+    GPU_COUNT_VARIABLE,
+    GPUS_BY_VARIABLE,
+    GRACE_VARIABLE,
+    LOADED_VARIABLE,
+    MEMORY_VARIABLE,
+    MODULES_VARIABLE,
+    MORE_VARIABLES,
+)
+from jobkit.worker.workloads.base import EXTRA_OF
 from jobkit.worker.workloads.model import RESOURCES_FILE
 
 
@@ -190,6 +202,7 @@ def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None =
         "files": bool(point and point.files),
         "model_parts": model_parts,
         "activation": activation(spec, site),
+        "package": EXTRAS[EXTRA_OF[point.workload]][0] if point and point.workload in EXTRA_OF else "",
         "variables": variables(spec, site, point),
         "python": spec.environment.python or sys.executable,
         "run_python": '"${container[@]}" "$python"' if spec.environment.container else '"$python"',
@@ -340,13 +353,13 @@ def activation(spec: SweepSpec, site: Site) -> list[str]:
     lines = []
     if spec.command and environment.python is None:  # to a command `python` is that of the worker
         lines.append('export PATH="${python%/*}:$PATH"')
-    lines += site.setup
-    lines += [f"module load {shlex.quote(module)}" for module in environment.modules]
+    lines += [*site.setup, *(f"module load {shlex.quote(module)}" for module in environment.modules)]
     if environment.conda:
         lines += ['eval "$(conda shell.bash hook)"', f"conda activate {shlex.quote(environment.conda)}"]
     if environment.venv:
         lines.append(f"source {shlex.quote(environment.venv + '/bin/activate')}")
-    return [*lines, *environment.setup] or [":"]
+    lines += environment.setup
+    return [re.sub(r"^module (load|add) ", r"checked \g<0>", line) for line in lines] or [":"]
 
 
 def variables(spec: SweepSpec, site: Site, point: Point | None) -> dict[str, str]:
@@ -355,8 +368,15 @@ def variables(spec: SweepSpec, site: Site, point: Point | None) -> dict[str, str
         chosen = dict.fromkeys(ALLOCATOR_VARIABLES, point.allocator)
     if point and point.device == "cuda":
         chosen[GPU_COUNT_VARIABLE] = str(spec.resources.gpus)
+    if spec.resources.gpus and not by_name(site.scheduler).NAMES_GPUS:
+        chosen[GPUS_BY_VARIABLE] = site.gpus or ""
+    if point:
+        chosen[MEMORY_VARIABLE] = str(spec.resources.memory)
     recorded = by_name(site.scheduler).RECORDED_VARIABLES
     recorded += (IMAGE_VARIABLE,) if spec.environment.container else ()
+    if spec.environment.modules:
+        recorded += (LOADED_VARIABLE,)
+        chosen[MODULES_VARIABLE] = ":".join(spec.environment.modules)
     if point and recorded:
         chosen[MORE_VARIABLES] = " ".join(recorded)
     if point and point.command:

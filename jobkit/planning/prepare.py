@@ -37,7 +37,7 @@ from jobkit.planning.texts import (
     text_lengths,
 )
 from jobkit.planning.workload_traits import Traits, command_traits, traits
-from jobkit.schedulers.registry import SCHEDULERS, choose_scheduler, runs_here
+from jobkit.schedulers.registry import SCHEDULERS, by_name, choose_scheduler, runs_here
 from jobkit.spec.axes import name_faults, value_faults
 from jobkit.spec.checks import add_offer_faults, command_faults, file_refs, sources, swept
 from jobkit.spec.site import Site, find_site, load_site, portable_name
@@ -190,6 +190,8 @@ def begin(
     run_dir = options.runs_folder(named.site) / run_id(spec.name)
     if idle := idle_gpus(spec, named.site.scheduler, spec.device):
         say(f"warning: {idle} ({needed_gpus(spec.device)})")
+    if unnamed := unnamed_gpus(spec, named.site):
+        say(f"warning: {unnamed} ({NAMING})")
     few = lengths is None or len(lengths.paragraphs) == 1  # else the text need not be read once more
     if not spec.command and few and (alone := one_paragraph(text)):
         say(f"warning: {alone}")
@@ -448,6 +450,17 @@ def idle_gpus(spec: SweepSpec, scheduler: str, device: str) -> str:
         return ""
     held = "a GPU" if gpus == 1 else format_count(gpus, "GPU")
     return f"device: cpu with resources.gpus: {gpus}: each point would hold {held} and use none"
+
+
+NAMING = "in the site file `gpus: choose` takes free ones, `gpus: given` says that the site does"
+
+
+def unnamed_gpus(spec: SweepSpec, site: Site) -> str:
+    """Return a line about GPUs that the scheduler counts and does not name; empty if there are none."""
+    scheduler = by_name(site.scheduler)
+    if scheduler.NAMES_GPUS or site.gpus or not spec.resources.gpus:
+        return ""
+    return f"{scheduler.TITLE} counts GPUs: if the site names none to a job, tasks on a node share the first"
 
 
 def needed_gpus(device: str) -> str:

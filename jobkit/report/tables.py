@@ -401,6 +401,8 @@ def _remarks(rows: Iterable[Row], groups: Sequence[Row]) -> Iterator[str]:
     if shared := sum(bool(row.cell("foreign")) for row in rows):
         points = format_count(shared, "point")
         yield f"{points} ran next to other processes on the GPU: distrust speed and memory"
+    notes = Counter(note for row in rows if row.record for note in row.record.notes)
+    yield from (f"{note} ({format_count(number, 'point')})" for note, number in sorted(notes.items()))
     if words := overlap_words([row.record for row in rows], [row.overlaps for row in rows]):
         yield words
 

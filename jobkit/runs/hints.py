@@ -153,6 +153,18 @@ BY_MESSAGE: Mapping[tuple[Outcome, str], tuple[Step, ...]] = {
         _with("'environment.modules=[apptainer]'", "with the module that has apptainer"),
         _with("resources.queue=NAME", "or on nodes that have it"),
     ),
+    (Outcome.ENVIRONMENT, "module load "): (
+        LOG,
+        _with("'environment.modules=[NAME]'", "with a module that is there"),
+        _again("or once this one is"),
+    ),
+    (Outcome.ENVIRONMENT, failure.OF_SHELL): (
+        _with("'resources.options.slurm=[--propagate=NONE]'", "without the limits of the shell that submits"),
+    ),
+    (Outcome.ENVIRONMENT, failure.SMALL_LIMIT): (
+        Step("ulimit -a", "the limits of this shell; qconf -sq NAME has those of a queue", FixKind.LOOK),
+        _again("once that limit is higher"),
+    ),
     (Outcome.ENVIRONMENT, failure.NO_MPS): (
         _with("resources.queue=NAME", "on nodes that can; or `mps: auto` in a new run"),
     ),

@@ -343,6 +343,7 @@ def _source(tried: Try) -> dict[str, str]:
         words["record"] = [str(record.outcome), record.message]
         words["record"] += [f"signal {record.signal}"] if record.signal else []
         words["record"] += [f"on {record.gpu.name}"] if record.gpu else []
+        words["record"] += record.notes
     if exit_ is not None:
         where = f"status {exit_.status} in step {exit_.stage or 'unknown'}"
         words["exit file"] = [where, str(exit_.outcome or ""), exit_.message]

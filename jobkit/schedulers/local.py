@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NAME, TITLE, DIRECTIVE = "local", "this machine", ""
 PROGRAMS: tuple[str, ...] = ()
 COMMANDS: tuple[str, ...] = ()
-RUNS_HERE = EXPORTS_ENVIRONMENT = True
+RUNS_HERE = EXPORTS_ENVIRONMENT = NAMES_GPUS = True
 CHARGES_PAGE_CACHE = False
 RESERVED_OPTIONS: Mapping[str, str] = {}
 FORBIDDEN_PATH_CHARS = ""

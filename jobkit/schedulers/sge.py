@@ -480,7 +480,7 @@ PROGRAMS: tuple[str, ...] = ("qsub", "qconf")  # ``qsub`` alone may be PBS's
 COMMANDS: tuple[str, ...] = ("qsub", "qstat", "qacct", "qdel", "qconf", "qalter")
 RUNS_HERE = False
 EXPORTS_ENVIRONMENT = False  # qsub(1): only with ``-V``
-CHARGES_PAGE_CACHE = False
+CHARGES_PAGE_CACHE = NAMES_GPUS = False
 RESERVED_OPTIONS: Mapping[str, str] = {
     **dict.fromkeys(("-t", "-tc"), "change sweep or max_parallel"),
     "-N": "change name",

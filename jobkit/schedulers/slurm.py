@@ -508,7 +508,7 @@ PROGRAMS: tuple[str, ...] = ("sbatch",)
 COMMANDS: tuple[str, ...] = ("sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo", "sacctmgr")
 RUNS_HERE = False
 EXPORTS_ENVIRONMENT = True  # sbatch(1), ``--export``: all by default
-CHARGES_PAGE_CACHE = True
+CHARGES_PAGE_CACHE = NAMES_GPUS = True
 RESERVED_OPTIONS: Mapping[str, str] = {
     **dict.fromkeys(("--array", "-a"), "change sweep or max_parallel"),
     **dict.fromkeys(("--job-name", "-J"), "change name"),

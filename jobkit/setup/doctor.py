@@ -26,7 +26,16 @@ from jobkit.launch.job import announce, ids
 from jobkit.planning.batch_sizes import decided, is_auto
 from jobkit.planning.job_script import COPIER, PROGRAMS, SCRATCH_MARGIN_BYTES, fill, job_values, render_errand
 from jobkit.planning.points import plan, request
-from jobkit.planning.prepare import Options, asked_by_shell, device, idle_gpus, needed_gpus, run_id
+from jobkit.planning.prepare import (
+    NAMING,
+    Options,
+    asked_by_shell,
+    device,
+    idle_gpus,
+    needed_gpus,
+    run_id,
+    unnamed_gpus,
+)
 from jobkit.planning.texts import find_text
 from jobkit.planning.workload_traits import traits
 from jobkit.schedulers.protocol import Scheduler
@@ -263,6 +272,10 @@ def scheduler(case: Case, survey: Survey) -> Iterator[Finding]:
             findings += machine.check_site(survey, _asking(case, survey, request))
             if idle := idle_gpus(case.spec, case.scheduler.NAME, case.device):
                 findings.append(warning("GPUs in use", idle, needed_gpus(case.device)))
+            if (unnamed := unnamed_gpus(case.spec, case.site)) and not (
+                survey.gpus and survey.gpus.kind == "RSMAP"
+            ):
+                findings.append(warning("GPUs of a job", unnamed, NAMING))
             findings += _tried(case, request, findings)
     yield from findings
 

@@ -16,6 +16,7 @@ from jobkit.core.paths import CACHE_VARIABLE, cache_dir
 from jobkit.core.terminal import shell_path, shell_quote
 from jobkit.core.units import format_bytes_gib, format_count, format_walltime
 from jobkit.planning.job_script import COPIER, PROGRAMS
+from jobkit.planning.prepare import NAMING
 from jobkit.planning.texts import find_text
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.survey import (
@@ -589,6 +590,9 @@ def nvml(facts: Facts, wanted: NodeRequest) -> Finding | None:
         message += f"; other processes compute on {len(busy)} of them: figures would be theirs too"
         hint = "ask for a GPU of your own, if the site has a way (resources.options)"
         return warning("NVML", message, hint)
+    if wanted.on_node and not facts.python.get("gpus_named", True) and len(gpus) > wanted.gpus:
+        message += "; nothing names those of a job (CUDA_VISIBLE_DEVICES): tasks on a node share the first"
+        return warning("NVML", message, NAMING)
     return fine("NVML", message)
 
 

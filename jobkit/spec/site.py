@@ -66,6 +66,9 @@ class Site(BaseModel):
         Whether the scheduler counts memory for the job or for each slot (CPU).
     gpus_per
         Whether it counts GPUs for the job or for each slot.
+    gpus
+        Which GPUs of its node a job uses, on Grid Engine: ``choose`` for free ones that the worker chooses,
+        ``given`` for those that the site names in CUDA_VISIBLE_DEVICES or a resource map.
     options
         Further header lines for every job.
     scratch
@@ -106,6 +109,7 @@ class Site(BaseModel):
     requests: Requests = Requests()
     memory_per: Literal["job", "slot"] = "job"
     gpus_per: Literal["job", "slot"] = "job"
+    gpus: Literal["choose", "given"] | None = None
     options: list[Line] = []
     scratch: str | None = None
     setup: list[str] = []
@@ -189,6 +193,10 @@ def _read(path: Path) -> Site:
     for number, line in enumerate(site.options if site else ()):
         if what := own_option(site.scheduler if site else "", line):
             document.add(("options", number), f"options.{number}: {what}")
+    if site and site.gpus and by_name(site.scheduler).NAMES_GPUS:
+        document.add(
+            ("gpus",), f"gpus: {by_name(site.scheduler).TITLE} names the GPUs of a job: leave it out"
+        )
     raise_faults(document, "every key of a site file: jobkit help templates-and-sites", nested=True)
     assert site is not None  # noqa: S101 - refuse has raised otherwise; this is for the type checker
     return site

@@ -25,8 +25,10 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import open_regular, write_atomically
 from jobkit.core.shell import usable_cpus
 from jobkit.worker.failure import TryFailed
+from jobkit.worker.gpus import named_by
 from jobkit.worker.measure import nvml
 from jobkit.worker.measure.memory import open_device
+from jobkit.worker.process import CHOOSE, GPUS_BY_VARIABLE
 from jobkit.worker.workloads.base import missing_framework
 from jobkit.worker.workloads.own import checked_class
 
@@ -66,6 +68,7 @@ def examine(
         "torch": _torch(device) if needs_torch else None,
         "nvml": has_nvml,
         "gpus": [asdict(gpu) for gpu in gpus],
+        "gpus_named": os.environ.get(GPUS_BY_VARIABLE) in {None, CHOOSE} or any(named_by()),
         "cpus": usable_cpus(),
         "program": find_program(program) if program else None,
     }

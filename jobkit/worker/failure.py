@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import re
 import signal
 import sys
@@ -14,6 +15,8 @@ from types import FrameType
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
+from jobkit.core.units import format_memory
+from jobkit.worker import process
 
 _BY_TEXT = (
     (r"CUDA out of memory|out of memory.*CUDA|CUDA error: out of memory", Outcome.GPU_OOM),
@@ -44,6 +47,23 @@ NO_SHORTCUTS = "shortcuts: exact cannot be used here:"
 NO_MPS = "mps: on, but"
 NO_PROFILER = "profile:"
 """How messages of `Outcome.ENVIRONMENT` begin."""
+OF_SHELL = "PropagateResourceLimits"
+SMALL_LIMIT = "ulimit -"
+"""Parts of the messages of `Outcome.ENVIRONMENT` if a limit was reached that is not the request."""
+_LIMITS = (
+    ("address_space_bytes", "v", "processes of {}", "MemoryError|bad_alloc|annot allocate memory"),
+    ("cpu_s", "t", "{} s of CPU", "SIGXCPU|CPU time limit exceeded"),
+    ("file_bytes", "f", "files of {}", "SIGXFSZ|File too large|File size limit exceeded"),
+    ("open_files", "n", "{} open files", "Too many open files"),
+    (
+        "processes",
+        "u",
+        "{} processes",
+        "can't start new thread|(fork|pthread_create).*temporarily unavailable",
+    ),
+)
+"""By the name in the record: ulimit's letter, what it allows, and how a program says that it was reached."""
+_BY_KERNEL = "memory limit was reached|for lack of memory"
 HANG = "has not finished a batch"
 """A part of the message of `Outcome.TIMEOUT` if a batch hung; `BY_MESSAGE` chooses the remedy by it."""
 
@@ -115,21 +135,42 @@ def print_error(error: BaseException, folder: str | None = None) -> None:
 
 def outcome_of(error: BaseException, folder: str | None = None) -> tuple[Outcome, str]:
     if isinstance(error, TryFailed):
-        return error.outcome, " ".join(error.message.split())
+        return within_limits(error.outcome, " ".join(error.message.split()))
     if isinstance(error, Stopped):
         killed = "the job script was killed" if error.signal == "KILL" else f"stopped by SIG{error.signal}"
-        return _STOPPED.get(error.signal, Outcome.CANCELLED), killed
+        return within_limits(_STOPPED.get(error.signal, Outcome.CANCELLED), killed)
     by_type = Outcome.GPU_OOM if type(error).__name__ == "OutOfMemoryError" else Outcome.BUG
     by_type = next((outcome for kind, outcome in _BY_TYPE if isinstance(error, kind)), by_type)
     outcome = outcome_of_output(f"{type(error).__name__}: {error}")
-    return by_type if outcome is Outcome.BUG else outcome, describe_error(error, folder)
+    return within_limits(by_type if outcome is Outcome.BUG else outcome, describe_error(error, folder))
 
 
 def outcome_of_output(text: str) -> Outcome:
     return next((outcome for pattern, outcome in _BY_TEXT if re.search(pattern, text)), Outcome.BUG)
 
 
-CAUGHT_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+def within_limits(outcome: Outcome, message: str) -> tuple[Outcome, str]:
+    """Return outcome and message; `Outcome.ENVIRONMENT` if a limit was reached that is not the request.
+
+    More memory does not raise such a limit. That of the address space may be the request, or follow from it
+    (Grid Engine's ``h_vmem``, Slurm's ``VSizeFactor``), unless it is smaller.
+    """
+    limits, requested = process.limits(), int(os.environ.get(process.MEMORY_VARIABLE) or 0)
+    in_slurm = "SLURM_JOB_ID" in os.environ
+    source = f"Slurm takes it from the shell that submits ({OF_SHELL})"
+    source = source if in_slurm else "it is of the queue, or of the shell"
+    for name, letter, allows, words in _LIMITS:
+        size, of_memory = limits.get(name), letter == "v"
+        full = of_memory and outcome is Outcome.RAM_OOM and not re.search(_BY_KERNEL, message)
+        if size is None or (of_memory and size >= requested) or not (full or re.search(words, message)):
+            continue
+        allowed = allows.format(format_memory(size) if name.endswith("_bytes") else f"{size:,}")
+        less = f", less than the {format_memory(requested)} requested" if of_memory else ""
+        return Outcome.ENVIRONMENT, f"{message}; {SMALL_LIMIT}{letter} allows {allowed}{less}: {source}"
+    return outcome, message
+
+
+CAUGHT_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGXCPU)
 
 
 @contextlib.contextmanager

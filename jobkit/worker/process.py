@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
@@ -28,10 +29,25 @@ RECORDED_VARIABLES = (
 """Environment variables that change what is measured, or name the place where it was measured."""
 MORE_VARIABLES = "JOBKIT_RECORD"
 """The variable in which the job script names further variables to record: those of its scheduler."""
+LOADED_VARIABLE, MODULES_VARIABLE = "LOADEDMODULES", "JOBKIT_MODULES"
+"""What Modules and Lmod have loaded, and what the spec loads, set by the job script: names with colons."""
 GPU_COUNT_VARIABLE = "JOBKIT_GPUS"
 """Set by the job script to the number of GPUs that the job requests."""
+GPUS_BY_VARIABLE, CHOOSE = "JOBKIT_DEVICES", "choose"
+"""Set by the job script if the scheduler does not name the GPUs of a job: `CHOOSE` if the worker chooses."""
 GRACE_VARIABLE = "JOBKIT_GRACE"
 """Variable with the seconds that the worker has after a signal; a command of the user's has half of them."""
+
+MEMORY_VARIABLE = "JOBKIT_MEMORY"
+"""Set by the job script to the bytes of memory that the job requests."""
+LIMITS = {
+    "address_space_bytes": resource.RLIMIT_AS,
+    "cpu_s": resource.RLIMIT_CPU,
+    "file_bytes": resource.RLIMIT_FSIZE,
+    "open_files": resource.RLIMIT_NOFILE,
+    "processes": resource.RLIMIT_NPROC,
+}
+"""The limits that a job may have from the shell that submits it, by their names in a record."""
 
 BLOCKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """The signals that child processes never get: a scheduler may send them to all processes of a job."""
@@ -302,6 +318,21 @@ def signals_blocked() -> Iterator[None]:
 def variables() -> dict[str, str]:
     names = (*RECORDED_VARIABLES, *os.environ.get(MORE_VARIABLES, "").split())
     return {name: os.environ[name] for name in names if name in os.environ}
+
+
+@cache
+def limits() -> dict[str, int]:
+    """Return the soft limits; Linux raises that of the CPU, so those count that were read first."""
+    soft = {name: resource.getrlimit(kind)[0] for name, kind in LIMITS.items()}
+    return {name: size for name, size in soft.items() if size != resource.RLIM_INFINITY}
+
+
+def unseen_modules() -> Iterator[str]:
+    """Yield a line for each module of the spec that is not loaded by this name."""
+    loaded, wanted = (os.environ.get(name, "") for name in (LOADED_VARIABLE, MODULES_VARIABLE))
+    for name in filter(None, wanted.split(":")):
+        if not any(one == name or one.startswith(f"{name}/") for one in loaded.split(":")):
+            yield f"module {name} is not in {LOADED_VARIABLE} ({loaded}): loaded by another name, or not"
 
 
 def cgroup_peak() -> int | None:

@@ -120,6 +120,8 @@ class TryState:
     peaks: Peaks | None = None
     sampler: Sampling | None = None
     waited: memory.Wait = field(default_factory=memory.Wait)
+    limits: Mapping[str, int] = field(default_factory=process.limits)
+    unnamed_gpus: str = ""  # a note for the record if nothing has named its GPUs
     # the energy counters of idle GPUs before a worker prepares to open one, by UUID
     idle: Mapping[str, EnergyReading] = field(default_factory=dict)
     device_idle_bytes: int | None = None
@@ -275,6 +277,8 @@ def record_of(state: TryState, error: BaseException | None) -> Record:
         metrics_bad_lines=state.figures.bad_lines,
         copier=state.task.copier,
         check=state.check,
+        notes=(*process.unseen_modules(), *filter(None, (state.unnamed_gpus,))),
+        limits=state.limits,
         cpu_s=process.cpu_s() - state.cpu_before_s,
     )
 

@@ -326,6 +326,10 @@ def read_gpu(uuid: str | None) -> Gpu:
     if gpu is None:
         visible = os.environ.get(nvml.VISIBLE_VARIABLE)
         unknown = f"NVML knows no GPU for {nvml.VISIBLE_VARIABLE}={visible!r}"
+        if visible is None:
+            unknown = (
+                f"{nvml.VISIBLE_VARIABLE} does not say which of several GPUs: see `gpus` in the site file"
+            )
         raise TryFailed(Outcome.NO_GPU, nvml.missing_gpu_reason() or unknown)
     return gpu
 

@@ -20,7 +20,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import AUTO, EXACT, OFF, ON, SHORTCUTS
 from jobkit.core.layout import RECORD_FILE, read_point
 from jobkit.core.records import RESULTS, JobFacts, Outcome
-from jobkit.worker import process, steps
+from jobkit.worker import gpus, process, steps
 from jobkit.worker.failure import SpareMemory, Stopped, TryFailed, may_stop, print_error
 from jobkit.worker.measure import figures, memory, nvml
 from jobkit.worker.measure.sampler import sampling
@@ -152,6 +152,7 @@ def _run_steps(state: TryState, stack: ExitStack, worker: Worker, kept: Standing
         # (https://docs.nvidia.com/deploy/driver-persistence/); NVML stays open so that this does not happen
         # between two readings of its counter.
         stack.enter_context(nvml.nvml())
+        state.unnamed_gpus = gpus.name_gpus(point.gpus)
     if point.command:
         from jobkit.worker.command import run_command  # what no other workload needs
 

@@ -214,6 +214,7 @@ def test_what_a_look_says_is_amiss(name: str, said: dict[str, str], status: Stat
         ("CUDA", {}, TWO, Status.WARNING, "requested: 2"),
         ("NVML", {"gpus": [GPU, GPU | {"processes": 2}]}, {}, Status.WARNING, "1 of them"),
         ("NVML", {"gpus": []}, {}, Status.WARNING, "does not answer"),
+        ("NVML", {"gpus": [GPU, GPU], "gpus_named": False}, {}, Status.WARNING, "`gpus: choose`"),
     ],
 )
 def test_what_python_finds_amiss(

@@ -38,3 +38,6 @@ def test_a_site_cannot_set_what_jobkit_sets_itself(tmp_path: Path) -> None:
     path.write_text("scheduler: sge\nname: own\noptions: [-q x.q, -t 1-9]\n", encoding="utf-8")
     with pytest.raises(JobkitError, match=r"own.yaml:3:\d+: options.1: '-t 1-9': jobkit sets -t itself"):
         load_site(str(path), "sge")
+    path.write_text("scheduler: slurm\nname: own\ngpus: choose\n", encoding="utf-8")
+    with pytest.raises(JobkitError, match=r"own.yaml:3:\d+: gpus: Slurm names the GPUs of a job"):
+        load_site(str(path), "slurm")

@@ -293,3 +293,56 @@ def test_a_repeat_that_is_not_needed_ends_before_anything_is_copied(tmp_path: Pa
     assert not (third / "try-1" / "record.json").exists()
     assert not (run.dir / "flags").exists()
     assert (third / "try-2" / "record.json").exists()
+
+
+SILENT = (
+    "module() { case $2 in"
+    " absent) echo 'module(7):ERROR:105: no file for absent' >&2 ;;"
+    " there) echo 'there is there' >&2 ;;"
+    " known) echo 'an error that is none' >&2; export LOADEDMODULES=by-another-name ;; esac; }"
+)
+
+
+@pytest.mark.parametrize("where", ["modules", "setup"])
+def test_a_module_that_fails_with_status_0_ends_the_try(tmp_path: Path, where: str) -> None:
+    lines = {"modules": ["absent"], "setup": ["module load absent"]}[where]
+    run = ScriptRun(tmp_path, site={"setup": [SILENT]}, environment={where: lines})
+    status, said = run.run(1)
+    assert status == 1
+    assert "ERROR:105" in said
+    assert run.exit().outcome is Outcome.ENVIRONMENT
+    assert run.exit().message == "module load absent: module(7):ERROR:105: no file for absent"
+
+
+def test_a_module_that_has_another_name_is_a_note(tmp_path: Path) -> None:
+    run = ScriptRun(tmp_path, site={"setup": [SILENT]}, environment={"modules": ["there", "known"]})
+    run.ok(1)
+    assert all("is not in LOADEDMODULES (by-another-name)" in note for note in run.record().notes)
+    assert [note.split()[1] for note in run.record().notes] == ["there", "known"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "program", "allows"),
+    [
+        (
+            "-v 2000000",
+            "bytearray(3 * 10**9)",
+            "-v allows processes of 1.91 GiB, less than the 8.00 GiB requested",
+        ),
+        ("-t 4", "while True: pass", "-t allows 4 s of CPU"),
+        ("-f 20", "open('big', 'wb').write(bytes(10**6))", "-f allows files of 0.0 MiB"),
+    ],
+)
+def test_a_limit_that_is_not_the_request_is_no_lack_of_memory(
+    tmp_path: Path, limit: str, program: str, allows: str
+) -> None:
+    run = ScriptRun(
+        tmp_path,
+        workload={"command": f'python3 -c "{program}" {{batch_size}}'},
+        environment={"setup": [f"ulimit -S {limit}"]},
+        resources={"gpus": 0, "memory": "8GiB"},
+    )
+    assert run.run(1)[0] == 1
+    assert run.record().outcome is Outcome.ENVIRONMENT
+    assert allows in run.record().message
+    assert run.record().limits.keys() >= {"open_files"}

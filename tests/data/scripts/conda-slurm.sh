@@ -273,21 +273,36 @@ free=$(df --output=avail -B1 "$work" | tail -n 1)
 ((free > 82273864)) || fail scratch_full "$scratch has $free bytes free and 82273864 are needed"
 
 # The environment. The hooks of conda and modules read unset variables, so `set -u` is off meanwhile.
-stage=environment
+stage=environment why=''
+checked() {                                           # Modules 3 fails with status 0: it says an error, and changes no variable
+    local before said status=0
+    before=$(export -p)
+    said=$(mktemp "$run/module.XXXXXX") || return
+    "$@" 2>"$said" || status=$?
+    why=$(grep -m 1 -iE 'error|not found|no such|unable' "$said" || { ((status == 0)) || tail -n 1 "$said"; })
+    cat "$said" >&2
+    rm -f "$said"
+    if ((status == 0)) && [[ ! $why || $before != "$(export -p)" ]]; then why=''; return; fi
+    why="$*: ${why:-status $status}"
+    return 1
+}
 activate() {
     set +u
-    module load anaconda3 || return
+    checked module load anaconda3 || return
     eval "$(conda shell.bash hook)" || return
     conda activate 'my env' || return
     set -u
 }
-activate || fail environment "the environment could not be activated; the log has the reason"
+activate || fail environment "${why:-the environment could not be activated; the log has the reason}"
 export PYTORCH_ALLOC_CONF=expandable_segments:True
 export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 export JOBKIT_GPUS=1
-export JOBKIT_RECORD='SLURM_JOB_PARTITION SLURM_JOB_NODELIST SLURM_CPUS_PER_TASK'
+export JOBKIT_MEMORY=8589934592
+export JOBKIT_MODULES=anaconda3
+export JOBKIT_RECORD='SLURM_JOB_PARTITION SLURM_JOB_NODELIST SLURM_CPUS_PER_TASK LOADEDMODULES'
 cannot_import="$python cannot import jobkit on $HOSTNAME"
-"$python" -c 'import jobkit.worker' || fail environment "$cannot_import"
+answer=$("$python" -c 'from importlib.util import find_spec; import jobkit.worker; print("" if find_spec("stanza") else "no")') || fail environment "$cannot_import"
+[[ ! $answer ]] || fail environment "$python has no module stanza on $HOSTNAME"
 
 # The results of other points may make this one unnecessary: then it ends here, before it copies anything.
 stage=gate

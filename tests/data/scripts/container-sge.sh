@@ -275,7 +275,7 @@ free=$(df --output=avail -B1 "$work" | tail -n 1)
 ((free > 82273864)) || fail scratch_full "$scratch has $free bytes free and 82273864 are needed"
 
 # The environment. The hooks of conda and modules read unset variables, so `set -u` is off meanwhile.
-stage=environment
+stage=environment why=''
 container=(false) why=''
 enter_container() {                                   # "${container[@]}" runs a command in the container
     local engine path
@@ -298,9 +298,12 @@ activate || fail environment "${why:-the environment could not be activated; the
 export PYTORCH_ALLOC_CONF=expandable_segments:True
 export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 export JOBKIT_GPUS=1
+export JOBKIT_DEVICES=''
+export JOBKIT_MEMORY=8589934592
 export JOBKIT_RECORD='QUEUE NSLOTS SINGULARITY_CONTAINER'
 cannot_import="$python in the container cannot import jobkit on $HOSTNAME"
-"${container[@]}" "$python" -c 'import jobkit.worker' || fail environment "$cannot_import"
+answer=$("${container[@]}" "$python" -c 'from importlib.util import find_spec; import jobkit.worker; print("" if find_spec("stanza") else "no")') || fail environment "$cannot_import"
+[[ ! $answer ]] || fail environment "$python in the container has no module stanza on $HOSTNAME"
 
 # The results of other points may make this one unnecessary: then it ends here, before it copies anything.
 stage=gate

@@ -279,20 +279,22 @@ free=$(df --output=avail -B1 "$work" | tail -n 1)
 ((free > 82273864)) || fail scratch_full "$scratch has $free bytes free and 82273864 are needed"
 
 # The environment. The hooks of conda and modules read unset variables, so `set -u` is off meanwhile.
-stage=environment
+stage=environment why=''
 activate() {
     set +u
     ulimit -n 4096 || return
     set -u
 }
-activate || fail environment "the environment could not be activated; the log has the reason"
+activate || fail environment "${why:-the environment could not be activated; the log has the reason}"
 export PYTORCH_ALLOC_CONF=expandable_segments:True
 export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 export JOBKIT_GPUS=1
+export JOBKIT_MEMORY=8589934592
 export JOBKIT_RECORD='SLURM_JOB_PARTITION SLURM_JOB_NODELIST SLURM_CPUS_PER_TASK'
 export NOTE='it'"'"'s quoted'
 cannot_import="$python cannot import jobkit on $HOSTNAME"
-"$python" -c 'import jobkit.worker' || fail environment "$cannot_import"
+answer=$("$python" -c 'from importlib.util import find_spec; import jobkit.worker; print("" if find_spec("stanza") else "no")') || fail environment "$cannot_import"
+[[ ! $answer ]] || fail environment "$python has no module stanza on $HOSTNAME"
 
 # The results of other points may make this one unnecessary: then it ends here, before it copies anything.
 stage=gate

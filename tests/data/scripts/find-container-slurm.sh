@@ -63,6 +63,7 @@ activate
 export PYTORCH_ALLOC_CONF=expandable_segments:True
 export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 export JOBKIT_GPUS=1
+export JOBKIT_MEMORY=8589934592
 export JOBKIT_RECORD='SLURM_JOB_PARTITION SLURM_JOB_NODELIST SLURM_CPUS_PER_TASK SINGULARITY_CONTAINER'
 
 # Each call reads the results so far, and prints the number of the next point, or nothing.

@@ -39,6 +39,7 @@ activate
 export PYTORCH_ALLOC_CONF=expandable_segments:True
 export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 export JOBKIT_GPUS=1
+export JOBKIT_MEMORY=8589934592
 
 # Each call reads the results so far, and prints the number of the next point, or nothing.
 while [[ -z $signalled ]] && next=$("$python" -m jobkit.answers.search "$run") && [[ $next ]]; do

@@ -55,6 +55,8 @@ activate
 export PYTORCH_ALLOC_CONF=expandable_segments:True
 export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 export JOBKIT_GPUS=1
+export JOBKIT_DEVICES=''
+export JOBKIT_MEMORY=8589934592
 export JOBKIT_RECORD='QUEUE NSLOTS'
 
 # Each call reads the results so far, and prints the number of the next point, or nothing.

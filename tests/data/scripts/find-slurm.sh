@@ -51,6 +51,7 @@ activate
 export PYTORCH_ALLOC_CONF=expandable_segments:True
 export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 export JOBKIT_GPUS=1
+export JOBKIT_MEMORY=8589934592
 export JOBKIT_RECORD='SLURM_JOB_PARTITION SLURM_JOB_NODELIST SLURM_CPUS_PER_TASK'
 export NOTE='it'"'"'s quoted'
 

@@ -14,7 +14,7 @@ NAME, TITLE, DIRECTIVE = "toy", "Toy Queue", "#TOY"
 PROGRAMS: tuple[str, ...] = ("toyq",)
 COMMANDS: tuple[str, ...] = ("toyq",)
 RUNS_HERE = CHARGES_PAGE_CACHE = False
-EXPORTS_ENVIRONMENT = True
+EXPORTS_ENVIRONMENT = NAMES_GPUS = True
 RESERVED_OPTIONS: Mapping[str, str] = {"name": "change name"}
 FORBIDDEN_PATH_CHARS = "%"
 ENVIRONMENT: Mapping[str, str] = {}
