@@ -113,7 +113,7 @@ def gpu_queue(known: Sequence[Queue]) -> Queue | None:
 
     def order(queue: Queue) -> tuple[bool, bool, bool, int]:
         size = max(queue.gpus.values()) * max(queue.nodes, 1)
-        return bool(queue.only), not queue.default, "gpu" not in queue.name.lower(), -size
+        return bool(queue.whom), not queue.default, "gpu" not in queue.name.lower(), -size
 
     return min((queue for queue in known if queue.gpus), key=order, default=None)
 
@@ -122,7 +122,7 @@ def cpu_queue(known: Sequence[Queue]) -> Queue | None:
     """Return the queue for work without a GPU: open to all, the default, not named after GPUs."""
 
     def order(queue: Queue) -> tuple[bool, bool, bool, bool]:
-        return bool(queue.only), not queue.default, "gpu" in queue.name.lower(), bool(queue.gpus)
+        return bool(queue.whom), not queue.default, "gpu" in queue.name.lower(), bool(queue.gpus)
 
     return min(known, key=order, default=None)
 
@@ -265,7 +265,7 @@ def _table(survey: Survey) -> Iterator[str]:
         parts += gpu_counts(queue.gpus)
         limit = queue.walltime_s
         parts += ["no limit on walltime" if limit is None else f"at most {format_walltime(limit)}"]
-        parts += [f"only for {queue.only}"] if queue.only else []
+        parts += [f"only for {queue.whom}"] if queue.whom else []
         described = f"({queue.closed})" if queue.closed else ", ".join(parts)
         name = f"{queue.name}{'*' * queue.default}"
         yield f"#   {plain(f'{name:<{width}}{described}')}"
