@@ -33,8 +33,8 @@ TIMEOUT_S = 20.0
 """squeue gives a dead controller up after 18 s (measured, Slurm 22.05.8)."""
 
 
-def ask_site(scheduler: Scheduler) -> Survey:
-    """Return a scheduler's description of its site.
+def ask_site(scheduler: Scheduler, *only: str) -> Survey:
+    """Return a scheduler's description of its site; ``only`` the answers to these questions if there are any.
 
     After a question that took longer than `TIMEOUT_S` no other is asked: the user has waited long
     enough, and a controller in trouble gets no more load.
@@ -42,7 +42,9 @@ def ask_site(scheduler: Scheduler) -> Survey:
     answers: dict[str, Completed] = {}
     environment = query_environment(scheduler)
     while questions := {
-        name: argv for name, argv in scheduler.survey_argvs(answers).items() if name not in answers
+        name: argv
+        for name, argv in scheduler.survey_argvs(answers).items()
+        if name not in answers and (not only or name in only)
     }:
         for name, argv in questions.items():
             hung = next((answer for answer in answers.values() if answer.status == shell.NO_ANSWER), None)

@@ -90,7 +90,7 @@ def longest_walltime(setting: AppliedSetting) -> float | None:
         return None
     from jobkit.setup.init import ask_site  # here: only a plan for a cluster asks for it
 
-    survey = ask_site(scheduler)
+    survey = ask_site(scheduler, "controller", "nodes", "queues")
     queue = queue_of(setting.spec.resources, setting.site)
     limits = [one.walltime_s for one in asked_for(queue, survey.queues or (), survey.queue_noun).queues]
     known = [limit for limit in limits if limit is not None]
