@@ -36,6 +36,7 @@ from jobkit.runs.which_run import changed_run_named, refuse_runs, refuse_unmeasu
 )
 @click.option("--replan", is_flag=True, help="For a corpus: cut the unfinished part into new shards.")
 @shared.shard_options
+@shared.force_option
 @click.option("--follow-up", is_flag=True, help="Apply only the policy; for the job that follows a sweep.")
 @shared.wait_option
 def resume(
@@ -87,7 +88,8 @@ def resume(
     run = changed_run_named(run, "resume")
     refuse_runs(points)
     kind, resumption = kind_of(run), resumption_of(run)
-    if follow_up:
+    if follow_up:  # a person has submitted the run, perhaps with --force
+        shared.force(click.get_current_context())
         return resumption.follow_up(run.absolute())
     if any((*points, *only, max_parallel, *given.values())) and kind.unplanned(run):
         raise click.UsageError(

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     "--plan-as-job", is_flag=True, help="Read and plan the corpus in a job, which submits the shards."
 )
 @shared.preview_options
+@shared.force_option
 @click.option("--wait", is_flag=True, help="Wait until every shard has ended.")
 def apply(
     run: Path | None,

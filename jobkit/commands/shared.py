@@ -206,6 +206,25 @@ wait_option = click.option(
 )
 
 
+def force(ctx: click.Context, param: click.Parameter | None = None, forced: bool = True) -> None:  # noqa: FBT002 - click's own
+    """Let the jobs of a command be submitted though jobkit expects that they never start."""
+    del param
+    if forced:
+        from jobkit.launch.scheduler_calls import FORCED
+
+        token = FORCED.set(True)
+        ctx.call_on_close(lambda: FORCED.reset(token))
+
+
+force_option = click.option(
+    "--force",
+    is_flag=True,
+    expose_value=False,
+    callback=force,
+    help="Submit what jobkit, not the scheduler, expects never to start.",
+)
+
+
 def format_option(meaning: str, default: str | None = None, *, multiple: bool = False) -> Callable[[F], F]:
     """Return the decorator that adds ``--format``, that of the results of a corpus, with its help."""
     from jobkit.extensions.corpus.formats import FORMATS  # here, because only two commands have it

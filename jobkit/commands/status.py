@@ -12,7 +12,15 @@ import click
 
 from jobkit.commands import shared
 from jobkit.core import terminal
-from jobkit.runs.which_run import refuse_copy, refuse_runs, resolve_words, run_and_point, runs_in
+from jobkit.core.errors import ExitCode
+from jobkit.runs.which_run import (
+    names_job,
+    refuse_copy,
+    refuse_runs,
+    resolve_words,
+    run_and_point,
+    runs_in,
+)
 
 if TYPE_CHECKING:
     from jobkit.runs.status import RunStatus
@@ -37,7 +45,8 @@ def status(words: tuple[str, ...], watch: bool, listed: bool, whole: bool, as_js
     Each line has the point's outcome or the reason why it waits, its running time and its progress. Of
     a run with more than 30 points jobkit prints a line for each state; --all lists every point. After one
     RUN, a POINT, given by number or id, shows all its tries with the
-    evidence for each outcome. Without RUN, jobkit shows the latest run in runs/.
+    evidence for each outcome. Without RUN, jobkit shows the latest run in runs/. A number that is no point
+    of it may be that of a job, of jobkit or not: its state, and why it waits.
 
     --list prints a line for each run, from every folder: its name, which every command takes as RUN,
     its age and its state.
@@ -69,6 +78,9 @@ def status(words: tuple[str, ...], watch: bool, listed: bool, whole: bool, as_js
         width = terminal.page_width()
         terminal.say(terminal.as_json(every) if as_json else status_text.list_text(every, width), nl=as_json)
         return 0
+    if names_job(words) and (job := status_text.job_text(words[0])):
+        terminal.say(job)
+        return ExitCode.TO_COME
     what = resolve_words(words)
     here = [] if what.runs else runs_in(what.folder)
     runs = what.runs or tuple(here[:1])

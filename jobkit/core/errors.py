@@ -59,7 +59,7 @@ class JobkitError(Exception):
 
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 ERRNO_HINTS = {
-    errno.ENOSPC: "free space on that disk (df -h shows it), then run the same command again",
+    errno.ENOSPC: "free space or inodes on that disk (df -h, df -i), then run the same command again",
     errno.EDQUOT: "your quota is used up (quota -s shows it): delete files, then run the same command again",
     errno.EACCES: "ls -ld shows its owner and its permissions",
     errno.EPERM: "ls -ld shows its owner and its permissions",

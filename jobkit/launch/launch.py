@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jobkit.core import shell
-from jobkit.core.errors import WOULD_REFUSE, JobkitError
+from jobkit.core.errors import JobkitError
 from jobkit.core.host import note_begun
 from jobkit.core.layout import POINTS_FILE, SPEC_FILE, read_point, read_points
 from jobkit.core.records import Point
 from jobkit.core.terminal import note, relative_path, say, shell_path
 from jobkit.core.units import format_count, format_hours, format_size, format_walltime
-from jobkit.launch import local, scheduler_calls, submission
+from jobkit.launch import local, submission
 from jobkit.launch.job import Job
 from jobkit.launch.submission import note_follow
 from jobkit.planning.prepare import Prepared
@@ -26,6 +26,7 @@ from jobkit.runs.reader import read_status
 from jobkit.runs.status import CANCELLED, PointState, why_failed
 from jobkit.runs.trials import MOST_TRIALS
 from jobkit.runs.which_run import start_time
+from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import JobId
 from jobkit.spec.axes import most
@@ -50,6 +51,7 @@ def dry_run(
 ) -> int:
     """Print a dry run: on a terminal the plan, else the job script with the plan as comments below it.
 
+    A refusal is raised once the plan is printed.
     ``source``: the file that has the values of `environment`.
     ``script``: where it would be, and its text.
     ``commands``: they would submit it; the scheduler is asked while they are read.
@@ -62,14 +64,20 @@ def dry_run(
     if preview.only_script:
         return 0
     lines = [f"Dry run: nothing was submitted{'' if piped else '; --script prints the job script'}.", *plan]
-    if submits := [f"  {shlex.join(argv)}" for argv in commands]:
-        lines += [f"The script would be {path}, submitted by:", *submits]
+    submits, refused = list[str](), None
+    try:
+        submits += (f"  {shlex.join(argv)}" for argv in commands)
+    except JobkitError as error:
+        refused = error
+    lines += [f"The script would be {path}, submitted by:", *submits] if submits else []
     say("\n".join(["", *(f"# {line}" for line in lines)] if piped else lines))
+    if refused:
+        raise refused
     return 0
 
 
 def submit_commands(run: Prepared, jobs: Sequence[Job] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield the submit commands of the jobs of a run, by default of all that it begins with.
+    """Yield the submit commands of the jobs of a run, by default of all that it begins with; then ask.
 
     On this machine it is the command of the driver. If the controller does not answer, because the scheduler
     is not on this machine, one array is assumed to hold all points.
@@ -78,24 +86,29 @@ def submit_commands(run: Prepared, jobs: Sequence[Job] = ()) -> Iterator[tuple[s
     if scheduler.RUNS_HERE:
         yield local.driver_argv(run.run_dir)
         return
-    if not jobs:
-        try:
-            limits = submission.ask_limits(scheduler, once=True)
-        except JobkitError:
-            line = "does not answer here, so its array limit is unknown: jobkit shows one array"
-            note(f"{scheduler.NAME} {line}")
-            jobs = submission.run_jobs(run, "")
-        else:
-            jobs = submission.run_jobs(run, limits)
-            try:
-                submission.would_accept(scheduler, run.script, jobs)
-            except JobkitError as error:
-                reasons = error.message.partition(scheduler_calls.REFUSED)[2] or error.message
-                note(f"the scheduler {WOULD_REFUSE}: {reasons}\n  hint: {error.hint}")
+    script = run.more_files.get(jobs[0].script, run.script) if jobs else run.script
+    yield from commands_of(
+        scheduler, run.run_dir, script, lambda limits: jobs or submission.run_jobs(run, limits)
+    )
+
+
+def commands_of(
+    scheduler: Scheduler, run_dir: Path, script: str, jobs_in: Callable[[str], Sequence[Job]]
+) -> Iterator[tuple[str, ...]]:
+    """Yield the submit commands of jobs, given the limits of the controller; as `submit_commands`."""
+    limits = None
+    try:
+        limits = submission.ask_limits(scheduler, once=True)
+    except JobkitError:
+        line = "does not answer here, so its array limit is unknown: jobkit shows one array"
+        note(f"{scheduler.NAME} {line}")
+    jobs = jobs_in(limits or "")
     before: list[JobId] = []
     for number, job in enumerate(jobs, 1):
-        yield scheduler.submit_argv(str(run.run_dir / job.script), job.array, job.waits_for(before))
+        yield scheduler.submit_argv(str(run_dir / job.script), job.array, job.waits_for(before))
         before += [JobId(f"JOB{number}")] if job.role in FOLLOWED else []
+    if limits is not None:
+        submission.would_accept(scheduler, script, jobs)
 
 
 def headline(run: Prepared) -> str:

@@ -21,7 +21,7 @@ from pathlib import Path
 from jobkit.core import terminal
 from jobkit.core.errors import ExitCode, JobkitError, file_error, lost_file
 from jobkit.core.extensions import extension_of, load
-from jobkit.core.files import exclusive_lock, read_text
+from jobkit.core.files import exclusive_lock, read_text, write_atomically
 from jobkit.core.layout import (
     FOLLOW_SCRIPT,
     JOURNAL_FILE,
@@ -31,7 +31,7 @@ from jobkit.core.layout import (
     SPEC_FILE,
     read_points,
 )
-from jobkit.core.records import FULL, Point
+from jobkit.core.records import FULL, Outcome, Point
 from jobkit.core.terminal import note, note_next, relative_path, shell_path, shell_quote
 from jobkit.core.units import format_count, format_size, format_walltime
 from jobkit.launch import local, scheduler_calls, submission
@@ -44,7 +44,7 @@ from jobkit.launch.scheduler_calls import (
     refuse_stray_jobs,
 )
 from jobkit.launch.submission import Round, wait_for_points, write_round
-from jobkit.planning.job_script import render, render_find, script_name
+from jobkit.planning.job_script import render, render_find, render_follow, script_name
 from jobkit.planning.models import refuse_stand_in
 from jobkit.planning.points import group_points
 from jobkit.planning.prepare import shared_by, warn_again
@@ -54,12 +54,22 @@ from jobkit.runs.driver_lock import elsewhere
 from jobkit.runs.hints import HARMLESS, advice
 from jobkit.runs.journal import GONE_AFTER, PURPOSES, Role, read_journal
 from jobkit.runs.reader import read_status
-from jobkit.runs.request import Overrides, RetryGroup, allow_nodes, groups, merge_overrides, select_points
+from jobkit.runs.request import (
+    WORDS,
+    Overrides,
+    RetryGroup,
+    allow_nodes,
+    groups,
+    merge_overrides,
+    select_points,
+)
 from jobkit.runs.status import (
     IN_QUEUE,
+    LIVE,
     PointState,
     RunStatus,
     count_by_state,
+    find_point,
     first_task,
     followers,
     given_to,
@@ -254,6 +264,8 @@ def resume(
             left.append(group)
             reasons.append(f"{format_count(len(group.points), run.noun)} not submitted: {error.message}")
     if taken and (run_dir / FOLLOW_SCRIPT).is_file() and spec.policy.follow_up:
+        site, point = load_site(spec.site, spec.scheduler), run.points[0].point
+        write_atomically(run_dir / FOLLOW_SCRIPT, render_follow(spec, site, point, run_dir))
         job = follow_job(read_journal(run_dir).rounds)
         taken += submission.submit_jobs(scheduler, run_dir, [job], ids(taken))
     return taken, left, reasons
@@ -444,6 +456,8 @@ def run_again(
         kind_of(run_dir).settle(run_dir)
         run = read_settled(run_dir, by_name(spec.scheduler))
         note(f"{run.title}: {count_by_state(run)}")
+        if any(word.startswith("resources.") for word in overrides) and _end_stuck(run_dir, run, only):
+            run = read_settled(run_dir, by_name(spec.scheduler))
         for point in run.points[:1]:
             warn_stand_in(point.point)
         goes_on = resumption_of(run_dir)
@@ -464,6 +478,28 @@ def run_again(
         note_next(f"jobkit status {shell_path(run_dir)} --watch")
         return ExitCode.REFUSED if left else 0
     return wait_for_points(run_dir, points, spec.policy, run)
+
+
+def _end_stuck(run_dir: Path, run: RunStatus, only: Sequence[str]) -> bool:
+    """Cancel the points that can never begin with what they request; ``only`` as in `run_again`."""
+    names = [word for word in only if word not in {*WORDS, *Outcome}]
+    chosen = [find_point(run.points, word) for word in names] if only else run.points
+    stuck = [point for point in chosen if point.state is PointState.STUCK]
+    jobs = {(submission.scheduler, submission.job.id): submission.job for submission in run.submissions}
+    tasks: dict[tuple[str, str], set[int]] = {}
+    whole = all(point in stuck for point in run.points if point.state in LIVE)
+    waiting = (first_task(job) for job, queued in followers(run, Role.FOLLOW) if queued and whole)
+    for task in (*(point.task for point in stuck if point.task), *(waiting if stuck else ())):
+        tasks.setdefault((task.scheduler, task.job_id), set()).add(task.task)
+    for (name, job), numbers in tasks.items():
+        if refused := scheduler_calls.cancel_tasks(
+            by_name(name), run_dir, jobs[name, job], sorted(numbers), whole=False
+        ):
+            message = f"{name} did not cancel job {job}, which can never begin: {refused}"
+            raise JobkitError(message, hint="end it with its own command", exit_code=ExitCode.REFUSED)
+    if stuck:
+        note(f"cancelled: {format_count(len(stuck), run.noun)} that can never begin")
+    return bool(stuck)
 
 
 def run_follow_up(run_dir: Path) -> int:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -48,6 +49,8 @@ def run_while_busy(argv: Sequence[str], busy: re.Pattern[str], env: Mapping[str,
 MOST_SAID = 2000  # characters of an answer that are kept: qdel has a line for every task
 
 
+FORCED = ContextVar("FORCED", default=False)
+"""Whether a person submits what jobkit, but not the scheduler's own check, expects never to start."""
 REFUSED = "; nothing was submitted\n  "  # between the head of a refusal and the scheduler's reasons
 
 
@@ -62,10 +65,14 @@ def check_submission(scheduler: Scheduler, request: JobRequest, script: str, arr
     answers = [(check, run_while_busy(check.argv, scheduler.BUSY_PATTERN, env)) for check in checks]
     texts = [check.refusal(answer) for check, answer in answers]
     refusals = list(dict.fromkeys(text for text in texts if text))
+    own = not any(check.refusal(answer) for check, answer in answers if script in check.argv)
+    if refusals and FORCED.get() and own:
+        return tuple(f"submitted all the same (--force): {text}" for text in refusals)
     if refusals:
+        hint = "change `resources` in the spec (or --set resources.…), or the site file"
         raise JobkitError(
-            f"{scheduler.NAME} {WOULD_REFUSE}{REFUSED}" + "\n  ".join(refusals),
-            hint="change `resources` in the spec (or --set resources.…), or the site file",
+            f"{scheduler.NAME} {WOULD_REFUSE}{REFUSED}" + "\n  ".join("\n".join(refusals).splitlines()),
+            hint=f"{hint}{'; if you know better: --force' if own else ''}",
             exit_code=ExitCode.REFUSED,
         )
     return tuple(text for check, answer in answers if (text := check.outlook(answer)))

@@ -25,7 +25,7 @@ from jobkit.core.units import (
     moment,
 )
 from jobkit.runs import status
-from jobkit.runs.journal import PLANNERS, STILL_AT_IT, Role
+from jobkit.runs.journal import GONE_AFTER, PLANNERS, STILL_AT_IT, Role
 from jobkit.runs.request import (
     LEAST_ROOM_BYTES,
     MEMORY_FACTOR,
@@ -360,9 +360,14 @@ def _blocked(run: RunStatus, points: Sequence[PointStatus]) -> Iterator[_Blocked
 
 
 def is_idle(run: RunStatus, job: JobStatus) -> bool:
-    """Return whether a job is held although it no longer waits for another job."""
+    """Return whether a job is held although it no longer waits for another job.
+
+    Grid Engine lets it go at its next look at the queue, some seconds after the last point has ended.
+    """
     held = job.queued is not None and job.queued.state is State.HELD
-    return held and not any(point.state in status.LIVE for point in run.points)
+    ends = (moment(point.record.ended_at) for point in run.points if point.record)
+    lately = any(end and run.now - end < GONE_AFTER for end in ends)
+    return held and not lately and not any(point.state in status.LIVE for point in run.points)
 
 
 def releases(run: RunStatus, points: Sequence[PointStatus], typed: str) -> Iterator[Step]:
@@ -372,11 +377,14 @@ def releases(run: RunStatus, points: Sequence[PointStatus], typed: str) -> Itera
         if way_out.argv:
             yield Step(shlex.join(way_out.argv), f"releases {number}")
         elif queued.state is State.ERROR:
+            if way_out.key:
+                change = f"{way_out.key}={way_out.value or '...'}"
+                does = f"cancels {number} that can never begin, and submits them again"
+                yield Step(f"jobkit resume {typed} --set {change}", does)
+                continue
             indices = " ".join(str(point.point.index) for point in group)
-            more = f"; resume with another {way_out.key}" if way_out.key else ""
-            yield Step(f"jobkit cancel {typed} {indices}", f"cancels {number} that can never begin{more}")
-            change = f" --set {way_out.key}=..." if way_out.key else ""
-            yield Step(f"jobkit resume {typed}{change}", "then submits them again")
+            yield Step(f"jobkit cancel {typed} {indices}", f"cancels {number} that can never begin")
+            yield Step(f"jobkit resume {typed}", "then submits them again")
 
 
 def _run_again(run: RunStatus, typed: str) -> Iterator[Step]:

@@ -214,6 +214,7 @@ def exit_code(*, failed: bool, to_come: bool) -> ExitCode:
 
 HELD = "held"  # the state of a point or a job that waits until a person releases it
 ENDED = "ended"
+SUSPENDED = "suspended"  # of a point that runs, but is stopped on its node until it is resumed
 CANCELLED = str(Outcome.CANCELLED)
 TEST_CANCELLED = "test cancelled"  # of a trial: the sweep itself lacks nothing
 
@@ -346,6 +347,10 @@ class PointStatus(PointResult):
         return self.state is PointState.FAILED and not self.cancelled
 
     @property
+    def suspended(self) -> bool:
+        return self.state is PointState.RUNNING and self.queued is not None and self.queued.suspended
+
+    @property
     def blocked(self) -> bool:
         """Whether it waits until a person acts."""
         return self.word in {HELD, PointState.STUCK}
@@ -356,6 +361,8 @@ class PointStatus(PointResult):
         if self.state in ENDINGS:
             return str(self.outcome)
         held = self.queued is not None and self.queued.state is State.HELD
+        if self.suspended:
+            return SUSPENDED
         return HELD if held and self.state is PointState.WAITING else str(self.state)
 
     @property
@@ -410,8 +417,12 @@ class PointStatus(PointResult):
         return Pace(
             setting=repr(sorted(self.point.params.items())),
             state=str(self.state) if measured or not done else "",
-            elapsed_s=task_s(self.counts, shared=shared) if done else self.elapsed_s,
-            left_s=self.progress.left_s if self.progress else None,
+            elapsed_s=task_s(self.counts, shared=shared)
+            if done
+            else None
+            if self.suspended
+            else self.elapsed_s,
+            left_s=self.progress.left_s if self.progress and not self.suspended else None,
         )
 
 
@@ -516,6 +527,8 @@ class RunStatus:
         return Counter(
             (CANCELLED if point.point.kind.missed else TEST_CANCELLED)
             if point.cancelled
+            else SUSPENDED
+            if point.suspended
             else str(point.state)
             for point in self.points
         )
@@ -629,6 +642,7 @@ def count_by_state(run: RunStatus) -> str:
         return f"{run.kind.subject} is not planned yet"
     words = [str(state) for state in PointState]
     words.insert(words.index(PointState.FAILED) + 1, CANCELLED)
+    words.insert(words.index(PointState.RUNNING) + 1, SUSPENDED)
     words.append(TEST_CANCELLED)
     parts = [
         f"{run.counts[word]:,} {word}{why_failed(run) if word == PointState.FAILED else ''}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -30,22 +31,25 @@ from jobkit.runs.hints import (
     remedy,
 )
 from jobkit.runs.journal import FOLLOWED, PLANNERS, PURPOSES, SEARCHES, JobTask, Role
-from jobkit.runs.reader import OpenRun, open_run, status_of
+from jobkit.runs.reader import OpenRun, ask_queue, open_run, status_of
 from jobkit.runs.status import (
     ENDED,
     ENDINGS,
+    SUSPENDED,
     JobStatus,
     PointState,
     PointStatus,
     RunStatus,
     count_by_state,
+    explain_wait,
     find_point,
     kind_of,
     overdue,
 )
 from jobkit.runs.tries import Progress, Try, log_path, progress_of_try
 from jobkit.runs.which_run import find_run, glance, is_run, remembered, runs_in, start, usual
-from jobkit.schedulers.registry import runs_here
+from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
+from jobkit.schedulers.types import JobId, Queued, Remedy
 
 MOST_ALIKE = 3  # points that run longer than others, in one line
 MOST_NOTES = 5
@@ -597,3 +601,25 @@ def list_text(listed: Mapping[str, Any], width: int) -> str:
     more = len(notes) - MOST_LEFT_OUT
     lines += [f"left out: {format_count(more, 'more folder')}"] if more > 0 else []
     return "".join(f"{line}\n" for line in lines)
+
+
+def job_text(number: str) -> str:
+    """Return the state of a job, of a run or not, and why it waits; empty if it is not in the queue."""
+    scheduler = by_name(choose_scheduler("auto")[0])
+    if scheduler.RUNS_HERE:
+        return ""
+    alike: dict[tuple[str, str], list[Queued]] = {}
+    for task in ask_queue(scheduler, (JobId(number),), ()) or ():
+        alike.setdefault((task.state, task.reason), []).append(task)
+    lines = []
+    for tasks in alike.values():
+        array = tuple(task.task for task in tasks if task.task)
+        way_out = scheduler.remedy(JobId(number), array, tasks[0]) or Remedy()
+        what = f"job {number}" if len(tasks) == 1 else f"{len(tasks):,} tasks of job {number}"
+        why = f": {words}" if (words := explain_wait(scheduler.NAME, tasks[0], datetime.now(UTC))) else ""
+        state = SUSPENDED if tasks[0].suspended else tasks[0].state
+        key = f"; it needs another {way_out.key.removeprefix('resources.')}" if way_out.key else ""
+        lines.append(f"{scheduler.NAME} {what} ({tasks[0].name}): {state}{why}{key}")
+        lines += [terminal.next_line(shlex.join(way_out.argv))] if way_out.argv else []
+        lines += [f"an administrator types: {shlex.join(way_out.admin_argv)}"] if way_out.admin_argv else []
+    return "\n".join(lines)

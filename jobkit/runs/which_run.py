@@ -61,6 +61,16 @@ def resolve_words(words: Sequence[str]) -> RunAndPoints:
     return RunAndPoints(tuple(runs), tuple(points))
 
 
+def names_job(words: Sequence[str]) -> bool:
+    """Return whether the one word may be the number of a job: the latest run has no such point."""
+    if len(words) != 1 or not words[0].isdecimal() or find_run(words[0]):
+        return False
+    try:
+        return int(words[0]) > glance(run_or_latest(None))[0]
+    except JobkitError:
+        return True
+
+
 def usual() -> Path:
     """Return the folder of the runs: that of the site file if it exists or ``runs/`` does not."""
     folder = _site_folder()

@@ -117,6 +117,24 @@ def words(line: ScriptLine, mark: str) -> tuple[str, ...]:
         return ()
 
 
+DASHES, QUOTES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "\u201c\u201d\u201e\u2018\u2019\u201a"
+_PLAIN = str.maketrans(dict.fromkeys(DASHES, "-") | dict(zip(QUOTES, "\"\"\"'''", strict=True)))
+
+
+def typographic(
+    rules: Mapping[str, Rule], line: ScriptLine, mark: str, long: str = "-"
+) -> Iterator[LintFinding]:
+    """Yield a dash or a quote that a word processor wrote; ``long`` begins an option of several letters."""
+    text = line.text.partition(" #")[0]
+    if any(re.match(f"-?[{DASHES}]", word) for word in words(line, mark)):
+        plain = re.sub(
+            rf"(?<=\s)[-{DASHES}]+(?=(\w?))(?=(\w*))", lambda got: long if got[2][1:] else "-", text
+        )
+        yield finding(rules, line, "dash", plain=plain.translate(_PLAIN))
+    elif re.search(f"[{QUOTES}]", text):
+        yield finding(rules, line, "quotes", plain=text.translate(_PLAIN))
+
+
 def unitless_memory(
     rules: Mapping[str, Rule], requests: Iterable[tuple[ScriptLine, str, str]], suspicious: int
 ) -> Iterator[LintFinding]:

@@ -419,6 +419,7 @@ def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
             submitted_at=moment(row.findtext("JB_submission_time", start).strip()),
             node=row.findtext("queue_name", "").strip().partition("@")[2],
             start_at=start,
+            suspended=state is State.RUNNING and bool(reason),
         )
         for row in rows
         for job in [row.findtext("JB_job_number", "").strip()]
@@ -472,7 +473,7 @@ def remedy(job: JobId, tasks: tuple[int, ...], task: Queued) -> Remedy | None:
     command = {State.ERROR: ("qmod", "-cj"), State.HELD: ("qrls",)}.get(task.state)
     if command is None:
         return None
-    return Remedy(argv=(*command, *(f"{job.id}.{part}" for part in task_ranges(tasks))))
+    return Remedy(argv=(*command, *([f"{job.id}.{part}" for part in task_ranges(tasks)] or [job.id])))
 
 
 NAME, TITLE, DIRECTIVE = "sge", "Grid Engine", "#$"

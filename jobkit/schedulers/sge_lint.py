@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from operator import attrgetter
 from posixpath import dirname, join
 
@@ -67,6 +67,21 @@ RULES: Mapping[str, Rule] = {
         f"there is no folder with the job's number in its name, and Grid Engine makes none: {_WAITS}",
         "put the number into the name of a file, as in -{name} logs/$JOB_ID.$TASK_ID",
     ),
+    "dash": scripts.refused(
+        "this is no hyphen: qsub refuses the script with Unknown option, and names no line",
+        "write {plain}",
+    ),
+    "quotes": scripts.changed(
+        "to qsub this quote is a letter of the value: as a name or a resource it refuses it",
+        "write {plain}",
+    ),
+    "stray": scripts.refused(
+        "no option takes {word!r}: qsub refuses the script with Unknown option, and names no line",
+        "write {plain}",
+    ),
+    "value": scripts.refused("{value!r} is not a {kind} value: qsub refuses the job", "write {plain}"),
+    "name": scripts.refused("qsub refuses {value!r} as the name of a job", "write -N {plain}"),
+    "tasks": scripts.refused("qsub refuses the tasks {value!r}: {why}", "write {plain}"),
     "crlf": scripts.lost(
         f"it has Windows line ends (CRLF): qsub takes it, no shell can run it, and {_WAITS}",
         "remove the carriage returns: sed -i 's/\\r$//' SCRIPT",
@@ -76,7 +91,7 @@ RULES: Mapping[str, Rule] = {
 _finding = partial(scripts.finding, RULES)
 
 MARK = "#$"
-_DIRECTIVE = re.compile(r"#\$\s*-[A-Za-z]")
+_DIRECTIVE = re.compile(rf"#\$\s*(?:-[A-Za-z]|-?[{scripts.DASHES}])")
 _MEANT = re.compile(r"(?:\s+#\$\s*|#\s+\$\s*|\$#\s*|#[S%]\s+)(?P<rest>-[A-Za-z].*)")
 """Indented, with a space inside, turned round, or with a neighbour of the dollar key."""
 _GPU = re.compile(r"(?i)gpu|cuda|coproc")
@@ -89,6 +104,17 @@ _MEMORY = frozenset(
     | {"mem_free", "m_mem_free", "mem_total", "swap_free", "virtual_free", "virtual_total"}
 )  # resources that are memory at every site: queue_conf(5), load_parameters(5)
 _FEW_BYTES = 2**20
+_ALONE = frozenset({"clear", "cwd", "h", "hard", "soft", "notify", "terse", "V", "verify", "nostdin"})
+_ONE = frozenset(
+    {"a", "A", "ac", "ar", "b", "c", "C", "ckpt", "dc", "dl", "e", "hold_jid", "hold_jid_ad", "i", "j", "js"}
+    | {"jsv", "l", "m", "M", "masterq", "N", "now", "o", "p", "P", "q", "r", "R", "S", "sc", "shell", "sync"}
+    | {"t", "tc", "v", "w", "wd"}
+)  # options with one argument: qsub(1); -pe has two
+_SIZE = re.compile(r"(\d[\d.]*)([kKmMgGtT])?(\S*)")
+_SPECIAL = re.compile(r"infinity|0x[0-9a-f]+[kmgt]?", re.IGNORECASE)  # sge_types(5)
+_TIME = re.compile(r"\d*:\d*:\d*|\d+|INFINITY", re.IGNORECASE)
+_TIMES = frozenset({"h_rt", "s_rt", "h_cpu", "s_cpu"})
+_NOT_IN_NAMES = re.compile(r"[^!-~]|[/:@*?\\]|^(?=\d)")
 
 
 def lint(script: Script) -> tuple[LintFinding, ...] | None:
@@ -110,6 +136,8 @@ def lint(script: Script) -> tuple[LintFinding, ...] | None:
     last = {option.name: option for option in options}
     found += [_finding(line, "here-document") for line in read if line.here]
     found += scripts.misplaced_line_end(RULES, script)
+    found += [one for line in asked for one in (*scripts.typographic(RULES, line, MARK), *_stray(line))]
+    found += _refused(options)
     # A missing option is reported for the first line.
     found += [] if "S" in last else [_finding(script.lines[0], "shell")]
     found += [] if last.keys() & {"cwd", "wd"} else [_finding(script.lines[0], "cwd")]
@@ -121,6 +149,63 @@ def lint(script: Script) -> tuple[LintFinding, ...] | None:
         found.append(_finding(last["e"].line, "joined"))
     found += _trapped(script, options)
     return tuple(sorted(found, key=attrgetter("line")))
+
+
+def _stray(line: ScriptLine) -> Iterator[LintFinding]:
+    """Yield the first word that no option takes, up to an option that this module does not know."""
+    all_words = scripts.words(line, MARK)
+    option, values, left = "", list[str](), 0
+    for place, word in enumerate(all_words):
+        if left:
+            left -= 1
+            values.append(word)
+        elif re.match("-[A-Za-z]", word):
+            option, values = word[1:], []
+            if option not in {*_ALONE, *_ONE, "pe"}:
+                return
+            left = 2 if option == "pe" else int(option in _ONE)
+        else:
+            if not re.match(f"-?[{scripts.DASHES}]", word):
+                rest = takewhile(lambda word: not re.match("-[A-Za-z]", word), all_words[place:])
+                plain = f"-{option} {_joined(option, values, [*values, *rest])}".rstrip()
+                yield _finding(line, "stray", word=word, plain=plain)
+            return
+
+
+def _joined(option: str, values: Sequence[str], all_values: Sequence[str]) -> str:
+    """Return the words behind an option as one value, if it takes a list or a name, else what it takes."""
+    if option in {"l", "q", "M", "hold_jid"}:
+        return re.sub(r"[\s,]+", ",", re.sub(r"\s*=\s*", "=", " ".join(all_values))).strip(",")
+    return {"N": "_", "m": ""}.get(option, " ").join(all_values if option in {"N", "m"} else values)
+
+
+def _refused(options: Sequence[Option]) -> Iterator[LintFinding]:
+    """Yield memory, times, names and tasks as qsub does not write them: sge_types(5), qsub(1)."""
+    for line, name, value in _asked(options):
+        size = _SIZE.fullmatch(value)
+        if name in _MEMORY and value and not _SPECIAL.fullmatch(value) and (size is None or size[3]):
+            plain = f"{size[1]}{size[2] or 'G'}" if size else "2G"
+            yield _finding(line, "value", value=value, kind="memory", plain=f"-l {name}={plain}")
+        if name in _TIMES and value and not _TIME.fullmatch(value):
+            parts = re.findall(r"\d+", value)
+            days = int(parts.pop(0)) if re.match(r"\d+-", value) else 0
+            hours, minutes, seconds = (*map(int, parts), 0, 0, 0)[:3]
+            plain = f"{24 * days + hours:02}:{minutes:02}:{seconds:02}"
+            yield _finding(
+                line, "value", value=value, kind="time", plain=f"-l {name}={plain} (hours:minutes:seconds)"
+            )
+    for option in options:
+        value = option.value
+        if option.name == "N" and _NOT_IN_NAMES.search(value) and not {*value} & {*scripts.QUOTES}:
+            plain = _NOT_IN_NAMES.sub("_", re.sub(r"^(?=\d)", "j", value))
+            yield _finding(option.line, "name", value=value, plain=plain)
+        if option.name == "t" and (zero := re.match(r"0(?:-(\d+))?(?!\d)", value)):
+            plain = f"-t 1-{int(zero[1] or 0) + 1}"
+            yield _finding(option.line, "tasks", value=value, why="they begin at 1", plain=plain)
+        elif option.name == "t" and "%" in value:
+            span, _, most = value.partition("%")
+            plain, why = f"-t {span} -tc {most}", "% is Slurm's"
+            yield _finding(option.line, "tasks", value=value, why=why, plain=plain)
 
 
 def _soft(asked: Sequence[ScriptLine]) -> Iterator[LintFinding]:

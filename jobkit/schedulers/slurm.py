@@ -15,16 +15,17 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache, partial
 
 from jobkit.core.paths import user_name
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
-from jobkit.core.units import format_count, format_memory, moment
+from jobkit.core.units import format_count, format_memory, format_walltime, moment
 from jobkit.schedulers import protocol, slurm_lint, slurm_survey
 from jobkit.schedulers.parsing import bytes_of, expand_tasks, number_of, seconds_of, task_ranges
 from jobkit.schedulers.slurm_survey import NODES, PARTITION, partitions
-from jobkit.schedulers.survey import no_such, queue_check
+from jobkit.schedulers.survey import Queue, asked_for, no_such, queue_check
 from jobkit.schedulers.types import (
     Accounted,
     Array,
@@ -229,10 +230,9 @@ def checks(script: str, array: Array, request: JobRequest) -> tuple[Check, ...]:
             _start_estimate,
         ),
     ]
-    if request.account:
-        listed = (*SHOW, "assoc", f"user={user_name()}", "format=Account")
-        refusal = partial(_name_refusal, "account of yours", request.account, "resources.account")
-        asked.append(Check(listed, refusal))
+    charged = ("sh", "-c", f"scontrol -o show partition; {slurm_survey.ASSOCIATIONS}", user_name())
+    asked.append(Check(charged, partial(_charge_refusal, request)))
+    asked.append(Check(RESERVATIONS, lambda _: None, partial(_before_maintenance, request)))
     if request.qos:
         asked.append(
             Check((*SHOW, "qos", "format=Name"), partial(_name_refusal, "QOS", request.qos, "resources.qos"))
@@ -247,6 +247,42 @@ def _start_estimate(answer: Completed) -> str:
     """
     found = re.search(r"to start at (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)", answer.said)
     return f"Slurm estimates a start at {found[1].replace('T', ' ')}: {START_VARIES}" if found else ""
+
+
+RESERVATIONS = ("scontrol", "-o", "show", "reservation")
+
+
+def _before_maintenance(request: JobRequest, answer: Completed) -> str:
+    """Return what walltime lets a job start before a reservation for maintenance that is to come."""
+    now, said = datetime.now().astimezone(), []
+    for line in answer.stdout.splitlines() if answer.ok else ():
+        row = dict(word.split("=", 1) for word in line.split() if "=" in word)
+        start = moment(row.get("StartTime", ""))
+        if "MAINT" not in row.get("Flags", "").split(",") or start is None or start <= now:
+            continue
+        left_s = (start - now).total_seconds() // 60 * 60
+        if request.walltime_s > left_s > 0:
+            nodes, below = format_count(int(row.get("NodeCnt", "0")), "node"), format_walltime(left_s)
+            begins = f"{row['ReservationName']}, maintenance of {nodes}, begins at {start:%Y-%m-%d %H:%M}"
+            said.append(f"{begins}: only a walltime below {below} can start there before it")
+    return "; ".join(said)
+
+
+def _charge_refusal(request: JobRequest, answer: Completed) -> str | None:
+    """Refuse an account that the user has not, and what the partition starts no job with."""
+    known = slurm_survey.associations(answer.stdout) if answer.ok else ()
+    if not known:
+        return None  # as with accounting off
+    names = [one.account for one in known]
+    if request.account and request.account not in names:
+        return str(no_such("account of yours", request.account, names, "resources.account"))
+    rows = slurm_survey.allowed(answer.stdout)
+    queues = [
+        slurm_survey.opened(Queue(name=name, default=row.get("Default") == "YES"), row)
+        for name, row in rows.items()
+    ]
+    faults = asked_for(request.queue, queues, PARTITION).charge_faults(request, known)
+    return "\n".join(map(str, faults)) or None
 
 
 def _name_refusal(kind: str, name: str, key: str, answer: Completed) -> str | None:
@@ -324,6 +360,10 @@ _REASONS: Mapping[str, _Reason] = {
     "joblaunchfailure": _waits("its launch failed"),
     "partitiondown": _waits("the partition is down"),
     "partitioninactive": _waits("the partition starts no jobs now"),
+    "reqnodenotavailreservedformaintenance": _waits(
+        "its nodes are reserved for maintenance, and a shorter walltime may start before that: "
+        "scontrol show reservation"
+    ),
     "reqnodenotavail|nodesrequired": _waits("the nodes that it could run on are down, drained or reserved"),
     "nodedown|frontenddown": _waits("the nodes that it could run on are down"),
     "maxpoweredupnodes|power": _waits("the limit of nodes with power is reached"),
@@ -331,6 +371,7 @@ _REASONS: Mapping[str, _Reason] = {
     "licenses": _waits("waits for a licence"),
     "qos": _waits("a limit of the QOS is reached"),
     "assoc|accountingpolicy|max.*per(account|user)": _waits("a limit of the account is reached"),
+    "suspended|stopped": _waits("stopped on its node until the scheduler or an administrator resumes it"),
     "cleaning": _waits("its last run is being cleaned up"),
     "prolog": _waits("its node is being made ready"),
     "mpiportsbusy|nvidiaimex": _waits("what connects its nodes is in use"),
@@ -460,6 +501,7 @@ def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
         elsewhere = known.of_partition and "," in partitions
         if state in {State.PENDING, State.HELD} and known.state is not State.PENDING and not elsewhere:
             state = known.state
+        suspended = word in {"SUSPENDED", "STOPPED"}
         # If another job or a person must act first, squeue may show an old begin (measured).
         no_begin = state in {State.HELD, State.ERROR} or known is _REASONS["dependency"]
         tasks += [
@@ -467,7 +509,8 @@ def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
                 job_id=job,
                 task=task,
                 state=state,
-                reason="" if reason == "None" else reason,
+                reason=word if suspended else "" if reason == "None" else reason,
+                suspended=suspended,
                 name=name,
                 user=user,
                 submitted_at=moment(at),
@@ -496,9 +539,10 @@ def remedy(job: JobId, tasks: tuple[int, ...], task: Queued) -> Remedy | None:
     known = _meaning(task.reason)
     if task.state is not State.HELD:
         key = known.key and f"resources.{known.key}"
-        return Remedy(key=key) if task.state is State.ERROR else None
+        allowed = re.search(r"\ballows ([\w.-]+) not ", task.reason)  # as in ``(nlp allows gpuq not normal)``
+        return Remedy(key=key, value=allowed[1] if allowed else "") if task.state is State.ERROR else None
     named = ",".join(task_ranges(tasks))
-    target = f"{job.id}_{named}" if named.isdecimal() else f"{job.id}_[{named}]"
+    target = f"{job.id}_{named}" if named.isdecimal() else f"{job.id}_[{named}]" if named else job.id
     argv = ("scontrol", *clusters((job,)), "release", target)
     return Remedy(admin_argv=argv) if known.admin else Remedy(argv=argv)
 

@@ -35,6 +35,19 @@ RULES: Mapping[str, Rule] = {
         "sbatch fills in no variables: it takes the $ and what follows literally",
         "write it out, or give it on the command line; in a log's name take %j, %A, %a, %x or %u",
     ),
+    "quotes": scripts.changed(
+        "to sbatch this quote is a letter: it is in the value, and a space ends the value",
+        "write {plain}",
+    ),
+    "hash": scripts.changed(
+        "sbatch reads no further than #: the value ends there, and options after it are ignored",
+        "put the value into quotes: {plain}",
+    ),
+    "scancel": scripts.changed(
+        "in an array SLURM_JOB_ID is a number of the task alone: this cancels nothing, or, from the last "
+        "task, the whole array",
+        'write scancel "$SLURM_ARRAY_JOB_ID"_"$SLURM_ARRAY_TASK_ID"',
+    ),
     "memory-unit": scripts.changed(
         "without a unit it is mebibytes: the job gets {value} MiB",
         "write the unit, as in --{name}={value}G",
@@ -58,6 +71,10 @@ RULES: Mapping[str, Rule] = {
     "interpreter": scripts.lost(
         "sbatch takes it, and the job dies at once: the interpreter needs an absolute path",
         "make the first line #!/bin/bash",
+    ),
+    "dash": scripts.refused(
+        "this is no hyphen, so sbatch takes the word for no option, and refuses the script",
+        "write {plain}",
     ),
     "no-interpreter": scripts.refused(
         "sbatch refuses a script whose first line does not begin with #!",
@@ -93,6 +110,8 @@ _OF_THE_JOB = re.compile(r"%\d*[AaJj]")  # known only once there is a job: sbatc
 _OF_THE_TASK = re.compile(r"%\d*[aJj]")
 _PATTERN = re.compile(r"%\d*[A-Za-z]")
 _QUOTED = re.compile(r"\"(?P<double>[^\"]*)\"|'[^']*'")
+_HASH = re.compile(r"[^\s\"'#]+#\S*")
+_SCANCEL = re.compile(r"\bscancel\b[^|;&#]*\$\{?SLURM_JOB_?ID\b")
 _VARIABLE = re.compile(r"\$[A-Za-z_{(]|`")
 
 
@@ -123,6 +142,14 @@ def lint(script: Script) -> tuple[LintFinding, ...] | None:
     # What looks like a variable, unless it is in single quotes.
     texts = ((line, _QUOTED.sub(r"\g<double>", line.text.partition(" #")[0])) for line in asked)
     found += [_finding(line, "variable") for line, text in texts if _VARIABLE.search(text)]
+    found += [one for line in asked for one in scripts.typographic(RULES, line, MARK, "--")]
+    for line in asked:
+        if glued := _HASH.search(_QUOTED.sub(lambda got: "q" * len(got[0]), line.text.partition(" #")[0]), 1):
+            name, sign, value = line.text[slice(*glued.span())].rpartition("=")
+            found.append(_finding(line, "hash", plain=f'{name}{sign}"{value}"'))
+    if any(option.name == "array" for option in options):
+        body = (line for line in script.lines if not (line.comment or line.here))
+        found += [_finding(line, "scancel") for line in body if _SCANCEL.search(line.text)]
     found += [*_memory(options), *_folders(script, options), *_shared_log(options), *_signal(script, options)]
     return tuple(sorted(found, key=attrgetter("line")))
 

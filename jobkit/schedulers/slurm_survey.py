@@ -7,12 +7,21 @@ Man pages: sinfo(1), scontrol(1), sacct(1), sacctmgr(1), slurm.conf(5), gres.con
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from jobkit.core.paths import user_name
 from jobkit.schedulers.parsing import bytes_of, seconds_of
-from jobkit.schedulers.survey import AccountingStatus, Answers, Nodes, Queue, Survey, text_of, unanswered
+from jobkit.schedulers.survey import (
+    AccountingStatus,
+    Answers,
+    Association,
+    Nodes,
+    Queue,
+    Survey,
+    text_of,
+    unanswered,
+)
 
 PARTITION = "partition"
 # -a: hidden partitions too; -e: a line for each kind of node. %P name, %l MaxTime, %G GRES, %a up or
@@ -29,7 +38,6 @@ def survey_argvs(answers: Answers) -> Mapping[str, tuple[str, ...]]:
     first = {CONTROLLER: ("scontrol", "ping"), "version": ("sinfo", "--version")}
     if CONTROLLER not in answers or not answers[CONTROLLER].ok:
         return first
-    user = user_name()
     return {
         **first,
         CONFIG: ("scontrol", "show", "config"),
@@ -37,11 +45,39 @@ def survey_argvs(answers: Answers) -> Mapping[str, tuple[str, ...]]:
         # Without -a: those that this user may see (scontrol(1)).
         "partitions": ("scontrol", "-o", "show", "partition"),
         "sacct": ("sacct", "-n", "-P", "-X", "-S", "now"),
-        "accounts": (
-            *("sacctmgr", "-n", "-P", "show", "user", user),
-            *("withassoc", "format=DefaultAccount,Account"),
-        ),
+        "accounts": ("sh", "-c", ASSOCIATIONS, user_name()),
     }
+
+
+ASSOCIATIONS = (
+    'sacctmgr -n -P show user "$0" withassoc format=DefaultAccount,Account,DefaultQOS,QOS && '
+    "{ sacctmgr -n -P show assoc where user= format=Account,ParentName,User; true; }"
+)
+"""Prints the accounts of the user ``$0``, then the parent of each account there is."""
+
+
+def associations(text: str) -> tuple[Association, ...]:
+    """Return what `ASSOCIATIONS` prints, each account once."""
+    rows = [line.strip().split("|") for line in text.splitlines()]
+    parents = {row[0]: row[1] for row in rows if len(row) == 3}  # noqa: PLR2004 - the columns of the second
+
+    def above(account: str) -> Iterator[str]:
+        seen = {account}
+        while (account := parents.get(account, "")) and account not in seen:
+            seen.add(account)
+            yield account
+
+    charged = {row[1]: [*row, "", ""] for row in rows if len(row) in {2, 4} and row[1]}
+    return tuple(
+        Association(
+            account=name,
+            default=name == row[0],
+            above=tuple(above(name)),
+            default_qos=row[2],
+            qos=tuple(filter(None, row[3].split(","))),
+        )
+        for name, row in charged.items()
+    )
 
 
 def parse_survey(answers: Answers) -> Survey:
@@ -51,7 +87,7 @@ def parse_survey(answers: Answers) -> Survey:
     pairs = (line.partition("=") for line in limits.splitlines())
     config = {name.strip(): value.strip() for name, sign, value in pairs if sign}
     accounts = text_of(answers, "accounts")
-    charged = [line.split("|") for line in (accounts or "").splitlines() if line.count("|") == 1]
+    charged = None if accounts is None else associations(accounts)
     return Survey(
         product="Slurm",
         queue_noun=PARTITION,
@@ -62,8 +98,9 @@ def parse_survey(answers: Answers) -> Survey:
         queues=None if nodes is None else _with_access(partitions(nodes), text_of(answers, "partitions")),
         limits=limits,
         keeping=_keeping(answers, config),
-        accounts=None if accounts is None else tuple(dict.fromkeys(name for _, name in charged if name)),
-        account=next((default for default, _ in charged if default), ""),
+        accounts=None if charged is None else tuple(one.account for one in charged),
+        associations=charged,
+        account=next((one.account for one in charged or () if one.default), ""),
         must_charge="associations" in config.get("AccountingStorageEnforce", ""),
         sources=_SOURCES,
         silent=silent,
@@ -122,20 +159,29 @@ def _with_access(known: Mapping[str, Queue], text: str | None) -> tuple[Queue, .
     """Return the partitions with the users that ``scontrol -o show partition`` allows."""
     if text is None:
         return tuple(known.values())
+    rows = allowed(text)
+    return tuple(opened(queue, rows.get(name)) for name, queue in known.items())
+
+
+def allowed(text: str) -> dict[str, dict[str, str]]:
+    """Return the columns of each partition of ``scontrol -o show partition``."""
     rows = [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in text.splitlines()]
-    seen = {row.get("PartitionName", ""): row for row in rows}
-    return tuple(_opened(queue, seen.get(name)) for name, queue in known.items())
+    return {row["PartitionName"]: row for row in rows if "PartitionName" in row}
 
 
-def _opened(queue: Queue, row: Mapping[str, str] | None) -> Queue:
+def opened(queue: Queue, row: Mapping[str, str] | None) -> Queue:
     """Return a partition with why it takes no jobs, and whom it is for (scontrol(1), slurm.conf(5))."""
     if row is None:
         return replace(queue, closed=queue.closed or "it is hidden from you")
     if row.get("RootOnly") == "YES":
         return replace(queue, closed="only root may use it")
-    limits = {word: row.get(f"Allow{word}", "ALL") for word in ("Groups", "Accounts", "Qos")}
-    only = [f"{word.lower()} {names}" for word, names in limits.items() if names != "ALL"]
-    return replace(queue, only="; ".join(only))
+    groups, charges = row.get("AllowGroups", "ALL"), dict[str, tuple[str, ...]]()
+    for key, word in (("account", "Accounts"), ("qos", "Qos")):
+        denied = [f"!{name}" for name in row.get(f"Deny{word}", "").split(",") if name]
+        allowed = row.get(f"Allow{word}", "ALL").split(",")
+        if denied or allowed != ["ALL"]:
+            charges[key] = tuple(denied or allowed)
+    return replace(queue, only="" if groups == "ALL" else f"groups {groups}", charges=charges)
 
 
 def _keeping(answers: Answers, config: Mapping[str, str]) -> AccountingStatus:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import filter as filter_names
@@ -68,7 +68,30 @@ class Queue:
     kinds: tuple[Nodes, ...] = ()  # its kinds of nodes; empty if unknown
     closed: str = ""  # why it accepts no job of this user; empty if it may
     only: str = ""  # whom it is for, if not for all; this user may be among them
+    # accounts and QOS of the jobs that it starts, by the key of `resources`; after ``!`` of those that not
+    charges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     environments: tuple[str, ...] = ()  # the parallel environments that it serves (Grid Engine)
+
+    @property
+    def whom(self) -> str:
+        """All that limits whose jobs it starts, in words; empty if it is for all."""
+        return "; ".join(
+            filter(None, [self.only, *(f"{key} {','.join(of)}" for key, of in self.charges.items())])
+        )
+
+
+NO_NAME = "normal"  # the QOS of a job that names none, if its association names none (measured)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Association:
+    """An account that a user's jobs may be charged to."""
+
+    account: str
+    default: bool = False  # whether jobs that name no account have it
+    above: tuple[str, ...] = ()  # its parent accounts: newer versions count what allows one of them
+    default_qos: str = ""
+    qos: tuple[str, ...] = ()  # all that its jobs may have
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +114,22 @@ class RequestedQueues:
             f"is longer than {self.where} allows{named}: at most {format_walltime(longest)}",
             f"{'pack, ' if request.pack > 1 else ''}resources.walltime or the queue",
         )
+
+    def charge_faults(self, request: JobRequest, known: Sequence[Association]) -> list[RequestFault]:
+        """Return the faults of account and QOS for which none of the queues starts the job."""
+        default = next((one.account for one in known if one.default), "")
+        account = request.account or default
+        of = next((one for one in known if one.account == account), Association(account=account))
+        has = {"account": (account, *of.above), "qos": (request.qos or of.default_qos or NO_NAME,)}
+        mine = {"account": {one.account for one in known}, "qos": {*of.qos}}
+        faults = [
+            [
+                _charge_fault(self.where, key, has[key], names, mine[key])
+                for key, names in queue.charges.items()
+            ]
+            for queue in self.queues
+        ]
+        return min(([one for one in some if one] for some in faults), key=len, default=[])
 
     def never(self, request: JobRequest, limit: str = "") -> str:
         """Return why some of the named queues never start the job; empty if each may, or none does."""
@@ -138,6 +177,23 @@ class RequestedQueues:
         have = "; ".join(names[:_MOST_KINDS]) + ("; ..." if len(names) > _MOST_KINDS else "")
         keys = " or ".join(f"resources.{key}" for key in wanted)
         return RequestFault(f"{self.where} has no node with {words}: {have}", f"{keys}, or the queue")
+
+
+def _charge_fault(
+    where: str, key: str, has: Sequence[str], names: Sequence[str], mine: Collection[str]
+) -> RequestFault | None:
+    refused = names[0].startswith("!")
+    named = [name.removeprefix("!") for name in names]
+    if has[0] not in named if refused else {*has} & {*map(str.lower, named)}:
+        return None
+    word = key.upper() if key == "qos" else key
+    others = sorted({*mine} - {*named}) if refused else [name for name in named if name in mine or not mine]
+    rule = (
+        f"starts no job with {word} {', '.join(named)}" if refused else f"needs {word} {' or '.join(named)}"
+    )
+    said = f"{where} {rule}, and the job has {has[0] or 'none'}: it never starts"
+    change = f": --set resources.{key}={others[0]}" if others else ", for you have none of them, or the queue"
+    return RequestFault(said, f"resources.{key}{change}")
 
 
 _MOST_KINDS = 8
@@ -244,6 +300,7 @@ class Survey:
     limits: str = ""  # the scheduler's limits, as `Scheduler.parse_limit` reads them
     keeping: AccountingStatus = AccountingStatus()
     accounts: tuple[str, ...] | None = None  # of the user
+    associations: tuple[Association, ...] | None = None  # the same with their QOS (Slurm)
     account: str = ""  # the user's default account
     must_charge: bool = False  # whether a job that names no account, or a wrong one, is refused
     resources: tuple[Resource, ...] | None = None  # the resources that jobs request by name (Grid Engine)

@@ -103,6 +103,7 @@ class Queued:
     elapsed_s: float | None = None  # its running time so far
     # local ISO time of the start, or of the scheduler's estimate; empty if a person must act first
     start_at: str = ""
+    suspended: bool = False  # whether it is stopped on its node until it is resumed; its state is running
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +131,7 @@ class Remedy:
     argv: tuple[str, ...] = ()  # the command that lets them run; empty if there is none
     admin_argv: tuple[str, ...] = ()  # what an administrator types to let them run; empty if none
     key: str = ""  # the key of the spec to change, if they would never start; empty if no key helps
+    value: str = ""  # what to set it to, if the scheduler reports it
 
 
 @dataclass(frozen=True, slots=True)

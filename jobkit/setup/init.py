@@ -33,8 +33,8 @@ TIMEOUT_S = 20.0
 """squeue gives a dead controller up after 18 s (measured, Slurm 22.05.8)."""
 
 
-def ask_site(scheduler: Scheduler) -> Survey:
-    """Return a scheduler's description of its site.
+def ask_site(scheduler: Scheduler, *only: str) -> Survey:
+    """Return a scheduler's description of its site; ``only`` the answers to these questions if there are any.
 
     After a question that took longer than `TIMEOUT_S` no other is asked: the user has waited long
     enough, and a controller in trouble gets no more load.
@@ -42,7 +42,9 @@ def ask_site(scheduler: Scheduler) -> Survey:
     answers: dict[str, Completed] = {}
     environment = query_environment(scheduler)
     while questions := {
-        name: argv for name, argv in scheduler.survey_argvs(answers).items() if name not in answers
+        name: argv
+        for name, argv in scheduler.survey_argvs(answers).items()
+        if name not in answers and (not only or name in only)
     }:
         for name, argv in questions.items():
             hung = next((answer for answer in answers.values() if answer.status == shell.NO_ANSWER), None)
@@ -113,7 +115,7 @@ def gpu_queue(known: Sequence[Queue]) -> Queue | None:
 
     def order(queue: Queue) -> tuple[bool, bool, bool, int]:
         size = max(queue.gpus.values()) * max(queue.nodes, 1)
-        return bool(queue.only), not queue.default, "gpu" not in queue.name.lower(), -size
+        return bool(queue.whom), not queue.default, "gpu" not in queue.name.lower(), -size
 
     return min((queue for queue in known if queue.gpus), key=order, default=None)
 
@@ -122,7 +124,7 @@ def cpu_queue(known: Sequence[Queue]) -> Queue | None:
     """Return the queue for work without a GPU: open to all, the default, not named after GPUs."""
 
     def order(queue: Queue) -> tuple[bool, bool, bool, bool]:
-        return bool(queue.only), not queue.default, "gpu" in queue.name.lower(), bool(queue.gpus)
+        return bool(queue.whom), not queue.default, "gpu" in queue.name.lower(), bool(queue.gpus)
 
     return min(known, key=order, default=None)
 
@@ -265,7 +267,7 @@ def _table(survey: Survey) -> Iterator[str]:
         parts += gpu_counts(queue.gpus)
         limit = queue.walltime_s
         parts += ["no limit on walltime" if limit is None else f"at most {format_walltime(limit)}"]
-        parts += [f"only for {queue.only}"] if queue.only else []
+        parts += [f"only for {queue.whom}"] if queue.whom else []
         described = f"({queue.closed})" if queue.closed else ", ".join(parts)
         name = f"{queue.name}{'*' * queue.default}"
         yield f"#   {plain(f'{name:<{width}}{described}')}"

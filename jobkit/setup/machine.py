@@ -220,8 +220,8 @@ def queue(survey: Survey, asking: SiteRequest) -> Finding:
         longest = "no limit on walltime" if limit is None else f"at most {format_walltime(limit)} a job"
         offers.append(f"{queue.name}: {number}{longest}")
     message = "; ".join(offers)
-    if all(queue.only for queue in queues.queues):
-        only = queues.queues[0].only
+    only = queues.queues[0].only if survey.associations else queues.queues[0].whom
+    if only and all(queue.whom for queue in queues.queues):
         return warning(noun, f"{message}; only for {only}", f"if you are not among them, {hint}")
     return fine(noun, message)
 
@@ -336,6 +336,14 @@ def arrays(survey: Survey, asking: SiteRequest) -> Finding | None:
     return fine(name, message)
 
 
+def charges(survey: Survey, asking: SiteRequest) -> Iterator[Finding]:
+    """Yield the account and the QOS without which no requested queue starts the job."""
+    if survey.associations and asking.request.account in {None, *(survey.accounts or ())}:
+        for fault in asking.queues(survey).charge_faults(asking.request, survey.associations):
+            name, _, _ = fault.key.removeprefix("resources.").partition(":")
+            yield missing(name, fault.said, f"change {fault.key}")
+
+
 def account(survey: Survey, asking: SiteRequest) -> Finding | None:
     """Return whether there is an account for jobs, if they must name one."""
     named, known = asking.request.account, survey.accounts
@@ -370,7 +378,8 @@ SITE: tuple[SiteProbe, ...] = (queue, gpus, nodes, names, memory, walltime, arra
 
 def check_site(survey: Survey, asking: SiteRequest) -> list[Finding]:
     """Return the findings about the site of a scheduler that answers."""
-    return [finding for probe in SITE if (finding := probe(survey, asking)) is not None]
+    found = [finding for probe in SITE if (finding := probe(survey, asking)) is not None]
+    return [*found, *charges(survey, asking)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,6 +58,8 @@ class Site(BaseModel):
     queue
         The queue or partition that jobs go to unless the spec names another; ``null`` for the
         scheduler's default.
+    account, qos
+        Those of jobs whose spec names none; ``null`` for the scheduler's default.
     cpu_queue
         The one for work without a GPU, such as `jobkit models fetch --as-job`; ``null`` for ``queue``.
     requests
@@ -106,6 +108,8 @@ class Site(BaseModel):
     about: str = ""
     queue: Word | None = None
     cpu_queue: Word | None = None
+    account: Word | None = None
+    qos: Word | None = None
     requests: Requests = Requests()
     memory_per: Literal["job", "slot"] = "job"
     gpus_per: Literal["job", "slot"] = "job"
@@ -259,6 +263,8 @@ def _asked(resources: Resources, site: Site) -> dict[str, object]:
     mebibytes = math.ceil(resources.memory / slots / 2**20)
     return asked | {
         "queue": queue_of(resources, site),
+        "account": resources.account or site.account,
+        "qos": resources.qos or site.qos,
         "gpus": _gpus(resources, site) or None,
         "gpu_type": resources.gpu_type if resources.gpus else None,
         "memory": f"{mebibytes}M" if mebibytes % 1024 else f"{mebibytes // 1024}G",

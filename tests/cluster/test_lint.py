@@ -69,6 +69,8 @@ class TestSlurm:
             ("one-dash", "#SBATCH -output=a.log", "/utput=a.log"),
             ("variable", "#SBATCH --job-name=$USER", "JobName=$USER"),
             ("memory-unit", "#SBATCH --mem=16", "MinMemoryNode=16M"),
+            ("hash", "#SBATCH --output=run#1.out", "/run\n"),
+            ("quotes", "#SBATCH --comment=\u201cx\u201d", "Comment=\u201cx\u201d"),
         ],
     )
     def test_what_is_changed(self, rule: str, line: str, taken: str) -> None:
@@ -86,6 +88,7 @@ class TestSlurm:
             ("no-interpreter", "\ufeff#!/bin/bash\n#SBATCH -n 1\n", "does not look like a batch script"),
             ("crlf", "#!/bin/bash\n#SBATCH -n 1\r\n", "DOS line breaks"),
             ("memory-twice", "#!/bin/bash\n#SBATCH --mem=1G --mem-per-cpu=1G\n", "mutually exclusive"),
+            ("dash", "#!/bin/bash\n#SBATCH -n 1 \u2013mem=1G\n", "Invalid directive"),
         ],
     )
     def test_what_is_refused(self, rule: str, text: str, said: str) -> None:
@@ -177,6 +180,31 @@ class TestGridEngine:
     def test_what_is_changed(self, rule: str, lines: str, taken: str) -> None:
         assert rules(SGE + lines) == [rule]
         assert taken in qsub(SGE + lines)
+
+    @pytest.mark.parametrize(
+        ("rule", "line", "right"),
+        [
+            ("dash", "#$ \u2013l h_rt=0:05:00", "-l h_rt=0:05:00"),
+            ("stray", "#$ -l h_vmem=1G , h_rt=0:05:00", "-l h_vmem=1G,h_rt=0:05:00"),
+            ("stray", "#$ -l h_vmem = 1G", "-l h_vmem=1G"),
+            ("stray", "#$ -pe smp 2 (slots)", "-pe smp 2"),
+            ("stray", "#$ -N two words", "-N two_words"),
+            ("value", "#$ -l h_vmem=2GB", "-l h_vmem=2G"),
+            ("value", "#$ -l h_rt=24:00", "-l h_rt=24:00:00"),
+            ("name", "#$ -N 1abc", "-N j1abc"),
+            ("tasks", "#$ -t 0-50", "-t 1-51"),
+            ("tasks", "#$ -t 1-10%2", "-t 1-10 -tc 2"),
+            (None, "#$ -l h_vmem=INFINITY,h_rt=::5 -pe smp 2- -p -10 -t 5-3", ""),
+        ],
+    )
+    def test_what_is_refused_and_what_to_write_instead(self, rule: str | None, line: str, right: str) -> None:
+        text = f"{SGE}{line}\n"
+        assert rules(text) == ([rule] if rule else [])
+        assert (submit(("qsub", "-h"), text).returncode != 0) is bool(rule)
+        if rule:
+            assert right in lint(text).findings[0][1].hint
+            assert qsub(f"{SGE}#$ {right}\n")
+        ask("qdel", "-u", "*")
 
     def test_a_consumable_is_refused_as_a_wish(self) -> None:
         assert rules(f"{SGE}#$ -soft -l ngpus=1\n") == ["soft"]

@@ -68,6 +68,7 @@ slurm() {
     slurm_shared
     slurm_halves
     slurm_unreachable
+    slurm_charges
 }
 accounted() { "${account[@]}" -j "$1" | cut -d'|' -f 1,2 | grep -qx "$2"; } # accounted JOB TASK|STATE
 slurm_jobs() { # what becomes of jobs, from sbatch to sacct
@@ -184,8 +185,6 @@ slurm_changes() { # of an array whose tasks 1 and 2 have ended, then all
 slurm_checks() {
     keep config scontrol show config
     keep sinfo sinfo -a -e -h -o '%P|%l|%G|%a|%D|%c|%m'
-    keep associations sacctmgr -n -P show assoc user=root format=Account
-    keep associations-none sacctmgr -n -P show assoc user=nobody format=Account
     keep qos sacctmgr -n -P show qos format=Name
     keep refused-partition sbatch --parsable -p nope ok.sh
     keep test-only-ok sbatch --test-only ok.sh
@@ -196,6 +195,20 @@ slurm_checks() {
     keep test-only-memory sbatch --test-only --mem=99G ok.sh
     keep test-only-array sbatch --test-only --array=1-20000 ok.sh
     keep test-only-script sbatch --test-only missing.sh
+}
+slurm_charges() { # what jobkit.schedulers.slurm asks: partitions for an account and a QOS, and not for a QOS
+    local asked
+    asked='scontrol -o show partition; sacctmgr -n -P show user "$0" withassoc'
+    asked+=' format=DefaultAccount,Account,DefaultQOS,QOS && '
+    asked+='{ sacctmgr -n -P show assoc where user= format=Account,ParentName,User; true; }'
+    sacctmgr -i add qos gpuq
+    sacctmgr -i add account nlp
+    sacctmgr -i add account sub parent=nlp
+    sacctmgr -i add user root account=nlp,sub
+    sacctmgr -i modify user root set qos=normal,gpuq
+    scontrol create PartitionName=nlp Nodes=n1 AllowAccounts=nlp AllowQos=gpuq
+    scontrol create PartitionName=open Nodes=n1 DenyQos=normal
+    keep charges sh -c "$asked" root
 }
 slurm_survey() { # what jobkit.schedulers.slurm_survey asks
     survey_slurm() {

@@ -125,11 +125,13 @@ def test_a_dry_run_is_a_plan_on_a_terminal_and_a_script_in_a_pipe(cluster: Progr
     cluster.add("sbatch", "echo 'sbatch: error: invalid partition' >&2; exit 1")
     words = ("sweep", "spec.yaml", "--scheduler", "slurm")
     page, script = jobkit(*words, "--dry-run"), jobkit(*words, "--script")
-    assert "the scheduler would refuse this sweep: " in page.stderr
+    assert (page.returncode, script.returncode) == (3, 0)
+    assert "slurm would refuse this sweep; nothing was submitted" in page.stderr
     assert script.stdout.splitlines()[-1] == page.stdout.partition("\n\n# Dry run")[0].splitlines()[-1]
     master, slave = os.openpty()
-    with os.fdopen(slave, "w") as terminal, redirect_stdout(terminal):
-        assert called(sweep_command, *words[1:], "--dry-run") == 0
+    refused = pytest.raises(JobkitError, match="would refuse this sweep")
+    with os.fdopen(slave, "w") as terminal, redirect_stdout(terminal), refused:
+        called(sweep_command, *words[1:], "--dry-run")
     lines = os.read(master, 10_000).decode().splitlines()
     os.close(master)
     assert lines[1].startswith("15 points (5 settings x 3) of count on slurm (")

@@ -87,15 +87,17 @@ def test_tasks_that_wait_for_different_reasons_are_released_apart() -> None:
     long = a_point(4, PointState.STUCK, queued=waits(State.ERROR, "QOSMaxWallDurationPerJobLimit"))
     never = a_point(5, PointState.STUCK, queued=waits(State.ERROR, "DependencyNeverSatisfied"))
     admin = a_point(6, PointState.WAITING, queued=waits(State.HELD, "JobHeldAdmin"))
-    notices, steps = advice(a_run([held, long, never, admin]), "runs/demo")
+    allows = "Job's QOS not permitted to use this partition (nlp allows gpuq not normal)"
+    barred = a_point(7, PointState.STUCK, queued=waits(State.ERROR, allows))
+    notices, steps = advice(a_run([held, long, barred, never, admin]), "runs/demo")
     assert [step.command for step in steps if step.kind is not FixKind.WATCH] == [
         "scontrol release 77_3",
-        "jobkit cancel runs/demo 4",
         f"{RESUME} --set resources.walltime=...",
+        f"{RESUME} --set resources.qos=gpuq",
         "jobkit cancel runs/demo 5",
         RESUME,
     ]
-    assert len(notices) == 4
+    assert len(notices) == 5
     assert notices[-1].endswith("; an administrator types: scontrol release 77_6")
 
 
@@ -193,6 +195,16 @@ def test_a_job_that_waits_for_the_points_has_a_line_if_a_person_should_know(
     assert words in line if words else line == ""
     assert not any(command.startswith("qrls") for command in commands(run))
     assert role is not Role.PLAN or RESUME not in commands(run)
+
+
+def test_a_job_that_is_let_go_at_the_next_look_of_the_scheduler_needs_no_person() -> None:
+    at = datetime.fromisoformat(AT)
+    done = replace(DONE, all_tries=(replace(DONE.counts, record=replace(record(DONE.point), ended_at=AT)),))
+    for seconds, words in ((5, ""), (90, "waits though the points have ended: hqw")):
+        run = replace(a_run([done]), now=at + timedelta(seconds=seconds))
+        run = with_job(run, Role.FOLLOW, State.HELD, "hqw")
+        line = job_line(run, run.jobs[0])
+        assert words in line if words else line == ""
 
 
 SPEC = """\

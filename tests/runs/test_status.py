@@ -94,7 +94,8 @@ SOON, PAST = NOW + timedelta(minutes=5), NOW - timedelta(hours=1)
 AHEAD = "Priority: other jobs are ahead of it"
 SHARES = "the job that it shares has begun, and its turn is to come"
 WAITING, RUNNING = PointState.WAITING, PointState.RUNNING
-SUSPENDED, AHEAD_SOON = waits(State.RUNNING, "s: suspended"), waits(reason="Priority", start_at=local(SOON))
+SUSPENDED = replace(waits(State.RUNNING, "s: suspended"), suspended=True)
+AHEAD_SOON = waits(reason="Priority", start_at=local(SOON))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ SUSPENDED, AHEAD_SOON = waits(State.RUNNING, "s: suspended"), waits(reason="Prio
         (stands(WAITING, queued=waits(State.RUNNING)), "waiting", SHARES),
         (stands(RUNNING, queued=waits(State.RUNNING, start_at=local(SOON))), "running", ""),
         (stands(RUNNING, queued=waits(State.RUNNING, task=0), task=LOCAL), "running", ""),
-        (stands(RUNNING, queued=SUSPENDED, task=JobTask("sge", "77", 1)), "running", "s: suspended"),
+        (stands(RUNNING, queued=SUSPENDED, task=JobTask("sge", "77", 1)), "suspended", "s: suspended"),
         (stands(WAITING, queued=AHEAD_SOON), "waiting", f"{AHEAD}; to begin about {SOON.astimezone():%H:%M}"),
         (stands(WAITING, queued=waits(start_at="N/A")), "waiting", ""),
         (stands(WAITING, queued=waits(start_at=local(PAST))), "waiting", ""),

@@ -4,7 +4,7 @@ import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -154,6 +154,7 @@ def test_states_of_the_queue(state: State, columns: list[str]) -> None:
     rows = "".join(f"5_[1%1]|{one}\n" for one in columns)
     tasks = slurm.parse_queue(Completed(("squeue",), 0, rows, "")) or ()
     assert [(task.job_id, task.task, task.state) for task in tasks] == [("5", 1, state)] * len(columns)
+    assert all(task.suspended is (state is State.RUNNING) for task in tasks)
 
 
 def tasks_of(answer: tuple[Accounted, ...] | None) -> dict[int, Accounted]:
@@ -313,13 +314,13 @@ def test_memory_per_cpu_of_older_versions(required: str, outcome: Outcome | None
     assert task.outcome is outcome
 
 
-ANSWERS = {"sinfo": "sinfo", "sbatch": "test-only-ok", "assoc": "associations", "qos": "qos"}
+ANSWERS = {"sinfo": "sinfo", "sbatch": "test-only-ok", "sh": "charges", "sacctmgr": "qos"}
 
 
 def refusals(request: JobRequest, **others: Completed) -> list[str]:
     answers = {name: captured(f"slurm/{file}") for name, file in ANSWERS.items()} | others
     asked = slurm.checks("job.sh", ARRAY, request)
-    said = [check.refusal(answers[check.argv[4 if check.argv[0] == "sacctmgr" else 0]]) for check in asked]
+    said = [check.refusal(answers[check.argv[0]]) for check in asked if check.argv[0] in answers]
     return [text for text in said if text]
 
 
@@ -329,7 +330,7 @@ def refusals(request: JobRequest, **others: Completed) -> list[str]:
         ({"queue": "gqu"}, "no partition 'gqu' (it has: cpu, gpu, high, low); did you mean 'gpu'?"),
         ({"walltime_s": 7200}, "walltime 02:00:00 is longer than partition 'cpu' allows: at most 01:00:00"),
         ({"cpus": 64}, "partition 'cpu' has no node with 64 CPUs: 2 nodes have 8 CPUs, 7.81 GiB, 2 x v100"),
-        ({"account": "rot"}, "no account of yours 'rot' (it has: root); did you mean 'root'?"),
+        ({"account": "rot"}, "no account of yours 'rot' (it has: nlp, root, sub); did you mean 'root'?"),
     ],
 )
 def test_a_refusal_names_the_value_and_what_to_change(changes: dict[str, Any], words: str) -> None:
@@ -350,6 +351,19 @@ def test_when_the_first_would_start_is_reported() -> None:
     assert tested.outlook(captured("slurm/test-only-partition")) == ""
 
 
+def test_maintenance_to_come_is_named_with_the_walltime_that_fits_before_it() -> None:
+    maintenance = slurm.checks("job.sh", ARRAY, replace(REQUEST, walltime_s=20 * 3600))[-1]
+
+    def said(hours: float, flags: str) -> str:
+        start = datetime.now() + timedelta(hours=hours, seconds=30)  # noqa: DTZ005 - Slurm's are local
+        row = f"ReservationName=m StartTime={start:%Y-%m-%dT%H:%M:%S} NodeCnt=2 Flags={flags} Users=root\n"
+        return maintenance.outlook(Completed(("scontrol",), 0, row, ""))
+
+    assert said(3, "MAINT,ALL_NODES").endswith("only a walltime below 03:00:00 can start there before it")
+    assert [said(3, "DAILY"), said(-1, "MAINT"), said(30, "MAINT")] == ["", "", ""]
+    assert maintenance.outlook(Completed(("scontrol",), 0, "No reservations in the system\n", "")) == ""
+
+
 def test_a_partition_of_several_that_never_starts_the_job_is_named() -> None:
     request = replace(REQUEST, queue="gpu-short,gpu", walltime_s=7200)
     partitions_asked = slurm.checks("job.sh", ARRAY, request)[0]
@@ -368,8 +382,20 @@ def test_what_is_right_or_unknown_is_not_refused() -> None:
     assert refusals(replace(REQUEST, gpus=2, queue="big", walltime_s=10**7), sinfo=sinfo) == []
     (said,) = refusals(replace(REQUEST, gpus=1), sinfo=sinfo)
     assert "partition 'cpu' has no GPUs" in said
-    for name in ("associations-none", "sacctmgr-off"):
-        assert refusals(replace(REQUEST, account="nobody"), assoc=captured(f"slurm/{name}")) == []
+    off = captured("slurm/sacctmgr-off")
+    assert refusals(replace(REQUEST, queue="nlp", account="nobody"), sh=off, sinfo=silent) == []
+    qos = Completed(("sacctmgr",), 0, "normal\ngpuq\n", "")
+    for account in ("nlp", "sub"):
+        charged = replace(REQUEST, queue="nlp", account=account, qos="gpuq")
+        assert refusals(charged, sinfo=silent, sacctmgr=qos) == [], (
+            "a partition may also count accounts below those allowed"
+        )
+    assert refusals(replace(REQUEST, queue="nlp,cpu"), sinfo=silent) == [], "cpu may start it"
+    both = refusals(replace(REQUEST, queue="nlp"), sinfo=silent)[0].splitlines()
+    assert both[0].endswith("(change resources.account: --set resources.account=nlp)")
+    assert both[1].endswith("(change resources.qos: --set resources.qos=gpuq)")
+    (said,) = refusals(replace(REQUEST, queue="open"), sinfo=silent)
+    assert "'open' starts no job with QOS normal, and the job has normal: it never starts" in said
 
 
 @pytest.mark.parametrize("name", ["partition", "gres", "gpus", "memory", "array", "script"])
@@ -401,7 +427,8 @@ def test_each_reason_of_slurm_is_of_a_family_however_it_is_spelt() -> None:
         for spelt in (reason, reason.upper(), words, words.replace(" ", "_").lower()):
             row = f"12_1|PENDING|{spelt}||0:00|2026-01-02T03:04:05|demo|cpu\n"
             (task,) = slurm.parse_queue(Completed(("squeue",), 0, row, "")) or ()
-            assert (task.state, slurm.remedy(JOB, (1,), task)) == (state, way_out), spelt
+            found = slurm.remedy(JOB, (1,), task)
+            assert (task.state, found and replace(found, value="")) == (state, way_out), spelt
             begins = state is State.PENDING and reason != "Dependency"
             assert bool(task.start_at) is begins, "not before a person acts, or another job ends"
             assert (slurm.explain(task) == spelt) is (family == "unknown"), spelt

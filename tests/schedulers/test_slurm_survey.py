@@ -42,7 +42,7 @@ def test_a_site_with_partitions_of_every_kind() -> None:
     assert gpu.gpus == {"v100": 2, "a100": 4, "a100_3g.20gb": 2}
     assert (gpu.nodes, gpu.cpus, gpu.memory_bytes) == (5, 96, 1031000 * 2**20)
     assert gpu.walltime_s == 36 * 3600
-    assert (known["long"].walltime_s, known["long"].only) == (None, "accounts staff,phd")
+    assert (known["long"].walltime_s, known["long"].whom) == (None, "account staff,phd")
     assert {name: queue.closed for name, queue in known.items() if queue.closed} == {
         "bought": "it is hidden from you",
         "secret": "it is hidden from you",

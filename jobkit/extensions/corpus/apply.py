@@ -48,7 +48,13 @@ from jobkit.extensions.corpus.plan import (
 )
 from jobkit.extensions.corpus.replan import grow, replan
 from jobkit.extensions.corpus.scan import CorpusFiles, find_sources, scan
-from jobkit.extensions.corpus.setting import AppliedSetting, asked_scheduler, find_setting, without
+from jobkit.extensions.corpus.setting import (
+    AppliedSetting,
+    asked_scheduler,
+    find_setting,
+    longest_walltime,
+    without,
+)
 from jobkit.extensions.corpus.shards import (
     MINUTES,
     CorpusSummary,
@@ -222,7 +228,7 @@ def prepare(
     plan = plan_shards(
         pieces,
         setting,
-        ShardOptions(minutes=request.minutes, number=request.number),
+        ShardOptions(minutes=request.minutes, number=request.number, limit_s=longest_walltime(setting)),
         tables=table_bytes(corpus),
         heavy=heavy,
     )
@@ -494,8 +500,8 @@ def _submit(
     planner = plan_job(wanted)
     if preview is not None:
         path, source = run_dir / PLAN_SCRIPT, Path(request.word)
-        command = scheduler.submit_argv(str(path), planner.array, ())
-        return launch.dry_run(preview, spec, source, plan, (path, script), [command])
+        commands = launch.commands_of(scheduler, run_dir, script, lambda _: [planner])
+        return launch.dry_run(preview, spec, source, plan, (path, script), commands)
     note("\n".join(plan))
     for line in submission.would_accept(scheduler, script, [planner]):
         note(line)

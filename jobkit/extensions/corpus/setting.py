@@ -35,9 +35,10 @@ from jobkit.report.recommend.advice import (
 from jobkit.report.recommend.material import RunData, read_material
 from jobkit.runs.request import held_by
 from jobkit.runs.which_run import find_run, refuse_unmeasured
-from jobkit.schedulers.registry import choose_scheduler
+from jobkit.schedulers.registry import by_name, choose_scheduler
+from jobkit.schedulers.survey import asked_for
 from jobkit.spec.fields import Auto
-from jobkit.spec.site import Site, find_site, portable_name
+from jobkit.spec.site import Site, find_site, portable_name, queue_of
 from jobkit.spec.sweep_spec import Axes, Constraints, SweepSpec, Tune, load_spec, setting_overrides
 from jobkit.spec.yaml_files import hide_override
 
@@ -80,6 +81,20 @@ class AppliedSetting(Promise):
         shown |= {name: value for name, value in self.point.params.items() if name != EVERY}
         shown |= {SHORTCUTS: EXACT} if self.point.shortcuts == EXACT else {}
         return format_setting(shown) or "the workload's own"
+
+
+def longest_walltime(setting: AppliedSetting) -> float | None:
+    """Return the walltime that the queue of a setting allows, in seconds; ``None`` if no limit is known."""
+    scheduler = by_name(setting.spec.scheduler)
+    if scheduler.RUNS_HERE:
+        return None
+    from jobkit.setup.init import ask_site  # here: only a plan for a cluster asks for it
+
+    survey = ask_site(scheduler, "controller", "nodes", "queues")
+    queue = queue_of(setting.spec.resources, setting.site)
+    limits = [one.walltime_s for one in asked_for(queue, survey.queues or (), survey.queue_noun).queues]
+    known = [limit for limit in limits if limit is not None]
+    return max(known) if known and len(known) == len(limits) else None
 
 
 Refuse = Callable[[str, ModelRef | None, tuple[str, ...]], None]

@@ -165,6 +165,7 @@ WINDOWS = 3  # held at a time: one is read, one is worked on, one is written
 class ShardOptions:
     minutes: float = MINUTES  # how long each may take
     number: int | None = None  # of shards; ``None``: it follows from the time of each
+    limit_s: float | None = None  # the longest walltime of a job there; ``None`` if there is none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +177,7 @@ class CorpusPlan:
     measured: Resources  # what each would request if a person had set nothing
     needs: Mapping[int, tuple[str, ...]]  # by index the shards that request more, as ``key=value``
     even: int  # how many shards are of equal load: the others are of a large paragraph each
+    limit_s: float | None = None  # the longest walltime of a job there, if the shards are shorter for it
 
     @property
     def spread(self) -> float:
@@ -196,10 +198,34 @@ def plan_shards(
 ) -> CorpusPlan:
     """Return pieces cut into shards of equal load; each heavy piece gets a shard at the end.
 
+    The shards are shorter than was wished if their queue allows no longer walltime.
     ``tables``: what `table_bytes` returns of their corpus.
     """
     if not pieces:
         raise JobkitError("the corpus holds no paragraph", hint="name the files with --corpus")
+    plan = _plan(pieces, setting, wishes, first, tables, heavy)
+    asked = wishes.number or setting.sets("walltime") or setting.speed is None
+    limit_s = math.inf if asked or wishes.limit_s is None else wishes.limit_s / setting.spec.pack
+    for _ in range(MOST_CUTS):
+        if plan.resources.walltime <= limit_s or plan.even >= len(pieces) - len(heavy):
+            break
+        number = math.ceil(plan.even * plan.resources.walltime / limit_s)
+        plan = _plan(pieces, setting, replace(wishes, number=number), first, tables, heavy)
+        plan = replace(plan, limit_s=wishes.limit_s)
+    return plan
+
+
+MOST_CUTS = 10  # each makes more, shorter shards: the start of a shard takes its share of the limit
+
+
+def _plan(
+    pieces: Sequence[Piece],
+    setting: AppliedSetting,
+    wishes: ShardOptions,
+    first: int,
+    tables: int,
+    heavy: Sequence[OversizedPiece],
+) -> CorpusPlan:
     alone = [one.piece for one in heavy]
     pieces = [piece for piece in pieces if piece not in alone] if alone else pieces
     loads = [max(1, piece.characters) for piece in pieces]
@@ -410,6 +436,8 @@ def _shards(prospect: CorpusSummary) -> str:
         sizes = {word.partition("=")[2] for words in plan.needs.values() for word in words}
         most = "".join(f" ({size})" for size in sorted(sizes, key=parse_size)[-1:])
         alike += f", {alone:,} of them of a large paragraph{most}"
+    if plan.limit_s:
+        alike += f"; a job may take {format_walltime(plan.limit_s)} at most"
     if plan.each is None:
         size = format_size(UNKNOWN_BYTES)
         return f"{number}{alike}; speed not known: shards of {size} at most, walltime as in the spec"

@@ -315,11 +315,15 @@ def dry_run(preview: launch.Preview, run: Prepared, goal: TuneGoal, source: Path
     """Print what a search takes at most and the submit commands, or its script."""
     scheduler = run.spec.scheduler
     used = f"scheduler {scheduler} ({run.why}), site {run.site.name}"
-    jobs = _jobs(1, follow=run.follow_script is not None)
-    submits = () if runs_here(scheduler) else launch.submit_commands(run, jobs)
+    submits = () if runs_here(scheduler) else launch.submit_commands(run, _first_jobs(run, goal))
     plan = [*headline(goal, run.spec).splitlines(), *filter(None, [launch.model_warning(run)]), used]
     script = (run.run_dir / TUNE_SCRIPT, run.more_files[TUNE_SCRIPT])
     return launch.dry_run(preview, run.spec, source, plan, script, submits)
+
+
+def _first_jobs(run: Prepared, goal: TuneGoal) -> list[Job]:
+    asked = request(run.run_dir.name, run.spec, run.site, resources(run.spec, run.points[0], goal))
+    return _jobs(1, follow=run.follow_script is not None, asked=asked)
 
 
 def _jobs(index: int, *, follow: bool, asked: JobRequest | None = None) -> list[Job]:
@@ -338,9 +342,7 @@ def tune(run: Prepared, goal: TuneGoal, check: Check, *, wait: bool) -> int | No
         note(f"run folder: {relative_path(run_dir)}")
         _search(run_dir)
         return None
-    asked = request(run_dir.name, spec, run.site, resources(spec, run.points[0], goal))
-    jobs = _jobs(1, follow=run.follow_script is not None, asked=asked)
-    return launch.go(run, write, jobs, wait=wait)
+    return launch.go(run, write, _first_jobs(run, goal), wait=wait)
 
 
 def _search(run_dir: Path) -> None:

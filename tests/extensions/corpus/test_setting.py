@@ -136,6 +136,16 @@ def test_the_measured_speed_says_how_many_shards_there_are(setting: AppliedSetti
     assert plan.resources.walltime >= plan.each.high_s + 60  # type: ignore[operator]
 
 
+def test_shards_are_as_short_as_their_queue_demands(setting: AppliedSetting) -> None:
+    long = plan_shards(pieces(), setting, ShardOptions(minutes=30))
+    limit_s = long.resources.walltime - 60
+    short = plan_shards(pieces(), setting, ShardOptions(minutes=30, limit_s=limit_s))
+    assert short.resources.walltime <= limit_s
+    assert (len(short.shards) > len(long.shards), short.limit_s, long.limit_s) == (True, limit_s, None)
+    named = plan_shards(pieces(), setting, ShardOptions(number=1, limit_s=limit_s))
+    assert len(named.shards) == 1, "that number is a person's"
+
+
 def test_shards_of_one_file_are_even_and_the_whole_is_their_sum(setting: AppliedSetting) -> None:
     plan = plan_shards(pieces(1000, 500), setting, ShardOptions(number=8))
     assert [shard.index for shard in plan.shards] == list(range(1, 9))
@@ -264,6 +274,7 @@ def test_a_paragraph_that_no_measured_batch_covers(home: Path, bounded: AppliedS
         refuse_too_large([replace(known, characters=2**40)], more)
 
 
+@pytest.mark.slow
 def test_what_needs_more_is_a_round_of_its_own(bounded: AppliedSetting) -> None:
     asked = request(Path("run"), ["letters.txt"], shards=2)
     slurm = find_setting(Path("run"), Options(scheduler="slurm"), build=False, say=lambda _: None)

@@ -408,6 +408,7 @@ def test_a_plan_that_was_cut_off_at_any_line_is_made_again(
                     assert one.index != number or f'"index": {number},' in line
 
 
+@pytest.mark.slow
 def test_plans_follow_each_other(out: Path) -> None:
     planned_again(out, 3, "resources.memory=2GiB")
     win(out, 6)

@@ -507,5 +507,6 @@ def sacctmgr(store: Store, arguments: list[str]) -> Answer:
     del store
     names = arguments[-1].removeprefix("format=").split(",")
     known = {"User": pwd.getpwuid(os.getuid()).pw_name, "DefaultAccount": ACCOUNTS[0]}
+    known |= {"DefaultQOS": "", "QOS": "normal", "ParentName": ""}
     rows = [{**known, "Account": name} for name in ACCOUNTS]
     return Answer("".join("|".join(row[name] for name in names) + "\n" for row in rows))
