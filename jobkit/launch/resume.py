@@ -117,17 +117,17 @@ def warn_stand_in(point: Point) -> None:
 _RUN = re.compile(r"^run=(.+)$", re.MULTILINE)  # the line of a job script that names its run folder
 
 
-def refuse_moved_run(run_dir: Path) -> None:
+def refuse_moved_run(run_dir: Path, *, by_hand: bool = False) -> None:
     """Refuse a run folder that is not where its job script works, or not on the cluster of its jobs.
 
-    It comes before anything is written there.
+    It comes before anything is written there. ``by_hand``: nothing need have been submitted.
     """
     kind = kind_of(run_dir)
     script = run_dir / (PLAN_SCRIPT if kind.unplanned(run_dir) else script_name(1))
-    for path in (script, run_dir / SPEC_FILE, run_dir / JOURNAL_FILE):
-        if not path.exists():
-            looks = f"jobkit {kind.look} {shell_path(run_dir)} shows what is there"
-            raise lost_file(path, f"without it no {kind.noun} can run", looks)
+    lost = [path for path in (script, run_dir / SPEC_FILE, run_dir / JOURNAL_FILE) if not path.exists()]
+    looks = f"jobkit {kind.look} {shell_path(run_dir)} shows what is there"
+    if lost and lost[0].name != JOURNAL_FILE:
+        raise lost_file(lost[0], f"without it no {kind.noun} can run", looks)
     try:
         text = read_text(script)
     except OSError as error:
@@ -136,6 +136,8 @@ def refuse_moved_run(run_dir: Path) -> None:
     words = shlex.split(match[1]) if match else []
     there = Path(words[0]) if words else run_dir
     if there.resolve() == run_dir.resolve():
+        if lost and not by_hand:
+            raise lost_file(lost[0], "without it it is not known what was submitted", looks)
         refuse_elsewhere(run_dir)
         return
     what, hint = "a folder that was moved", f"move it back: mv {shell_path(run_dir)} {shell_path(there)}"
@@ -566,7 +568,7 @@ def verify(run_dir: Path, *, memory: int | str | None, stand_in: bool = False) -
     ``memory`` is bytes, or ``device``; ``None`` for the memory in the run's spec. ``stand_in`` permits a
     stand-in model for a text that is not the sample.
     """
-    refuse_moved_run(run_dir)
+    refuse_moved_run(run_dir, by_hand=True)
     for point in read_points(run_dir)[0][:1]:
         if not stand_in and not is_sample(point.text):
             refuse_stand_in(point.workload, point.model, "jobkit verify", *measure_again(run_dir, point))

@@ -109,7 +109,7 @@ def test_two_tasks_of_a_node_choose_different_gpus(lab: ClusterLab, wait_until: 
         "FAKE_HELD": lab.home,
     }
     command = 'touch "$CUDA_VISIBLE_DEVICES"; until [ -e go ]; do sleep 0.1; done'
-    spec = {
+    spec: dict[str, object] = {
         "name": "cards",
         "workload": {"command": f"cd '{lab.home}'; {command}; : {{kind}}", "shell": True},
     }

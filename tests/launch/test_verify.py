@@ -187,7 +187,7 @@ def test_the_memory_may_be_named_and_earlier_trials_are_not_counted_again(
     [
         ("cp -r demo copy", "copy", "works in .*/runs/demo, so this is a copy of it"),
         ("mv demo moved", "moved", "works in .*/runs/demo, so this is a folder that was moved"),
-        ("rm demo/job.sh", "demo", "job.sh: No such file"),
+        ("rm demo/job.sh", "demo", "job.sh: gone"),
     ],
 )
 def test_a_run_that_is_not_where_its_script_works_is_refused_untouched(
