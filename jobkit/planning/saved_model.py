@@ -64,14 +64,16 @@ def _refuse_embedder(folder: Path, kinds: Sequence[str], kind: str, pooled: bool
     is_saved = bool(kinds) and kind not in {"CrossEncoder", "SparseEncoder", "MultiVectorEncoder"}
     if not is_saved and not pooled:
         message = f"{folder} was not saved as a sentence embedder: it is {kind or 'something else'}"
-        hint = "`model.pooling: mean` takes the mean of its tokens; or write a function: docs/workloads.md"
+        hint = (
+            "`model.pooling: mean` takes the mean of its tokens; or write a function: jobkit help workloads"
+        )
         raise JobkitError(message, hint=hint)
     if is_saved and pooled:
         raise JobkitError(f"model.pooling: {folder} has a pooling of its own", hint="leave `pooling` out")
     name = kinds[0].rpartition(".")[2] if is_saved else BEGINS[0]
     if name not in BEGINS and kinds[0].startswith(LIBRARY):
         message = f"{folder} begins with the module {name}, which {EMBEDDER} does not run"
-        raise JobkitError(message, hint="write a function that calls `encode`: docs/workloads.md")
+        raise JobkitError(message, hint="write a function that calls `encode`: jobkit help workloads")
     return not is_saved
 
 
