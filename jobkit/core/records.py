@@ -144,6 +144,9 @@ class Command:
     metrics: Mapping[str, str] = field(default_factory=dict)
 
 
+MODEL_OPTIONS = ("pooling", "trust_remote_code")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRef:
     """The model that a point loads.
@@ -164,6 +167,8 @@ class ModelRef:
         A hash over its files, so that two models never share a row.
     size_bytes
         The sum over its files.
+    pooling, trust_remote_code
+        As in the spec; both are a part of the fingerprint.
     """
 
     path: str
@@ -174,6 +179,13 @@ class ModelRef:
     size_bytes: int
     kind: str = STANZA
     architecture: str = ""
+    pooling: str = ""
+    trust_remote_code: bool = False
+
+    @property
+    def options(self) -> dict[str, str | int]:
+        """What the spec asks for besides the folder, for the workload's `load`."""
+        return {key: value for key in MODEL_OPTIONS if (value := getattr(self, key))}
 
     @property
     def title(self) -> str:

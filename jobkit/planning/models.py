@@ -13,14 +13,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import platformdirs
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.extras import missing_extra
 from jobkit.core.paths import cache_lock, share_with_group
-from jobkit.core.records import FOLDER, FULL, STANZA, ModelRef
+from jobkit.core.records import FOLDER, FULL, MODEL_OPTIONS, STANZA, ModelRef
 from jobkit.core.terminal import Say, shell_quote
+from jobkit.planning.saved_model import refuse_unfit
 from jobkit.planning.standin import (
     ARCHITECTURES,
     SIZE_BYTES,
@@ -168,14 +170,19 @@ def _ref(
     kind: str = STANZA,
     about_bytes: int = 0,
     architecture: str = "",
+    asked: Mapping[str, object] | None = None,
 ) -> ModelRef:
-    """Return a model that is on disk, or a stand-in, which has ``about_bytes`` until it is built."""
+    """Return a model that is on disk, or a stand-in, which has ``about_bytes`` until it is built.
+
+    ``asked``: the spec's `model`.
+    """
     size_bytes, digest = about_bytes, NOT_BUILT
+    options: dict[str, Any] = {key: value for key in MODEL_OPTIONS if (value := (asked or {}).get(key))}
     if not about_bytes or is_built(folder):
         staged = [folder / RESOURCES_FILE, *(folder / name).rglob("*")]  # what a job copies
         if kind == FOLDER:
             staged = [folder / file for file in folder_files(folder)]
-        digest = fingerprint(folder, name, kind)
+        digest = fingerprint(folder, name, kind, options)
         size_bytes = sum(path.stat().st_size for path in staged if path.is_file())
     return ModelRef(
         path=str(folder.absolute()),
@@ -186,6 +193,7 @@ def _ref(
         size_bytes=size_bytes,
         kind=kind,
         architecture=architecture,
+        **options,
     )
 
 
@@ -211,7 +219,8 @@ USUAL: Mapping[str, str] = {
 SAVES = {"spacy-ner": "nlp.to_disk(FOLDER)", "sentence-embedding": "model.save(FOLDER)"}
 """What writes a folder of a workload, if it is not ``save_pretrained``."""
 NEEDED = {"spacy-ner": ("config.cfg", "meta.json")}
-"""The files that make a folder a model of a workload; for other workloads it is ``config.json``."""
+"""The files that make a folder a model of a workload; for other workloads it is one of `ONE_OF`."""
+ONE_OF = ("config.json", "modules.json", "adapter_config.json")
 NOT_NEEDED = ("*.h5", "*.msgpack", "*.ot", "*.onnx", "*.tflite", "onnx/*", "openvino/*", "coreml/*")
 """Files of the hub that PyTorch does not read."""
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -223,8 +232,9 @@ def hub_folder(name: str, cache: Path) -> Path:
 
 def lacking(workload: str, folder: Path) -> str:
     """Return the file that a folder lacks to be a model of a workload; empty if it lacks none."""
-    needed = NEEDED.get(workload, ("config.json",))
-    missing = [name for name in needed if not (folder / name).is_file()]
+    if workload not in NEEDED:
+        return "" if any((folder / name).is_file() for name in ONE_OF) else f"no {ONE_OF[0]}"
+    missing = [name for name in NEEDED[workload] if not (folder / name).is_file()]
     return f"no {missing[0]}" if missing else ""
 
 
@@ -265,7 +275,7 @@ def find(workload: str, model: Mapping[str, object], base: Path, cache: Path) ->
     """
     name, size = str(model.get("name", LANGUAGE)), str(model.get("size", FULL))
     if path := model.get("path"):
-        return _named_by_path(workload, (base / str(path)).expanduser().absolute())
+        return _named_by_path(workload, (base / str(path)).expanduser().absolute(), model)
     stanza, places = not is_folder(workload, model), list[Path]()
     if not stanza and name == LANGUAGE:
         name = USUAL.get(workload, name)
@@ -273,7 +283,9 @@ def find(workload: str, model: Mapping[str, object], base: Path, cache: Path) ->
         places += model_places(name, cache) if stanza else _places(workload, name, cache)
     for place in places:
         if not (missing_files(place, name) if stanza else lacking(workload, place)):
-            return _ref(place, name, kind=STANZA if stanza else FOLDER)
+            if not stanza:
+                refuse_unfit(workload, place, model)
+            return _ref(place, name, kind=STANZA if stanza else FOLDER, asked=model)
     if model.get("fallback") and (name == LANGUAGE if stanza else (workload, size) in ARCHITECTURES):
         return stand_in(workload, size, cache, name)
     framework = "stanza-ner" if stanza else workload
@@ -305,7 +317,7 @@ def _not_here(workload: str, name: str, size: str, places: Sequence[Path]) -> Jo
     return JobkitError(f"model {name!r} is not on this machine{looked}", hint=hint)
 
 
-def _named_by_path(workload: str, folder: Path) -> ModelRef:
+def _named_by_path(workload: str, folder: Path, model: Mapping[str, object]) -> ModelRef:
     if workload == "stanza-ner":
         hint = "name the language, and give $STANZA_RESOURCES_DIR its folder"
         raise JobkitError("model.path is for other workloads than stanza-ner", hint=hint)
@@ -316,7 +328,8 @@ def _named_by_path(workload: str, folder: Path) -> ModelRef:
         saves = SAVES.get(workload, "save_pretrained(FOLDER)")
         message = f"{folder}: {lack}, so it is no model of {workload}"
         raise JobkitError(message, hint=f"`{saves}` writes such a folder")
-    return _ref(folder, folder.name, kind=FOLDER)
+    refuse_unfit(workload, folder, model)
+    return _ref(folder, folder.name, kind=FOLDER, asked=model)
 
 
 def find_or_stand_in(workload: str, model: Mapping[str, object], base: Path, cache: Path) -> ModelRef:

@@ -91,6 +91,7 @@ def try_out(subject: Subject, say: Say) -> Probe:
         subject.folder,
         paragraphs_of(subject.text),
         subject.model.path if subject.model else None,
+        subject.model.options if subject.model else {},
         subject.device,
         subject.threads,
         say=say,

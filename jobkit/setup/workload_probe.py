@@ -95,6 +95,7 @@ def probe(
     folder: str | None,
     paragraphs: Sequence[str],
     model: str | None,
+    options: Mapping[str, Value],
     device: str,
     threads: int,
     *,
@@ -102,7 +103,7 @@ def probe(
 ) -> dict[str, Any]:
     network = cut_network()
     os.environ.update(OFFLINE)
-    subject = _Subject(name, folder, Path(model) if model else None, device, threads)
+    subject = _Subject(name, folder, Path(model) if model else None, options, device, threads)
     sizes = [*(size for size in SIZES if size < len(paragraphs)), len(paragraphs)]
     passes: list[_Pass] = []
     failed = not_json = ""
@@ -158,6 +159,7 @@ class _Subject:
     name: str
     folder: str | None
     model: Path | None
+    options: Mapping[str, Value]
     device: str
     threads: int
 
@@ -167,7 +169,7 @@ class _Subject:
         opens = workload.NEEDS_MODEL or uses_torch()
         device = open_device(self.device) if opens else Device(self.device)
         began_s = time.perf_counter()
-        workload.load(self.model, self.device, params, self.threads)
+        workload.load(self.model, self.device, {**self.options, **params}, self.threads)
         device.synchronise()
         load_s = time.perf_counter() - began_s
         rows: Rows = [[] for _ in paragraphs]

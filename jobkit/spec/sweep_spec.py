@@ -52,12 +52,19 @@ class ModelSpec(_Part):
     fallback
         ``stand-in`` builds a model of jobkit's own where the named one is missing: trained for
         stanza-ner, with random weights for others; without it a missing model is an error.
+    pooling
+        Of sentence-embedding, with a folder that was not saved as a sentence embedder: what is taken of
+        the vectors of a text's tokens.
+    trust_remote_code
+        Whether Python code in the model's folder may run.
     """
 
     name: fields.ModelName = "en"
     path: str | None = None
     size: Literal["full", "tiny"] = "full"
     fallback: Literal["stand-in"] | None = None
+    pooling: Literal["mean", "cls", "max", "lasttoken", "weightedmean", "mean_sqrt_len_tokens"] | None = None
+    trust_remote_code: bool = False
 
 
 class Resources(_Part):

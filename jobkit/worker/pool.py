@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import heapq
 import os
 import platform
 import subprocess
@@ -66,6 +67,8 @@ HANG_FACTOR = 20
 """A call hangs if it takes this many times the longest batch so far, and at least the point's ``hang_s``."""
 ITEMS = 200
 """Of the text, on which both ways are compared: sentences by punctuation, or paragraphs."""
+LONG = 100
+"""The texts with the most bytes, of which the one with the most tokens is compared if a text is an item."""
 
 Order = tuple[Any, ...]
 """The name of a step of `jobkit.worker.steps.Worker`, and its arguments."""
@@ -430,7 +433,8 @@ def _compare(
             workers.ask({0: ("open", {})})
             workers.ask({0: ("load",)})
             whole = load_unit(point.workload) != CHARACTERS
-            workers.ask({0: ("check", part(todo.texts, whole=whole))})
+            long = heapq.nlargest(LONG, todo.texts, key=lambda text: len(text.encode(errors="replace")))
+            workers.ask({0: ("check", part(todo.texts, whole=whole), *([long] if whole else []))})
     except TryFailed as failed:
         raise TryFailed(failed.outcome, f"the check of {SHORTCUTS}: {failed.message}") from failed
     [measured] = alone.workers

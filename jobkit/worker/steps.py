@@ -144,10 +144,10 @@ class Worker:
         only_between_calls(able)
         self._recording = work_of(task.point).recording(task)
 
-    def check(self, paragraphs: Sequence[str]) -> None:
+    def check(self, *texts: Sequence[str]) -> None:
         """Compare the shortcuts of the workload with its ordinary way."""
         if compare := getattr(self._workload, "check_shortcuts", None):
-            self.measured.refused = compare(paragraphs)
+            self.measured.refused = compare(*texts)
             self.measured.checked = getattr(self._workload, "checked", "")
         self.measured.readings.reserved_peak_bytes = self.device.counters()[1]
 
@@ -296,7 +296,7 @@ def run_call(call: Call, workload: Workload, device: memory.Device) -> tuple[Bat
 
 def settings_of(task: Task) -> dict[str, Value]:
     point = task.point
-    settings = dict(point.params)
+    settings = {**(point.model.options if point.model else {}), **point.params}
     if point.order == SORTED:
         settings[ORDER] = SORTED
     for key in OFFERED:

@@ -195,12 +195,14 @@ def test_a_stand_in_that_is_damaged_is_refused_and_not_listed(
 
 TAGGER, EMBEDDER, SPACY = models.USUAL
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-FILES = {"config.json": b'{"model_type": "bert"}', "tokenizer.json": b"{}", "onnx/model.onnx": b"large"}
+FILES = {"config.json": b'{"model_type": "bert"}', "model.safetensors": b"", "tokenizer.json": b"{}"}
+FILES["onnx/model.onnx"] = b"large"
 
 
 def a_model(folder: Path, name: str = "config.json") -> Path:
     folder.mkdir(parents=True)
     (folder / name).write_text("{}", encoding="utf-8")
+    (folder / "model.safetensors").touch()
     (folder / ".hidden").write_text("not staged", encoding="utf-8")
     return folder
 
@@ -297,7 +299,7 @@ def test_a_model_of_the_hub_is_fetched_whole(hub: str, tmp_path: Path) -> None:
     with pytest.raises(JobkitError, match="could not be fetched"):
         models.fetch("org/absent", tmp_path, hub, say=print)
     fetched = models.fetch("org/model", tmp_path, hub, say=print)
-    assert folder_files(Path(fetched.path)) == ("config.json", "tokenizer.json")
+    assert folder_files(Path(fetched.path)) == ("config.json", "model.safetensors", "tokenizer.json")
     found = models.find(TAGGER, {"name": "org/model"}, tmp_path, tmp_path)
     assert found == fetched
     assert found in models.list_models(tmp_path)

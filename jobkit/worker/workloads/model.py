@@ -9,12 +9,13 @@ import contextlib
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
-from jobkit.core.knobs import BF16, CUDA, FP16, FP32, PRECISION, TF32, Knob
+from jobkit.core.knobs import BF16, CUDA, FP16, FP32, PRECISION, TF32, Knob, Value
 from jobkit.core.records import FOLDER, ModelRef, Outcome
 from jobkit.worker.failure import TryFailed
 
@@ -33,7 +34,7 @@ def check_model(inputs: Path, planned: ModelRef) -> None:
     folder = inputs / "model"
     if planned.kind != FOLDER and (missing := missing_files(folder, planned.name)):
         raise TryFailed(Outcome.MODEL_MISSING, f"model {planned.path}: {missing}")
-    actual = fingerprint(folder, planned.name, planned.kind)
+    actual = fingerprint(folder, planned.name, planned.kind, planned.options)
     if actual != planned.fingerprint:
         message = f"{planned.path} is not the model that was planned: fingerprint {actual[:12]}"
         raise TryFailed(Outcome.STAGE_IN, f"{message}, not {planned.fingerprint[:12]}")
@@ -59,9 +60,9 @@ def folder_files(folder: Path) -> tuple[str, ...]:
     return tuple(str(path) for path in files if not any(part.startswith(".") for part in path.parts))
 
 
-def fingerprint(folder: Path, name: str, kind: str) -> str:
-    """Return the sha256 over the files of a model: their names and their bytes."""
-    whole = hashlib.sha256()
+def fingerprint(folder: Path, name: str, kind: str, options: Mapping[str, Value] | None = None) -> str:
+    """Return the sha256 over the files of a model, their names and their bytes, and over its options."""
+    whole = hashlib.sha256("".join(f"{key}: {value}\n" for key, value in (options or {}).items()).encode())
     for file in sorted(folder_files(folder) if kind == FOLDER else needed_files(folder, name)):
         with (folder / file).open("rb") as stream:
             whole.update(f"{file}\n{hashlib.file_digest(stream, 'sha256').hexdigest()}\n".encode())

@@ -18,7 +18,7 @@ from typing import Any, cast
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import BATCH_SIZE, ORDER, PADDED, SORTED, Knob, Value, numbers
 from jobkit.core.paragraphs import GIVEN
-from jobkit.core.records import ModelRef
+from jobkit.core.records import MODEL_OPTIONS, ModelRef
 from jobkit.core.terminal import Say
 from jobkit.worker.failure import describe_error
 from jobkit.worker.paragraphs import cut_by_budget, load_of, sorted_places
@@ -114,7 +114,8 @@ class OpenedWorkload:
     def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
         """Load the workload; with a cap its batch size is the paragraphs of a call."""
         if model:
-            rest = {"name": "", "size": "", "fingerprint": ""}
+            rest: dict[str, Any] = {"name": "", "size": "", "fingerprint": ""}
+            rest |= {key: params[key] for key in MODEL_OPTIONS if key in params}
             self._model = ModelRef(path=str(model), stand_in=False, size_bytes=0, **rest)
         self._workload.load(model, device, self._capped(params), threads)
 

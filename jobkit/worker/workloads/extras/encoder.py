@@ -86,6 +86,7 @@ class Encoder:
             torch.backends.cuda.enable_cudnn_sdp(False)  # noqa: FBT003 - as torch has it
         self._backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
         self._backend.no_padding()
+        self._backend.encode_special_tokens = tokenizer.split_special_tokens  # not in its JSON
         self._backend.enable_truncation(most_tokens, stride=stride or 0)
         self._encode = self._backend.encode_batch if stride else self._backend.encode_batch_fast
         self._whole = stride is None
@@ -221,8 +222,6 @@ class Aggregation:
         self._names = [name.split("-", 1)[-1] for name in names]
         self._outside = np.array([name == "O" for name in self._names])
         backend = tokenizer.backend_tokenizer
-        mask = backend.encode("a").special_tokens_mask
-        self._before, self._after = mask.index(0), mask[::-1].index(0)
         self._prefixed = bool(getattr(backend.model, "continuing_subword_prefix", None))
         self._unknown = tokenizer.unk_token_id
         self._sizes = np.zeros(0)  # characters of each token
@@ -244,9 +243,13 @@ class Aggregation:
         """Add the entities of a batch: of texts of one piece, and of those of several."""
         pieces = np.repeat(np.arange(len(batch.lengths)), batch.lengths)
         columns = np.arange(len(pieces)) - np.repeat(np.cumsum(batch.lengths) - batch.lengths, batch.lengths)
-        inside = (columns >= self._before) & (columns < batch.lengths[pieces] - self._after)
-        if not inside.any():
+        special = batch.encodings[
+            0
+        ].special_tokens_mask  # of the longest piece; all have the same at its ends
+        if 0 not in special:
             return
+        before, after = special.index(0), special[::-1].index(0)
+        inside = (columns >= before) & (columns < batch.lengths[pieces] - after)
         pieces, first, ids, found = (one[inside] for one in (pieces, columns, batch.ids, batch.outputs[0]))
         last, labels, scores = first, found[:, 0].astype(np.int64), found[:, 1]
         if self._strategy != "simple":
@@ -306,10 +309,11 @@ def _changes(values: Any) -> Any:  # noqa: ANN401 - numpy is imported late
 
 def without_overlaps(found: Iterable[Found]) -> Sequence[Found]:
     """Return the entities of a text of several pieces: of two that overlap the longer, then the surer one."""
-    kept: list[Found] = []
-    for one in sorted(found, key=itemgetter(0)):
+    ordered = sorted(found, key=itemgetter(0))
+    kept = ordered[:1]  # and once more if it has no length, as the pipeline has it
+    for one in ordered:
         start, end, _, score = one
-        last_start, last_end, _, last_score = kept[-1] if kept else (0, 0, "", 0.0)
+        last_start, last_end, _, last_score = kept[-1]
         if not last_start <= start < last_end:
             kept.append(one)
         elif (end - start, score) > (last_end - last_start, last_score):

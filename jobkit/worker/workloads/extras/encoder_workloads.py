@@ -21,6 +21,7 @@ memory of the GPU, and is not this knob.) ``vectors`` is the type of the numbers
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import time
 from collections import Counter
@@ -46,7 +47,7 @@ from jobkit.core.knobs import (
     Value,
     numbers,
 )
-from jobkit.core.records import ModelRef
+from jobkit.core.records import MODEL_OPTIONS, ModelRef
 from jobkit.worker.paragraphs import cut_by_budget
 from jobkit.worker.workloads.base import Entity, Heavy, Result
 from jobkit.worker.workloads.model import (
@@ -75,6 +76,9 @@ CONTROL_SIZE = 8
 """The other batch size with which the framework is compared with itself."""
 SILENT_TOKENIZERS = ("TOKENIZERS_PARALLELISM", "false")
 """The tokenizers' threads cannot be used after a fork; the pipeline sets this too."""
+MANY_WORDS = 100
+"""Tokens of a vocabulary of which a text surely has some."""
+TRUST = "trust_remote_code"
 INPUT = "input_ids"
 """The tensor of token ids, of shape (texts, tokens of the longest)."""
 
@@ -124,6 +128,7 @@ class EncoderWorkload:
         self._device = CPU
         self._params: Mapping[str, Value] = {}
         self._effective: dict[str, Value] = {}  # what takes effect of precision and shortcuts, if named
+        self._tokenizer: Any = None  # of transformers
         self._network: Any = None  # a torch module that takes a batch's tensors by name, or as one mapping
         self._encoder: Encoder | None = None
         # of the batches of the last call: texts, and tokens of the longest
@@ -172,10 +177,15 @@ class EncoderWorkload:
 
     def _note(self, network: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:  # noqa: ANN401
         inputs = kwargs if INPUT in kwargs else args[0]
-        rows, columns = inputs[INPUT].shape
+        ids = inputs[INPUT]
+        if of_static := ids.ndim == 1:  # the texts of a batch of StaticEmbedding, one after the other
+            edges = [*inputs["offsets"].tolist(), len(ids)]
+            rows, columns = len(edges) - 1, max(end - start for start, end in pairwise(edges))
+        else:
+            rows, columns = ids.shape
         self._shapes.append((rows, columns))
         self._largest = max(self._largest or 0, rows)
-        if rows * columns > self._heaviest[0]:
+        if rows * columns > self._heaviest[0] and not of_static:
             kept = {name: value.cpu() for name, value in inputs.items() if hasattr(value, "cpu")}
             self._heaviest = rows * columns, kept, INPUT in kwargs
 
@@ -217,8 +227,11 @@ class EncoderWorkload:
                     break
             self._is_warm = True
 
-    def check_shortcuts(self, paragraphs: Sequence[str]) -> str:
+    def check_shortcuts(self, paragraphs: Sequence[str], long: Sequence[str] = ()) -> str:
         """Return why the encoder must not be used; empty if it finds what the framework finds.
+
+        Of the texts ``long`` the one with the most tokens is compared too, and texts of no token, of one,
+        and of the tokenizer's special ones.
 
         The control is the framework with another batch size: in another batch kernels add in another order.
         In fp32 the encoder may differ as much as the control. In another precision both are compared with
@@ -227,6 +240,11 @@ class EncoderWorkload:
         """
         if not self._encoder:
             return str(self._effective.get(SHORTCUTS, OFF)).removeprefix(f"{OFF}: ")
+        special = " ".join(["a", *self._tokenizer.all_special_tokens, "a"])
+        tokens = self._tokenizer([*long, ""], truncation=False, padding=False)[INPUT]
+        longest = max(range(len(tokens)), key=lambda place: len(tokens[place]))
+        empty = [""] * bool(tokens[-1])  # the framework fails on no token at all
+        paragraphs = [*paragraphs, *long[longest : longest + 1], *empty, "a", special]
         found, _ = self.encoded(paragraphs, self._encoder)
         precision = str(self._effective.get(PRECISION, FP32))
         if precision == FP32:
@@ -276,11 +294,14 @@ class EncoderWorkload:
         return torch_versions(*map(importlib.import_module, self.FRAMEWORKS))
 
 
-def unknown_input(tokenizer: Any) -> str:  # noqa: ANN401 - transformers is untyped
+def unknown_input(tokenizer: Any, network: Any) -> str:  # noqa: ANN401 - transformers is untyped
     """Return why an encoder cannot make the input of a model; empty if it can."""
+    if "attention_mask" not in inspect.signature(network.forward).parameters:
+        return f"{type(network).__name__} takes no mask, so padding changes what it finds"
     if tokenizer.padding_side != "right" or tokenizer.truncation_side != "right":
         return f"{type(tokenizer).__name__} pads or cuts on the left"
-    if any(tokenizer.backend_tokenizer.encode("a").type_ids):
+    words = " ".join([*tokenizer.get_vocab()][:MANY_WORDS])
+    if any(tokenizer.backend_tokenizer.encode(words).type_ids):
         return f"{type(tokenizer).__name__} has types of tokens"
     return ""
 
@@ -322,15 +343,17 @@ class TokenClassification(EncoderWorkload):
         network = AutoModelForTokenClassification.from_pretrained(
             folder,
             local_files_only=True,
+            trust_remote_code=bool(self._params.get(TRUST)),
             dtype=getattr(torch, dtype),
         ).to(self._device)
         self._strategy = str(self._params.get(AGGREGATION.name, "simple"))
+        self._tokenizer = tokenizer_of(folder, trusted=bool(self._params.get(TRUST)))
         self._pipeline = TokenClassificationPipeline(
             model=network,
-            tokenizer=tokenizer_of(folder),
+            tokenizer=self._tokenizer,
             device=torch.device(self._device),
             aggregation_strategy=self._strategy,
-            stride=STRIDE,
+            stride=stride_of(self._tokenizer),
         )
         return network
 
@@ -338,8 +361,8 @@ class TokenClassification(EncoderWorkload):
         """Return an encoder with the model, or why it cannot do what the pipeline does."""
         from jobkit.worker.workloads.extras.encoder import Aggregation, Encoder
 
-        tokenizer, network = self._pipeline.tokenizer, self._pipeline.model
-        if refused := unknown_input(tokenizer):
+        tokenizer, network = self._tokenizer, self._pipeline.model
+        if refused := unknown_input(tokenizer, network):
             return refused
         self._aggregation = Aggregation(self._strategy, tokenizer, network.config.id2label)
 
@@ -347,7 +370,8 @@ class TokenClassification(EncoderWorkload):
             logits = network(input_ids=ids, attention_mask=mask).logits
             return self._aggregation.outputs(logits.flatten(0, 1)[places])
 
-        return Encoder(tokenizer, run, self._device, most_tokens=tokenizer.model_max_length, stride=STRIDE)
+        most, stride = tokenizer.model_max_length, stride_of(tokenizer)
+        return Encoder(tokenizer, run, self._device, most_tokens=most, stride=stride)
 
     def encoded(self, paragraphs: Sequence[str], encoder: Encoder) -> tuple[list[Entity], int]:
         """Return the entities that the encoder finds, and the tokens."""
@@ -380,7 +404,8 @@ class TokenClassification(EncoderWorkload):
 
     def difference(self, one: Sequence[Entity], other: Sequence[Entity]) -> Difference:
         """Return the entities that differ, and the F1 score of the first ones."""
-        same, differ = len({*one} & {*other}), len({*one} ^ {*other})
+        counts, others = Counter(one), Counter(other)
+        same, differ = (counts & others).total(), ((counts - others) + (others - counts)).total()
         score = 2 * same / (len(one) + len(other)) if one or other else 1.0
         words = f"{differ} of {len(other)} entities differ, F1 {score:.4f}"
         return Difference(words, differ, 0, NEAR_ENTITIES * len(other))
@@ -393,9 +418,13 @@ class TokenClassification(EncoderWorkload):
     @staticmethod
     def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
         """Return the padded length, in tokens, of every piece of every paragraph, by the tokenizer alone."""
-        tokenizer = tokenizer_of(model_folder(model))
+        tokenizer = tokenizer_of(model_folder(model), trusted=bool(options_of(model).get(TRUST)))
         cut = tokenizer(
-            list(paragraphs), truncation=True, return_overflowing_tokens=True, stride=STRIDE, padding=False
+            list(paragraphs),
+            truncation=True,
+            return_overflowing_tokens=True,
+            stride=stride_of(tokenizer),
+            padding=False,
         )
         pieces = Counter(cut["overflow_to_sample_mapping"])
         longest = [0] * len(paragraphs)
@@ -405,19 +434,41 @@ class TokenClassification(EncoderWorkload):
 
 
 @lru_cache(maxsize=2)
-def tokenizer_of(folder: Path) -> Any:  # noqa: ANN401 - transformers is untyped
-    """Return the tokenizer of a folder, with the maximum of the model if it names none itself."""
+def tokenizer_of(folder: Path, *, trusted: bool = False) -> Any:  # noqa: ANN401 - transformers is untyped
+    """Return the tokenizer of a folder, with the maximum of the model if it names none itself.
+
+    It pads with some token, which the mask hides, and by no setting of its tokenizer.json: such a setting
+    counts until the first call only.
+    """
     os.environ.setdefault(*SILENT_TOKENIZERS)
     from transformers import AutoConfig, AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=trusted)
     if not tokenizer.is_fast:
         hint = "save it again as a fast one: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
         raise JobkitError(f"model {folder}: its tokenizer is not a fast one (no tokenizer.json)", hint=hint)
+    tokenizer.backend_tokenizer.no_padding()
+    tokenizer.backend_tokenizer.no_truncation()
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
     if tokenizer.model_max_length > NO_LIMIT:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True)
-        tokenizer.model_max_length = config.max_position_embeddings - FIRST_POSITIONS
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=trusted)
+        positions = getattr(config, "max_position_embeddings", 0) or getattr(config, "n_positions", 0)
+        if positions <= FIRST_POSITIONS:
+            raise unlimited(folder)
+        tokenizer.model_max_length = positions - FIRST_POSITIONS
     return tokenizer
+
+
+def unlimited(folder: Path) -> JobkitError:
+    hint = 'write "model_max_length": 512, or what it was trained with, into its tokenizer_config.json'
+    return JobkitError(f"{folder} names no largest number of tokens", hint=hint)
+
+
+def stride_of(tokenizer: Any) -> int:  # noqa: ANN401 - as above
+    """Return `STRIDE`, or less for a model that takes too few tokens for it."""
+    most = int(tokenizer.model_max_length)
+    return STRIDE if most >= STRIDE + 3 else most // 4  # two special tokens, and one more
 
 
 # -- embeddings
@@ -426,6 +477,13 @@ STORED = Knob(name="vectors", words=(FP32, FP16))
 """The type of the numbers that are written."""
 KNOWN = ("Transformer", "Pooling", "Dense", "Normalize")
 """The modules of sentence-transformers that take what the one before gave, and nothing of the text."""
+KNOWN_SETTINGS = {
+    *("transformer_task", "modality_config", "module_output_name", "processing_kwargs", "max_seq_length"),
+    *("unpad_inputs", "query_length", "document_length", "query_expansion"),
+}
+"""Of the module Transformer, what changes nothing for a text without a task, or is read elsewhere."""
+KNOWN_PROCESSING = {"max_length", "padding"}
+"""An encoder keeps the one, and a mask makes the other harmless."""
 ROUNDING, NEAR_VECTORS = 1e-5, 1e-2
 """The largest difference of two numbers that is rounding in fp32, and in another precision."""
 
@@ -448,7 +506,9 @@ class SentenceEmbedding(EncoderWorkload):
         """Load the model, and return it."""
         if stored := self._params.get(STORED.name):
             self._effective[STORED.name] = stored
-        self._model = open_model(folder, self._device, dtype)
+        options = {key: self._params[key] for key in MODEL_OPTIONS if key in self._params}
+        self._model = open_model(folder, self._device, dtype, **options)
+        self._tokenizer = self._model.tokenizer
         return self._model
 
     def encoder(self) -> Encoder | str:
@@ -459,17 +519,19 @@ class SentenceEmbedding(EncoderWorkload):
         for module in model:
             if type(module).__name__ not in KNOWN:
                 return f"the model has a module {type(module).__name__}"
+        if unknown := unknown_setting(model[0]):
+            return f"the model has a setting {unknown}"
         if model.default_prompt_name is not None or model.truncate_dim is not None:
             return "the model has a prompt, or shortens its vectors"
-        if not 0 < (model.max_seq_length or 0) < NO_LIMIT:
+        if not 0 < most_tokens(model) < NO_LIMIT:
             return "the model names no largest number of tokens"
-        if refused := unknown_input(model.tokenizer):
+        if refused := unknown_input(model.tokenizer, model[0].auto_model):
             return refused
 
         def run(ids: Any, mask: Any, places: Any) -> Sequence[Any]:  # noqa: ANN401 - torch is untyped
             return [model({"input_ids": ids, "attention_mask": mask})["sentence_embedding"].float()]
 
-        return Encoder(model.tokenizer, run, self._device, most_tokens=model.max_seq_length)
+        return Encoder(model.tokenizer, run, self._device, most_tokens=most_tokens(model))
 
     def encoded(self, paragraphs: Sequence[str], encoder: Encoder) -> tuple[Any, int]:
         """Return the vectors that the encoder finds, and the tokens."""
@@ -509,22 +571,64 @@ class SentenceEmbedding(EncoderWorkload):
     @staticmethod
     def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
         """Return each paragraph as one item with its tokens, by the tokenizer of the model."""
-        loaded = _kept_model(model_folder(model), CPU, "float32")
-        tokens = loaded.tokenizer(list(paragraphs), truncation=True, max_length=loaded.max_seq_length)
+        texts = list(paragraphs)
+        loaded = _kept_model(model_folder(model), CPU, "float32", **options_of(model))
+        if not callable(loaded.tokenizer):  # of a StaticEmbedding
+            return [[len(one.ids)] for one in loaded.tokenizer.encode_batch(texts, add_special_tokens=False)]
+        tokens = loaded.tokenizer(texts, truncation=True, max_length=most_tokens(loaded))
         return [[len(ids)] for ids in tokens["input_ids"]]
 
 
-def open_model(folder: Path, device: str, dtype: str) -> Any:  # noqa: ANN401 - the framework is untyped
-    """Return a model of a folder, without network, with weights of one of torch's types."""
+def text_settings(module: Any) -> dict[str, Any]:  # noqa: ANN401 - the framework is untyped
+    """Return with what a module Transformer calls its tokenizer, beyond what is usual."""
+    settings = getattr(module, "processing_kwargs", None) or {}
+    return {**settings.get("common", {}), **settings.get("text", {})}
+
+
+def unknown_setting(module: Any) -> str:  # noqa: ANN401 - as above
+    """Return the first setting of a module Transformer that an encoder does not honour; empty if none."""
+    saved = module.get_config_dict()
+    named = {key for key, value in saved.items() if value and key not in KNOWN_SETTINGS}
+    if "message" in saved.get("modality_config", {}):
+        named.add("chat_template")
+    named |= {f"processing_kwargs {key}" for key in text_settings(module).keys() - KNOWN_PROCESSING}
+    return min(named, default="")
+
+
+def most_tokens(model: Any) -> int:  # noqa: ANN401 - as above
+    """Return the largest number of tokens of a text; 0 if the model names none."""
+    return int(text_settings(model[0]).get("max_length") or model.max_seq_length or 0)
+
+
+def options_of(model: ModelRef | Path | None) -> Mapping[str, str | int]:
+    """Return what a spec asks for besides the folder."""
+    return model.options if isinstance(model, ModelRef) else {}
+
+
+def open_model(
+    folder: Path, device: str, dtype: str, *, pooling: Value = "", trust_remote_code: Value = False
+) -> Any:  # noqa: ANN401 - the framework is untyped
+    """Return a model of a folder, without network, with weights of one of torch's types.
+
+    ``pooling``: of a folder that is no sentence embedder.
+    """
     os.environ.setdefault(*SILENT_TOKENIZERS)
     import torch
     import transformers
     from sentence_transformers import SentenceTransformer
 
     transformers.utils.logging.disable_progress_bar()
-    return SentenceTransformer(
-        str(folder), device=device, local_files_only=True, model_kwargs={"dtype": getattr(torch, dtype)}
+    model = SentenceTransformer(
+        str(folder),
+        device=device,
+        local_files_only=True,
+        trust_remote_code=bool(trust_remote_code),
+        model_kwargs={"dtype": getattr(torch, dtype)},
     )
+    if pooling:  # the library has made it of the folder's tokens and their mean
+        _, mean = model
+        model[1] = type(mean)(mean.pooling_output_dimension, pooling_mode=pooling)
+    return model
 
 
 _kept_model = lru_cache(maxsize=1)(open_model)

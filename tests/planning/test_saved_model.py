@@ -1,0 +1,163 @@
+"""A folder that a workload cannot use is refused before a job, with what it is and what to do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.records import ModelRef
+from jobkit.planning import models
+
+EMBEDDER, TAGGER = "sentence-embedding", "hf-token-classification"
+BERT = {"architectures": ["BertModel"], "model_type": "bert", "max_position_embeddings": 512}
+WHOLE = {"config.json": BERT, "model.safetensors": ""}
+TAGS = {**BERT, "architectures": ["BertForTokenClassification"]}
+BASE = "sentence_transformers.models."
+KIND = "config_sentence_transformers.json"
+Files = dict[str, Any]
+
+
+def modules(*kinds: str, path: str = "") -> list[dict[str, str]]:
+    return [{"type": kind, "path": "" if number else path} for number, kind in enumerate(kinds)]
+
+
+SAVED: Files = {**WHOLE, "modules.json": modules(f"{BASE}Transformer", f"{BASE}Pooling")}
+
+
+def found(workload: str, folder: Path, files: Files, **model: object) -> ModelRef:
+    for name, data in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(json.dumps(data))
+    return models.find(workload, {"path": str(folder), **model}, folder, folder)
+
+
+@pytest.mark.parametrize(
+    ("files", "kind"),
+    [
+        (WHOLE, "BertModel"),
+        ({**WHOLE, "config.json": TAGS}, "BertForTokenClassification"),
+        ({**SAVED, KIND: {"model_type": "CrossEncoder"}}, "CrossEncoder"),
+        ({**SAVED, KIND: {"model_type": "SparseEncoder"}}, "SparseEncoder"),
+        ({**SAVED, KIND: {"model_type": "MultiVectorEncoder"}}, "MultiVectorEncoder"),
+    ],
+)
+def test_what_was_not_saved_as_an_embedder_is_one_with_a_pooling(
+    files: Files, kind: str, tmp_path: Path
+) -> None:
+    with pytest.raises(JobkitError, match=f"not saved as a sentence embedder: it is {kind}") as caught:
+        found(EMBEDDER, tmp_path, files)
+    assert "model.pooling: mean" in caught.value.hint
+    pooled = found(EMBEDDER, tmp_path, files, pooling="mean")
+    assert pooled.options == {"pooling": "mean"}
+    assert pooled.fingerprint != found(EMBEDDER, tmp_path, files, pooling="cls").fingerprint
+
+
+OWN = {**BERT, "model_type": "new", "auto_map": {"AutoModel": "modeling.New"}}
+
+
+@pytest.mark.parametrize(
+    ("workload", "files", "message", "hint"),
+    [
+        (
+            EMBEDDER,
+            {"modules.json": modules(f"{BASE}BoW", path="0_BoW")},
+            "begins with the module BoW",
+            "function",
+        ),
+        (EMBEDDER, {"modules.json": modules(f"{BASE}Router")}, "begins with the module Router", "function"),
+        (
+            EMBEDDER,
+            {**SAVED, "modules.json": modules("mine.T")},
+            "needs Python code .*: mine.T",
+            "trust_remote",
+        ),
+        (
+            EMBEDDER,
+            {**SAVED, "config.json": OWN},
+            "needs Python code .*: modeling.New",
+            "trust_remote_code: true",
+        ),
+        (
+            TAGGER,
+            {**WHOLE, "config.json": BERT},
+            "not saved for token classification: it is BertModel",
+            "head",
+        ),
+        (TAGGER, {"config.json": TAGS, "onnx/model.onnx": ""}, "weights of ONNX alone", "save_pretrained"),
+        (TAGGER, {"config.json": TAGS}, "has no weights", "save_pretrained"),
+        (
+            EMBEDDER,
+            {
+                "modules.json": SAVED["modules.json"],
+                "adapter_config.json": {"base_model_name_or_path": "a/b"},
+            },
+            "is an adapter of a/b",
+            "merge_and_unload",
+        ),
+        (
+            EMBEDDER,
+            {
+                **SAVED,
+                "config.json": {
+                    **BERT,
+                    "model_type": "roberta",
+                    "max_position_embeddings": 514,
+                    "pad_token_id": 1,
+                },
+            },
+            "takes 514 tokens, and has positions for 512",
+            '"model_max_length": 512',
+        ),
+        (
+            EMBEDDER,
+            {**SAVED, "sentence_bert_config.json": {"max_seq_length": 600}},
+            "takes 600",
+            "max_seq_length",
+        ),
+        (
+            TAGGER,
+            {**WHOLE, "config.json": {**TAGS, "model_type": "t5", "max_position_embeddings": None}},
+            "names no largest",
+            "512",
+        ),
+    ],
+)
+def test_a_folder_is_refused_by_what_it_is(
+    workload: str, files: Files, message: str, hint: str, tmp_path: Path
+) -> None:
+    with pytest.raises(JobkitError, match=message) as caught:
+        found(workload, tmp_path, files)
+    assert hint in caught.value.hint
+
+
+def test_a_key_that_a_workload_does_not_have_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(JobkitError, match=f"pooling is not for {TAGGER}"):
+        found(TAGGER, tmp_path, {**WHOLE, "config.json": TAGS}, pooling="mean")
+    with pytest.raises(JobkitError, match="trust_remote_code is not for spacy-ner"):
+        found("spacy-ner", tmp_path, {"config.cfg": "", "meta.json": {}}, trust_remote_code=True)
+    with pytest.raises(JobkitError, match="has a pooling of its own"):
+        found(EMBEDDER, tmp_path, SAVED, pooling="mean")
+
+
+def test_models_of_every_layout_are_found(tmp_path: Path) -> None:
+    layouts: list[tuple[str, Files, dict[str, object]]] = [
+        (EMBEDDER, SAVED, {}),
+        (EMBEDDER, {"modules.json": modules(f"{BASE}StaticEmbedding"), "model.safetensors": ""}, {}),
+        (
+            EMBEDDER,
+            {
+                "modules.json": modules(f"{BASE}Transformer", path="0_Transformer"),
+                **{f"0_Transformer/{name}": data for name, data in WHOLE.items()},
+            },
+            {},
+        ),
+        (EMBEDDER, {**SAVED, "modules.json": modules("mine.T")}, {"trust_remote_code": True}),
+        (TAGGER, {**WHOLE, "config.json": TAGS}, {}),
+    ]
+    for number, (workload, files, keys) in enumerate(layouts):
+        (tmp_path / str(number)).mkdir()
+        assert found(workload, tmp_path / str(number), files, **keys).options == keys

@@ -1,0 +1,90 @@
+"""Kinds of models and tokenizers: equal to the library by hand, or not by the encoder, with the reason.
+
+All kinds, at every budget and batch size: ``python -m benchmarks.models``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from benchmarks.models import EMBEDDER, TAGGER, build, outcome, quiet
+from jobkit.planning import models
+from jobkit.worker.workloads.base import workload_class
+from tests.support.tiny_models import TEXTS
+
+pytestmark = [pytest.mark.xdist_group("torch"), pytest.mark.slow]
+
+
+@pytest.fixture(autouse=True)
+def frameworks() -> None:
+    pytest.importorskip("sentence_transformers", minversion="6")
+    quiet()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("kind", "state", "why"),
+    [
+        ("tagger longformer", "exact", ""),
+        ("tagger modernbert-padding-in-json", "exact", ""),
+        ("tagger roberta-split-special", "exact", ""),
+        ("tagger bert-max-64", "exact", ""),
+        ("tagger llama-without-pad", "exact", ""),
+        ("tagger without-a", "exact", ""),
+        ("tagger fnet", "off", "takes no mask"),
+        ("embedder processing-max-40", "exact", ""),
+        ("embedder processing-no-special", "off", "processing_kwargs add_special_tokens"),
+        ("embedder split-special", "exact", ""),
+        ("embedder qwen3-chat", "off", "a setting chat_template"),
+        ("embedder static", "off", "module StaticEmbedding"),
+        ("embedder splade", "refused", "it is SparseEncoder"),
+    ],
+)
+def test_no_kind_differs_in_silence(kind: str, state: str, why: str, tmp_path: Path) -> None:
+    found, reason = outcome(*build(kind, tmp_path), quick=True)
+    assert found == state, reason
+    assert why in reason
+
+
+def test_an_entity_of_no_length_is_returned_twice_as_by_the_pipeline(tmp_path: Path) -> None:
+    _, folder = build("tagger roberta", tmp_path)
+    opened = workload_class(TAGGER)()
+    opened.load(folder, "cpu", {"precision": "fp32", "shortcuts": "exact"}, 1)
+    found = opened.process(TEXTS).entities
+    assert {count for one, count in Counter(found).items() if one.start == one.end} == {1, 2}
+    checked = opened.check_shortcuts(TEXTS, TEXTS)  # type: ignore[attr-defined] # not of the Protocol
+    assert checked == ""
+    opened.encoded = lambda *_: ([*dict.fromkeys(found)], 0)  # type: ignore[attr-defined]
+    assert "entities differ" in opened.check_shortcuts(TEXTS)  # type: ignore[attr-defined]
+
+
+def test_the_pooling_of_the_spec_is_that_of_the_vectors(tmp_path: Path) -> None:
+    import numpy as np
+    import torch
+
+    _, folder = build("embedder cross-encoder", tmp_path)
+    found = models.find(EMBEDDER, {"path": str(folder), "pooling": "cls"}, tmp_path, tmp_path)
+    opened = workload_class(EMBEDDER)()
+    opened.load(folder, "cpu", {"precision": "fp32", "shortcuts": "exact", **found.options}, 1)
+    text = TEXTS[-1]
+    from transformers import AutoModel, AutoTokenizer
+
+    with torch.no_grad():
+        hidden = AutoModel.from_pretrained(folder)(
+            **AutoTokenizer.from_pretrained(folder)(text, return_tensors="pt")
+        )
+    assert np.allclose(opened.process([text]).vectors[0], hidden.last_hidden_state[0, 0], atol=1e-5)
+
+
+def test_code_of_a_folder_runs_if_the_spec_trusts_it(tmp_path: Path) -> None:
+    _, folder = build("embedder own-code", tmp_path)
+    assert json.loads((folder / "modules.json").read_text())[0]["type"] == "mine.Mine"
+    found = models.find(EMBEDDER, {"path": str(folder), "trust_remote_code": True}, tmp_path, tmp_path)
+    opened = workload_class(EMBEDDER)()
+    opened.load(folder, "cpu", {"shortcuts": "exact", **found.options}, 1)
+    assert opened.effective()["shortcuts"] == "off: the model has a module Mine"
+    assert len(opened.process(TEXTS[:2]).vectors) == 2
