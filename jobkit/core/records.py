@@ -160,6 +160,9 @@ class ModelRef:
         ``stanza``: a folder in Stanza's layout; ``folder``: all files of the folder are the model.
     architecture
         Of a stand-in whose weights are random and not trained, the name of its architecture; else empty.
+    prompt
+        What stands before each text: the name of one of its prompts, or the prompt itself; ``None`` for the
+        model's own.
     fingerprint
         A hash over its files, so that two models never share a row.
     size_bytes
@@ -174,11 +177,13 @@ class ModelRef:
     size_bytes: int
     kind: str = STANZA
     architecture: str = ""
+    prompt: str | None = None
 
     @property
     def title(self) -> str:
-        """Its name, with the size if that is part of it."""
-        return self.name if self.kind == FOLDER else f"{self.name} {self.size}"
+        """Its name, with the size if that is part of it, and the prompt that a spec names."""
+        prompt = "" if self.prompt is None else f", prompt {self.prompt!r}"
+        return f"{self.name if self.kind == FOLDER else f'{self.name} {self.size}'}{prompt}"
 
     @property
     def caveat(self) -> str:

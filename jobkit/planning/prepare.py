@@ -19,7 +19,7 @@ from jobkit.answers.loads import Lengths
 from jobkit.core.errors import WOULD_REFUSE, JobkitError
 from jobkit.core.extensions import load_all
 from jobkit.core.extras import cpu_build_problem, cuda_install_command
-from jobkit.core.knobs import CUDA, EXACT, GPUS, MPS, ON, PRECISION, SHORTCUTS, THREADS, WORKERS, Knob
+from jobkit.core.knobs import CUDA, EXACT, GPUS, MPS, ON, PRECISION, PROMPT, SHORTCUTS, THREADS, WORKERS, Knob
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import FULL, FileRef, ModelRef, Point, TextRef
 from jobkit.core.shell import usable_cpus
@@ -395,6 +395,11 @@ class _Lookup:
             search = models.find_or_stand_in if self.stand_in else models.find
             find_model = partial(search, str(workload), model, base, cache_dir())
             self.model = _found(document, "model", find_model)
+        if isinstance(prompt := data.get(PROMPT), str):
+            from jobkit.planning.models import with_prompt  # as above
+
+            named = partial(with_prompt, str(workload), self.model, prompt)
+            self.model = _found(document, PROMPT, named)
         scheduler = data.get("scheduler", "auto")
         if isinstance(name := data.get("site", "auto"), str) and scheduler in ["auto", *SCHEDULERS]:
             chosen, self.why = choose_scheduler(scheduler)

@@ -36,6 +36,7 @@ UNUSED = {
     "work_unit": None,
     "every": 1,
     "mps": OFF,
+    "prompt": None,
     "precision": None,
     "shortcuts": OFF,
     "profile": OFF,

@@ -345,6 +345,9 @@ class SweepSpec(_Part):
         The text to work on: ``sample``, ``sample:300``, a path, or an http(s) address.
     model
         Which model.
+    prompt
+        What sentence-embedding puts before each text: the name of one of the model's prompts, or the text
+        itself; ``null`` for the model's own, if it has one.
     device
         ``auto`` is ``cuda`` where GPUs are asked for.
     order
@@ -420,6 +423,7 @@ class SweepSpec(_Part):
     workload: NameOrCommand = "stanza-ner"
     text: str = "sample"
     model: ModelSpec = ModelSpec()
+    prompt: str | None = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
     order: Literal["load", "text", "sorted"] = "load"
     sort_window: fields.Positive | None = None

@@ -395,6 +395,9 @@ def _setting_differences(before: Point, now: Point) -> Iterator[str]:
     was, is_ = (point.model.fingerprint if point.model else "none" for point in (before, now))
     if was != is_:
         yield f"model: {was[:12]} there, {is_[:12]} now"
+    prompts = [point.model and point.model.prompt for point in (before, now)]
+    if prompts[0] != prompts[1]:
+        yield f"prompt: {prompts[0]!r} there, {prompts[1]!r} now"
     digests = {file.name: file.sha256 for file in before.files}
     for file in now.files:
         if (there := digests.get(file.name, file.sha256)) != file.sha256:

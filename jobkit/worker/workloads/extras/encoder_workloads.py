@@ -41,6 +41,7 @@ from jobkit.core.knobs import (
     OFF,
     PADDED,
     PRECISION,
+    PROMPT,
     SHORTCUTS,
     Knob,
     Value,
@@ -75,6 +76,8 @@ CONTROL_SIZE = 8
 """The other batch size with which the framework is compared with itself."""
 SILENT_TOKENIZERS = ("TOKENIZERS_PARALLELISM", "false")
 """The tokenizers' threads cannot be used after a fork; the pipeline sets this too."""
+LOADED = {"torch.float32": FP32, **{f"torch.{dtype}": word for word, dtype in DTYPES.items()}}
+"""The precision by the type of the weights that were loaded."""
 INPUT = "input_ids"
 """The tensor of token ids, of shape (texts, tokens of the longest)."""
 
@@ -93,7 +96,8 @@ class EncoderWorkload:
 
     A subclass has the methods of both ways:
 
-    ``open``: loads the model of a folder, with weights of one of torch's types, and returns the network.
+    ``open``: loads the model of a folder, with weights of one of torch's types or ``auto``, and returns the
+        network.
     ``encoder``: returns an encoder with the model, or why it cannot do what the framework does.
     ``encoded``: returns what the encoder finds in paragraphs, and their tokens.
     ``stock``: returns what the framework finds in batches of so many paragraphs, in the form of `encoded`.
@@ -150,7 +154,10 @@ class EncoderWorkload:
         self._device, self._params = device, params
         if precision := str(params.get(PRECISION, "")):
             self._effective[PRECISION] = set_tf32(precision, device)
-        self._network = self.open(self._folder, DTYPES.get(precision, "float32"))
+        dtype = DTYPES.get(precision, "float32") if precision else "auto"  # the checkpoint's own
+        self._network = self.open(self._folder, dtype)
+        if not precision and (loaded := LOADED.get(str(self._network.dtype))):
+            self._effective[PRECISION] = loaded
         self._network.register_forward_pre_hook(self._note, with_kwargs=True)
         if wanted := str(params.get(SHORTCUTS, "")):
             self._effective[SHORTCUTS] = wanted
@@ -221,7 +228,8 @@ class EncoderWorkload:
         """Return why the encoder must not be used; empty if it finds what the framework finds.
 
         The control is the framework with another batch size: in another batch kernels add in another order.
-        In fp32 the encoder may differ as much as the control. In another precision both are compared with
+        In fp32 the encoder may differ as much as the control, unless that differs more than `Difference.near`
+        permits: what a model gives then depends on the batch. In another precision both are compared with
         the framework in fp32, and the encoder may be twice as far from it as the framework is, or as far as
         `Difference.near` permits.
         """
@@ -241,7 +249,7 @@ class EncoderWorkload:
             f"{len(paragraphs)} paragraphs against the framework in fp32: {own.words}; "
             f"the framework {name}: {of_control.words}"
         )
-        permitted = max(of_control.distance, own.exact)
+        permitted = max(own.exact, of_control.distance if of_control.distance <= own.near else 0)
         if precision != FP32:
             permitted = max(2 * of_control.distance, own.near)
         return "" if own.distance <= permitted else self.checked
@@ -278,8 +286,8 @@ class EncoderWorkload:
 
 def unknown_input(tokenizer: Any) -> str:  # noqa: ANN401 - transformers is untyped
     """Return why an encoder cannot make the input of a model; empty if it can."""
-    if tokenizer.padding_side != "right" or tokenizer.truncation_side != "right":
-        return f"{type(tokenizer).__name__} pads or cuts on the left"
+    if tokenizer.truncation_side != "right":
+        return f"{type(tokenizer).__name__} cuts on the left"
     if any(tokenizer.backend_tokenizer.encode("a").type_ids):
         return f"{type(tokenizer).__name__} has types of tokens"
     return ""
@@ -322,7 +330,7 @@ class TokenClassification(EncoderWorkload):
         network = AutoModelForTokenClassification.from_pretrained(
             folder,
             local_files_only=True,
-            dtype=getattr(torch, dtype),
+            dtype=dtype,
         ).to(self._device)
         self._strategy = str(self._params.get(AGGREGATION.name, "simple"))
         self._pipeline = TokenClassificationPipeline(
@@ -424,7 +432,7 @@ def tokenizer_of(folder: Path) -> Any:  # noqa: ANN401 - transformers is untyped
 
 STORED = Knob(name="vectors", words=(FP32, FP16))
 """The type of the numbers that are written."""
-KNOWN = ("Transformer", "Pooling", "Dense", "Normalize")
+KNOWN = ("Transformer", "Pooling", "Dense", "LayerNorm", "Normalize")
 """The modules of sentence-transformers that take what the one before gave, and nothing of the text."""
 ROUNDING, NEAR_VECTORS = 1e-5, 1e-2
 """The largest difference of two numbers that is rounding in fp32, and in another precision."""
@@ -449,6 +457,8 @@ class SentenceEmbedding(EncoderWorkload):
         if stored := self._params.get(STORED.name):
             self._effective[STORED.name] = stored
         self._model = open_model(folder, self._device, dtype)
+        asked = self._params.get(PROMPT)
+        self._prompt = prompt_of(self._model, None if asked is None else str(asked))
         return self._model
 
     def encoder(self) -> Encoder | str:
@@ -459,17 +469,22 @@ class SentenceEmbedding(EncoderWorkload):
         for module in model:
             if type(module).__name__ not in KNOWN:
                 return f"the model has a module {type(module).__name__}"
-        if model.default_prompt_name is not None or model.truncate_dim is not None:
-            return "the model has a prompt, or shortens its vectors"
         if not 0 < (model.max_seq_length or 0) < NO_LIMIT:
             return "the model names no largest number of tokens"
         if refused := unknown_input(model.tokenizer):
             return refused
 
-        def run(ids: Any, mask: Any, places: Any) -> Sequence[Any]:  # noqa: ANN401 - torch is untyped
-            return [model({"input_ids": ids, "attention_mask": mask})["sentence_embedding"].float()]
+        if "message" in getattr(model[0], "modality_config", ()):
+            return "the model has a chat template, in which each text is a message"
+        if self._prompt and not all(getattr(module, "include_prompt", True) for module in model):
+            return "the model leaves the tokens of its prompt out of the mean"
 
-        return Encoder(model.tokenizer, run, self._device, most_tokens=model.max_seq_length)
+        def run(ids: Any, mask: Any, places: Any) -> Sequence[Any]:  # noqa: ANN401 - torch is untyped
+            vectors = model({"input_ids": ids, "attention_mask": mask})["sentence_embedding"]
+            return [vectors[:, : model.truncate_dim].float()]
+
+        most, prompt = model.max_seq_length, self._prompt
+        return Encoder(model.tokenizer, run, self._device, most_tokens=most, prompt=prompt)
 
     def encoded(self, paragraphs: Sequence[str], encoder: Encoder) -> tuple[Any, int]:
         """Return the vectors that the encoder finds, and the tokens."""
@@ -486,9 +501,12 @@ class SentenceEmbedding(EncoderWorkload):
 
     def stock(self, paragraphs: Sequence[str], batch_size: int) -> Any:  # noqa: ANN401 - numpy is untyped here
         """Return the vectors that ``encode`` finds."""
-        texts = list(paragraphs)
         found = self._model.encode(
-            texts, batch_size=batch_size, show_progress_bar=False, convert_to_tensor=True
+            list(paragraphs),
+            prompt=self._prompt,
+            batch_size=batch_size,
+            show_progress_bar=False,
+            convert_to_tensor=True,
         )
         return found.float().cpu().numpy()
 
@@ -510,20 +528,26 @@ class SentenceEmbedding(EncoderWorkload):
     def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
         """Return each paragraph as one item with its tokens, by the tokenizer of the model."""
         loaded = _kept_model(model_folder(model), CPU, "float32")
-        tokens = loaded.tokenizer(list(paragraphs), truncation=True, max_length=loaded.max_seq_length)
+        prompt = prompt_of(loaded, getattr(model, PROMPT, None))
+        texts = [prompt + text for text in paragraphs]
+        tokens = loaded.tokenizer(texts, truncation=True, max_length=loaded.max_seq_length)
         return [[len(ids)] for ids in tokens["input_ids"]]
 
 
+def prompt_of(model: Any, asked: str | None) -> str:  # noqa: ANN401 - as below
+    """Return what stands before each text: what a spec has, by its name or as it is, or the model's own."""
+    return str(model.prompts.get(model.default_prompt_name if asked is None else asked, asked or ""))
+
+
 def open_model(folder: Path, device: str, dtype: str) -> Any:  # noqa: ANN401 - the framework is untyped
-    """Return a model of a folder, without network, with weights of one of torch's types."""
+    """Return a model of a folder, without network, with weights of one of torch's types, or ``auto``."""
     os.environ.setdefault(*SILENT_TOKENIZERS)
-    import torch
     import transformers
     from sentence_transformers import SentenceTransformer
 
     transformers.utils.logging.disable_progress_bar()
     return SentenceTransformer(
-        str(folder), device=device, local_files_only=True, model_kwargs={"dtype": getattr(torch, dtype)}
+        str(folder), device=device, local_files_only=True, model_kwargs={"dtype": dtype}
     )
 
 
