@@ -225,6 +225,26 @@ def test_vectors_that_depend_on_the_batch_are_refused(embedders: dict[str, Path]
     assert "; the framework in batches of 8: " in loaded(EMBEDDER, embedders["bert"]).check_shortcuts(TEXT)
 
 
+@pytest.mark.parametrize("workload", [TAGGER, EMBEDDER])
+def test_without_a_precision_the_weights_have_the_type_of_the_checkpoint(
+    workload: str, kept_cache: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("sentence_transformers")
+    from safetensors.torch import load_file, save_file
+
+    folder = shutil.copytree(_built(workload, kept_cache).path, tmp_path / "model")
+    weights = load_file(folder / "model.safetensors")
+    halves = {name: weight.bfloat16() for name, weight in weights.items()}
+    save_file(halves, folder / "model.safetensors", {"format": "pt"})
+    config = json.loads((folder / "config.json").read_text()) | {"dtype": "bfloat16"}
+    (folder / "config.json").write_text(json.dumps(config))
+    opened = open_workload(workload, None)
+    opened.load(folder, "cpu", {"shortcuts": "exact"}, 1)
+    opened.process(TEXT)
+    assert opened.effective()["precision"] == "bf16"
+    assert loaded(workload, folder).effective()["precision"] == "fp32"
+
+
 def test_a_new_process_on_a_gpu_is_warmed_up_with_a_whole_call(tagger: dict[str, Path]) -> None:
     opened = loaded(TAGGER, tagger["biased"], padded=500)
     texts = sorted(PARAGRAPHS, key=len, reverse=True)
