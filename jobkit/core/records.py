@@ -322,6 +322,8 @@ class Point:
     shortcuts
         Whether the workload may leave out work that changes no result: ``off`` or ``exact``; ``None`` as for
         ``precision``.
+    trim
+        Whether the entities have no blanks at their ends, which tokenizers of bytes put there.
     fork
         Whether processes that work may be forked from one that has imported the framework.
     hang_s
@@ -372,6 +374,7 @@ class Point:
     mps: str = OFF
     precision: str | None = None
     shortcuts: str | None = None
+    trim: bool = False
     fork: bool = False
     hang_s: int = 60
     load_knobs: tuple[str, ...] = LOAD_KNOBS

@@ -39,6 +39,7 @@ UNUSED = {
     "prompt": None,
     "precision": None,
     "shortcuts": OFF,
+    "trim": False,
     "profile": OFF,
     "find_max": None,
 }

@@ -372,6 +372,8 @@ class SweepSpec(_Part):
         The format of numbers in which the workload computes; ``null`` leaves the framework as it is.
     shortcuts
         ``exact``: the workload leaves out work that changes no result.
+    trim
+        Whether the blanks at both ends of an entity are left out, and an entity of blanks alone.
     fork
         Whether processes that work are forked from one that has imported the framework; else each is
         a fresh one.
@@ -435,6 +437,7 @@ class SweepSpec(_Part):
     mps: Literal["off", "on", "auto"] = "off"
     precision: Literal["fp32", "tf32", "fp16", "bf16"] | None = "fp32"
     shortcuts: Literal["off", "exact"] | None = "off"
+    trim: bool = False
     fork: bool = True
     hang_s: fields.Positive = 60
     sweep: Axes = Axes()

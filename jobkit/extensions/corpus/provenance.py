@@ -187,7 +187,18 @@ def _model(point: Point) -> dict[str, object] | None:
 
 
 def _setting(point: Point, promise: Promise) -> dict[str, object]:
-    names = ("device", "order", "sort_window", "work_unit", "threads", "workers", "gpus", "mps", *OFFERED)
+    names = (
+        "device",
+        "order",
+        "sort_window",
+        "work_unit",
+        "threads",
+        "workers",
+        "gpus",
+        "mps",
+        *OFFERED,
+        "trim",
+    )
     knobs: dict[str, Value | None] = {name: getattr(point, name) for name in names}
     if point.device == CPU:
         knobs["gpus"] = 0

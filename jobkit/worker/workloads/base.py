@@ -6,7 +6,7 @@ import csv
 import importlib
 import io
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -101,6 +101,14 @@ def type_of(vectors: Any) -> str:  # noqa: ANN401 - an array of any framework
     return f"{FP16 if size_bytes == 2 else FP32}{[*map(int, shape[1:])]}"  # noqa: PLR2004 - bytes
 
 
+def trimmed(entities: Iterable[Entity]) -> Iterator[Entity]:
+    """Yield entities without the blanks at their ends; none of blanks alone."""
+    for paragraph, text, label, start, _ in entities:
+        first, kept = start + len(text) - len(text.lstrip()), text.strip()
+        if kept:
+            yield Entity(paragraph, kept, label, first, first + len(kept))
+
+
 def vectors_of(result: Result, paragraphs: int) -> str:
     """Return the type of the vectors of a call, empty of rows; refuse what is not of its paragraphs."""
     numbers = {row[0] for row in chain(result.entities, result.rows or ())} - {*range(paragraphs)}
@@ -164,6 +172,9 @@ class Workload(Protocol):
     A workload may also have ``WINDOW: ClassVar[Mapping[str, int]]``: by device the paragraphs of a call if
     ``padded`` caps its batches, its ``shortcuts`` are ``exact``, and the spec has no ``work_unit``. It says
     that one process may fill a GPU: ``jobkit tune`` then tries one worker first, with all CPUs of the job.
+
+    With it a workload may have ``BUDGET: ClassVar[Mapping[str, int]]``: by device the ``padded`` of a spec
+    that has neither ``padded`` nor a batch size.
 
     A workload may also have ``GC: ClassVar[bool]``: ``False`` if Python's garbage collector is to run as it
     does by itself, also during a call. Without it jobkit runs it between calls only.

@@ -66,8 +66,9 @@ DEFAULT_BATCH_SIZE = 32
 """Paragraphs per call if the sweep does not set it: the default of ``encode``; that of the pipeline is 1."""
 WINDOW = {CUDA: 10_000, CPU: 100}
 """Texts of a call of an encoder by device, unless the setting has a number."""
-DEFAULT_BUDGET = 2**14
-"""Padded tokens of a batch of an encoder, if the setting has neither a budget nor a batch size."""
+BUDGET = {CUDA: 2**14, CPU: 1_000}
+"""Padded tokens of a batch of an encoder by device, unless the setting has a budget or a batch size: more
+leave the caches of a CPU."""
 FIRST_BATCHES = 2
 """The first part of a call is a short one, and so is its batch; the second batch is full."""
 WARM_UP_S = 1.0
@@ -118,6 +119,7 @@ class EncoderWorkload:
     NEEDS_MODEL: ClassVar[bool] = True
     LOAD_UNIT: ClassVar[str] = "padded tokens"
     WINDOW: ClassVar[Mapping[str, int]] = WINDOW
+    BUDGET: ClassVar[Mapping[str, int]] = BUDGET
     FRAMEWORKS: ClassVar[tuple[str, ...]] = ("transformers", "tokenizers")
     # tokenizes the texts of calls; ``None`` if the framework works, which does not cut calls by ``padded``
     tokenize_ahead: Callable[..., None] | None = None
@@ -174,7 +176,7 @@ class EncoderWorkload:
         self._params, sizes = params, numbers(params)
         self._largest, self._heaviest = None, (0, {}, True)
         if self._encoder:
-            self._encoder.budget = sizes.get(PADDED, None if BATCH_SIZE in sizes else DEFAULT_BUDGET)
+            self._encoder.budget = sizes.get(PADDED, None if BATCH_SIZE in sizes else BUDGET[self._device])
             self._encoder.size = sizes.get(BATCH_SIZE, 1)
 
     def _note(self, network: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:  # noqa: ANN401
