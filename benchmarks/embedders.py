@@ -4,9 +4,9 @@
 and measures no row again that FILE has. It is made for one H200 and 9 minutes; ``--size tiny`` is for a CPU.
 
 The models have the real classes and sizes, random weights, and tokenizers of the sample's bytes: an LLM that
-takes the last token of texts padded on the left, as Qwen3-Embedding does; ModernBERT-base; XLM-R-large. The text
-is the sample, over and over, for both ways. ``encode`` gets all texts at once, at several batch sizes. *jobkit*
-is a try of ``python -m jobkit.worker``, whose check against the library is in the row.
+takes the last token of texts padded on the left, as Qwen3-Embedding does; ModernBERT-base; XLM-R-large. The
+text is the sample, over and over, for both ways. ``encode`` gets all texts at once, at several batch sizes.
+*jobkit* is a try of ``python -m jobkit.worker``, whose check against the library is in the row.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ MODELS: dict[str, dict[str, Any]] = {
     },
 }
 TINY = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
+TINY |= {"num_key_value_heads": 2}
 BATCHES = {"full": (32, 128, 512), "tiny": (32, 128)}
 BUDGETS = {"full": (16_384, 65_536, 131_072), "tiny": (1_000, 4_000)}
 LIBRARY_PART = {32: 4}
