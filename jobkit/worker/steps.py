@@ -40,15 +40,7 @@ from jobkit.worker.record import (
     work_of,
 )
 from jobkit.worker.workloads import own
-from jobkit.worker.workloads.base import (
-    BY_LENGTHS,
-    Result,
-    Workload,
-    columns_of,
-    same_type,
-    trimmed,
-    vectors_of,
-)
+from jobkit.worker.workloads.base import BY_LENGTHS, Result, Workload, columns_of, same_type, vectors_of
 from jobkit.worker.workloads.model import check_model
 
 DUE = 50_000
@@ -198,7 +190,7 @@ class Worker:
                 batch, result = run_call(call, self._workload, self.device)
             self.measured.vectors = vectors_of(result, len(call.items))
             if self.task.point.trim:
-                result = replace(result, entities=tuple(trimmed(result.entities)))
+                result = result.trimmed()
             rows = work_of(self.task.point).rows(result, self.measured.columns, call.items)
         except JobkitError as error:
             error.message = f"{call.place}: {error.message}"

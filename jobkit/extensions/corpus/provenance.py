@@ -187,22 +187,11 @@ def _model(point: Point) -> dict[str, object] | None:
 
 
 def _setting(point: Point, promise: Promise) -> dict[str, object]:
-    names = (
-        "device",
-        "order",
-        "sort_window",
-        "work_unit",
-        "threads",
-        "workers",
-        "gpus",
-        "mps",
-        *OFFERED,
-        "trim",
-    )
+    names = ("device", "order", "sort_window", "work_unit", "threads", "workers", "gpus", "mps", *OFFERED)
     knobs: dict[str, Value | None] = {name: getattr(point, name) for name in names}
     if point.device == CPU:
         knobs["gpus"] = 0
-    return {**knobs, **point.params, "source": promise.source}
+    return {**knobs, "trim": point.trim, **point.params, "source": promise.source}
 
 
 def closing_line(data: Mapping[str, Any]) -> str:

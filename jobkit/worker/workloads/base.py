@@ -6,7 +6,7 @@ import csv
 import importlib
 import io
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -93,20 +93,20 @@ class Result:
     longest_sentence_chars: int | None = None
     padded_chars: int | None = None
 
+    def trimmed(self) -> Result:
+        """Return it without the blanks at the ends of entities, and without entities of blanks alone."""
+        found = []
+        for paragraph, text, label, start, _ in self.entities:
+            first, kept = start + len(text) - len(text.lstrip()), text.strip()
+            found += [Entity(paragraph, kept, label, first, first + len(kept))] if kept else []
+        return replace(self, entities=tuple(found))
+
 
 def type_of(vectors: Any) -> str:  # noqa: ANN401 - an array of any framework
     """Return the type of vectors as they are written, ``fp32[384]``: fp64 becomes fp32."""
     size_bytes = getattr(getattr(vectors, "dtype", None), "itemsize", 4)
     shape = getattr(vectors, "shape", None) or (len(vectors), *{len(one) for one in vectors})
     return f"{FP16 if size_bytes == 2 else FP32}{[*map(int, shape[1:])]}"  # noqa: PLR2004 - bytes
-
-
-def trimmed(entities: Iterable[Entity]) -> Iterator[Entity]:
-    """Yield entities without the blanks at their ends; none of blanks alone."""
-    for paragraph, text, label, start, _ in entities:
-        first, kept = start + len(text) - len(text.lstrip()), text.strip()
-        if kept:
-            yield Entity(paragraph, kept, label, first, first + len(kept))
 
 
 def vectors_of(result: Result, paragraphs: int) -> str:
