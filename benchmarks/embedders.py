@@ -129,8 +129,13 @@ def main() -> None:
         "precision": precision,
         "paragraphs": len(texts),
         "characters": sum(map(len, texts)),
-        "rows": json.loads(arguments.file.read_text())["rows"] if arguments.file.exists() else [],
+        "rows": [],
     }
+    if arguments.file.exists():
+        before = json.loads(arguments.file.read_text())
+        if {**before, "rows": []} != found:
+            raise SystemExit(f"{arguments.file}: of another GPU, text or version; name another file")
+        found = before
     rows: list[dict[str, Any]] = found["rows"]
     for name, sizes in MODELS.items():
         folder = arguments.models / f"{name}-{size}"
