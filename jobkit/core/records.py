@@ -163,6 +163,9 @@ class ModelRef:
         ``stanza``: a folder in Stanza's layout; ``folder``: all files of the folder are the model.
     architecture
         Of a stand-in whose weights are random and not trained, the name of its architecture; else empty.
+    prompt
+        What stands before each text: the name of one of its prompts, or the prompt itself; ``None`` for the
+        model's own.
     fingerprint
         A hash over its files, so that two models never share a row.
     size_bytes
@@ -181,6 +184,7 @@ class ModelRef:
     architecture: str = ""
     pooling: str = ""
     trust_remote_code: bool = False
+    prompt: str | None = None
 
     @property
     def options(self) -> dict[str, str | int]:
@@ -189,8 +193,9 @@ class ModelRef:
 
     @property
     def title(self) -> str:
-        """Its name, with the size if that is part of it."""
-        return self.name if self.kind == FOLDER else f"{self.name} {self.size}"
+        """Its name, with the size if that is part of it, and the prompt that a spec names."""
+        prompt = "" if self.prompt is None else f", prompt {self.prompt!r}"
+        return f"{self.name if self.kind == FOLDER else f'{self.name} {self.size}'}{prompt}"
 
     @property
     def caveat(self) -> str:
@@ -329,6 +334,8 @@ class Point:
     shortcuts
         Whether the workload may leave out work that changes no result: ``off`` or ``exact``; ``None`` as for
         ``precision``.
+    trim
+        Whether the entities have no blanks at their ends, which tokenizers of bytes put there.
     fork
         Whether processes that work may be forked from one that has imported the framework.
     hang_s
@@ -379,6 +386,7 @@ class Point:
     mps: str = OFF
     precision: str | None = None
     shortcuts: str | None = None
+    trim: bool = False
     fork: bool = False
     hang_s: int = 60
     load_knobs: tuple[str, ...] = LOAD_KNOBS

@@ -7,9 +7,11 @@ measures nothing.
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -361,4 +363,23 @@ def build(workload: str, model: ModelRef, cache: Path, *, say: Say) -> ModelRef:
     if lack := missing_framework(workload):
         raise lack
     make_stand_in(workload, model.size, cache, say)
-    return stand_in(workload, model.size, cache, model.name)
+    return replace(stand_in(workload, model.size, cache, model.name), prompt=model.prompt)
+
+
+def with_prompt(workload: str, model: ModelRef | None, prompt: str) -> ModelRef | None:
+    """Return a model whose texts begin with a prompt; refuse a word that names none of its prompts."""
+    if workload != "sentence-embedding":
+        hint = "sentence-embedding does; a function of your own can put one before its texts"
+        raise JobkitError(f"prompt: {workload} puts none before a text", hint=hint)
+    if model is None:
+        return None  # which is an error already
+    file = Path(model.path) / "config_sentence_transformers.json"
+    try:
+        names = list(json.loads(file.read_text(encoding="utf-8"))["prompts"])
+    except (OSError, ValueError, LookupError, TypeError):
+        names = []
+    if prompt and prompt not in names and not any(map(str.isspace, prompt)):
+        has = f"has {', '.join(names)}" if names else "has none"
+        hint = 'one of these, or the text itself, with its blank: "query: "'
+        raise JobkitError(f"prompt: {prompt!r} names no prompt of {model.name}, which {has}", hint=hint)
+    return replace(model, prompt=prompt)

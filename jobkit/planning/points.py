@@ -151,6 +151,7 @@ def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Poin
         workers=counts[WORKERS],
         precision=_word(given, PRECISION),
         shortcuts=_word(given, SHORTCUTS),
+        trim=spec.trim,
         fork=spec.fork,
         hang_s=spec.hang_s,
         gpus=max(1, counts[GPUS]) if on_gpu else 1,

@@ -19,7 +19,21 @@ from jobkit.answers.loads import Lengths
 from jobkit.core.errors import WOULD_REFUSE, JobkitError
 from jobkit.core.extensions import load_all
 from jobkit.core.extras import cpu_build_problem, cuda_install_command
-from jobkit.core.knobs import CUDA, EXACT, GPUS, MPS, ON, PRECISION, SHORTCUTS, THREADS, WORKERS, Knob
+from jobkit.core.knobs import (
+    CUDA,
+    EXACT,
+    GPUS,
+    LOAD_KNOBS,
+    MPS,
+    ON,
+    PADDED,
+    PRECISION,
+    PROMPT,
+    SHORTCUTS,
+    THREADS,
+    WORKERS,
+    Knob,
+)
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import FULL, FileRef, ModelRef, Point, TextRef
 from jobkit.core.shell import usable_cpus
@@ -41,7 +55,7 @@ from jobkit.schedulers.registry import SCHEDULERS, by_name, choose_scheduler, ru
 from jobkit.spec.axes import name_faults, value_faults
 from jobkit.spec.checks import add_offer_faults, command_faults, file_refs, sources, swept
 from jobkit.spec.site import Site, find_site, load_site, portable_name
-from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec, setting_overrides
+from jobkit.spec.sweep_spec import Axes, Resources, SweepSpec, load_spec, setting_overrides
 from jobkit.spec.yaml_files import YamlDocument, hide_override
 from jobkit.worker.workloads.base import SHIPPED, class_name, missing_framework
 from jobkit.worker.workloads.function import file_ref, names_file, source_path
@@ -308,6 +322,11 @@ def read_named(
     shortcuts = {spec.shortcuts, *(value for key, value in _values(spec) if key == f"sweep.{SHORTCUTS}")}
     if window and not spec.work_unit and EXACT in shortcuts:
         spec = spec.model_copy(update={"work_unit": window})
+    budget = workload.budgets.get(spec.device)
+    sizes = {f"sweep.{name}" for name in LOAD_KNOBS}
+    if budget and EXACT in shortcuts and sizes.isdisjoint(key for key, _ in _values(spec)):
+        axes = Axes.model_validate({**spec.sweep.model_dump(), PADDED: [budget]})
+        spec = spec.model_copy(update={"sweep": axes})
     by_name = {knob.name: knob for knob in workload.knobs}
     for key, value in _values(spec):
         knob = by_name.get(key.removeprefix("sweep."))
@@ -395,6 +414,11 @@ class _Lookup:
             search = models.find_or_stand_in if self.stand_in else models.find
             find_model = partial(search, str(workload), model, base, cache_dir())
             self.model = _found(document, "model", find_model)
+        if isinstance(prompt := data.get(PROMPT), str):
+            from jobkit.planning.models import with_prompt  # as above
+
+            named = partial(with_prompt, str(workload), self.model, prompt)
+            self.model = _found(document, PROMPT, named)
         scheduler = data.get("scheduler", "auto")
         if isinstance(name := data.get("site", "auto"), str) and scheduler in ["auto", *SCHEDULERS]:
             chosen, self.why = choose_scheduler(scheduler)

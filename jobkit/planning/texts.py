@@ -341,7 +341,9 @@ def _kept_at(workload: str, text: TextRef, model: ModelRef | None, cache: Path) 
         return None
     framework, _ = EXTRAS[EXTRA_OF[workload]]
     jsonl = ["jsonl"] if text.path.lower().endswith(JSONL_ENDINGS) else []
-    parts = [workload, text.sha256, *jsonl, model.fingerprint, *map(metadata.version, ("jobkit", framework))]
+    prompt = [] if model.prompt is None else [repr(model.prompt)]
+    known = [workload, text.sha256, *jsonl, model.fingerprint, *prompt]
+    parts = [*known, *map(metadata.version, ("jobkit", framework))]
     return cache / "lengths" / f"{hashlib.sha256(' '.join(parts).encode()).hexdigest()[:16]}.json"
 
 

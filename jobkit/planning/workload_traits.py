@@ -103,6 +103,7 @@ class Traits(NamedTuple):
     # characters of a paragraph for its length.
     says_padding: bool = True
     windows: Mapping[str, int] = {}  # as `WINDOW` of `jobkit.worker.workloads.base.Workload`
+    budgets: Mapping[str, int] = {}  # as its `BUDGET`
 
 
 def command_traits(template: str, knobs: Iterable[str], sources: Iterable[Path]) -> Traits:
@@ -129,6 +130,6 @@ def traits(name: str, folder: str | None = None, staged: str | None = None) -> T
             say=lambda _: None,
             what=f"looking at workload {name!r}",
         )
-    needs_model, reports_lengths, knobs, columns, unit, pads, says, windows = fields
+    needs_model, reports_lengths, knobs, columns, unit, pads, says, windows, budgets = fields
     own_knobs = (*map(from_fields, knobs), *RUN_KNOBS)
-    return Traits(needs_model, reports_lengths, own_knobs, tuple(columns), unit, pads, says, windows)
+    return Traits(needs_model, reports_lengths, own_knobs, tuple(columns), unit, pads, says, windows, budgets)

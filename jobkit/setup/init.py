@@ -369,6 +369,7 @@ def spec_text(survey: Survey, choice: InitResources, plan: InitFiles, cpu_torch:
         line("text: sample:300", "generated paragraphs; or your own: a path, UTF-8, blank lines between"),
         "model:",
         line("  name: en", "Stanza's English; to fetch it: jobkit models fetch en"),
+        line("trim: true", "an entity begins and ends with no blank"),
         "sweep:",
         line("  batch_size: [5, 20, 60, 150]", "paragraphs a call"),
         line("repeats: 1", "3 or more for intervals; auto: until they are short"),

@@ -36,8 +36,10 @@ UNUSED = {
     "work_unit": None,
     "every": 1,
     "mps": OFF,
+    "prompt": None,
     "precision": None,
     "shortcuts": OFF,
+    "trim": False,
     "profile": OFF,
     "find_max": None,
 }

@@ -352,6 +352,9 @@ class SweepSpec(_Part):
         The text to work on: ``sample``, ``sample:300``, a path, or an http(s) address.
     model
         Which model.
+    prompt
+        What sentence-embedding puts before each text: the name of one of the model's prompts, or the text
+        itself; ``null`` for the model's own, if it has one.
     device
         ``auto`` is ``cuda`` where GPUs are asked for.
     order
@@ -376,6 +379,8 @@ class SweepSpec(_Part):
         The format of numbers in which the workload computes; ``null`` leaves the framework as it is.
     shortcuts
         ``exact``: the workload leaves out work that changes no result.
+    trim
+        Whether the blanks at both ends of an entity are left out, and an entity of blanks alone.
     fork
         Whether processes that work are forked from one that has imported the framework; else each is
         a fresh one.
@@ -427,6 +432,7 @@ class SweepSpec(_Part):
     workload: NameOrCommand = "stanza-ner"
     text: str = "sample"
     model: ModelSpec = ModelSpec()
+    prompt: str | None = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
     order: Literal["load", "text", "sorted"] = "load"
     sort_window: fields.Positive | None = None
@@ -438,6 +444,7 @@ class SweepSpec(_Part):
     mps: Literal["off", "on", "auto"] = "off"
     precision: Literal["fp32", "tf32", "fp16", "bf16"] | None = "fp32"
     shortcuts: Literal["off", "exact"] | None = "off"
+    trim: bool = False
     fork: bool = True
     hang_s: fields.Positive = 60
     sweep: Axes = Axes()

@@ -54,6 +54,23 @@ def test_a_call_of_an_encoder_has_the_paragraphs_that_fill_a_gpu(spec: Path, tmp
     assert units == [{10_000}, {50}, {10_000}, {100}]
 
 
+def test_the_budget_of_an_encoder_is_written_into_the_plan(spec: Path, tmp_path: Path) -> None:
+    text = SPEC.replace("count", "sentence-embedding").replace("batch_size: [1, 2]", "threads: [1]")
+    spec.write_text(text.replace("gpus: 0", "gpus: 1") + "model: {name: en, fallback: stand-in}\n")
+    found = []
+    for words in (
+        ("device=cuda", "shortcuts=exact"),
+        ("device=cpu", "shortcuts=exact"),
+        ("device=cpu", "shortcuts=exact", "sweep.batch_size=[8]"),
+        ("device=cpu",),
+    ):
+        options = Options(overrides=words, scheduler="slurm", runs_dir=tmp_path)
+        prepared = prepare(spec, options, build=False, say=print)
+        found.append(prepared.points[0].params.get("padded"))
+        assert prepared.spec.sweep.product.get("padded") == (found[-1] and [found[-1]])
+    assert found == [16_384, 1_000, None, None]
+
+
 def test_what_the_shell_asks_of_sbatch_and_the_spec_does_not_is_asked_and_kept(
     spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

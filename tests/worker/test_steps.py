@@ -11,7 +11,7 @@ import pytest
 from jobkit.core.records import Outcome
 from jobkit.worker import steps
 from jobkit.worker.measure import memory
-from jobkit.worker.workloads.base import Result
+from jobkit.worker.workloads.base import Entity, Result
 from jobkit.worker.workloads.function import Count
 from tests.support.builders import point
 from tests.worker.test_record import state
@@ -74,6 +74,24 @@ def test_garbage_is_collected_between_calls_and_after_a_try_python_does_it_again
     if (workload, outcome) == (Looks, Outcome.OK):
         assert knots == (1, 2, 1, 1), "that of the warm-up is collected after the first call"
     assert gc.isenabled()
+
+
+class Blanks(Count):
+    """Finds what a tokenizer of bytes finds: a name with the blank before it, and a blank."""
+
+    def process(self, paragraphs: Sequence[str]) -> Result:
+        found = Entity(0, " Rome ", "LOC", 2, 8), Entity(0, "\u00a0", "LOC", 8, 9), Entity(0, "In", "O", 0, 2)
+        return replace(super().process(paragraphs), entities=found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trim", [False, True])
+def test_entities_have_no_blanks_at_their_ends_if_a_spec_wants_it(tmp_path: Path, *, trim: bool) -> None:
+    of = replace(PLAIN, workload=f"{__name__}:{Blanks.__name__}", workers=1, trim=trim)
+    assert tried(tmp_path, of, "In Rome.\n").outcome is Outcome.OK
+    _, *rows = (tmp_path / "entities.tsv").read_text().splitlines()
+    trimmed = ["0\tIn\tO\t0\t2", "0\tRome\tLOC\t3\t7"]
+    assert rows == (trimmed if trim else [trimmed[0], "0\t Rome \tLOC\t2\t8", "0\t\u00a0\tLOC\t8\t9"])
 
 
 # -- before a fork

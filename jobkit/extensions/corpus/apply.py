@@ -395,12 +395,15 @@ def _setting_differences(before: Point, now: Point) -> Iterator[str]:
     was, is_ = (point.model.fingerprint if point.model else "none" for point in (before, now))
     if was != is_:
         yield f"model: {was[:12]} there, {is_[:12]} now"
+    prompts = [point.model and point.model.prompt for point in (before, now)]
+    if prompts[0] != prompts[1]:
+        yield f"prompt: {prompts[0]!r} there, {prompts[1]!r} now"
     digests = {file.name: file.sha256 for file in before.files}
     for file in now.files:
         if (there := digests.get(file.name, file.sha256)) != file.sha256:
             yield f"{file.name}: SHA-256 {there[:12]} there, {file.sha256[:12]} now"
     names = ("workload", "device", "order", "sort_window", "work_unit", "threads", "workers", "gpus", "mps")
-    for name in (*names, *OFFERED, "allocator", "workload_folder"):
+    for name in (*names, *OFFERED, "trim", "allocator", "workload_folder"):
         values = getattr(before, name), getattr(now, name)
         if values[0] != values[1] and name not in before.params:
             yield f"{name}: {values[0]} there, {values[1]} now"

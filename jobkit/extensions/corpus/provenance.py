@@ -182,7 +182,8 @@ def _model(point: Point) -> dict[str, object] | None:
     model = point.model
     random = {"random_weights": model.architecture} if model.architecture else {}
     named = {"name": model.name, "size": model.size, "stand_in": model.stand_in, "caveat": model.label}
-    return {**named, **random, **model.options, "sha256": model.fingerprint}
+    prompt = {} if model.prompt is None else {"prompt": model.prompt}
+    return {**named, **random, **model.options, **prompt, "sha256": model.fingerprint}
 
 
 def _setting(point: Point, promise: Promise) -> dict[str, object]:
@@ -190,7 +191,7 @@ def _setting(point: Point, promise: Promise) -> dict[str, object]:
     knobs: dict[str, Value | None] = {name: getattr(point, name) for name in names}
     if point.device == CPU:
         knobs["gpus"] = 0
-    return {**knobs, **point.params, "source": promise.source}
+    return {**knobs, "trim": point.trim, **point.params, "source": promise.source}
 
 
 def closing_line(data: Mapping[str, Any]) -> str:

@@ -93,6 +93,14 @@ class Result:
     longest_sentence_chars: int | None = None
     padded_chars: int | None = None
 
+    def trimmed(self) -> Result:
+        """Return it without the blanks at the ends of entities, and without entities of blanks alone."""
+        found = []
+        for paragraph, text, label, start, _ in self.entities:
+            first, kept = start + len(text) - len(text.lstrip()), text.strip()
+            found += [Entity(paragraph, kept, label, first, first + len(kept))] if kept else []
+        return replace(self, entities=tuple(found))
+
 
 def type_of(vectors: Any) -> str:  # noqa: ANN401 - an array of any framework
     """Return the type of vectors as they are written, ``fp32[384]``: fp64 becomes fp32."""
@@ -164,6 +172,9 @@ class Workload(Protocol):
     A workload may also have ``WINDOW: ClassVar[Mapping[str, int]]``: by device the paragraphs of a call if
     ``padded`` caps its batches, its ``shortcuts`` are ``exact``, and the spec has no ``work_unit``. It says
     that one process may fill a GPU: ``jobkit tune`` then tries one worker first, with all CPUs of the job.
+
+    With it a workload may have ``BUDGET: ClassVar[Mapping[str, int]]``: by device the ``padded`` of a spec
+    that has neither ``padded`` nor a batch size.
 
     A workload may also have ``GC: ClassVar[bool]``: ``False`` if Python's garbage collector is to run as it
     does by itself, also during a call. Without it jobkit runs it between calls only.

@@ -238,15 +238,17 @@ def code_folder(name: str, folder: str | None) -> str | None:
 
 def traits(
     name: str, folder: str | None, staged: str | None = None, *, say: Say
-) -> tuple[bool, bool, list[dict[str, Any]], tuple[str, ...], str, bool, bool, Mapping[str, int]]:
+) -> tuple[
+    bool, bool, list[dict[str, Any]], tuple[str, ...], str, bool, bool, Mapping[str, int], Mapping[str, int]
+]:
     """Return the fields of `jobkit.planning.workload_traits.Traits`."""
     workload = checked_class(name, folder, staged)
     knobs = [asdict(knob) for knob in knobs_of(workload)]
     has_lengths = callable(getattr(workload, "lengths", None))
     unit, pads = str(getattr(workload, "LOAD_UNIT", CHARACTERS)), bool(getattr(workload, "PADS", True))
     says = pads and finds_lengths(workload)
-    windows = dict(getattr(workload, "WINDOW", {}))
-    return workload.NEEDS_MODEL, has_lengths, knobs, columns_of(workload), unit, pads, says, windows
+    windows, budgets = (dict(getattr(workload, name, {})) for name in ("WINDOW", "BUDGET"))
+    return workload.NEEDS_MODEL, has_lengths, knobs, columns_of(workload), unit, pads, says, windows, budgets
 
 
 def lengths(

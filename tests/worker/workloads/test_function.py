@@ -90,9 +90,9 @@ SWEPT = """
 def test_parameters_are_knobs_and_what_jobkit_fills_in(tmp_path: Path) -> None:
     folder = written(tmp_path, SWEPT)
     traits = own.traits("tagger.py:tag", folder, say=print)
-    needs_model, has_lengths, knobs, columns, unit, pads, says_padding, windows = traits
+    needs_model, has_lengths, knobs, columns, unit, pads, says_padding, *by_device = traits
     assert (needs_model, has_lengths, columns) == (True, True, ("result",))
-    assert (unit, pads, says_padding, windows) == (CHARACTERS, True, False, {})
+    assert (unit, pads, says_padding, by_device) == (CHARACTERS, True, False, [{}, {}])
     assert {knob["name"]: knob["words"] for knob in knobs} == {
         "batch_size": (),
         "beam": (),

@@ -64,11 +64,12 @@ of the texts; and how many pieces each batch holds. With encodings a batch reads
 class Encoder:
     """Texts to what a model gives, batch by batch.
 
-    ``tokenizer``: A fast one of transformers.
+    ``tokenizer``: A fast one of transformers; a batch is padded on its side.
     ``run``: takes token ids and attention mask, each of shape (pieces, tokens of the longest), and the places
         of the tokens in the flattened batch; returns tensors.
     ``most_tokens``, ``stride``: of a piece, and tokens that two pieces of a text have in common; without a
         stride a text is one piece.
+    ``prompt``: stands before each text.
 
     Its ``budget`` is the most padded tokens of a batch; without a budget ``size`` is the pieces of a batch.
     """
@@ -81,6 +82,7 @@ class Encoder:
         *,
         most_tokens: int,
         stride: int | None = None,
+        prompt: str = "",
     ) -> None:
         if device == CUDA:  # cuDNN's attention makes a plan for each new shape: 0.3 s on an H100, torch 2.11
             torch.backends.cuda.enable_cudnn_sdp(False)  # noqa: FBT003 - as torch has it
@@ -90,7 +92,8 @@ class Encoder:
         self._backend.enable_truncation(most_tokens, stride=stride or 0)
         self._encode = self._backend.encode_batch if stride else self._backend.encode_batch_fast
         self._whole = stride is None
-        self._pad = tokenizer.pad_token_id or 0
+        self._pad, self._left = tokenizer.pad_token_id or 0, tokenizer.padding_side == "left"
+        self._prompt = prompt
         self._run, self._device = run, device
         self.budget: int | None = None
         self.size = 1
@@ -146,7 +149,7 @@ class Encoder:
         owners: Sequence[int] = range(len(texts))
         if self._whole:
             for at in owners[::TOGETHER]:
-                for one in self._encode(list(texts[at : at + TOGETHER])):
+                for one in self._encode([self._prompt + text for text in texts[at : at + TOGETHER]]):
                     ids.fromlist(one.ids)
                     ends.append(len(ids))
             lengths = np.diff(ends)
@@ -182,7 +185,8 @@ class Encoder:
             # not pinned: writing into pinned memory costs more than its copy saves (8 % on an H100)
             sent = torch.zeros(2 * cells + tokens, dtype=torch.int64)
             ids, mask, places = np.split(sent.numpy(), [cells, 2 * cells])
-            places[:] = np.repeat(np.arange(size) * columns, lengths) + within
+            first = columns - lengths if self._left else 0  # the column of the first token
+            places[:] = np.repeat(np.arange(size) * columns + first, lengths) + within
             ids[:], ids[places], mask[places] = self._pad, own, 1
             flat = sent.to(self._device, non_blocking=True)
             ids, mask, where = flat.split([cells, cells, tokens])

@@ -42,6 +42,7 @@ from jobkit.core.knobs import (
     OFF,
     PADDED,
     PRECISION,
+    PROMPT,
     SHORTCUTS,
     Knob,
     Value,
@@ -66,8 +67,9 @@ DEFAULT_BATCH_SIZE = 32
 """Paragraphs per call if the sweep does not set it: the default of ``encode``; that of the pipeline is 1."""
 WINDOW = {CUDA: 10_000, CPU: 100}
 """Texts of a call of an encoder by device, unless the setting has a number."""
-DEFAULT_BUDGET = 2**14
-"""Padded tokens of a batch of an encoder, if the setting has neither a budget nor a batch size."""
+BUDGET = {CUDA: 2**14, CPU: 1_000}
+"""Padded tokens of a batch of an encoder by device, unless the setting has a budget or a batch size: more
+leave the caches of a CPU."""
 FIRST_BATCHES = 2
 """The first part of a call is a short one, and so is its batch; the second batch is full."""
 WARM_UP_S = 1.0
@@ -79,6 +81,8 @@ SILENT_TOKENIZERS = ("TOKENIZERS_PARALLELISM", "false")
 MANY_WORDS = 100
 """Tokens of a vocabulary of which a text surely has some."""
 TRUST = "trust_remote_code"
+LOADED = {"torch.float32": FP32, **{f"torch.{dtype}": word for word, dtype in DTYPES.items()}}
+"""The precision by the type of the weights that were loaded."""
 INPUT = "input_ids"
 """The tensor of token ids, of shape (texts, tokens of the longest)."""
 
@@ -97,7 +101,8 @@ class EncoderWorkload:
 
     A subclass has the methods of both ways:
 
-    ``open``: loads the model of a folder, with weights of one of torch's types, and returns the network.
+    ``open``: loads the model of a folder, with weights of one of torch's types or ``auto``, and returns the
+        network.
     ``encoder``: returns an encoder with the model, or why it cannot do what the framework does.
     ``encoded``: returns what the encoder finds in paragraphs, and their tokens.
     ``stock``: returns what the framework finds in batches of so many paragraphs, in the form of `encoded`.
@@ -118,6 +123,7 @@ class EncoderWorkload:
     NEEDS_MODEL: ClassVar[bool] = True
     LOAD_UNIT: ClassVar[str] = "padded tokens"
     WINDOW: ClassVar[Mapping[str, int]] = WINDOW
+    BUDGET: ClassVar[Mapping[str, int]] = BUDGET
     FRAMEWORKS: ClassVar[tuple[str, ...]] = ("transformers", "tokenizers")
     # tokenizes the texts of calls; ``None`` if the framework works, which does not cut calls by ``padded``
     tokenize_ahead: Callable[..., None] | None = None
@@ -155,7 +161,10 @@ class EncoderWorkload:
         self._device, self._params = device, params
         if precision := str(params.get(PRECISION, "")):
             self._effective[PRECISION] = set_tf32(precision, device)
-        self._network = self.open(self._folder, DTYPES.get(precision, "float32"))
+        dtype = DTYPES.get(precision, "float32") if precision else "auto"  # the checkpoint's own
+        self._network = self.open(self._folder, dtype)
+        if not precision and (loaded := LOADED.get(str(self._network.dtype))):
+            self._effective[PRECISION] = loaded
         self._network.register_forward_pre_hook(self._note, with_kwargs=True)
         if wanted := str(params.get(SHORTCUTS, "")):
             self._effective[SHORTCUTS] = wanted
@@ -172,7 +181,7 @@ class EncoderWorkload:
         self._params, sizes = params, numbers(params)
         self._largest, self._heaviest = None, (0, {}, True)
         if self._encoder:
-            self._encoder.budget = sizes.get(PADDED, None if BATCH_SIZE in sizes else DEFAULT_BUDGET)
+            self._encoder.budget = sizes.get(PADDED, None if BATCH_SIZE in sizes else BUDGET[self._device])
             self._encoder.size = sizes.get(BATCH_SIZE, 1)
 
     def _note(self, network: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:  # noqa: ANN401
@@ -234,7 +243,8 @@ class EncoderWorkload:
         and of the tokenizer's special ones.
 
         The control is the framework with another batch size: in another batch kernels add in another order.
-        In fp32 the encoder may differ as much as the control. In another precision both are compared with
+        In fp32 the encoder may differ as much as the control, unless that differs more than `Difference.near`
+        permits: what a model gives then depends on the batch. In another precision both are compared with
         the framework in fp32, and the encoder may be twice as far from it as the framework is, or as far as
         `Difference.near` permits.
         """
@@ -259,7 +269,7 @@ class EncoderWorkload:
             f"{len(paragraphs)} paragraphs against the framework in fp32: {own.words}; "
             f"the framework {name}: {of_control.words}"
         )
-        permitted = max(of_control.distance, own.exact)
+        permitted = max(own.exact, of_control.distance if of_control.distance <= own.near else 0)
         if precision != FP32:
             permitted = max(2 * of_control.distance, own.near)
         return "" if own.distance <= permitted else self.checked
@@ -298,8 +308,8 @@ def unknown_input(tokenizer: Any, network: Any) -> str:  # noqa: ANN401 - transf
     """Return why an encoder cannot make the input of a model; empty if it can."""
     if "attention_mask" not in inspect.signature(network.forward).parameters:
         return f"{type(network).__name__} takes no mask, so padding changes what it finds"
-    if tokenizer.padding_side != "right" or tokenizer.truncation_side != "right":
-        return f"{type(tokenizer).__name__} pads or cuts on the left"
+    if tokenizer.truncation_side != "right":
+        return f"{type(tokenizer).__name__} cuts on the left"
     words = " ".join([*tokenizer.get_vocab()][:MANY_WORDS])
     if any(tokenizer.backend_tokenizer.encode(words).type_ids):
         return f"{type(tokenizer).__name__} has types of tokens"
@@ -344,7 +354,7 @@ class TokenClassification(EncoderWorkload):
             folder,
             local_files_only=True,
             trust_remote_code=bool(self._params.get(TRUST)),
-            dtype=getattr(torch, dtype),
+            dtype=dtype,
         ).to(self._device)
         self._strategy = str(self._params.get(AGGREGATION.name, "simple"))
         self._tokenizer = tokenizer_of(folder, trusted=bool(self._params.get(TRUST)))
@@ -475,7 +485,7 @@ def stride_of(tokenizer: Any) -> int:  # noqa: ANN401 - as above
 
 STORED = Knob(name="vectors", words=(FP32, FP16))
 """The type of the numbers that are written."""
-KNOWN = ("Transformer", "Pooling", "Dense", "Normalize")
+KNOWN = ("Transformer", "Pooling", "Dense", "LayerNorm", "Normalize")
 """The modules of sentence-transformers that take what the one before gave, and nothing of the text."""
 KNOWN_SETTINGS = {
     *("transformer_task", "modality_config", "module_output_name", "processing_kwargs", "max_seq_length"),
@@ -509,6 +519,8 @@ class SentenceEmbedding(EncoderWorkload):
         options = {key: self._params[key] for key in MODEL_OPTIONS if key in self._params}
         self._model = open_model(folder, self._device, dtype, **options)
         self._tokenizer = self._model.tokenizer
+        asked = self._params.get(PROMPT)
+        self._prompt = prompt_of(self._model, None if asked is None else str(asked))
         return self._model
 
     def encoder(self) -> Encoder | str:
@@ -521,17 +533,19 @@ class SentenceEmbedding(EncoderWorkload):
                 return f"the model has a module {type(module).__name__}"
         if unknown := unknown_setting(model[0]):
             return f"the model has a setting {unknown}"
-        if model.default_prompt_name is not None or model.truncate_dim is not None:
-            return "the model has a prompt, or shortens its vectors"
         if not 0 < most_tokens(model) < NO_LIMIT:
             return "the model names no largest number of tokens"
         if refused := unknown_input(model.tokenizer, model[0].auto_model):
             return refused
+        if self._prompt and not all(getattr(module, "include_prompt", True) for module in model):
+            return "the model leaves the tokens of its prompt out of the mean"
 
         def run(ids: Any, mask: Any, places: Any) -> Sequence[Any]:  # noqa: ANN401 - torch is untyped
-            return [model({"input_ids": ids, "attention_mask": mask})["sentence_embedding"].float()]
+            vectors = model({"input_ids": ids, "attention_mask": mask})["sentence_embedding"]
+            return [vectors[:, : model.truncate_dim].float()]
 
-        return Encoder(model.tokenizer, run, self._device, most_tokens=most_tokens(model))
+        most, prompt = most_tokens(model), self._prompt
+        return Encoder(model.tokenizer, run, self._device, most_tokens=most, prompt=prompt)
 
     def encoded(self, paragraphs: Sequence[str], encoder: Encoder) -> tuple[Any, int]:
         """Return the vectors that the encoder finds, and the tokens."""
@@ -548,9 +562,12 @@ class SentenceEmbedding(EncoderWorkload):
 
     def stock(self, paragraphs: Sequence[str], batch_size: int) -> Any:  # noqa: ANN401 - numpy is untyped here
         """Return the vectors that ``encode`` finds."""
-        texts = list(paragraphs)
         found = self._model.encode(
-            texts, batch_size=batch_size, show_progress_bar=False, convert_to_tensor=True
+            list(paragraphs),
+            prompt=self._prompt,
+            batch_size=batch_size,
+            show_progress_bar=False,
+            convert_to_tensor=True,
         )
         return found.float().cpu().numpy()
 
@@ -571,8 +588,9 @@ class SentenceEmbedding(EncoderWorkload):
     @staticmethod
     def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
         """Return each paragraph as one item with its tokens, by the tokenizer of the model."""
-        texts = list(paragraphs)
         loaded = _kept_model(model_folder(model), CPU, "float32", **options_of(model))
+        prompt = prompt_of(loaded, getattr(model, PROMPT, None))
+        texts = [prompt + text for text in paragraphs]
         if not callable(loaded.tokenizer):  # of a StaticEmbedding
             return [[len(one.ids)] for one in loaded.tokenizer.encode_batch(texts, add_special_tokens=False)]
         tokens = loaded.tokenizer(texts, truncation=True, max_length=most_tokens(loaded))
@@ -605,15 +623,19 @@ def options_of(model: ModelRef | Path | None) -> Mapping[str, str | int]:
     return model.options if isinstance(model, ModelRef) else {}
 
 
+def prompt_of(model: Any, asked: str | None) -> str:  # noqa: ANN401 - as below
+    """Return what stands before each text: what a spec has, by its name or as it is, or the model's own."""
+    return str(model.prompts.get(model.default_prompt_name if asked is None else asked, asked or ""))
+
+
 def open_model(
     folder: Path, device: str, dtype: str, *, pooling: Value = "", trust_remote_code: Value = False
 ) -> Any:  # noqa: ANN401 - the framework is untyped
-    """Return a model of a folder, without network, with weights of one of torch's types.
+    """Return a model of a folder, without network, with weights of one of torch's types, or ``auto``.
 
     ``pooling``: of a folder that is no sentence embedder.
     """
     os.environ.setdefault(*SILENT_TOKENIZERS)
-    import torch
     import transformers
     from sentence_transformers import SentenceTransformer
 
@@ -623,7 +645,7 @@ def open_model(
         device=device,
         local_files_only=True,
         trust_remote_code=bool(trust_remote_code),
-        model_kwargs={"dtype": getattr(torch, dtype)},
+        model_kwargs={"dtype": dtype},
     )
     if pooling:  # the library has made it of the folder's tokens and their mean
         _, mean = model

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import subprocess
 import sys
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +154,96 @@ def test_the_vectors_are_those_of_encode_and_calls_are_prepared(
         assert vectors == pytest.approx(off.vectors, abs=2e-6)
     assert results[0].load <= 2_000
     assert opened.check_shortcuts(first) == ""
+
+
+@pytest.fixture(scope="module")
+def embedders(kept_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return embedders as LLMs are: the last token of texts that are padded on the left; and one of all else.
+
+    A BERT counts its positions from the left end of a batch, so padding there changes what it gives.
+    """
+    pytest.importorskip("sentence_transformers")
+    from sentence_transformers import SentenceTransformer
+    from transformers import Qwen3Config, Qwen3Model
+
+    with warnings.catch_warnings():  # of the name, which old and new versions have
+        warnings.simplefilter("ignore")
+        from sentence_transformers.models import LayerNorm
+
+    bert, root = Path(_built(EMBEDDER, kept_cache).path), tmp_path_factory.mktemp("embedders")
+    folders = {name: root / name for name in ("qwen", "bert", "more")}
+    sizes = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "vocab_size": 2_000}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
+    Qwen3Model(Qwen3Config(**sizes, **heads)).save_pretrained(folders["qwen"])
+    last = {"word_embedding_dimension": 64, "pooling_mode_lasttoken": True}
+    for name in ("qwen", "bert"):
+        kept = shutil.ignore_patterns("config.json", "*.safetensors") if name == "qwen" else None
+        shutil.copytree(bert, folders[name], ignore=kept, dirs_exist_ok=True)
+        (folders[name] / "1_Pooling").mkdir(exist_ok=True)
+        (folders[name] / "1_Pooling" / "config.json").write_text(json.dumps(last))
+        (folders[name] / "2_Normalize").mkdir(exist_ok=True)
+        settings = json.loads((bert / "tokenizer_config.json").read_text()) | {"padding_side": "left"}
+        (folders[name] / "tokenizer_config.json").write_text(json.dumps(settings))
+    modules = [*SentenceTransformer(str(bert), device="cpu")][:2]
+    prompts: Any = {"prompts": {"query": "find this: ", "passage": "of a book: "}}
+    prompts |= {"default_prompt_name": "passage", "truncate_dim": 24}
+    more = SentenceTransformer(modules=[*modules, LayerNorm(64)], device="cpu", **prompts)
+    more.save(str(folders["more"]), create_model_card=False)
+    config = folders["more"] / "config_sentence_transformers.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"truncate_dim": 24}))
+    return folders
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "prompt"),
+    [
+        ("qwen", {}, ""),
+        ("qwen", {"prompt": "Query: "}, "Query: "),
+        ("more", {}, "of a book: "),
+        ("more", {"prompt": "query"}, "find this: "),
+        ("more", {"prompt": ""}, ""),
+    ],
+)
+def test_padding_prompts_and_shorter_vectors_are_those_of_encode(
+    name: str, params: dict[str, str], prompt: str, embedders: dict[str, Path]
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    by_hand = SentenceTransformer(str(embedders[name]), device="cpu", local_files_only=True)
+    vectors = by_hand.encode(TEXT, prompt=prompt)
+    assert vectors.shape[1] == (64 if name == "qwen" else 24)
+    for size in ({"padded": 600}, {"padded": 4_000}, {"batch_size": 7}):
+        opened = loaded(EMBEDDER, embedders[name], **size, **params)
+        assert opened.effective()["shortcuts"] == "exact"
+        assert opened.process(TEXT).vectors == pytest.approx(vectors, abs=1e-5)
+    assert opened.check_shortcuts(TEXT) == ""
+    ref = ModelRef(path=str(embedders[name]), name="", size="", stand_in=False, fingerprint="", size_bytes=0)
+    [[tokens]] = opened.lengths(["Rome"], dataclasses.replace(ref, prompt=params.get("prompt")))
+    assert tokens == len(by_hand.tokenizer(f"{prompt}Rome")["input_ids"])
+
+
+def test_vectors_that_depend_on_the_batch_are_refused(embedders: dict[str, Path]) -> None:
+    assert "; the framework in batches of 8: " in loaded(EMBEDDER, embedders["bert"]).check_shortcuts(TEXT)
+
+
+@pytest.mark.parametrize("workload", [TAGGER, EMBEDDER])
+def test_without_a_precision_the_weights_have_the_type_of_the_checkpoint(
+    workload: str, kept_cache: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("sentence_transformers")
+    from safetensors.torch import load_file, save_file
+
+    folder = shutil.copytree(_built(workload, kept_cache).path, tmp_path / "model")
+    weights = load_file(folder / "model.safetensors")
+    halves = {name: weight.bfloat16() for name, weight in weights.items()}
+    save_file(halves, folder / "model.safetensors", {"format": "pt"})
+    config = json.loads((folder / "config.json").read_text()) | {"dtype": "bfloat16"}
+    (folder / "config.json").write_text(json.dumps(config))
+    opened = open_workload(workload, None)
+    opened.load(folder, "cpu", {"shortcuts": "exact"}, 1)
+    opened.process(TEXT)
+    assert opened.effective()["precision"] == "bf16"
+    assert loaded(workload, folder).effective()["precision"] == "fp32"
 
 
 def test_a_new_process_on_a_gpu_is_warmed_up_with_a_whole_call(tagger: dict[str, Path]) -> None:
