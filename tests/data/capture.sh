@@ -198,6 +198,7 @@ slurm_checks() {
 }
 slurm_charges() { # what jobkit.schedulers.slurm asks: partitions for an account and a QOS, and not for a QOS
     local asked
+    # shellcheck disable=SC2016 # sh expands it
     asked='scontrol -o show partition; sacctmgr -n -P show user "$0" withassoc'
     asked+=' format=DefaultAccount,Account,DefaultQOS,QOS && '
     asked+='{ sacctmgr -n -P show assoc where user= format=Account,ParentName,User; true; }'
