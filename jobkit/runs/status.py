@@ -414,15 +414,13 @@ class PointStatus(PointResult):
         done = self.state is PointState.DONE
         measured = self.outcome is Outcome.OK and self.point.kind.main
         shared = self.counts.task in self.shared_tasks
+        elapsed_s = task_s(self.counts, shared=shared) if done else self.elapsed_s
+        left_s = self.progress.left_s if self.progress else None
         return Pace(
             setting=repr(sorted(self.point.params.items())),
             state=str(self.state) if measured or not done else "",
-            elapsed_s=task_s(self.counts, shared=shared)
-            if done
-            else None
-            if self.suspended
-            else self.elapsed_s,
-            left_s=self.progress.left_s if self.progress and not self.suspended else None,
+            elapsed_s=None if self.suspended else elapsed_s,
+            left_s=None if self.suspended else left_s,
         )
 
 
