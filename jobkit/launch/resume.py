@@ -358,12 +358,9 @@ class Resumption:
     """How a run goes on: the hooks of a sweep, whose points run again; an extension inherits them."""
 
     def resume(self, run_dir: Path, asked: Asked) -> int | None:
-        for option in ("replan", "rows_gone"):
-            if getattr(asked, option):
-                named = f"--{option.replace('_', '-')}"
-                raise JobkitError(
-                    f"{run_dir}: {named} is for the folder of jobkit apply, and this is a sweep's"
-                )
+        for_a_corpus = {"--replan": asked.replan, "--rows-gone": asked.rows_gone}
+        for option in filter(for_a_corpus.get, for_a_corpus):
+            raise JobkitError(f"{run_dir}: {option} is for the folder of jobkit apply, and this is a sweep's")
         return run_again(
             run_dir, asked.only, asked.overrides, machine_gone=asked.machine_gone, wait=asked.wait
         )
@@ -480,17 +477,13 @@ def _end_stuck(run_dir: Path, run: RunStatus, only: Sequence[str]) -> bool:
     names = [word for word in only if word not in {*WORDS, *Outcome}]
     chosen = [find_point(run.points, word) for word in names] if only else run.points
     stuck = [point for point in chosen if point.state is PointState.STUCK]
-    jobs = {(submission.scheduler, submission.job.id): submission.job for submission in run.submissions}
-    tasks: dict[tuple[str, str], set[int]] = {}
-    whole = all(point in stuck for point in run.points if point.state in LIVE)
-    waiting = (first_task(job) for job, queued in followers(run, Role.FOLLOW) if queued and whole)
-    for task in (*(point.task for point in stuck if point.task), *(waiting if stuck else ())):
-        tasks.setdefault((task.scheduler, task.job_id), set()).add(task.task)
-    for (name, job), numbers in tasks.items():
-        if refused := scheduler_calls.cancel_tasks(
-            by_name(name), run_dir, jobs[name, job], sorted(numbers), whole=False
-        ):
-            message = f"{name} did not cancel job {job}, which can never begin: {refused}"
+    tasks = [point.task for point in stuck if point.task]
+    if stuck and all(point in stuck for point in run.points if point.state in LIVE):
+        tasks += [first_task(job) for job, queued in followers(run, Role.FOLLOW) if queued]
+    for sent, numbers in run.by_job(tasks):
+        scheduler = by_name(sent.scheduler)
+        if refused := scheduler_calls.cancel_tasks(scheduler, run_dir, sent.job, numbers, whole=False):
+            message = f"{sent.scheduler} did not cancel job {sent.job}, which can never begin: {refused}"
             raise JobkitError(message, hint="end it with its own command", exit_code=ExitCode.REFUSED)
     if stuck:
         note(f"cancelled: {format_count(len(stuck), run.noun)} that can never begin")

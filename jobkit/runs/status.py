@@ -519,6 +519,14 @@ class RunStatus:
         arrays = (one.job for one in self.submissions if one.role is Role.POINTS)
         return {job: tasks[job.id] for job in arrays if tasks[job.id] and job.id not in stuck}
 
+    def by_job(self, tasks: Iterable[JobTask]) -> list[tuple[Submission, tuple[int, ...]]]:
+        """Return tasks of this run job by job, each with their numbers."""
+        numbers: dict[tuple[str, str], set[int]] = {}
+        for task in tasks:
+            numbers.setdefault((task.scheduler, task.job_id), set()).add(task.task)
+        jobs = {(submission.scheduler, submission.job.id): submission for submission in self.submissions}
+        return [(jobs[key], tuple(sorted(found))) for key, found in numbers.items()]
+
     @property
     def counts(self) -> Counter[str]:
         """How many points stand where; cancelled points are counted apart from failed ones."""

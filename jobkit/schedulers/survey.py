@@ -75,9 +75,8 @@ class Queue:
     @property
     def whom(self) -> str:
         """All that limits whose jobs it starts, in words; empty if it is for all."""
-        return "; ".join(
-            filter(None, [self.only, *(f"{key} {','.join(of)}" for key, of in self.charges.items())])
-        )
+        charges = (f"{key} {','.join(names)}" for key, names in self.charges.items())
+        return "; ".join(filter(None, (self.only, *charges)))
 
 
 NO_NAME = "normal"  # the QOS of a job that names none, if its association names none (measured)
