@@ -13,14 +13,7 @@ import click
 from jobkit.commands import shared
 from jobkit.core import terminal
 from jobkit.core.errors import ExitCode
-from jobkit.runs.which_run import (
-    names_job,
-    refuse_copy,
-    refuse_runs,
-    resolve_words,
-    run_and_point,
-    runs_in,
-)
+from jobkit.runs import which_run
 
 if TYPE_CHECKING:
     from jobkit.runs.status import RunStatus
@@ -78,14 +71,14 @@ def status(words: tuple[str, ...], watch: bool, listed: bool, whole: bool, as_js
         width = terminal.page_width()
         terminal.say(terminal.as_json(every) if as_json else status_text.list_text(every, width), nl=as_json)
         return 0
-    if names_job(words) and (job := status_text.job_text(words[0])):
+    if which_run.names_job(words) and (job := status_text.job_text(words[0])):
         terminal.say(job)
         return ExitCode.TO_COME
-    what = resolve_words(words)
-    here = [] if what.runs else runs_in(what.folder)
+    what = which_run.resolve_words(words)
+    here = [] if what.runs else which_run.runs_in(what.folder)
     runs = what.runs or tuple(here[:1])
     for run in runs:
-        refuse_copy(run, "status")
+        which_run.refuse_copy(run, "status")
     folders = [run.absolute() for run in runs]
     closings = [_settled(folder) for folder in folders]
     in_place = watch and sys.stdout.isatty() and not as_json
@@ -178,8 +171,8 @@ def logs(words: tuple[str, ...], following: bool, err: bool, number: int | None)
     """
     from jobkit.runs.logs import ErrorFilter, find_log, print_log, show
 
-    run, point = run_and_point(words)
-    refuse_runs([point])
+    run, point = which_run.run_and_point(words)
+    which_run.refuse_runs([point])
     log = find_log(run, point, number)
     printing = print_log if following else show
     printing(run, log, ErrorFilter(faults=err), sys.stdout.buffer, terminal.note)

@@ -143,22 +143,17 @@ def _parts(run: RunStatus, points: Sequence[PointStatus], *, whole: bool) -> lis
 
     Otherwise those could submit points that have just been cancelled.
     """
-    tasks: dict[tuple[str, str], set[int]] = {}
     chosen = [point.task for point in points if point.task]
     if whole:  # also what the queue holds of a point that was submitted again since
         chosen += [task for task, queued in run.queued.items() if queued.state is not State.ENDING]
-    for task in chosen:
-        tasks.setdefault((task.scheduler, task.job_id), set()).add(task.task)
-    first: list[Part] = []
+    parts: list[Part] = []
     for job, queued in (*status.followers(run, Role.FOLLOW), *status.followers(run, *ADDERS)[-1:]):
         ended = status.first_task(job) in run.ended
         ended |= job.role in ADDERS and run.kind.finished(run.folder)
         if whole and (queued is not None or not ended):
-            first.append((job, (job.first,)))
-    for job, _ in first:
-        tasks.pop((job.scheduler, job.job.id), None)
-    jobs = {(submission.scheduler, submission.job.id): submission for submission in run.submissions}
-    parts = [*first, *((jobs[key], tuple(sorted(numbers))) for key, numbers in tasks.items())]
+            parts.append((job, (job.first,)))
+    first = [job for job, _ in parts]
+    parts += [part for part in run.by_job(chosen) if part[0] not in first]
     for job, _ in parts:
         if (job.scheduler, job.job.id) in run.foreign:
             note(f"{job.scheduler} job {job.job} is another job now: left alone")

@@ -18,19 +18,10 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
-from jobkit.core import terminal
+from jobkit.core import layout, terminal
 from jobkit.core.errors import ExitCode, JobkitError, file_error, lost_file
 from jobkit.core.extensions import extension_of, load
 from jobkit.core.files import exclusive_lock, read_text, write_atomically
-from jobkit.core.layout import (
-    FOLLOW_SCRIPT,
-    JOURNAL_FILE,
-    PLAN_SCRIPT,
-    POINTS_FILE,
-    RUN_LOCK,
-    SPEC_FILE,
-    read_points,
-)
 from jobkit.core.records import FULL, Outcome, Point
 from jobkit.core.terminal import note, note_next, relative_path, shell_path, shell_quote
 from jobkit.core.units import format_count, format_size, format_walltime
@@ -105,7 +96,7 @@ def measure_again(run: Path, point: Point) -> tuple[str, ...]:
     if point.model is None or point.workload_folder:
         return ("then measure again",)
     size = () if point.model.size == FULL else ("--set", "model.size=full")
-    words = ("jobkit", kind_of(run).command, shell_path(run / SPEC_FILE), *size)
+    words = ("jobkit", kind_of(run).command, shell_path(run / layout.SPEC_FILE), *size)
     return (f"{' '.join(words)}   (then name its run)",)
 
 
@@ -123,10 +114,11 @@ def refuse_moved_run(run_dir: Path, *, by_hand: bool = False) -> None:
     It comes before anything is written there. ``by_hand``: nothing need have been submitted.
     """
     kind = kind_of(run_dir)
-    script = run_dir / (PLAN_SCRIPT if kind.unplanned(run_dir) else script_name(1))
-    lost = [path for path in (script, run_dir / SPEC_FILE, run_dir / JOURNAL_FILE) if not path.exists()]
+    script = run_dir / (layout.PLAN_SCRIPT if kind.unplanned(run_dir) else script_name(1))
+    needed = (script, run_dir / layout.SPEC_FILE, run_dir / layout.JOURNAL_FILE)
+    lost = [path for path in needed if not path.exists()]
     looks = f"jobkit {kind.look} {shell_path(run_dir)} shows what is there"
-    if lost and lost[0].name != JOURNAL_FILE:
+    if lost and lost[0].name != layout.JOURNAL_FILE:
         raise lost_file(lost[0], f"without it no {kind.noun} can run", looks)
     try:
         text = read_text(script)
@@ -141,7 +133,7 @@ def refuse_moved_run(run_dir: Path, *, by_hand: bool = False) -> None:
         refuse_elsewhere(run_dir)
         return
     what, hint = "a folder that was moved", f"move it back: mv {shell_path(run_dir)} {shell_path(there)}"
-    if (there / POINTS_FILE).is_file():
+    if (there / layout.POINTS_FILE).is_file():
         what, hint = "a copy of it", f"name {shell_path(there)}"
     raise JobkitError(f"{run_dir}: its {script.name} works in {there}, so this is {what}", hint=hint)
 
@@ -161,7 +153,8 @@ def prepare_resume(run_dir: Path, overrides: Sequence[str]) -> SweepSpec:
 
 def spec_of_run(run_dir: Path, overrides: Sequence[str] = ()) -> SweepSpec:
     """Return the spec of a run with what was given to all of it since, and now."""
-    return load_spec(run_dir / SPEC_FILE, merge_overrides(read_journal(run_dir).given, tuple(overrides)))
+    given = merge_overrides(read_journal(run_dir).given, tuple(overrides))
+    return load_spec(run_dir / layout.SPEC_FILE, given)
 
 
 @contextlib.contextmanager
@@ -169,7 +162,7 @@ def run_lock(run_dir: Path) -> Iterator[None]:
     """Let one process at a time decide what runs again; if the file system has no locks, print a warning."""
     try:
         with exclusive_lock(
-            run_dir / RUN_LOCK,
+            run_dir / layout.RUN_LOCK,
             lambda: note("another jobkit command is changing this run: waiting for it"),
             lambda: note(NO_LOCK),
         ):
@@ -265,9 +258,9 @@ def resume(
                 raise
             left.append(group)
             reasons.append(f"{format_count(len(group.points), run.noun)} not submitted: {error.message}")
-    if taken and (run_dir / FOLLOW_SCRIPT).is_file() and spec.policy.follow_up:
+    if taken and (run_dir / layout.FOLLOW_SCRIPT).is_file() and spec.policy.follow_up:
         site, point = load_site(spec.site, spec.scheduler), run.points[0].point
-        write_atomically(run_dir / FOLLOW_SCRIPT, render_follow(spec, site, point, run_dir))
+        write_atomically(run_dir / layout.FOLLOW_SCRIPT, render_follow(spec, site, point, run_dir))
         job = follow_job(read_journal(run_dir).rounds)
         taken += submission.submit_jobs(scheduler, run_dir, [job], ids(taken))
     return taken, left, reasons
@@ -365,12 +358,9 @@ class Resumption:
     """How a run goes on: the hooks of a sweep, whose points run again; an extension inherits them."""
 
     def resume(self, run_dir: Path, asked: Asked) -> int | None:
-        for option in ("replan", "rows_gone"):
-            if getattr(asked, option):
-                named = f"--{option.replace('_', '-')}"
-                raise JobkitError(
-                    f"{run_dir}: {named} is for the folder of jobkit apply, and this is a sweep's"
-                )
+        for_a_corpus = {"--replan": asked.replan, "--rows-gone": asked.rows_gone}
+        for option in filter(for_a_corpus.get, for_a_corpus):
+            raise JobkitError(f"{run_dir}: {option} is for the folder of jobkit apply, and this is a sweep's")
         return run_again(
             run_dir, asked.only, asked.overrides, machine_gone=asked.machine_gone, wait=asked.wait
         )
@@ -487,17 +477,13 @@ def _end_stuck(run_dir: Path, run: RunStatus, only: Sequence[str]) -> bool:
     names = [word for word in only if word not in {*WORDS, *Outcome}]
     chosen = [find_point(run.points, word) for word in names] if only else run.points
     stuck = [point for point in chosen if point.state is PointState.STUCK]
-    jobs = {(submission.scheduler, submission.job.id): submission.job for submission in run.submissions}
-    tasks: dict[tuple[str, str], set[int]] = {}
-    whole = all(point in stuck for point in run.points if point.state in LIVE)
-    waiting = (first_task(job) for job, queued in followers(run, Role.FOLLOW) if queued and whole)
-    for task in (*(point.task for point in stuck if point.task), *(waiting if stuck else ())):
-        tasks.setdefault((task.scheduler, task.job_id), set()).add(task.task)
-    for (name, job), numbers in tasks.items():
-        if refused := scheduler_calls.cancel_tasks(
-            by_name(name), run_dir, jobs[name, job], sorted(numbers), whole=False
-        ):
-            message = f"{name} did not cancel job {job}, which can never begin: {refused}"
+    tasks = [point.task for point in stuck if point.task]
+    if stuck and all(point in stuck for point in run.points if point.state in LIVE):
+        tasks += [first_task(job) for job, queued in followers(run, Role.FOLLOW) if queued]
+    for sent, numbers in run.by_job(tasks):
+        scheduler = by_name(sent.scheduler)
+        if refused := scheduler_calls.cancel_tasks(scheduler, run_dir, sent.job, numbers, whole=False):
+            message = f"{sent.scheduler} did not cancel job {sent.job}, which can never begin: {refused}"
             raise JobkitError(message, hint="end it with its own command", exit_code=ExitCode.REFUSED)
     if stuck:
         note(f"cancelled: {format_count(len(stuck), run.noun)} that can never begin")
@@ -569,7 +555,7 @@ def verify(run_dir: Path, *, memory: int | str | None, stand_in: bool = False) -
     stand-in model for a text that is not the sample.
     """
     refuse_moved_run(run_dir, by_hand=True)
-    for point in read_points(run_dir)[0][:1]:
+    for point in layout.read_points(run_dir)[0][:1]:
         if not stand_in and not is_sample(point.text):
             refuse_stand_in(point.workload, point.model, "jobkit verify", *measure_again(run_dir, point))
         warn_stand_in(point)
@@ -581,15 +567,15 @@ def verify(run_dir: Path, *, memory: int | str | None, stand_in: bool = False) -
 def _verify(run_dir: Path, memory: int | str | None) -> int:
     from jobkit.answers.search import foreseen, propose_trial, under_way  # no other command needs them
 
-    spec = load_spec(run_dir / SPEC_FILE)
+    spec = load_spec(run_dir / layout.SPEC_FILE)
     spec.refuse_command("jobkit verify")
     asked = spec.find_max or FindMax()
     if memory is not None:
         asked = asked.model_copy(update={"memory": memory})
     spec = spec.model_copy(update={"find_max": asked})
-    points, _ = read_points(run_dir)
+    points, _ = layout.read_points(run_dir)
     if not points:
-        raise JobkitError(f"{run_dir / POINTS_FILE}: holds no point")
+        raise JobkitError(f"{run_dir / layout.POINTS_FILE}: holds no point")
     site = load_site(spec.site, spec.scheduler)
     before = len(trials(run_dir))
     goal = submission.search_goal(spec, before)

@@ -63,15 +63,14 @@ def check_submission(scheduler: Scheduler, request: JobRequest, script: str, arr
     env = query_environment(scheduler)
     checks = scheduler.checks(script, array, request)
     answers = [(check, run_while_busy(check.argv, scheduler.BUSY_PATTERN, env)) for check in checks]
-    texts = [check.refusal(answer) for check, answer in answers]
-    refusals = list(dict.fromkeys(text for text in texts if text))
-    own = not any(check.refusal(answer) for check, answer in answers if script in check.argv)
-    if refusals and FORCED.get() and own:
-        return tuple(f"submitted all the same (--force): {text}" for text in refusals)
-    if refusals:
+    refused = {text: check for check, answer in answers if (text := check.refusal(answer))}
+    own = all(script not in check.argv for check in refused.values())
+    if refused and own and FORCED.get():
+        return tuple(f"submitted all the same (--force): {text}" for text in refused)
+    if refused:
         hint = "change `resources` in the spec (or --set resources.…), or the site file"
         raise JobkitError(
-            f"{scheduler.NAME} {WOULD_REFUSE}{REFUSED}" + "\n  ".join("\n".join(refusals).splitlines()),
+            f"{scheduler.NAME} {WOULD_REFUSE}{REFUSED}" + "\n  ".join("\n".join(refused).splitlines()),
             hint=f"{hint}{'; if you know better: --force' if own else ''}",
             exit_code=ExitCode.REFUSED,
         )

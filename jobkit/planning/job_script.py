@@ -28,16 +28,7 @@ from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
 from jobkit.spec.axes import Repeats
 from jobkit.spec.site import Site, directives
 from jobkit.spec.sweep_spec import Environment, Resources, SweepSpec
-from jobkit.worker.process import (
-    ALLOCATOR_VARIABLES,
-    GPU_COUNT_VARIABLE,
-    GPUS_BY_VARIABLE,
-    GRACE_VARIABLE,
-    LOADED_VARIABLE,
-    MEMORY_VARIABLE,
-    MODULES_VARIABLE,
-    MORE_VARIABLES,
-)
+from jobkit.worker import process
 from jobkit.worker.workloads.base import EXTRA_OF
 from jobkit.worker.workloads.model import RESOURCES_FILE
 
@@ -365,22 +356,22 @@ def activation(spec: SweepSpec, site: Site) -> list[str]:
 def variables(spec: SweepSpec, site: Site, point: Point | None) -> dict[str, str]:
     chosen = {}
     if point and point.allocator:
-        chosen = dict.fromkeys(ALLOCATOR_VARIABLES, point.allocator)
+        chosen = dict.fromkeys(process.ALLOCATOR_VARIABLES, point.allocator)
     if point and point.device == "cuda":
-        chosen[GPU_COUNT_VARIABLE] = str(spec.resources.gpus)
+        chosen[process.GPU_COUNT_VARIABLE] = str(spec.resources.gpus)
     if spec.resources.gpus and not by_name(site.scheduler).NAMES_GPUS:
-        chosen[GPUS_BY_VARIABLE] = site.gpus or ""
+        chosen[process.GPUS_BY_VARIABLE] = site.gpus or ""
     if point:
-        chosen[MEMORY_VARIABLE] = str(spec.resources.memory)
+        chosen[process.MEMORY_VARIABLE] = str(spec.resources.memory)
     recorded = by_name(site.scheduler).RECORDED_VARIABLES
     recorded += (IMAGE_VARIABLE,) if spec.environment.container else ()
     if spec.environment.modules:
-        recorded += (LOADED_VARIABLE,)
-        chosen[MODULES_VARIABLE] = ":".join(spec.environment.modules)
+        recorded += (process.LOADED_VARIABLE,)
+        chosen[process.MODULES_VARIABLE] = ":".join(spec.environment.modules)
     if point and recorded:
-        chosen[MORE_VARIABLES] = " ".join(recorded)
+        chosen[process.MORE_VARIABLES] = " ".join(recorded)
     if point and point.command:
-        chosen[GRACE_VARIABLE] = str(max(1, site.kill_wait_s * 2 // 3))
+        chosen[process.GRACE_VARIABLE] = str(max(1, site.kill_wait_s * 2 // 3))
     return chosen | spec.environment.variables
 
 

@@ -399,9 +399,8 @@ def never_began(folder: Path, waiting: Sequence[Point]) -> dict[int, str]:
         for point in waiting
         if over
         and point.index not in accounts.submitted
-        and not layout.try_numbers(
-            layout.point_folder(folder, point.point_id)
-        )  # it may have begun since it was read
+        # it may have begun since it was read
+        and not layout.try_numbers(layout.point_folder(folder, point.point_id))
     }
 
 

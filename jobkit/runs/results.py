@@ -122,9 +122,8 @@ def read_try(home: str, number: int, point: Point) -> Try:
         number=number,
         record=record,
         exit=exit_,
-        begin=_read_file(f"{folder}/{layout.BEGIN_FILE}", layout.read_begin, [])
-        if record is None
-        else None,  # optional
+        # optional
+        begin=None if record else _read_file(f"{folder}/{layout.BEGIN_FILE}", layout.read_begin, []),
         problem="; ".join(problems),
         folder=folder,
     )

@@ -414,15 +414,13 @@ class PointStatus(PointResult):
         done = self.state is PointState.DONE
         measured = self.outcome is Outcome.OK and self.point.kind.main
         shared = self.counts.task in self.shared_tasks
+        elapsed_s = task_s(self.counts, shared=shared) if done else self.elapsed_s
+        left_s = self.progress.left_s if self.progress else None
         return Pace(
             setting=repr(sorted(self.point.params.items())),
             state=str(self.state) if measured or not done else "",
-            elapsed_s=task_s(self.counts, shared=shared)
-            if done
-            else None
-            if self.suspended
-            else self.elapsed_s,
-            left_s=self.progress.left_s if self.progress and not self.suspended else None,
+            elapsed_s=None if self.suspended else elapsed_s,
+            left_s=None if self.suspended else left_s,
         )
 
 
@@ -520,6 +518,14 @@ class RunStatus:
         stuck = {task.job_id for task, one in self.queued.items() if one.state in {State.HELD, State.ERROR}}
         arrays = (one.job for one in self.submissions if one.role is Role.POINTS)
         return {job: tasks[job.id] for job in arrays if tasks[job.id] and job.id not in stuck}
+
+    def by_job(self, tasks: Iterable[JobTask]) -> list[tuple[Submission, tuple[int, ...]]]:
+        """Return tasks of this run job by job, each with their numbers."""
+        numbers: dict[tuple[str, str], set[int]] = {}
+        for task in tasks:
+            numbers.setdefault((task.scheduler, task.job_id), set()).add(task.task)
+        jobs = {(submission.scheduler, submission.job.id): submission for submission in self.submissions}
+        return [(jobs[key], tuple(sorted(found))) for key, found in numbers.items()]
 
     @property
     def counts(self) -> Counter[str]:

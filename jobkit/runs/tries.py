@@ -299,10 +299,8 @@ def task_s(tried: Try, *, shared: bool = False) -> float | None:
         copied = all(seconds is None or seconds < worked_s for seconds in spans)
         spans.append(worked_s)
         with suppress(JobkitError, OSError):
-            began, ended = (
-                moment(layout.read_begin(begin).at) if copied else None,
-                moment(tried.record.ended_at),
-            )
+            began = moment(layout.read_begin(begin).at) if copied else None
+            ended = moment(tried.record.ended_at)
             spans.append((ended - began).total_seconds() if began and ended else None)
     return max((seconds for seconds in spans if seconds is not None), default=None)
 

@@ -158,18 +158,16 @@ def missing_folder(
         yield finding(rules, line, "folder", folder=folder, quoted=quoted)
 
 
-def directives(script: Script, mark: str) -> Iterator[tuple[str, ...]]:
-    """Yield the options of a script's header, each as its words; a number is no option: ``-p -100``."""
-    for line in script.lines:
-        if line.header and line.text.startswith(mark):
-            option: tuple[str, ...] = ()
-            for word in words(line, mark):
-                if option and re.match(r"-\D", word):
-                    yield option
-                    option = ()
-                option += (word,)
-            if option:
-                yield option
+def options_of(line: ScriptLine, mark: str) -> Iterator[tuple[str, ...]]:
+    """Yield the options of a directive, each as its words; a number is no option: ``-p -100``."""
+    option: tuple[str, ...] = ()
+    for word in words(line, mark):
+        if option and re.match(r"-\D", word):
+            yield option
+            option = ()
+        option += (word,)
+    if option:
+        yield option
 
 
 _TRAP = re.compile(

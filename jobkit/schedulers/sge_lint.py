@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from operator import attrgetter
 from posixpath import dirname, join
 
@@ -104,14 +104,13 @@ _MEMORY = frozenset(
     | {"mem_free", "m_mem_free", "mem_total", "swap_free", "virtual_free", "virtual_total"}
 )  # resources that are memory at every site: queue_conf(5), load_parameters(5)
 _FEW_BYTES = 2**20
-_ALONE = frozenset({"clear", "cwd", "h", "hard", "soft", "notify", "terse", "V", "verify", "nostdin"})
-_ONE = frozenset(
-    {"a", "A", "ac", "ar", "b", "c", "C", "ckpt", "dc", "dl", "e", "hold_jid", "hold_jid_ad", "i", "j", "js"}
-    | {"jsv", "l", "m", "M", "masterq", "N", "now", "o", "p", "P", "q", "r", "R", "S", "sc", "shell", "sync"}
-    | {"t", "tc", "v", "w", "wd"}
+_ALONE = re.compile(r"-(clear|cwd|h|hard|nostdin|notify|soft|terse|V|verify)")
+_ONE = re.compile(
+    r"-([aAbcCeijlmMNopPqrRStvw]|ac|ar|ckpt|dc|dl|hold_jid|hold_jid_ad|js|jsv|masterq|now|sc|shell|sync|tc|wd)"
 )  # options with one argument: qsub(1); -pe has two
-_SIZE = re.compile(r"(\d[\d.]*)([kKmMgGtT])?(\S*)")
-_SPECIAL = re.compile(r"infinity|0x[0-9a-f]+[kmgt]?", re.IGNORECASE)  # sge_types(5)
+_GLUE = {"-N": "_", "-m": "", **dict.fromkeys(("-hold_jid", "-l", "-M", "-q", "-v"), ",")}
+"""What joins the words of a name and of a list."""
+_SIZE = re.compile(r"\d[\d.]*[kmgt]?|infinity|0x[0-9a-f]+[kmgt]?", re.IGNORECASE)  # sge_types(5)
 _TIME = re.compile(r"\d*:\d*:\d*|\d+|INFINITY", re.IGNORECASE)
 _TIMES = frozenset({"h_rt", "s_rt", "h_cpu", "s_cpu"})
 _NOT_IN_NAMES = re.compile(r"[^!-~]|[/:@*?\\]|^(?=\d)")
@@ -153,59 +152,42 @@ def lint(script: Script) -> tuple[LintFinding, ...] | None:
 
 def _stray(line: ScriptLine) -> Iterator[LintFinding]:
     """Yield the first word that no option takes, up to an option that this module does not know."""
-    all_words = scripts.words(line, MARK)
-    option, values, left = "", list[str](), 0
-    for place, word in enumerate(all_words):
-        if left:
-            left -= 1
-            values.append(word)
-        elif re.match("-[A-Za-z]", word):
-            option, values = word[1:], []
-            if option not in {*_ALONE, *_ONE, "pe"}:
-                return
-            left = 2 if option == "pe" else int(option in _ONE)
-        else:
-            if not re.match(f"-?[{scripts.DASHES}]", word):
-                rest = takewhile(lambda word: not re.match("-[A-Za-z]", word), all_words[place:])
-                plain = f"-{option} {_joined(option, values, [*values, *rest])}".rstrip()
-                yield _finding(line, "stray", word=word, plain=plain)
+    for option, *values in scripts.options_of(line, MARK):
+        number = 2 if option == "-pe" else int(bool(_ONE.fullmatch(option)))
+        if not number and not _ALONE.fullmatch(option):
             return
-
-
-def _joined(option: str, values: Sequence[str], all_values: Sequence[str]) -> str:
-    """Return the words behind an option as one value, if it takes a list or a name, else what it takes."""
-    if option in {"l", "q", "M", "hold_jid"}:
-        return re.sub(r"[\s,]+", ",", re.sub(r"\s*=\s*", "=", " ".join(all_values))).strip(",")
-    return {"N": "_", "m": ""}.get(option, " ").join(all_values if option in {"N", "m"} else values)
+        if values[number:]:
+            if not re.match(f"-?[{scripts.DASHES}]", values[number]):
+                glue = _GLUE.get(option)
+                value = " ".join(values[:number]) if glue is None else glue.join(values)
+                value = re.sub(r"[\s,]*([=,])[\s,]*", r"\1", value).strip(",")
+                yield _finding(line, "stray", word=values[number], plain=f"{option} {value}".rstrip())
+            return
 
 
 def _refused(options: Sequence[Option]) -> Iterator[LintFinding]:
     """Yield memory, times, names and tasks as qsub does not write them: sge_types(5), qsub(1)."""
     for line, name, value in _asked(options):
-        size = _SIZE.fullmatch(value)
-        if name in _MEMORY and value and not _SPECIAL.fullmatch(value) and (size is None or size[3]):
-            plain = f"{size[1]}{size[2] or 'G'}" if size else "2G"
+        if name in _MEMORY and value and not _SIZE.fullmatch(value):
+            number = re.match(r"(\d[\d.]*)([kKmMgGtT]?)", value)
+            plain = f"{number[1]}{number[2] or 'G'}" if number else "2G"
             yield _finding(line, "value", value=value, kind="memory", plain=f"-l {name}={plain}")
         if name in _TIMES and value and not _TIME.fullmatch(value):
             parts = re.findall(r"\d+", value)
             days = int(parts.pop(0)) if re.match(r"\d+-", value) else 0
             hours, minutes, seconds = (*map(int, parts), 0, 0, 0)[:3]
-            plain = f"{24 * days + hours:02}:{minutes:02}:{seconds:02}"
-            yield _finding(
-                line, "value", value=value, kind="time", plain=f"-l {name}={plain} (hours:minutes:seconds)"
-            )
-    for option in options:
-        value = option.value
-        if option.name == "N" and _NOT_IN_NAMES.search(value) and not {*value} & {*scripts.QUOTES}:
+            plain = f"-l {name}={24 * days + hours:02}:{minutes:02}:{seconds:02} (hours:minutes:seconds)"
+            yield _finding(line, "value", value=value, kind="time", plain=plain)
+    for line, name, value in ((option.line, option.name, option.value) for option in options):
+        if name == "N" and _NOT_IN_NAMES.search(value) and not {*value} & {*scripts.QUOTES}:
             plain = _NOT_IN_NAMES.sub("_", re.sub(r"^(?=\d)", "j", value))
-            yield _finding(option.line, "name", value=value, plain=plain)
-        if option.name == "t" and (zero := re.match(r"0(?:-(\d+))?(?!\d)", value)):
-            plain = f"-t 1-{int(zero[1] or 0) + 1}"
-            yield _finding(option.line, "tasks", value=value, why="they begin at 1", plain=plain)
-        elif option.name == "t" and "%" in value:
-            span, _, most = value.partition("%")
-            plain, why = f"-t {span} -tc {most}", "% is Slurm's"
-            yield _finding(option.line, "tasks", value=value, why=why, plain=plain)
+            yield _finding(line, "name", value=value, plain=plain)
+        span, percent, most = value.partition("%")
+        zero = re.match(r"0(?:-(\d+))?(?!\d)", span)
+        if name == "t" and (zero or percent):
+            plain = f"-t {f'1-{int(zero[1] or 0) + 1}' if zero else span}{percent and f' -tc {most}'}"
+            why = "they begin at 1" if zero else "% is Slurm's"
+            yield _finding(line, "tasks", value=value, why=why, plain=plain)
 
 
 def _soft(asked: Sequence[ScriptLine]) -> Iterator[LintFinding]:

@@ -255,15 +255,14 @@ RESERVATIONS = ("scontrol", "-o", "show", "reservation")
 def _before_maintenance(request: JobRequest, answer: Completed) -> str:
     """Return what walltime lets a job start before a reservation for maintenance that is to come."""
     now, said = datetime.now().astimezone(), []
-    for line in answer.stdout.splitlines() if answer.ok else ():
-        row = dict(word.split("=", 1) for word in line.split() if "=" in word)
+    for name, row in slurm_survey.shown("Reservation", answer.stdout if answer.ok else "").items():
         start = moment(row.get("StartTime", ""))
         if "MAINT" not in row.get("Flags", "").split(",") or start is None or start <= now:
             continue
         left_s = (start - now).total_seconds() // 60 * 60
         if request.walltime_s > left_s > 0:
             nodes, below = format_count(int(row.get("NodeCnt", "0")), "node"), format_walltime(left_s)
-            begins = f"{row['ReservationName']}, maintenance of {nodes}, begins at {start:%Y-%m-%d %H:%M}"
+            begins = f"{name}, maintenance of {nodes}, begins at {start:%Y-%m-%d %H:%M}"
             said.append(f"{begins}: only a walltime below {below} can start there before it")
     return "; ".join(said)
 
@@ -276,10 +275,9 @@ def _charge_refusal(request: JobRequest, answer: Completed) -> str | None:
     names = [one.account for one in known]
     if request.account and request.account not in names:
         return str(no_such("account of yours", request.account, names, "resources.account"))
-    rows = slurm_survey.allowed(answer.stdout)
     queues = [
         slurm_survey.opened(Queue(name=name, default=row.get("Default") == "YES"), row)
-        for name, row in rows.items()
+        for name, row in slurm_survey.shown("Partition", answer.stdout).items()
     ]
     faults = asked_for(request.queue, queues, PARTITION).charge_faults(request, known)
     return "\n".join(map(str, faults)) or None

@@ -159,14 +159,14 @@ def _with_access(known: Mapping[str, Queue], text: str | None) -> tuple[Queue, .
     """Return the partitions with the users that ``scontrol -o show partition`` allows."""
     if text is None:
         return tuple(known.values())
-    rows = allowed(text)
+    rows = shown("Partition", text)
     return tuple(opened(queue, rows.get(name)) for name, queue in known.items())
 
 
-def allowed(text: str) -> dict[str, dict[str, str]]:
-    """Return the columns of each partition of ``scontrol -o show partition``."""
+def shown(kind: str, text: str) -> dict[str, dict[str, str]]:
+    """Return by name the columns of each partition, or what else ``scontrol -o show`` printed."""
     rows = [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in text.splitlines()]
-    return {row["PartitionName"]: row for row in rows if "PartitionName" in row}
+    return {row[f"{kind}Name"]: row for row in rows if f"{kind}Name" in row}
 
 
 def opened(queue: Queue, row: Mapping[str, str] | None) -> Queue:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import filter as filter_names
@@ -75,9 +75,8 @@ class Queue:
     @property
     def whom(self) -> str:
         """All that limits whose jobs it starts, in words; empty if it is for all."""
-        return "; ".join(
-            filter(None, [self.only, *(f"{key} {','.join(of)}" for key, of in self.charges.items())])
-        )
+        charges = (f"{key} {','.join(names)}" for key, names in self.charges.items())
+        return "; ".join(filter(None, (self.only, *charges)))
 
 
 NO_NAME = "normal"  # the QOS of a job that names none, if its association names none (measured)
@@ -117,19 +116,12 @@ class RequestedQueues:
 
     def charge_faults(self, request: JobRequest, known: Sequence[Association]) -> list[RequestFault]:
         """Return the faults of account and QOS for which none of the queues starts the job."""
-        default = next((one.account for one in known if one.default), "")
-        account = request.account or default
+        account = request.account or next((one.account for one in known if one.default), "")
         of = next((one for one in known if one.account == account), Association(account=account))
         has = {"account": (account, *of.above), "qos": (request.qos or of.default_qos or NO_NAME,)}
         mine = {"account": {one.account for one in known}, "qos": {*of.qos}}
-        faults = [
-            [
-                _charge_fault(self.where, key, has[key], names, mine[key])
-                for key, names in queue.charges.items()
-            ]
-            for queue in self.queues
-        ]
-        return min(([one for one in some if one] for some in faults), key=len, default=[])
+        faults = ([*_charge_faults(self.where, queue, has, mine)] for queue in self.queues)
+        return min(faults, key=len, default=[])
 
     def never(self, request: JobRequest, limit: str = "") -> str:
         """Return why some of the named queues never start the job; empty if each may, or none does."""
@@ -179,21 +171,24 @@ class RequestedQueues:
         return RequestFault(f"{self.where} has no node with {words}: {have}", f"{keys}, or the queue")
 
 
-def _charge_fault(
-    where: str, key: str, has: Sequence[str], names: Sequence[str], mine: Collection[str]
-) -> RequestFault | None:
-    refused = names[0].startswith("!")
-    named = [name.removeprefix("!") for name in names]
-    if has[0] not in named if refused else {*has} & {*map(str.lower, named)}:
-        return None
-    word = key.upper() if key == "qos" else key
-    others = sorted({*mine} - {*named}) if refused else [name for name in named if name in mine or not mine]
-    rule = (
-        f"starts no job with {word} {', '.join(named)}" if refused else f"needs {word} {' or '.join(named)}"
-    )
-    said = f"{where} {rule}, and the job has {has[0] or 'none'}: it never starts"
-    change = f": --set resources.{key}={others[0]}" if others else ", for you have none of them, or the queue"
-    return RequestFault(said, f"resources.{key}{change}")
+def _charge_faults(
+    where: str, queue: Queue, has: Mapping[str, Sequence[str]], mine: Mapping[str, Collection[str]]
+) -> Iterator[RequestFault]:
+    for key, names in queue.charges.items():
+        refused, named = names[0].startswith("!"), [name.removeprefix("!") for name in names]
+        if has[key][0] not in named if refused else {*has[key]} & {*map(str.lower, named)}:
+            continue
+        rule, link = ("starts no job with", ", ") if refused else ("needs", " or ")
+        needs = f"{rule} {key.upper() if key == 'qos' else key} {link.join(named)}"
+        left = [name for name in named if name in mine[key] or not mine[key]]
+        others = sorted({*mine[key]} - {*named}) if refused else left
+        way = (
+            f": --set resources.{key}={others[0]}" if others else ", for you have none of them, or the queue"
+        )
+        yield RequestFault(
+            f"{where} {needs}, and the job has {has[key][0] or 'none'}: it never starts",
+            f"resources.{key}{way}",
+        )
 
 
 _MOST_KINDS = 8

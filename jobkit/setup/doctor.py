@@ -23,19 +23,10 @@ from jobkit.core.terminal import Say, shell_quote
 from jobkit.core.units import format_clock
 from jobkit.launch.helper_job import Errand, submit_errand
 from jobkit.launch.job import announce, ids
+from jobkit.planning import prepare
 from jobkit.planning.batch_sizes import decided, is_auto
 from jobkit.planning.job_script import COPIER, PROGRAMS, SCRATCH_MARGIN_BYTES, fill, job_values, render_errand
 from jobkit.planning.points import plan, request
-from jobkit.planning.prepare import (
-    NAMING,
-    Options,
-    asked_by_shell,
-    device,
-    idle_gpus,
-    needed_gpus,
-    run_id,
-    unnamed_gpus,
-)
 from jobkit.planning.texts import find_text
 from jobkit.planning.workload_traits import traits
 from jobkit.schedulers.protocol import Scheduler
@@ -101,7 +92,7 @@ class Case:
     @property
     def device(self) -> str:
         """``cpu`` or ``cuda``: what a point would work on."""
-        return device(self.spec, self.scheduler.NAME)
+        return prepare.device(self.spec, self.scheduler.NAME)
 
     @property
     def workload_folder(self) -> str:
@@ -144,7 +135,7 @@ class Case:
         return request(NAME, spec, self.site, most)
 
 
-def open_case(path: Path | None, options: Options) -> Case:
+def open_case(path: Path | None, options: prepare.Options) -> Case:
     """Return what to check. A spec or a site file with errors is a finding, and a default replaces it."""
     opening: list[Finding] = []
     spec = None
@@ -169,7 +160,7 @@ def open_case(path: Path | None, options: Options) -> Case:
             message = f"none of your own: the shipped {default} is used, which guesses this cluster's names"
             found = warning("site file", message, f"jobkit init   (it writes {own_site()})")
         opening.append(found)
-    resources, variables = asked_by_shell(chosen.resources, name)
+    resources, variables = prepare.asked_by_shell(chosen.resources, name)
     opening += [fine("shell", line) for line in variables]
     return Case(
         spec=chosen.model_copy(update={"resources": resources}),
@@ -270,12 +261,11 @@ def scheduler(case: Case, survey: Survey) -> Iterator[Finding]:
     else:
         if not survey.trouble:
             findings += machine.check_site(survey, _asking(case, survey, request))
-            if idle := idle_gpus(case.spec, case.scheduler.NAME, case.device):
-                findings.append(warning("GPUs in use", idle, needed_gpus(case.device)))
-            if (unnamed := unnamed_gpus(case.spec, case.site)) and not (
-                survey.gpus and survey.gpus.kind == "RSMAP"
-            ):
-                findings.append(warning("GPUs of a job", unnamed, NAMING))
+            if idle := prepare.idle_gpus(case.spec, case.scheduler.NAME, case.device):
+                findings.append(warning("GPUs in use", idle, prepare.needed_gpus(case.device)))
+            mapped = survey.gpus and survey.gpus.kind == "RSMAP"
+            if not mapped and (unnamed := prepare.unnamed_gpus(case.spec, case.site)):
+                findings.append(warning("GPUs of a job", unnamed, prepare.NAMING))
             findings += _tried(case, request, findings)
     yield from findings
 
@@ -424,7 +414,7 @@ def in_a_job(case: Case, before: Iterable[Finding], within_s: float, say: Say) -
     if exit_code(before):
         yield unknown("job", "not submitted: see what is missing above")
         return
-    run_dir = case.runs_dir / run_id(NAME)
+    run_dir = case.runs_dir / prepare.run_id(NAME)
     resources = case.spec.resources.model_copy(update={"walltime": WALLTIME_S, "mail": None})
     spec = case.spec.model_copy(update={"name": NAME, "resources": resources})
     try:

@@ -6,10 +6,12 @@ import contextlib
 import gc
 import os
 import re
+import resource
 import signal
 import sys
 import traceback
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import FrameType
 
@@ -50,19 +52,24 @@ NO_PROFILER = "profile:"
 OF_SHELL = "PropagateResourceLimits"
 SMALL_LIMIT = "ulimit -"
 """Parts of the messages of `Outcome.ENVIRONMENT` if a limit was reached that is not the request."""
-_LIMITS = (
-    ("address_space_bytes", "v", "processes of {}", "MemoryError|bad_alloc|annot allocate memory"),
-    ("cpu_s", "t", "{} s of CPU", "SIGXCPU|CPU time limit exceeded"),
-    ("file_bytes", "f", "files of {}", "SIGXFSZ|File too large|File size limit exceeded"),
-    ("open_files", "n", "{} open files", "Too many open files"),
-    (
-        "processes",
-        "u",
-        "{} processes",
-        "can't start new thread|(fork|pthread_create).*temporarily unavailable",
+_NO_ROOM = "MemoryError|bad_alloc|annot allocate memory"
+_NO_PROCESS = "can't start new thread|(fork|pthread_create).*temporarily unavailable"
+_LIMITS = {
+    "address_space_bytes": (resource.RLIMIT_AS, "v", "processes of {}", _NO_ROOM),
+    "cpu_s": (resource.RLIMIT_CPU, "t", "{} s of CPU", "SIGXCPU|CPU time limit exceeded"),
+    "file_bytes": (
+        resource.RLIMIT_FSIZE,
+        "f",
+        "files of {}",
+        "SIGXFSZ|File (too large|size limit exceeded)",
     ),
-)
-"""By the name in the record: ulimit's letter, what it allows, and how a program says that it was reached."""
+    "open_files": (resource.RLIMIT_NOFILE, "n", "{} open files", "Too many open files"),
+    "processes": (resource.RLIMIT_NPROC, "u", "{} processes", _NO_PROCESS),
+}
+"""The limits that a job may have from the shell that submits it, by their names in a record.
+
+Each has ulimit's letter, what it allows, and how a program says that it was reached.
+"""
 _BY_KERNEL = "memory limit was reached|for lack of memory"
 HANG = "has not finished a batch"
 """A part of the message of `Outcome.TIMEOUT` if a batch hung; `BY_MESSAGE` chooses the remedy by it."""
@@ -149,24 +156,30 @@ def outcome_of_output(text: str) -> Outcome:
     return next((outcome for pattern, outcome in _BY_TEXT if re.search(pattern, text)), Outcome.BUG)
 
 
+@cache
+def limits() -> dict[str, int]:
+    """Return the soft limits; Linux raises that of the CPU, so those count that were read first."""
+    soft = {name: resource.getrlimit(kind)[0] for name, (kind, *_) in _LIMITS.items()}
+    return {name: size for name, size in soft.items() if size != resource.RLIM_INFINITY}
+
+
 def within_limits(outcome: Outcome, message: str) -> tuple[Outcome, str]:
     """Return outcome and message; `Outcome.ENVIRONMENT` if a limit was reached that is not the request.
 
     More memory does not raise such a limit. That of the address space may be the request, or follow from it
     (Grid Engine's ``h_vmem``, Slurm's ``VSizeFactor``), unless it is smaller.
     """
-    limits, requested = process.limits(), int(os.environ.get(process.MEMORY_VARIABLE) or 0)
-    in_slurm = "SLURM_JOB_ID" in os.environ
+    requested = int(os.environ.get(process.MEMORY_VARIABLE) or 0)
     source = f"Slurm takes it from the shell that submits ({OF_SHELL})"
-    source = source if in_slurm else "it is of the queue, or of the shell"
-    for name, letter, allows, words in _LIMITS:
-        size, of_memory = limits.get(name), letter == "v"
+    source = source if "SLURM_JOB_ID" in os.environ else "it is of the queue, or of the shell"
+    for name, size in limits().items():
+        _, letter, allows, words = _LIMITS[name]
+        of_memory = letter == "v"
         full = of_memory and outcome is Outcome.RAM_OOM and not re.search(_BY_KERNEL, message)
-        if size is None or (of_memory and size >= requested) or not (full or re.search(words, message)):
-            continue
-        allowed = allows.format(format_memory(size) if name.endswith("_bytes") else f"{size:,}")
-        less = f", less than the {format_memory(requested)} requested" if of_memory else ""
-        return Outcome.ENVIRONMENT, f"{message}; {SMALL_LIMIT}{letter} allows {allowed}{less}: {source}"
+        if (full or re.search(words, message)) and not (of_memory and size >= requested):
+            allowed = allows.format(format_memory(size) if name.endswith("_bytes") else f"{size:,}")
+            less = f", less than the {format_memory(requested)} requested" if of_memory else ""
+            return Outcome.ENVIRONMENT, f"{message}; {SMALL_LIMIT}{letter} allows {allowed}{less}: {source}"
     return outcome, message
 
 

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
@@ -40,14 +39,6 @@ GRACE_VARIABLE = "JOBKIT_GRACE"
 
 MEMORY_VARIABLE = "JOBKIT_MEMORY"
 """Set by the job script to the bytes of memory that the job requests."""
-LIMITS = {
-    "address_space_bytes": resource.RLIMIT_AS,
-    "cpu_s": resource.RLIMIT_CPU,
-    "file_bytes": resource.RLIMIT_FSIZE,
-    "open_files": resource.RLIMIT_NOFILE,
-    "processes": resource.RLIMIT_NPROC,
-}
-"""The limits that a job may have from the shell that submits it, by their names in a record."""
 
 BLOCKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """The signals that child processes never get: a scheduler may send them to all processes of a job."""
@@ -318,13 +309,6 @@ def signals_blocked() -> Iterator[None]:
 def variables() -> dict[str, str]:
     names = (*RECORDED_VARIABLES, *os.environ.get(MORE_VARIABLES, "").split())
     return {name: os.environ[name] for name in names if name in os.environ}
-
-
-@cache
-def limits() -> dict[str, int]:
-    """Return the soft limits; Linux raises that of the CPU, so those count that were read first."""
-    soft = {name: resource.getrlimit(kind)[0] for name, kind in LIMITS.items()}
-    return {name: size for name, size in soft.items() if size != resource.RLIM_INFINITY}
 
 
 def unseen_modules() -> Iterator[str]:

@@ -21,7 +21,7 @@ from jobkit.core.layout import LENGTHS_FILE
 from jobkit.core.measurements import Share, largest
 from jobkit.core.records import Batch, JobFacts, Outcome, Point, Record
 from jobkit.worker import process
-from jobkit.worker.failure import BatchHung, Stopped, TryFailed, outcome_of
+from jobkit.worker.failure import BatchHung, Stopped, TryFailed, limits, outcome_of
 from jobkit.worker.measure import memory
 from jobkit.worker.measure.figures import GrowingFile, OwnFigures, Tally
 from jobkit.worker.measure.sampler import EnergyReading, Peaks, Sampling, idle_power
@@ -120,7 +120,7 @@ class TryState:
     peaks: Peaks | None = None
     sampler: Sampling | None = None
     waited: memory.Wait = field(default_factory=memory.Wait)
-    limits: Mapping[str, int] = field(default_factory=process.limits)
+    limits: Mapping[str, int] = field(default_factory=limits)
     unnamed_gpus: str = ""  # a note for the record if nothing has named its GPUs
     # the energy counters of idle GPUs before a worker prepares to open one, by UUID
     idle: Mapping[str, EnergyReading] = field(default_factory=dict)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.schedulers.parsed_script import directives, read_script
+from jobkit.schedulers.parsed_script import options_of, read_script
 from tests.support.growth import growth
 
 HERE = """\
@@ -33,12 +33,10 @@ def test_a_long_script_is_read_at_once() -> None:
     )  # 64 if lines read all others
 
 
-def test_directives_are_the_options_of_the_header() -> None:
-    text = (
-        "#!/bin/bash\n#T -l 'a=!(b|c)' -j y -p -100\n# -x\n#T --mail=END --to a@b # why\n#T\nrun\n#T --late"
-    )
-    options = [("-l", "a=!(b|c)"), ("-j", "y"), ("-p", "-100"), ("--mail=END",), ("--to", "a@b")]
-    assert list(directives(read_script(text), "#T")) == options
+def test_a_directive_has_options_and_a_number_is_none() -> None:
+    (line,) = read_script("#T -l 'a=!(b|c)' -p -100 --mail=END --to a@b # why").lines
+    options = [("-l", "a=!(b|c)"), ("-p", "-100"), ("--mail=END",), ("--to", "a@b")]
+    assert list(options_of(line, "#T")) == options
 
 
 @given(st.text())

@@ -48,13 +48,7 @@ from jobkit.extensions.corpus.plan import (
 )
 from jobkit.extensions.corpus.replan import grow, replan
 from jobkit.extensions.corpus.scan import CorpusFiles, find_sources, scan
-from jobkit.extensions.corpus.setting import (
-    AppliedSetting,
-    asked_scheduler,
-    find_setting,
-    longest_walltime,
-    without,
-)
+from jobkit.extensions.corpus.setting import AppliedSetting, asked_scheduler, find_setting, without
 from jobkit.extensions.corpus.shards import (
     MINUTES,
     CorpusSummary,
@@ -228,7 +222,7 @@ def prepare(
     plan = plan_shards(
         pieces,
         setting,
-        ShardOptions(minutes=request.minutes, number=request.number, limit_s=longest_walltime(setting)),
+        ShardOptions(minutes=request.minutes, number=request.number, limit_s=setting.longest_walltime()),
         tables=table_bytes(corpus),
         heavy=heavy,
     )

@@ -25,14 +25,7 @@ from jobkit.core.terminal import note, shell_path
 from jobkit.core.units import format_count, format_size, format_walltime, pauses
 from jobkit.extensions.corpus.plan import Corpus, Piece, read_plan, write_corpus
 from jobkit.extensions.corpus.provenance import read_promise
-from jobkit.extensions.corpus.setting import (
-    AppliedSetting,
-    asked_scheduler,
-    keys_of,
-    longest_walltime,
-    refuse_keys,
-    without,
-)
+from jobkit.extensions.corpus.setting import AppliedSetting, asked_scheduler, keys_of, refuse_keys, without
 from jobkit.extensions.corpus.shards import (
     CorpusPlan,
     CorpusSummary,
@@ -86,7 +79,7 @@ def replan(run_dir: Path, wishes: ShardOptions, overrides: Sequence[str], *, wai
             pieces = [piece for shard in shards for piece in shard.pieces]
             pieces.sort(key=lambda piece: (piece.source, piece.start, piece.skip))
             first, tables = _next_index(run_dir), table_bytes(corpus)
-            wishes = replace(wishes, limit_s=longest_walltime(setting))
+            wishes = replace(wishes, limit_s=setting.longest_walltime())
             plan = plan_shards(pieces, setting, wishes, first=first, tables=tables)
             _show(corpus, setting, plan)
             _append(run_dir, corpus, setting, plan, rest, given)
@@ -164,7 +157,7 @@ def grow(
             heavy = find_heavy(corpus, new, setting)
             refuse_too_large(heavy, setting)
             tables, first = table_bytes(corpus), _next_index(run_dir)
-            wishes = replace(wishes, limit_s=longest_walltime(setting))
+            wishes = replace(wishes, limit_s=setting.longest_walltime())
             plan = plan_shards(new, setting, wishes, first=first, tables=tables, heavy=heavy)
             base = setting.spec.resources  # the earlier shards keep at least what they request
             most = {key: max(getattr(plan.resources, key), getattr(base, key)) for key in SIZES}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -74,6 +75,19 @@ class AppliedSetting(Promise):
         """Return whether a person has set this key of ``resources``."""
         return not {"resources", f"resources.{key}"}.isdisjoint(self.given)
 
+    def longest_walltime(self) -> float | None:
+        """Return the walltime that its queue allows, in seconds; ``None`` if no limit is known."""
+        scheduler = by_name(self.spec.scheduler)
+        if scheduler.RUNS_HERE:
+            return None
+        from jobkit.setup.init import ask_site  # here: only a plan for a cluster asks for it
+
+        survey = ask_site(scheduler, "controller", "nodes", "queues")
+        asked = asked_for(queue_of(self.spec.resources, self.site), survey.queues or (), survey.queue_noun)
+        limits = [queue.walltime_s or math.inf for queue in asked.queues]
+        longest_s = max(limits, default=math.inf)
+        return longest_s if longest_s < math.inf else None
+
     @property
     def words(self) -> str:
         """The setting in words: ``workers 16, padded 40000, order sorted``."""
@@ -81,20 +95,6 @@ class AppliedSetting(Promise):
         shown |= {name: value for name, value in self.point.params.items() if name != EVERY}
         shown |= {SHORTCUTS: EXACT} if self.point.shortcuts == EXACT else {}
         return format_setting(shown) or "the workload's own"
-
-
-def longest_walltime(setting: AppliedSetting) -> float | None:
-    """Return the walltime that the queue of a setting allows, in seconds; ``None`` if no limit is known."""
-    scheduler = by_name(setting.spec.scheduler)
-    if scheduler.RUNS_HERE:
-        return None
-    from jobkit.setup.init import ask_site  # here: only a plan for a cluster asks for it
-
-    survey = ask_site(scheduler, "controller", "nodes", "queues")
-    queue = queue_of(setting.spec.resources, setting.site)
-    limits = [one.walltime_s for one in asked_for(queue, survey.queues or (), survey.queue_noun).queues]
-    known = [limit for limit in limits if limit is not None]
-    return max(known) if known and len(known) == len(limits) else None
 
 
 Refuse = Callable[[str, ModelRef | None, tuple[str, ...]], None]

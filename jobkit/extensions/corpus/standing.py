@@ -142,9 +142,8 @@ class Standing:
 
 
 def gone_words(names: Sequence[str]) -> str:
-    return (
-        f"rows of {format_count(len(names), 'shard')} are gone or damaged: {format_list(names, MOST_NAMED)}"
-    )
+    number = format_count(len(names), "shard")
+    return f"rows of {number} are gone or damaged: {format_list(names, MOST_NAMED)}"
 
 
 def finish(run_dir: Path) -> str:
@@ -446,14 +445,13 @@ class CorpusRun(RunKind):
         with suppress(JobkitError):  # then it is as if none had won
             if all(tried.outcome is not Outcome.OK for tried in tries):
                 won = read_claim(winner_path(run_dir, name))
-        if (
-            won and won.try_number and all(tried.number != won.try_number for tried in tries)
-        ):  # with its folder gone
-            tries += (Try(number=won.try_number, folder=try_folder(run_dir, name, won.try_number)),)
+        number = won.try_number if won else 0
+        if number and all(tried.number != number for tried in tries):  # with its folder gone
+            tries += (Try(number=number, folder=try_folder(run_dir, name, number)),)
         for tried in tries:
             if tried.outcome is Outcome.LOST and won is None and Path(tried.folder, GONE_ROWS).is_file():
                 yield tried.ended(Outcome.LOST, "its rows were gone")
-            elif won and tried.number and tried.number == won.try_number:
+            elif number and tried.number == number:
                 yield replace(tried.ended(Outcome.OK, "its rows are those that count"), hung=False)
             else:
                 yield tried

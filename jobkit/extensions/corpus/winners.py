@@ -16,6 +16,7 @@ from dataclasses import fields
 from pathlib import Path
 from uuid import uuid4
 
+from jobkit.core import layout
 from jobkit.core.errors import JobkitError, file_error, name_file_in_errors
 from jobkit.core.files import (
     open_regular,
@@ -26,15 +27,6 @@ from jobkit.core.files import (
     write_atomically,
 )
 from jobkit.core.json_codec import from_json, to_json
-from jobkit.core.layout import (
-    BAD_ROWS,
-    GONE_ROWS,
-    POINTS_FILE,
-    WINNERS_FOLDER,
-    names,
-    try_folder,
-    try_numbers,
-)
 from jobkit.core.records import Point
 from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Part, Rows, Winner, parts_of, read_planned
 
@@ -44,7 +36,7 @@ WITHDRAWN = 0  # the number of the try in the claim of a withdrawn shard; tries 
 
 
 def winner_path(run_dir: Path, point_id: str) -> Path:
-    return run_dir / WINNERS_FOLDER / f"{point_id}.json"
+    return run_dir / layout.WINNERS_FOLDER / f"{point_id}.json"
 
 
 def has_rows(home: str, folder: str) -> bool:
@@ -53,7 +45,7 @@ def has_rows(home: str, folder: str) -> bool:
     Their digest is compared when the winner is chosen; a try whose rows failed that has `BAD_ROWS`, and one
     whose rows were gone has `GONE_ROWS`.
     """
-    if os.path.exists(f"{Path(home).parents[1]}/{WINNERS_FOLDER}/{Path(home).name}.json"):  # noqa: PTH110 - quick
+    if os.path.exists(f"{Path(home).parents[1]}/{layout.WINNERS_FOLDER}/{Path(home).name}.json"):  # noqa: PTH110 - quick
         return True
     try:
         rows = parse_object(read_text(f"{folder}/{MANIFEST_FILE}"), MANIFEST_FILE)
@@ -62,7 +54,8 @@ def has_rows(home: str, folder: str) -> bool:
         whole = all(found == size for found, size in sizes)
     except (OSError, JobkitError, KeyError, TypeError, ValueError):
         return False
-    return whole and not any(os.path.exists(f"{folder}/{name}") for name in (BAD_ROWS, GONE_ROWS))  # noqa: PTH110 - as above
+    marks = (f"{folder}/{name}" for name in (layout.BAD_ROWS, layout.GONE_ROWS))
+    return whole and not any(map(os.path.exists, marks))
 
 
 def claim(run_dir: Path, point: Point, try_number: int) -> Winner | None:
@@ -73,7 +66,7 @@ def claim(run_dir: Path, point: Point, try_number: int) -> Winner | None:
     path = winner_path(run_dir, point.point_id)
     if read_claim(path):
         return _won(path)
-    folder = Path(try_folder(run_dir, point.point_id, try_number))
+    folder = Path(layout.try_folder(run_dir, point.point_id, try_number))
     rows = _complete(folder, read_planned(run_dir, point.index).paragraphs)
     if rows is None:
         return None
@@ -111,7 +104,7 @@ def _won(path: Path) -> Winner | None:
 
 def _complete(folder: Path, paragraphs: int) -> Rows | None:
     """Return the manifest of a try if each part is as it says and they are the shard, after syncing them."""
-    if (folder / GONE_ROWS).exists():
+    if (folder / layout.GONE_ROWS).exists():
         return None
     try:
         rows = from_json(Rows, read_text(folder / MANIFEST_FILE), where=str(folder / MANIFEST_FILE))
@@ -138,7 +131,7 @@ def digest(path: Path, *, sync: bool = False) -> tuple[int, str]:
 
 def part_files(run_dir: Path, winner: Winner) -> list[tuple[Path, Part]]:
     """Return the parts of a result and their files."""
-    folder = try_folder(run_dir, winner.point_id, winner.try_number)
+    folder = layout.try_folder(run_dir, winner.point_id, winner.try_number)
     return [(Path(os.path.normpath(f"{folder}/{part.file}")), part) for part in parts_of(winner)]
 
 
@@ -162,9 +155,9 @@ def retire(run_dir: Path, winner: Winner) -> None:
     A kill leaves the winner, or none; the folder that may have decided goes before the file that is its copy.
     """
     path = winner_path(run_dir, winner.point_id)
-    folder = Path(try_folder(run_dir, winner.point_id, winner.try_number))
+    folder = Path(layout.try_folder(run_dir, winner.point_id, winner.try_number))
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / GONE_ROWS, to_json(winner) + "\n")
+    write_atomically(folder / layout.GONE_ROWS, to_json(winner) + "\n")
     with suppress(FileNotFoundError):
         shutil.rmtree(path.with_suffix(".claim"))
     path.unlink(missing_ok=True)
@@ -234,8 +227,8 @@ def read_claim(path: Path) -> Winner | None:
 
 def read_winners(run_dir: Path) -> dict[int, Winner]:
     """Return the winners by the index of their point, without the shards that are withdrawn."""
-    folder = run_dir / WINNERS_FOLDER
-    paths = sorted({(folder / name).with_suffix(".json") for name in names(folder)})
+    folder = run_dir / layout.WINNERS_FOLDER
+    paths = sorted({(folder / name).with_suffix(".json") for name in layout.names(folder)})
     found = [winner for path in paths if (winner := _won(path))]
     return {winner.index: winner for winner in found}
 
@@ -246,7 +239,7 @@ def claim_all(run_dir: Path, points: Iterable[Point]) -> dict[int, Winner]:
     for point in points:
         if point.index in winners:
             continue
-        for number in reversed(try_numbers(f"{run_dir}/results/{point.point_id}")):
+        for number in reversed(layout.try_numbers(f"{run_dir}/results/{point.point_id}")):
             if winner := claim(run_dir, point, number):
                 winners[point.index] = winner
                 break
@@ -254,7 +247,7 @@ def claim_all(run_dir: Path, points: Iterable[Point]) -> dict[int, Winner]:
 
 
 def _point(run_dir: Path, name: str) -> Point:
-    path = run_dir / POINTS_FILE
+    path = run_dir / layout.POINTS_FILE
     for number, line in read_lines(path):
         if name == str(number) or f'"{name}"' in line:
             point = from_json(Point, line, where=f"{path}:{number}")
