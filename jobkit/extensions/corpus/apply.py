@@ -31,7 +31,7 @@ from jobkit.core.layout import (
     read_points,
 )
 from jobkit.core.paths import cache_dir, ledger_path
-from jobkit.core.records import ModelRef, Point
+from jobkit.core.records import ModelRef, Outcome, Point
 from jobkit.core.terminal import note, relative_path, shell_path
 from jobkit.core.units import GIB, MIB, first_lines, format_count, format_list, format_setting
 from jobkit.extensions.corpus import ledger
@@ -70,7 +70,15 @@ from jobkit.extensions.corpus.winners import retire
 from jobkit.launch import launch, resume, submission
 from jobkit.launch.job import plan_job
 from jobkit.launch.launch import Preview
-from jobkit.launch.resume import Asked, Resumption, read_settled, refuse_moved_run, run_lock
+from jobkit.launch.resume import (
+    Asked,
+    Resumption,
+    prepare_resume,
+    read_settled,
+    refuse_moved_run,
+    run_lock,
+    spec_of_run,
+)
 from jobkit.planning.job_script import little, render_resume
 from jobkit.planning.points import request as request_of
 from jobkit.planning.prepare import NamedSpec, Options, Prepared, run_id, run_of, shared_by, warn_again
@@ -79,8 +87,8 @@ from jobkit.planning.workload_traits import traits
 from jobkit.runs import journal
 from jobkit.runs.journal import STILL_AT_IT, Role, read_journal
 from jobkit.runs.reader import read_status
-from jobkit.runs.request import enough
-from jobkit.runs.status import ENDINGS, RunStatus, first_task, run_id_of
+from jobkit.runs.request import WORDS, enough
+from jobkit.runs.status import ENDINGS, RunStatus, first_task, point_named, run_id_of
 from jobkit.runs.status_text import render as render_status
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.site import queue_of
@@ -627,11 +635,17 @@ def plan_in_job(run_dir: Path) -> int:
 # -- `jobkit resume`
 
 
-def find_gone(run_dir: Path, *, again: bool) -> None:
-    """Say which rows are gone; if ``again``, they never count again, and their shards have failed."""
+def find_gone(run_dir: Path, asked: Asked) -> None:
+    """Say which rows are gone; if asked, those of the shards in question never count again."""
     refuse_moved_run(run_dir)
+    again, named = asked.rows_gone, set[int]()
+    if again:  # a word that is refused changes nothing
+        (spec_of_run if asked.replan else prepare_resume)(run_dir, asked.overrides)
+        points = read_points(run_dir)[0]
+        words = (word for word in asked.only if word not in {*WORDS, *Outcome})
+        named = {point_named(points, word).index for word in words}
     with run_lock(run_dir) if again else contextlib.nullcontext():
-        gone = Standing(run_dir).gone(read=again)
+        gone = [one for one in Standing(run_dir).gone(read=again) if not named or one.index in named]
         for winner in gone if again else ():
             retire(run_dir, winner)
     if gone:
@@ -645,7 +659,7 @@ class CorpusResumption(Resumption):
     def resume(self, run_dir: Path, asked: Asked) -> int | None:
         """Go on, and print how the corpus stands once its shards have ended."""
         if not is_unplanned(run_dir):
-            find_gone(run_dir, again=asked.rows_gone)
+            find_gone(run_dir, asked)
         if is_unplanned(run_dir):
             code = order_again(run_dir, wait=asked.wait)
         elif asked.replan:

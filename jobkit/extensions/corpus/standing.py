@@ -293,7 +293,8 @@ def _left(run: RunStatus, took: Sequence[float], planned: Sequence[Shard]) -> di
 def _failed_lines(run: RunStatus, parts: Mapping[int, Shard]) -> Iterator[str]:
     """Yield the longest paragraph of shards that failed, which mostly holds a corpus back."""
     ended = [point for point in run.points if point.state is PointState.FAILED]
-    failed = [point.point for point in ended if not point.cancelled and point.point.index in parts]
+    own = [point for point in ended if not (point.tries and Path(point.tries[0].folder, GONE_ROWS).exists())]
+    failed = [point.point for point in own if not point.cancelled and point.point.index in parts]
     for point in failed[:MOST_NAMED]:
         piece, place = parts[point.index].longest, "its file is not known"
         with suppress(JobkitError):  # the corpus may be gone; an archive would be read from its beginning

@@ -288,9 +288,9 @@ checked() {                                           # Modules 3 fails with sta
 }
 activate() {
     set +u
-    checked module load anaconda3 || return
-    eval "$(conda shell.bash hook)" || return
-    conda activate 'my env' || return
+    why=''; checked module load anaconda3 || return
+    why=''; eval "$(conda shell.bash hook)" || return
+    why=''; conda activate 'my env' || return
     set -u
 }
 activate || fail environment "${why:-the environment could not be activated; the log has the reason}"

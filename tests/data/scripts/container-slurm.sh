@@ -301,8 +301,8 @@ checked() {                                           # Modules 3 fails with sta
 }
 activate() {
     set +u
-    checked module load apptainer || return
-    ulimit -n 4096 || return
+    why=''; checked module load apptainer || return
+    why=''; ulimit -n 4096 || return
     set -u
     enter_container
 }

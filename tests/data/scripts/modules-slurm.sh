@@ -288,8 +288,8 @@ checked() {                                           # Modules 3 fails with sta
 }
 activate() {
     set +u
-    checked module load cuda/12.4 || return
-    checked module load 'anaconda 3' || return
+    why=''; checked module load cuda/12.4 || return
+    why=''; checked module load 'anaconda 3' || return
     set -u
 }
 activate || fail environment "${why:-the environment could not be activated; the log has the reason}"

@@ -111,6 +111,21 @@ def test_rows_that_are_gone_are_seen_and_their_shard_runs_again(whole: list[dict
     assert "nothing to run again" in said("resume", "tagged", "--rows-gone")
 
 
+def test_a_word_that_is_refused_changes_nothing_and_a_named_shard_is_the_one(
+    whole: list[dict[str, object]],
+) -> None:
+    (RUN / ROWS).rename("kept")
+    (RUN / ROWS.replace("00001", "00002")).rename("kept-2")
+    for words in (["--set", "resources.memori=1GiB"], ["--set", "setting.batch_size=3"], ["shard-00009"]):
+        said("resume", "tagged", *words, "--rows-gone", status=ExitCode.USAGE)
+    assert len(read_winners(RUN)) == 3
+    said("resume", "tagged", "2", "--rows-gone", status=ExitCode.FAILED)  # of the other one
+    shutil.move("kept", RUN / ROWS)
+    said("merge", "tagged")
+    assert merged(RUN / "merged.jsonl") == whole
+    assert [one.try_number for one in read_winners(RUN).values()] == [1, 2, 1]
+
+
 def test_rows_that_come_back_before_their_shard_has_run_count_for_nothing(
     whole: list[dict[str, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
