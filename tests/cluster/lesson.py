@@ -52,6 +52,7 @@ VARIES = tuple(
         (r"(?<=paragraphs: )\d\d:\d\d:\d\d(?= \()|(?<=iB and )\d\d:\d\d:\d\d", "CLOCK"),
         (r"^\d+ cautions?:", "SOME cautions:"),  # one of them depends on the scatter
         (r"^(  #SBATCH --time=|  #\$ -l h_rt=)\d\d:\d\d:\d\d", r"\1CLOCK"),
+        (r"(?<=\bjob )\d+(?:, \d+)+$", "ID"),
         (r"\b([Jj]ob |JOB |StepId=|hello-|logs/|RUN\.o|jobnumber +)\d+", r"\1ID"),
         (r"^ +\d+(?= +(?:cpu|0\.\d+) )", "ID"),
         (r"^\d+(?= +hello )", "ID"),
