@@ -28,16 +28,20 @@ NO_WEIGHTS = ("adapter", "training_args", "optimizer")
 """How names begin that end as those of weights."""
 
 
-def refuse_unfit(workload: str, folder: Path, asked: Mapping[str, object]) -> None:
-    """Refuse a folder that a workload cannot load, or would use for what it was not saved.
-
-    ``asked``: the spec's `model`, with ``pooling`` and ``trust_remote_code``.
-    """
+def refuse_keys(workload: str, asked: Mapping[str, object]) -> None:
+    """Refuse keys of the spec's `model` that mean nothing to a workload."""
     for key, workloads in {"pooling": (EMBEDDER,), "trust_remote_code": (EMBEDDER, TAGGER)}.items():
         if asked.get(key) and workload not in workloads:
             raise JobkitError(
                 f"model.{key} is not for {workload}", hint=f"it is for {' and '.join(workloads)}"
             )
+
+
+def refuse_unfit(workload: str, folder: Path, asked: Mapping[str, object]) -> None:
+    """Refuse a folder that a workload cannot load, or would use for what it was not saved.
+
+    ``asked``: the spec's `model`, with ``pooling`` and ``trust_remote_code``.
+    """
     if workload not in {EMBEDDER, TAGGER}:
         return
     modules: list[dict[str, str]] = _read(folder / "modules.json", []) if workload == EMBEDDER else []
