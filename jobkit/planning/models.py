@@ -24,7 +24,7 @@ from jobkit.core.extras import missing_extra
 from jobkit.core.paths import cache_lock, share_with_group
 from jobkit.core.records import FOLDER, FULL, MODEL_OPTIONS, STANZA, ModelRef
 from jobkit.core.terminal import Say, shell_quote
-from jobkit.planning.saved_model import refuse_keys, refuse_unfit
+from jobkit.planning.saved_model import NO_POOLING, refuse_keys, refuse_unfit
 from jobkit.planning.standin import (
     ARCHITECTURES,
     SIZE_BYTES,
@@ -291,8 +291,7 @@ def find(workload: str, model: Mapping[str, object], base: Path, cache: Path) ->
             return _ref(place, name, kind=STANZA if stanza else FOLDER, asked=model)
     if model.get("fallback") and (name == LANGUAGE if stanza else (workload, size) in ARCHITECTURES):
         if model.get("pooling"):
-            what = "model.pooling: a stand-in has a pooling of its own"
-            raise JobkitError(what, hint="leave `pooling` out")
+            raise JobkitError(f"model.pooling: a {STAND_IN} has a pooling of its own", hint=NO_POOLING)
         return stand_in(workload, size, cache, name)
     framework = "stanza-ner" if stanza else workload
     if size == FULL and framework in {"stanza-ner", *USUAL} and (absent := missing_framework(framework)):
@@ -371,17 +370,14 @@ def build(workload: str, model: ModelRef, cache: Path, *, say: Say) -> ModelRef:
 
 
 def with_prompt(workload: str, model: ModelRef | None, prompt: str) -> ModelRef | None:
-    """Return a model whose texts begin with a prompt; refuse a word that names none, or an empty one.
-
-    The names of a stand-in's prompts are not known.
-    """
+    """Return a model whose texts begin with a prompt; refuse a word that names none, or an empty one."""
     if workload != "sentence-embedding":
         hint = "sentence-embedding does; a function of your own can put one before its texts"
         raise JobkitError(f"prompt: {workload} puts none before a text", hint=hint)
     if model is None:
         return None  # which is an error already
     if model.stand_in:
-        return replace(model, prompt=prompt)
+        return replace(model, prompt=prompt)  # the names of the real model's are not known
     file = Path(model.path) / "config_sentence_transformers.json"
     try:
         prompts = dict(json.loads(file.read_text(encoding="utf-8"))["prompts"])

@@ -26,6 +26,7 @@ RELATIVE = ("t5", "mt5", "umt5", "longt5", "xlnet")
 OTHER_WEIGHTS = {"*.onnx": "ONNX", "*.xml": "OpenVINO", "*.h5": "TensorFlow", "*.msgpack": "Flax"}
 NO_WEIGHTS = ("adapter", "training_args", "optimizer")
 """How names begin that end as those of weights."""
+NO_POOLING = "leave `pooling` out"
 
 
 def refuse_keys(workload: str, asked: Mapping[str, object]) -> None:
@@ -73,7 +74,7 @@ def _refuse_embedder(folder: Path, kinds: Sequence[str], kind: str, pooled: bool
         )
         raise JobkitError(message, hint=hint)
     if is_saved and pooled:
-        raise JobkitError(f"model.pooling: {folder} has a pooling of its own", hint="leave `pooling` out")
+        raise JobkitError(f"model.pooling: {folder} has a pooling of its own", hint=NO_POOLING)
     name = kinds[0].rpartition(".")[2] if is_saved else BEGINS[0]
     if name not in BEGINS and kinds[0].startswith(LIBRARY):
         message = f"{folder} begins with the module {name}, which {EMBEDDER} does not run"

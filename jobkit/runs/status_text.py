@@ -604,10 +604,7 @@ def list_text(listed: Mapping[str, Any], width: int) -> str:
 
 
 def job_text(number: str) -> str | None:
-    """Return the state of a job, of a run or not, and why it waits; empty if it is not in the queue.
-
-    ``None`` if no scheduler answers.
-    """
+    """Return the state of a job and why it waits; empty if it is in no queue, ``None`` without an answer."""
     scheduler = by_name(choose_scheduler("auto")[0])
     queue = None if scheduler.RUNS_HERE else ask_queue(scheduler, (JobId(number),), ())
     if queue is None:
