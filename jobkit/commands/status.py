@@ -12,7 +12,7 @@ import click
 
 from jobkit.commands import shared
 from jobkit.core import terminal
-from jobkit.core.errors import ExitCode
+from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.runs import which_run
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def status(words: tuple[str, ...], watch: bool, listed: bool, whole: bool, as_js
         width = terminal.page_width()
         terminal.say(terminal.as_json(every) if as_json else status_text.list_text(every, width), nl=as_json)
         return 0
-    if which_run.names_job(words) and (job := status_text.job_text(words[0])):
+    if job := status_text.job_text(words[0]) if which_run.names_job(words) else None:
         terminal.say(job)
         return ExitCode.TO_COME
     what = which_run.resolve_words(words)
@@ -84,11 +84,17 @@ def status(words: tuple[str, ...], watch: bool, listed: bool, whole: bool, as_js
     in_place = watch and sys.stdout.isatty() and not as_json
 
     def shown(standings: Sequence[RunStatus], others: Sequence[Path] = ()) -> str:
-        if as_json:
-            return f"{status_text.as_json(standings, runs, what.points, others)}\n"
         free = max(1, shutil.get_terminal_size().lines - OTHER_LINES) if in_place else MAX_LISTED
         most = sys.maxsize if whole else min(free, MAX_LISTED)
-        listed = status_text.text(standings, runs, what.points, width=terminal.page_width(), most=most)
+        try:
+            if as_json:
+                return f"{status_text.as_json(standings, runs, what.points, others)}\n"
+            listed = status_text.text(standings, runs, what.points, width=terminal.page_width(), most=most)
+        except JobkitError as error:
+            if job is None:
+                raise
+            message = f"{error.message}, and no job of that number is in the queue"
+            raise JobkitError(message, hint=error.hint) from error
         return listed + status_text.others(others)
 
     if watch:
@@ -110,7 +116,6 @@ def status(words: tuple[str, ...], watch: bool, listed: bool, whole: bool, as_js
 
 def _settled(folder: Path) -> str:
     """Return the closing line of a run that is done, once what its jobs could not do is done for them."""
-    from jobkit.core.errors import JobkitError, file_error
     from jobkit.runs.status import kind_of
 
     try:

@@ -24,7 +24,7 @@ from jobkit.core.extras import missing_extra
 from jobkit.core.paths import cache_lock, share_with_group
 from jobkit.core.records import FOLDER, FULL, MODEL_OPTIONS, STANZA, ModelRef
 from jobkit.core.terminal import Say, shell_quote
-from jobkit.planning.saved_model import refuse_unfit
+from jobkit.planning.saved_model import NO_POOLING, refuse_keys, refuse_unfit
 from jobkit.planning.standin import (
     ARCHITECTURES,
     SIZE_BYTES,
@@ -275,6 +275,7 @@ def find(workload: str, model: Mapping[str, object], base: Path, cache: Path) ->
 
     A real model is ``full``; any other size is a stand-in's.
     """
+    refuse_keys(workload, model)
     name, size = str(model.get("name", LANGUAGE)), str(model.get("size", FULL))
     if path := model.get("path"):
         return _named_by_path(workload, (base / str(path)).expanduser().absolute(), model)
@@ -289,6 +290,8 @@ def find(workload: str, model: Mapping[str, object], base: Path, cache: Path) ->
                 refuse_unfit(workload, place, model)
             return _ref(place, name, kind=STANZA if stanza else FOLDER, asked=model)
     if model.get("fallback") and (name == LANGUAGE if stanza else (workload, size) in ARCHITECTURES):
+        if model.get("pooling"):
+            raise JobkitError(f"model.pooling: a {STAND_IN} has a pooling of its own", hint=NO_POOLING)
         return stand_in(workload, size, cache, name)
     framework = "stanza-ner" if stanza else workload
     if size == FULL and framework in {"stanza-ner", *USUAL} and (absent := missing_framework(framework)):
@@ -367,18 +370,24 @@ def build(workload: str, model: ModelRef, cache: Path, *, say: Say) -> ModelRef:
 
 
 def with_prompt(workload: str, model: ModelRef | None, prompt: str) -> ModelRef | None:
-    """Return a model whose texts begin with a prompt; refuse a word that names none of its prompts."""
+    """Return a model whose texts begin with a prompt; refuse a word that names none, or an empty one."""
     if workload != "sentence-embedding":
         hint = "sentence-embedding does; a function of your own can put one before its texts"
         raise JobkitError(f"prompt: {workload} puts none before a text", hint=hint)
     if model is None:
         return None  # which is an error already
+    if model.stand_in:
+        return replace(model, prompt=prompt)  # the names of the real model's are not known
     file = Path(model.path) / "config_sentence_transformers.json"
     try:
-        names = list(json.loads(file.read_text(encoding="utf-8"))["prompts"])
+        prompts = dict(json.loads(file.read_text(encoding="utf-8"))["prompts"])
     except (OSError, ValueError, LookupError, TypeError):
-        names = []
-    if prompt and prompt not in names and not any(map(str.isspace, prompt)):
+        prompts = {}
+    if prompt and not prompts.get(prompt, prompt):
+        hint = f'write the text itself: "{prompt}: "'
+        raise JobkitError(f"prompt: the prompt {prompt!r} of {model.name} is empty", hint=hint)
+    if prompt not in prompts and re.fullmatch(r"[\w-]+", prompt, re.ASCII):
+        names = [name for name, text in prompts.items() if text]
         has = f"has {', '.join(names)}" if names else "has none"
         hint = 'one of these, or the text itself, with its blank: "query: "'
         raise JobkitError(f"prompt: {prompt!r} names no prompt of {model.name}, which {has}", hint=hint)

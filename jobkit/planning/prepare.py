@@ -35,7 +35,7 @@ from jobkit.core.knobs import (
     Knob,
 )
 from jobkit.core.paths import cache_dir
-from jobkit.core.records import FULL, FileRef, ModelRef, Point, TextRef
+from jobkit.core.records import FULL, MODEL_OPTIONS, FileRef, ModelRef, Point, TextRef
 from jobkit.core.shell import usable_cpus
 from jobkit.core.terminal import Say
 from jobkit.core.units import MAX_SECONDS, format_count, format_setting, format_walltime
@@ -57,7 +57,7 @@ from jobkit.spec.checks import add_offer_faults, command_faults, file_refs, sour
 from jobkit.spec.site import Site, find_site, load_site, portable_name
 from jobkit.spec.sweep_spec import Axes, Resources, SweepSpec, load_spec, setting_overrides
 from jobkit.spec.yaml_files import YamlDocument, hide_override
-from jobkit.worker.workloads.base import SHIPPED, class_name, missing_framework
+from jobkit.worker.workloads.base import ENTITY_COLUMNS, SHIPPED, class_name, missing_framework
 from jobkit.worker.workloads.function import file_ref, names_file, source_path
 
 T = TypeVar("T")
@@ -408,17 +408,26 @@ class _Lookup:
             self._look_up_command(document, workload)
         elif isinstance(workload, str) and ":" in class_name(workload):
             self._look_up_workload(document, workload)
-        if self.traits and self.traits.needs_model and isinstance(model := data.get("model", {}), dict):
+        known, title = self.traits, workload if isinstance(workload, str) else "a command"
+        model = data.get("model", {})
+        if known and not known.needs_model and isinstance(model, dict) and any(map(model.get, MODEL_OPTIONS)):
+            from jobkit.planning.saved_model import refuse_keys  # as below
+
+            _found(document, "model", partial(refuse_keys, title, model))
+        if known and known.needs_model and isinstance(model, dict):
             from jobkit.planning import models  # here: a workload without a model starts sooner
 
             search = models.find_or_stand_in if self.stand_in else models.find
-            find_model = partial(search, str(workload), model, base, cache_dir())
+            find_model = partial(search, title, model, base, cache_dir())
             self.model = _found(document, "model", find_model)
-        if isinstance(prompt := data.get(PROMPT), str):
+        if known and isinstance(workload, str) and isinstance(prompt := data.get(PROMPT), str):
             from jobkit.planning.models import with_prompt  # as above
 
-            named = partial(with_prompt, str(workload), self.model, prompt)
+            named = partial(with_prompt, title, self.model, prompt)
             self.model = _found(document, PROMPT, named)
+        plain = title in SHIPPED or names_file(title)  # a class may find entities besides its columns
+        if known and plain and data.get("trim") is True and known.columns != ENTITY_COLUMNS:
+            document.add(("trim",), f"trim: {title} finds no entities")
         scheduler = data.get("scheduler", "auto")
         if isinstance(name := data.get("site", "auto"), str) and scheduler in ["auto", *SCHEDULERS]:
             chosen, self.why = choose_scheduler(scheduler)

@@ -26,6 +26,16 @@ RELATIVE = ("t5", "mt5", "umt5", "longt5", "xlnet")
 OTHER_WEIGHTS = {"*.onnx": "ONNX", "*.xml": "OpenVINO", "*.h5": "TensorFlow", "*.msgpack": "Flax"}
 NO_WEIGHTS = ("adapter", "training_args", "optimizer")
 """How names begin that end as those of weights."""
+NO_POOLING = "leave `pooling` out"
+
+
+def refuse_keys(workload: str, asked: Mapping[str, object]) -> None:
+    """Refuse keys of the spec's `model` that mean nothing to a workload."""
+    for key, workloads in {"pooling": (EMBEDDER,), "trust_remote_code": (EMBEDDER, TAGGER)}.items():
+        if asked.get(key) and workload not in workloads:
+            raise JobkitError(
+                f"model.{key} is not for {workload}", hint=f"it is for {' and '.join(workloads)}"
+            )
 
 
 def refuse_unfit(workload: str, folder: Path, asked: Mapping[str, object]) -> None:
@@ -33,11 +43,6 @@ def refuse_unfit(workload: str, folder: Path, asked: Mapping[str, object]) -> No
 
     ``asked``: the spec's `model`, with ``pooling`` and ``trust_remote_code``.
     """
-    for key, workloads in {"pooling": (EMBEDDER,), "trust_remote_code": (EMBEDDER, TAGGER)}.items():
-        if asked.get(key) and workload not in workloads:
-            raise JobkitError(
-                f"model.{key} is not for {workload}", hint=f"it is for {' and '.join(workloads)}"
-            )
     if workload not in {EMBEDDER, TAGGER}:
         return
     modules: list[dict[str, str]] = _read(folder / "modules.json", []) if workload == EMBEDDER else []
@@ -69,7 +74,7 @@ def _refuse_embedder(folder: Path, kinds: Sequence[str], kind: str, pooled: bool
         )
         raise JobkitError(message, hint=hint)
     if is_saved and pooled:
-        raise JobkitError(f"model.pooling: {folder} has a pooling of its own", hint="leave `pooling` out")
+        raise JobkitError(f"model.pooling: {folder} has a pooling of its own", hint=NO_POOLING)
     name = kinds[0].rpartition(".")[2] if is_saved else BEGINS[0]
     if name not in BEGINS and kinds[0].startswith(LIBRARY):
         message = f"{folder} begins with the module {name}, which {EMBEDDER} does not run"

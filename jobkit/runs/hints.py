@@ -212,8 +212,12 @@ class ResourceNeed:
     @property
     def option(self) -> str:
         """The option of `jobkit resume`; a word in capitals stands for what is not known."""
-        unknown = {WALLTIME: "HH:MM:SS", MEMORY: "SIZE"}
-        return f"--set {self.key}={self.value or unknown[self.key]}"
+        return option(self.key, self.value)
+
+
+def option(key: str, value: str) -> str:
+    unknown = {WALLTIME: "HH:MM:SS", MEMORY: "SIZE"}.get(key, key.rpartition(".")[2].upper())
+    return f"--set {key}={value or unknown}"
 
 
 def is_limited(point: PointStatus) -> bool:
@@ -373,18 +377,17 @@ def is_idle(run: RunStatus, job: JobStatus) -> bool:
 def releases(run: RunStatus, points: Sequence[PointStatus], typed: str) -> Iterator[Step]:
     """Yield what releases those of the points that wait for a person, or submits them again."""
     for group, queued, way_out in _blocked(run, points):
-        number = format_count(len(group), run.noun)
+        number, them = format_count(len(group), run.noun), "it" if len(group) == 1 else "them"
         if way_out.argv:
             yield Step(shlex.join(way_out.argv), f"releases {number}")
         elif queued.state is State.ERROR:
             if way_out.key:
-                change = f"{way_out.key}={way_out.value or '...'}"
-                does = f"cancels {number} that can never begin, and submits them again"
-                yield Step(f"jobkit resume {typed} --set {change}", does)
+                does = f"cancels {number} that can never begin, and submits {them} again"
+                yield Step(f"jobkit resume {typed} {option(way_out.key, way_out.value)}", does)
                 continue
             indices = " ".join(str(point.point.index) for point in group)
             yield Step(f"jobkit cancel {typed} {indices}", f"cancels {number} that can never begin")
-            yield Step(f"jobkit resume {typed}", "then submits them again")
+            yield Step(f"jobkit resume {typed}", f"then submits {them} again")
 
 
 def _run_again(run: RunStatus, typed: str) -> Iterator[Step]:

@@ -603,13 +603,14 @@ def list_text(listed: Mapping[str, Any], width: int) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def job_text(number: str) -> str:
-    """Return the state of a job, of a run or not, and why it waits; empty if it is not in the queue."""
+def job_text(number: str) -> str | None:
+    """Return the state of a job and why it waits; empty if it is in no queue, ``None`` without an answer."""
     scheduler = by_name(choose_scheduler("auto")[0])
-    if scheduler.RUNS_HERE:
-        return ""
+    queue = None if scheduler.RUNS_HERE else ask_queue(scheduler, (JobId(number),), ())
+    if queue is None:
+        return None
     alike: dict[tuple[str, str], list[Queued]] = {}
-    for task in ask_queue(scheduler, (JobId(number),), ()) or ():
+    for task in queue:
         alike.setdefault((task.state, task.reason), []).append(task)
     lines = []
     for tasks in alike.values():

@@ -50,12 +50,17 @@ def test_several_runs_are_reported_in_a_line_each_first(runs: Path, queue: Progr
 
 
 @pytest.mark.slow
-def test_a_point_behind_a_run_is_reported_whole(runs: Path) -> None:
+def test_a_point_behind_a_run_is_reported_whole(runs: Path, queue: Programs) -> None:
     done = jobkit("status", runs / LATER, "p001", "2")
     assert (done.returncode, "\n\np002: point 2 of 2" in done.stdout) == (5, True)
     assert done.stdout.startswith(f"p001: point 1 of 2 of {LATER}\n")
     done = jobkit("status", runs / LATER, "p009")
     assert (done.returncode, "no point 'p009'" in done.stderr) == (2, True)
+    words = "no point '99999', and no job of that number is in the queue"
+    for status, also in ((0, True), (1, False)):
+        queue.says("squeue", status=status, error="down" * status)
+        done = jobkit("status", "99999")
+        assert (done.returncode, words in done.stderr, "'99999'" in done.stderr) == (2, also, True)
 
 
 @pytest.mark.slow

@@ -102,6 +102,29 @@ def test_missing_things_are_faults_among_the_others(spec: Path) -> None:
     assert f"there is no template {spec.parent}/gone.j2" in lines[4]
 
 
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (("model.pooling=cls",), "model.pooling is not for count"),
+        (("model.trust_remote_code=true",), "model.trust_remote_code is not for count"),
+        (("workload={command: 'true'}", "model.pooling=cls"), "model.pooling is not for a command"),
+        (("trim=true",), "trim: count finds no entities"),
+        (("workload=sentence-embeding", "prompt=query"), "no such workload; did you mean"),
+        (("workload=stanza-ner", "trim=true", "model.fallback=stand-in"), ""),
+    ],
+)
+def test_a_key_that_means_nothing_to_a_workload_is_one_fault(
+    overrides: tuple[str, ...], said: str, spec: Path, tmp_path: Path
+) -> None:
+    options = Options(overrides=overrides, scheduler="local", runs_dir=tmp_path / "runs")
+    if not said:
+        assert prepare(spec, options, build=False).spec.trim
+        return
+    with pytest.raises(JobkitError, match=said) as caught:
+        prepare(spec, options, build=False)
+    assert "prompt: " not in caught.value.message
+
+
 def test_a_template_stands_next_to_the_spec_and_in_the_run_by_its_whole_path(
     spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

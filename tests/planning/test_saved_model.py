@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +143,34 @@ def test_a_key_that_a_workload_does_not_have_is_refused(tmp_path: Path) -> None:
         found("spacy-ner", tmp_path, {"config.cfg": "", "meta.json": {}}, trust_remote_code=True)
     with pytest.raises(JobkitError, match="has a pooling of its own"):
         found(EMBEDDER, tmp_path, SAVED, pooling="mean")
+    asked = {"pooling": "cls", "fallback": "stand-in"}
+    with pytest.raises(JobkitError, match="a stand-in has a pooling of its own"):
+        models.find(EMBEDDER, {**asked, "size": "tiny"}, tmp_path, tmp_path)
+    with pytest.raises(JobkitError, match="pooling is not for stanza-ner"):
+        models.find("stanza-ner", asked, tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "model", "said"),
+    [
+        ("检索:", {}, ""),
+        ("query:", {}, ""),
+        ("passage", {}, ""),
+        ("passage", {"stand_in": True}, ""),
+        ("query", {"stand_in": True}, ""),
+        ("", {}, ""),
+        ("pasage", {}, "names no prompt of .* has passage"),
+        ("query", {}, "the prompt 'query' of .* is empty"),
+    ],
+)
+def test_a_prompt_is_a_text_or_the_name_of_one(
+    prompt: str, model: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    saved = {**SAVED, KIND: {"prompts": {"query": "", "passage": "of a book: "}}}
+    with pytest.raises(JobkitError, match=said) if said else nullcontext():
+        named = models.with_prompt(EMBEDDER, replace(found(EMBEDDER, tmp_path, saved), **model), prompt)
+        assert named
+        assert named.prompt == prompt
 
 
 def test_models_of_every_layout_are_found(tmp_path: Path) -> None:

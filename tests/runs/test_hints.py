@@ -92,11 +92,12 @@ def test_tasks_that_wait_for_different_reasons_are_released_apart() -> None:
     notices, steps = advice(a_run([held, long, barred, never, admin]), "runs/demo")
     assert [step.command for step in steps if step.kind is not FixKind.WATCH] == [
         "scontrol release 77_3",
-        f"{RESUME} --set resources.walltime=...",
+        f"{RESUME} --set resources.walltime=HH:MM:SS",
         f"{RESUME} --set resources.qos=gpuq",
         "jobkit cancel runs/demo 5",
         RESUME,
     ]
+    assert "submits it again" in next(step.does for step in steps if "walltime" in step.command)
     assert len(notices) == 5
     assert notices[-1].endswith("; an administrator types: scontrol release 77_6")
 

@@ -31,7 +31,7 @@ from jobkit.core.layout import (
     read_points,
 )
 from jobkit.core.paths import cache_dir, ledger_path
-from jobkit.core.records import ModelRef, Outcome, Point
+from jobkit.core.records import MODEL_OPTIONS, ModelRef, Outcome, Point
 from jobkit.core.terminal import note, relative_path, shell_path
 from jobkit.core.units import GIB, MIB, first_lines, format_count, format_list, format_setting
 from jobkit.extensions.corpus import ledger
@@ -397,6 +397,10 @@ def _setting_differences(before: Point, now: Point) -> Iterator[str]:
     was, is_ = (point.model.fingerprint if point.model else "none" for point in (before, now))
     if was != is_:
         yield f"model: {was[:12]} there, {is_[:12]} now"
+    for name in MODEL_OPTIONS:
+        there, here = (getattr(point.model, name, "") or "none" for point in (before, now))
+        if there != here:
+            yield f"{name}: {there} there, {here} now"
     prompts = [point.model and point.model.prompt for point in (before, now)]
     if prompts[0] != prompts[1]:
         yield f"prompt: {prompts[0]!r} there, {prompts[1]!r} now"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.json_codec import to_json
 from jobkit.core.layout import POINTS_FILE, is_run_folder, read_points
 from jobkit.core.paths import CACHE_VARIABLE, LEDGER_VARIABLE
 from jobkit.core.records import ModelRef
@@ -136,9 +137,15 @@ def test_the_folder_is_whole_or_not_there(asked: ApplyRequest, monkeypatch: pyte
 def test_what_differs_is_named_and_nothing_runs(asked: ApplyRequest, home: Path) -> None:
     write_planned(asked)
     other_run = measured_run(home / "other", sizes=(10,))
+    pooled = measured_run(home / "pooled")
+    model = ModelRef(path=str(home), name="m", size="full", stand_in=False, fingerprint="f", size_bytes=1)
+    for path in (pooled / POINTS_FILE, *pooled.rglob("record.json")):
+        text = re.sub('"model": ?null', f'"model":{to_json(replace(model, pooling="cls"))}', path.read_text())
+        path.write_text(text)
     cases = {
         "text_field: text there, body now": replace(asked, text_field="body"),
         "setting: batch_size 50 there, batch_size 10 now": replace(asked, word=str(other_run)),
+        "pooling: none there, cls now": replace(asked, word=str(pooled)),
     }
     for words, other in cases.items():
         with pytest.raises(JobkitError, match="is of another corpus or setting") as refused:
