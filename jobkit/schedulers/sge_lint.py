@@ -67,10 +67,7 @@ RULES: Mapping[str, Rule] = {
         f"there is no folder with the job's number in its name, and Grid Engine makes none: {_WAITS}",
         "put the number into the name of a file, as in -{name} logs/$JOB_ID.$TASK_ID",
     ),
-    "dash": scripts.refused(
-        "this is no hyphen: qsub refuses the script with Unknown option, and names no line",
-        "write {plain}",
-    ),
+    "dash": scripts.refused("this is no hyphen: qsub refuses it, and names no line", "write {plain}"),
     "quotes": scripts.changed(
         "to qsub this quote is a letter of the value: as a name or a resource it refuses it",
         "write {plain}",
@@ -112,6 +109,7 @@ _GLUE = {"-N": "_", "-m": "", **dict.fromkeys(("-hold_jid", "-l", "-M", "-q", "-
 """What joins the words of a name and of a list."""
 _SIZE = re.compile(r"\d[\d.]*[kmgt]?|infinity|0x[0-9a-f]+[kmgt]?", re.IGNORECASE)  # sge_types(5)
 _TIME = re.compile(r"\d*:\d*:\d*|\d+|INFINITY", re.IGNORECASE)
+_RANGES = re.compile(rf"(?<!\S)-(?:t|pe\s+\S+)\s+\S*[{scripts.DASHES}]\S*")
 _TIMES = frozenset({"h_rt", "s_rt", "h_cpu", "s_cpu"})
 _NOT_IN_NAMES = re.compile(r"[^!-~]|[/:@*?\\]|^(?=\d)")
 
@@ -135,7 +133,8 @@ def lint(script: Script) -> tuple[LintFinding, ...] | None:
     last = {option.name: option for option in options}
     found += [_finding(line, "here-document") for line in read if line.here]
     found += scripts.misplaced_line_end(RULES, script)
-    found += [one for line in asked for one in (*scripts.typographic(RULES, line, MARK), *_stray(line))]
+    found += [one for line in asked for one in scripts.typographic(RULES, line, MARK, _RANGES)]
+    found += [one for line in asked for one in _stray(line)]
     found += _refused(options)
     # A missing option is reported for the first line.
     found += [] if "S" in last else [_finding(script.lines[0], "shell")]
@@ -179,7 +178,7 @@ def _refused(options: Sequence[Option]) -> Iterator[LintFinding]:
             plain = f"-l {name}={24 * days + hours:02}:{minutes:02}:{seconds:02} (hours:minutes:seconds)"
             yield _finding(line, "value", value=value, kind="time", plain=plain)
     for line, name, value in ((option.line, option.name, option.value) for option in options):
-        if name == "N" and _NOT_IN_NAMES.search(value) and not {*value} & {*scripts.QUOTES}:
+        if name == "N" and _NOT_IN_NAMES.search(value) and not scripts.QUOTE.search(value):
             plain = _NOT_IN_NAMES.sub("_", re.sub(r"^(?=\d)", "j", value))
             yield _finding(line, "name", value=value, plain=plain)
         span, percent, most = value.partition("%")

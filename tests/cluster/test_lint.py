@@ -89,6 +89,7 @@ class TestSlurm:
             ("crlf", "#!/bin/bash\n#SBATCH -n 1\r\n", "DOS line breaks"),
             ("memory-twice", "#!/bin/bash\n#SBATCH --mem=1G --mem-per-cpu=1G\n", "mutually exclusive"),
             ("dash", "#!/bin/bash\n#SBATCH -n 1 \u2013mem=1G\n", "Invalid directive"),
+            ("dash", "#!/bin/bash\n#SBATCH --nodes=1\u20132\n", "not a valid node count"),
         ],
     )
     def test_what_is_refused(self, rule: str, text: str, said: str) -> None:
@@ -186,6 +187,8 @@ class TestGridEngine:
         [
             ("dash", "#$ \u2013l h_rt=0:05:00", "-l h_rt=0:05:00"),
             ("stray", "#$ -l h_vmem=1G , h_rt=0:05:00", "-l h_vmem=1G,h_rt=0:05:00"),
+            ("dash", "#$ -t 1\u201310", "-t 1-10"),
+            ("dash", "#$ -pe smp 2\u20134", "-pe smp 2-4"),
             ("stray", "#$ -l h_vmem = 1G", "-l h_vmem=1G"),
             ("stray", "#$ -pe smp 2 (slots)", "-pe smp 2"),
             ("stray", "#$ -N two words", "-N two_words"),
