@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 
@@ -117,22 +117,28 @@ def words(line: ScriptLine, mark: str) -> tuple[str, ...]:
         return ()
 
 
-DASHES, QUOTES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "\u201c\u201d\u201e\u2018\u2019\u201a"
-_PLAIN = str.maketrans(dict.fromkeys(DASHES, "-") | dict(zip(QUOTES, "\"\"\"'''", strict=True)))
+DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
+_DOUBLE, _SINGLE = "\u201c\u201d\u201e", "\u2018\u2019\u201a"
+PLAIN = str.maketrans(dict.fromkeys(DASHES, "-") | dict.fromkeys(_DOUBLE, '"') | dict.fromkeys(_SINGLE, "'"))
+QUOTE = re.compile(rf"[{_DOUBLE}]|(?<!\w)[{_SINGLE}]|[{_SINGLE}](?!\w)")
+"""A typographic quote, but no apostrophe inside a word."""
 
 
 def typographic(
-    rules: Mapping[str, Rule], line: ScriptLine, mark: str, long: str = "-"
+    rules: Mapping[str, Rule], line: ScriptLine, mark: str, ranges: re.Pattern[str], long: str = "-"
 ) -> Iterator[LintFinding]:
-    """Yield a dash or a quote that a word processor wrote; ``long`` begins an option of several letters."""
-    text = line.text.partition(" #")[0]
-    if any(re.match(f"-?[{DASHES}]", word) for word in words(line, mark)):
-        plain = re.sub(
-            rf"(?<=\s)[-{DASHES}]+(?=(\w?))(?=(\w*))", lambda got: long if got[2][1:] else "-", text
-        )
-        yield finding(rules, line, "dash", plain=plain.translate(_PLAIN))
-    elif re.search(f"[{QUOTES}]", text):
-        yield finding(rules, line, "quotes", plain=text.translate(_PLAIN))
+    """Yield typographic quotes, and dashes before a word or in ``ranges``; ``long`` begins a long option."""
+    text = line.text.removeprefix(mark).partition(" #")[0]
+    seen = " ".join(re.sub(r"\s", "_", word) for word in words(line, mark))
+    dash = rf"(?<!\S)-?[{DASHES}]+-?(?=([A-Za-z]*))"
+    rule = "quotes" if QUOTE.search(text) else ""
+    if re.search(dash, seen) or ranges.search(seen):
+        text = re.sub(dash, lambda got: long if got[1][1:] else "-", text)
+        text, rule = ranges.sub(lambda got: got[0].translate(PLAIN), text), "dash"
+    plain = mark + QUOTE.sub(lambda got: got[0].translate(PLAIN), text)
+    if rule:
+        balanced = words(replace(line, text=plain), mark)
+        yield finding(rules, line, rule, plain=plain if balanced else "plain hyphens and pairs of quotes")
 
 
 def unitless_memory(

@@ -55,6 +55,7 @@ RULES: Mapping[str, Rule] = {
         "without a unit it is bytes (sge_types(5)): {value} of them",
         "write the unit, as in -l {name}={value}G",
     ),
+    "time-unit": scripts.changed("the letter multiplies seconds, m by a million", "write {plain}"),
     "variable": scripts.changed(
         "Grid Engine fills in no ${unknown}: it takes the $ and what follows literally",
         f"write it out, or take one of {', '.join('$' + name for name in FILLED_IN)}",
@@ -67,10 +68,7 @@ RULES: Mapping[str, Rule] = {
         f"there is no folder with the job's number in its name, and Grid Engine makes none: {_WAITS}",
         "put the number into the name of a file, as in -{name} logs/$JOB_ID.$TASK_ID",
     ),
-    "dash": scripts.refused(
-        "this is no hyphen: qsub refuses the script with Unknown option, and names no line",
-        "write {plain}",
-    ),
+    "dash": scripts.refused("this is no hyphen: qsub refuses it, and names no line", "write {plain}"),
     "quotes": scripts.changed(
         "to qsub this quote is a letter of the value: as a name or a resource it refuses it",
         "write {plain}",
@@ -79,7 +77,7 @@ RULES: Mapping[str, Rule] = {
         "no option takes {word!r}: qsub refuses the script with Unknown option, and names no line",
         "write {plain}",
     ),
-    "value": scripts.refused("{value!r} is not a {kind} value: qsub refuses the job", "write {plain}"),
+    "value": scripts.refused("{value!r} is no {kind}: qsub refuses the job", "write {plain}"),
     "name": scripts.refused("qsub refuses {value!r} as the name of a job", "write -N {plain}"),
     "tasks": scripts.refused("qsub refuses the tasks {value!r}: {why}", "write {plain}"),
     "crlf": scripts.lost(
@@ -110,8 +108,12 @@ _ONE = re.compile(
 )  # options with one argument: qsub(1); -pe has two
 _GLUE = {"-N": "_", "-m": "", **dict.fromkeys(("-hold_jid", "-l", "-M", "-q", "-v"), ",")}
 """What joins the words of a name and of a list."""
-_SIZE = re.compile(r"\d[\d.]*[kmgt]?|infinity|0x[0-9a-f]+[kmgt]?", re.IGNORECASE)  # sge_types(5)
-_TIME = re.compile(r"\d*:\d*:\d*|\d+|INFINITY", re.IGNORECASE)
+_PART = r"(?:[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)"
+_NUMBER = re.compile(rf"(?i){_PART}?:{_PART}?:{_PART}?|(?:{_PART}|0x[\da-f]+)([kmgt]?)|infinity|true|false")
+"""Memory or a time as qsub reads it: sge_types(5), strtod(3)."""
+_SIZE = re.compile(r"(?i)(\d+(?:\.\d+)?)([kmgt])i?b?")
+_TIME = re.compile(r"(?i)(?:(\d+)[-d])?(?:(\d+)(?:h|:|$))?(?:(\d+)(?:m|min|:|$))?(?:(\d+)s?)?")
+_RANGES = re.compile(rf"(?<!\S)-(?:t|pe\s+\S+)\s+\S*[{scripts.DASHES}]\S*")
 _TIMES = frozenset({"h_rt", "s_rt", "h_cpu", "s_cpu"})
 _NOT_IN_NAMES = re.compile(r"[^!-~]|[/:@*?\\]|^(?=\d)")
 
@@ -135,7 +137,8 @@ def lint(script: Script) -> tuple[LintFinding, ...] | None:
     last = {option.name: option for option in options}
     found += [_finding(line, "here-document") for line in read if line.here]
     found += scripts.misplaced_line_end(RULES, script)
-    found += [one for line in asked for one in (*scripts.typographic(RULES, line, MARK), *_stray(line))]
+    found += [one for line in asked for one in scripts.typographic(RULES, line, MARK, _RANGES)]
+    found += [one for line in asked for one in _stray(line)]
     found += _refused(options)
     # A missing option is reported for the first line.
     found += [] if "S" in last else [_finding(script.lines[0], "shell")]
@@ -151,40 +154,49 @@ def lint(script: Script) -> tuple[LintFinding, ...] | None:
 
 
 def _stray(line: ScriptLine) -> Iterator[LintFinding]:
-    """Yield the first word that no option takes, up to an option that this module does not know."""
+    """Yield the first word that no option takes, or a lack of slots, up to an unknown option."""
     for option, *values in scripts.options_of(line, MARK):
         number = 2 if option == "-pe" else int(bool(_ONE.fullmatch(option)))
         if not number and not _ALONE.fullmatch(option):
             return
+        if option == "-pe" and len(values) == 1:
+            kind, plain = "parallel environment with slots", f"-pe {values[0]} NUMBER"
+            yield _finding(line, "value", value=values[0], kind=kind, plain=plain)
         if values[number:]:
             if not re.match(f"-?[{scripts.DASHES}]", values[number]):
-                glue = _GLUE.get(option)
-                value = " ".join(values[:number]) if glue is None else glue.join(values)
-                value = re.sub(r"[\s,]*([=,])[\s,]*", r"\1", value).strip(",")
-                yield _finding(line, "stray", word=values[number], plain=f"{option} {value}".rstrip())
+                value = " ".join(values if option in _GLUE else values[:number])
+                value = re.sub(r"[\s,]*([=,])[\s,]*|(?<=\d) ([kmgtKMGT])B?\b", r"\1\2", value).strip(",")
+                value = re.sub(r" (?=\S+=)" if option == "-l" else " ", _GLUE.get(option, " "), value)
+                value, _, rest = value.partition(" ") if option == "-l" else (value, "", "")
+                plain = f"{option} {value}".rstrip() + (rest and f" ({rest} is outside the list)")
+                yield _finding(line, "stray", word=values[number], plain=plain)
             return
 
 
 def _refused(options: Sequence[Option]) -> Iterator[LintFinding]:
     """Yield memory, times, names and tasks as qsub does not write them: sge_types(5), qsub(1)."""
     for line, name, value in _asked(options):
-        if name in _MEMORY and value and not _SIZE.fullmatch(value):
-            number = re.match(r"(\d[\d.]*)([kKmMgGtT]?)", value)
-            plain = f"{number[1]}{number[2] or 'G'}" if number else "2G"
-            yield _finding(line, "value", value=value, kind="memory", plain=f"-l {name}={plain}")
-        if name in _TIMES and value and not _TIME.fullmatch(value):
-            parts = re.findall(r"\d+", value)
-            days = int(parts.pop(0)) if re.match(r"\d+-", value) else 0
-            hours, minutes, seconds = (*map(int, parts), 0, 0, 0)[:3]
-            plain = f"-l {name}={24 * days + hours:02}:{minutes:02}:{seconds:02} (hours:minutes:seconds)"
-            yield _finding(line, "value", value=value, kind="time", plain=plain)
+        read = _NUMBER.fullmatch(value)
+        if name in _MEMORY and value and not read:
+            size = _SIZE.fullmatch(value)
+            plain = f"-l {name}={size[1]}{size[2]}" if size else f"a number and a unit, as in -l {name}=2G"
+            yield _finding(line, "value", value=value, kind="memory", plain=plain)
+        if name in _TIMES and value and not (read and not read[1]):
+            plain = "hours:minutes:seconds"
+            if time := _TIME.fullmatch(value.translate(scripts.PLAIN)):
+                days, hours, minutes, seconds = (int(part or 0) for part in time.groups())
+                minutes += (24 * days + hours) * 60 + seconds // 60
+                plain = f"-l {name}={minutes // 60:02}:{minutes % 60:02}:{seconds % 60:02} ({plain})"
+            yield _finding(line, "time-unit" if read else "value", value=value, kind="time", plain=plain)
     for line, name, value in ((option.line, option.name, option.value) for option in options):
-        if name == "N" and _NOT_IN_NAMES.search(value) and not {*value} & {*scripts.QUOTES}:
+        if name == "N" and _NOT_IN_NAMES.search(value) and not scripts.QUOTE.search(value):
             plain = _NOT_IN_NAMES.sub("_", re.sub(r"^(?=\d)", "j", value))
             yield _finding(line, "name", value=value, plain=plain)
-        span, percent, most = value.partition("%")
-        zero = re.match(r"0(?:-(\d+))?(?!\d)", span)
-        if name == "t" and (zero or percent):
+        span, percent, most = value.translate(scripts.PLAIN).partition("%")
+        zero = re.match(r"0+(?:-(\d+))?(?!\d)", span)
+        if name == "t" and re.search(r"-.*,|,.*-", span):
+            yield _finding(line, "tasks", value=value, why="-t takes one range", plain="one range")
+        elif name == "t" and (zero or percent):
             plain = f"-t {f'1-{int(zero[1] or 0) + 1}' if zero else span}{percent and f' -tc {most}'}"
             why = "they begin at 1" if zero else "% is Slurm's"
             yield _finding(line, "tasks", value=value, why=why, plain=plain)

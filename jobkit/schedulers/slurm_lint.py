@@ -72,10 +72,7 @@ RULES: Mapping[str, Rule] = {
         "sbatch takes it, and the job dies at once: the interpreter needs an absolute path",
         "make the first line #!/bin/bash",
     ),
-    "dash": scripts.refused(
-        "this is no hyphen, so sbatch takes the word for no option, and refuses the script",
-        "write {plain}",
-    ),
+    "dash": scripts.refused("this is no hyphen: sbatch refuses it, and names no line", "write {plain}"),
     "no-interpreter": scripts.refused(
         "sbatch refuses a script whose first line does not begin with #!",
         "make the first line #!/bin/bash",
@@ -112,6 +109,7 @@ _PATTERN = re.compile(r"%\d*[A-Za-z]")
 _QUOTED = re.compile(r"\"(?P<double>[^\"]*)\"|'[^']*'")
 _HASH = re.compile(r"[^\s\"'#]+#\S*")
 _SCANCEL = re.compile(r"\bscancel\b[^|;&#]*\$\{?SLURM_JOB_?ID\b")
+_RANGES = re.compile(rf"(?<!\S)(?:--(?:array|time|nodes)[=\s]|-[atN])\s*\S*[{scripts.DASHES}]\S*")
 _VARIABLE = re.compile(r"\$[A-Za-z_{(]|`")
 
 
@@ -142,7 +140,7 @@ def lint(script: Script) -> tuple[LintFinding, ...] | None:
     # What looks like a variable, unless it is in single quotes.
     texts = ((line, _QUOTED.sub(r"\g<double>", line.text.partition(" #")[0])) for line in asked)
     found += [_finding(line, "variable") for line, text in texts if _VARIABLE.search(text)]
-    found += [one for line in asked for one in scripts.typographic(RULES, line, MARK, "--")]
+    found += [one for line in asked for one in scripts.typographic(RULES, line, MARK, _RANGES, "--")]
     for line in asked:
         if glued := _HASH.search(_QUOTED.sub(lambda got: "q" * len(got[0]), line.text.partition(" #")[0]), 1):
             name, sign, value = line.text[slice(*glued.span())].rpartition("=")

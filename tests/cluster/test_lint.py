@@ -89,6 +89,7 @@ class TestSlurm:
             ("crlf", "#!/bin/bash\n#SBATCH -n 1\r\n", "DOS line breaks"),
             ("memory-twice", "#!/bin/bash\n#SBATCH --mem=1G --mem-per-cpu=1G\n", "mutually exclusive"),
             ("dash", "#!/bin/bash\n#SBATCH -n 1 \u2013mem=1G\n", "Invalid directive"),
+            ("dash", "#!/bin/bash\n#SBATCH --nodes=1\u20132\n", "not a valid node count"),
         ],
     )
     def test_what_is_refused(self, rule: str, text: str, said: str) -> None:
@@ -175,6 +176,7 @@ class TestGridEngine:
             ("soft", "#$ -soft -l h_rt=9 -q gpu.q\n", "soft resource_list: h_rt=9"),
             ("here-document", "cat >b.sh <<END\n#$ -N other\nEND\n", "job_name: other"),
             ("memory-unit", "#$ -l h_vmem=16\n", "hard resource_list: h_vmem=16\n"),
+            ("time-unit", "#$ -l h_rt=90m\n", "hard resource_list: h_rt=90000000\n"),
         ],
     )
     def test_what_is_changed(self, rule: str, lines: str, taken: str) -> None:
@@ -186,15 +188,21 @@ class TestGridEngine:
         [
             ("dash", "#$ \u2013l h_rt=0:05:00", "-l h_rt=0:05:00"),
             ("stray", "#$ -l h_vmem=1G , h_rt=0:05:00", "-l h_vmem=1G,h_rt=0:05:00"),
+            ("dash", "#$ -t 1\u201310", "-t 1-10"),
+            ("dash", "#$ -pe smp 2\u20134", "-pe smp 2-4"),
             ("stray", "#$ -l h_vmem = 1G", "-l h_vmem=1G"),
+            ("stray", "#$ -l h_vmem=1.5 G", "-l h_vmem=1.5G"),
             ("stray", "#$ -pe smp 2 (slots)", "-pe smp 2"),
             ("stray", "#$ -N two words", "-N two_words"),
             ("value", "#$ -l h_vmem=2GB", "-l h_vmem=2G"),
             ("value", "#$ -l h_rt=24:00", "-l h_rt=24:00:00"),
             ("name", "#$ -N 1abc", "-N j1abc"),
             ("tasks", "#$ -t 0-50", "-t 1-51"),
+            ("value", "#$ -l h_rt=90min", "-l h_rt=01:30:00"),
+            ("tasks", "#$ -t 00-5", "-t 1-6"),
             ("tasks", "#$ -t 1-10%2", "-t 1-10 -tc 2"),
             (None, "#$ -l h_vmem=INFINITY,h_rt=::5 -pe smp 2- -p -10 -t 5-3", ""),
+            (None, "#$ -l h_vmem=-1G,h_rt=1e3,s_rt=3600.5", ""),
         ],
     )
     def test_what_is_refused_and_what_to_write_instead(self, rule: str | None, line: str, right: str) -> None:

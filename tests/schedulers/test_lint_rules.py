@@ -44,7 +44,26 @@ def rules(module: ModuleType, text: str, *folders: str) -> list[tuple[int, str]]
         (sge_lint, "#$ -l h_vmem=1G ,h_rt=10", "stray"),
         (sge_lint, "#$ -q gpu.q, serial.q", "stray"),
         (sge_lint, "#$ -j yes please", "stray"),
-        (sge_lint, "#$ -l h_rt=24h", "value"),
+        (slurm_lint, "#SBATCH -n4 \u2013mem=1G", "dash: #SBATCH -n4 --mem=1G"),
+        (slurm_lint, "#SBATCH --array=1\u20139 -o %a", "dash: --array=1-9 -o"),
+        (slurm_lint, "#SBATCH --time=1\u201300:00:00", "dash: --time=1-00:00:00"),
+        (slurm_lint, "#SBATCH -N1\u20132 -J a\u2013b", "dash: -N1-2 -J a\u2013b"),
+        (slurm_lint, "#SBATCH --comment=\u201cit\u2019s\u201d", 'quotes: ="it\u2019s"'),
+        (slurm_lint, "#SBATCH --comment=James\u2019", "quotes: pairs"),
+        (sge_lint, "#$ -t 1\u201310", "dash: #$ -t 1-10"),
+        (sge_lint, "#$ -pe smp 2\u20134", "dash: #$ -pe smp 2-4"),
+        (sge_lint, "#$ -l h_vmem=1.5 G", "stray: write -l h_vmem=1.5G"),
+        (sge_lint, "#$ -l h_rt=60 extra", "stray: -l h_rt=60 (extra is outside"),
+        (sge_lint, "#$ -l h_rt=60 h_vmem=2 GB", "stray: -l h_rt=60,h_vmem=2G"),
+        (sge_lint, "#$ -l h_vmem=16Gi", "value: -l h_vmem=16G"),
+        (sge_lint, "#$ -l h_rt=90m", "time-unit: -l h_rt=01:30:00"),
+        (sge_lint, "#$ -l h_rt=1k", "time-unit: write hours:"),
+        (sge_lint, "#$ -l h_rt=1.5h", "value: write hours:"),
+        (sge_lint, "#$ -l h_rt=24h", "value: -l h_rt=24:00:00"),
+        (sge_lint, "#$ -l h_rt=1-12", "value: -l h_rt=36:00:00"),
+        (sge_lint, "#$ -t 00-5", "tasks: -t 1-6"),
+        (sge_lint, "#$ -t 1-5,7", "tasks: one range"),
+        (sge_lint, "#$ -pe smp -N x", "value: -pe smp NUMBER"),
         (sge_lint, "#$ -t 1-10%2", "tasks"),
         (sge_lint, "#$ -N \u201cx\u201d", "quotes"),
         (sge_lint, "$# -l h_rt=100", "misspelt"),
@@ -61,7 +80,9 @@ def rules(module: ModuleType, text: str, *folders: str) -> list[tuple[int, str]]
 def test_what_is_found(module: ModuleType, lines: str, expected: str) -> None:
     text = f"{STARTS[module]}{lines}"
     (one,) = found(module, f"{text}\n", "there", "logs")
+    expected, _, hint = expected.partition(": ")
     assert one.rule == expected
+    assert hint in one.hint
     assert one.text == text.split("\n")[one.line - 1].removesuffix("\r")
     assert one.effect == module.RULES[expected].effect
     assert "{" not in one.message + one.hint
@@ -92,6 +113,9 @@ def test_what_is_found(module: ModuleType, lines: str, expected: str) -> None:
         (sge_lint, "#$ -l 'h_vmem=INFINITY, h_rt=::5' -pe smp 2- -p -10 -m ea -V -t 1,3 -N a.b=c # note"),
         (sge_lint, "#$ -l h_vmem=1.5G,h_rt=1:0:0, -binding linear:1 -h u"),
         (slurm_lint, "#SBATCH -J 'a \u2013 b#1' # more #1\nscancel ${SLURM_ARRAY_JOB_ID}_1"),
+        (slurm_lint, "#SBATCH --comment=it\u2019s -J a\u20131 # 1\u20139\n# --array=1\u20139"),
+        (slurm_lint, "#SBATCH --comment='run -a 1\u20139'"),
+        (sge_lint, "#$ -l h_rt=1e3,s_rt=3600.5,h_vmem=-1G,s_vmem=.5G,h_cpu=0x10 -hold_jid 1\u20132"),
         (sge_lint, "#$ -l s_rt=100,h_rt=200\ntrap 'save' USR1"),
         (sge_lint, "#$ -l h_vmem=8G,h_rt=10"),
         (sge_lint, "#$ -o there/$USER.$JOB_NAME.$HOSTNAME.$JOB_ID.$TASK_ID"),
