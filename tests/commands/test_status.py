@@ -57,6 +57,7 @@ def test_a_point_behind_a_run_is_reported_whole(runs: Path, queue: Programs) -> 
     done = jobkit("status", runs / LATER, "p009")
     assert (done.returncode, "no point 'p009'" in done.stderr) == (2, True)
     words = "no point '99999', and no job of that number is in the queue"
+    queue.says("sbatch")
     for status, also in ((0, True), (1, False)):
         queue.says("squeue", status=status, error="down" * status)
         done = jobkit("status", "99999")
