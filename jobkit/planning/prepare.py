@@ -57,7 +57,7 @@ from jobkit.spec.checks import add_offer_faults, command_faults, file_refs, sour
 from jobkit.spec.site import Site, find_site, load_site, portable_name
 from jobkit.spec.sweep_spec import Axes, Resources, SweepSpec, load_spec, setting_overrides
 from jobkit.spec.yaml_files import YamlDocument, hide_override
-from jobkit.worker.workloads.base import ENTITY_COLUMNS, SHIPPED, class_name, missing_framework
+from jobkit.worker.workloads.base import SHIPPED, class_name, missing_framework
 from jobkit.worker.workloads.function import file_ref, names_file, source_path
 
 T = TypeVar("T")
@@ -425,9 +425,6 @@ class _Lookup:
 
             named = partial(with_prompt, title, self.model, prompt)
             self.model = _found(document, PROMPT, named)
-        plain = title in SHIPPED or names_file(title)  # a class may find entities besides its columns
-        if known and plain and data.get("trim") is True and known.columns != ENTITY_COLUMNS:
-            document.add(("trim",), f"trim: {title} finds no entities")
         scheduler = data.get("scheduler", "auto")
         if isinstance(name := data.get("site", "auto"), str) and scheduler in ["auto", *SCHEDULERS]:
             chosen, self.why = choose_scheduler(scheduler)
