@@ -98,15 +98,10 @@ def _refuse_weights(folder: Path) -> None:
 def _refuse_code(folder: Path, kinds: Sequence[str], config: Mapping[str, Any]) -> None:
     """Refuse a model that needs Python code of its folder: no class of transformers has its type."""
     needed = [kind for kind in kinds if not kind.startswith(LIBRARY)]
-    spec, type_ = (
-        importlib.util.find_spec("transformers"),
-        str(config.get("model_type", "")).replace("-", "_"),
-    )
-    native = (
-        spec
-        and spec.origin
-        and Path(spec.origin).with_name("models").joinpath(type_, "__init__.py").is_file()
-    )
+    type_ = str(config.get("model_type", "")).replace("-", "_")
+    spec = importlib.util.find_spec("transformers")
+    models = Path(spec.origin).with_name("models") if spec and spec.origin else Path()
+    native = (models / type_ / "__init__.py").is_file()
     if config.get("auto_map") and not (type_ and native):
         needed += map(str, config["auto_map"].values())
     if needed:
