@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -83,6 +84,12 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("quick")
     if os.statvfs(folder := tempfile.gettempdir()).f_flag & os.ST_NOEXEC:
         raise pytest.UsageError(f"no program of a test may run in {folder} (noexec): set TMPDIR")
+
+
+def pytest_collection_finish() -> None:
+    """Keep what the collection made out of each later look for garbage: it never is, and is the most."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -13,6 +13,7 @@ from jobkit.practice.place import Place, user
 
 PROGRAMS = Path(GRID_ENGINE)
 SHARED = Path("/usr/share/gridengine")
+FIRST_GROUP, GROUPS = 1_900_000_000, 100  # systemd's list of groups (uids-gids) has none there
 SLOTS, GPUS = 8, 2  # slots of each queue, and fake GPUs of the host
 QUEUES = "gpu.q", "serial.q"
 HOST = "localhost"
@@ -121,7 +122,8 @@ def _fill_spool(place: Place) -> None:
     common = place.folder / "default" / "common"
     text = BOOTSTRAP.format(user=user(), root=folder, cell=folder / "default", spool=spool)
     defaults = (SHARED / "default-configuration").read_text(encoding="utf-8")
-    settings = changed(defaults, {**SETTINGS, "execd_spool_dir": str(spool / "execd")})
+    own = {"execd_spool_dir": str(spool / "execd"), "gid_range": _groups(place)}
+    settings = changed(defaults, {**SETTINGS, **own})
     part, configuration = common / "bootstrap", folder / "run" / "configuration"
     configuration.write_text(settings, encoding="utf-8")
     part.write_text(text, encoding="utf-8")
@@ -138,6 +140,19 @@ def _fill_spool(place: Place) -> None:
     except BaseException:
         part.unlink()
         raise
+
+
+def _groups(place: Place) -> str:
+    """Return the groups that mark the processes of a job, none of them another cluster's.
+
+    Grid Engine takes the memory of all processes of a group for its job's: with the package's own groups in
+    two clusters a job of one is killed for the memory that a job of the other uses.
+    """
+    first = FIRST_GROUP + GROUPS * place.ports[0]
+    lines = Path("/proc/self/gid_map").read_text(encoding="ascii").splitlines()  # in a container: 65,536
+    spans = [(int(begin), int(count)) for begin, _, count in map(str.split, lines)]
+    has = any(begin <= first and first + GROUPS <= begin + count for begin, count in spans)
+    return f"{first}-{first + GROUPS - 1}" if has else "65400-65500"
 
 
 def changed(text: str, changes: Mapping[str, str]) -> str:

@@ -13,7 +13,7 @@ from jobkit.core.layout import Begin, read_begin
 from jobkit.core.records import Outcome, Record
 from jobkit.runs.reader import read_status
 from jobkit.runs.status import IN_QUEUE, PointState, PointStatus
-from tests.cluster.daemons import Wait
+from tests.cluster.daemons import Wait, wait_for
 from tests.cluster.lab import WORKLOADS, ClusterLab
 from tests.support.commands import ended_well
 
@@ -67,8 +67,11 @@ class HaltedSweep:
             (self.lab.home / f"go-{size}").touch()
 
     def is_(self, run: Path, standing: PointState, outcome: Outcome | None, index: int = 1) -> None:
-        """Wait until a point stands so."""
-        self.wait_until(lambda: self.stands(run, index) == (standing, outcome), 60)
+        """Wait until a point stands so; fail with how it stands."""
+        try:
+            wait_for(lambda: self.stands(run, index) == (standing, outcome), 60)
+        except TimeoutError:
+            pytest.fail(f"not {standing}, {outcome} in time, but {seen(run)[index - 1]}")
 
     def stands(self, run: Path, index: int = 1) -> tuple[PointState, Outcome | None]:
         one = seen(run)[index - 1]

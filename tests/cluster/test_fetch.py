@@ -22,7 +22,7 @@ def test_a_model_is_fetched_by_a_job_and_a_failure_is_seen(
 
     (folder / "en" / "ner" / "jobkit.pt").rename(tmp_path / "away")
     failed = fetch()
-    assert failed.returncode == 4, failed.stderr
+    assert failed.returncode == 4, failed.stdout + failed.stderr
     assert "could not be fetched" in failed.stdout
     (tmp_path / "away").rename(folder / "en" / "ner" / "jobkit.pt")
     done = fetch()

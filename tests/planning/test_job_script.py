@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.layout import read_exit
 from jobkit.core.paths import shipped_folder
 from jobkit.core.records import ModelRef, Point, TextRef
 from jobkit.planning.job_script import FETCH_BODY, render, render_errand, render_find
@@ -84,12 +85,27 @@ def test_shellcheck_has_nothing_to_say_of_every_site_and_odd_names(tmp_path: Pat
     errand, slurm = spec(resources={"gpus": 0}), load_site("slurm-default", "slurm")
     texts["fetch"] = render_errand(errand, slurm, Path("/home/me/my runs/f1"), FETCH_BODY, fetch=words)
     fetched = """models fetch en --resources-url 'http://127.0.0.1/it'"'"'s'"""
-    assert texts["fetch"].rstrip().endswith(fetched)
+    assert fetched in texts["fetch"]
     for name, text in texts.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     program = Path(sys.executable).with_name("shellcheck")
     done = subprocess.run([program, *tmp_path.iterdir()], capture_output=True, text=True, check=False)
     assert (done.stdout, done.returncode) == ("", 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("does", "status"), [("exit 0", 0), ("exit 3", 1), ("kill -USR1 $PPID", 1), ("kill -TERM $PPID", 1)]
+)
+def test_a_fetch_that_a_signal_ends_is_no_success(does: str, status: int, tmp_path: Path) -> None:
+    """In a trap of bash that a signal leads to, `$?` is the status of the command before."""
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{does}\n")
+    python.chmod(0o755)
+    values = {"fetch": ["en"], "python": str(python)}
+    text = render_errand(spec(), load_site("slurm-default", "slurm"), tmp_path, FETCH_BODY, **values)
+    subprocess.run(["bash", "-c", text], check=False)
+    assert read_exit(tmp_path / "exit").status == status
 
 
 def own_template(folder: Path, text: str, name: str = "mine.sh") -> str:

@@ -9,9 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 from pkgutil import resolve_name
 
+import pytest
+
 REFERENCE = re.compile(r"(?<!`)`(\w+(?:\.\w+)*)(?:\(\))?`(?!`)")
 
 
+@pytest.mark.xdist_group("torch")  # some of the names are in modules that import it
 def test_every_name_in_a_docstring_exists() -> None:
     """A name without its module is one of any module, or a word of the code in quotes."""
     known, found = set(dir(builtins)), []
