@@ -36,6 +36,7 @@ os.environ.setdefault(*SLEEP_WHILE_WAITING)  # it is read when torch is imported
 os.environ.setdefault("NODE_PATH", os.environ["PATH"])  # of the jobs of the fakes
 os.environ.setdefault("PIP_NO_COMPILE", "0")  # that is, none (pip's manual): half of the time
 os.fsync = lambda fd: None  # noqa: ARG005 - no power fails in a test; thousands of calls wait for the disk
+gc.disable()  # until the tests are collected: nothing of them is garbage
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores it
 os.environ[RUNS_VARIABLE] = os.devnull  # as below
 os.environ[LEDGER_VARIABLE] = os.devnull  # the user's own is left alone; tests of it name a file
@@ -88,8 +89,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_finish() -> None:
     """Keep what the collection made out of each later look for garbage: it never is, and is the most."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
