@@ -9,15 +9,14 @@ from pathlib import Path
 from jobkit.answers.objective import Objective, SearchAnswer, SearchRow
 from jobkit.answers.setting import Key, Mean, Ratio, Setting, key_of, settings_of
 from jobkit.answers.speed import Speed
-from jobkit.core import figures
+from jobkit.core import figures, knobs
 from jobkit.core.blocks import Block, Column
-from jobkit.core.knobs import EVERY
 from jobkit.core.layout import SETTING_FILE
 from jobkit.core.records import ModelRef, Outcome, described
 from jobkit.core.terminal import NoWrap, relative_path, shell_path
 from jobkit.core.units import format_about, format_bytes_gib, format_count, format_setting, format_walltime
 from jobkit.extensions.tune.search import Tuning, spec_lines
-from jobkit.extensions.tune.steps import PHASES, Candidate, whole
+from jobkit.extensions.tune.steps import MEMORY, PHASES, SEARCH, Candidate, whole
 from jobkit.runs.request import Conditions, condition_lines, conditions_of
 from jobkit.runs.status import PointResult
 
@@ -38,7 +37,7 @@ def read_answer(run: Path, objective: Objective | None) -> SearchAnswer:
     if objective:
         tuning = replace(tuning, goal=replace(tuning.goal, objective=objective))
     columns, rows, loop = phase_columns(tuning), _rows(tuning), key_of(tuning.goal.loop)
-    part = " (every: one of so many paragraphs)" if any(one.head == EVERY for one in columns) else ""
+    part = " (every: one of so many paragraphs)" if any(one.head == knobs.EVERY for one in columns) else ""
     lines, worth, ending = [*_worth_lines(tuning)], "Next to the plain loop:", "."
     if tuning.is_loop:
         lines.insert(0, f"  answer     the plain loop: no setting is shown to be {tuning.better_words}")
@@ -229,6 +228,23 @@ def _worth_lines(tuning: Tuning) -> Iterator[str]:
     yield from _more_lines(tuning)
     if limit := _limit(tuning):
         yield f"  limit      {limit}"
+    if len(hours := _by_cpus(tuning)) > 1:
+        each = (f"{float(f'{hours[cpus]:.2g}'):,.0f} with {cpus}" for cpus in sorted(hours))
+        yield f"  GPU-hour   paragraphs by the CPUs of the job, as measured on the way: {', '.join(each)}"
+
+
+def _by_cpus(tuning: Tuning) -> dict[int, float]:
+    """Return how many paragraphs an hour of the GPU does, by the CPUs of its job: at one size."""
+    goal, same = tuning.goal, {knobs.WORKERS, knobs.MPS, knobs.EVERY}
+    records = [record for record in tuning.records(MEMORY, SEARCH) if record.gpu]
+    rates = dict[Key, dict[int, float]]()
+    for setting in settings_of(records, lambda record: key_of(record.params)):
+        params, mean = setting.first.params, setting.mean(figures.SPEED)
+        if mean and goal.objective.by_speed and not tuning.is_loop:
+            own = rates.setdefault(key_of({k: v for k, v in params.items() if k not in same}), {})
+            cpus = knobs.numbers(params)[knobs.WORKERS] * goal.cpus
+            own[cpus] = max(own.get(cpus, 0.0), 3600 * mean.value)
+    return max(rates.values(), key=len, default={})
 
 
 def _more_lines(tuning: Tuning) -> Iterator[str]:
@@ -271,7 +287,7 @@ def _on(tuning: Tuning, speed: Speed) -> str:
 
 
 def _text(speed: Speed) -> str:
-    part = speed.params.get(EVERY, 1)
+    part = speed.params.get(knobs.EVERY, 1)
     return "the whole text" if part == 1 else f"one of every {part} paragraphs"
 
 

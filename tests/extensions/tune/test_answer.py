@@ -76,6 +76,8 @@ def test_the_answer_has_gain_and_limit_for_people_and_programs(ended: Path) -> N
     assert "speed 22.00 times (22.00 to 22.00 with 95 % confidence) as fast as the plain loop" in text
     assert "energy 156.2 J for 1,000 items, the plain loop 3,437.5 J" in text
     assert "60 of 72 combinations, assumed: text order, which pads 3.0 times as much by the text" in text
+    hours = "720,000 with 1, 1,400,000 with 2, 2,900,000 with 4, 5,800,000 with 8, 12,000,000 with 16"
+    assert f"GPU-hour paragraphs by the CPUs of the job, as measured on the way: {hours}" in text
     assert (data["ended"], data["limit"], data["setting"]["workers"]) == (True, "cores", 16)
     assert data["times_the_plain_loop"]["mean"] == pytest.approx(16 * 1.1 / 0.8)
     assert len(data["points"]) == 21
