@@ -48,6 +48,8 @@ class Promise:
     given: tuple[str, ...] = ()  # the keys that a person set: they stay as they are in a new plan
     # shares by which the predicted times of earlier corpora of this kind were off
     past: tuple[float, ...] = ()
+    # without a speed the first shard measures it: how long each of the others is to take then
+    minutes: float | None = None
     whole: bool = False  # whether the times are of whole jobs: earlier versions left some of each start out
 
 
