@@ -108,7 +108,7 @@ class ApplyRequest:
     site: str | None = None
     minutes: float = MINUTES  # as in `ShardOptions`
     number: int | None = None
-    text_field: str = ""  # key or column of the text; empty for the usual names
+    text_field: str = ""  # names of the key or column of the text, one a line; empty for the usual ones
     id_field: str = ""
     encoding: str = ""  # of text files; empty for UTF-8
     split_long: bool = False  # whether a paragraph that no measured batch covers is cut
@@ -212,6 +212,7 @@ def read(
         split=split,
         skip_bad=request.skip_bad,
         processes=request.cpus,
+        before=before,
     )
     return replace(done.corpus, format=request.fmt), done.pieces, time.monotonic() - start
 
