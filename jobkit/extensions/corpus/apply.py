@@ -66,6 +66,7 @@ from jobkit.extensions.corpus.shards import (
     unread_words,
 )
 from jobkit.extensions.corpus.standing import Standing, finish, gone_words
+from jobkit.extensions.corpus.tables import FILE_ROW
 from jobkit.extensions.corpus.winners import retire
 from jobkit.launch import launch, resume, submission
 from jobkit.launch.job import plan_job
@@ -368,7 +369,7 @@ def _corpus_differences(before: Corpus, now: Corpus) -> Iterator[str]:
     """Yield how a corpus differs, new files aside."""
     for what in ("text_field", "id_field"):
         if getattr(before, what) != getattr(now, what):
-            yield f"{what}: {getattr(before, what)} there, {getattr(now, what)} now"
+            yield f"{what}: {getattr(before, what) or FILE_ROW} there, {getattr(now, what) or FILE_ROW} now"
     found = {source.name: source for source in now.sources}
     for was in before.sources:
         source = found.get(was.name)

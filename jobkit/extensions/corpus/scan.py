@@ -334,23 +334,16 @@ def scan(
         corpus = replace(corpus, files=files)
     size = sum(one.size_bytes for one in corpus.files)
     number = processes or (1 if size < _ALONE_BYTES else min(MOST, usable_cpus()))
-    planned = (
-        {
-            one.name: (one.columns.text, one.columns.id)
-            if one.columns
-            else (before.text_field, before.id_field)
-            for one in before.sources
-        }
-        if before
-        else {}
-    )
-    text, texts = _names_of(corpus.files, text_field, {name: text for name, (text, _) in planned.items()})
-    known = {name: one or FILE_ROW for name, (_, one) in planned.items()}
+    usual = Fields(before.text_field, before.id_field) if before else Fields()
+    planned = {
+        one.name: Fields(one.columns.text, one.columns.id) if one.columns else usual
+        for one in (before.sources if before else ())
+    }
+    text, texts = _names_of(corpus.files, text_field, {name: one.text for name, one in planned.items()})
+    known = {name: one.id or FILE_ROW for name, one in planned.items()}
     name, names = _names_of(corpus.files, id_field, known)
-    fields, wanted = (
-        Fields(text or "text", "" if name == FILE_ROW else name or "id"),
-        [*map(Wanted, texts, names)],
-    )
+    fields = Fields(text or usual.text, "" if name == FILE_ROW else name or usual.id)
+    wanted = [*map(Wanted, texts, names)]
     for _ in range(2):
         reading = _Reading(corpus.files, fields, wanted, number, split)
         with tempfile.TemporaryFile() as file:

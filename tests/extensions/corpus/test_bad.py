@@ -361,6 +361,7 @@ def test_fields_of_mixed_files(folder: Path) -> None:
     assert fields_of(folder, text_field="chunk\ntext\n*.csv=transcription") == usual
     notes = {"x": "in/a.csv:2", "y": "in/a.csv:3", "chunk 0": "c0", "chunk 1": "c1", "n": "5"}
     assert fields_of(folder, text_field="note\nb.jsonl=chunk", id_field="in/a.csv=file-row") == notes
+    assert fields_of(folder, id_field="c.jsonl=file-row") == {**usual, "five": "in/c.jsonl:1"}
     with pytest.raises(
         JobkitError, match=r"b.jsonl:1: no field 'note': it has doc_id, chunk_id, chunk \(and 1"
     ):
