@@ -541,7 +541,7 @@ class _Jsonl(_Rows):
     def scan(self, part: ScanPart, seen: Callable[[bytes], object]) -> None:
         columns = jsonl_columns(part.file, part.wanted)
         name = "" if tables.FILE_ROW in part.wanted.id else columns.id or part.fields.id
-        columns = Columns(columns.text, name, -1, -1, 0)
+        columns = replace(columns, id=name)
         usual = (columns.text, columns.id) == part.fields
         part.file = replace(part.file, columns=None if usual else columns)
         super().scan(part, seen)

@@ -342,7 +342,7 @@ def scan(
     text, texts = _names_of(corpus.files, text_field, {name: one.text for name, one in planned.items()})
     known = {name: one.id or FILE_ROW for name, one in planned.items()}
     name, names = _names_of(corpus.files, id_field, known)
-    fields = Fields(text or usual.text, "" if name == FILE_ROW else name or usual.id)
+    fields = Fields(text or "text", "" if name == FILE_ROW else name or "id")
     wanted = [*map(Wanted, texts, names)]
     for _ in range(2):
         reading = _Reading(corpus.files, fields, wanted, number, split)

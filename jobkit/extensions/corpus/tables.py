@@ -93,8 +93,8 @@ def choose(
 
 
 def guessed(columns: Columns) -> bool:
-    """Return whether the ids are those of a column that is no usual one."""
-    return columns.id.strip().lower() not in {*ID_NAMES, ""}
+    """Return whether the ids are those of a column that is no usual one; in JSONL only ``id`` is."""
+    return columns.id.strip().lower() not in {"", "id", *(ID_NAMES if columns.width else ())}
 
 
 def head_of(lines: Iterable[bytes]) -> list[bytes]:
@@ -118,8 +118,14 @@ def json_columns(head: Iterable[bytes], wanted: Wanted) -> Columns:
                 if not any(wanted) and {"text", "id"} <= found.keys():
                     break  # as most are
     names = [*dict.fromkeys(name for document in documents for name in document)]
+
+    def values(at: int) -> list[object]:
+        found = [document.get(names[at]) for document in documents]
+        return found if all(type(value) in {str, int} for value in found) else []
+
     try:
-        return choose(names, wanted, lambda at: [document.get(names[at]) for document in documents])
+        columns = choose(names, wanted, values)
+        return replace(columns, text_at=-1, id_at=-1, width=0)
     except BrokenError:  # each line is reported
         name = "" if FILE_ROW in wanted.id else next(iter(wanted.id), "id")
         return Columns(next(iter(wanted.text), "text"), name, -1, -1, 0)

@@ -374,9 +374,14 @@ def test_ids_that_are_unique_in_a_file_only(folder: Path) -> None:
         (folder / f"{name}.csv").write_text(f"page_id,text\n1,{name}1\n2,{name}2\n", encoding="utf-8")
     guessed = {"a1": "in/a.csv:2", "a2": "in/a.csv:3", "b1": "in/b.csv:2", "b2": "in/b.csv:3"}
     assert fields_of(folder) == guessed
+    (folder / "c.jsonl").write_text(
+        jsonl([{"doc_id": 1, "_id": {"$oid": n}, "text": f"c{n}"} for n in (1, 2)]), encoding="utf-8"
+    )
+    assert fields_of(folder) == {**guessed, "c1": "in/c.jsonl:1", "c2": "in/c.jsonl:2"}
+    (folder / "c.jsonl").unlink()
     for path in folder.iterdir():
         path.write_text(path.read_text().replace("page_id", "id"), encoding="utf-8")
-    with pytest.raises(JobkitError, match=r"b.csv:1: the id '1' \(id\) is also") as caught:
+    with pytest.raises(JobkitError, match=r"b.csv:2: the id '1' \(id\) is also") as caught:
         fields_of(folder)
     assert "--id file-row" in caught.value.hint
     assert fields_of(folder, id_field="file-row") == guessed
