@@ -114,8 +114,9 @@ def json_columns(head: Iterable[bytes], wanted: Wanted) -> Columns:
     for line in head:
         with suppress(ValueError, RecursionError):
             if isinstance(found := json.loads(line), dict):
-                documents.append(found)
-                if not any(wanted) and {"text", "id"} <= found.keys():
+                flat = {name: value for name, value in found.items() if not isinstance(value, dict | list)}
+                documents.append(flat)
+                if not any(wanted) and {"text", "id"} <= flat.keys():
                     break  # as most are
     names = [*dict.fromkeys(name for document in documents for name in document)]
 
