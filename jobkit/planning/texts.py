@@ -78,10 +78,10 @@ def find_text(
             hint="for instance sample:300; to name a file, type a path with a slash: ./sample:300",
         )
     path = _downloaded(name, texts, write=write) if "://" in name else text_on_disk(name, base)
-    return _of_corpus(path, name, texts, number, seed) or _checked(path, name)
+    return _drawn_text(path, name, texts, number, seed) or _checked(path, name)
 
 
-def _of_corpus(path: Path, name: str, texts: Path, number: int | None, seed: int) -> TextRef | None:
+def _drawn_text(path: Path, name: str, texts: Path, number: int | None, seed: int) -> TextRef | None:
     """Return the text of a corpus that an extension reads, of which the cache keeps a copy."""
     for offer in load_all("text"):
         if not (made := offer(path, number, seed)):
