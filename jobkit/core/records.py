@@ -92,7 +92,7 @@ class TextRef:
     sha256, size_bytes
         Of the file.
     name
-        The name in the spec (``sample``, a path, an address).
+        The name in the spec (``sample``, a path, an address), and what was drawn.
     """
 
     path: str

@@ -67,6 +67,7 @@ from jobkit.extensions.corpus.shards import (
     unread_words,
 )
 from jobkit.extensions.corpus.standing import Standing, finish, gone_words, measures
+from jobkit.extensions.corpus.tables import FILE_ROW
 from jobkit.extensions.corpus.winners import retire
 from jobkit.launch import launch, resume, submission
 from jobkit.launch.job import plan_job
@@ -109,7 +110,7 @@ class ApplyRequest:
     site: str | None = None
     minutes: float = MINUTES  # as in `ShardOptions`
     number: int | None = None
-    text_field: str = ""  # key or column of the text; empty for the usual names
+    text_field: str = ""  # names of the key or column of the text, one a line; empty for the usual ones
     id_field: str = ""
     encoding: str = ""  # of text files; empty for UTF-8
     split_long: bool = False  # whether a paragraph that no measured batch covers is cut
@@ -220,6 +221,7 @@ def read(
         split=split,
         skip_bad=request.skip_bad,
         processes=request.cpus,
+        before=before,
     )
     return replace(done.corpus, format=request.fmt), done.pieces, time.monotonic() - start
 
@@ -387,7 +389,7 @@ def _corpus_differences(before: Corpus, now: Corpus) -> Iterator[str]:
     """Yield how a corpus differs, new files aside."""
     for what in ("text_field", "id_field"):
         if getattr(before, what) != getattr(now, what):
-            yield f"{what}: {getattr(before, what)} there, {getattr(now, what)} now"
+            yield f"{what}: {getattr(before, what) or FILE_ROW} there, {getattr(now, what) or FILE_ROW} now"
     found = {source.name: source for source in now.sources}
     for was in before.sources:
         source = found.get(was.name)

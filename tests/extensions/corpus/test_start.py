@@ -204,7 +204,7 @@ def test_a_new_file_shares_no_id_with_an_old_one(home: Path, monkeypatch: pytest
     write_planned(request(home / "run", ["b.jsonl"]))
     (home / "a.jsonl").write_text('{"id": "x", "text": "New."}\n', encoding="utf-8")
     both = request(home / "run", ["a.jsonl", "b.jsonl"])
-    with pytest.raises(JobkitError, match=r"a\.jsonl:1: the id 'x' is also that of b\.jsonl:1"):
+    with pytest.raises(JobkitError, match=r"a\.jsonl:1: the id 'x' \(id\) is also that of b\.jsonl:1"):
         apply.apply(OUT, both)
     assert apply.apply(OUT, replace(both, skip_bad=True)) == 0
     corpus = Standing(OUT.absolute()).corpus
