@@ -440,6 +440,23 @@ def test_results_that_were_kept_stay(tmp_path: Path) -> None:
     assert run.left_on_scratch() == [kept.name], "it is of another try"
 
 
+def test_results_in_a_folder_that_goes_with_the_job_are_not_kept(tmp_path: Path) -> None:
+    """FAULT: results cannot be copied home, and scratch is the `$TMPDIR` that Grid Engine makes for the job.
+
+    HOW: real: a folder blocks a file of the try; fake: no Grid Engine removes the folder.
+    REPORTED: `stage_out`, and that Grid Engine removes the folder; not that it is kept.
+    LOST: the results: only a scratch folder in the site file outlives the job.
+    """
+    block = 'mkdir -p "$home/record.json/in-the-way"'
+    requests = {"memory": "-l mem_free={memory}", "walltime": "-l h_rt={walltime}"}
+    site = {"scheduler": "sge", "scratch": "$TMPDIR", "requests": requests}
+    run = ScriptRun(tmp_path, environment={"setup": [block]}, site=site, resources={"gpus": 0, "cpus": 1})
+    status, said = run.run(JOB_ID="7", SGE_TASK_ID="1", TMPDIR=str(tmp_path))
+    assert (status, run.exit().outcome, run.exit().scratch) == (73, Outcome.STAGE_OUT, ""), said
+    assert f"Grid Engine removes {tmp_path} with the job" in run.exit().message
+    assert "kept" not in said
+
+
 @pytest.mark.parametrize("body", ["", "echo 'flock: 8: Function not implemented' >&2; exit 71", "exit 0"])
 def test_a_node_without_locks(tmp_path: Path, body: str) -> None:
     """FAULT: a node lacks the program `flock`, or its scratch is on a file system without locks.

@@ -184,7 +184,9 @@ finish() {
         if [[ $stage == scratch ]] || rmdir "$work/out" 2>/dev/null || bring_last || bring_last; then  # an empty folder has no results
             rm -rf "$work" || true
         else
-            if [[ -d $work/out ]]; then
+            if [[ -d $work/out && $scheduler == sge && $work == "${TMPDIR:-${TMP:-/}}"/* ]]; then
+                text="results could not be copied to $home, and Grid Engine removes $scratch with the job"
+            elif [[ -d $work/out ]]; then
                 kept=$work text="results could not be copied to $home"
                 rm -rf "$work/lock" "$work/inputs"    # a folder without a lock goes once a later try of the point is good
                 ln -s "$home" "$work/home" || true
