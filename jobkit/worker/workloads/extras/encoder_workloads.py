@@ -90,12 +90,15 @@ TOKENIZER_SETTINGS = {
     *("pad_token_type_id", "model_input_names", "added_tokens_decoder", "do_lower_case", "do_basic_tokenize"),
     *("never_split", "strip_accents", "tokenize_chinese_chars", "wordpieces_prefix", "add_prefix_space"),
     *("trim_offsets", "remove_space", "keep_accents", "sp_model_kwargs", "legacy", "fix_mistral_regex"),
+    *("extra_ids", "split_by_punct", "do_split_on_punc", "clean_text", "vocab_type", "unk_id", "offset"),
+    *("vocab", "merges", "src_lang", "tgt_lang", "language_codes", "max_input_chars_per_word"),
     # of each call, of decoding, of chats, or names
     *("max_length", "stride", "truncation", "truncation_strategy", "padding", "pad_to_multiple_of"),
     *("clean_up_tokenization_spaces", "spaces_between_special_tokens", "errors", "chat_template"),
     *("use_default_system_prompt", "response_template", "response_schema", "name_or_path", "auto_map"),
     *("processor_class", "tokenizer_class", "backend", "files_loaded", "is_local", "local_files_only"),
     *("verbose", "use_fast", "from_slow", "device", "cache_dir", "model_specific_special_tokens"),
+    *("model_type", "tokenizer_type", "_commit_hash"),
 }
 """Settings of a tokenizer with which an encoder finds what the framework finds; beside them those that its
 class takes, which are in the tokenizer once it is loaded, special tokens, and files."""
