@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from jobkit.core.errors import JobkitError
-from jobkit.worker.workloads.model import NO_LIMIT, unlimited
+from jobkit.worker.workloads.model import NO_LIMIT, SAVED, unlimited
 
 EMBEDDER, TAGGER = "sentence-embedding", "hf-token-classification"
-LIBRARY, SAVED = "sentence_transformers.", "SentenceTransformer"
+LIBRARY = "sentence_transformers."
 BEGINS = ("Transformer", "StaticEmbedding", "CLIPModel")
 """The first modules of an embedder that the workload runs."""
 FROM_ZERO = ("bert", "distilbert", "electra", "albert", "gpt2", "deberta", "nystromformer")
@@ -156,5 +156,5 @@ def read(path: Path, default: Any = None) -> Any:  # noqa: ANN401 - whatever JSO
     except FileNotFoundError:
         return {} if default is None else default
     except (OSError, ValueError, RecursionError) as error:
-        hint = "copy the file again, or save the model again"
+        hint = "write it as JSON in UTF-8, or save the model again"
         raise JobkitError(f"{path} cannot be read as JSON: {error}", hint=hint) from error

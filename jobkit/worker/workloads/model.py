@@ -95,6 +95,8 @@ def model_folder(model: ModelRef | Path | None) -> Path:
     return Path(model.path) if isinstance(model, ModelRef) else model
 
 
+SAVED = "SentenceTransformer"
+"""What sentence-transformers calls an embedder that it saves."""
 NO_LIMIT = 10**6
 """A tokenizer that names no maximum has one above this (``VERY_LARGE_INTEGER`` in transformers)."""
 

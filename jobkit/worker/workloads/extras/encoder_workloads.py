@@ -56,6 +56,7 @@ from jobkit.worker.workloads.model import (
     DTYPES,
     NO_LIMIT,
     PRECISIONS,
+    SAVED,
     model_folder,
     parts_of,
     set_tf32,
@@ -630,7 +631,9 @@ def unknown_setting(module: Any, folder: Path) -> str:  # noqa: ANN401 - as abov
         named.add("chat_template")
     named |= {f"processing_kwargs {key}" for key in text_settings(module).keys() - KNOWN_PROCESSING}
     if (file := folder / "config_sentence_transformers.json").is_file():
-        named |= json.loads(file.read_text(encoding="utf-8")).keys() - EMBEDDER_SETTINGS
+        of_folder = json.loads(file.read_text(encoding="utf-8"))
+        if of_folder.get("model_type", SAVED) == SAVED:  # of another one the library reads none
+            named |= of_folder.keys() - EMBEDDER_SETTINGS
     return min(named, default="")
 
 

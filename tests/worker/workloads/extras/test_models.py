@@ -91,6 +91,7 @@ def test_the_pooling_of_the_spec_is_that_of_the_vectors(tmp_path: Path) -> None:
     found = models.find(EMBEDDER, {"path": str(folder), "pooling": "cls"}, tmp_path, tmp_path)
     opened = workload_class(EMBEDDER)()
     opened.load(folder, "cpu", {"precision": "fp32", "shortcuts": "exact", **found.options}, 1)
+    assert opened.effective()["shortcuts"] == "exact"
     text = TEXTS[-1]
     from transformers import AutoModel, AutoTokenizer
 
