@@ -420,12 +420,10 @@ def _setting_differences(before: Point, now: Point) -> Iterator[str]:
     if was != is_:
         yield f"model: {was[:12]} there, {is_[:12]} now"
     for name in MODEL_OPTIONS:
-        there, here = (getattr(point.model, name, "") or "none" for point in (before, now))
+        both = (point.model.options if point.model else {} for point in (before, now))
+        there, here = (repr(options[name]) if name in options else "none" for options in both)
         if there != here:
             yield f"{name}: {there} there, {here} now"
-    prompts = [point.model and point.model.prompt for point in (before, now)]
-    if prompts[0] != prompts[1]:
-        yield f"prompt: {prompts[0]!r} there, {prompts[1]!r} now"
     digests = {file.name: file.sha256 for file in before.files}
     for file in now.files:
         if (there := digests.get(file.name, file.sha256)) != file.sha256:

@@ -184,8 +184,7 @@ def _model(point: Point) -> dict[str, object] | None:
     model = point.model
     random = {"random_weights": model.architecture} if model.architecture else {}
     named = {"name": model.name, "size": model.size, "stand_in": model.stand_in, "caveat": model.label}
-    prompt = {} if model.prompt is None else {"prompt": model.prompt}
-    return {**named, **random, **model.options, **prompt, "sha256": model.fingerprint}
+    return {**named, **random, **model.options, "sha256": model.fingerprint}
 
 
 def _setting(point: Point, promise: Promise) -> dict[str, object]:

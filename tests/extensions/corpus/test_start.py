@@ -145,7 +145,7 @@ def test_what_differs_is_named_and_nothing_runs(asked: ApplyRequest, home: Path)
     cases = {
         "text_field: text there, body now": replace(asked, text_field="body"),
         "setting: batch_size 50 there, batch_size 10 now": replace(asked, word=str(other_run)),
-        "pooling: none there, cls now": replace(asked, word=str(pooled)),
+        "pooling: none there, 'cls' now": replace(asked, word=str(pooled)),
     }
     for words, other in cases.items():
         with pytest.raises(JobkitError, match="is of another corpus or setting") as refused:
