@@ -129,18 +129,18 @@ class TestSlurm:
         assert (here / "a.log").read_text() == "begun\n"
 
     def test_a_signal_without_b_does_not_reach_the_shell(self, here: Path, wait_until: Wait) -> None:
-        """By ``@30`` of two minutes Slurm sends it after 60 s to 90 s, as it looks every 30 s.
+        """By ``@15`` of a minute's walltime Slurm sends it after 15 s to 45 s, as it looks every 30 s.
 
-        Sooner a step may have no trap yet: on a busy machine its start takes half a minute.
+        It goes to every process of a step, so that it would also end a program that the trap begins.
         """
-        body = "trap 'touch caught-{0}' USR1\nsrun bash -c \"trap 'touch step-{0}; exit' USR1; touch up-{0}; "
+        body = "trap '>caught-{0}' USR1\nsrun bash -c \"trap '>step-{0}; exit' USR1; >up-{0}; "
         body += 'sleep 120 & wait" &\nwait; wait\n'
         jobs = []
         for name, to in (("steps", ""), ("shell", "B:")):
-            text = f"{BASH}#SBATCH --time=2 --signal={to}USR1@30\n" + body.format(name)
+            text = f"{BASH}#SBATCH --time=1 --signal={to}USR1@15\n" + body.format(name)
             assert rules(text) == ([] if to else ["signal"])
             jobs.append(submit(("sbatch", "--parsable"), text).stdout.strip())
-        wait_until(lambda: {"caught-shell", "step-steps"} <= {path.name for path in here.iterdir()}, 120)
+        wait_until(lambda: {"caught-shell", "step-steps"} <= {path.name for path in here.iterdir()}, 90)
         ask("scancel", *jobs)
         assert not (here / "caught-steps").exists()
         assert not (here / "step-shell").exists()
