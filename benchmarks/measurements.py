@@ -16,6 +16,7 @@ from benchmarks import (
     gpu_page,
     grid,
     page,
+    past_jobs_public,
     shortcuts_page,
     soak_page,
     tune_page,
@@ -73,6 +74,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "caps": tune_page.caps,
     "workloads": workloads,
     "soaks": soak_page.soaks,
+    "past-jobs": lambda: table(past_jobs_public.HEADS, past_jobs_public.rows()),
     "speeds": page.speeds,
 }
 

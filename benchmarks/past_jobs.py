@@ -24,7 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobkit.extensions.past_jobs import past_of
+from jobkit.extensions.past_jobs.ask import past_of
+from jobkit.schedulers.protocol import Whose
 
 HOLD = """
 import sys, time
@@ -97,8 +98,8 @@ def submit(scheduler: str, kind: Kind, lines: Sequence[str], folder: Path, chanc
 def ended(scheduler: str, ids: Sequence[str]) -> dict[str, Any] | None:
     """Return the jobs of these ids once the accounting has the end of all; else ``None``."""
     past = past_of(scheduler)
-    site = run(past.site_argvs((), getpass.getuser())[0])
-    text = "".join(run(argv) for argv in past.argvs(tuple(ids), getpass.getuser(), 1))
+    site = run(past.site_argvs(Whose(user=getpass.getuser()))[0])
+    text = "".join(run(argv) for argv in past.argvs(Whose(ids=tuple(ids)), (), site))
     jobs = {job.job_id: job for job in past.read(text.splitlines(), site) if job.ended}
     return jobs if set(ids) <= jobs.keys() else None
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -16,6 +18,7 @@ from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import CPU
 from jobkit.core.layout import is_run_folder, read_points
+from jobkit.core.paths import user_name
 from jobkit.core.records import Outcome
 from jobkit.core.units import format_count, format_list, parse_size
 from jobkit.runs.status import kind_of
@@ -362,14 +365,30 @@ def runs_named(words: Sequence[Path]) -> list[Path]:
     return list({run.resolve(): run for run in found}.values())
 
 
+WEEK = 7
 DAYS = 7
 
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="[RUN | JOBID...]")
-@click.option("--mine", is_flag=True, help="Judge your own jobs of the last days, whoever submitted them.")
-@click.option("--name", metavar="PATTERN", help="Only your own jobs with such a name.")
-@click.option("--days", type=click.IntRange(1), metavar="N", help=f"How many days back; {DAYS} by default.")
+@click.option("--mine", is_flag=True, help="Your own past jobs.")
+@click.option("--name", metavar="PATTERN", help="Jobs of this name, your own by default.")
+@click.option("--user", "-u", metavar="NAME", help="The jobs of this user.")
+@click.option("--account", "-A", metavar="NAME", help="Those of this account or project.")
+@click.option("--partition", "-r", metavar="NAME", help="Those of this partition or queue.")
+@click.option("--all", "-a", "everyone", is_flag=True, help="Those of all users.")
+@click.option("--since", "-S", metavar="WHEN", help="How far back: 30d, 6w, 2026-01-31.")
+@click.option("--days", type=click.IntRange(1), metavar="N", help=f"The same; {DAYS} by default.")
+@click.option("--at-least", metavar="HOURS", help="Only what leaves so much unused: 50h.")
+@click.option(
+    "--from",
+    "file",
+    type=shared.FilledPath(path_type=Path),
+    metavar="FILE",
+    help="What sacct --parsable2 or qacct -j has printed.",
+)
+@click.option("--hash-users", is_flag=True, help="Print no name of a user, but a hash.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @click.option(
     "--scheduler",
     default="auto",
@@ -378,9 +397,7 @@ DAYS = 7
     help="The scheduler whose accounting jobkit asks, if two schedulers are here.",
 )
 @shared.json_option
-def waste(
-    words: tuple[str, ...], mine: bool, name: str | None, days: int | None, scheduler: str, as_json: bool
-) -> int:
+def waste(words: tuple[str, ...], scheduler: str, as_json: bool, as_csv: bool, **options: object) -> int:
     """Print what one RUN, by default the latest, requested and did not use, with the lines that fix it.
 
     jobkit judges seven wastes: idle GPU, memory, cores, too large a GPU, walltime, tiny jobs, and work on
@@ -389,9 +406,9 @@ def waste(
     If something was not measured, it prints the reason. It reads the run folder, asks no scheduler and
     changes nothing.
 
-    Of past jobs, named by JOBID, --mine or --name, it asks the accounting (sacct or qacct): what jobs of
-    one name and request used, what the next one needs, and how sure that is by their number. Jobs of
-    several names are a table, worst first; --name NAME prints all about one.
+    Of past jobs, named by JOBID, --mine, --name, --user, --account, --partition or --all, it asks the
+    accounting (sacct or qacct), or reads an export: what jobs of one name and request used, what the next
+    one needs, and how often that had been enough. Jobs of several names are a table, worst first.
 
     \b
       jobkit waste
@@ -400,6 +417,8 @@ def waste(
       jobkit waste 4711 4712
       jobkit waste --mine --days 30
       jobkit waste --name 'train*'
+      jobkit waste --all --since 30d --at-least 50h
+      jobkit waste --from sacct.txt --hash-users --csv
 
     jobkit help waste explains each.
 
@@ -409,28 +428,29 @@ def waste(
       2  there is nothing to read
       3  the accounting does not answer
     """
-    from jobkit.extensions.past_jobs import JOB_ID
+    from jobkit.extensions.past_jobs.ask import JOB_ID
 
     words = tuple(part for word in words for part in _split(word))
     ids = tuple(word for word in words if JOB_ID.fullmatch(word))
-    if name == "":
+    if options["name"] == "":
         raise click.UsageError("--name is empty; is a variable of your shell not set?")
-    if not (ids or mine or name):
-        if days is not None:
-            raise click.UsageError("--days needs --mine or --name: a run is read as a whole")
+    keys = ("mine", "name", "user", "account", "partition", "everyone", "file")
+    if not ids and not any(options[key] for key in keys):
+        if options["days"] is not None or options["since"]:
+            raise click.UsageError("--days and --since need --mine or --name: a run is read as a whole")
         return _of_run(words, as_json=as_json)
-    if words and (mine or name):
+    if words and any(options[key] for key in keys if key != "file"):
         raise click.UsageError(
-            "--mine and --name choose among your own jobs: name no RUN and no JOBID with them"
+            "--mine, --name and the like choose among jobs: name no RUN and no JOBID with them"
         )
-    if ids and days is not None:
-        raise click.UsageError("--days is for --mine and --name: jobkit finds a JOBID however old the job is")
+    if ids and (options["days"] is not None or options["since"]):
+        raise click.UsageError("--days and --since need no JOBID: jobkit finds it however old the job is")
     if others := [word for word in words if word not in ids]:
         raise click.UsageError(f"{others[0]} is no job id: name one RUN, or only job ids")
     if len(ids) == 1 and Path(ids[0]).exists():
         hint = f"the folder: jobkit waste ./{ids[0]}; the job: (cd / && jobkit waste {ids[0]})"
         raise JobkitError(f"{ids[0]}: a job id, and a folder here has that name", hint=hint)
-    return _of_jobs(ids, name or "*", days or DAYS, scheduler, as_json=as_json)
+    return _of_jobs(ids, options, scheduler, "json" if as_json else "csv" if as_csv else "")
 
 
 def _split(word: str) -> list[str]:
@@ -438,23 +458,60 @@ def _split(word: str) -> list[str]:
     return word.split(",") if re.fullmatch(r"[\d_.,+]*\d,\d[\d_.,+]*", word) else [word]
 
 
-def _of_jobs(ids: tuple[str, ...], name: str, days: int, scheduler: str, *, as_json: bool) -> int:
-    """Print what past jobs used."""
-    from jobkit.extensions import past_jobs
+def _since(options: Mapping[str, Any]) -> date | None:
+    """Return the first day; a file has no other than its own."""
+    today, text = datetime.now().astimezone().date(), options["since"]
+    if text is None:
+        days = options["days"]
+        return None if days is None and options["file"] else today - timedelta(days=days or DAYS)
+    if found := re.fullmatch(r"(\d{1,4})([dw])", text):
+        return today - timedelta(days=int(found[1]) * (WEEK if found[2] == "w" else 1))
+    try:
+        return date.fromisoformat(text[:10])
+    except ValueError:
+        raise click.UsageError(f"--since {text}: not like 30d, 6w or 2026-01-31") from None
 
-    history = past_jobs.ask(ids, days=days, name=name, scheduler=scheduler)
-    if as_json:
-        for piece in past_jobs.as_json(history):
+
+def _of_jobs(ids: tuple[str, ...], options: Mapping[str, Any], scheduler: str, form: str) -> int:
+    """Print what past jobs used."""
+    from jobkit.extensions.past_jobs import ask, output
+    from jobkit.schedulers.protocol import Whose
+
+    others = any(options[key] for key in ("user", "account", "partition", "everyone", "file"))
+    own = "" if others or ids else user_name()
+    hours = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)h?", options["at_least"] or "0")
+    if not hours:
+        raise click.UsageError(f"--at-least {options['at_least']}: not like 50h")
+    history = ask.ask(
+        Whose(
+            ids=ids,
+            user=options["user"] or own,
+            account=options["account"] or "",
+            queue=options["partition"] or "",
+        ),
+        since=_since(options),
+        name=options["name"] or "*",
+        scheduler=scheduler,
+        file=options["file"],
+        hide=options["hash_users"],
+    )
+    groups = output.worst_first(history, float(hours[1]))
+    if form:
+        for piece in (output.as_json if form == "json" else output.as_csv)(history, groups):
             terminal.say(piece, nl=False)
         return 0
-    groups = past_jobs.worst_first(history.jobs)
-    worst = groups[0].jobs[0].name
-    table = not ids and any(group.jobs[0].name != worst for group in groups)
-    shared.say_blocks(past_jobs.blocks(history, groups, table=table))
+    if not groups:
+        terminal.say(f"no jobs of one name and user leave {hours[1]} hours unused")
+        return 0
+    worst = groups[0].name
+    table = not ids and any((group.name, group.user) != (worst, groups[0].user) for group in groups)
+    shared.say_blocks(output.blocks(history, groups, table=table))
     if table:
-        words = ["jobkit", "waste", "--name", worst, *(["--days", str(days)] if days != DAYS else [])]
-        words += ["--scheduler", scheduler] if scheduler != "auto" else []
-        terminal.note_next(shlex.join(words), "the lines for the next job of a name")
+        words = {"--name": worst, "--user": groups[0].user if others and not options["hash_users"] else None}
+        words |= {f"--{key}": options[key] for key in ("since", "days")}
+        words |= {"--from": options["file"], "--scheduler": scheduler if scheduler != "auto" else None}
+        typed = [str(word) for pair in words.items() if pair[1] is not None for word in pair]
+        terminal.note_next(shlex.join(["jobkit", "waste", *typed]), "the lines for the next job of a name")
     return 0
 
 

@@ -59,15 +59,16 @@ EXTENSIONS: dict[str, Extension] = {
         },
     ),
     "on_host": Extension(parts={"request": "jobkit.extensions.on_host.served:SERVED"}),
+    "past_jobs": Extension(parts={"auto": "jobkit.extensions.past_jobs.auto:decided"}),
     "compare": Extension(parts={"side_by_side": "jobkit.extensions.compare:side_by_side"}),
 }
 """A kind of run has the hooks ``run`` (`jobkit.runs.status`), ``resume`` (`jobkit.launch.resume`) and
 ``search`` (`jobkit.answers.objective`); a kind of point has ``work`` (`jobkit.worker.record`) and
-``script`` (`jobkit.planning.job_script`). All extensions are asked for ``packages``, which refuses a spec
-(`jobkit.planning.prepare`), for ``volume``, the size of a corpus, and ``text``, a text out of one (both
-`jobkit.planning.texts`), and for ``request``, the request of a laptop that this process serves
-(`jobkit.core.host`). The report asks for
-``read`` and ``figures`` (`jobkit.report.rows`), ``page`` and ``side_by_side`` (`jobkit.report.page`)."""
+``script`` (`jobkit.planning.job_script`). All extensions are asked for ``packages``, which refuses a spec,
+and for ``auto``, what a run requests by the accounting (`jobkit.planning.prepare`), for ``volume``, the size
+of a corpus, and ``text``, a text out of one (both `jobkit.planning.texts`), and for ``request``, the request
+of a laptop that this process serves (`jobkit.core.host`). The report asks for ``read`` and ``figures``
+(`jobkit.report.rows`), ``page`` and ``side_by_side`` (`jobkit.report.page`)."""
 
 
 def extension_of(run: Path) -> str:

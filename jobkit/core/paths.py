@@ -64,6 +64,11 @@ def runs_path() -> Path:
     return _named_by(RUNS_VARIABLE) or platformdirs.user_data_path("jobkit") / "runs.txt"
 
 
+def accounting_folder() -> Path:
+    """Return the folder of what an accounting has answered: in ``$JOBKIT_STATE``, else the user's state."""
+    return (_named_by("JOBKIT_STATE") or platformdirs.user_state_path("jobkit")) / "accounting"
+
+
 def _named_by(variable: str) -> Path | None:
     name = os.environ.get(variable)
     return Path(name).expanduser().absolute() if name else None

@@ -276,6 +276,7 @@ def _is_spec_of(run: Prepared, path: Path) -> bool:
     spec = load_spec(path)
     before, has = spec.model_dump(mode="json"), spec.model_dump(mode="json", exclude_unset=True)
     now = _known(has, run.spec.model_dump(mode="json"), run.written.model_dump(mode="json"))
+    before["resources"] |= {key: now["resources"][key] for key in run.auto}
     return bool(before | {"text": ""} == now | {"text": ""})
 
 

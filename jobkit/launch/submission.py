@@ -22,6 +22,7 @@ from jobkit.launch.scheduler_calls import SubmissionUnconfirmed, run_while_busy
 from jobkit.planning.job_script import check_programs, script_name
 from jobkit.planning.points import PointGroup
 from jobkit.planning.prepare import Prepared
+from jobkit.runs import journal
 from jobkit.runs.journal import FOLLOWED, Role
 from jobkit.runs.status import RunStatus
 from jobkit.runs.trials import SearchGoal
@@ -272,6 +273,8 @@ def write_files(run: Prepared, run_dir: Path) -> None:
         texts[layout.LENGTHS_FILE] = run.lengths.to_json() + "\n"
     for name, text in texts.items():
         files.write_atomically(run_dir / name, text)
+    if run.auto:
+        journal.note(run_dir, "auto", resources=run.auto)
     write_round(run_dir, first_round(run))
     if run.find_script is not None:
         write_search(search_goal(run.spec), run_dir, run.find_script)

@@ -55,6 +55,7 @@ from jobkit.planning.workload_traits import Traits, command_traits, traits
 from jobkit.schedulers.registry import SCHEDULERS, by_name, choose_scheduler, runs_here
 from jobkit.spec.axes import name_faults, value_faults
 from jobkit.spec.checks import add_offer_faults, command_faults, file_refs, sources, swept
+from jobkit.spec.fields import AutoNumber
 from jobkit.spec.site import Site, find_site, load_site, portable_name
 from jobkit.spec.sweep_spec import Axes, Resources, SweepSpec, load_spec, setting_overrides
 from jobkit.spec.yaml_files import YamlDocument, hide_override
@@ -111,6 +112,8 @@ class NamedSpec:
     knobs: tuple[Knob, ...] = ()  # knobs of the workload
     pads: bool = True  # whether the workload says that it pads the items of a batch to the longest
     window: int | None = None  # paragraphs of a call of a workload that has a `WINDOW`
+    # the resources that are ``auto``: what was decided, and by what
+    auto: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,6 +249,7 @@ def run_of(
         site=site,
         why=named.why,
         inputs=named.inputs,
+        auto=named.auto,
         points=points,
         run_dir=run_dir,
         script=render(spec, site, points[0], run_dir, places=places),
@@ -317,7 +321,15 @@ def read_named(
         "environment": spec.environment.of_folder(path.parent),
         **offered(spec, workload.knobs),
     }
-    decided["resources"], variables = asked_by_shell(spec.resources, name)
+    resources, variables = asked_by_shell(spec.resources, name)
+    autos = {key: value for key, value in resources if isinstance(value, AutoNumber)}
+    auto = {
+        key: found for decide in load_all("auto") for key, found in decide(spec.name, name, autos).items()
+    }
+    for key, found in auto.items():
+        say(f"resources.{key}: {found['line']}")
+    asked = {key: AutoNumber(found["request"]) for key, found in auto.items()}
+    decided["resources"] = resources.model_copy(update=asked)
     if model and options.stand_in and model.stand_in:
         decided["model"] = spec.model.model_copy(update={"size": model.size, "fallback": "stand-in"})
     spec = spec.model_copy(update=decided)
@@ -356,6 +368,7 @@ def read_named(
         knobs=tuple(workload.knobs),
         pads=workload.says_padding,
         window=window,
+        auto=auto,
     )
     check(named, workload)
     if build and model:

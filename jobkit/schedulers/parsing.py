@@ -11,6 +11,10 @@ from jobkit.schedulers.types import JobId
 
 _UNITS = {"": 1, **{unit: 1024**power for power, unit in enumerate("KMGTP", 1)}}
 _UNITS |= {unit: 1000**power for power, unit in enumerate("kmgtp", 1)}
+MOST_DIGITS = 18
+_NUMBER = re.compile(r"\d{1,18}(?:\.\d+)?")
+_SIZE = re.compile(r"(\d{1,18}(?:\.\d+)?)([KMGTPkmgtp]?)B?")
+_TIME = re.compile(r"(?:(\d{1,9})-)?(?:(?:(\d{1,9}):)?(\d{1,9}):)?(\d{1,18}(?:\.\d+)?)s?")
 
 
 def expand_tasks(text: str) -> tuple[int, ...]:
@@ -57,7 +61,9 @@ def refusal(answer: Completed, harmless: re.Pattern[str]) -> str | None:
 
 def number_of(text: str) -> float | None:
     """Return a number, ``None`` for any other text: ``NaN``, or more digits than a scheduler counts."""
-    return float(text) if re.fullmatch(r"\d{1,18}(?:\.\d+)?", text.strip()) else None
+    if text.isdecimal() and len(text) <= MOST_DIGITS:  # as most are, of a million jobs
+        return float(text)
+    return float(text) if _NUMBER.fullmatch(text.strip()) else None
 
 
 def bytes_of(text: str) -> int | None:
@@ -66,13 +72,13 @@ def bytes_of(text: str) -> int | None:
     Powers of two (sacct(1) MaxRSS); in lower case, which only Grid Engine has, of ten: with ``h_vmem=1g`` a
     job gets 10^9 bytes (sge_types(1) memory_specifier, and measured).
     """
-    found = re.fullmatch(r"(\d{1,18}(?:\.\d+)?)([KMGTPkmgtp]?)B?", text.strip())
+    found = _SIZE.fullmatch(text.strip()) if text else None
     return int(float(found[1]) * _UNITS[found[2]]) if found else None
 
 
 def seconds_of(text: str) -> float | None:
     """Return the seconds of ``90``, ``3s``, ``1:00:00``, ``2-00:00:00``; ``None`` also for no limit."""
-    found = re.fullmatch(r"(?:(\d{1,9})-)?(?:(?:(\d{1,9}):)?(\d{1,9}):)?(\d{1,18}(?:\.\d+)?)s?", text.strip())
+    found = _TIME.fullmatch(text.strip()) if text else None
     if not found:
         return None
     days, hours, minutes, seconds = (float(group or 0) for group in found.groups())

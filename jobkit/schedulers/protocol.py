@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import TYPE_CHECKING, Protocol
 
 from jobkit.core.records import Outcome
@@ -178,59 +179,94 @@ class PastJob:
     name: str
     user: str
     queue: str
+    account: str = ""  # or project; empty if the accounting has none
     state: str  # the scheduler's own word or figures for how it ended
     ended: bool  # whether for good
     well: bool  # whether it ended by itself, with status 0
     again: bool = False  # whether the scheduler was to run the job again
     # only if the accounting shows that a limit or a person ended it, or its memory
     outcome: Outcome | None = None
-    began: str = ""  # local ISO time; empty if it never began
+    submitted: str = ""  # `submitted`, `began`, `over`: local ISO times; empty if not known, or not yet
+    began: str = ""
+    over: str = ""
     elapsed_s: float = 0.0  # how long it ran
     walltime_s: float | None = None  # how long it was allowed to run
     memory_bytes: int | None = None  # what it requested on each node
     memory_key: str = ""  # option or resource that requests memory
-    memory_shares: int = 1  # how often a job gets it: for each slot, or each CPU with ``--mem-per-cpu``
+    memory_shares: int = 1  # how often a job gets it: for each slot, or each CPU or GPU of a node
     # most memory seen at once on a node; peaks of processes may differ in time, but are added up
     held_bytes: int | None = None
     process_bytes: int | None = None  # the most that one process, or one task of a step, held
     cpus: int = 1  # requested
+    held_cpus: int = 0  # that it got: more on whole nodes and with hyperthreads; 0 if as requested
     cpu_s: float | None = None  # CPU time that it used
     processes: int = 1  # how many tasks its largest step had at once
     gpus: int = 0  # requested
+    gpu_type: str = ""  # empty if the accounting does not name it
     gpu_bytes: int | None = None  # used, if the site records it
-    gpu_percent: float | None = None  # used, if the site records it
+    gpu_percent: float | None = None  # used, the sum over its GPUs, if the site records it
     nodes: int = 1  # how many nodes it had
     environment: str = ""  # the parallel environment of Grid Engine; empty without one
     doubts: tuple[str, ...] = ()  # the figures of the accounting that cannot be; their fields are ``None``
 
 
+PAGE_CACHE = "page cache up to the limit"  # a doubt
+MOST_PERCENT = 110  # of one GPU: utilisation is a mean of samples
 MOST_BUSY = 10
 """A site that does not confine jobs may let them keep a few times their CPUs busy; more is an error."""
 
 
 def without_impossible(job: PastJob) -> PastJob:
     """Return a job without impossible figures, which `PastJob.doubts` then names."""
-    cpu_s, held, doubts = job.cpu_s, job.held_bytes, []
-    most_s = job.cpus * (job.elapsed_s + 1)
+    cpu_s, held, doubts = job.cpu_s, job.held_bytes, list(job.doubts)
+    cpus = max(job.cpus, job.held_cpus)
+    most_s = cpus * (job.elapsed_s + 1)
     if cpu_s is not None and cpu_s > MOST_BUSY * most_s:
-        doubts += [f"{cpu_s / most_s:,.0f} times the time of {format_count(job.cpus, 'CPU')}"]
+        doubts += [f"{cpu_s / most_s:,.0f} times the time of {format_count(cpus, 'CPU')}"]
         cpu_s = None
     if held is not None and held > MAX_BYTES:
         doubts += [f"{format_memory(held)} of memory"]
         held = None
-    return replace(job, cpu_s=cpu_s, held_bytes=held, doubts=tuple(doubts)) if doubts else job
+    gpu_bytes, percent = job.gpu_bytes, job.gpu_percent
+    if (gpu_bytes or 0) > MAX_BYTES or (percent or 0) > MOST_PERCENT * max(1, job.gpus):
+        doubts += ["figures of its GPUs"]
+        gpu_bytes = percent = None
+    if not doubts:
+        return job
+    return replace(
+        job,
+        doubts=tuple(doubts),
+        cpu_s=cpu_s,
+        held_bytes=held,
+        gpu_bytes=gpu_bytes,
+        gpu_percent=percent,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whose:
+    """Which jobs the accounting is asked for: those of the ids, else those that fit all the rest."""
+
+    ids: tuple[str, ...] = ()
+    user: str = ""  # `user`, `account`, `queue`: empty for any
+    account: str = ""
+    queue: str = ""
 
 
 class PastJobs(Protocol):
     """How an accounting is asked about past jobs: a module such as `jobkit.schedulers.slurm_past`."""
 
     ACCOUNTING: str  # what a person calls the source
+    EXPORT: tuple[str, ...]  # how a file of its answers begins
 
-    def argvs(self, ids: tuple[str, ...], user: str, days: int) -> tuple[tuple[str, ...], ...]:
-        """Return the commands that print the jobs of these ids; without ids those of a user and some days."""
+    def argvs(self, whose: Whose, days: Sequence[date], site: str) -> tuple[tuple[str, ...], ...]:
+        """Return the commands that print the jobs; without ids those of each of these days, in order.
 
-    def site_argvs(self, ids: tuple[str, ...], user: str) -> tuple[tuple[str, ...], ...]:
-        """Return the commands that print what `read` and `sampling_s` need besides; ids as in `argvs`."""
+        One command for each day, or one for all of them, if a day costs the accounting as much as all.
+        """
+
+    def site_argvs(self, whose: Whose) -> tuple[tuple[str, ...], ...]:
+        """Return the commands that print what the other functions need as ``site``."""
 
     def read(self, lines: Iterable[str], site: str) -> Iterator[PastJob]:
         """Yield the jobs of an answer line by line, so that a long answer needs little memory."""
@@ -238,8 +274,8 @@ class PastJobs(Protocol):
     def refusal(self, answer: Completed) -> str:
         """Return why the accounting gave no answer; empty if it answered, also that it knows no such job."""
 
-    def sampling_s(self, site: str) -> float | None:
-        """Return the seconds between two samples of memory; ``None`` if unknown."""
+    def how_measured(self, site: str) -> tuple[str, ...]:
+        """Return sentences on how this site measures memory, and what that implies."""
 
     def lines(self, job: PastJob, *, memory: int | None, walltime: int | None, cpus: int | None) -> list[str]:
         """Return the header lines of the next job like this one, for the values that are given."""

@@ -49,7 +49,7 @@ _SIGKILL = 128 + 9
 KEYS = frozenset(
     {"qname", "owner", "jobname", "jobnumber", "taskid", "start_time", "end_time", "granted_pe", "slots"}
     | {"failed", "exit_status", "ru_wallclock", "ru_maxrss", "cpu", "maxvmem", "category"}
-    | {"hostname", "pe_taskid", "submit_cmd", "qsub_time"}
+    | {"hostname", "pe_taskid", "submit_cmd", "submit_cmd_line", "qsub_time", "project"}
 )  # the lines of a record that are read: an accounting may have millions of them
 
 # sge_status(5), "failed": the task will run again, so this record is not its end.
@@ -174,9 +174,11 @@ def _outcome(record: Mapping[str, str], failed: int | None, status: int | None) 
 def requested(record: Mapping[str, str]) -> dict[str, str]:
     """Return the resources of a job's category, ``-q x -l h_rt=60,h_vmem=2G`` (accounting(5)).
 
-    Univa's qacct prints the command line in its place, without the header lines of the script.
+    Univa's qacct prints the command line in its place, and the Open Cluster Scheduler's with another key,
+    without the header lines of the script.
     """
-    words = record.get("category") or record.get("submit_cmd", "")
+    keys = ("category", "submit_cmd", "submit_cmd_line")
+    words = next(filter(None, map(record.get, keys)), None) or ""
     found = re.findall(r"(?:^|\s)-l\s+(\S+)", re.sub(r"-soft\s.*?(?=\s-hard|$)", "", words))
     return dict(re.findall(r"([^,=]+)=([^,]*)", ",".join(found)))
 

@@ -7,33 +7,38 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 
 from jobkit.core.shell import Completed
 from jobkit.core.units import MIB, format_walltime
 from jobkit.schedulers import sge, sge_survey
 from jobkit.schedulers.parsing import bytes_of, number_of, seconds_of
-from jobkit.schedulers.protocol import PastJob
+from jobkit.schedulers.protocol import PastJob, Whose
 from jobkit.schedulers.survey import Consumable, Resource
 
-ACCOUNTING = "Grid Engine's accounting (qacct)"
+ACCOUNTING, EXPORT = "Grid Engine's accounting (qacct)", ("====", "qname")
+
+LIMITS = {"h_vmem", "h_rss", "s_vmem"}  # resources that are memory, of each slot, where the site is not known
 
 
-def argvs(ids: tuple[str, ...], user: str, days: int) -> tuple[tuple[str, ...], ...]:
+def argvs(whose: Whose, days: Sequence[date], site: str) -> tuple[tuple[str, ...], ...]:
     """Return one command an id: qacct answers the first (measured). Each call reads the whole file."""
-    if ids:
-        return tuple(
-            ("qacct", "-j", number) for number in dict.fromkeys(re.split(r"\D", id_)[0] for id_ in ids)
-        )
-    return (("qacct", "-o", user, "-d", str(days), "-j"),)
+    del site
+    if whose.ids:
+        numbers = dict.fromkeys(re.split(r"\D", id_)[0] for id_ in whose.ids)
+        return tuple(("qacct", "-j", number) for number in numbers)
+    which = (("-o", whose.user), ("-P", whose.account), ("-q", whose.queue))
+    chosen = [word for option, value in which if value for word in (option, value)]
+    return (("qacct", *chosen, "-d", str(len(days)), "-j"),)
 
 
 def read(lines: Iterable[str], site: str) -> Iterator[PastJob]:
     """Yield the jobs."""
     named = {name: each for each in sge_survey.resources(site) for name in (each.name, each.shortcut)}
     kinds = sge_survey.memory_resources(named.values())
-    memories = {name for name, each in named.items() if each in kinds}
+    memories = {name for name, each in named.items() if each in kinds} or LIMITS
     counted = [(name, each) for name, each in named.items() if each.counted is not Consumable.NOT]
     gpus = {name for name, each in counted if sge_survey.gpu_resource((each,))}
     slaves_s: dict[str, float] = {}  # CPU time of the tasks that a parallel job has started on other hosts
@@ -53,9 +58,9 @@ def _job(
     """Return a job; ``resources`` of the site by name and shortcut, and which names are memory and GPUs."""
     ended, outcome, words = sge.end_of(record)
     asked, slots = sge.requested(record), int(number_of(record.get("slots", "")) or 1)
-    began = sge.moment(record.get("start_time", ""))
+    submitted, began, over = (_iso(record.get(f"{key}_time", "")) for key in ("qsub", "start", "end"))
     key = next((name for name in asked if name in memories), "")
-    size, shares = bytes_of(asked.get(key, "")), _shares(resources.get(key), slots)
+    size, shares = bytes_of(asked.get(key, "")), _shares(resources.get(key), slots) if resources else slots
     gpus = [(resources[name], count) for name, count in asked.items() if name in of_gpus]
     task = record.get("taskid", "")
     peak, process = bytes_of(record.get("maxvmem", "")), sge.max_rss_bytes(record)
@@ -65,13 +70,16 @@ def _job(
         job_id=record["jobnumber"] + (f".{task}" if task.isdecimal() else ""),
         name=record.get("jobname", ""),
         user=record.get("owner", ""),
+        account=record.get("project", "NONE").replace("NONE", ""),
         queue=record.get("qname", ""),
         state=words,
         ended=ended,
         well=ended and words.endswith("failed 0, exit_status 0"),
         outcome=outcome,
         again=not ended,
-        began=began.replace(tzinfo=None).isoformat(timespec="seconds") if began else "",
+        submitted=submitted,
+        began=began,
+        over=over,
         elapsed_s=sge.elapsed_s(record) or 0.0,
         walltime_s=seconds_of(asked.get("h_rt", "")),
         memory_bytes=size * shares if size is not None else None,
@@ -84,6 +92,11 @@ def _job(
         gpus=sum(int(number_of(count) or 0) * _shares(resource, slots) for resource, count in gpus),
         environment="" if environment == "NONE" else environment,
     )
+
+
+def _iso(text: str) -> str:
+    moment = sge.moment(text)
+    return moment.replace(tzinfo=None).isoformat(timespec="seconds") if moment else ""
 
 
 def _shares(resource: Resource | None, slots: int) -> int:
@@ -103,15 +116,16 @@ def refusal(answer: Completed) -> str:
     return "" if answer.ok or re.search(r"error: .* not found", answer.said) else answer.said
 
 
-def site_argvs(*_: object) -> tuple[tuple[str, ...], ...]:
+def site_argvs(whose: Whose) -> tuple[tuple[str, ...], ...]:
     """Return the command that prints the resources and how each is counted: complex(5)."""
+    del whose
     return (("qconf", "-sc"),)
 
 
-def sampling_s(site: str) -> float | None:
-    """Return ``None``: no command prints how often execd samples maxvmem."""
+def how_measured(site: str) -> tuple[str, ...]:
+    """Return what is known without a command that prints how often execd samples maxvmem."""
     del site
-    return None
+    return ("Memory is sampled: the accounting does not see a short peak.",)
 
 
 def lines(job: PastJob, *, memory: int | None, walltime: int | None, cpus: int | None) -> list[str]:

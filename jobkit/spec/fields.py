@@ -169,6 +169,25 @@ Duration = Annotated[
 ]
 """Seconds, written as a clock or with a unit."""
 
+
+class AutoNumber(int):
+    """A size or a time that the accounting decides when a run is prepared; until then a default."""
+
+
+DEFAULT_MEMORY, DEFAULT_WALLTIME_S = 8 * 2**30, 600
+SizeOrAuto = Annotated[
+    Size,
+    WrapValidator(lambda value, checked: AutoNumber(DEFAULT_MEMORY) if value == AUTO else checked(value)),
+    WithJsonSchema({"anyOf": [{"enum": [AUTO]}, {"type": "string", "pattern": SIZE_PATTERN}]}),
+]
+"""Bytes, written with a unit, or ``auto``."""
+DurationOrAuto = Annotated[
+    Duration,
+    WrapValidator(lambda value, checked: AutoNumber(DEFAULT_WALLTIME_S) if value == AUTO else checked(value)),
+    WithJsonSchema({"anyOf": [{"enum": [AUTO]}, {"type": "string", "pattern": DURATION_PATTERN}]}),
+]
+"""Seconds, written as a clock or with a unit, or ``auto``."""
+
 Seconds = Annotated[
     float,
     BeforeValidator(_parsed(units.parse_seconds, "a time is text with a unit, for instance 2s or 500ms")),

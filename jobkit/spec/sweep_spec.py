@@ -79,9 +79,9 @@ class Resources(_Part):
     cpus
         CPUs for each worker of a point.
     memory
-        For the whole task: ``8GiB``, ``500MiB``.
+        For the whole task: ``8GiB``, ``500MiB``, or ``auto``: by the accounting, of jobs of this name.
     walltime
-        For one point: ``"00:10:00"``, ``90m``, ``1-12:00:00``.
+        For one point: ``"00:10:00"``, ``90m``, ``1-12:00:00``, or ``auto``.
     queue
         Queue (SGE) or partition (Slurm), or several: a job starts where there is room first. ``null`` for the
         site's.
@@ -106,8 +106,8 @@ class Resources(_Part):
     gpus: Annotated[int, Field(ge=0, le=fields.MOST)] = 1
     gpu_type: fields.Word | None = None
     cpus: fields.Positive = 2
-    memory: fields.Size = 8 * 2**30
-    walltime: fields.Duration = 600
+    memory: fields.SizeOrAuto = fields.DEFAULT_MEMORY
+    walltime: fields.DurationOrAuto = fields.DEFAULT_WALLTIME_S
     queue: fields.Queues | None = None
     account: fields.Word | None = None
     qos: fields.Word | None = None

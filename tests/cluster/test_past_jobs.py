@@ -93,7 +93,7 @@ def test_jobs_of_a_plain_script_get_the_lines_of_the_next_one(plain: PlainUser) 
     text = plain.waste(array).stdout
     prefix = "#SBATCH --mem=400M" if plain.scheduler == "slurm" else "#$ -l h_vmem=400M"
     assert prefix in text
-    assert "about 1 in 4 of the next jobs uses more" in text
+    assert "nothing shows how often the next has enough" in text
 
 
 @pytest.mark.parametrize("status", [128, 201, 255])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import stat
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +18,21 @@ from jobkit.core.blocks import as_text
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB, MIB
-from jobkit.extensions.past_jobs import (
+from jobkit.extensions.past_jobs.ask import History, ask
+from jobkit.extensions.past_jobs.auto import decided
+from jobkit.extensions.past_jobs.groups import (
     CPUS,
     MEMORY,
     WALLTIME,
     AlikeJobs,
-    History,
+    Groups,
     JudgedResource,
-    alike,
-    as_json,
-    ask,
-    blocks,
-    chance_of_next,
-    covered_share,
-    worst_first,
+    later_use_more,
+    replay,
 )
-from jobkit.schedulers.protocol import PastJob
+from jobkit.extensions.past_jobs.output import as_json, blocks, lines_for, worst_first
+from jobkit.schedulers import slurm_past
+from jobkit.schedulers.protocol import PastJob, Whose
 from tests.support.commands import jobkit
 from tests.support.surveys import DATA, captured
 
@@ -44,7 +45,9 @@ JOB = PastJob(
     state="COMPLETED",
     ended=True,
     well=True,
+    submitted="2026-01-02T03:04:00",
     began="2026-01-02T03:04:05",
+    over="2026-01-02T03:14:05",
     elapsed_s=600.0,
     walltime_s=36_000.0,
     memory_bytes=16 * GIB,
@@ -71,7 +74,7 @@ LATE = OVER | {"outcome": Outcome.TIMEOUT}
     ("changes", "resource", "wanted"),
     [
         ({"held_bytes": 15 * GIB}, MEMORY, 16 * GIB),  # not more than was requested while that was enough
-        ({"held_bytes": 17 * GIB}, MEMORY, 21 * GIB),  # more than was requested, and no limit held
+        ({"held_bytes": 17 * GIB}, MEMORY, 19 * GIB),  # more than was requested, and no limit held
         ({"cpu_s": 6000.0}, CPUS, 10),
         ({"cpu_s": 4807.0}, CPUS, 8),  # all of them, in a run that was a little longer than 600 s
         ({"held_bytes": 90 * MIB}, MEMORY, 400 * MIB),
@@ -92,49 +95,126 @@ def test_a_job_is_advised_by_its_end(
     need = jobs.need(resource)
     assert (need.next, need.exceeded) == (wanted, int(wanted is not None and "outcome" in changes))
     assert need.changes == (wanted not in {None, need.requested})
-    assert jobs.ended_well == ("outcome" not in changes)
+    assert jobs.well == ("outcome" not in changes)
 
 
 def test_memory_that_is_not_reserved_any_more() -> None:
     jobs, unknown = AlikeJobs((JOB, replace(JOB, nodes=2))), AlikeJobs((replace(JOB, memory_bytes=None),))
     reserved = [one.reserved_memory() for one in (jobs, unknown)]
     assert reserved == [(600 * 3 * 16 * GIB, 600 * 3 * 4 * GIB), None]
-    assert [one.saved_memory for one in (jobs, unknown)] == [600 * 3 * 12 * GIB, 0]
 
 
-def test_gpus_are_idle_only_if_the_site_records_that_none_was_used() -> None:
-    idle = replace(JOB, gpus=2, gpu_percent=0.0, gpu_bytes=0)
-    assert AlikeJobs((idle, idle)).idle_gpu_s == 2400.0
-    assert AlikeJobs((idle, replace(idle, gpu_percent=3.0))).idle_gpu_s == 0.0
-    assert AlikeJobs((idle, replace(idle, gpu_percent=None))).idle_gpu_s is None
+def test_gpus_are_idle_only_if_another_job_on_such_a_gpu_shows_that_it_is_measured() -> None:
+    idle = replace(JOB, gpus=2, gpu_type="a100", gpu_percent=0.0, gpu_bytes=0)
+    found = Groups()
+    for jobs, measured, said in (
+        ((idle, idle), {"a100"}, True),
+        ((idle, idle), {"h200"}, None),
+        ((idle, replace(idle, gpu_percent=3.0)), {"a100"}, False),
+        ((idle, replace(idle, gpu_percent=None)), {"a100"}, None),
+    ):
+        found.measured = measured
+        assert found.idle(AlikeJobs(jobs)) is said
 
 
 def test_jobs_of_another_name_or_request_are_judged_apart() -> None:
     other, larger = replace(JOB, name="merge"), replace(JOB, memory_bytes=32 * GIB, job_id="3")
-    later = replace(JOB, job_id="4", began="2025-01-02T03:04:05")
-    groups = list(alike([JOB, other, larger, later]))
-    assert [[job.job_id for job in group.jobs] for group in groups] == [["4", "1"], ["1"], ["3"]]
+    later = replace(JOB, job_id="4", submitted="2025-01-02T03:04:05")
+    groups = Groups([JOB, other, larger, later]).groups()
+    assert [[job.job_id for job in group.ordered()] for group in groups] == [["4", "1"], ["1"], ["3"]]
 
 
-@pytest.mark.parametrize("number", [1, 20])
-def test_the_largest_of_so_many_holds_for_the_next_one_as_often_as_it_is_said(number: int) -> None:
-    chance, rounds = random.Random(5), 4000  # noqa: S311 - a simulation
-    for draw in (chance.random, lambda: chance.choice([1.0, 2.0, 3.0])):
-        held = sum(max(draw() for _ in range(number)) >= draw() for _ in range(rounds))
-        assert held / rounds > chance_of_next(number) - 0.02
+@pytest.mark.parametrize(
+    ("names", "groups"),
+    [
+        ([f"nf-ALIGN_(sample_{number})" for number in range(300)], {"nf-ALIGN_(*)"}),
+        ([f"fit-{number:04d}c3" for number in range(16, 60)], {"fit-*"}),
+        ([f"demo-20260102-10153{number % 10}-3f{number}a" for number in range(10, 40)], {"demo-*-*-*"}),
+        (["step1", "step2"] * 20, {"step1", "step2"}),
+    ],
+)
+def test_names_of_which_each_job_has_its_own_are_one(names: list[str], groups: set[str]) -> None:
+    found = Groups(replace(JOB, job_id=f"{number}", name=name) for number, name in enumerate(names))
+    assert {group.name for group in found.groups()} == groups
 
 
-@pytest.mark.parametrize("number", [5, 59])
-def test_the_share_that_the_largest_covers_is_covered_with_95_percent_confidence(number: int) -> None:
-    chance, rounds = random.Random(7), 4000  # noqa: S311 - a simulation
-    share = covered_share(number)
-    covered = sum(max(chance.random() for _ in range(number)) >= share for _ in range(rounds))
-    assert covered / rounds == pytest.approx(0.95, abs=0.012)
+def in_order(sizes: list[float], hours_apart: int = 1, **changes: Any) -> list[PastJob]:
+    """Return jobs that hold so many GiB, each submitted after the one before has ended."""
+    began = datetime(2026, 1, 1)  # noqa: DTZ001 - local, as the accounting has it
+    times = [(began + timedelta(hours=hours_apart * number)) for number in range(len(sizes))]
+    return [
+        replace(
+            JOB,
+            job_id=str(number),
+            held_bytes=int(size * GIB),
+            submitted=at.isoformat(),
+            over=(at + timedelta(minutes=30)).isoformat(),
+            **changes,
+        )
+        for number, (at, size) in enumerate(zip(times, sizes, strict=True))
+    ]
 
 
-def test_fifty_nine_jobs_are_needed_for_95_of_100() -> None:
-    assert covered_share(58) < 0.95 <= covered_share(59)
-    assert covered_share(0) == 0.0
+def test_the_rate_is_that_of_the_order_of_submission() -> None:
+    grows, shuffled = [1.0 + number / 4 for number in range(40)], [1.0 + number / 4 for number in range(40)]
+    random.Random(3).shuffle(shuffled)  # noqa: S311 - a simulation
+    assert later_use_more(grows) is True
+    assert later_use_more(shuffled) is False
+    assert later_use_more(([1.0] * 10 + [5.0] * 10) * 2) is None
+    jumps = [*[1.0] * 10, 9.0, *[1.0] * 4]
+    told = replay(in_order(jumps))
+    assert (told.asked, told.lacking, dict(told.short)) == (13, 1, {"memory": 1})
+    assert replay(in_order(jumps, hours_apart=0)).asked == 0, "none had ended"
+    steady, growing = (AlikeJobs(in_order(sizes)).need(MEMORY) for sizes in ([4.0] * 9 + [4.1], grows[:10]))
+    assert (steady.next, growing.next) == (5 * GIB, 5 * GIB)
+    assert (growing.most or 0) < 3.3 * GIB
+
+
+def test_the_same_figure_in_each_job_is_no_measurement() -> None:
+    jobs = AlikeJobs(in_order([4.0] * 12))
+    assert (jobs.constant, jobs.need(MEMORY).next, jobs.need(WALLTIME).next) == (True, None, 1200)
+
+
+def memory_of(lines: list[str], cpus: int, gpus: int, slots: int) -> float:
+    """Return the MiB that header lines request in all."""
+    text = "\n".join(lines)
+    cpus = int(found[1]) if (found := re.search(r"--cpus-per-task=(\d+)", text)) else cpus
+    slots = int(found[1]) if (found := re.search(r"-pe smp (\d+)", text)) else slots
+    times = {"--mem": 1, "--mem-per-cpu": cpus, "--mem-per-gpu": gpus, "h_vmem": slots}
+    keys = re.findall(r"(--mem[a-z-]*|h_vmem)=(\d+)M", text)
+    return sum(times[key] * int(size) for key, size in keys)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "key"),
+    [("slurm", "--mem"), ("slurm", "--mem-per-cpu"), ("slurm", "--mem-per-gpu"), ("sge", "h_vmem")],
+)
+def test_printed_options_hold_what_is_needed_together(scheduler: str, key: str) -> None:
+    draw = random.Random(11)  # noqa: S311 - a simulation
+    for _ in range(200):
+        cpus, gpus = draw.randint(1, 64), draw.randint(1, 4)
+        shares = {"--mem": 1, "--mem-per-gpu": gpus}.get(key, cpus)
+        asked = draw.randint(1, 64) * shares * GIB
+        job = replace(
+            JOB,
+            scheduler=scheduler,
+            memory_key=key,
+            memory_shares=shares,
+            memory_bytes=asked,
+            held_bytes=int(asked * draw.uniform(0.01, 1)),
+            cpus=cpus,
+            cpu_s=600 * cpus * draw.uniform(0.01, 1),
+            gpus=gpus,
+            environment="smp",
+        )
+        history = History(scheduler=scheduler, found=Groups([job]))
+        (group,) = history.found.groups()
+        lines = lines_for(history, group)
+        if printed := memory_of(lines, cpus, gpus, cpus):
+            assert printed * MIB >= (job.held_bytes or 0), (job, lines)
+        else:
+            shrinks = any("cpus-per-task" in line or "-pe" in line for line in lines)
+            assert key in {"--mem", "--mem-per-gpu"} or not shrinks, (job, lines)
 
 
 Program = Callable[[str, str], None]
@@ -146,6 +226,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setenv("JOBKIT_STATE", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
 
     def write(name: str, body: str) -> None:
@@ -169,16 +250,19 @@ def slurm(program: Program, tmp_path: Path) -> Program:
 @pytest.mark.slow
 @pytest.mark.usefixtures("slurm")
 def test_jobs_are_chosen_by_id_array_and_name() -> None:
-    every = ask((), days=7)
+    every = ask(MINE, since=SINCE)
     array = next(job.job_id.partition("_")[0] for job in every.jobs if "_" in job.job_id)
-    assert {job.name for job in ask((array,), days=7).jobs} == {"arr"}
-    assert len(ask((array,), days=7).jobs) == 3
-    assert [job.job_id for job in ask((f"{array}_2",), days=7).jobs] == [f"{array}_2"]
-    assert {job.name for job in ask((), days=7, name="s*").jobs} == {"simple", "steps"}
-    assert every.sampling_s == 30.0
-    found = ask(("999", every.jobs[0].job_id), days=7)
-    assert found.unknown == ("999",)
+    assert {job.name for job in ask(Whose(ids=(array,))).jobs} == {"arr"}
+    assert len(ask(Whose(ids=(array,))).jobs) == 3
+    assert [job.job_id for job in ask(Whose(ids=(f"{array}_2",))).jobs] == [f"{array}_2"]
+    assert {job.name for job in ask(MINE, since=SINCE, name="s*").jobs} == {"simple", "steps"}
+    assert "sampled every 30 s" in " ".join(every.notes)
+    found = ask(Whose(ids=("999", every.jobs[0].job_id)))
+    assert found.unknown == ["999"]
     assert "requeued" not in {job.name for job in found.jobs}
+
+
+MINE, SINCE = Whose(), date(2026, 1, 1)
 
 
 @pytest.mark.slow
@@ -187,7 +271,7 @@ def test_jobs_are_chosen_by_id_array_and_name() -> None:
     [
         ("", ("999",), "*", "999: Slurm's accounting (sacct) has no such job"),
         ("", ("999.0",), "*", "999.0: Slurm's accounting (sacct) has no job or task of this name"),
-        ("", (), "zz*", "no job of yours called 'zz*'"),
+        ("", (), "zz*", "no job that is asked for called 'zz*'"),
         ("8|me|cpu|RUNNING|0:0|{at}|Unknown", ("8",), "*", "not ended yet"),
         ("8|me|cpu|CANCELLED by 0|0:0|{at}|{at}", ("8",), "*", "it used nothing"),
     ],
@@ -199,7 +283,7 @@ def test_nothing_to_judge_is_a_sentence(
         rest = "0|10|2G|1|1||00:00:00||cpu=1,mem=2G|||||never"
         slurm("sacct", f"echo '{row.format(at='2026-01-02T03:04:05')}|{rest}'")
     with pytest.raises(JobkitError) as raised:
-        ask(ids, days=7, name=name)
+        ask(Whose(ids=ids), since=SINCE, name=name)
     assert message in raised.value.message
     assert raised.value.hint or row
     assert "." not in "".join(ids) or "jobkit waste 999" in raised.value.hint
@@ -209,7 +293,7 @@ def test_nothing_to_judge_is_a_sentence(
 def test_an_accounting_that_is_off_is_named(slurm: Program) -> None:
     slurm("sacct", "echo 'Slurm accounting storage is disabled' >&2; exit 1")
     with pytest.raises(JobkitError) as raised:
-        ask((), days=7)
+        ask(MINE, since=SINCE)
     assert "does not answer: Slurm accounting storage is disabled" in raised.value.message
     assert raised.value.exit_code == 3
 
@@ -217,7 +301,7 @@ def test_an_accounting_that_is_off_is_named(slurm: Program) -> None:
 @pytest.mark.usefixtures("program")
 def test_without_a_scheduler_there_is_no_accounting() -> None:
     with pytest.raises(JobkitError, match="no accounting to ask"):
-        ask((), days=7)
+        ask(MINE, since=SINCE)
     done = jobkit("waste")
     assert (done.returncode, "past jobs: jobkit waste --mine" in done.stderr) == (2, True)
 
@@ -241,7 +325,7 @@ def test_a_person_reads_a_line_for_each_name_and_request_and_then_all_about_one(
     assert (arr[1], "45 % of 300.0 MiB   2 % of 00:05:00" in arr[2]) == ("3", True)
     text = "".join(jobkit("waste", "--name", name).stdout for name in ("arr", "steps", "oom"))
     assert "#SBATCH --mem=600M" in text
-    assert "about 1 in 4 of the next jobs uses more" in text
+    assert "nothing shows how often the next has enough" in text
     assert "1 job ran out of memory" in text
     assert "does not advise less" in text
 
@@ -249,7 +333,7 @@ def test_a_person_reads_a_line_for_each_name_and_request_and_then_all_about_one(
 @pytest.mark.slow
 @pytest.mark.usefixtures("slurm")
 def test_ids_are_typed_as_schedulers_print_them() -> None:
-    array = next(job.job_id.partition("_")[0] for job in ask((), days=7).jobs if "_" in job.job_id)
+    array = next(job.job_id.partition("_")[0] for job in ask(MINE, since=SINCE).jobs if "_" in job.job_id)
     every = json.loads(jobkit("waste", f"{array}_[1-3]", "--json").stdout)
     two = json.loads(jobkit("waste", f"{array}_1,{array}_2", "--json").stdout)
     other = json.loads(jobkit("waste", f"{array}.1-3:1", f"{array}[1-3]", "--json").stdout)
@@ -257,15 +341,15 @@ def test_ids_are_typed_as_schedulers_print_them() -> None:
 
 
 SAID = {
-    "more-memory": ["Jobs used more than requested (memory)", "#SBATCH --mem=59392M"],
+    "more-memory": ["Jobs used more than requested (memory)", "#SBATCH --mem=54272M"],
     "more-cpus": ["Jobs used more than requested (CPUs busy)", "#SBATCH --cpus-per-task=12"],
-    "extern-only": ["Not known: memory"],
-    "typed-gpus": ["0 % busy, 0.0 MiB", "No job used its GPU"],
+    "extern-only": ["16.00 GiB  not known", "no MaxRSS"],
+    "typed-gpus": ["2  not known", "no other job shows that this site measures it"],
     "46-times": [
-        "Impossible, so jobkit does not use it: 111_9734: 46 times the time of 2 CPUs",
-        "--mem=12288M",
+        "Impossible, so not used: 111_9734: 46 times the time of 2 CPUs",
+        "--mem=11264M",
     ],
-    "requeued": ["requeued: 1 job on", "1 job ran again", "01:30:00   01:55:00"],
+    "requeued": ["requeued: 1 job on", "1 job ran again", "01:30:00  as it is"],
     "cafe*": ["job on Slurm"],
 }
 
@@ -282,12 +366,22 @@ def test_what_is_said_of_jobs_of_other_sites(tmp_path: Path, name: str) -> None:
 
 
 def test_ten_thousand_jobs_are_printed_piece_by_piece() -> None:
-    history = History(scheduler="slurm", jobs=(JOB,) * 10_000, running=(), unknown=(), sampling_s=None)
-    assert "at most 0.03 %, with 95 % confidence" in as_text(blocks(history, worst_first(history.jobs)), None)
-    pieces = list(as_json(history))
+    history = History(scheduler="slurm", found=Groups([JOB] * 10_000))
+    groups = worst_first(history)
+    assert "no measurement" in as_text(blocks(history, groups), None)
+    pieces = list(as_json(history, groups))
     assert max(map(len, pieces)) < sum(map(len, pieces)) / 9
     (group,) = json.loads("".join(pieces))["groups"]
     assert (len(group["jobs"]), group["jobs"][0]["name"]) == (10_000, "train")
+
+
+def test_of_very_many_jobs_a_part_is_kept_and_the_largest() -> None:
+    found = Groups()
+    for number in range(100_000):
+        found.add(replace(JOB, job_id=str(number), held_bytes=GIB + number))
+    (group,) = found.groups()
+    assert (group.number, group.need(MEMORY).most) == (100_000, GIB + 99_999)
+    assert len(group.jobs) <= 40_000
 
 
 @pytest.mark.parametrize(
@@ -311,3 +405,67 @@ def test_a_number_that_is_a_folder_too_is_refused_with_both_commands(tmp_path: P
     assert done.returncode == 2
     assert "jobkit waste ./4711" in done.stderr
     assert "cd / && jobkit waste 4711" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("program")
+def test_jobs_of_all_users_are_read_from_a_file_and_counted_by_user(tmp_path: Path) -> None:
+    columns = (*slurm_past.COLUMNS[:-1], "Account", "Submit", "JobName")
+    rows = ["|".join(columns)]
+    for number in range(60):
+        at = datetime(2026, 1, 1 + number // 24, number % 24)  # noqa: DTZ001 - local
+        over, user = at + timedelta(minutes=50), f"user{number % 2}"
+        size = "" if number % 20 == 7 else f"{2_000_000 + 1000 * number}K"
+        end = f"COMPLETED|0:0|{at.isoformat()}|{over.isoformat()}|3000"
+        tres = "cpu=4,mem=16G,node=1"
+        rows += [
+            f"{number}|{user}|cpu|{end}|120|16G|4|1||00:50:00||{tres}|{tres}||||lab|{at.isoformat()}|fit"
+        ]
+        rows += [f"{number}.batch|||{end}|||4|1|1|00:50:00|{size}||||||lab|{at.isoformat()}|batch"]
+    (tmp_path / "sacct.txt").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    table = jobkit("waste", "--from", "sacct.txt", "--all").stdout
+    assert "60 jobs of 2 users on Slurm" in table
+    assert "3 jobs, 2.5 hours could not be judged: no MaxRSS (3)" in table
+    hidden = jobkit("waste", "--from", "sacct.txt", "--hash-users", "--csv").stdout.splitlines()
+    assert [line.split(",")[2:4] for line in hidden] == [["name", "jobs"], ["fit", "30"], ["fit", "30"]]
+    assert "user0" not in "".join(hidden)
+    one = jobkit("waste", "--from", "sacct.txt", "--user", "user0").stdout
+    assert "#SBATCH --mem=3072M" in one
+    assert "Replayed in the order of submission, each by those that had ended: 0 of" in one
+    assert "95 % 2.00 GiB" in one
+    few = jobkit("waste", "--from", "sacct.txt", "--at-least", "5000h").stdout
+    assert "no jobs of one name and user leave 5000 hours unused" in few
+    (tmp_path / "no-header").write_text(rows[1], encoding="utf-8")
+    done = jobkit("waste", "--from", "no-header")
+    assert (done.returncode, "neither the header of sacct" in done.stderr) == (2, True)
+
+
+@pytest.mark.slow
+def test_a_day_that_is_over_is_asked_once(slurm: Program, tmp_path: Path) -> None:
+    slurm("scontrol", "echo 'ClusterName = lab'")
+    slurm("sacct", f"echo x >> {tmp_path}/asked; cat {tmp_path}/answer")
+    first = jobkit("waste", "--all", "--since", "3d", "--json").stdout
+    again = jobkit("waste", "--all", "--since", "3d", "--json").stdout
+    assert json.loads(first) == json.loads(again)
+    asked = (tmp_path / "asked").read_text(encoding="utf-8").split()
+    assert len(asked) in {4 + 1, 4 + 2}, (
+        "of four days the last, in the first hour the last two, are asked again"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("slurm")
+def test_auto_is_the_answer_for_the_name_of_the_run(tmp_path: Path) -> None:
+    answer = (tmp_path / "answer").read_text(encoding="utf-8")
+    named = "\n".join(
+        f"{line[: line.rindex('|')]}|demo-20260102-101530-3f{line[:1]}a" for line in answer.splitlines()
+    )
+    (tmp_path / "answer").write_text(named + "\n", encoding="utf-8")
+    found = decided("demo", "slurm", {"memory": 8 * GIB, "walltime": 600})
+    memory = {key: value for key, value in found["memory"].items() if isinstance(value, int)}
+    assert 100 * MIB < memory["floor"] <= memory["request"] <= memory["ceiling"] == 8 * GIB
+    assert "called demo-*" in str(found["memory"]["line"])
+    other = decided("other", "slurm", {"memory": 8 * GIB})
+    assert other["memory"]["request"] == 8 * GIB
+    assert decided("demo", "local", {"memory": GIB})["memory"]["request"] == GIB
+    assert decided("demo", "slurm", {}) == {}

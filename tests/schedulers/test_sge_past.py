@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from datetime import date
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
 from jobkit.schedulers import sge_past
-from jobkit.schedulers.protocol import PastJob
+from jobkit.schedulers.protocol import PastJob, Whose
 from tests.support.surveys import captured
 
 MIB, GIB = 2**20, 2**30
@@ -79,10 +80,11 @@ def test_the_lines_of_the_next_job(jobs: dict[str, PastJob]) -> None:
 
 
 def test_a_call_for_each_id_and_one_for_all_of_mine() -> None:
-    assert sge_past.argvs(("7.1", "7.2", "9"), "me", 7) == (("qacct", "-j", "7"), ("qacct", "-j", "9"))
-    assert sge_past.argvs((), "me", 7) == (("qacct", "-o", "me", "-d", "7", "-j"),)
-    assert sge_past.site_argvs() == (("qconf", "-sc"),)
-    assert sge_past.sampling_s(SITE) is None
+    by_id = sge_past.argvs(Whose(ids=("7.1", "7.2", "9")), (), "")
+    assert by_id == (("qacct", "-j", "7"), ("qacct", "-j", "9"))
+    whose, days = Whose(user="ada", queue="gpu.q"), [date(2026, 1, 2), date(2026, 1, 3)]
+    assert sge_past.argvs(whose, days, "") == (("qacct", "-o", "ada", "-q", "gpu.q", "-d", "2", "-j"),)
+    assert sge_past.site_argvs(whose) == (("qconf", "-sc"),)
 
 
 def test_a_job_that_is_not_found_is_an_answer_and_a_file_that_is_missing_is_none() -> None:

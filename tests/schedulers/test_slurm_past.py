@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
 from jobkit.schedulers import slurm_past
-from jobkit.schedulers.protocol import PastJob, without_impossible
+from jobkit.schedulers.protocol import PastJob, Whose, without_impossible
 from tests.support.surveys import captured
 
 MIB, GIB = 2**20, 2**30
@@ -77,7 +78,7 @@ SITES: dict[str, dict[str, Any]] = {
     "twenty-nodes": NONE | {"walltime_s": None},
     "two-nodes": {"memory_bytes": 16 * GIB, "held_bytes": 7 * GIB, "cpu_s": 10_800},
     "46-times": {"cpu_s": None, "doubts": ("46 times the time of 2 CPUs",), "held_bytes": 10048532 * 1024},
-    "eight-tasks": {"held_bytes": 15594492 * 1024, "processes": 8, "cpu_s": 417.815},
+    "eight-tasks": {"held_bytes": 15593440 * 1024, "processes": 8, "cpu_s": 417.815},
     "no-total-cpu": {"cpu_s": 7200, "doubts": ()},
     "of-a-node": {"memory_bytes": 4 * GIB},
     "of-a-cpu": {"memory_bytes": 8 * GIB, "memory_shares": 4},
@@ -103,7 +104,7 @@ def test_rows_before_slurm_21_request_memory_by_cpu() -> None:
 
 
 def test_a_name_with_line_ends_is_no_row() -> None:
-    (argv,) = slurm_past.argvs(("7",), "me", 7)
+    (argv,) = slurm_past.argvs(Whose(ids=("7",)), (), "")
     bar = next(word.partition("=")[2] for word in argv if word.startswith("--delimiter="))
     row = captured("slurm/past").stdout.splitlines()[0]
     named = bar.join([*row.split("|")[:-1], f"a\n{row}\n{row}"])
@@ -127,19 +128,38 @@ def test_the_lines_of_the_next_job(jobs: dict[str, PastJob]) -> None:
 
 
 def test_one_command_asks_for_all_jobs_and_what_it_says_is_passed_on() -> None:
-    (argv,) = slurm_past.argvs(("12", "13_4"), "me", 7)
+    (argv,) = slurm_past.argvs(Whose(ids=("12", "13_4")), (), "")
     assert argv[argv.index("-j") + 1] == "12,13_4"
-    (argv,) = slurm_past.argvs((), "me", 7)
+    (argv,) = slurm_past.argvs(Whose(user="me"), [date(2026, 1, 2)], "")
     assert argv[argv.index("-u") + 1] == "me"
     assert slurm_past.refusal(Completed(("sacct",), 1, "", "sacct: error: no")) == "sacct: error: no"
     assert not slurm_past.refusal(captured("slurm/past-unknown"))
 
 
-SAMPLED = {"30": 30.0, "energy=10,task=5": 5.0, "task=0": 0.0}
-
-
-def test_how_often_memory_is_sampled() -> None:
-    config = "JobAcctGatherFrequency  = {}\n"
-    assert {text: slurm_past.sampling_s(config.format(text)) for text in SAMPLED} == SAMPLED
-    assert slurm_past.sampling_s("slurmctld is down\n") is None
-    assert slurm_past.site_argvs((), "ada")[0][0] == "scontrol"
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ("JobAcctGatherFrequency  = 30", ["sampled every 30 s"]),
+        ("JobAcctGatherFrequency = energy=10,task=5", ["sampled every 5 s"]),
+        ("JobAcctGatherFrequency = task=0", ["does not see a short peak"]),
+        ("JobAcctGatherType = jobacct_gather/none", ["no use of memory"]),
+        ("JobAcctGatherType = jobacct_gather/cgroup", ["may count the page cache", "short peak"]),
+        (
+            "JobAcctGatherType = jobacct_gather/cgroup\nJobAcctGatherParams = No_File_Cache",
+            ["leaves out the page cache", "short peak"],
+        ),
+        ("JobAcctGatherType = jobacct_gather/linux", ["share counts for each", "short peak"]),
+    ],
+)
+def test_what_the_configuration_implies_for_memory(config: str, words: list[str]) -> None:
+    sentences = slurm_past.how_measured(config)
+    assert len(sentences) == len(words)
+    assert all(word in sentence for word, sentence in zip(words, sentences, strict=True)), sentences
+    row = "7|me|cpu|COMPLETED|0:0|2026-01-02T03:04:05|2026-01-02T03:05:05|60|9|2G|4|1||00:01:00||cpu=4||||{}"
+    rows = [
+        f"{row.format('|a')}\n",
+        f"7.batch{row[1:].format('|batch').replace('||00:01:00||', '|1|00:01:00|2G|')}\n",
+    ]
+    (job,) = slurm_past.read(rows, config)
+    assert job.doubts == (("page cache up to the limit",) if "may count" in words[0] else ())
+    assert slurm_past.site_argvs(Whose(user="ada"))[0][0] == "scontrol"

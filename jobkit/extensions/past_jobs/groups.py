@@ -1,0 +1,356 @@
+"""Past jobs that are alike: what they used, and what the next one should request."""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from heapq import heappop, heappush
+from itertools import pairwise
+from statistics import NormalDist, median
+
+from jobkit.core.records import Outcome
+from jobkit.core.units import GIB
+from jobkit.runs.request import LEAST_ROOM_BYTES, round_up_memory, round_up_walltime, walltime_request
+from jobkit.schedulers.protocol import PastJob
+from jobkit.spec.policy import RamOom, Timeout
+
+HOUR_S = 3600.0
+PERCENT = 100
+MOST_KEPT, LEAST_KEPT = 40_000, 64
+"""Jobs of which all is kept, of all groups and of one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobNeed:
+    """One resource of jobs that are alike: what was requested, what was used, what to request."""
+
+    name: str
+    requested: float | None  # bytes, seconds, CPUs or GPUs; ``None`` if the request does not name it
+    used: tuple[float, ...] = ()  # by each job in which it is known, in ascending order
+    exceeded: int = 0  # how many jobs ended because they had too little: their use is a lower limit
+    next: int | None = None  # what to request; ``None`` if that is not known
+
+    @property
+    def most(self) -> float | None:
+        """The most that a job used."""
+        return self.used[-1] if self.used else None
+
+    @property
+    def middle(self) -> float | None:
+        """The median."""
+        return median(self.used) if self.used else None
+
+    @property
+    def changes(self) -> bool:
+        """Whether the next request differs."""
+        return self.next is not None and self.next != self.requested
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedResource:
+    """How a resource of a past job is read, and how much more than its use is requested."""
+
+    name: str
+    read: Callable[[PastJob], tuple[float | None, float | None]]  # returns what a job requested and used
+    # `lack`, `more`: the outcome of a job that had too little of it, and the factor by which the next
+    # one gets more: that of a spec's policy by default
+    lack: Outcome | None = None
+    more: float = 1.0
+    least: int = 2  # how many jobs must have ended before a job can go by them without a person
+    enough: Callable[[float], int]  # returns what to request for the most that was used
+    round_up: Callable[[float], int]  # returns a request in the steps that people use
+
+
+def _busy_cpus(job: PastJob) -> tuple[float | None, float | None]:
+    """More than the requested CPUs only if that holds for a run that was a second longer: it is rounded."""
+    if job.cpu_s is None or not job.elapsed_s:
+        return job.cpus, None
+    return job.cpus, min(job.cpu_s / job.elapsed_s, max(job.cpus, job.cpu_s / (job.elapsed_s + 1)))
+
+
+def _whole_cpus(busy: float) -> int:
+    return max(1, math.ceil(busy))
+
+
+MEMORY_FACTOR, SPREAD, TIME_FACTOR = 1.1, 2.0, 2.0
+"""The room above the largest: a tenth of the memory, or two standard deviations; as much time again, because
+a kill costs hours and a long limit none. Chosen on public traces (benchmarks/past_jobs_public.py)."""
+MEMORY = JudgedResource(
+    name="memory",
+    read=lambda job: (job.memory_bytes, job.held_bytes),
+    lack=Outcome.RAM_OOM,
+    more=RamOom().memory,
+    enough=lambda most: round_up_memory(max(MEMORY_FACTOR * most, most + LEAST_ROOM_BYTES)),
+    round_up=round_up_memory,
+)
+WALLTIME = JudgedResource(
+    name="walltime",
+    read=lambda job: (job.walltime_s, job.elapsed_s),
+    lack=Outcome.TIMEOUT,
+    more=Timeout().walltime,
+    least=10,
+    enough=lambda most: max(walltime_request(most), round_up_walltime(TIME_FACTOR * most)),
+    round_up=round_up_walltime,
+)
+CPUS = JudgedResource(name="CPUs busy", read=_busy_cpus, enough=_whole_cpus, round_up=_whole_cpus)
+"""The CPUs that were busy on average: a job may have needed more of them at times."""
+
+
+class Used:
+    """What jobs used of one resource, one after another."""
+
+    def __init__(self, values: Iterable[float] = ()) -> None:
+        self.largest: list[float] = []  # of the first, of the first two, ...
+        self.mean = self._squares = 0.0
+        for value in values:
+            self.add(value)
+
+    def add(self, value: float) -> None:
+        self.largest.append(max(value, self.largest[-1]) if self.largest else value)
+        difference = value - self.mean
+        self.mean += difference / len(self.largest)
+        self._squares += difference * (value - self.mean)
+
+    def request(self, resource: JudgedResource) -> int:
+        """Return what the next job requests: more than the largest, by how much they differ.
+
+        If the later half is larger than the earlier, as much more as it grew: inputs may grow on.
+        """
+        number, most = len(self.largest), self.largest[-1]
+        spread = math.sqrt(self._squares / (number - 1)) if number > 1 else 0.0
+        grew = most - self.largest[number // 2 - 1] if number >= LEAST_ORDERED else 0.0
+        return max(resource.enough(most), resource.round_up(most + max(SPREAD * spread, grew)))
+
+
+LEAST_ORDERED, LEAST_SHARES, LEAST_SAME, LEAST_NAMES = 8, 20, 10, 4
+ORDERED = NormalDist().inv_cdf(0.975)
+
+
+def later_use_more(values: Sequence[float]) -> bool | None:
+    """Return whether the later half is larger; ``None`` if the order shows no more than runs, else nothing.
+
+    Both tests have 5 %: Mann and Whitney (1947) on the halves, Wald and Wolfowitz (1940) on the runs above
+    and below the median.
+    """
+    number, half = len(values), len(values) // 2
+    if number < LEAST_ORDERED or min(values) == max(values):
+        return False
+    early = sorted(values[:half])
+    above = sum(bisect_left(early, value) + bisect_right(early, value) for value in values[half:]) / 2
+    pairs = half * (number - half)
+    if above - pairs / 2 > ORDERED * math.sqrt(pairs * (number + 1) / 12):
+        return True
+    middle = median(values)
+    signs = [value > middle for value in values]
+    high, low = sum(signs), number - sum(signs)
+    if not high:
+        return False
+    runs = 1 + sum(one is not other for one, other in pairwise(signs))
+    expected = 1 + 2 * high * low / number
+    spread = math.sqrt(max(0.0, (expected - 1) * (expected - 2) / (number - 1)))
+    return None if runs - expected < -ORDERED * spread else False
+
+
+@dataclass(slots=True)
+class Replay:
+    """The advice, asked for each job when it was submitted, by the jobs that had ended by then."""
+
+    asked: int = 0  # for how many jobs enough had ended
+    lacking: int = 0  # how many of these would have had too little
+    short: Counter[str] = field(default_factory=Counter)  # how many, by resource
+
+
+def replay(jobs: Iterable[PastJob]) -> Replay:
+    """Ask for each job by those that had ended when it was submitted."""
+    result, running = Replay(), list[tuple[str, int, PastJob]]()
+    seen = {resource.name: Used() for resource in (MEMORY, WALLTIME)}
+    for number, job in enumerate(sorted(jobs, key=lambda job: job.submitted or job.began)):
+        while running and running[0][0] <= (job.submitted or job.began):
+            ended = heappop(running)[2]
+            for resource in (MEMORY, WALLTIME):
+                _, used = resource.read(ended)
+                if used is not None:
+                    seen[resource.name].add(used * (resource.more if ended.outcome is resource.lack else 1))
+        heappush(running, (job.over or "~", number, job))
+        known = [
+            resource
+            for resource in (MEMORY, WALLTIME)
+            if len(seen[resource.name].largest) >= resource.least and None not in resource.read(job)
+        ]
+        result.asked += bool(known)
+        short = [name for resource in known if (name := _lacks(job, resource, seen[resource.name]))]
+        result.lacking += bool(short)
+        result.short.update(short)
+    return result
+
+
+def _lacks(job: PastJob, resource: JudgedResource, seen: Used) -> str:
+    """Return the name of a resource if a job with the request that was advised had had too little of it."""
+    requested, used = resource.read(job)
+    wanted = min(seen.request(resource), int(requested or 0))
+    needed = (used or 0.0) * (resource.more if job.outcome is resource.lack else 1)
+    return resource.name if needed > wanted and wanted < (requested or 0) else ""
+
+
+class AlikeJobs:
+    """Past jobs of one user, name and request, and what the next one needs.
+
+    Of very many it keeps a part, evenly over time, and all figures of the largest.
+    """
+
+    def __init__(self, jobs: Iterable[PastJob] = ()) -> None:
+        self.jobs: list[PastJob] = []
+        self.number, self.well, self.tasks, self.idle = 0, 0, 0, True
+        # what they held and did not use, as far as the accounting has it
+        self.unused_gpu = self.unused_gib = self.unused_cpu = self.gpu_hours = 0.0
+        self.exceeded: Counter[str] = Counter()
+        self._every, self._last = 1, ""
+        self._largest: dict[str, float] = {}
+        for job in jobs:
+            self.add(job)
+
+    def add(self, job: PastJob) -> bool:
+        """Count a job; return whether it is kept."""
+        hours = job.elapsed_s / HOUR_S
+        for resource in (MEMORY, WALLTIME, CPUS):
+            _, used = resource.read(job)
+            self._largest[resource.name] = max(used or 0.0, self._largest.get(resource.name, 0.0))
+            self.exceeded[resource.name] += resource.lack is not None and job.outcome is resource.lack
+        if job.memory_bytes and job.held_bytes is not None:
+            self.unused_gib += hours * job.nodes * max(0, job.memory_bytes - job.held_bytes) / GIB
+        if job.cpu_s is not None:
+            self.unused_cpu += max(0.0, hours * job.cpus - job.cpu_s / HOUR_S)
+        if job.gpus:
+            self.gpu_hours += hours * job.gpus
+            self.unused_gpu += hours * max(0.0, job.gpus - (job.gpu_percent or 0) / PERCENT)
+        self.idle = self.idle and job.gpu_percent == 0 and not job.gpu_bytes
+        self.well += job.well
+        self.tasks += job.job_id != self._last
+        self._last = job.job_id
+        kept = self.number % self._every == 0
+        self.number += 1
+        if kept:
+            self.jobs.append(job)
+        return kept
+
+    def thin(self) -> int:
+        """Forget every second job that is kept, and return how many; none of a few."""
+        before = len(self.jobs)
+        if before > LEAST_KEPT:
+            self.jobs = self.jobs[::2]
+            self._every *= 2
+        return before - len(self.jobs)
+
+    @property
+    def name(self) -> str:
+        """The name of the jobs; a pattern if they have several."""
+        names = {job.name for job in self.jobs}
+        return self.jobs[0].name if len(names) == 1 else pattern_of(self.jobs[0].name)
+
+    @property
+    def user(self) -> str:
+        return self.jobs[0].user
+
+    def ordered(self) -> list[PastJob]:
+        return sorted(self.jobs, key=lambda job: job.submitted or job.began)
+
+    def need(self, resource: JudgedResource) -> JobNeed:
+        """Return what the next job needs of a resource.
+
+        A job that failed, or that something else ended, counts with what it used until then; if no job ended
+        by itself, less than before is never advised. More is only if a job had too little or used more.
+        """
+        pairs = [resource.read(job) for job in self.ordered()]
+        requested, values = pairs[0][0], [value for _, value in pairs if value is not None]
+        if values and self._largest[resource.name] > max(values):
+            values.append(self._largest[resource.name])
+        used, exceeded = tuple(sorted(values)), self.exceeded[resource.name]
+        wanted: int | None = None
+        if exceeded and requested is not None:
+            wanted = resource.round_up(resource.more * max((requested, *used)))
+        elif used and requested is not None and self.well and not (resource is MEMORY and self.constant):
+            wanted = Used(values).request(resource) if resource.lack else resource.enough(used[-1])
+            wanted = wanted if used[-1] > requested else min(int(requested), wanted)
+        return JobNeed(name=resource.name, requested=requested, used=used, exceeded=exceeded, next=wanted)
+
+    @property
+    def constant(self) -> bool:
+        """Whether the figures of memory are the same for many jobs: a measurement has no such figures."""
+        sizes = {job.held_bytes for job in self.jobs}
+        return len(self.jobs) >= LEAST_SAME and len(sizes) == 1 and None not in sizes
+
+    @property
+    def lacked(self) -> bool:
+        """Whether a job ended because it had too little."""
+        return any(self.exceeded.values())
+
+    def reserved_memory(self) -> tuple[float, float] | None:
+        """Return the byte-seconds that these jobs reserved, and would have reserved with the next request.
+
+        ``None`` if it is not known what they requested.
+        """
+        need = self.need(MEMORY)
+        if need.requested is None:
+            return None
+        node_s = math.fsum(job.elapsed_s * job.nodes for job in self.jobs) * self.number / len(self.jobs)
+        return node_s * need.requested, node_s * (need.requested if need.next is None else need.next)
+
+
+_OWN_PARTS = re.compile(r"\(.*\)|(?<![A-Za-z0-9])(?=[0-9a-f]*\d)[0-9a-f]{3,}(?![A-Za-z0-9])|\d+")
+
+
+@lru_cache(4096)
+def pattern_of(name: str) -> str:
+    """Return a name without what may be each job's own: numbers, hashes, what stands in parentheses."""
+    return _OWN_PARTS.sub(lambda found: "(*)" if found[0].startswith("(") else "*", name)
+
+
+class Groups:
+    """Past jobs by user, name and request."""
+
+    def __init__(self, jobs: Iterable[PastJob] = ()) -> None:
+        self.found: dict[tuple[object, ...], AlikeJobs] = {}
+        self.measured: set[str] = set()  # the types of GPUs of which a job has a figure above 0
+        self._kept, self._room = 0, MOST_KEPT
+        for job in jobs:
+            self.add(job)
+
+    def add(self, job: PastJob) -> None:
+        request = (job.memory_bytes, job.walltime_s, job.cpus, job.gpus, job.gpu_type, job.nodes)
+        key = (job.scheduler, job.user, pattern_of(job.name), *request)
+        if (group := self.found.get(key)) is None:
+            group = self.found[key] = AlikeJobs()
+        self._kept += group.add(job)
+        if self._kept > self._room:
+            self._kept -= sum(group.thin() for group in self.found.values())
+            self._room = max(MOST_KEPT, 2 * self._kept)
+
+    def groups(self) -> list[AlikeJobs]:
+        """Return those of each name apart, but together if the names are each job's own."""
+        groups = []
+        for group in self.found.values():
+            names = dict.fromkeys(job.name for job in group.jobs)
+            own = "(*)" in group.name or (
+                len(names) >= LEAST_NAMES and len(names) * LEAST_NAMES > len(group.jobs)
+            )
+            if len(names) == 1 or own or len(group.jobs) < group.number:
+                groups.append(group)
+            else:
+                groups += [AlikeJobs(job for job in group.jobs if job.name == name) for name in names]
+        return groups
+
+    def idle(self, group: AlikeJobs) -> bool | None:
+        """Return whether no job used its GPU; ``None`` if that is not known.
+
+        Zeros say so only where another job on such a GPU has more: a site may be unable to measure it.
+        """
+        if any(job.gpu_percent is None for job in group.jobs):
+            return None
+        if not group.idle:
+            return False
+        return True if group.jobs[0].gpu_type in self.measured else None

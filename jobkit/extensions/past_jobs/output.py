@@ -1,0 +1,317 @@
+"""What past jobs did not use, for a person, as CSV and as JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from statistics import median
+
+from jobkit.core import terminal
+from jobkit.core.blocks import Block, Column
+from jobkit.core.records import Outcome
+from jobkit.core.units import GIB, format_count, format_list, format_memory, format_walltime
+from jobkit.extensions.past_jobs.ask import MOST_NAMED, History, past_of
+from jobkit.extensions.past_jobs.groups import (
+    CPUS,
+    HOUR_S,
+    LEAST_SHARES,
+    MEMORY,
+    PERCENT,
+    WALLTIME,
+    AlikeJobs,
+    JobNeed,
+    JudgedResource,
+    later_use_more,
+    replay,
+)
+from jobkit.schedulers.protocol import PastJob
+from jobkit.schedulers.registry import by_name
+
+MOST_GROUPS, MOST_ROWS = 10, 20
+PIECE = 1000
+"""Jobs that are printed at once as JSON."""
+_ENDS = {Outcome.RAM_OOM: "ran out of memory", Outcome.TIMEOUT: "ran out of walltime"}
+_WORDS: dict[str, Callable[[float], str]] = {
+    MEMORY.name: format_memory,
+    WALLTIME.name: format_walltime,
+    CPUS.name: lambda value: f"{value:.0f}" if value == int(value) else f"{value:.1f}",
+}
+SERVED = (0.95, 0.99, 1.0)
+
+
+def unused(history: History, group: AlikeJobs) -> tuple[float, float, float]:
+    """Return the GPU-hours, GiB-hours and CPU-hours that jobs held and did not use, as far as is known."""
+    known = all(job.gpu_percent is not None for job in group.jobs) and history.found.idle(group) is not None
+    memory = 0.0 if group.constant else group.unused_gib
+    return group.unused_gpu if known else 0.0, memory, group.unused_cpu
+
+
+def worst_first(history: History, least_hours: float = 0.0) -> list[AlikeJobs]:
+    """Return the jobs by the user who leaves most unused; of each first those that had too little.
+
+    ``least_hours``: leave out what leaves less unused, of each resource.
+    """
+    groups = history.found.groups()
+    hours = {id(group): unused(history, group) for group in groups}
+    by_user: dict[str, list[float]] = {}
+    for group in groups:
+        before = by_user.get(group.user, (0.0, 0.0, 0.0))
+        by_user[group.user] = [a + b for a, b in zip(before, hours[id(group)], strict=True)]
+    worst = sorted(
+        (group for group in groups if max(hours[id(group)]) >= least_hours),
+        key=lambda group: (not group.lacked, *(-value for value in hours[id(group)])),
+    )
+    return sorted(worst, key=lambda group: [-value for value in by_user[group.user]])
+
+
+def blocks(history: History, groups: Sequence[AlikeJobs], *, table: bool = False) -> Iterator[Block]:
+    """Yield a table with a line for each group, or a block for each; and what the figures cannot show."""
+    most, number = MOST_ROWS if table else MOST_GROUPS, sum(group.number for group in groups)
+    shown = groups[:most]
+    not_judged = tuple(filter(None, [history.not_judged()]))
+    if table:
+        names, users = {group.name for group in groups}, {group.user for group in groups}
+        of = (
+            f"of {format_count(len(users), 'user')}"
+            if len(users) > 1
+            else f"of {format_count(len(names), 'name')}"
+        )
+        title = f"{format_count(number, 'job')} {of} on {by_name(history.scheduler).TITLE}, the worst first"
+        yield Block(title=title, before=not_judged, columns=_overview(history, shown))
+    else:
+        for place, group in enumerate(shown):
+            yield _details(history, group, () if place else not_judged)
+    others = list(dict.fromkeys(group.name for group in groups[most:]))
+    jobs = [job for group in shown for job in group.jobs]
+    lines: dict[str, object] = {
+        f"Less to gain, and not shown: {format_list(others, MOST_NAMED)}. To see one: --name NAME.": others,
+        "The lines leave room: a tenth more memory, at least 256 MiB, twice the standard deviation, and what "
+        "the later half used more than the earlier; as much time again, at least four minutes.": not table
+        and any(lines_for(history, group) for group in shown),
+        f"Not ended yet, so not counted: {format_list(history.running, MOST_NAMED)}.": history.running,
+        f"Not in the accounting: {format_list(history.unknown, MOST_NAMED)}.": history.unknown,
+        f"Impossible, so not used: {format_list(history.doubted, MOST_NAMED)}.": history.doubted,
+        **dict.fromkeys(history.notes, any(job.held_bytes for job in jobs)),
+        "The accounting adds up the peaks of the processes of a job, which together may have held less.": any(
+            job.processes > 1 for job in jobs
+        ),
+        "This site does not record the use of GPUs. In a job, this measures it once: "
+        "nvidia-smi --query-gpu=memory.used,utilization.gpu --format=csv -l 5": any(
+            job.gpus and job.gpu_percent is None for job in jobs
+        ),
+    }
+    yield Block(after=tuple(line for line, holds in lines.items() if holds))
+
+
+def _overview(history: History, groups: Sequence[AlikeJobs]) -> tuple[Column, ...]:
+    """Return a row for each group: its unused hours, and the largest part of its request in use."""
+
+    def used(group: AlikeJobs, resource: JudgedResource) -> str:
+        need, words = group.need(resource), _WORDS[resource.name]
+        if need.most is None or not need.requested:
+            return "not known" if need.most is None else words(need.most)
+        part = "too little:" if need.exceeded else f"{PERCENT * need.most / need.requested:,.0f} % of"
+        return f"{part} {words(need.requested)}"
+
+    several = len({group.user for group in groups}) > 1
+    rows = (
+        (
+            group.user if several else "",
+            group.name,
+            f"{group.tasks:,}",
+            *(f"{value:,.3g}" if value >= LEAST_HOURS else "" for value in unused(history, group)),
+            *(used(group, resource) for resource in (MEMORY, WALLTIME, CPUS)),
+            f"{group.jobs[0].gpus}: {_gpu(history, group)[1]}" if group.jobs[0].gpus else "",
+        )
+        for group in groups
+    )
+    hours = "hours: of the GPUs, memory and CPUs that the jobs held and did not use"
+    share = (
+        "%: share of the request that the largest job used; too little: jobs ended for lack of the resource"
+    )
+    heads = {"user": 0, "name": 0, "jobs": 0, "GPU-\nhours": 1, "GiB-\nhours": 1, "CPU-\nhours": 1}
+    heads |= {"memory": 0, "walltime": 2, "CPUs busy": 3, "GPUs": 4}
+    return tuple(
+        Column(
+            head, cells, rank=rank, left=head in {"user", "name"}, notes=() if not rank else (hours, share)
+        )
+        for (head, rank), cells in zip(heads.items(), zip(*rows, strict=True), strict=True)
+    )
+
+
+LEAST_HOURS = 0.01
+
+
+def _details(history: History, group: AlikeJobs, not_judged: tuple[str, ...] = ()) -> Block:
+    first, last = group.jobs[0], group.jobs[-1]
+    ids = list(dict.fromkeys(job.job_id for job in group.jobs))
+    when = " to ".join(dict.fromkeys((first.began[:10], last.began[:10])))
+    needs = [group.need(resource) for resource in (MEMORY, WALLTIME, CPUS)]
+    rows = [*map(_row, needs), *([("GPUs", str(first.gpus), *_gpu(history, group))] if first.gpus else [])]
+    heads = ("", "requested", "used, median", "used" if group.number == 1 else "used, most", "next job")
+    ends = Counter(_end(job) for job in group.jobs if not job.well)
+    unlimited = (need for need in needs if not need.exceeded and need.requested is not None)
+    more = [need.name for need in unlimited if (need.most or 0) > (need.requested or 0)]
+    unknown = [f"use of {need.name}" for need in needs if need.most is None]
+    unknown += [f"requested {need.name}" for need in needs if need.requested is None]
+    idle, lines = history.found.idle(group), lines_for(history, group)
+    before, after = group.reserved_memory() or (0.0, 0.0)
+    fits = not lines and group.well and not idle
+    shared = f" (--mem also in place of --mem-per-cpu{' and --mem-per-gpu' if first.gpus else ''})"
+    other = shared if any("--mem=" in line for line in lines) else ""
+    less = PERCENT * (1 - after / before) if before else 0
+    sentences: dict[str, object] = {
+        **{f"{format_count(n, 'job')} {end}: a whole run may use more.": n for end, n in ends.most_common()},
+        **dict.fromkeys(_confidence(group), True),
+        f"No job used its GPU: leave out its line. The jobs held {group.gpu_hours:,.3g} GPU-hours.": idle,
+        "The GPU has 0 in each job, and no other job shows that this site measures it.": idle is None
+        and first.gpu_percent is not None,
+        f"Each of {group.number:,} jobs has the same MaxRSS: that is no measurement.": group.constant,
+        f"Jobs used more than requested ({', '.join(more)}): with a limit such jobs end or are slower.": more,
+        f"Not known: {', '.join(unknown)}.": fits and unknown,
+        "The request fits: change nothing.": fits and not unknown,
+        f"For the next job like these, in place of its own lines{other}:": lines,
+        **{terminal.NoWrap(line, "  "): True for line in lines},
+        f"With these lines the jobs would have reserved {less:.0f} % fewer GiB-hours of memory.": less > 0,
+    }
+    return Block(
+        title=f"{group.name}: {format_count(group.tasks, 'job')} on {by_name(first.scheduler).TITLE}, {when}",
+        before=(*not_judged, f"{format_list(ids, MOST_NAMED)}, by {group.user}, in {first.queue}"),
+        columns=tuple(
+            Column(head, cells, left=not head)
+            for head, cells in zip(heads, zip(*rows, strict=True), strict=True)
+        ),
+        after=tuple(sentence for sentence, holds in sentences.items() if holds),
+    )
+
+
+def _row(need: JobNeed) -> tuple[str, ...]:
+    words = _WORDS[need.name]
+    requested = "not known" if need.requested is None else words(need.requested)
+    if need.most is None or need.middle is None:
+        return need.name, requested, "", "not known", ""
+    mark = "more than " if need.exceeded else ""
+    following = words(need.next) if need.next is not None and need.changes else "as it is"
+    middle = words(need.middle) if len(need.used) > 1 else ""
+    return need.name, requested, middle, f"{mark}{words(need.most)}", following
+
+
+def _gpu(history: History, group: AlikeJobs) -> tuple[str, str, str]:
+    """Return what is known of the use of GPUs, by the job that used most, and the next request."""
+    known = [job for job in group.jobs if job.gpu_percent is not None or job.gpu_bytes is not None]
+    idle = history.found.idle(group)
+    if not known or (idle is None and group.idle):
+        return "", "not known" if known else "not recorded", ""
+    percents = [job.gpu_percent for job in known if job.gpu_percent is not None]
+    sizes = [job.gpu_bytes for job in known if job.gpu_bytes is not None]
+    used = [f"{max(percents):.0f} of {PERCENT * known[0].gpus} % busy"] if percents else []
+    used += [format_memory(max(sizes))] if sizes else []
+    return "", ", ".join(used), "0" if idle else "as it is"
+
+
+def _end(job: PastJob) -> str:
+    if job.again:
+        return "ran again"
+    return _ENDS.get(job.outcome, f"ended as {job.outcome}") if job.outcome else f"failed ({job.state})"
+
+
+def _confidence(group: AlikeJobs) -> Iterator[str]:
+    """Yield what the jobs say about the next one, in the order in which they were submitted."""
+    if not group.well:
+        yield "No job completed, so jobkit does not advise less."
+        return
+    if group.number == 1:
+        yield f"One job is little evidence. Try --name {shlex.quote(group.name)}."
+        return
+    told = replay(group.jobs)
+    if told.asked:
+        parts = " and ".join(f"{number:,} of {name}" for name, number in told.short.items())
+        yield (
+            f"Replayed in the order of submission, each by those that had ended: {told.lacking:,} of "
+            f"{told.asked:,} jobs would have had too little{parts and f' ({parts})'}."
+        )
+    else:
+        yield "Too few had ended when the others were submitted: nothing shows how often the next has enough."
+    for resource in (MEMORY, WALLTIME):
+        values = [used for job in group.ordered() if (used := resource.read(job)[1]) is not None]
+        half, words = len(values) // 2, _WORDS[resource.name]
+        if (order := later_use_more(values)) is not False:
+            early, late = (words(median(part)) for part in (values[:half], values[half:]))
+            grew = f"later jobs use more: {late} (median of the later half), {early} of the earlier"
+            runs = "similar jobs follow each other"
+            yield f"The jobs come in an order ({resource.name}): {grew if order else runs}."
+        if len(values) >= LEAST_SHARES:
+            ranked = sorted(values)
+            sizes = {share: resource.round_up(ranked[math.ceil(share * len(ranked)) - 1]) for share in SERVED}
+            shares = ", ".join(f"{PERCENT * share:.0f} % {words(size)}" for share, size in sizes.items())
+            yield f"The {resource.name} that would have served a share of them: {shares}."
+
+
+def lines_for(history: History, group: AlikeJobs) -> list[str]:
+    """Return the lines for the next job, which hold together: memory by CPU or GPU goes with their number."""
+    memory, walltime, cpus = (group.need(resource) for resource in (MEMORY, WALLTIME, CPUS))
+    first = group.jobs[0]
+    fewer = cpus.next if cpus.changes and first.nodes == 1 and first.processes == 1 else None
+    size = memory.next if memory.next is not None else int(memory.requested or 0) or None
+    without_gpu = first.memory_key == "--mem-per-gpu" and history.found.idle(group)
+    shared = first.memory_shares > 1 and first.memory_key != "--mem-per-gpu"
+    moved = bool(without_gpu) or (fewer is not None and shared)
+    if without_gpu:
+        first = replace(first, memory_key="--mem", memory_shares=1)
+    return past_of(first.scheduler).lines(
+        first,
+        memory=size if memory.changes or moved else None,
+        walltime=walltime.next if walltime.changes else None,
+        cpus=fewer,
+    )
+
+
+def as_csv(history: History, groups: Sequence[AlikeJobs]) -> Iterator[str]:
+    """Yield a line for each group: bytes, seconds, CPUs, and hours that were not used."""
+    names = ("memory_bytes", "walltime_s", "cpus")
+    heads = [f"{name}_{what}" for name in names for what in ("requested", "used_most", "next")]
+    hours = ("gpu_hours", "gib_hours", "cpu_hours")
+    yield _csv("user", "account", "name", "jobs", *(f"unused_{name}" for name in hours), *heads)
+    for group in groups:
+        first, needs = group.jobs[0], [group.need(resource) for resource in (MEMORY, WALLTIME, CPUS)]
+        figures = [value for need in needs for value in (need.requested, need.most, need.next)]
+        rounded = (round(value, 3) for value in unused(history, group))
+        yield _csv(group.user, first.account, group.name, group.tasks, *rounded, *figures)
+
+
+def _csv(*cells: object) -> str:
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerow(cells)
+    return stream.getvalue()
+
+
+def as_json(history: History, groups: Sequence[AlikeJobs]) -> Iterator[str]:
+    """Yield JSON in pieces, so that many jobs need little memory; docs/waste.md lists the keys."""
+    data = {key: getattr(history, key) for key in ("scheduler", "notes", "running", "unknown")}
+    data |= {"not_judged": dict(history.unjudged)}
+    yield terminal.as_json(data)[:-1] + ', "groups": ['
+    for number, group in enumerate(groups):
+        yield f'{"," if number else ""}\n{{"name": {terminal.as_json(group.name)}, "jobs": ['
+        for first in range(0, len(group.jobs), PIECE):
+            jobs = group.jobs[first : first + PIECE]
+            yield ("," if first else "") + "\n " + ",\n ".join(map(terminal.as_json, jobs))
+        reserved, told = group.reserved_memory(), replay(group.jobs)
+        hours = dict(zip(("gpu", "gib", "cpu"), unused(history, group), strict=True))
+        idle = history.found.idle(group)
+        more = {
+            "user": group.user,
+            "needs": [group.need(resource) for resource in (MEMORY, WALLTIME, CPUS)],
+            "ended_well": group.well,
+            "replayed": {"asked": told.asked, "too_little": told.lacking, "by_resource": dict(told.short)},
+            "lines": lines_for(history, group),
+            "idle_gpu_hours": None if idle is None else group.gpu_hours * idle,
+            "unused_hours": hours,
+            "reserved_gib_hours": reserved and [size / GIB / HOUR_S for size in reserved],
+        }
+        yield "],\n " + terminal.as_json(more)[1:]
+    yield "]}\n"
