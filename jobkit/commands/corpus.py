@@ -121,10 +121,15 @@ def apply(
     "--allow-missing", is_flag=True, help="Write the results that there are, and list what is missing."
 )
 @click.option(
+    "--allow-quarantine",
+    is_flag=True,
+    help="Merge though the workload cannot take some paragraphs, and list them.",
+)
+@click.option(
     "--fetch", is_flag=True, help="With jobkit --on HOST: bring the files to this machine, to the same path."
 )
 def merge(
-    run: Path, fmt: tuple[str, ...], with_text: bool, output: Path | None, allow_missing: bool, fetch: bool
+    run: Path, fmt: tuple[str, ...], output: Path | None, allow_missing: bool, fetch: bool, **asked: bool
 ) -> int:
     """Join the results of `jobkit apply` in one file, in the order of the corpus, each row once.
 
@@ -146,12 +151,15 @@ def merge(
     match its SHA-256, or if a file of the corpus has changed since it was planned. An older FILE is
     replaced at the end, at once. With --allow-missing jobkit merges the results that there are into
     merged.partial.jsonl, and merged.partial.documents.jsonl counts the missing paragraphs of a document.
+    Nor does it merge if paragraphs are in quarantine; with --allow-quarantine it merges the others, and
+    merged.quarantine.jsonl lists these.
 
     \b
     Exit status:
       0  merged
       2  nothing to merge, or something does not match
-      5  some shards are still to come; with --allow-missing the others are merged
+      5  some shards are still to come; with --allow-missing the others are merged. Or paragraphs are in
+         quarantine
     """
     from jobkit.extensions.corpus.merge import default_format
     from jobkit.extensions.corpus.merge import merge as join
@@ -175,7 +183,7 @@ def merge(
         raise JobkitError(f"{folder}: the corpus is not planned yet", hint=hint, exit_code=ExitCode.TO_COME)
     forms = fmt or (default_format(folder),)
     try:
-        merged = join(folder.absolute(), output or folder / f"merged.{forms[0]}", *forms, with_text=with_text)
+        merged = join(folder.absolute(), output or folder / f"merged.{forms[0]}", *forms, **asked)
     except JobkitError as error:
         if error.exit_code != ExitCode.TO_COME:
             raise
@@ -183,7 +191,7 @@ def merge(
         if not allow_missing or not Standing(folder).winners:
             raise
         partial = output or folder / f"merged.partial.{forms[0]}"
-        merged = join(folder.absolute(), partial, *forms, with_text=with_text, allow_missing=True)
+        merged = join(folder.absolute(), partial, *forms, **asked, allow_missing=True)
         terminal.note(str(error))
     rows = format_count(merged.rows, f"{merged.vectors} vector" if merged.vectors else "row")
     outputs = ", ".join(map(terminal.relative_path, merged.outputs))
@@ -196,6 +204,9 @@ def merge(
     silent = f", {merged.silent:,} of them without a row" if merged.silent else ""
     documents = f"{format_count(merged.documents, 'document')}{silent}"
     terminal.note(f"paragraphs and rows of {documents}: {terminal.relative_path(merged.counts)}")
+    if merged.quarantine:
+        what = format_count(merged.quarantined, "paragraph")
+        terminal.note(f"in quarantine: {what}: {terminal.relative_path(merged.quarantine)}")
     for point in read_points(folder)[0][:1]:
         warn_stand_in(point)
     if merged.missing:

@@ -247,6 +247,13 @@ def _read_parts(folder: Path, _changed_ns: int, _size: int) -> Mapping[int, Shar
     return parts
 
 
+def quarantined(folder: Path) -> int:
+    """Return how many paragraphs of the shards that are done are in quarantine."""
+    with suppress(JobkitError):  # what cannot be read counts for nothing
+        return sum(winner.quarantined for winner in Standing(folder).winners.values())
+    return 0
+
+
 def _took_s(point: PointStatus, part: Shard) -> float | None:
     """Return how long the job of a shard took, as it was promised; ``None`` if it went on after another."""
     summary = point.record.summary if point.record else None
@@ -316,7 +323,7 @@ def _gone_lines(run: RunStatus) -> Iterator[str]:
     for point in run.points:
         for tried in point.tries if len(point.tries) > 1 else ():
             old = read_claim(Path(tried.folder, GONE_ROWS))
-            if old and not lacks_rows(run.folder, old):
+            if old and not old.quarantine and not lacks_rows(run.folder, old):
                 yield f"rows of try {tried.number} of {point.point.point_id} are back, and count for nothing"
 
 
@@ -380,12 +387,16 @@ class CorpusRun(RunKind):
         if found.slow:
             names = format_list(list(found.slow), MOST_NAMED)
             yield f"slower than the promise for 99 in 100 shards: {names}"
+        if number := quarantined(run.folder):
+            typed = shell_path(run.folder)
+            what = f"{format_count(number, 'paragraph')} that the workload cannot take"
+            yield f"in quarantine: {what}: jobkit merge {typed} --allow-quarantine lists them"
         yield from _failed_lines(run, read_parts(run.folder))
         yield from _gone_lines(run)
 
     def status_data(self, run: RunStatus) -> Mapping[str, object]:
         found = progress(run)
-        return {"corpus": found and asdict(found)}
+        return {"corpus": found and {**asdict(found), "quarantined": quarantined(run.folder)}}
 
     def looks(self, run: RunStatus, typed: str) -> Iterator[NextStep]:
         """Yield what joins the results, once all are there."""
