@@ -14,6 +14,7 @@ from jobkit.core.layout import read_points
 from jobkit.core.units import format_count, format_list
 
 if TYPE_CHECKING:
+    from jobkit.extensions.corpus.merge import Merged
     from jobkit.launch.launch import Preview
 
 
@@ -199,14 +200,10 @@ def merge(
         f"merged {rows} of {format_count(merged.paragraphs, 'paragraph')} "
         f"and {format_count(merged.shards, 'shard')}: {outputs}"
     )
-    if merged.places:
-        terminal.note(f"document and paragraph of each row: {terminal.relative_path(merged.places)}")
+    _note_files(merged)
     silent = f", {merged.silent:,} of them without a row" if merged.silent else ""
     documents = f"{format_count(merged.documents, 'document')}{silent}"
     terminal.note(f"paragraphs and rows of {documents}: {terminal.relative_path(merged.counts)}")
-    if merged.quarantine:
-        what = format_count(merged.quarantined, "paragraph")
-        terminal.note(f"in quarantine: {what}: {terminal.relative_path(merged.quarantine)}")
     for point in read_points(folder)[0][:1]:
         warn_stand_in(point)
     if merged.missing:
@@ -218,6 +215,14 @@ def merge(
         terminal.note(closing)
     terminal.note("done: all shards are merged, and nothing is left to run")
     return 0
+
+
+def _note_files(merged: Merged) -> None:
+    what = format_count(merged.quarantined, "paragraph")
+    more = {"document and paragraph of each row": merged.places, f"in quarantine: {what}": merged.quarantine}
+    for words, path in more.items():
+        if path:
+            terminal.note(f"{words}: {terminal.relative_path(path)}")
 
 
 def _wait_or_resume(folder: Path, resume: str) -> str:

@@ -72,8 +72,11 @@ LATE_S = 0.5
 """How much later than its consequences the end of a daemon may be seen."""
 OF_TEXT = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGKILL})
 """The signals by which a worker may end because of the text of its call."""
-MOST_MEMORY, LOOK_S = 0.95, 0.05
-"""The share of a job's memory that a worker may hold, and how often jobkit looks; Slurm may kill the whole job."""
+MOST_MEMORY, LOOK_S = 0.9, 0.05
+"""The share of its memory that a worker of a job on Slurm may hold, and how often jobkit looks.
+
+Slurm kills the whole job if it is told to (``OverMemoryKill``), and then no call could be narrowed.
+"""
 MOST_ALONE = 3
 """So many paragraphs fail before any passes, and the try ends: the workload is at fault, not they."""
 MOST_REPLACED = 50
@@ -135,8 +138,8 @@ class Pool:
         self._connections: dict[int, Connection[Order | Task, Report]] = {}
         self._oom_kills = process.oom_kills()
         self.replaced = 0  # how many workers were started again
-        # what a worker may hold if its call may be narrowed: less than the job, which else would be killed
-        requested = int(os.environ.get(process.MEMORY_VARIABLE) or 0) * state.task.point.kind.quarantines
+        watched = state.task.point.kind.quarantines and "SLURM_JOB_ID" in os.environ
+        requested = int(os.environ.get(process.MEMORY_VARIABLE) or 0) if watched else 0
         self._most_bytes = MOST_MEMORY * requested or math.inf
         self._too_large: set[int] = set()
         # by worker that was started again: how many of its steps have not ended before it can work
