@@ -9,10 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome, Point
 from jobkit.extensions.corpus.plan import QUARANTINE_FILE
+from jobkit.extensions.corpus.work import WORK
+from jobkit.worker.workloads.base import Result
 from tests.extensions.corpus.test_work import SETTING, planned, tried
 from tests.support.shards import read_rows
 from tests.worker.test_supervisor import restored as restored  # noqa: PLC0414 - a fixture is found by its name here
@@ -39,6 +43,7 @@ def quarantine(out: Path) -> list[dict[str, Any]]:
 
 
 def apart(folder: Path, of: Point, some: Sequence[str]) -> tuple[Any, Path]:
+    folder.mkdir(exist_ok=True)
     [shard] = planned(folder, of, *some)
     return tried(folder, shard), folder / "out-1"
 
@@ -71,6 +76,65 @@ def test_a_paragraph_that_fails_alone_goes_to_quarantine_and_the_others_are_done
     assert "\n\n".join(some)[bad["start"] : bad["end"]] == some[21]
     assert some[21] not in (out / QUARANTINE_FILE).read_text()
     sizes = [int(line) for line in (tmp_path / "calls").read_text().splitlines()]
-    warm_ups = workers
-    extra = len(sizes) - warm_ups - math.ceil(40 / SIZE)
+    extra = len(sizes) - workers - math.ceil(40 / SIZE)  # the warm-ups, and the calls
     assert extra <= 2 * math.log2(SIZE) + 2, sizes
+
+
+@pytest.mark.slow
+def test_several_paragraphs_are_found_wherever_they_are(tmp_path: Path) -> None:
+    """Also in the warm-up, and all of a call."""
+    poison = {0: "raises", 1: "exits", 17: "killed", 18: "raises", **dict.fromkeys(range(35, 39), "lacks")}
+    found, out = apart(tmp_path, replace(POISON, workers=2, params={"batch_size": 4}), texts(poison))
+    assert found.outcome is Outcome.OK, found.message
+    assert [bad["paragraph"] for bad in quarantine(out)] == [*poison]
+    assert [row["paragraph"] for row in read_rows(out)] == [n for n in range(40) if n not in poison]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("poison", "outcome", "message"),
+    [
+        ({21: "device"}, Outcome.BUG, "CUDA error"),
+        ({21: "disk"}, Outcome.BUG, "OSError: no answer"),
+        (dict.fromkeys(range(40), "raises"), Outcome.BUG, "ValueError: cannot take"),
+        (
+            dict.fromkeys(range(12, 24), "raises"),
+            Outcome.BUG,
+            "more than 10 paragraphs would go to quarantine",
+        ),
+    ],
+)
+def test_what_is_no_paragraphs_fault_ends_the_try(
+    tmp_path: Path, poison: dict[int, str], outcome: Outcome, message: str
+) -> None:
+    found, out = apart(tmp_path, POISON, texts(poison))
+    assert found.outcome is outcome
+    assert message in found.message
+    assert not (out / "rows.json").exists()
+
+
+@pytest.mark.slow
+def test_a_number_that_is_none_goes_to_quarantine_or_is_null(tmp_path: Path) -> None:
+    some = texts({7: "nan", 30: "infinite"})
+    found, out = apart(tmp_path / "quarantine", POISON, some)
+    assert found.outcome is Outcome.OK, found.message
+    assert [(bad["paragraph"], bad["message"]) for bad in quarantine(out)] == [
+        (7, "column score is nan"),
+        (30, "column score is inf"),
+    ]
+    assert len(read_rows(out)) == 38
+    found, out = apart(tmp_path / "null", replace(POISON, nan=None), some)
+    assert found.outcome is Outcome.OK, found.message
+    assert not (out / QUARANTINE_FILE).exists()
+    assert [row["paragraph"] for row in read_rows(out) if row["score"] is None] == [7, 30]
+
+
+def test_of_a_vector_every_number_is_one() -> None:
+    vectors = np.zeros((3, 4))
+    vectors[1, 2] = np.inf
+    with pytest.raises(JobkitError, match=r"column embedding has inf at number 2, counted from 0"):
+        WORK.rows(Result(vectors=vectors, load=0), ("embedding",), range(3))
+    nested = [(0, {"score": [1.0, float("nan")]})]
+    with pytest.raises(JobkitError, match="column scores is nan"):
+        WORK.rows(Result(rows=nested, load=0), ("scores",), range(1), "quarantine")
+    assert WORK.rows(Result(rows=nested, load=0), ("scores",), [5]) == [(5, {"score": [1.0, None]})]
