@@ -37,7 +37,7 @@ from jobkit.runs.which_run import changed_run_named, refuse_runs, refuse_unmeasu
 @click.option(
     "--quarantine",
     is_flag=True,
-    help="For a corpus: try the paragraphs in quarantine again, with other settings.",
+    help="For a corpus: try the paragraphs in quarantine again.",
 )
 @click.option("--replan", is_flag=True, help="For a corpus: cut the unfinished part into new shards.")
 @shared.shard_options
@@ -74,8 +74,8 @@ def resume(
     With --rows-gone, of a corpus: shards also run again whose rows were removed after they were done, as by
     a purge of scratch. If the old rows come back, they count for nothing.
 
-    With --quarantine, of a corpus: shards also run again, from the first paragraph on, or the part of theirs
-    that holds it, that the workload could not take.
+    With --quarantine, of a corpus: shards also run again whose workload could not take a paragraph, from
+    the part with the first such paragraph on.
 
     \b
       jobkit resume tagged --rows-gone

@@ -124,7 +124,7 @@ def apply(
 @click.option(
     "--allow-quarantine",
     is_flag=True,
-    help="Merge though the workload cannot take some paragraphs, and list them.",
+    help="Merge all but the paragraphs in quarantine, and list these.",
 )
 @click.option(
     "--fetch", is_flag=True, help="With jobkit --on HOST: bring the files to this machine, to the same path."
@@ -152,15 +152,14 @@ def merge(
     match its SHA-256, or if a file of the corpus has changed since it was planned. An older FILE is
     replaced at the end, at once. With --allow-missing jobkit merges the results that there are into
     merged.partial.jsonl, and merged.partial.documents.jsonl counts the missing paragraphs of a document.
-    Nor does it merge if paragraphs are in quarantine; with --allow-quarantine it merges the others, and
-    merged.quarantine.jsonl lists these.
+    With paragraphs in quarantine it merges nothing either; with --allow-quarantine it merges the others,
+    and lists these in merged.quarantine.jsonl.
 
     \b
     Exit status:
       0  merged
       2  nothing to merge, or something does not match
-      5  some shards are still to come; with --allow-missing the others are merged. Or paragraphs are in
-         quarantine
+      5  some shards are still to come, or paragraphs are in quarantine; if allowed, the others are merged
     """
     from jobkit.extensions.corpus.merge import default_format
     from jobkit.extensions.corpus.merge import merge as join

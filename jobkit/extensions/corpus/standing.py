@@ -23,6 +23,7 @@ from jobkit.core.layout import (
     ORDER_FILE,
     PLAN_FILE,
     PROMISE_FILE,
+    WINNERS_FOLDER,
     point_folder,
     read_points,
     try_folder,
@@ -249,9 +250,14 @@ def _read_parts(folder: Path, _changed_ns: int, _size: int) -> Mapping[int, Shar
 
 def quarantined(folder: Path) -> int:
     """Return how many paragraphs of the shards that are done are in quarantine."""
-    with suppress(JobkitError):  # what cannot be read counts for nothing
-        return sum(winner.quarantined for winner in Standing(folder).winners.values())
+    with suppress(JobkitError, OSError):  # what cannot be read counts for nothing
+        return _quarantined(folder, (folder / WINNERS_FOLDER).stat().st_mtime_ns)
     return 0
+
+
+@lru_cache(maxsize=4)
+def _quarantined(folder: Path, _changed_ns: int) -> int:
+    return sum(winner.quarantined for winner in Standing(folder).winners.values())
 
 
 def _took_s(point: PointStatus, part: Shard) -> float | None:
@@ -388,9 +394,8 @@ class CorpusRun(RunKind):
             names = format_list(list(found.slow), MOST_NAMED)
             yield f"slower than the promise for 99 in 100 shards: {names}"
         if number := quarantined(run.folder):
-            typed = shell_path(run.folder)
-            what = f"{format_count(number, 'paragraph')} that the workload cannot take"
-            yield f"in quarantine: {what}: jobkit merge {typed} --allow-quarantine lists them"
+            again = f"to try them again: jobkit resume {shell_path(run.folder)} --quarantine"
+            yield f"in quarantine: {format_count(number, 'paragraph')} that the workload cannot take; {again}"
         yield from _failed_lines(run, read_parts(run.folder))
         yield from _gone_lines(run)
 
@@ -403,7 +408,8 @@ class CorpusRun(RunKind):
         if run.gone:
             yield f"jobkit resume {typed} --rows-gone", "runs again the shards whose rows are gone"
         elif {point.state for point in run.points} == {PointState.DONE}:
-            yield f"jobkit merge {typed}", "joins the results of all shards"
+            option = " --allow-quarantine" if quarantined(run.folder) else ""
+            yield f"jobkit merge {typed}{option}", "joins the results of all shards"
 
     def steps_after(self, folder: Path, outcomes: Collection[Outcome | None]) -> Iterator[NextStep]:
         """Yield what joins the results, unless they are joined; while a shard is missing, its status."""
