@@ -359,12 +359,8 @@ class Resumption:
     """How a run goes on: the hooks of a sweep, whose points run again; an extension inherits them."""
 
     def resume(self, run_dir: Path, asked: Asked) -> int | None:
-        for_a_corpus = {
-            "--replan": asked.replan,
-            "--rows-gone": asked.rows_gone,
-            "--quarantine": asked.quarantine,
-        }
-        for option in filter(for_a_corpus.get, for_a_corpus):
+        for_a_corpus = ("replan", "rows_gone", "quarantine")
+        for option in (f"--{name.replace('_', '-')}" for name in for_a_corpus if getattr(asked, name)):
             raise JobkitError(f"{run_dir}: {option} is for the folder of jobkit apply, and this is a sweep's")
         return run_again(
             run_dir, asked.only, asked.overrides, machine_gone=asked.machine_gone, wait=asked.wait

@@ -94,9 +94,7 @@ class TryFailed(JobkitError):  # noqa: N818 - the name of what happened
 class CallFailed(TryFailed):
     """A call failed as it may by its text; if its process is not ``sound``, another one goes on."""
 
-    def __init__(self, outcome: Outcome, message: str, *, sound: bool = False) -> None:
-        super().__init__(outcome, message)
-        self.sound = sound
+    sound = False
 
 
 class BatchHung(CallFailed):

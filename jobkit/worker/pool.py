@@ -142,8 +142,7 @@ class Pool:
         requested = int(os.environ.get(process.MEMORY_VARIABLE) or 0) if watched else 0
         self._most_bytes = MOST_MEMORY * requested or math.inf
         self._too_large: set[int] = set()
-        # by worker that was started again: how many of its steps have not ended before it can work
-        self.starting: dict[int, int] = {}
+        self.starting: set[int] = set()  # those of them that have not loaded
         # the memory in use before they opened their GPUs, by UUID
         self.idle_bytes: Mapping[str, int | None] = {}
         self.foreign_processes: Mapping[str, int | None] = {}  # on the GPUs before, by UUID
@@ -194,9 +193,8 @@ class Pool:
         self._kill([self._processes[number]])
         self._oom_kills, self.replaced = process.oom_kills(), self.replaced + 1
         self.start(number, task)
-        for order in (("open", self.foreign_processes), ("load",)):
-            self.send(number, order)
-        self.starting[number] = 2
+        self.send(number, ("begin", self.foreign_processes))
+        self.starting.add(number)
 
     @property
     def pids(self) -> dict[int, int]:
@@ -234,12 +232,7 @@ class Pool:
         dead = [] if ready else [number for number in self if self._processes[number].poll() is not None]
         failed = {number: done for number, done in heard.items() if isinstance(done, TryFailed)}
         failed |= {number: self._death(number) for number in dead}
-        for number in heard.keys() & self.starting.keys() - failed.keys():
-            self.starting[number] -= 1
-            if self.starting[number]:
-                del heard[number]
-            else:
-                del self.starting[number]
+        self.starting -= heard.keys()
         yield from ((number, done) for number, done in heard.items() if number not in failed)
         if self.daemon:  # its end makes workers fail, perhaps before it is seen
             self.daemon.refuse_end(LATE_S if failed else 0.0)
@@ -280,9 +273,11 @@ class Pool:
         if not failure:
             return done
         (outcome, message, of_text), who = failure, f"worker {number}: " if len(self._processes) > 1 else ""
-        if of_text:
-            return CallFailed(outcome, f"{who}{message}", sound=outcome not in OUT_OF_MEMORY)
-        return TryFailed(outcome, f"{who}{message}")
+        if not of_text:
+            return TryFailed(outcome, f"{who}{message}")
+        failed = CallFailed(outcome, f"{who}{message}")
+        failed.sound = outcome not in OUT_OF_MEMORY
+        return failed
 
     def _death(self, number: int) -> TryFailed:
         """Return the reason why a worker ended without a report."""
@@ -451,7 +446,7 @@ def _open(state: TryState, kept: Standing) -> Todo:
     state.workers = [WorkerState() for _ in range(point.workers * point.gpus)]
     steps.read_idle(state)
     # One worker is a fresh process, unless all is imported already: its supervisor then holds little memory.
-    alone = len(state.workers) == 1 and not state.task.forked
+    alone = point.kind.quarantines and len(state.workers) == 1 and not state.task.forked
     reason = "" if alone else steps.preload(state.task)
     state.forked = not alone and not reason
     if state.forked:

@@ -105,6 +105,11 @@ class Worker:
         if gpu := self.measured.gpu:
             self.measured.gpu = replace(gpu, foreign_processes=foreign_processes.get(gpu.uuid))
 
+    def begin(self, foreign_processes: Mapping[str, int | None]) -> None:
+        """Take the place of another process."""
+        self.open(foreign_processes)
+        self.load()
+
     def load(self) -> None:
         task, measured, workload = self.task, self.measured, self._workload
         point, readings = task.point, measured.readings

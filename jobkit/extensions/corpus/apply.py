@@ -664,22 +664,19 @@ def find_gone(run_dir: Path, asked: Asked) -> None:
         named = {point_named(points, word).index for word in words}
     with run_lock(run_dir) if again else contextlib.nullcontext():
         standing = Standing(run_dir)
-        gone = [one for one in standing.gone(read=asked.rows_gone) if not named or one.index in named]
-        bad = [one for one in standing.winners.values() if one.quarantined and asked.quarantine]
-        bad = [one for one in bad if not named or one.index in named]
-        for winner in {one.index: one for one in [*(gone if asked.rows_gone else ()), *bad]}.values():
+        bad = [one for one in standing.winners.values() if one.quarantined] if asked.quarantine else []
+        gone = [] if asked.quarantine else standing.gone(read=again)
+        found = [one for one in [*bad, *gone] if not named or one.index in named]
+        for winner in found if again else ():
             retire(run_dir, winner)
+    names = [winner.point_id for winner in found]
     if asked.quarantine:
-        number = format_count(sum(one.quarantined for one in bad), "paragraph")
-        note(f"out of quarantine: {number} of {format_count(len(bad), 'shard')}")
-    if gone:
-        way = (
-            ""
-            if asked.rows_gone
-            else f"; to run these shards again: jobkit resume {shell_path(run_dir)} --rows-gone"
-        )
-        note(f"{gone_words([winner.point_id for winner in gone])}{way}")
-    elif asked.rows_gone:
+        number = format_count(sum(one.quarantined for one in found), "paragraph")
+        note(f"out of quarantine: {number} of {format_list(names, MOST_NAMED) or 'no shard'}")
+    elif found:
+        way = "" if again else f"; to run these shards again: jobkit resume {shell_path(run_dir)} --rows-gone"
+        note(f"{gone_words(names)}{way}")
+    elif again:
         note("no rows are gone")
 
 
