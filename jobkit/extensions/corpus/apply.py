@@ -408,19 +408,8 @@ def _setting_differences(before: Point, now: Point) -> Iterator[str]:
     for file in now.files:
         if (there := digests.get(file.name, file.sha256)) != file.sha256:
             yield f"{file.name}: SHA-256 {there[:12]} there, {file.sha256[:12]} now"
-    names = (
-        "workload",
-        "device",
-        "order",
-        "sort_window",
-        "work_unit",
-        "threads",
-        "workers",
-        "gpus",
-        "mps",
-        "nan",
-    )
-    for name in (*names, *OFFERED, "trim", "allocator", "workload_folder"):
+    names = ("workload", "device", "order", "sort_window", "work_unit", "threads", "workers", "gpus", "mps")
+    for name in (*names, *OFFERED, "trim", "nan", "allocator", "workload_folder"):
         values = getattr(before, name), getattr(now, name)
         if values[0] != values[1] and name not in before.params:
             yield f"{name}: {values[0]} there, {values[1]} now"
