@@ -64,9 +64,9 @@ def counts_path(output: Path) -> Path:
     return output.with_name(f"{output.stem}.documents.jsonl")
 
 
-def quarantine_path(counts: Path) -> Path:
+def quarantine_path(output: Path) -> Path:
     """Return the file with the paragraphs in quarantine: ``merged.quarantine.jsonl``."""
-    return counts.with_name(counts.name.replace(".documents.", ".quarantine."))
+    return output.with_name(f"{output.stem}.quarantine.jsonl")
 
 
 def places_path(output: Path) -> Path:

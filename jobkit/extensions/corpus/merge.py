@@ -96,8 +96,8 @@ def merge(
         _leave_out(standing, damaged, allow_missing=allow_missing)
         results, winners = _Results(standing, added), list(standing.winners.values())
     quarantined = sum(winner.quarantined for winner in winners)
-    bad = [formats.quarantine_path(counts)] if quarantined else []
-    with _published([*paths, *bad]) as files:
+    quarantine = formats.quarantine_path(next(iter(outputs.values())))
+    with _published([*paths, *([quarantine] if quarantined else [])]) as files:
         write = _write_vectors if vectors else _write_rows
         tally = write(results, list(outputs), files[: len(paths)], columns)
         rows = sum(winner.rows for winner in winners) - (quarantined if vectors else 0)
@@ -107,6 +107,8 @@ def merge(
             raise JobkitError(f"the shards have {tally.rows:,} rows, and by winners/ {rows:,}")
         if len(tally.bad) != quarantined:
             raise JobkitError(f"{QUARANTINE_FILE} has {len(tally.bad):,} paragraphs of {quarantined:,}")
+    if not quarantined:
+        quarantine.unlink(missing_ok=True)  # of an earlier merge
     return Merged(
         outputs=tuple(outputs.values()),
         counts=counts,
@@ -118,7 +120,7 @@ def merge(
         documents=tally.documents,
         silent=tally.silent,
         missing=tally.missing,
-        quarantine=next(iter(bad), None),
+        quarantine=quarantine if quarantined else None,
         quarantined=quarantined,
     )
 

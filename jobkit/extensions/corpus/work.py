@@ -97,10 +97,8 @@ class ShardWork(PointWork):
         share, least = map(float, os.environ.get(QUARANTINE_VARIABLE, "0.001 10").split())
         most = max(least, share * read_corpus(run_dir).paragraphs)
         if others + state.quarantined > most:
-            what = (
-                f"more than {format_count(int(most), 'paragraph')} would go to quarantine (policy.quarantine)"
-            )
-            raise TryFailed(Outcome.BUG, f"{what}: the workload is broken; the last one: {why.message}")
+            what = f"more than {format_count(int(most), 'paragraph')} would go to quarantine"
+            raise TryFailed(Outcome.BUG, f"{what} (policy.quarantine): the workload is broken") from why
 
 
 WORK = ShardWork()
