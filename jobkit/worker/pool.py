@@ -138,7 +138,8 @@ class Pool:
         self._connections: dict[int, Connection[Order | Task, Report]] = {}
         self._oom_kills = process.oom_kills()
         self.replaced = 0  # how many workers were started again
-        watched = state.task.point.kind.quarantines and "SLURM_JOB_ID" in os.environ
+        self._quarantines = state.task.point.kind.quarantines
+        watched = self._quarantines and "SLURM_JOB_ID" in os.environ
         requested = int(os.environ.get(process.MEMORY_VARIABLE) or 0) if watched else 0
         self._most_bytes = MOST_MEMORY * requested or math.inf
         self._too_large: set[int] = set()
@@ -272,7 +273,8 @@ class Pool:
             return self._death(number)
         if not failure:
             return done
-        (outcome, message, of_text), who = failure, f"worker {number}: " if len(self._processes) > 1 else ""
+        outcome, message, of_text = failure
+        who = "" if self._quarantines and len(self._processes) == 1 else f"worker {number}: "
         if not of_text:
             return TryFailed(outcome, f"{who}{message}")
         failed = CallFailed(outcome, f"{who}{message}")
