@@ -182,10 +182,12 @@ def test_a_shard_that_is_killed_every_few_seconds_ends(applied: Applied) -> None
     LOST: of each try what was not home: at most a part and one sync interval.
     """
     applied.takes(0.4)
-    module = applied.lab.home / "slow.py"
+    home = applied.lab.home  # each Python of the job takes this module from it
     parts = "from jobkit.extensions.corpus import rows\nrows.PART_S, rows.FIRST_SPEED = 0.5, 500\n"
-    module.write_text(parts + module.read_text(encoding="utf-8"), encoding="utf-8")
-    assert applied.apply("--set", "policy.follow_up=false", shards=1).returncode == 0
+    (home / "sitecustomize.py").write_text(parts, encoding="utf-8")
+    options = ("policy.follow_up=false", f"environment.variables={{PYTHONPATH: {home}}}")
+    words = [word for option in options for word in ("--set", option)]
+    assert applied.apply(*words, shards=1).returncode == 0
     for number, victim in enumerate(("worker", "job script", "worker"), 1):
         wait_for((applied.out / f"results/shard-00001/try-{number}/parts.jsonl").exists, 60)
         assert any(killed(pid) for kind, pid in processes(applied.out) if kind == victim)
