@@ -46,8 +46,9 @@ if TYPE_CHECKING:
     "extras",
     multiple=True,
     type=click.Choice([*EXTRAS, NO_EXTRA]),
-    help="What jobkit needs there; --on HOST installs it after a yes. Default: stanza.",
+    help="What jobkit needs there; --on HOST installs it. Default: stanza.",
 )
+@click.option("--install", is_flag=True, expose_value=False, help="With --on HOST: install jobkit there.")
 def init(
     folder: Path, scheduler: str | None, site: Path | None, only: str | None, extras: tuple[str, ...]
 ) -> int:

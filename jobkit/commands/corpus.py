@@ -104,7 +104,14 @@ def apply(
     return applying.report_end(out) if code is None else code
 
 
-@click.command()
+class _Merge(click.Command):
+    """Takes ``--with-text`` with and without ``=all``; a word behind it is never its value."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, ["--all-text" if word == "--with-text=all" else word for word in args])
+
+
+@click.command(cls=_Merge)
 @shared.changed_run
 @shared.format_option(
     "conll needs tokens, npy needs vectors, parquet needs jobkit[parquet]; may be repeated. Default: the "
@@ -112,7 +119,14 @@ def apply(
     multiple=True,
 )
 @click.option(
-    "--with-text", is_flag=True, help="Add to each row the text of its paragraph, as paragraph_text."
+    "--with-text",
+    is_flag=True,
+    help="Add to each row the text of its paragraph, as paragraph_text; --with-text=all also if that is more "
+    "than ten times the corpus.",
+)
+@click.option("--all-text", is_flag=True, hidden=True)
+@click.option(
+    "--context", metavar="N", type=click.IntRange(1), help="Add N characters on each side of the entity."
 )
 @shared.output_option(
     "Write to FILE, whole or not at all; of several formats each has its ending. Default: merged.jsonl "
@@ -130,7 +144,12 @@ def apply(
     "--fetch", is_flag=True, help="With jobkit --on HOST: bring the files to this machine, to the same path."
 )
 def merge(
-    run: Path, fmt: tuple[str, ...], output: Path | None, allow_missing: bool, fetch: bool, **asked: bool
+    run: Path,
+    fmt: tuple[str, ...],
+    output: Path | None,
+    allow_missing: bool,
+    fetch: bool,
+    **added: Any,  # noqa: ANN401 - what each row has besides
 ) -> int:
     """Join the results of `jobkit apply` in one file, in the order of the corpus, each row once.
 
@@ -183,7 +202,7 @@ def merge(
         raise JobkitError(f"{folder}: the corpus is not planned yet", hint=hint, exit_code=ExitCode.TO_COME)
     forms = fmt or (default_format(folder),)
     try:
-        merged = join(folder.absolute(), output or folder / f"merged.{forms[0]}", *forms, **asked)
+        merged = join(folder.absolute(), output or folder / f"merged.{forms[0]}", *forms, **added)
     except JobkitError as error:
         if error.exit_code != ExitCode.TO_COME:
             raise
@@ -191,7 +210,7 @@ def merge(
         if not allow_missing or not Standing(folder).winners:
             raise
         partial = output or folder / f"merged.partial.{forms[0]}"
-        merged = join(folder.absolute(), partial, *forms, **asked, allow_missing=True)
+        merged = join(folder.absolute(), partial, *forms, **added, allow_missing=True)
         terminal.note(str(error))
     rows = format_count(merged.rows, f"{merged.vectors} vector" if merged.vectors else "row")
     outputs = ", ".join(map(terminal.relative_path, merged.outputs))

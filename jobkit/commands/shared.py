@@ -177,17 +177,28 @@ stand_in_option = click.option(
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs: bytes, seconds, no NaN."
 )
+
+
+def _lines(context: click.Context, option: click.Parameter, words: tuple[str, ...]) -> str:
+    del context, option
+    return "\n".join(words)
+
+
 text_field_option = click.option(
     "--text-field",
-    metavar="NAME",
-    default="",
-    help="The field of a text. Default: text, or in a table a column like it.",
+    metavar="[FILE=]NAME",
+    multiple=True,
+    callback=_lines,
+    help="The field of a text; of several a file's first. Default: text, or a field like it.",
 )
 id_field_option = click.option(
     "--id-field",
-    metavar="NAME",
-    default="",
-    help="The field of a document's id. Default: id, or in a table a column like it.",
+    "--id",
+    "id_field",
+    metavar="[FILE=]NAME",
+    multiple=True,
+    callback=_lines,
+    help="The field of a document's id; file-row: FILE:ROW. Default: id, or a field like it.",
 )
 encoding_option = click.option(
     "--encoding",

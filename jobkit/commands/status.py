@@ -71,9 +71,11 @@ def status(words: tuple[str, ...], watch: bool, listed: bool, whole: bool, as_js
         width = terminal.page_width()
         terminal.say(terminal.as_json(every) if as_json else status_text.list_text(every, width), nl=as_json)
         return 0
-    if job := status_text.job_text(words[0]) if which_run.names_job(words) else None:
-        terminal.say(job)
-        return ExitCode.TO_COME
+    if which_run.names_job(words) and (job := status_text.job_text(words[0])) is not None:
+        if job:
+            terminal.say(job)
+            return ExitCode.TO_COME
+        terminal.note(f"no job of the number {words[0]} is in the queue")
     what = which_run.resolve_words(words)
     here = [] if what.runs else which_run.runs_in(what.folder)
     runs = what.runs or tuple(here[:1])
@@ -86,15 +88,9 @@ def status(words: tuple[str, ...], watch: bool, listed: bool, whole: bool, as_js
     def shown(standings: Sequence[RunStatus], others: Sequence[Path] = ()) -> str:
         free = max(1, shutil.get_terminal_size().lines - OTHER_LINES) if in_place else MAX_LISTED
         most = sys.maxsize if whole else min(free, MAX_LISTED)
-        try:
-            if as_json:
-                return f"{status_text.as_json(standings, runs, what.points, others)}\n"
-            listed = status_text.text(standings, runs, what.points, width=terminal.page_width(), most=most)
-        except JobkitError as error:
-            if job is None:
-                raise
-            message = f"{error.message}, and no job of that number is in the queue"
-            raise JobkitError(message, hint=error.hint) from error
+        if as_json:
+            return f"{status_text.as_json(standings, runs, what.points, others)}\n"
+        listed = status_text.text(standings, runs, what.points, width=terminal.page_width(), most=most)
         return listed + status_text.others(others)
 
     if watch:

@@ -32,6 +32,7 @@ EXTENSIONS: dict[str, Extension] = {
             "work": "jobkit.extensions.corpus.work:WORK",
             "script": "jobkit.extensions.corpus.shards:SCRIPT",
             "volume": "jobkit.extensions.corpus.scan:volume",
+            "text": "jobkit.extensions.corpus.drawn:text_of",
             "page": "jobkit.extensions.corpus.page:of_corpus",
         },
     ),
@@ -63,8 +64,9 @@ EXTENSIONS: dict[str, Extension] = {
 """A kind of run has the hooks ``run`` (`jobkit.runs.status`), ``resume`` (`jobkit.launch.resume`) and
 ``search`` (`jobkit.answers.objective`); a kind of point has ``work`` (`jobkit.worker.record`) and
 ``script`` (`jobkit.planning.job_script`). All extensions are asked for ``packages``, which refuses a spec
-(`jobkit.planning.prepare`), for ``volume``, the size of a corpus (`jobkit.planning.texts`), and for
-``request``, the request of a laptop that this process serves (`jobkit.core.host`). The report asks for
+(`jobkit.planning.prepare`), for ``volume``, the size of a corpus, and ``text``, a text out of one (both
+`jobkit.planning.texts`), and for ``request``, the request of a laptop that this process serves
+(`jobkit.core.host`). The report asks for
 ``read`` and ``figures`` (`jobkit.report.rows`), ``page`` and ``side_by_side`` (`jobkit.report.page`)."""
 
 

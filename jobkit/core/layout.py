@@ -237,7 +237,7 @@ class Exit:
     # why a point was skipped: if ``pruned``, the id of the point that ran out of memory; if ``stopped``, the
     # outcome of the points that failed. Empty in files of earlier versions.
     because: str = ""
-    scratch: str = ""  # the scratch folder, if it was kept because results could not be copied home
+    scratch: str = ""  # the scratch folder, as long as it keeps results that could not be copied home
     host: str = ""
 
     @property

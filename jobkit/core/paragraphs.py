@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from jobkit.core.units import format_list
+
 GIVEN = ("document", "paragraph")
 """The fields of a row that say where it is from; the workload's columns follow."""
 
@@ -48,6 +50,7 @@ def _end(text: str) -> int:
 
 
 JSONL_ENDINGS = (".jsonl", ".ndjson")
+MOST_NAMES = 12  # fields or columns in a sentence
 
 
 class Fields(NamedTuple):
@@ -64,6 +67,9 @@ class Document(NamedTuple):
 
 BOM = b"\xef\xbb\xbf"
 """The mark of UTF-8 with which a file may begin."""
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+"""With which a file begins that git-lfs has left in the place of a large one."""
+LFS_REASON, LFS_HINT = "a git-lfs pointer in place of the file", "git lfs pull"
 
 
 class BadLineError(ValueError):
@@ -75,7 +81,7 @@ def parse_line(line: bytes, fields: Fields) -> Document:
     if not isinstance(data, dict):
         raise BadLineError("not a JSON object")
     if fields.text not in data:
-        raise BadLineError(f"no field {fields.text!r}")
+        raise BadLineError(f"no field {fields.text!r}: it has {format_list(list(data), MOST_NAMES)}")
     text, name = data[fields.text], data.get(fields.id)
     if not isinstance(text, str):
         raise BadLineError(f"the field {fields.text!r} is not text")

@@ -92,7 +92,7 @@ class TextRef:
     sha256, size_bytes
         Of the file.
     name
-        The name in the spec (``sample``, a path, an address).
+        The name in the spec (``sample``, a path, an address), and what was drawn.
     """
 
     path: str
@@ -144,7 +144,8 @@ class Command:
     metrics: Mapping[str, str] = field(default_factory=dict)
 
 
-MODEL_OPTIONS = ("pooling", "trust_remote_code")
+MODEL_OPTIONS: Mapping[str, str | bool | None] = {"pooling": "", "trust_remote_code": False, "prompt": None}
+"""What a spec asks for besides the folder, with what it is if the spec is silent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,13 +190,13 @@ class ModelRef:
     @property
     def options(self) -> dict[str, str | int]:
         """What the spec asks for besides the folder, for the workload's `load`."""
-        return {key: value for key in MODEL_OPTIONS if (value := getattr(self, key))}
+        return {key: value for key, usual in MODEL_OPTIONS.items() if (value := getattr(self, key)) != usual}
 
     @property
     def title(self) -> str:
-        """Its name, with the size if that is part of it, and the prompt that a spec names."""
-        prompt = "" if self.prompt is None else f", prompt {self.prompt!r}"
-        return f"{self.name if self.kind == FOLDER else f'{self.name} {self.size}'}{prompt}"
+        """Its name, with the size if that is part of it, and its options."""
+        name = self.name if self.kind == FOLDER else f"{self.name} {self.size}"
+        return ", ".join([name, *(f"{key} {value!r}" for key, value in self.options.items())])
 
     @property
     def caveat(self) -> str:

@@ -350,7 +350,9 @@ def activation(spec: SweepSpec, site: Site) -> list[str]:
     if environment.venv:
         lines.append(f"source {shlex.quote(environment.venv + '/bin/activate')}")
     lines += environment.setup
-    return [re.sub(r"^module (load|add) ", r"checked \g<0>", line) for line in lines] or [":"]
+    checked = [re.sub(r"^(module|ml) ", r"checked \g<0>", line) for line in lines]
+    # Modules 5 ends with 1 if a sticky module stays, as the site wants it.
+    return [re.sub(r" purge$", r"\g<0> || [[ $why == *sticky* ]]", line) for line in checked] or [":"]
 
 
 def variables(spec: SweepSpec, site: Site, point: Point | None) -> dict[str, str]:

@@ -7,7 +7,6 @@ measures nothing.
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from jobkit.core.extras import missing_extra
 from jobkit.core.paths import cache_lock, share_with_group
 from jobkit.core.records import FOLDER, FULL, MODEL_OPTIONS, STANZA, ModelRef
 from jobkit.core.terminal import Say, shell_quote
-from jobkit.planning.saved_model import NO_POOLING, refuse_keys, refuse_unfit
+from jobkit.planning.saved_model import NO_POOLING, read, refuse_keys, refuse_unfit
 from jobkit.planning.standin import (
     ARCHITECTURES,
     SIZE_BYTES,
@@ -378,11 +377,7 @@ def with_prompt(workload: str, model: ModelRef | None, prompt: str) -> ModelRef 
         return None  # which is an error already
     if model.stand_in:
         return replace(model, prompt=prompt)  # the names of the real model's are not known
-    file = Path(model.path) / "config_sentence_transformers.json"
-    try:
-        prompts = dict(json.loads(file.read_text(encoding="utf-8"))["prompts"])
-    except (OSError, ValueError, LookupError, TypeError):
-        prompts = {}
+    prompts = read(Path(model.path) / "config_sentence_transformers.json").get("prompts") or {}
     if prompt and not prompts.get(prompt, prompt):
         hint = f'write the text itself: "{prompt}: "'
         raise JobkitError(f"prompt: the prompt {prompt!r} of {model.name} is empty", hint=hint)

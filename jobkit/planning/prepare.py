@@ -49,6 +49,7 @@ from jobkit.planning.texts import (
     is_sample,
     one_paragraph,
     text_lengths,
+    text_on_disk,
 )
 from jobkit.planning.workload_traits import Traits, command_traits, traits
 from jobkit.schedulers.registry import SCHEDULERS, by_name, choose_scheduler, runs_here
@@ -306,7 +307,9 @@ def read_named(
     name = site.scheduler
     decided: dict[str, object] = {
         "scheduler": name,
-        "text": spec.text if SAMPLE.fullmatch(spec.text) or "://" in spec.text else text.path,
+        "text": spec.text
+        if SAMPLE.fullmatch(spec.text) or "://" in spec.text
+        else str(text_on_disk(spec.text, path.parent)),
         "device": device(spec, name),
         "pack": 1 if runs_here(name) else spec.pack if "pack" in spec.model_fields_set else site.pack,
         "site": lookup.site_name,
@@ -401,7 +404,10 @@ class _Lookup:
     def look_up(self, document: YamlDocument) -> None:
         data, base = document.data, self.path.parent
         if isinstance(name := data.get("text", "sample"), str):
-            find = partial(find_text, name, base=base, cache=cache_dir(), write=self.fetch)
+            drawn = {"number": data.get("text_sample"), "seed": data.get("text_seed", 0)}
+            if not all(value is None or type(value) is int for value in drawn.values()):
+                drawn = {}  # a fault of the spec
+            find = partial(find_text, name, base=base, cache=cache_dir(), write=self.fetch, **drawn)
             self.text = _found(document, "text", find)
         workload = data.get("workload", "stanza-ner")
         if isinstance(workload, dict):

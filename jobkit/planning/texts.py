@@ -23,7 +23,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import load_all
 from jobkit.core.extras import EXTRAS
 from jobkit.core.files import read_bytes, write_atomically
-from jobkit.core.paragraphs import JSONL_ENDINGS, split_paragraphs
+from jobkit.core.paragraphs import JSONL_ENDINGS, LFS_HINT, LFS_POINTER, LFS_REASON, split_paragraphs
 from jobkit.core.paths import CACHE_VARIABLE, cache_dir, cache_write_errors, make_folder, share_with_group
 from jobkit.core.records import ModelRef, Record, TextRef
 from jobkit.core.terminal import Say, shell_quote
@@ -52,16 +52,22 @@ MOST_NAMES = 10_000
 KEY_HINT = "`text` may be a path, an http(s) address, or `sample`"
 
 
-def find_text(name: str, *, base: Path, cache: Path, write: bool = True) -> TextRef:
+def find_text(
+    name: str, *, base: Path, cache: Path, write: bool = True, number: int | None = None, seed: int = 0
+) -> TextRef:
     """Return the text that a spec names.
 
     ``name``: ``sample`` for the built-in text, ``sample:300`` for 300 paragraphs; a path, relative to
     ``base`` (the folder of the spec) or else to the working folder; or an http(s) address, downloaded once.
     ``cache``: the sample and downloads are in its ``texts/``.
     ``write``: whether the cache may be written: otherwise the sample is described as it would be, and an
-    address must have been downloaded before.
+    address must have been downloaded before. A text out of a corpus is written all the same.
+    ``number``: how many paragraphs are drawn, with ``seed``; ``None`` for all.
     """
     texts = cache / "texts"
+    if number and name.partition(":")[0] == "sample":
+        hint = f"the built-in text in {number:,} paragraphs: text: sample:{number}"
+        raise JobkitError(f"text_sample: means nothing to text: {name}", hint=hint)
     if match := SAMPLE.fullmatch(name):
         return _sample(texts, name, int(match[1] or PARAGRAPHS), write=write)
     if not name.strip():
@@ -71,9 +77,30 @@ def find_text(name: str, *, base: Path, cache: Path, write: bool = True) -> Text
             f"text {name!r}: the built-in text has 1 to {MOST_PARAGRAPHS:,} paragraphs",
             hint="for instance sample:300; to name a file, type a path with a slash: ./sample:300",
         )
-    if "://" in name:
-        return _checked(_downloaded(name, texts, write=write), name)
-    return _checked(_on_disk(name, base), name)
+    path = _downloaded(name, texts, write=write) if "://" in name else text_on_disk(name, base)
+    return _drawn_text(path, name, texts, number, seed) or _checked(path, name)
+
+
+def _drawn_text(path: Path, name: str, texts: Path, number: int | None, seed: int) -> TextRef | None:
+    """Return the text of a corpus that an extension reads, of which the cache keeps a copy."""
+    for offer in load_all("text"):
+        if not (made := offer(path, number, seed)):
+            continue
+        key, read = made
+        note = texts / f"drawn-{key}.sha256"
+        data = _kept(texts, note)
+        if data is None:
+            data = read().encode()
+            digest = hashlib.sha256(data).hexdigest()
+            with cache_write_errors(texts):
+                make_folder(texts)
+                for file, content in ((texts / f"drawn-{digest[:12]}.txt", data), (note, f"{digest}\n")):
+                    write_atomically(file, content)
+                    share_with_group(file)
+        words = f": {number:,} drawn, seed {seed}" if number else ""
+        digest = hashlib.sha256(data).hexdigest()
+        return _ref(texts / f"drawn-{digest[:12]}.txt", data, name + words)
+    return None
 
 
 def is_sample(text: TextRef) -> bool:
@@ -114,7 +141,7 @@ def _kept(texts: Path, note: Path) -> bytes | None:
     """Return the text whose checksum a note holds; ``None`` if it is missing or has changed."""
     try:
         digest = note.read_text(encoding="ascii").strip()
-        data = (texts / f"sample-{digest[:12]}.txt").read_bytes()
+        data = (texts / f"{note.name.partition('-')[0]}-{digest[:12]}.txt").read_bytes()
     except (OSError, ValueError):
         return None
     return data if hashlib.sha256(data).hexdigest() == digest else None
@@ -125,7 +152,7 @@ def _ref(path: Path, data: bytes, name: str) -> TextRef:
     return TextRef(path=str(path.absolute()), sha256=digest, size_bytes=len(data), name=name)
 
 
-def _on_disk(name: str, base: Path) -> Path:
+def text_on_disk(name: str, base: Path) -> Path:
     if name.startswith("on:"):
         hint = "jobkit --on HOST reads it there; a command on the cluster itself needs the path without on:"
         raise JobkitError(f"text {name!r} is on a cluster, and this command is not", hint=hint)
@@ -156,14 +183,12 @@ def _checked(path: Path, name: str) -> TextRef:
     """Return a text after it was read whole, as a job will read it."""
     try:
         data = read_bytes(path, MOST_TEXT_BYTES)
-    except IsADirectoryError as error:
-        names = _files_in(path)
-        hint = f"name one file{f', such as {shell_quote(path / min(names))}' if names else ''}"
-        raise JobkitError(f"text {path}: is a folder", hint=hint) from error
     except OSError as error:
         raise JobkitError(f"text {path}: {error.strerror}", hint=KEY_HINT) from error
     if not data:
         raise JobkitError(f"text {path}: is empty", hint=KEY_HINT)
+    if data.startswith(LFS_POINTER):
+        raise JobkitError(f"text {path}: {LFS_REASON}", hint=LFS_HINT)
     if b"\0" in data:
         at = data.index(b"\0")
         raise JobkitError(f"text {path}: is binary (a NUL at byte {at})", hint="name a plain UTF-8 text")
@@ -245,6 +270,8 @@ def one_paragraph(text: TextRef) -> str:
     if len(paragraphs_of(text)) > 1:
         return ""
     path = Path(text.path)
+    if path.name.startswith("drawn-"):
+        return f"text {text.name} is one paragraph, so every batch is alike: name more text"
     lines = f"sed G {shell_quote(path)} > {shell_quote(path.with_name(f'{path.stem}.lines.txt'))}"
     return (
         f"text {text.name} is one paragraph, so every batch is alike: blank lines separate paragraphs. "

@@ -183,7 +183,7 @@ def heading(group: Row, sizes: Sequence[Size]) -> list[str]:
         knobs.MPS: group.sharing not in {None, knobs.OFF} and f"MPS: {group.sharing}",
         **{
             name: ran(name) not in {None, off} and f"{name}: {ran(name)}"
-            for name, off in ((knobs.PRECISION, knobs.FP32), (knobs.SHORTCUTS, knobs.OFF))
+            for name, off in ((knobs.PRECISION, point.precision and knobs.FP32), (knobs.SHORTCUTS, knobs.OFF))
         },
     }
     words = [words for knob, words in shared.items() if words and knob not in group.params]

@@ -56,7 +56,7 @@ def find_subject(word: str, *, text: str, model: str, device: str, say: Say) -> 
     decided = device if device != "auto" else CUDA if nvml.list_gpus() else "cpu"
     name, _, size = model.partition(":")
     if word.endswith(SPEC_SUFFIXES):
-        words = [f"text={text}", f"device={decided}", "scheduler=local"]
+        words = [f"text={text}", "text_sample=null", f"device={decided}", "scheduler=local"]
         words += [f"model.name={name}"] * bool(name) + [f"model.size={size}"] * bool(size)
         named = read_named(Path(word), Options(overrides=tuple(words)), fetch=True, build=True, say=say)
         named.spec.refuse_command("jobkit workload check")

@@ -27,7 +27,6 @@ from jobkit.planning import prepare
 from jobkit.planning.batch_sizes import decided, is_auto
 from jobkit.planning.job_script import COPIER, PROGRAMS, SCRATCH_MARGIN_BYTES, fill, job_values, render_errand
 from jobkit.planning.points import plan, request
-from jobkit.planning.texts import find_text
 from jobkit.planning.workload_traits import traits
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import (
@@ -193,7 +192,7 @@ def inputs_of(case: Case) -> Iterator[Path]:
     if not case.given:
         return
     with contextlib.suppress(JobkitError):  # `machine.text` reports it
-        text = Path(find_text(case.spec.text, base=case.base, cache=cache_dir(), write=False).path)
+        text = Path(machine.named_text(case.spec, case.base).path)
         if text.exists():
             yield text
     if not needs_model(case):

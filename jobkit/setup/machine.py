@@ -13,6 +13,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.extras import cuda_install_command
 from jobkit.core.files import filesystem_type, likely_shared
 from jobkit.core.paths import CACHE_VARIABLE, cache_dir
+from jobkit.core.records import TextRef
 from jobkit.core.terminal import shell_path, shell_quote
 from jobkit.core.units import format_bytes_gib, format_count, format_walltime
 from jobkit.planning.job_script import COPIER, PROGRAMS
@@ -91,10 +92,15 @@ def _folder(name: str, folder: Path, hint: str, *, shared: bool, more: str = "")
     return fine(name, f"{message}{f', on {kind}' if kind else ''}{more}")
 
 
+def named_text(spec: SweepSpec, base: Path) -> TextRef:
+    number, seed = spec.text_sample, spec.text_seed
+    return find_text(spec.text, base=base, cache=cache_dir(), write=False, number=number, seed=seed)
+
+
 def text(spec: SweepSpec, base: Path) -> Finding:
     """Return whether the text of a spec is there."""
     try:
-        text_file = find_text(spec.text, base=base, cache=cache_dir(), write=False)
+        text_file = named_text(spec, base)
     except JobkitError as error:
         return missing("text", error.message, error.hint)
     return fine("text", f"{text_file.name} ({text_file.size_bytes:,} bytes)")

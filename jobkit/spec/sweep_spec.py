@@ -349,7 +349,11 @@ class SweepSpec(_Part):
         What runs: a shipped workload, or your own: ``./FILE.py:FUNCTION``, ``package.module:Class``, the
         name of an entry point, or the keys of a command.
     text
-        The text to work on: ``sample``, ``sample:300``, a path, or an http(s) address.
+        The text to work on: ``sample``, ``sample:300``, a path of a file or folder, or an http(s) address.
+    text_sample
+        So many paragraphs are drawn of all its files; ``null`` for all.
+    text_seed
+        Another seed draws other paragraphs.
     model
         Which model.
     prompt
@@ -434,6 +438,8 @@ class SweepSpec(_Part):
     name: Annotated[fields.Name, Field(max_length=40)]
     workload: NameOrCommand = "stanza-ner"
     text: str = "sample"
+    text_sample: fields.Positive | None = None
+    text_seed: Annotated[int, Field(ge=0, le=fields.MOST)] = 0
     model: ModelSpec = ModelSpec()
     prompt: str | None = None
     device: Literal["auto", "cpu", "cuda"] = "auto"

@@ -56,11 +56,12 @@ def _choose(number: int) -> dict[str, int]:
     while True:
         busy = []
         for gpu in nvml.list_handles():
+            path = LOCKS / f"jobkit-{gpu.uuid}.lock"
             try:
-                lock = _lock(LOCKS / f"jobkit-{gpu.uuid}.lock")
+                lock = _lock(path)
             except OSError as error:
                 held = isinstance(error, BlockingIOError)
-                busy.append(f"{gpu.uuid}: {'another try holds it' if held else error.strerror}")
+                busy.append(f"{gpu.uuid}: {'another try holds it' if held else f'{path}: {error.strerror}'}")
                 continue
             if (running := gpu.processes()) == {} and not gpu.has_mig():
                 _held[gpu.uuid] = lock
@@ -81,10 +82,10 @@ def _choose(number: int) -> dict[str, int]:
 def _lock(path: Path) -> int:
     """Lock the file of a GPU, which tries of all users open and only its owner may write."""
     with contextlib.suppress(FileExistsError):
-        made = os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC)
-        os.fchmod(made, 0o444)
+        made = os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444)
+        os.fchmod(made, 0o444)  # whatever the umask
         os.close(made)
-    lock = open_regular(path)
+    lock = open_regular(path, os.O_RDONLY | os.O_NOFOLLOW)  # a link may name a file that others lock
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -30,7 +30,7 @@ repeats: 1
 resources: {gpus: 0, cpus: 1, memory: 1GiB, walltime: "00:02:00"}
 """
 MODULES_CMD = "/usr/lib/x86_64-linux-gnu/modulecmd.tcl"
-CODE, YES = "One-time password", r"Install it\? \[y/N\] "
+CODE = "One-time password"
 
 
 class Ada:
@@ -84,17 +84,17 @@ def light_constraints(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def host_with_jobkit(ssh_host: SshHost) -> SshHost:
-    """Have a jobkit there, installed by ``init`` after a yes; an answer of anything else changes nothing."""
+    """Have a jobkit there, installed by ``init --install``; without that word nothing is changed."""
     ssh_host.reset({})
     ssh_host.pin(light_constraints(ssh_host.folder))
     ada = Ada(ssh_host)
     (ada.project / "first.yaml").unlink()
     words = ("jobkit", "--on", "cluster", "init", "--extra", "none")
-    refused = ada.laptop.type(*words, answers={YES: ""}, cwd=ada.project)
-    assert refused.returncode == 0
+    refused = ada.laptop.type(*words, cwd=ada.project)
+    assert refused.returncode == 2
     assert "nothing was changed" in refused.screen
     assert not (ssh_host.home / ".local" / "share" / "jobkit").exists()
-    typed = ada.laptop.type(*words, answers={YES: "y"}, cwd=ada.project)
+    typed = ada.laptop.type(*words, "--install", cwd=ada.project)
     assert typed.returncode == 3, "no scheduler answers yet"
     assert f"make a virtual environment, {ssh_host.home / VENV}, with /usr/bin/python3" in typed.screen
     assert (ssh_host.home / VENV / "bin" / "jobkit").exists(), typed.screen[-2000:]
@@ -399,9 +399,9 @@ def test_an_extra_that_the_cluster_lacks_is_offered_by_init(ada: Ada) -> None:
     ada.write(SPEC.replace("count", "spacy-ner").replace("text:", "model: {fallback: stand-in}\ntext:"))
     code, _, said = ada.types("sweep first.yaml")
     assert (code, "workload 'spacy-ner' needs the Python module spacy" in said) == (2, True), said
-    assert "hint: jobkit --on cluster init --extra spacy   (spaCy: " in said
+    assert "hint: jobkit --on cluster init --install --extra spacy   (spaCy: " in said
     words = ("jobkit", "--on", "cluster", "init", "--extra", "spacy")
-    typed = ada.laptop.type(*words, answers={YES: ""}, cwd=ada.project)
+    typed = ada.laptop.type(*words, cwd=ada.project)
     assert "protocol 1, which lacks an extra." in typed.screen
     assert "with spaCy: " in typed.screen
 
@@ -413,11 +413,10 @@ def test_a_python_that_no_path_names_is_offered(ada: Ada) -> None:
         pytest.skip("this machine has a Python in a usual place")
     old = tuple(path.name for path in Path("/usr/bin").glob("python3*"))
     home, words = ada.host.home, ("jobkit", "--on", "cluster", "init")
-    asked = {r"Mirror \(Enter for none\): ": "", YES: ""}
     ada.host.log_in_with(without=old)
     kept = (home / VENV).rename(home / "kept")
-    refused = ada.laptop.type(*words, answers=asked, cwd=ada.project)
-    assert "hint: ask its staff for a module with Python 3.11 or later" in refused.screen
+    refused = ada.laptop.type(*words, cwd=ada.project)
+    assert "UV_PYTHON_INSTALL_MIRROR=" in refused.screen
     python, module = home / "software" / "bin" / "python3", home / "modules" / "Python" / "3.11.3-GCCcore"
     for file in (python, module):
         file.parent.mkdir(parents=True)
@@ -425,9 +424,9 @@ def test_a_python_that_no_path_names_is_offered(ada: Ada) -> None:
     module.write_text(f"#%Module\nprepend-path PATH {python.parent}\n")
     ada.host.reset({"MODULEPATH": str(home / "modules"), "MODULES_CMD": MODULES_CMD})
     ada.host.log_in_with(without=old)
-    offered = ada.laptop.type(*words, answers=asked, cwd=ada.project)
+    offered = ada.laptop.type(*words, cwd=ada.project)
     kept.rename(home / VENV)
-    assert (offered.returncode, offered.asked) == (0, [YES]), offered.screen
+    assert (offered.returncode, offered.asked) == (2, []), offered.screen
     assert f"make a virtual environment, {home / VENV}, with {python}" in offered.screen
     assert "Stanza with torch: " in offered.screen
 
@@ -438,9 +437,9 @@ def test_an_older_protocol_is_updated_and_an_extra_added_by_init(ada: Ada) -> No
     module.write_text(now.replace(f"PROTOCOL = {PROTOCOL}", "PROTOCOL = 0"))
     code, _, said = ada.types("status")
     assert (code, "with protocol 0, and this machine" in said) == (2, True), said
-    assert "hint: jobkit --on cluster init installs" in said
+    assert "hint: jobkit --on cluster init --install brings" in said
     words = ("jobkit", "--on", "cluster", "init", "--extra", "zst")
-    typed = ada.laptop.type(*words, answers={YES: "y"}, cwd=ada.project)
+    typed = ada.laptop.type(*words, "--install", cwd=ada.project)
     assert "which this version cannot talk to" in typed.screen
     assert module.read_text() == now, typed.screen
     assert [*(ada.host.home / VENV).glob("lib/*/site-packages/zstandard")], typed.screen[-2000:]

@@ -92,3 +92,22 @@ def test_while_shards_run_the_hint_is_to_wait_and_to_resume_the_others(run: Path
 def test_standard_output_is_refused(run: Path) -> None:
     done = jobkit("merge", run, "--output", "-")
     assert (done.returncode, "whole or not at all" in done.stderr) == (2, True)
+
+
+def test_ten_times_the_corpus_is_written_only_if_a_person_wants_it(here: Path) -> None:
+    (here / "a.txt").write_text("word " * 50, encoding="utf-8")
+    run = here / "tagged"
+    run.mkdir()
+    points_of(run, plan(run, scan(find_sources(["a.txt"])), 1))
+    work(run, 1)
+    done = jobkit("merge", run, "--with-text")
+    assert (done.returncode, "12,500 bytes of text, 50 times the corpus" in done.stderr) == (2, True)
+    assert ("--context 100" in done.stderr, "--with-text=all" in done.stderr) == (True, True)
+    assert not [*run.glob("*merged*")]
+    assert jobkit("merge", run, "--with-text=all", "--context", "9").returncode == 0
+    row = json.loads((run / "merged.jsonl").read_text().splitlines()[0])
+    assert [*row][-2:] == ["context", "paragraph_text"]
+    assert (row["context"], len(row["paragraph_text"])) == ("word word", 250)
+    work(run, 1, columns=("label",))
+    (run / "winners" / "shard-00001.json").unlink()
+    assert "no start and end" in jobkit("merge", run, "--context", "9").stderr

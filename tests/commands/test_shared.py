@@ -18,6 +18,7 @@ from tests.support.commands import called
 
 READING = ("status", "collect", "recommend", "preflight", "doctor", "lint", "models")
 OF_ITS_OWN = {
+    "--install": "jobkit on a host, or the packages of a practice cluster",
     "--only": "what is written, or which points run again",
     "--all": "of status points or runs, of doctor findings",
     "--format": "of a table, or of the rows of a corpus",

@@ -56,7 +56,7 @@ def test_a_point_behind_a_run_is_reported_whole(runs: Path, queue: Programs) -> 
     assert done.stdout.startswith(f"p001: point 1 of 2 of {LATER}\n")
     done = jobkit("status", runs / LATER, "p009")
     assert (done.returncode, "no point 'p009'" in done.stderr) == (2, True)
-    words = "no point '99999', and no job of that number is in the queue"
+    words = "no job of the number 99999 is in the queue"
     queue.says("sbatch")
     for status, also in ((0, True), (1, False)):
         queue.says("squeue", status=status, error="down" * status)

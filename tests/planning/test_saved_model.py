@@ -13,6 +13,7 @@ import pytest
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import ModelRef
 from jobkit.planning import models
+from jobkit.worker.workloads.model import fingerprint
 
 EMBEDDER, TAGGER = "sentence-embedding", "hf-token-classification"
 BERT = {"architectures": ["BertModel"], "model_type": "bert", "max_position_embeddings": 512}
@@ -55,9 +56,11 @@ def test_what_was_not_saved_as_an_embedder_is_one_with_a_pooling(
     assert "model.pooling: mean" in caught.value.hint
     pooled = found(EMBEDDER, tmp_path, files, pooling="mean")
     assert pooled.options == {"pooling": "mean"}
+    assert pooled.title == f"{tmp_path.name}, pooling 'mean'"
     assert pooled.fingerprint != found(EMBEDDER, tmp_path, files, pooling="cls").fingerprint
 
 
+SHARDS = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
 OWN = {**BERT, "model_type": "new", "auto_map": {"AutoModel": "modeling.New"}}
 
 
@@ -126,6 +129,19 @@ OWN = {**BERT, "model_type": "new", "auto_map": {"AutoModel": "modeling.New"}}
             "names no largest",
             "512",
         ),
+        (
+            TAGGER,
+            {**WHOLE, "config.json": {**TAGS, "max_position_embeddings": "512"}},
+            "'512' is no number of positions",
+            "JSON files",
+        ),
+        (TAGGER, {**WHOLE, "config.json": []}, "not as a library saves a model", "JSON files"),
+        (
+            TAGGER,
+            {"config.json": TAGS, "model-1.safetensors": "", "model.safetensors.index.json": SHARDS},
+            r"model-2\.safetensors is missing",
+            "copy all files",
+        ),
     ],
 )
 def test_a_folder_is_refused_by_what_it_is(
@@ -134,6 +150,17 @@ def test_a_folder_is_refused_by_what_it_is(
     with pytest.raises(JobkitError, match=message) as caught:
         found(workload, tmp_path, files)
     assert hint in caught.value.hint
+
+
+def test_a_file_that_cannot_be_read_is_not_taken_for_another_kind(tmp_path: Path) -> None:
+    found(TAGGER, tmp_path, {**WHOLE, "config.json": TAGS})
+    (tmp_path / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\n")
+    with pytest.raises(JobkitError, match=r"model\.safetensors is a pointer of Git LFS"):
+        found(TAGGER, tmp_path, {})
+    (tmp_path / "config.json").write_text('\ufeff{"architectures": ["BertForTokenClassification"]}')
+    for workload in (TAGGER, EMBEDDER):
+        with pytest.raises(JobkitError, match=r"config\.json cannot be read as JSON: .*BOM"):
+            found(workload, tmp_path, {"modules.json": []})
 
 
 def test_a_key_that_a_workload_does_not_have_is_refused(tmp_path: Path) -> None:
@@ -170,7 +197,9 @@ def test_a_prompt_is_a_text_or_the_name_of_one(
     with pytest.raises(JobkitError, match=said) if said else nullcontext():
         named = models.with_prompt(EMBEDDER, replace(found(EMBEDDER, tmp_path, saved), **model), prompt)
         assert named
-        assert named.prompt == prompt
+        assert named.options == {"prompt": prompt}
+        if not named.stand_in:  # a job computes it again, with the options
+            assert fingerprint(tmp_path, "", named.kind, named.options) == named.fingerprint
 
 
 def test_models_of_every_layout_are_found(tmp_path: Path) -> None:

@@ -92,3 +92,14 @@ def test_long_lists_are_cut_and_say_so(tmp_path: Path) -> None:
     report = render(collect([write_records(tmp_path / "failed", bugs)]), width=80)
     assert "... and 80 more points (--format csv has them all)" in report
     assert len(report.splitlines()) < 70
+
+
+@pytest.mark.parametrize(("asked", "shown"), [(None, True), ("fp32", False)])
+def test_a_precision_that_the_checkpoint_chose_is_shown(
+    asked: str | None,
+    shown: bool,  # noqa: FBT001 - by name
+    tmp_path: Path,
+) -> None:
+    points = [replace(point, precision=asked) for point in grid([50, 100])]
+    found = [replace(record(point), effective={"precision": "fp32"}) for point in points]
+    assert ("precision: fp32" in render(collect([write_records(tmp_path / "run", found)]))) == shown

@@ -46,6 +46,15 @@ BART = {"d_model": WIDTH, "n_layer": 2, "n_head": 4, "d_inner": 64}
 GPT = {"n_embd": WIDTH, "n_layer": 2, "n_head": 4, "n_positions": MOST + 2}
 FEW = {"hidden_size": WIDTH, "num_hidden_layers": 2, "intermediate_size": 64}
 FUNNEL = {"d_model": WIDTH, "n_head": 4, "d_head": 12, "d_inner": 64, "block_sizes": [1, 1]}
+OLD_SETTINGS = {
+    "do_lower_case": True,
+    "do_basic_tokenize": True,
+    "max_len": MOST,
+    "never_split": ["x"],
+    "stride": 0,
+    "truncation_strategy": "longest_first",
+    "special_tokens_map_file": "/x/map.json",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +81,9 @@ TAGGERS: Mapping[str, Kind] = {
     "bert-max-64": _kind("Bert", most=64, positions=66),
     "bert-max-66": _kind("Bert", most=66, positions=68),
     "bert-split-special": _kind("Bert", tokens={"split_special_tokens": True}),
+    "bert-unknown-setting": _kind("Bert", tokens={"drops_words": 0.1}),
+    "bert-without-mask": _kind("Bert", tokens={"model_input_names": ["input_ids"]}),
+    "bert-old-settings": _kind("Bert", tokens=OLD_SETTINGS),
     "characters": _kind("Bert", "characters"),
     "without-a": _kind("Bert", "chinese"),
     "roberta": _kind("Roberta"),
@@ -402,6 +414,7 @@ EMBEDDERS: Mapping[str, Build] = {
     "processing-padding": _embedder(
         modules=_modules("mean", processing_kwargs={"text": {"padding": "max_length"}})
     ),
+    "unknown-setting": _embedder(change=_changed("config_sentence_transformers.json", whitens=True)),
     "split-special": _embedder(_kind("Roberta", tokens={"split_special_tokens": True})),
     "padding-in-json": _embedder(_kind("Bert", tokens={"padding_in_json": 64})),
     "truncation-left": _embedder(_kind("Bert", tokens={"truncation_side": "left"})),

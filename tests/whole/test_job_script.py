@@ -296,26 +296,36 @@ def test_a_repeat_that_is_not_needed_ends_before_anything_is_copied(tmp_path: Pa
 
 
 SILENT = (
-    "module() { case $2 in"
+    "module() { case ${2:-} in"
+    " '') echo '  ERROR: Unload of sticky module skipped' >&2; return 1 ;;"
     " absent) echo 'module(7):ERROR:105: no file for absent' >&2 ;;"
     " there) echo 'there is there' >&2 ;;"
     " known) echo 'an error that is none' >&2; export LOADEDMODULES=by-another-name ;; esac; }"
 )
 
 
-@pytest.mark.parametrize("where", ["modules", "setup"])
-def test_a_module_that_fails_with_status_0_ends_the_try(tmp_path: Path, where: str) -> None:
-    lines = {"modules": ["absent"], "setup": ["module load absent"]}[where]
-    run = ScriptRun(tmp_path, site={"setup": [SILENT]}, environment={where: lines})
+@pytest.mark.parametrize(
+    ("where", "word", "command"),
+    [
+        ("modules", "absent", "load"),
+        ("setup", "module load absent", "load"),
+        ("setup", "module restore absent", "restore"),
+    ],
+)
+def test_a_module_that_fails_with_status_0_ends_the_try(
+    tmp_path: Path, where: str, word: str, command: str
+) -> None:
+    run = ScriptRun(tmp_path, site={"setup": [SILENT]}, environment={where: [word]})
     status, said = run.run(1)
     assert status == 1
     assert "ERROR:105" in said
     assert run.exit().outcome is Outcome.ENVIRONMENT
-    assert run.exit().message == "module load absent: module(7):ERROR:105: no file for absent"
+    assert run.exit().message == f"module {command} absent: module(7):ERROR:105: no file for absent"
 
 
 def test_a_module_that_has_another_name_is_a_note(tmp_path: Path) -> None:
-    run = ScriptRun(tmp_path, site={"setup": [SILENT]}, environment={"modules": ["there", "known"]})
+    setup = [SILENT, "module purge"]  # of which a sticky module stays
+    run = ScriptRun(tmp_path, site={"setup": setup}, environment={"modules": ["there", "known"]})
     run.ok(1)
     assert all("is not in LOADEDMODULES (by-another-name)" in note for note in run.record().notes)
     assert [note.split()[1] for note in run.record().notes] == ["there", "known"]

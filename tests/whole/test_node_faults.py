@@ -418,11 +418,11 @@ def test_results_that_were_kept_stay(tmp_path: Path) -> None:
     HOW: real: a file blocks the folder of the try, then a second task runs on the node; fake: a `flock` \
     before which the lock goes of a third task that keeps its results just then.
     REPORTED: `stage_out`, with the folder that keeps the results.
-    LOST: nothing: no task removes that folder.
+    LOST: nothing: a task removes that folder only after a good try of its point; then nothing names it.
     """
     block = 'mkdir -p "$home/record.json"; touch "$home/record.json/in-the-way"'
-    run = ScriptRun(tmp_path, environment={"setup": [f"[[ $point == 2 ]] || {{ {block}; }}"]})
-    status, said = run.run(1)
+    run = ScriptRun(tmp_path, environment={"setup": [f"[[ $point$try != 11 ]] || {{ {block}; }}"]})
+    status, said = run.run(JOBKIT_TASK="1")
     assert (status, run.exit().outcome) == (73, Outcome.STAGE_OUT), said
     kept = run.own() / "t-1.0.kept"
     (kept / "out").mkdir(parents=True)
@@ -433,6 +433,28 @@ def test_results_that_were_kept_stay(tmp_path: Path) -> None:
     assert (Path(run.exit().scratch) / "out" / "record.json").is_file()
     assert run.left_on_scratch() == sorted([kept.name, Path(run.exit().scratch).name])
     assert [path.name for path in kept.iterdir()] == ["out"]
+    run.ok(1)  # by hand, so it counts for nothing
+    assert Path(run.exit().scratch).is_dir()
+    run.ok(JOBKIT_TASK="1")
+    assert (run.exit().scratch, run.exit().outcome) == ("", Outcome.STAGE_OUT)
+    assert run.left_on_scratch() == [kept.name], "it is of another try"
+
+
+def test_results_in_a_folder_that_goes_with_the_job_are_not_kept(tmp_path: Path) -> None:
+    """FAULT: results cannot be copied home, and scratch is the `$TMPDIR` that Grid Engine makes for the job.
+
+    HOW: real: a folder blocks a file of the try; fake: no Grid Engine removes the folder.
+    REPORTED: `stage_out`, and that Grid Engine removes the folder; not that it is kept.
+    LOST: the results: only a scratch folder in the site file outlives the job.
+    """
+    block = 'mkdir -p "$home/record.json/in-the-way"'
+    requests = {"memory": "-l mem_free={memory}", "walltime": "-l h_rt={walltime}"}
+    site = {"scheduler": "sge", "scratch": "$TMPDIR", "requests": requests}
+    run = ScriptRun(tmp_path, environment={"setup": [block]}, site=site, resources={"gpus": 0, "cpus": 1})
+    status, said = run.run(JOB_ID="7", SGE_TASK_ID="1", TMPDIR=str(tmp_path))
+    assert (status, run.exit().outcome, run.exit().scratch) == (73, Outcome.STAGE_OUT, ""), said
+    assert f"Grid Engine removes {tmp_path} with the job" in run.exit().message
+    assert "kept" not in said
 
 
 @pytest.mark.parametrize("body", ["", "echo 'flock: 8: Function not implemented' >&2; exit 71", "exit 0"])

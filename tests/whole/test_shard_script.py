@@ -133,3 +133,6 @@ def test_where_the_rows_cannot_be_copied_home_there_is_no_record(tmp_path: Path)
     assert not run.winners
     kept = Path(read_exit(run.home() / "exit").scratch)
     assert {"record.json", ROWS_FILE} <= {path.name for path in (kept / "out").iterdir()}
+    path.write_text(script, encoding="utf-8")
+    run.ok(JOBKIT_TASK="1")
+    assert (kept.exists(), read_exit(run.home() / "exit").scratch) == (False, "")

@@ -71,3 +71,16 @@ def test_a_gpu_that_is_locked_or_has_a_process_is_not_free(
         gpus.name_gpus(1)
     assert failed.value.outcome is Outcome.GPU_BUSY
     assert VISIBLE not in os.environ
+
+
+def test_a_lock_that_is_no_file_of_its_own_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(GPUS_BY_VARIABLE, CHOOSE)
+    locks = tmp_path / "locks"
+    monkeypatch.setattr(gpus, "LOCKS", locks)
+    with pytest.raises(TryFailed, match=f"GPU-0: {locks}/jobkit-GPU-0.lock: No such file"):
+        gpus.name_gpus(1)
+    locks.mkdir()
+    (tmp_path / "mine").touch()
+    (locks / "jobkit-GPU-0.lock").symlink_to(tmp_path / "mine")
+    gpus.name_gpus(1)
+    assert os.environ[VISIBLE] == "GPU-1", "a link may name a file that others lock"

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from jobkit.core import files, terminal
 from jobkit.core.errors import ExitCode, JobkitError, file_error
@@ -46,7 +47,7 @@ from jobkit.extensions.corpus.plan import (
     is_unplanned,
     write_plan,
 )
-from jobkit.extensions.corpus.replan import grow, replan
+from jobkit.extensions.corpus.replan import grow, measured, replan
 from jobkit.extensions.corpus.scan import CorpusFiles, find_sources, scan
 from jobkit.extensions.corpus.setting import AppliedSetting, asked_scheduler, find_setting, without
 from jobkit.extensions.corpus.shards import (
@@ -65,7 +66,8 @@ from jobkit.extensions.corpus.shards import (
     table_bytes,
     unread_words,
 )
-from jobkit.extensions.corpus.standing import Standing, finish, gone_words
+from jobkit.extensions.corpus.standing import Standing, finish, gone_words, measures
+from jobkit.extensions.corpus.tables import FILE_ROW
 from jobkit.extensions.corpus.winners import retire
 from jobkit.launch import launch, resume, submission
 from jobkit.launch.job import plan_job
@@ -87,7 +89,7 @@ from jobkit.planning.workload_traits import traits
 from jobkit.runs import journal
 from jobkit.runs.journal import STILL_AT_IT, Role, read_journal
 from jobkit.runs.reader import read_status
-from jobkit.runs.request import WORDS, enough
+from jobkit.runs.request import WORDS, RetryGroup, enough
 from jobkit.runs.status import ENDINGS, RunStatus, first_task, point_named, run_id_of
 from jobkit.runs.status_text import render as render_status
 from jobkit.schedulers.registry import by_name, runs_here
@@ -108,7 +110,7 @@ class ApplyRequest:
     site: str | None = None
     minutes: float = MINUTES  # as in `ShardOptions`
     number: int | None = None
-    text_field: str = ""  # key or column of the text; empty for the usual names
+    text_field: str = ""  # names of the key or column of the text, one a line; empty for the usual ones
     id_field: str = ""
     encoding: str = ""  # of text files; empty for UTF-8
     split_long: bool = False  # whether a paragraph that no measured batch covers is cut
@@ -168,14 +170,21 @@ def apply(
         return _go_on(out, request, setting, before, corpus, pieces, preview, wait=wait)
     prepared, prospect = prepare(out, request, setting, corpus, pieces, read_s)
     lines = plan_lines(prospect)
+    first = prepared
+    if prospect.plan.measures:
+        one = shared_by(prepared.spec, 1)
+        first = replace(prepared, points=prepared.points[:1], needs={}, spec=one)
     if preview is not None:
-        script, commands = (out / JOB_SCRIPT, prepared.script), launch.submit_commands(prepared)
+        script, commands = (out / JOB_SCRIPT, prepared.script), launch.submit_commands(first)
         return launch.dry_run(preview, setting.spec, Path(request.word), lines, script, commands)
     note("\n".join(lines))
-    if not is_unplanned(out):
+    if not (is_unplanned(out) or prospect.plan.measures):
         return launch.go(prepared, partial(write_planned, prepared, prospect), wait=wait)
+    [*launch.submit_commands(first)]  # what the scheduler refuses leaves no folder
     write_planned(prepared, prospect)
-    return resume.run_again(out, (), (), wait=wait)
+    code = _go(out, partial(resume.run_again, out, (), (), wait=wait), (), wait=wait)
+    here = code is None and runs_here(setting.spec.scheduler)
+    return (resume.run_follow_up(out) or None) if here else code
 
 
 def find_permitted(out: Path, request: ApplyRequest, *, build: bool) -> AppliedSetting:
@@ -212,6 +221,7 @@ def read(
         split=split,
         skip_bad=request.skip_bad,
         processes=request.cpus,
+        before=before,
     )
     return replace(done.corpus, format=request.fmt), done.pieces, time.monotonic() - start
 
@@ -234,13 +244,15 @@ def prepare(
         tables=table_bytes(corpus),
         heavy=heavy,
     )
-    spec = shared_by(setting.spec.model_copy(update={"resources": plan.resources}), len(plan.shards))
-    setting = replace(setting, spec=spec)
+    spec = setting.spec.model_copy(update={"resources": plan.resources})
+    spec = spec if plan.measures else shared_by(spec, len(plan.shards))
+    setting = replace(setting, spec=spec, minutes=request.minutes if plan.measures else None)
     name = run_id_of(out) or run_id(spec.name)
     points = points_of(plan.shards, setting.point, out, name, corpus)
     inputs = replace(setting.inputs, run_id=points[0].run_id, text=points[0].text)
     named = NamedSpec(spec=spec, written=spec, site=setting.site, why=setting.why, inputs=inputs)
     prepared = run_of(named, points, out, places=corpus.folders(), needs=plan.needs)
+    prepared = replace(prepared, spec=spec) if plan.measures else prepared  # the rest may share jobs
     warn_again(note, spec, points[:1])
     model = setting.point.model.fingerprint if setting.point.model else None
     return prepared, CorpusSummary(
@@ -349,7 +361,17 @@ def _go_on(
     if preview is not None:
         note(f"dry run: nothing was submitted; {shell_path(out / JOB_SCRIPT)} is the job script")
         return 0
-    return resume.run_again(out, (), given, wait=wait)
+    return _go(out, partial(resume.run_again, out, (), given, wait=wait), given, wait=wait)
+
+
+def _go(
+    run_dir: Path, run: Callable[[], int | None], given: tuple[str, ...] = (), *, wait: bool = False
+) -> int | None:
+    """Run shards, as `resume.run_again`; once the first has measured the speed, cut the rest by it."""
+    code = None if measured(run_dir) else run()
+    if code is None and measured(run_dir):
+        return replan(run_dir, ShardOptions(minutes=measures(run_dir) or MINUTES), given, wait=wait)
+    return code
 
 
 def _refusal(out: Path, found: Sequence[str], new: str) -> JobkitError:
@@ -367,7 +389,7 @@ def _corpus_differences(before: Corpus, now: Corpus) -> Iterator[str]:
     """Yield how a corpus differs, new files aside."""
     for what in ("text_field", "id_field"):
         if getattr(before, what) != getattr(now, what):
-            yield f"{what}: {getattr(before, what)} there, {getattr(now, what)} now"
+            yield f"{what}: {getattr(before, what) or FILE_ROW} there, {getattr(now, what) or FILE_ROW} now"
     found = {source.name: source for source in now.sources}
     for was in before.sources:
         source = found.get(was.name)
@@ -398,12 +420,10 @@ def _setting_differences(before: Point, now: Point) -> Iterator[str]:
     if was != is_:
         yield f"model: {was[:12]} there, {is_[:12]} now"
     for name in MODEL_OPTIONS:
-        there, here = (getattr(point.model, name, "") or "none" for point in (before, now))
+        both = (point.model.options if point.model else {} for point in (before, now))
+        there, here = (repr(options[name]) if name in options else "none" for options in both)
         if there != here:
             yield f"{name}: {there} there, {here} now"
-    prompts = [point.model and point.model.prompt for point in (before, now)]
-    if prompts[0] != prompts[1]:
-        yield f"prompt: {prompts[0]!r} there, {prompts[1]!r} now"
     digests = {file.name: file.sha256 for file in before.files}
     for file in now.files:
         if (there := digests.get(file.name, file.sha256)) != file.sha256:
@@ -627,8 +647,13 @@ def plan_in_job(run_dir: Path) -> int:
     deadline = time.monotonic() + STILL_AT_IT.total_seconds()
     while read_journal(run_dir).unanswered is not None and time.monotonic() < deadline:
         time.sleep(POLL_S)
+    return _go_in_job(run_dir)
+
+
+def _go_in_job(run_dir: Path) -> int:
+    """Submit shards in a job; the journal records what could not be submitted."""
     try:
-        return resume.run_again(run_dir, (), ()) or 0
+        return _go(run_dir, partial(resume.run_again, run_dir, (), ())) or 0
     except JobkitError as error:
         points = [point.index for point in read_points(run_dir)[0]]
         journal.note(run_dir, "left", points=points, why=error.message, role=Role.PLAN)
@@ -680,12 +705,21 @@ class CorpusResumption(Resumption):
             wishes = ShardOptions(minutes=asked.shard_minutes or MINUTES, number=asked.shards)
             code = replan(run_dir, wishes, asked.overrides, wait=asked.wait)
         else:
-            code = super().resume(run_dir, replace(asked, rows_gone=False, quarantine=False))
+            run = partial(super().resume, run_dir, replace(asked, rows_gone=False, quarantine=False))
+            code = _go(run_dir, run, asked.overrides, wait=asked.wait)
         return report_end(run_dir) if code is None else code
 
     def follow_up(self, run_dir: Path) -> int:
-        """Plan the corpus and submit its shards, if that is still to be done."""
-        return plan_in_job(run_dir) if is_open(run_dir) else super().follow_up(run_dir)
+        """Plan the corpus, or the rest of it, and submit its shards, if that is still to be done."""
+        if is_open(run_dir):
+            return plan_in_job(run_dir)
+        code = super().follow_up(run_dir)
+        return _go_in_job(run_dir) if measured(run_dir) else code
+
+    def decide(self, run: RunStatus, *rest: Any, **more: Any) -> list[RetryGroup]:  # noqa: ANN401 - as there
+        """Leave the rest alone until the first shard has measured the speed."""
+        points = run.points[:1] if measures(run.folder) else run.points
+        return super().decide(replace(run, points=points), *rest, **more)
 
     def nothing(
         self, run: RunStatus, spec: SweepSpec, *, by_itself: bool = False, wait: bool = False

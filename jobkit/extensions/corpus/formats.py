@@ -22,6 +22,7 @@ from jobkit.worker.workloads.base import type_of
 GROUP_ROWS = 50_000
 FILE = "file"  # column of merged rows, if files have several documents
 TEXT = "paragraph_text"  # column of merged rows, if it is wanted
+CONTEXT = "context"  # likewise
 TOKEN_COLUMNS = ("sentence", "token", "tag")
 """Columns for CoNLL: the number of the sentence in the paragraph, the token, its tag."""
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
+from glob import escape
 from itertools import accumulate, groupby, pairwise, repeat
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 from uuid import uuid4
 
 from jobkit.core.errors import ExitCode, JobkitError, file_error
-from jobkit.core.files import open_regular
+from jobkit.core.files import open_regular, try_lock
 from jobkit.core.json_codec import to_json
-from jobkit.core.terminal import shell_path
+from jobkit.core.terminal import note, shell_path
 from jobkit.core.units import first_lines, format_count, format_list
 from jobkit.extensions.corpus import formats
 from jobkit.extensions.corpus.plan import QUARANTINE_FILE, Piece, Quarantined, Shard, Source, Winner
@@ -25,14 +29,19 @@ from jobkit.extensions.corpus.readers import (
     READERS,
     TEXT,
     Paragraph,
+    given_offset,
     read_pieces,
 )
-from jobkit.extensions.corpus.rows import Array, read_vectors
+from jobkit.extensions.corpus.rows import OFFSETS, Array, read_vectors
+from jobkit.extensions.corpus.shards import format_bytes
 from jobkit.extensions.corpus.standing import Standing, gone_words
 from jobkit.extensions.corpus.winners import digest, part_files, read_quarantine
+from jobkit.launch.local import ended_by_signals
 
 _NAMED = 10
 _ANEW = "correct the workload, and apply the corpus in a new folder"
+_MOST_TEXT = 10  # times the corpus: more copies of its text are written only if a person wants them all
+_PROGRESS_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +66,8 @@ def merge(
     output: Path,
     *forms: str,
     with_text: bool = False,
+    all_text: bool = False,
+    context: int | None = None,
     allow_missing: bool = False,
     allow_quarantine: bool = False,
 ) -> Merged:
@@ -64,25 +75,29 @@ def merge(
 
     The files are `formats.output_paths`. Next to them, `formats.counts_path` gets a line for each document:
     how many paragraphs and rows it has, and how many paragraphs are missing. Older files are replaced at the
-    end. ``with_text`` adds the text of its paragraph to each row. ``allow_missing`` writes the results that
-    there are, if there are any, ``allow_quarantine`` those of the other paragraphs.
+    end. ``with_text`` adds the text of its paragraph to each row, unless that is more than ten times the
+    corpus; ``all_text`` however much it is. ``context`` adds so many characters around each entity.
+    ``allow_missing`` writes the results that there are, if there are any, ``allow_quarantine`` those of the
+    other paragraphs.
     """
     standing = Standing(run_dir)
     if standing.shards.keys() - standing.winners.keys():
         standing.settle()
     _leave_out(standing, standing.gone(), allow_missing=allow_missing)
-    if not allow_quarantine:
-        _refuse_quarantine(standing)
+    _refuse_quarantine(standing, allowed=allow_quarantine)
     corpus, winners = standing.corpus, list(standing.winners.values())
     own = _columns(winners)
     vectors = next((winner.vectors for winner in winners), "")
     outputs = formats.output_paths(output, forms or (formats.DEFAULT_FORMAT,))
     for form in outputs:
         formats.check_format(form, own, vectors=bool(vectors))
-    if with_text and formats.TEXT in own:
-        raise JobkitError(f"--with-text: the rows have a column {formats.TEXT} already", hint="leave it out")
     named = formats.FILE not in own and any(source.kind != TEXT for source in corpus.sources)
-    added = [name for name, wanted in ((formats.FILE, named), (formats.TEXT, with_text)) if wanted]
+    wishes = {formats.FILE: named, formats.CONTEXT: context is not None, formats.TEXT: with_text or all_text}
+    added = [name for name, wanted in wishes.items() if wanted]
+    if twice := [name for name in added if name in own]:
+        raise JobkitError(f"the rows have a column {twice[0]} already", hint="merge without adding it")
+    if winners and formats.CONTEXT in added and not own.keys() >= OFFSETS:
+        raise JobkitError("--context: the results have no start and end", hint="use --with-text")
     columns = {"document": {"str"}, "paragraph": {"int"}, **own, **{name: {"str"} for name in added}}
     counts = formats.counts_path(next(iter(outputs.values())))
     places = formats.places_path(outputs["npy"]) if "npy" in outputs else None
@@ -90,14 +105,16 @@ def merge(
     read = {Path(source.path).resolve() for source in corpus.sources}
     if written := next((path for path in paths if path.resolve() in read), None):
         raise JobkitError(f"--output {written} is a file of the corpus", hint="name another file")
-    results = _Results(standing, added)  # refuses a plan with overlaps and gaps before all is read
+    results = _Results(standing, added, context)  # refuses a plan with overlaps and gaps before all is read
     _check_inputs(corpus.sources)
     if damaged := standing.gone(read=True):
         _leave_out(standing, damaged, allow_missing=allow_missing)
-        results, winners = _Results(standing, added), list(standing.winners.values())
+        results, winners = _Results(standing, added, context), list(standing.winners.values())
+    if with_text and not all_text and not vectors:
+        results.refuse_much_text()
     quarantined = sum(winner.quarantined for winner in winners)
     quarantine = formats.quarantine_path(next(iter(outputs.values())))
-    with _published([*paths, *([quarantine] if quarantined else [])]) as files:
+    with ended_by_signals(), _published([*paths, *([quarantine] if quarantined else [])]) as files:
         write = _write_vectors if vectors else _write_rows
         tally = write(results, list(outputs), files[: len(paths)], columns)
         rows = sum(winner.rows for winner in winners) - (quarantined if vectors else 0)
@@ -130,7 +147,7 @@ def _write_rows(
 ) -> _Tally:
     """Write rows in each format, and then the counts of the documents."""
     for form, file in zip(forms, files, strict=False):
-        formats.ROW_FORMATS[form](file, results.lines(), columns)
+        formats.ROW_FORMATS[form](file, _noted(f"writing {form}", results.lines(), results.rows), columns)
     tally = _Tally(files[len(forms)])
     for _ in tally.each(results.documents(), (json.loads(row)["document"] for row in results.bare())):
         pass
@@ -145,11 +162,21 @@ def _write_vectors(
     tally = _Tally(counts)
     for number, (form, file) in enumerate(zip(forms, files, strict=False)):
         documents = results.documents() if number else tally.each(results.documents())
-        keys = results.keys(documents)
+        keys = _noted(f"writing {form}", results.keys(documents), results.rows)
         formats.VECTOR_FORMATS[form]([file, *table], results.vectors(), keys, [*columns])
         if next(keys, None):
             raise JobkitError("there are more paragraphs than vectors")
     return tally
+
+
+def _noted(does: str, items: Iterable[Any], rows: int) -> Iterator[Any]:
+    """Yield an item for each row; every ten seconds report how many of the rows these are."""
+    last = time.monotonic()
+    for number, item in enumerate(items, 1):
+        yield item
+        if (now := time.monotonic()) - last > _PROGRESS_S:
+            note(f"{does}: {number:,} of {rows:,} rows")
+            last = now
 
 
 def _leave_out(standing: Standing, gone: Sequence[Winner], *, allow_missing: bool) -> None:
@@ -167,9 +194,9 @@ def _leave_out(standing: Standing, gone: Sequence[Winner], *, allow_missing: boo
     standing.winners = left
 
 
-def _refuse_quarantine(standing: Standing) -> None:
+def _refuse_quarantine(standing: Standing, *, allowed: bool) -> None:
     number = sum(winner.quarantined for winner in standing.winners.values())
-    if number:
+    if number and not allowed:
         typed = shell_path(standing.folder)
         raise JobkitError(
             f"{format_count(number, 'paragraph')} in quarantine: the workload cannot take them, as "
@@ -231,12 +258,13 @@ class _Document(NamedTuple):
 class _Results:
     """The results of a corpus in corpus order, and the paragraphs and documents that they belong to.
 
-    ``added`` are the columns that a merge adds to those of the workload.
+    ``added`` are the columns that a merge adds to those of the workload; ``context`` as in `merge`.
     """
 
-    def __init__(self, standing: Standing, added: Collection[str]) -> None:
+    def __init__(self, standing: Standing, added: Collection[str], context: int | None) -> None:
         self._folder, self._corpus, self._winners = standing.folder, standing.corpus, standing.winners
-        self._named, self._with_text = formats.FILE in added, formats.TEXT in added
+        self._named, self._with_text, self._context = formats.FILE in added, formats.TEXT in added, context
+        self.rows = sum(winner.rows for winner in self._winners.values())
         planned, won = dict[tuple[int, int, int], Piece](), dict[tuple[int, int, int], Extent]()
         for shard in standing.shards.values():
             winner = standing.winners.get(shard.index)
@@ -282,7 +310,7 @@ class _Results:
     def bare(self, *, named: bool = False) -> Iterator[bytes]:
         """Yield the rows line by line; if ``named``, each with the file of its document."""
         for path, start, end, name in self._sections():
-            tail = _tail(formats.FILE, name)
+            tail = _cell(formats.FILE, name) + b"}\n"
             with os.fdopen(open_regular(path), "rb") as file:
                 file.seek(start)
                 left = end - start
@@ -294,17 +322,38 @@ class _Results:
 
     def lines(self) -> Iterator[bytes]:
         """Yield the rows line by line, each with the columns that a merge adds."""
-        lines = self.bare(named=self._named)
-        if not self._with_text:
-            yield from lines
+        if not self._with_text and self._context is None:
+            yield from self.bare(named=self._named)
             return
+        for line, row, paragraph in self._located():
+            tail = b""
+            if self._context is not None:
+                tail = _cell(formats.CONTEXT, _around(paragraph, row["start"], row["end"], self._context))
+            if self._with_text:
+                tail += _cell(formats.TEXT, paragraph.text.removesuffix("\n"))
+            yield line.removesuffix(b"}\n") + tail + b"}\n"
+
+    def _located(self) -> Iterator[tuple[bytes, dict[str, Any], Paragraph]]:
+        """Yield the line of each row, the row, and the paragraph that it is of."""
         paragraphs = self._paragraphs()
         here = next(paragraphs)
-        for line in lines:
+        for line in self.bare(named=self._named):
             row = json.loads(line)
             while (here.document, here.number) != (row["document"], row["paragraph"]):
                 here = next(paragraphs)
-            yield line.removesuffix(b"}\n") + _tail(formats.TEXT, here.text.removesuffix("\n"))
+            yield line, row, here
+
+    def refuse_much_text(self) -> None:
+        """Refuse to write the text of its paragraph in each row if that is a multiple of the corpus."""
+        rows = _noted("counting the text", self._located(), self.rows)
+        number = sum(len(paragraph.text) for _, _, paragraph in rows)
+        if number > _MOST_TEXT * self._corpus.characters:
+            times = number // max(1, self._corpus.characters)
+            raise JobkitError(
+                f"--with-text writes {format_bytes(number)} of text, {times:,} times the corpus: each "
+                f"paragraph once for each of its rows, of which there are {self.rows:,}",
+                hint="--context 100 adds 100 characters before and behind each entity; or --with-text=all",
+            )
 
     def _paragraphs(self) -> Iterator[Paragraph]:
         """Yield the paragraphs that have a result; more are asked for only by rows in another order."""
@@ -403,9 +452,26 @@ class _Tally:
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def _tail(name: str, value: str) -> bytes:
-    """Return the end of a row with one more column."""
-    return f', "{name}": {_quoted(value)}}}\n'.encode("utf-8", "backslashreplace")
+def _cell(name: str, value: str | None) -> bytes:
+    """Return one more column of a row, without the bracket that ends it."""
+    return f', "{name}": {_quoted(value)}'.encode("utf-8", "backslashreplace")
+
+
+def _around(paragraph: Paragraph, start: object, end: object, most: int) -> str | None:
+    """Return an entity with at most ``most`` characters on each side, cut at a space if there is one.
+
+    ``start`` and ``end`` are offsets into its document as given; ``None`` if they are no numbers.
+    """
+    if not isinstance(start, int) or not isinstance(end, int):
+        return None
+    text, offset_of = paragraph.text.removesuffix("\n"), partial(given_offset, paragraph)
+    begin, stop = (bisect_left(range(len(text)), offset, key=offset_of) for offset in (start, end))
+    low, high, spaces = max(0, begin - most), min(len(text), stop + most), text.replace("\n", " ")
+    if low:
+        low = spaces.find(" ", low - 1, begin) + 1 or low
+    if high < len(text) and (space := spaces.rfind(" ", stop, high + 1)) >= 0:
+        high = space
+    return text[low:high]
 
 
 # -- what is checked before, and how the files are written
@@ -437,11 +503,21 @@ def _changed(source: Source) -> str:
 
 @contextmanager
 def _published(outputs: Sequence[Path]) -> Iterator[Sequence[BinaryIO]]:
-    """Open files under other names next to their places; sync and rename them once all are whole."""
+    """Open files under other names next to their places; sync and rename them once all are whole.
+
+    Such files of a merge that was killed are removed: their merge no longer holds their lock.
+    """
+    for output in outputs:
+        for old in output.parent.glob(f".{escape(output.name)}.{'[0-9a-f]' * 32}.part"):
+            with suppress(OSError), old.open("r+b") as left:
+                if try_lock(left.fileno()):
+                    old.unlink()
     parts = [output.with_name(f".{output.name}.{uuid4().hex}.part") for output in outputs]
     try:
         with ExitStack() as stack:
             files = [stack.enter_context(part.open("xb")) for part in parts]
+            for file in files:
+                try_lock(file.fileno())
             yield files
             for file in files:
                 file.flush()

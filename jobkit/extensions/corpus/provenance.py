@@ -48,6 +48,8 @@ class Promise:
     given: tuple[str, ...] = ()  # the keys that a person set: they stay as they are in a new plan
     # shares by which the predicted times of earlier corpora of this kind were off
     past: tuple[float, ...] = ()
+    # without a speed the first shard measures it: how long each of the others is to take then
+    minutes: float | None = None
     whole: bool = False  # whether the times are of whole jobs: earlier versions left some of each start out
 
 
@@ -183,8 +185,7 @@ def _model(point: Point) -> dict[str, object] | None:
     model = point.model
     random = {"random_weights": model.architecture} if model.architecture else {}
     named = {"name": model.name, "size": model.size, "stand_in": model.stand_in, "caveat": model.label}
-    prompt = {} if model.prompt is None else {"prompt": model.prompt}
-    return {**named, **random, **model.options, **prompt, "sha256": model.fingerprint}
+    return {**named, **random, **model.options, "sha256": model.fingerprint}
 
 
 def _setting(point: Point, promise: Promise) -> dict[str, object]:

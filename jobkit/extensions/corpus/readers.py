@@ -7,21 +7,32 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import re
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice, pairwise
 from typing import Any, NamedTuple, Protocol
 
 from jobkit.core.errors import JobkitError, file_error
 from jobkit.core.files import open_regular
-from jobkit.core.paragraphs import BOM, JSONL_ENDINGS, BadLineError, Document, Fields, parse_line, spans
+from jobkit.core.paragraphs import (
+    BOM,
+    JSONL_ENDINGS,
+    LFS_POINTER,
+    LFS_REASON,
+    BadLineError,
+    Document,
+    Fields,
+    parse_line,
+    spans,
+)
 from jobkit.extensions.corpus import tables
-from jobkit.extensions.corpus.plan import Corpus, Piece, Source
+from jobkit.extensions.corpus.plan import Columns, Corpus, Piece, Source
 from jobkit.extensions.corpus.scan_text import Found, count_lines, find_paragraphs, first_gap, last_gap
 from jobkit.extensions.corpus.streams import (
     AUTO,
@@ -32,7 +43,7 @@ from jobkit.extensions.corpus.streams import (
     read_exactly,
     skip,
 )
-from jobkit.extensions.corpus.tables import Row
+from jobkit.extensions.corpus.tables import USUAL, Row, Wanted
 from jobkit.worker.paragraphs import SENTENCE_END
 
 # -- paragraphs, as a node reads them
@@ -167,7 +178,8 @@ class ScanPart:
     source: int  # its number among the files that were found
     file: Source  # as it was found
     target: int  # how many bytes a piece should have
-    fields: Fields  # as a person names them; empty for the usual names
+    fields: Fields  # those of JSONL that `Corpus` has
+    wanted: Wanted = USUAL
     split: int = 0  # as in `Corpus`
     # The range begins with the first paragraph (line of JSONL) after ``start`` and ends with the one that
     # contains ``stop``, which is ``None`` for a whole file.
@@ -203,7 +215,8 @@ def generated_id(source: str, line: int) -> str:
 def source_of(name: str) -> str:
     """Return the file of several documents whose generated id this could be; empty if there is none."""
     source, _, line = name.rpartition(":")
-    return source if line.isdecimal() and kind_of(source)[0] not in {"", TEXT} else ""
+    kind, compression = kind_of(source) if line.isdecimal() else (TEXT, "")
+    return source if kind not in {"", TEXT} or (not kind and may_be_json(source, compression)) else ""
 
 
 def scan_parts(parts: list[ScanPart]) -> list[ScanPart]:
@@ -221,6 +234,8 @@ def scan_parts(parts: list[ScanPart]) -> list[ScanPart]:
 
 
 def _scan_part(part: ScanPart) -> None:
+    if is_lfs_pointer(part.file):
+        raise BadPartError(0, LFS_REASON)
     if part.file.encoding == AUTO:
         part.file = replace(part.file, encoding=encoding_of(part.file))
     reader = READERS[part.file.kind]
@@ -243,6 +258,23 @@ def _scan_part(part: ScanPart) -> None:
         reason = f"the file changed while jobkit read it: {part.file.size_bytes} bytes, then {size}"
         raise BadPartError(0, reason)
     part.sha256 = digest.hexdigest()
+
+
+_LFS_BYTES = 1024  # a pointer has fewer
+
+
+def is_lfs_pointer(source: Source) -> bool:
+    raw = replace(source, compression="", encoding="")
+    return source.size_bytes < _LFS_BYTES and _first_bytes(raw).startswith(LFS_POINTER)
+
+
+def _first_bytes(source: Source) -> bytes:
+    """Return the first bytes of a file, also of a broken one."""
+    data = b""
+    with suppress(BrokenError), open_stream(source) as stream:
+        while block := stream.read(WINDOW_BYTES - len(data)):
+            data += block
+    return data
 
 
 def _unseen(block: bytes) -> None:
@@ -506,9 +538,16 @@ class _Rows(Reader):
 class _Jsonl(_Rows):
     endings = JSONL_ENDINGS
 
+    def scan(self, part: ScanPart, seen: Callable[[bytes], object]) -> None:
+        columns = jsonl_columns(part.file, part.wanted)
+        name = "" if tables.FILE_ROW in part.wanted.id else columns.id or part.fields.id
+        columns = replace(columns, id=name)
+        usual = (columns.text, columns.id) == part.fields
+        part.file = replace(part.file, columns=None if usual else columns)
+        super().scan(part, seen)
+
     def rows(self, stream: Stream, file: Source, fields: Fields, place: int) -> Iterator[Row]:
-        del file
-        fields = Fields(fields.text or "text", fields.id or "id")
+        fields = Fields(file.columns.text, file.columns.id) if file.columns else fields
         for line in lines_of(stream):
             bare = line.removeprefix(BOM) if place == 0 else line
             document: Document | BadLineError | None = None
@@ -521,13 +560,19 @@ class _Jsonl(_Rows):
             place += len(line)
 
 
+def jsonl_columns(source: Source, wanted: Wanted) -> Columns:
+    """Return the fields of JSONL by its first lines; those without an id have an empty one."""
+    with open_stream(source) as stream:
+        return tables.json_columns(tables.head_of(lines_of(stream)), wanted)
+
+
 class _Csv(_Rows):
     endings, ranges = (".csv", ".tsv"), False  # a quoted field may hold any line end
 
     def scan(self, part: ScanPart, seen: Callable[[bytes], object]) -> None:
         with open_stream(part.file) as stream:
             tabs = ".tsv" in part.file.name.lower()
-            columns = tables.csv_columns(lines_of(stream), part.fields, tabs=tabs)
+            columns = tables.csv_columns(lines_of(stream), part.wanted, tabs=tabs)
         part.file = replace(part.file, columns=columns)
         super().scan(part, seen)
 
@@ -549,7 +594,7 @@ class _Table(_Rows):
         return tables.first_row(part.file, place)
 
     def scan(self, part: ScanPart, seen: Callable[[bytes], object]) -> None:
-        part.file = replace(part.file, columns=tables.table_columns(part.file, part.fields))
+        part.file = replace(part.file, columns=tables.table_columns(part.file, part.wanted))
         super().scan(part, seen)
 
     def part_rows(self, part: ScanPart, seen: Callable[[bytes], object]) -> Iterator[Row]:
@@ -686,3 +731,23 @@ def kind_of(name: str) -> tuple[str, str]:
         kind = _KINDS.get(os.path.splitext(base)[1], "")  # noqa: PTH122 - as above
         return kind if kind in PACKED else "", COMPRESSIONS[ending]
     return _KINDS.get(ending, ""), ""
+
+
+def may_be_json(name: str, compression: str) -> bool:
+    """Return whether a file that is not read by its name may be JSON lines, as ``.json.gz``, ``RC.zst``."""
+    base = name.lower().removesuffix(f".{compression}")
+    return base.endswith(".json") or (bool(compression) and not re.search(r"\.[a-z]\w*$", base))
+
+
+def is_json_lines(source: Source) -> bool:
+    """Return whether the first bytes of a file are a line that is a JSON object, or a git-lfs pointer."""
+    try:
+        if is_lfs_pointer(source):
+            return True
+        data = _first_bytes(source)
+        line, newline, _ = data.removeprefix(BOM).lstrip().partition(b"\n")
+        if not newline and len(data) == WINDOW_BYTES:
+            return bool(re.match(rb'\{\s*"', line))  # it goes on
+        return isinstance(json.loads(line), dict)
+    except (OSError, ValueError, RecursionError):
+        return False

@@ -37,7 +37,7 @@ from jobkit.extensions.corpus.shards import (
     refuse_too_large,
     table_bytes,
 )
-from jobkit.extensions.corpus.standing import Standing
+from jobkit.extensions.corpus.standing import Standing, measures
 from jobkit.extensions.corpus.winners import withdraw
 from jobkit.launch import cancel, resume
 from jobkit.launch.resume import refuse_moved_run, refuse_silent, run_lock, spec_of_run
@@ -57,7 +57,12 @@ PATIENCE_S = 600.0
 """How long cancelled jobs may take to end: a job brings its results home first."""
 FIRST_PAUSE_S, SLOWEST_PAUSE_S = 0.5, 10.0
 SIZES = {"memory": format_size, "walltime": format_walltime}
-ENOUGH = 2  # number of done shards that show the speed of the rest; fewer have no interval
+ENOUGH = 2  # number of done shards that show the speed of the rest better than a run; one has no interval
+
+
+def measured(run_dir: Path) -> bool:
+    """Return whether the first shard has measured the speed, and the rest is still to be cut by it."""
+    return measures(run_dir) is not None and bool(Standing(run_dir).settle())
 
 
 def replan(run_dir: Path, wishes: ShardOptions, overrides: Sequence[str], *, wait: bool) -> int | None:
@@ -66,13 +71,16 @@ def replan(run_dir: Path, wishes: ShardOptions, overrides: Sequence[str], *, wai
     refuse_moved_run(run_dir)
     given = _placed(tuple(overrides))
     spec_of_run(run_dir, given)  # a bad value is refused before anything is cancelled
-    _end_open(run_dir)
+    if not (alone := measured(run_dir)):  # no other shard was submitted
+        _end_open(run_dir)
     with run_lock(run_dir):
         standing = Standing(run_dir)
         # a shard of a large paragraph alone stays as it is
         kept = standing.settle().keys() | read_journal(run_dir).needs.keys()
         rest = [point for point in standing.points if point.index not in kept]
-        if rest:
+        if alone and not measured(run_dir):
+            note("another command has just planned the rest")
+        elif rest:
             corpus, setting = standing.corpus, _setting(run_dir, rest[0], given)
             wanted = {point.index for point in rest}
             shards = (shard for shard in read_plan(run_dir) if shard.index in wanted)
@@ -239,7 +247,7 @@ def _setting(run_dir: Path, point: Point, given: tuple[str, ...]) -> AppliedSett
     done = [result.counts for result in each_point(run_dir, []) if result.outcome is Outcome.OK]
     found = speeds([record for tried in done if (record := timed(tried))])
     measured = fields_of(promise)
-    if found and found[0].repeats >= ENOUGH:
+    if found and (found[0].repeats >= ENOUGH or not promise.speed):
         measured["speed"] = found[0]
     measured["given"] = (*promise.given, *read_journal(run_dir).asked, *keys_of(given))
     return AppliedSetting(

@@ -11,34 +11,38 @@ import stat
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
 from typing import IO, TypeVar
 
 from jobkit.answers.speed import CorpusVolume
 from jobkit.core.errors import JobkitError, file_error
-from jobkit.core.paragraphs import Fields
+from jobkit.core.paragraphs import LFS_HINT, LFS_REASON, Fields
 from jobkit.core.shell import usable_cpus
 from jobkit.core.terminal import shell_path, shell_quote
 from jobkit.core.units import format_count, format_list
 from jobkit.extensions.corpus.plan import MOST_NAMED, Bad, Corpus, Piece, Source
 from jobkit.extensions.corpus.readers import (
     COMPRESSIONS,
+    JSONL,
     PACKED,
     READ,
     READERS,
     TEXT,
     ScanPart,
     id_hash,
+    is_json_lines,
     kind_of,
+    may_be_json,
     scan_parts,
     source_of,
 )
 from jobkit.extensions.corpus.streams import AUTO, BrokenError, encoding_of
-from jobkit.extensions.corpus.tables import PARQUET, STATE_FILES, saved_files
+from jobkit.extensions.corpus.tables import FILE_ROW, PARQUET, STATE_FILES, Wanted, guessed, saved_files
 from jobkit.planning.texts import SAMPLE, find_text
 
 _TAR = re.compile(r"\.(tar(\.\w+)?|t[bgx]z2?)$")
@@ -85,8 +89,8 @@ def _below(path: str, unread: list[str]) -> list[Source]:
         mode = os.stat(path).st_mode  # noqa: PTH116 - the path as it was given, also with a slash at its end
         if stat.S_ISDIR(mode):
             return _in_folder(path, unread)
-        if stat.S_ISREG(mode) and kind_of(path)[0]:
-            return [_found(path, path)]
+        if stat.S_ISREG(mode) and file_kind(path)[0]:
+            return [source_at(path, path)]
         if stat.S_ISREG(mode):
             raise JobkitError(f"--corpus {path}: not read: jobkit reads {READ}", hint=_way(Path(path)))
     except OSError as error:
@@ -102,13 +106,15 @@ def _way(path: Path) -> str:
     if _TAR.search(path.name.lower()):
         return f"unpack it and name the folder: mkdir unpacked && tar -xf {shell_path(path)} -C unpacked"
     stem, ending = (path.stem, path.suffix) if path.suffix.lower() in COMPRESSIONS else (path.name, "")
+    if stem.lower().endswith(".json"):
+        return "not a JSON object a line: write JSONL, a document a line: jq -c '.[]' makes it of an array"
     link = f"ln -s {shell_quote(path.name)} {shell_path(path.with_name(f'{stem}.txt{ending}'))}"
     return f"for plain text: {link}; else write JSONL, a document a line, with its text in the field `text`"
 
 
 def _in_folder(folder: str, unread: list[str]) -> list[Source]:
     name, path, names = Path(folder).resolve().name, folder.rstrip("/"), [*_names(Path(folder), "")]
-    found = [_found(f"{path}/{inside}", f"{name}/{inside}") for inside, is_read in names if is_read]
+    found = [source_at(f"{path}/{inside}", f"{name}/{inside}") for inside, is_read in names if is_read]
     left = [f"{name}/{inside}" for inside, is_read in names if not is_read]
     if not found:
         message = f"--corpus {folder}: a folder without a file that is read: {format_list(left, MOST_NAMED)}"
@@ -130,7 +136,7 @@ def _names(folder: Path, before: str) -> Iterator[tuple[str, bool]]:
             yield from _names(folder / entry.name, f"{before}{entry.name}/")
         else:
             wanted = not hidden and (saved is None or entry.name in saved)
-            is_read = wanted and bool(kind_of(entry.name)[0]) and os.path.isfile(entry.path)  # noqa: PTH113 - quick
+            is_read = wanted and os.path.isfile(entry.path) and bool(file_kind(entry.path, inside=True)[0])  # noqa: PTH113 - quick
             yield f"{before}{entry.name}{'/' * is_folder}", is_read
 
 
@@ -138,9 +144,22 @@ def _printable(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def _found(path: str, name: str) -> Source:
+def file_kind(path: str, *, inside: bool = False) -> tuple[str, str]:
+    """Return the kind and the compression of a file by its name, else by its first bytes.
+
+    ``inside``: in a folder a ``.json`` that is not compressed is no part of a corpus.
+    """
+    kind, compression = kind_of(path)
+    if kind or not may_be_json(path, compression) or (inside and not compression):
+        return kind, compression
+    size = os.stat(path).st_size  # noqa: PTH116 - as below
+    source = Source(path=path, name=path, kind=JSONL, compression=compression, size_bytes=size, mtime_ns=0)
+    return JSONL if is_json_lines(source) else "", compression
+
+
+def source_at(path: str, name: str) -> Source:
     status = os.stat(path)  # noqa: PTH116 - 100,000 Path objects cost time
-    kind, compression = kind_of(name)
+    kind, compression = file_kind(path)
     return Source(
         path=os.path.abspath(path),  # noqa: PTH100 - the same
         name=_printable(name),
@@ -166,13 +185,18 @@ _GROWTH = {
 }  # how text grows when it is decompressed, roughly
 
 
+def grown_bytes(found: Iterable[Source]) -> int:
+    """Return about how many bytes of text files have."""
+    return sum(one.size_bytes * _GROWTH.get(one.compression or one.kind, 1) for one in found)
+
+
 def piece_bytes(found: Sequence[Source]) -> int:
     """Return how many bytes a piece of a corpus should have.
 
     The pieces of a small corpus are paragraphs. 16 MiB have 4,000 pieces of 4 KiB, 1 GiB has 26,000 of 40
     KiB, and 100 GiB have 200,000 of half a MiB; a still larger corpus has larger pieces, not more.
     """
-    size = sum(one.size_bytes * _GROWTH.get(one.compression or one.kind, 1) for one in found)
+    size = grown_bytes(found)
     small, large = 2**24, MOST_PIECES * 2**19
     if size < small:
         return size // 2**12
@@ -275,7 +299,7 @@ def _end_with_parent() -> None:
 # -- the whole corpus
 
 MOST_BAD = 100_000  # bad places: with more, the files are no corpus
-_SHOWN = 1_000
+_SHOWN = 20
 _ALONE_BYTES = 2**24  # a smaller corpus is read by this process: to start others takes longer
 
 
@@ -294,9 +318,13 @@ def scan(
     split: int = 0,
     skip_bad: bool = False,
     processes: int | None = None,
+    before: Corpus | None = None,
 ) -> Scan:
     """Read a corpus, of `find_sources`, once, by default on all cores.
 
+    ``text_field`` and ``id_field`` have a name a line: of plain names a file has the first that is there,
+    ``FILE=NAME`` is for some files. ``before``: what is known of the first files, which keep their fields.
+    If ids of a guessed column are not unique, the corpus is read a second time, and they count for nothing.
     ``skip_bad`` leaves out what cannot be read: a text file, an archive, or a line of JSONL. ``encoding`` is
     that of all text files, or `AUTO`.
     """
@@ -306,11 +334,25 @@ def scan(
         corpus = replace(corpus, files=files)
     size = sum(one.size_bytes for one in corpus.files)
     number = processes or (1 if size < _ALONE_BYTES else min(MOST, usable_cpus()))
-    reading = _Reading(corpus.files, Fields(text_field, id_field), number, split)
-    with tempfile.TemporaryFile() as file:
-        ids = Ids(file)
-        reading.read(ids)
-        reading.find_doubled(ids)
+    usual = Fields(before.text_field, before.id_field) if before else Fields()
+    planned = {
+        one.name: Fields(one.columns.text, one.columns.id) if one.columns else usual
+        for one in (before.sources if before else ())
+    }
+    text, texts = _names_of(corpus.files, text_field, {name: one.text for name, one in planned.items()})
+    known = {name: one.id or FILE_ROW for name, one in planned.items()}
+    name, names = _names_of(corpus.files, id_field, known)
+    fields = Fields(text or "text", "" if name == FILE_ROW else name or "id")
+    wanted = [*map(Wanted, texts, names)]
+    for _ in range(2):
+        reading = _Reading(corpus.files, fields, wanted, number, split)
+        with tempfile.TemporaryFile() as file:
+            ids = Ids(file)
+            reading.read(ids)
+            guesses = {} if reading.find_doubled(ids) else reading.guesses()
+        if not guesses:
+            break
+        wanted = [guesses.get(place, one) for place, one in enumerate(wanted)]
     bad = reading.bad()
     if bad and not skip_bad:
         raise _refusal(bad, corpus.files)
@@ -318,12 +360,36 @@ def scan(
     return reading.result(corpus.unread, [one for _, one in bad])
 
 
+def _names_of(
+    found: Sequence[Source], asked: str, planned: Mapping[str, str]
+) -> tuple[str, list[tuple[str, ...]]]:
+    """Return the only plain name of a field, if there is one, and of each file the names of its field."""
+    own: dict[str, list[str]] = {}
+    for word in asked.splitlines():
+        pattern, _, name = word.rpartition("=")
+        meant = [one.path for one in found if pattern and _means(pattern, one)]
+        for path in meant or [""]:
+            own.setdefault(path, []).append(name if meant else word)
+    plain = own.get("", [])
+    known = ([planned[one.name]] if one.name in planned else [] for one in found)
+    names = [tuple(own.get(one.path) or plain or was) for one, was in zip(found, known, strict=True)]
+    return plain[0] if len(plain) == 1 else "", names
+
+
+def _means(pattern: str, file: Source) -> bool:
+    """Return whether ``FILE`` of ``FILE=NAME`` is a file: its name, its path, the end of it, or a pattern."""
+    ends = (file.name, file.path, os.path.basename(file.path))  # noqa: PTH119 - as in `source_at`
+    return pattern in ends or any(fnmatchcase(end, pattern) for end in ends)
+
+
 class _Reading:
     """A corpus while it is read: its parts in corpus order, and what is bad in them."""
 
-    def __init__(self, found: Sequence[Source], fields: Fields, processes: int, split: int) -> None:
+    def __init__(
+        self, found: Sequence[Source], fields: Fields, wanted: Sequence[Wanted], processes: int, split: int
+    ) -> None:
         self.found = found
-        self.fields, self.split = fields, split
+        self.fields, self.wanted, self.split = fields, wanted, split
         self.processes = processes
         self.parts: list[ScanPart] = []
         self._bad_files: dict[int, tuple[int, str]] = {}  # by number of the file: a line, if known, and why
@@ -360,6 +426,7 @@ class _Reading:
             if number in self._bad_files:
                 continue
             part = ScanPart(source=number, file=one, target=target, fields=self.fields, split=self.split)
+            part.wanted = self.wanted[number]
             ranges = READERS[one.kind].ranges and not one.compression and not one.encoding
             large = ranges and one.size_bytes > 2 * RANGE_BYTES
             if task and (large or len(task) == TASK_FILES or size > TASK_BYTES):
@@ -385,11 +452,22 @@ class _Reading:
             else:
                 self._bad_files.setdefault(part.source, (line and part.before + line, reason))
         if self._number_bad > MOST_BAD:
-            hint = "are the files text, with these fields? see --text-field and --id-field"
-            raise JobkitError(f"the corpus has more than {MOST_BAD:,} places that cannot be read", hint=hint)
+            raise _refusal(self.bad(), self.found, more=True)
 
-    def find_doubled(self, ids: Ids) -> None:
-        """Note each document whose id an earlier one has; documents without an id get generated ones."""
+    def guesses(self) -> dict[int, Wanted]:
+        """Return of each file whose ids are of a guessed column the names without it."""
+        return {
+            part.source: Wanted(self.wanted[part.source].text, (FILE_ROW,))
+            for part in self.parts
+            if part.file.columns and guessed(part.file.columns) and not self.wanted[part.source].id
+        }
+
+    def find_doubled(self, ids: Ids) -> bool:
+        """Note each document whose id an earlier one has; documents without an id get generated ones.
+
+        Return whether all were noted: if columns are guessed, the first ends it.
+        """
+        is_guess = bool(self.guesses())
         unnamed = {part.file.name for part in self.parts if part.unnamed}
         likened = unnamed & set().union(*(part.likened for part in self.parts))
         repeated = ids.repeated()
@@ -406,9 +484,15 @@ class _Reading:
                 if id_hash(name) not in repeated and source_of(name) not in likened:
                     continue
                 if name in first:
-                    self._add(number, [(line, f"the id {name!r} is also that of {first[name]}")])
+                    if is_guess:
+                        return False
+                    columns = part.file.columns
+                    field = (columns.id if columns else self.fields.id) if line else ""
+                    of = f" ({field})" if field else ""
+                    self._add(number, [(line, f"the id {name!r}{of} is also that of {first[name]}")])
                 place = f"{part.file.name}:{part.before + line}" if line else part.file.name
                 first.setdefault(name, place)
+        return True
 
     def bad(self) -> list[tuple[int, Bad]]:
         """Return all that is bad, with the number of its file, in corpus order."""
@@ -445,8 +529,8 @@ class _Reading:
             raise JobkitError("the corpus holds no paragraph", hint="see --corpus and --text-field")
         corpus = Corpus(
             sources=tuple(replace(files[number], sha256=digests[number]) for number in kept),
-            text_field=self.fields.text or "text",
-            id_field=self.fields.id or "id",
+            text_field=self.fields.text,
+            id_field=self.fields.id,
             split=self.split,
             skipped=tuple(skipped),
             unread=unread,
@@ -479,9 +563,28 @@ def _pieces(parts: Iterable[ScanPart], places: dict[int, int]) -> Iterator[Piece
         given += part.given
 
 
-def _refusal(bad: Sequence[tuple[int, Bad]], found: Sequence[Source]) -> JobkitError:
+_WAYS = {
+    LFS_REASON: f"{LFS_HINT} fetches them",
+    "no field": "--text-field NAME names the field, also of some files: --text-field FILE=NAME",
+    "the id": f"take FILE:ROW in place of these ids: --id {FILE_ROW}",
+}
+_WAYS["no column"] = _WAYS["no field"]
+"""By the beginning of a reason what to type."""
+_KIND = re.compile(r"(the id).*|\d+|: .*", re.DOTALL)  # what differs in reasons of one kind
+
+
+def _refusal(bad: Sequence[tuple[int, Bad]], found: Sequence[Source], *, more: bool = False) -> JobkitError:
+    """Return the error of all that is bad, by file and kind, else by kind; ``more``: there is still more."""
+    groups = dict[tuple[str, ...], list[tuple[int, Bad]]]()
+    for by_file in (True, False):
+        groups.clear()
+        for source, one in bad:
+            key = (_KIND.sub(r"\1", one.reason), *[one.source] * by_file)
+            groups.setdefault(key, []).append((source, one))
+        if len(groups) <= _SHOWN:
+            break
     lines, encodings = list[str](), dict[int, str]()
-    for source, one in bad[:_SHOWN]:
+    for (source, one), *others in islice(groups.values(), _SHOWN):
         reason = one.reason
         if reason.startswith("not UTF-8") and found[source].kind in PACKED:
             if source not in encodings and len(encodings) < MOST_NAMED:
@@ -489,13 +592,19 @@ def _refusal(bad: Sequence[tuple[int, Bad]], found: Sequence[Source]) -> JobkitE
                 with suppress(BrokenError, OSError):
                     encodings[source] = encoding_of(found[source])
             reason += f", it seems to be {encodings[source]}" if encodings.get(source) else ""
+        files = len({place for place, _ in others} - {source})
+        where = f" in {format_count(files, 'other file')} too" if files else ""
+        reason += f" (and {format_count(len(others), 'more such place')}{where})" if others else ""
         lines.append(f"\n  {found[source].path}{f':{one.line}' if one.line else ''}: {reason}")
-    more = f"\n  and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
-    known = next(filter(None, encodings.values()), "")
-    other = f", or read them with jobkit apply --encoding {known} (auto: each by itself)" if known else ""
+    ways = [way for begin, way in _WAYS.items() if any(key[0].startswith(begin) for key in groups)]
+    if known := next(filter(None, encodings.values()), ""):
+        ways.append(f"read them with jobkit apply --encoding {known} (auto: each by itself)")
+    ways = ["fix them", *dict.fromkeys(ways), *([] if more else ["leave them out: --skip-bad"])]
+    number = f"more than {MOST_BAD:,} places" if more else format_count(len(bad), "place")
     return JobkitError(
-        f"the corpus cannot be read in {format_count(len(bad), 'place')}:{''.join(lines)}{more}",
-        hint=f"fix them{other}, or leave them out: --skip-bad",
+        f"the corpus cannot be read in {number}:"
+        f"{''.join(lines)}{f'{chr(10)}  and {len(groups) - _SHOWN:,} kinds more' * (len(groups) > _SHOWN)}",
+        hint="; or ".join(ways),
     )
 
 

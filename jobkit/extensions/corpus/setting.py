@@ -202,7 +202,7 @@ def _of_spec(path: Path, options: Options, *, build: bool, say: Say, refuse: Ref
         way = (f"then again with `model.size: full` in {relative_path(path.absolute())}",)
         refuse(named.spec.workload_name, model, way if small else ())
 
-    sample = replace(options, overrides=("text=sample", *options.overrides))
+    sample = replace(options, overrides=("text=sample", "text_sample=null", *options.overrides))
     named = read_named(path, sample, fetch=False, build=build, say=say, check=check)
     named.spec.refuse_command("jobkit apply")
     inputs = replace(named.inputs, text=NO_TEXT)

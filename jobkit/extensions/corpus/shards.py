@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import accumulate
 from pathlib import Path
 
 from jobkit.answers.speed import Duration, duration, not_sampled, total, upper
@@ -152,8 +153,10 @@ def memory_of(heavy: OversizedPiece, setting: AppliedSetting, usual_bytes: int) 
 
 # -- shards
 
-MINUTES = 30.0  # time of a shard by default
-UNKNOWN_BYTES = 4 * MIB  # size of a shard if no speed is known
+MINUTES = 30.0  # time of a shard by default, or half of what its queue allows if that is less
+SHORTEST = 10.0  # minutes of a shard by default, if its queue allows as much
+MEASURED = 2**17  # characters of the first shard if it measures the speed
+UNKNOWN = 2**22  # characters of a shard that is cut before a speed is known
 SLOW = 0.99  # a shard that takes longer than this share of such shards is named
 CHARACTER_BYTES = 4
 PARAGRAPH_BYTES = 1024  # RAM of a paragraph besides its characters, its rows included
@@ -177,6 +180,7 @@ class CorpusPlan:
     measured: Resources  # what each would request if a person had set nothing
     needs: Mapping[int, tuple[str, ...]]  # by index the shards that request more, as ``key=value``
     even: int  # how many shards are of equal load: the others are of a large paragraph each
+    measures: bool = False  # whether the first measures the speed, by which the rest is cut then
     limit_s: float | None = None  # the longest walltime of a job there, if the shards are shorter for it
 
     @property
@@ -229,8 +233,12 @@ def _plan(
     alone = [one.piece for one in heavy]
     pieces = [piece for piece in pieces if piece not in alone] if alone else pieces
     loads = [max(1, piece.characters) for piece in pieces]
+    measures = first == 1 and setting.speed is None and not wishes.number and sum(loads) > 2 * MEASURED
     number = min(_number(pieces, setting, wishes), len(pieces))
     parts = [part for part in cut(pieces, loads, number) if part] if pieces else []
+    if measures:
+        bound = next(at for at, load in enumerate(accumulate(loads), 1) if load >= MEASURED)
+        parts = [[*part] for part in (pieces[:bound], pieces[bound:]) if part]
     parts += [[piece] for piece in alone]
     forks = setting.point.fork and runs_here(setting.spec.scheduler)  # the first imports for all
     timed = [
@@ -260,6 +268,7 @@ def _plan(
             if (size := memory_of(one, setting, resources.memory)) > resources.memory
         },
         even=len(shards) - len(heavy),
+        measures=measures and len(shards) > 1,
     )
 
 
@@ -267,8 +276,10 @@ def _number(pieces: Sequence[Piece], setting: AppliedSetting, wishes: ShardOptio
     if wishes.number:
         return wishes.number
     if setting.speed is None:
-        return math.ceil(sum(piece.size_bytes for piece in pieces) / UNKNOWN_BYTES)
+        return math.ceil(sum(piece.characters for piece in pieces) / UNKNOWN)
     start_s, allowed_s = setting.speed.start_s, 60 * wishes.minutes
+    if wishes.minutes == MINUTES and wishes.limit_s:
+        allowed_s = min(allowed_s, max(60 * SHORTEST, wishes.limit_s / setting.spec.pack / 2))
     items = sum(piece.paragraphs for piece in pieces)
     whole = duration(setting.speed, items=items, characters=sum(piece.characters for piece in pieces))
     # A start is part of a shard; if it takes most of one, the shard is longer than was wished.
@@ -426,6 +437,9 @@ def format_bytes(size: int) -> str:
 
 def _shards(prospect: CorpusSummary) -> str:
     plan = prospect.plan
+    if plan.measures:
+        size = format_bytes(plan.shards[0].load)
+        return f"1 of {size} measures the speed, with the walltime of the spec; then the rest is cut by it"
     number = f"{len(plan.shards):,}"
     spread = plan.spread
     alike = ""
@@ -439,8 +453,7 @@ def _shards(prospect: CorpusSummary) -> str:
     if plan.limit_s:
         alike += f"; a job may take {format_walltime(plan.limit_s)} at most"
     if plan.each is None:
-        size = format_size(UNKNOWN_BYTES)
-        return f"{number}{alike}; speed not known: shards of {size} at most, walltime as in the spec"
+        return f"{number}{alike}; speed not known: {UNKNOWN:,} characters at most, walltime as in the spec"
     return f"{number} of about {format_about(plan.each.expected_s)}{alike}"
 
 

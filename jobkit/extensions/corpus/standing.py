@@ -159,6 +159,13 @@ def finish(run_dir: Path) -> str:
     return write_provenance(run_dir, standing.corpus, standing.shards, standing.winners)
 
 
+def measures(run_dir: Path) -> float | None:
+    """Return the minutes of each later shard if the first measures the speed and none has been cut by it."""
+    from jobkit.extensions.corpus.provenance import read_promise  # most looks come after the first shard
+
+    return None if read_journal(run_dir).replaced else read_promise(run_dir).minutes
+
+
 PERCENT = 100
 MOST_LOOKED = 200  # shards whose rows a status looks at
 ENOUGH = 3  # done shards: with this many, their own times say when the rest ends
@@ -380,6 +387,8 @@ class CorpusRun(RunKind):
         characters = f"{PERCENT * found.share:.1f} % of the characters"
         paragraphs = f"{found.paragraphs_done:,} of {format_count(found.paragraphs, 'paragraph')}"
         yield f"done: {characters}, {paragraphs}, {found.done:,} of {format_count(found.shards, 'shard')}"
+        if len(run.points) > 1 and measures(run.folder):
+            yield f"{run.points[0].point.point_id} measures the speed; then the rest is cut by it"
         seconds = found.took_s, found.promised_s, found.low_s, found.high_s
         took, promised, low, high = (format_compared(value or 0.0) for value in seconds)
         if found.speed is not None:

@@ -9,8 +9,8 @@ import csv
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import islice, repeat
 from pathlib import Path
@@ -19,17 +19,21 @@ from typing import Any, NamedTuple
 from jobkit.core.errors import JobkitError
 from jobkit.core.extras import missing_extra
 from jobkit.core.files import read_text
-from jobkit.core.paragraphs import BOM, BadLineError, Document, Fields
+from jobkit.core.paragraphs import BOM, MOST_NAMES, BadLineError, Document
 from jobkit.core.units import format_list
 from jobkit.extensions.corpus.plan import Columns, Source
 from jobkit.extensions.corpus.streams import BrokenError
 
 CSV, PARQUET, ARROW = "csv", "parquet", "arrow"
 BY_ROWS = {PARQUET, ARROW}  # of these kinds the places of pieces are numbers of rows
-TEXT_NAMES = ("text", "content", "body", "document", "article", "abstract", "passage", "sentence")
+TEXT_NAMES = (
+    *("text", "content", "body", "document", "article", "abstract", "passage", "sentence"),
+    *("chunk", "transcription"),
+)
 ID_NAMES = ("id", "doc_id", "document_id", "docid", "uid", "uuid")
-_MOST_NAMED = 12
-_HEADER_LINES = 20
+FILE_ROW = "file-row"
+"""As the name of the field of the ids: there is none, so an id is ``FILE:LINE`` or ``FILE:ROW``."""
+_HEAD_ROWS = 1000  # by which columns are chosen, of at most ``_LONG_BYTES`` together
 _ROWS = 256  # that are decoded at once
 
 
@@ -42,44 +46,115 @@ class Row(NamedTuple):
     document: Document | BadLineError | None  # ``None``: the line is blank, or the header
 
 
-def choose(names: Sequence[str], wanted: Fields, delimiter: str = "") -> Columns:
-    """Return the columns that a person names, else those whose names are usual."""
-    known = [name.strip().lower() for name in names]
+class Wanted(NamedTuple):
+    """The names that a person gives, the first that is there counts; none for the usual names."""
 
-    def find(asked: str, usual: Sequence[str]) -> int:
-        if asked and names.count(asked) != 1:
-            what = "two columns" if asked in names else "no column"
-            raise BrokenError(f"{what} {asked!r}: it has {format_list(list(names), _MOST_NAMED)}")
-        at = (known.index(name) for name in usual if known.count(name) == 1)
-        return names.index(asked) if asked else next(at, -1)
+    text: tuple[str, ...] = ()
+    id: tuple[str, ...] = ()
 
-    text, name = find(wanted.text, TEXT_NAMES), find(wanted.id, ID_NAMES)
-    if text < 0:
-        raise BrokenError(
-            f"no column {format_list(list(TEXT_NAMES), 3)}: it has {format_list(list(names), _MOST_NAMED)}; "
-            "--text-field names the column"
+
+USUAL = Wanted()
+
+
+def choose(
+    names: Sequence[str], wanted: Wanted, values: Callable[[int], Sequence[object]], delimiter: str = ""
+) -> Columns:
+    """Return the columns that a person names, else those whose names are usual.
+
+    ``values`` returns the first values of a column: of several that may have the id one is taken whose values
+    differ.
+    """
+    known, has = [name.strip().lower() for name in names], f"it has {format_list(list(names), MOST_NAMES)}"
+
+    def differ(at: int) -> bool:
+        found = values(at)
+        return len({*map(str, found)} - {"", "None"}) == len(found) > 0
+
+    def asked(some: Sequence[str]) -> int:
+        at = next((names.index(name) for name in some if name in names), -1)
+        if at < 0 or names.count(names[at]) > 1:
+            what = "no column" if at < 0 else "two columns"
+            raise BrokenError(f"{what} {' or '.join(map(repr, some))}: {has}")
+        return at
+
+    usual, ids = ([name for name in some if known.count(name) == 1] for some in (TEXT_NAMES, ID_NAMES))
+    if not wanted.text and not usual:
+        raise BrokenError(f"no column {format_list(list(TEXT_NAMES), 3)}: {has}")
+    text = asked(wanted.text) if wanted.text else known.index(usual[0])
+    if wanted.id:
+        name = -1 if FILE_ROW in wanted.id else asked(wanted.id)
+    else:
+        more = [name for name in known if name.endswith("_id") and known.count(name) == 1]
+        places = [at for at in map(known.index, [*ids, *more]) if at != text]
+        name = next(
+            (at for at in places if known[at] == "id" or differ(at)), known.index(ids[0]) if ids else -1
         )
     return Columns(names[text], names[name] if name >= 0 else "", text, name, len(names), delimiter)
+
+
+def guessed(columns: Columns) -> bool:
+    """Return whether the ids are those of a column that is no usual one; in JSONL only ``id`` is."""
+    return columns.id.strip().lower() not in {"", "id", *(ID_NAMES if columns.width else ())}
+
+
+def head_of(lines: Iterable[bytes]) -> list[bytes]:
+    """Return the first lines, by which the fields of a file are chosen."""
+    head, size = list[bytes](), 0
+    for line in islice(lines, _HEAD_ROWS):
+        head.append(line.removeprefix(BOM) if not head else line)
+        size += len(line)
+        if size > _LONG_BYTES:
+            break
+    return head
+
+
+def json_columns(head: Iterable[bytes], wanted: Wanted) -> Columns:
+    """Return the fields of JSONL; the first wanted or usual ones if no line of the head has others."""
+    documents = list[dict[str, object]]()
+    for line in head:
+        with suppress(ValueError, RecursionError):
+            if isinstance(found := json.loads(line), dict):
+                flat = {name: value for name, value in found.items() if not isinstance(value, dict | list)}
+                documents.append(flat)
+                if not any(wanted) and {"text", "id"} <= flat.keys():
+                    break  # as most are
+    names = [*dict.fromkeys(name for document in documents for name in document)]
+
+    def values(at: int) -> list[object]:
+        found = [document.get(names[at]) for document in documents]
+        return found if all(type(value) in {str, int} for value in found) else []
+
+    try:
+        columns = choose(names, wanted, values)
+        return replace(columns, text_at=-1, id_at=-1, width=0)
+    except BrokenError:  # each line is reported
+        name = "" if FILE_ROW in wanted.id else next(iter(wanted.id), "id")
+        return Columns(next(iter(wanted.text), "text"), name, -1, -1, 0)
 
 
 # -- CSV
 
 
-def csv_columns(lines: Iterable[bytes], wanted: Fields, *, tabs: bool) -> Columns | None:
+def csv_columns(lines: Iterable[bytes], wanted: Wanted, *, tabs: bool) -> Columns | None:
     """Return the columns by the header; ``None`` of an empty file.
 
     Of comma, semicolon, tab and bar the delimiter is the one that makes the most columns.
     """
-    head = [line.decode(errors="replace") for line in islice(lines, _HEADER_LINES)]
+    head = [line.decode(errors="replace") for line in head_of(lines)]
     if not head:
         return None
-    head[0] = head[0].removeprefix(BOM.decode())
+    csv.field_size_limit(2**31 - 1)  # the lines are limited
     try:
         headers = [(next(csv.reader(head, delimiter=one), []), one) for one in ("\t" if tabs else ",;\t|")]
+        names, delimiter = max(headers, key=lambda one: len(one[0]))
+
+        def values(at: int) -> list[str]:
+            rows = (row for row in csv.reader(head, delimiter=delimiter) if len(row) == len(names))
+            return [row[at] for row in rows][1:]
+
+        return choose(names, wanted, values, delimiter)
     except csv.Error as error:
         raise BrokenError(f"not CSV: {error}") from error
-    names, delimiter = max(headers, key=lambda one: len(one[0]))
-    return choose(names, wanted, delimiter)
 
 
 _LONG_BYTES = 2**20  # of a row: a longer one may have a quote that is not closed
@@ -174,22 +249,36 @@ def _opened(source: Source) -> Iterator[Any]:
         raise BrokenError(f"not {source.kind.title()}: {str(error).partition(chr(10))[0][:200]}") from error
 
 
-def table_columns(source: Source, wanted: Fields) -> Columns:
+def table_columns(source: Source, wanted: Wanted) -> Columns:
     with _opened(source) as table:
-        import pyarrow.types as of  # here: `_opened` names the extra without which it is missing
+        import pyarrow as pa  # here: `_opened` names the extra without which it is missing
+        import pyarrow.types as of
 
         schema = table.schema_arrow if source.kind == PARQUET else table.schema
-        columns = choose(schema.names, wanted)
-        for at, numbers in ((columns.text_at, False), (columns.id_at, True)):
-            if at < 0:
-                continue
-            found = schema.field(at).type
-            kept = found.value_type if of.is_dictionary(found) else found
-            permitted = [of.is_string, of.is_large_string, of.is_string_view, of.is_null]
-            permitted += [of.is_integer] if numbers else []
-            if not any(is_of(kept) for is_of in permitted):
-                what = "neither text nor whole numbers" if numbers else "not text"
-                raise BrokenError(f"the column {schema.names[at]!r} is {found}, {what}")
+        texts = [of.is_string, of.is_large_string, of.is_string_view, of.is_null]
+        ids = [*texts, of.is_integer, of.is_fixed_size_binary, of.is_binary, of.is_large_binary]
+
+        def is_id(at: int) -> bool:
+            kept = schema.field(at).type
+            kept = kept.value_type if of.is_dictionary(kept) else kept
+            kept = kept.storage_type if isinstance(kept, pa.BaseExtensionType) else kept  # of UUID and JSON
+            return any(is_of(kept) for is_of in ids)
+
+        def values(at: int) -> list[object]:
+            batches = _batches(table, source.kind, [schema.names[at]], 0) if is_id(at) else iter(())
+            for _, batch in batches:
+                column = batch.column(batch.schema.get_field_index(schema.names[at])).slice(0, _HEAD_ROWS)
+                column.validate(full=True)
+                return _values(column)
+            return []
+
+        columns = choose(schema.names, wanted, values)
+        found = schema.field(columns.text_at).type
+        if not any(is_of(found.value_type if of.is_dictionary(found) else found) for is_of in texts):
+            raise BrokenError(f"the column {columns.text!r} is {found}, not text")
+        if columns.id and not is_id(columns.id_at):
+            found = schema.field(columns.id_at).type
+            raise BrokenError(f"the column {columns.id!r} is {found}, neither text nor whole numbers")
         if source.kind == ARROW:
             return columns
         groups = (table.metadata.row_group(group) for group in range(table.num_row_groups))
@@ -217,7 +306,7 @@ def table_rows(source: Source, start: int, end: int) -> Iterator[Row]:
             for at in range(low, high, _ROWS):
                 some = batch.slice(at, min(_ROWS, high - at))
                 texts, *ids = (_values(some.column(some.schema.get_field_index(name))) for name in names)
-                yield from map(_row, texts, ids[0] if ids else repeat(None))
+                yield from map(_row, texts, map(_id, ids[0]) if ids else repeat(None))
             if first + batch.num_rows >= end:
                 return
 
@@ -254,7 +343,15 @@ def _values(column: Any) -> list[Any]:  # noqa: ANN401 - pyarrow
     return found
 
 
-def _row(text: str | BadLineError | None, name: str | int | BadLineError | None) -> Row:
+def _id(value: object) -> object:
+    """Return an id of bytes as text: as ASCII, or as hexadecimal digits."""
+    if not isinstance(value, bytes):
+        return value
+    text = value.decode("ascii", "replace")
+    return text if text.isprintable() and text.isascii() else value.hex()
+
+
+def _row(text: str | BadLineError | None, name: object) -> Row:
     bad = next((one for one in (text, name) if isinstance(one, BadLineError)), None)
     document = bad or Document(None if name in {None, ""} else str(name), str(text or ""))
     return Row(1, 1, f"{name}\n{text}\n".encode(), document)

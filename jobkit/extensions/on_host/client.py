@@ -155,7 +155,7 @@ class Cluster:
                     raise JobkitError(
                         f"{self.host} has no jobkit",
                         hint=f"jobkit {self.prefix} init shows how to install jobkit there, "
-                        "and does so after a yes",
+                        "and with --install does so",
                     )
                 if not talk.begun and line.rstrip().endswith(READY.encode()):
                     talk.begun = True
@@ -188,7 +188,7 @@ class Cluster:
             f"and this machine {ours} with protocol {PROTOCOL}"
         )
         newer = answer["protocol"] > PROTOCOL
-        there, here = f"jobkit {self.prefix} init installs {ours} there", "update jobkit on this machine"
+        there, here = f"jobkit {self.prefix} init --install brings {ours}", "update jobkit on this machine"
         return JobkitError(message, hint=here if newer else there)
 
     def _noisy(self, noise: bytes) -> JobkitError:
@@ -258,7 +258,7 @@ class Suggesting(io.TextIOBase):
 
 def suggest_here(text: str, prefix: str) -> str:
     """Return text whose commands are those to type here: ``jobkit --on HOST COMMAND``."""
-    text = _EXTRA.sub(r"jobkit init --extra \1", _MERGE.sub(r"\g<0> --fetch", text))
+    text = _EXTRA.sub(r"jobkit init --install --extra \1", _MERGE.sub(r"\g<0> --fetch", text))
     return _COMMAND.sub(lambda _: f"jobkit {prefix} ", text) if prefix else text
 
 

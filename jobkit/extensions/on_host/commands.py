@@ -199,13 +199,14 @@ def _init(cluster: Cluster, typed: Typed) -> int:
     """Install jobkit there if it is missing, let it write its files, and bring the spec."""
     from jobkit.extensions.on_host.install import install_if_missing
 
-    if not install_if_missing(cluster, typed.params.get("extras") or ()):
-        return 0
+    extras, permitted = typed.params.get("extras") or (), "--install" in typed.words
+    install_if_missing(cluster, extras, permitted=permitted)
     spec = Path(str(typed.params.get("folder") or "."), "first.yaml")
     only, there = typed.params.get("only"), cluster.prepare(spec=str(spec))
     if there["site"] and not only:
         terminal.note(f"{cluster.host} keeps its site file, {there['site']}")
-    words = [*typed.words, *(["--only", "spec"] if there["site"] and not only else [])]
+    words = [word for word in typed.words if word != "--install"]
+    words = [*words, *(["--only", "spec"] if there["site"] and not only else [])]
     left = only == "site" or not there["spec"]
     code = _run(cluster, replace(typed, words=words), Inputs(Path.cwd())) if left else 0
     if code or only == "site":

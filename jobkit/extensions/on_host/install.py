@@ -1,4 +1,4 @@
-"""``jobkit --on HOST init``: install this version of jobkit there, after a yes, if none there fits."""
+"""``jobkit --on HOST init --install``: install this version of jobkit there, if none there fits."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from jobkit.extensions.on_host.protocol import MARK
 WHEELS = "$HOME/.local/share/jobkit"
 UV_PYTHON, MIRROR = "3.12", "https://github.com/astral-sh/python-build-standalone/releases/download"
 """The Python that uv loads, and the place from which it does by default."""
+MIRROR_VARIABLE = "UV_PYTHON_INSTALL_MIRROR"  # uv's own
 PYTHON, MODULE, VERSION, HAS, HOME = (
     f"{MARK}{word} " for word in ("python", "module", "version", "has", "home")
 )
@@ -79,8 +80,8 @@ echo {INSTALLED}
 """A script; its blanks: Python, the wheel with extras, the wheel (other code may have the same version)."""
 
 
-def install_if_missing(cluster: Cluster, extras: Sequence[str]) -> bool:
-    """Return whether the host has a jobkit that fits, with these extras; install it after a yes.
+def install_if_missing(cluster: Cluster, extras: Sequence[str], *, permitted: bool) -> None:
+    """Install jobkit there, unless the host has one that fits, with these extras; refuse if not permitted.
 
     Without extras those that are there are enough; jobkit is installed with the tagger's.
     """
@@ -88,7 +89,7 @@ def install_if_missing(cluster: Cluster, extras: Sequence[str]) -> bool:
     fits = found.get(VERSION, "").endswith(f"protocol {PROTOCOL}")
     if fits and {*extras} - {NO_EXTRA} <= {*found.get(HAS, "").split()}:
         terminal.note(f"{cluster.host} has {found[VERSION]}")
-        return True
+        return
     extras = sorted({*(extras or ["stanza"])} - {NO_EXTRA})
     mirror = "" if PYTHON in found else _mirror(cluster, found.get(MODULE, ""))
     folder = f"{found[HOME]}/.local/share/jobkit"
@@ -96,9 +97,9 @@ def install_if_missing(cluster: Cluster, extras: Sequence[str]) -> bool:
     terminal.note(
         _plan(cluster.host, python, found.get(VERSION, ""), fits=fits, extras=extras, folder=folder)
     )
-    if _answer("Install it? [y/N] ").lower() not in {"y", "yes"}:
-        terminal.note("nothing was changed")
-        return False
+    if not permitted:
+        hint = "to install it type the same again, with --install at its end"
+        raise JobkitError(f"{cluster.host}: nothing was changed", hint=hint)
     _script(cluster, f'mkdir -p "{WHEELS}"')
     if mirror:
         loaded = _script(cluster, FETCH_PYTHON % shlex.quote(mirror))
@@ -110,7 +111,6 @@ def install_if_missing(cluster: Cluster, extras: Sequence[str]) -> bool:
                 exit_code=ExitCode.REFUSED,
             )
     _install(cluster, found[PYTHON], folder, extras)
-    return True
 
 
 def _mirror(cluster: Cluster, module: str) -> str:
@@ -120,10 +120,13 @@ def _mirror(cluster: Cluster, module: str) -> str:
             hint=f"write into your start file there: module load {module}; then type this again",
         )
     lacks = f"{cluster.host} has no Python 3.11 or later on its PATH, in modules, conda or /opt"
-    terminal.note(f"{lacks}. uv can load one from a mirror that {cluster.host} reaches, such as\n  {MIRROR}")
-    if mirror := _answer("Mirror (Enter for none): "):
+    if mirror := os.environ.get(MIRROR_VARIABLE):
         return mirror
-    raise JobkitError(lacks, hint="ask its staff for a module with Python 3.11 or later")
+    raise JobkitError(
+        lacks,
+        hint="ask its staff for a module that has one; or name a mirror that it reaches, from which uv "
+        f"loads one, in front of the same command: {MIRROR_VARIABLE}={MIRROR}",
+    )
 
 
 def _look(done: shell.Completed) -> dict[str, str]:
@@ -165,12 +168,6 @@ def _plan(host: str, python: str, other: str, *, fits: bool, extras: Sequence[st
             *(["Jobs that use an older jobkit there now may fail."] if other and not fits else []),
         )
     )
-
-
-def _answer(question: str) -> str:
-    sys.stderr.write(question)
-    sys.stderr.flush()
-    return sys.stdin.readline().strip()
 
 
 def _install(cluster: Cluster, python: str, folder: str, extras: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
-from jobkit.core.knobs import BF16, CUDA, FP16, FP32, PRECISION, TF32, Knob, Value
+from jobkit.core.knobs import BF16, CUDA, FP16, FP32, PRECISION, PROMPT, TF32, Knob, Value
 from jobkit.core.records import FOLDER, ModelRef, Outcome
 from jobkit.worker.failure import TryFailed
 
@@ -61,8 +61,12 @@ def folder_files(folder: Path) -> tuple[str, ...]:
 
 
 def fingerprint(folder: Path, name: str, kind: str, options: Mapping[str, Value] | None = None) -> str:
-    """Return the sha256 over the files of a model, their names and their bytes, and over its options."""
-    whole = hashlib.sha256("".join(f"{key}: {value}\n" for key, value in (options or {}).items()).encode())
+    """Return the sha256 over the files of a model, their names and their bytes, and over its options.
+
+    A prompt stands before the texts, and changes nothing of the model.
+    """
+    asked = [f"{key}: {value}\n" for key, value in (options or {}).items() if key != PROMPT]
+    whole = hashlib.sha256("".join(asked).encode())
     for file in sorted(folder_files(folder) if kind == FOLDER else needed_files(folder, name)):
         with (folder / file).open("rb") as stream:
             whole.update(f"{file}\n{hashlib.file_digest(stream, 'sha256').hexdigest()}\n".encode())
@@ -89,6 +93,17 @@ def model_folder(model: ModelRef | Path | None) -> Path:
     if model is None:
         raise JobkitError("this workload needs a model", hint="see `model` in the spec")
     return Path(model.path) if isinstance(model, ModelRef) else model
+
+
+SAVED = "SentenceTransformer"
+"""What sentence-transformers calls an embedder that it saves."""
+NO_LIMIT = 10**6
+"""A tokenizer that names no maximum has one above this (``VERY_LARGE_INTEGER`` in transformers)."""
+
+
+def unlimited(folder: Path) -> JobkitError:
+    hint = 'write "model_max_length": 512, or what it was trained with, into its tokenizer_config.json'
+    return JobkitError(f"{folder} names no largest number of tokens", hint=hint)
 
 
 def language_of(model: Path) -> str:

@@ -114,28 +114,14 @@ class ArrayTokenizer:
 
     def cut(self, texts: Sequence[str]) -> Tokens:
         """Return the tokens of texts."""
-        text = "\n\n".join(texts)
-        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
-        begins, stops = _pieces(text)
-        numbers = self.numbers.of(codes)
-        blank = numbers == self.blank
-        inside = np.zeros(len(codes) + 1, dtype=np.int8)
-        np.add.at(inside, begins, 1)
-        np.add.at(inside, stops, -1)
-        kept = np.cumsum(inside[:-1]).astype(bool)
-        again = blank[1:] & blank[:-1]
-        kept[1:] &= ~again | _at(begins, len(codes))[1:]
-        places = np.flatnonzero(kept)  # in the text, of what the tokenizer gets
-        numbers, blank = numbers[places], blank[places]
-        codes = np.where(blank, ord(" "), codes[places]).astype("<u4")
+        codes, numbers, places, firsts = self._read("\n\n".join(texts))
         read = codes.tobytes().decode("utf-32-le", "surrogatepass")
-        firsts = np.searchsorted(places, begins)
         counts = np.append(firsts, len(places))[1:] - firsts
         marks = self._marks(read, numbers, firsts, counts)
         lasts = firsts + counts - 1
         ends = np.flatnonzero(marks)
         heads: Array = np.append(0, ends[:-1] + 1) if len(ends) else ends
-        heads = heads + blank[heads]  # a blank before a token; there are no two
+        heads = heads + (numbers[heads] == self.blank)  # a blank before a token; there are no two
         some = heads <= ends
         heads, ends = heads[some], ends[some]
         pieces = np.searchsorted(lasts, ends)
@@ -156,6 +142,21 @@ class ArrayTokenizer:
         columns = 1 + np.add.reduceat(widths + 1, sentences[:-1]) if len(ends) else widths
         start, end = start - shift, end - shift
         return Tokens(codes, heads, widths, start, end, words, sentences, paragraphs, columns)
+
+    def _read(self, text: str) -> tuple[Array, Array, Array, Array]:
+        """Return what the tokenizer gets: codes, their numbers and places in the text; where pieces begin."""
+        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+        begins, stops = _pieces(text)
+        numbers = self.numbers.of(codes)
+        blank = numbers == self.blank
+        inside = np.zeros(len(codes) + 1, dtype=np.int8)
+        np.add.at(inside, begins, 1)
+        np.add.at(inside, stops, -1)
+        kept = np.cumsum(inside[:-1]).astype(bool)
+        kept[1:] &= ~(blank[1:] & blank[:-1]) | _at(begins, len(codes))[1:]
+        places = np.flatnonzero(kept)
+        read = np.where(blank, ord(" "), codes)[places].astype("<u4")
+        return read, numbers[places], places, np.searchsorted(places, begins)
 
     def _marks(self, read: str, numbers: Array, firsts: Array, counts: Array) -> Array:
         """Return what the network says of each character: 1 ends a token, 2 a sentence; 3 and 4 as these."""

@@ -184,9 +184,12 @@ finish() {
         if [[ $stage == scratch ]] || rmdir "$work/out" 2>/dev/null || bring_last || bring_last; then  # an empty folder has no results
             rm -rf "$work" || true
         else
-            if [[ -d $work/out ]]; then
+            if [[ -d $work/out && $scheduler == sge && $work == "${TMPDIR:-${TMP:-/}}"/* ]]; then
+                text="results could not be copied to $home, and Grid Engine removes $scratch with the job"
+            elif [[ -d $work/out ]]; then
                 kept=$work text="results could not be copied to $home"
-                rm -rf "$work/lock" "$work/inputs"    # a folder without a lock is never removed
+                rm -rf "$work/lock" "$work/inputs"    # a folder without a lock goes once a later try of the point is good
+                ln -s "$home" "$work/home" || true
             else
                 text="$work was removed before all results were at home"
             fi
@@ -211,6 +214,13 @@ finish() {
         *) grep -qs '"outcome": "ok"' "$home/record.json" ||
             { mkdir -p "$run/flags" && touch "$run/flags/$point-$try"; } ;;
     esac || true
+    # What earlier tries of this point kept on this node is of no use once its results are at home.
+    if [[ $scheduler != hand ]] && grep -qs '"outcome": "ok"' "$home/record.json"; then
+        for kept in "$own/stanza-20260101-120000-beef".*/home; do
+            home=$(readlink "$kept") && [[ $home == "$run/results/$point_id/"* ]] || continue
+            sed -i 's/^scratch=.*/scratch=/' "$home/exit" && rm -rf "${kept%/home}" || true
+        done
+    fi
     case $status in 99 | 100) status=98 ;; esac       # Grid Engine would reschedule the task or hold it in error
     exit "$status"
 }

@@ -140,15 +140,13 @@ def test_every_kind_of_bad_line(folder: Path) -> None:
     found = reasons(folder)
     assert found == [
         "a.jsonl:2: the field 'text' is not text",
-        "a.jsonl:3: not JSON: Expecting value: line 1 column 1 (char 0)",
-        "a.jsonl:4: the id 'a' is also that of in/a.jsonl:1",
-        "a.jsonl:6: no field 'text'",
+        "a.jsonl:3: not JSON: Expecting value: line 1 column 1 (char 0) (and 1 more such place)",
+        "a.jsonl:4: the id 'a' (id) is also that of in/a.jsonl:1 (and 1 more such place)",
+        "a.jsonl:6: no field 'text': it has id",
         "a.jsonl:7: not a JSON object",
-        "a.jsonl:9: the id '7' is also that of in/a.jsonl:8",
         "a.jsonl:10: the field 'id' is neither text nor a whole number",
         "a.jsonl:11: half of a surrogate pair: \\ud800",
         "a.jsonl:14: not UTF-8 at byte 21 of the line, it seems to be cp1252",
-        "a.jsonl:15: not JSON: nested too deep",
     ]
     read, kept = left(folder)
     assert kept == [("a", "one"), ("7", "seven"), ("in/a.jsonl:12", "no id"), ("😀", "a pair")]
@@ -205,8 +203,7 @@ def test_a_bad_range_of_a_large_file(folder: Path, monkeypatch: pytest.MonkeyPat
     (folder / "b.jsonl").write_text(jsonl([{"id": n % 11, "text": f"text {n}"} for n in range(13)]) + "bad\n")
     assert reasons(folder) == [
         "a.txt:41: not UTF-8 at byte 123, it seems to be cp1252",
-        "b.jsonl:12: the id '0' is also that of in/b.jsonl:1",
-        "b.jsonl:13: the id '1' is also that of in/b.jsonl:2",
+        "b.jsonl:12: the id '0' (id) is also that of in/b.jsonl:1 (and 1 more such place)",
         "b.jsonl:14: not JSON: Expecting value: line 1 column 1 (char 0)",
     ]
     _, kept = left(folder)
@@ -227,7 +224,7 @@ def test_two_files_of_one_name_and_an_id_like_a_file(here: Path) -> None:
     found = reasons(here, "one/in", "two/in", "b.jsonl")
     assert found == [
         "two/in/a.txt: one/in/a.txt has the same name: name the folders above them",
-        "b.jsonl:1: the id 'in/a.txt' is also that of in/a.txt",
+        "b.jsonl:1: the id 'in/a.txt' (id) is also that of in/a.txt",
     ]
 
 
@@ -241,8 +238,8 @@ def test_an_id_like_that_of_a_document_without_one(folder: Path, monkeypatch: py
     (folder / "c.jsonl").write_text(jsonl([*documents, {"id": "in/c.jsonl:1", "text": "y"}]))
     (folder / "d.jsonl").write_text(jsonl([{"id": "in/c.jsonl:3", "text": "of another file"}]))
     assert reasons(folder) == [
-        "c.jsonl:4: the id 'in/c.jsonl:1' is also that of in/c.jsonl:1",
-        "d.jsonl:1: the id 'in/c.jsonl:3' is also that of in/c.jsonl:3",
+        "c.jsonl:4: the id 'in/c.jsonl:1' (id) is also that of in/c.jsonl:1",
+        "d.jsonl:1: the id 'in/c.jsonl:3' (id) is also that of in/c.jsonl:3",
     ]
     _, kept = left(folder)
     assert [name for name, _ in kept] == ["in/c.jsonl:1", "in/c.jsonl:9", "in/c.jsonl:3"]
@@ -289,12 +286,102 @@ def test_a_file_that_cannot_be_read_or_grows(folder: Path) -> None:
 
 
 def test_long_lists_are_cut_and_no_corpus_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scanning, "_SHOWN", 2)
     (folder / "a.jsonl").write_text("x\n" * 5, encoding="utf-8")
-    assert reasons(folder)[-1] == "and 3 more"
+    for number in range(30):
+        (folder / f"{number}.csv").write_text("letter,words\n1,x\n", encoding="utf-8")
+    assert [line.partition(": ")[0] for line in reasons(folder)] == ["0.csv", "a.jsonl:1"]
+    assert reasons(folder)[0].endswith("(and 29 more such places in 29 other files too)")
+    monkeypatch.setattr(scanning, "_SHOWN", 1)
+    assert reasons(folder)[-1] == "and 1 kinds more"
     monkeypatch.setattr(scanning, "MOST_BAD", 3)
-    with pytest.raises(JobkitError, match="more than 3 places"):
+    with pytest.raises(JobkitError, match=r"more than 3 places(.|\n)*no column text") as caught:
         scan(find_sources([str(folder)]))
+    assert "--text-field FILE=NAME" in caught.value.hint
+    for path in folder.glob("*.csv"):
+        path.unlink()
     (folder / "a.jsonl").write_text("\n \n", encoding="utf-8")
     with pytest.raises(JobkitError, match="no paragraph"):
         scan(find_sources([str(folder)]))
+
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0123456789abcdef\nsize 330454481\n"
+
+
+def test_a_git_lfs_pointer_is_refused_in_every_format(folder: Path) -> None:
+    names = ("a.txt", "b.jsonl", "c.csv", "d.parquet", "e.feather", "f.txt.gz", "g.json.gz", "h.zst")
+    for name in names:
+        (folder / name).write_bytes(POINTER)
+    assert reasons(folder) == [f"{name}: a git-lfs pointer in place of the file" for name in names]
+    with pytest.raises(JobkitError) as caught:
+        scan(find_sources([str(folder)]))
+    assert "git lfs pull" in caught.value.hint
+
+
+def test_archives_whose_first_bytes_are_json_lines(folder: Path) -> None:
+    """An id such as that of their documents without one is doubled, as of other JSONL."""
+    line = json.dumps({"body": "one " * 30_000, "name": "t1"}).encode() + b"\n"
+    (folder / "a.json.gz").write_bytes(gzip.compress(line))
+    (folder / "RC_2019-04.zst").write_bytes(zstandard.compress(line * 2))
+    (folder / "b.json").write_bytes(b'{"body": "named alone"}\n')
+    (folder / "pretty.json.gz").write_bytes(gzip.compress(b'{\n "text": "x"}\n'))
+    (folder / "c.bz2").write_bytes(b"broken")
+    found = find_sources([str(folder)])
+    assert [(one.name, one.kind) for one in found.files] == [
+        ("in/RC_2019-04.zst", "jsonl"),
+        ("in/a.json.gz", "jsonl"),
+    ]
+    assert found.unread == ("in/b.json", "in/c.bz2", "in/pretty.json.gz")
+    _, kept = left(folder)
+    assert [name for name, _ in kept] == ["in/RC_2019-04.zst:1", "in/RC_2019-04.zst:2", "in/a.json.gz:1"]
+    assert scan(find_sources([str(folder / "b.json")])).corpus.documents == 1
+    with pytest.raises(JobkitError, match="jq -c"):
+        find_sources([str(folder / "pretty.json.gz")])
+    (folder / "d.jsonl").write_text(jsonl([{"id": "in/RC_2019-04.zst:2", "text": "x"}]), encoding="utf-8")
+    assert reasons(folder) == [
+        "d.jsonl:1: the id 'in/RC_2019-04.zst:2' (id) is also that of in/RC_2019-04.zst:2"
+    ]
+
+
+def fields_of(folder: Path, **asked: str) -> dict[str, str]:
+    """Return by file the ids of its documents, after a text."""
+    run = folder.parent / f"run-{len([*folder.parent.iterdir()])}"
+    run.mkdir()
+    found = read_all(run, plan(run, scan(find_sources([str(folder)]), **asked), 2))  # type: ignore[arg-type]
+    return {one.text.strip(): one.document for one in found}
+
+
+def test_fields_of_mixed_files(folder: Path) -> None:
+    (folder / "a.csv").write_text("letter_id,transcription,note\nL1,one,x\nL2,two,y\n", encoding="utf-8")
+    (folder / "b.jsonl").write_text(
+        jsonl([{"doc_id": 1, "chunk_id": f"c{n}", "chunk": f"chunk {n}"} for n in range(2)]), encoding="utf-8"
+    )
+    (folder / "c.jsonl").write_text(jsonl([{"id": 5, "text": "five", "note": "n"}]), encoding="utf-8")
+    usual = {"one": "L1", "two": "L2", "chunk 0": "c0", "chunk 1": "c1", "five": "5"}
+    assert fields_of(folder) == usual
+    assert fields_of(folder, text_field="chunk\ntext\n*.csv=transcription") == usual
+    notes = {"x": "in/a.csv:2", "y": "in/a.csv:3", "chunk 0": "c0", "chunk 1": "c1", "n": "5"}
+    assert fields_of(folder, text_field="note\nb.jsonl=chunk", id_field="in/a.csv=file-row") == notes
+    assert fields_of(folder, id_field="c.jsonl=file-row") == {**usual, "five": "in/c.jsonl:1"}
+    with pytest.raises(
+        JobkitError, match=r"b.jsonl:1: no field 'note': it has doc_id, chunk_id, chunk \(and 1"
+    ):
+        fields_of(folder, text_field="note")
+
+
+def test_ids_that_are_unique_in_a_file_only(folder: Path) -> None:
+    """Of a guessed column they count for nothing; of a usual one the refusal names column and value."""
+    for name in "ab":
+        (folder / f"{name}.csv").write_text(f"page_id,text\n1,{name}1\n2,{name}2\n", encoding="utf-8")
+    guessed = {"a1": "in/a.csv:2", "a2": "in/a.csv:3", "b1": "in/b.csv:2", "b2": "in/b.csv:3"}
+    assert fields_of(folder) == guessed
+    (folder / "c.jsonl").write_text(
+        jsonl([{"doc_id": 1, "_id": {"$oid": n}, "text": f"c{n}"} for n in (1, 2)]), encoding="utf-8"
+    )
+    assert fields_of(folder) == {**guessed, "c1": "in/c.jsonl:1", "c2": "in/c.jsonl:2"}
+    (folder / "c.jsonl").unlink()
+    for path in folder.iterdir():
+        path.write_text(path.read_text().replace("page_id", "id"), encoding="utf-8")
+    with pytest.raises(JobkitError, match=r"b.csv:2: the id '1' \(id\) is also") as caught:
+        fields_of(folder)
+    assert "--id file-row" in caught.value.hint
+    assert fields_of(folder, id_field="file-row") == guessed

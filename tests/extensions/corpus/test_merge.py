@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import importlib.util
 import io
 import json
 import resource
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import append_line
+from jobkit.core.files import append_line, try_lock
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import PLAN_FILE
 from jobkit.extensions.corpus.formats import ROW_FORMATS, check_format
@@ -299,20 +298,6 @@ def test_parquet_has_typed_columns(run: Path, tmp_path: Path, undisturbed: bytes
     assert [json.loads(line) for line in paths[2].read_bytes().splitlines()] == rows
 
 
-def test_programs_open_parquet_with_its_types(run: Path, tmp_path: Path) -> None:
-    merge(run, path := tmp_path / "out.parquet", "parquet")
-    frame = pd.read_parquet(path)
-    assert [str(kind) for kind in frame.dtypes[["paragraph", "start"]]] == ["int64", "int64"]
-    assert frame["extra"].sum() == sum(len(word) for word in frame["label"] if len(word) % 2 == 0)
-    if importlib.util.find_spec("polars"):
-        polars = importlib.import_module("polars")
-        assert polars.read_parquet(path).schema["start"] == polars.Int64
-    if importlib.util.find_spec("duckdb"):
-        rows = importlib.import_module("duckdb").read_parquet(str(path))
-        found = rows.aggregate("count(*), sum(start)").fetchall()
-        assert found == [(len(frame), frame["start"].sum())]
-
-
 def test_conll_needs_tokens(run: Path, tmp_path: Path) -> None:
     with pytest.raises(JobkitError, match="have no sentence, token, tag"):
         merge(run, tmp_path / "out.conll", "conll")
@@ -333,3 +318,27 @@ def test_conll_needs_tokens(run: Path, tmp_path: Path) -> None:
     ]
     assert lines.count("# newdoc id = d 3") == 1
     assert lines[-3:] == ["einer\tO", "", ""]
+
+
+def test_the_context_of_an_entity_is_cut_at_a_space(run: Path, tmp_path: Path) -> None:
+    """Also where line ends have two characters as given, and where a value is no offset."""
+    merge(run, tmp_path / "out.csv", "jsonl", "parquet", context=5)
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
+    assert [row["context"] for row in rows[:4]] == ["Wörter hier", "hier\nund", "hier\nund da", "und da"]
+    assert all(row["label"] in row["context"] for row in rows)
+    found = parquet.read_table(tmp_path / "out.parquet")["context"].to_pylist()
+    assert found == [row["context"] for row in rows]
+    [point] = points_of(tmp_path, plan(tmp_path, scan(find_sources([str(tmp_path / "in/a.txt")])), 1))
+    write_result(work(tmp_path, 1), ("start", "end"), [(0, None, 1)], [*read_shard(tmp_path, 1)])
+    claim(tmp_path, point, 1)
+    merge(tmp_path, tmp_path / "null.jsonl", context=4)
+    assert json.loads((tmp_path / "null.jsonl").read_bytes())["context"] is None
+
+
+def test_a_part_that_no_merge_writes_any_more_is_removed(run: Path, tmp_path: Path) -> None:
+    killed, other = (tmp_path / f".out.jsonl.{letter * 32}.part" for letter in "ab")
+    killed.touch()
+    with other.open("wb") as file:
+        assert try_lock(file.fileno())
+        merge(run, tmp_path / "out.jsonl")
+    assert (killed.exists(), other.exists()) == (False, True)

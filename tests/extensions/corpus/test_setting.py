@@ -19,7 +19,8 @@ from jobkit.extensions.corpus.plan import Piece, cut_loads
 from jobkit.extensions.corpus.replan import grow
 from jobkit.extensions.corpus.setting import MOST_WINDOW, AppliedSetting, find_setting
 from jobkit.extensions.corpus.shards import (
-    UNKNOWN_BYTES,
+    MEASURED,
+    UNKNOWN,
     ShardOptions,
     find_heavy,
     longest_item,
@@ -187,12 +188,33 @@ def test_memory_has_the_text_beyond_128_mib_and_both_are_as_given(setting: Appli
     assert (resources.memory, resources.walltime) == (2**30, 120)
 
 
-def test_without_a_speed_shards_are_cut_by_bytes(setting: AppliedSetting) -> None:
+@pytest.mark.parametrize(("limit", "shortest", "longest"), [(0, 20, 30), (40, 15, 20), (16, 7, 10)])
+def test_a_shard_takes_half_an_hour_or_half_of_what_its_queue_allows(
+    setting: AppliedSetting, limit: int, shortest: int, longest: int
+) -> None:
+    """Or ten minutes, if half would be less."""
+    plan = plan_shards(pieces(4000), setting, ShardOptions(limit_s=60 * limit or None))
+    assert plan.each
+    assert 60 * shortest < plan.each.expected_s <= 60 * longest
+
+
+def test_without_a_speed_a_small_shard_measures_it(setting: AppliedSetting) -> None:
     unknown = replace(setting, speed=None, peak_bytes=None)
     plan = plan_shards(pieces(), unknown, ShardOptions())
-    assert len(plan.shards) == -(-NUMBER * (CHARACTERS // 10) // UNKNOWN_BYTES)
-    assert (plan.each, plan.whole, plan.shards[0].expected_s) == (None, None, None)
+    first, rest = plan.shards
+    assert MEASURED <= first.characters < 2 * MEASURED
+    assert (first.paragraphs + rest.paragraphs, plan.measures) == (NUMBER, True)
+    assert (plan.each, plan.whole, first.expected_s) == (None, None, None)
     assert plan.resources == setting.spec.resources
+    assert len(plan_shards(pieces(), unknown, ShardOptions(number=5)).shards) == 5, "a person's number"
+    assert len(plan_shards(pieces(10), unknown, ShardOptions()).shards) == 1, "as small as that shard"
+    later = plan_shards(pieces(), unknown, ShardOptions(), first=3)
+    assert len(later.shards) == -(-NUMBER * (CHARACTERS // 10) // UNKNOWN)
+
+
+def test_the_text_of_pieces_of_one_row_is_not_that_of_the_row_each_time() -> None:
+    whole = replace(pieces(1, 1000)[0], start=0, end=100_000)
+    assert whole.size_bytes == 4000
 
 
 @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=60), st.integers(1, 30))

@@ -12,7 +12,7 @@ import pytest
 
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.json_codec import to_json
-from jobkit.core.layout import POINTS_FILE, is_run_folder, read_points
+from jobkit.core.layout import POINTS_FILE, SPEC_FILE, is_run_folder, read_points
 from jobkit.core.paths import CACHE_VARIABLE, LEDGER_VARIABLE
 from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB, MIB
@@ -145,7 +145,7 @@ def test_what_differs_is_named_and_nothing_runs(asked: ApplyRequest, home: Path)
     cases = {
         "text_field: text there, body now": replace(asked, text_field="body"),
         "setting: batch_size 50 there, batch_size 10 now": replace(asked, word=str(other_run)),
-        "pooling: none there, cls now": replace(asked, word=str(pooled)),
+        "pooling: none there, 'cls' now": replace(asked, word=str(pooled)),
     }
     for words, other in cases.items():
         with pytest.raises(JobkitError, match="is of another corpus or setting") as refused:
@@ -204,7 +204,7 @@ def test_a_new_file_shares_no_id_with_an_old_one(home: Path, monkeypatch: pytest
     write_planned(request(home / "run", ["b.jsonl"]))
     (home / "a.jsonl").write_text('{"id": "x", "text": "New."}\n', encoding="utf-8")
     both = request(home / "run", ["a.jsonl", "b.jsonl"])
-    with pytest.raises(JobkitError, match=r"a\.jsonl:1: the id 'x' is also that of b\.jsonl:1"):
+    with pytest.raises(JobkitError, match=r"a\.jsonl:1: the id 'x' \(id\) is also that of b\.jsonl:1"):
         apply.apply(OUT, both)
     assert apply.apply(OUT, replace(both, skip_bad=True)) == 0
     corpus = Standing(OUT.absolute()).corpus
@@ -454,3 +454,20 @@ def test_a_job_plans_with_a_stand_in_that_a_person_permits(
     assert "warning: STAND-IN model, in place of en tiny" in shown(OUT)[1].splitlines()
     assert apply.plan_in_job(OUT) == 0
     assert "STAND-IN model, in place of en tiny: its results" in shown(OUT)[1]
+
+
+@pytest.mark.slow
+def test_a_spec_without_a_speed_measures_it_and_cuts_the_rest_by_it(home: Path) -> None:
+    (home / "run" / "text.txt").write_text("One.\n", encoding="utf-8")
+    spec = (home / "run" / SPEC_FILE).read_text(encoding="utf-8").replace("[10, 50]", "[50]")
+    (home / "first.yaml").write_text(spec, encoding="utf-8")
+    book = "\n\n".join(f"Paragraph {number} of a book." for number in range(12_000))
+    (home / "book.jsonl").write_text(json.dumps({"id": "book", "text": book}) + "\n", encoding="utf-8")
+    words = ("apply", "first.yaml", "--corpus", "book.jsonl", "--out", "tagged")
+    assert "measures the speed" in jobkit(*words, "--dry-run").stdout
+    done = jobkit(*words)
+    assert (done.returncode, "measures the speed" in done.stderr) == (0, True), done.stderr
+    first, rest = Standing(home / "tagged").shards.values()
+    assert (first.index, rest.index, first.expected_s, bool(rest.expected_s)) == (1, 3, None, True)
+    assert first.paragraphs + rest.paragraphs == 12_000
+    assert "12,000 rows of 12,000 paragraphs and 2 shards" in jobkit("merge", "tagged").stdout

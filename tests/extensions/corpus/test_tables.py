@@ -13,6 +13,7 @@ import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -21,12 +22,12 @@ from hypothesis import strategies as st
 from pyarrow import feather, parquet
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.paragraphs import Fields
 from jobkit.extensions.corpus import scan as scanning
 from jobkit.extensions.corpus import tables
 from jobkit.extensions.corpus.readers import READERS, given_offset
 from jobkit.extensions.corpus.scan import Scan, find_sources, scan
 from jobkit.extensions.corpus.streams import BrokenError
+from jobkit.extensions.corpus.tables import USUAL
 from jobkit.worker.paragraphs import SENTENCE_END
 from tests.extensions.corpus.test_bad import left, reasons
 from tests.extensions.corpus.test_scan import borders
@@ -136,7 +137,7 @@ def test_every_trap_of_a_table_is_read(folder: Path) -> None:
 def test_a_quote_that_is_not_closed_costs_little_more_than_its_bytes() -> None:
     """The reader of CSV would hold four bytes for each character, and each line is an object."""
     head, line, number = [b"id,text\n", b'7,"seven\n'], b'1,one ""line"" of some\n', 2**17  # 3 MiB
-    columns = tables.csv_columns(head, Fields("", ""), tabs=False)
+    columns = tables.csv_columns(head, USUAL, tabs=False)
     assert columns
     tracemalloc.start()
     try:
@@ -188,19 +189,19 @@ def test_every_kind_of_bad_table(folder: Path) -> None:
     found = reasons(folder)
     assert [line for line in found if line[0] in "bcdefln"] == [
         "b.parquet: the column 'text' is int64, not text",
-        "c.parquet: no column text, content, body and 5 more: it has words, n; --text-field names the column",
+        "c.parquet: no column text, content, body and 7 more: it has words, n",
         "d.parquet: the column 'id' is double, neither text nor whole numbers",
         "e.parquet: the column 'text' is struct<deep: string>, not text",
         "f.parquet:1: not UTF-8 at byte 0 of the text",
         "l.csv:3: not CSV: ',' expected after '\"'",
         "l.csv:4: 3 columns, and 2 in the header",
-        "l.csv:5: the id 'a' is also that of in/a.parquet:1",
+        "l.csv:5: the id 'a' (id) is also that of in/a.parquet:1",
         "l.csv:6: not UTF-8 at byte 0 of the row, it seems to be cp1252",
-        "n.csv: no column text, content, body and 5 more: it has a, b; --text-field names the column",
+        "n.csv: no column text, content, body and 7 more: it has a, b",
     ]
     assert [line.split(": ")[0] for line in found if line[0] in "ghijkmop"] == [
         *("g.parquet", "h.parquet", "i.arrow", "j.feather", "k.arrow", "m.csv:2"),
-        *("o.jsonl:1", "o.jsonl:2", "o.jsonl:3", "p.csv"),
+        *("o.jsonl:1", "o.jsonl:3", "p.csv"),
     ]
     _, kept = left(folder)
     assert kept == [("a", "x"), ("in/f.parquet:2", "fine"), ("l", "fine")]
@@ -209,6 +210,30 @@ def test_every_kind_of_bad_table(folder: Path) -> None:
         JobkitError, match=r"two columns 'x': it has x, x(.|\n)*no column 'x': it has text, id"
     ):
         scan(find_sources([str(folder / name) for name in ("b.parquet", "l.csv")]), text_field="x")
+
+
+def test_ids_of_other_types_are_text(folder: Path) -> None:
+    one = UUID("926f8fb2-0c83-4a5a-ae2a-314dde567616")
+    raw = pa.array([one.bytes], pa.binary(16))
+    ids = {
+        "a-uuid": (pa.ExtensionArray.from_storage(pa.uuid(), raw), str(one)),
+        "b-json": (pa.ExtensionArray.from_storage(pa.json_(), pa.array(['{"n": 1}'])), '{"n": 1}'),
+        "c-words": (pa.array(["d"]).dictionary_encode(), "d"),
+        "d-bytes": (raw, one.hex),
+        "e-letters": (pa.array([b"abc4"], pa.binary(4)), "abc4"),
+    }
+    for name, (column, _) in ids.items():
+        table = pa.table({"letter_id": column, "text": [name]})
+        parquet.write_table(table, folder / f"{name}.parquet")
+        feather.write_feather(table, folder / f"{name}.feather", compression="uncompressed")
+    for ending in ("parquet", "feather"):
+        read = scan(find_sources([str(path) for path in sorted(folder.glob(f"*.{ending}"))]))
+        run = folder.parent / ending
+        run.mkdir()
+        found = read_all(run, plan(run, read, 2))
+        assert [(one.text, one.document) for one in found] == [
+            (name, text) for name, (_, text) in ids.items()
+        ]
 
 
 def test_a_table_that_changes_and_a_large_group(tmp_path: Path) -> None:

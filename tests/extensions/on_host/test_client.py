@@ -101,7 +101,12 @@ def test_a_command_that_a_signal_ended_has_the_code_of_a_shell() -> None:
     [
         (f"echo {ABSENT}", "has no jobkit", "--on hec init", 2),
         (answers('{"protocol": 2, "version": "9"}'), "jobkit 9 with protocol 2", "update jobkit on this", 2),
-        (answers('{"protocol": 0, "version": "0"}'), "jobkit 0 with protocol 0", "--on hec init installs", 2),
+        (
+            answers('{"protocol": 0, "version": "0"}'),
+            "jobkit 0 with protocol 0",
+            "--on hec init --install brings",
+            2,
+        ),
         (answers(HELLO), "the connection broke before the answer came", "type the same command again", 3),
         ("echo 'no space' >&2; exit 1", "no answer: no space", "--on hec init checks", 3),
         ("echo refused >&2; exit 255", "no answer: refused", "must work", 3),

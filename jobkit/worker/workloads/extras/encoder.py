@@ -177,9 +177,8 @@ class Encoder:
             tokens, columns, cells = int(lengths.sum()), int(lengths[0]), size * int(lengths[0])
             within = np.arange(tokens) - np.repeat(np.cumsum(lengths) - lengths, lengths)
             if encodings:
-                own = np.fromiter(
-                    itertools.chain.from_iterable(one.ids for one in encodings), np.int64, tokens
-                )
+                each = itertools.chain.from_iterable(one.ids for one in encodings)
+                own = np.fromiter(each, np.int64, tokens)
             else:
                 own = whole.ids[np.repeat(starts[some], lengths) + within]
             # not pinned: writing into pinned memory costs more than its copy saves (8 % on an H100)
@@ -247,9 +246,8 @@ class Aggregation:
         """Add the entities of a batch: of texts of one piece, and of those of several."""
         pieces = np.repeat(np.arange(len(batch.lengths)), batch.lengths)
         columns = np.arange(len(pieces)) - np.repeat(np.cumsum(batch.lengths) - batch.lengths, batch.lengths)
-        special = batch.encodings[
-            0
-        ].special_tokens_mask  # of the longest piece; all have the same at its ends
+        # of the longest piece; all have the same at its ends
+        special = batch.encodings[0].special_tokens_mask
         if 0 not in special:
             return
         before, after = special.index(0), special[::-1].index(0)

@@ -22,10 +22,11 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
@@ -53,11 +54,14 @@ from jobkit.worker.paragraphs import cut_by_budget
 from jobkit.worker.workloads.base import Entity, Heavy, Result
 from jobkit.worker.workloads.model import (
     DTYPES,
+    NO_LIMIT,
     PRECISIONS,
+    SAVED,
     model_folder,
     parts_of,
     set_tf32,
     torch_versions,
+    unlimited,
 )
 
 if TYPE_CHECKING:
@@ -81,6 +85,26 @@ SILENT_TOKENIZERS = ("TOKENIZERS_PARALLELISM", "false")
 MANY_WORDS = 100
 """Tokens of a vocabulary of which a text surely has some."""
 TRUST = "trust_remote_code"
+TOKENIZER_SETTINGS = {
+    # honoured by an encoder, or here once the tokenizer is loaded
+    *("model_max_length", "max_len", "padding_side", "truncation_side", "split_special_tokens"),
+    *("pad_token_type_id", "model_input_names", "added_tokens_decoder", "do_lower_case", "do_basic_tokenize"),
+    *("never_split", "strip_accents", "tokenize_chinese_chars", "wordpieces_prefix", "add_prefix_space"),
+    *("trim_offsets", "remove_space", "keep_accents", "sp_model_kwargs", "legacy", "fix_mistral_regex"),
+    *("extra_ids", "split_by_punct", "do_split_on_punc", "clean_text", "vocab_type", "unk_id", "offset"),
+    *("vocab", "merges", "src_lang", "tgt_lang", "language_codes", "max_input_chars_per_word"),
+    # of each call, of decoding, of chats, or names
+    *("max_length", "stride", "truncation", "truncation_strategy", "padding", "pad_to_multiple_of"),
+    *("clean_up_tokenization_spaces", "spaces_between_special_tokens", "errors", "chat_template"),
+    *("use_default_system_prompt", "response_template", "response_schema", "name_or_path", "auto_map"),
+    *("processor_class", "tokenizer_class", "backend", "files_loaded", "is_local", "local_files_only"),
+    *("verbose", "use_fast", "from_slow", "device", "cache_dir", "model_specific_special_tokens"),
+    *("model_type", "tokenizer_type", "_commit_hash"),
+}
+"""Settings of a tokenizer with which an encoder finds what the framework finds; beside them those that its
+class takes, which are in the tokenizer once it is loaded, special tokens, and files."""
+ENCODES = ("__call__", "_encode_plus", "pad", "_pad")
+"""Methods of a tokenizer that an encoder does not call."""
 LOADED = {"torch.float32": FP32, **{f"torch.{dtype}": word for word, dtype in DTYPES.items()}}
 """The precision by the type of the weights that were loaded."""
 INPUT = "input_ids"
@@ -304,16 +328,26 @@ class EncoderWorkload:
         return torch_versions(*map(importlib.import_module, self.FRAMEWORKS))
 
 
-def unknown_input(tokenizer: Any, network: Any) -> str:  # noqa: ANN401 - transformers is untyped
-    """Return why an encoder cannot make the input of a model; empty if it can."""
+def unknown_inputs(tokenizer: Any, network: Any) -> Iterator[str]:  # noqa: ANN401 - transformers is untyped
+    """Yield why an encoder cannot make the input of a model."""
+    from transformers import PreTrainedTokenizerFast as Usual
+
     if "attention_mask" not in inspect.signature(network.forward).parameters:
-        return f"{type(network).__name__} takes no mask, so padding changes what it finds"
+        yield f"{type(network).__name__} takes no mask, so padding changes what it finds"
+    kind, inputs = type(tokenizer), tokenizer.model_input_names
+    if any(getattr(kind, name) is not getattr(Usual, name) for name in ENCODES):
+        yield f"{kind.__name__} has an encoding of its own"
+    known = TOKENIZER_SETTINGS.union(*(inspect.signature(one).parameters for one in kind.__mro__[:-1]))
+    for name in sorted({name for name, value in tokenizer.init_kwargs.items() if value is not None} - known):
+        if not name.endswith(("_token", "_tokens", "_file")):
+            yield f"the tokenizer has a setting {name}"
+    if {*inputs} - {"token_type_ids"} != {INPUT, "attention_mask"}:
+        yield f"{kind.__name__} makes the inputs {', '.join(inputs)}"
     if tokenizer.truncation_side != "right":
-        return f"{type(tokenizer).__name__} cuts on the left"
+        yield f"{kind.__name__} cuts on the left"
     words = " ".join([*tokenizer.get_vocab()][:MANY_WORDS])
     if any(tokenizer.backend_tokenizer.encode(words).type_ids):
-        return f"{type(tokenizer).__name__} has types of tokens"
-    return ""
+        yield f"{kind.__name__} has types of tokens"
 
 
 # -- entities
@@ -324,8 +358,6 @@ STRIDE = 64
 """Tokens that the pieces of a long text have in common, so that an entity at an edge is whole in one."""
 NEAR_ENTITIES = 0.05
 """Of the entities, the share that may differ from fp32 in another precision."""
-NO_LIMIT = 10**6
-"""A tokenizer that names no maximum has one above this (``VERY_LARGE_INTEGER`` in transformers)."""
 FIRST_POSITIONS = 2
 """Positions that no token has: RoBERTa counts them from 2."""
 
@@ -350,14 +382,11 @@ class TokenClassification(EncoderWorkload):
         import torch
         from transformers import AutoModelForTokenClassification, TokenClassificationPipeline
 
-        network = AutoModelForTokenClassification.from_pretrained(
-            folder,
-            local_files_only=True,
-            trust_remote_code=bool(self._params.get(TRUST)),
-            dtype=dtype,
-        ).to(self._device)
+        trusted = bool(self._params.get(TRUST))
+        how = {"local_files_only": True, TRUST: trusted, "dtype": dtype}
+        network = AutoModelForTokenClassification.from_pretrained(folder, **how).to(self._device)
         self._strategy = str(self._params.get(AGGREGATION.name, "simple"))
-        self._tokenizer = tokenizer_of(folder, trusted=bool(self._params.get(TRUST)))
+        self._tokenizer = tokenizer_of(folder, trusted=trusted)
         self._pipeline = TokenClassificationPipeline(
             model=network,
             tokenizer=self._tokenizer,
@@ -372,7 +401,7 @@ class TokenClassification(EncoderWorkload):
         from jobkit.worker.workloads.extras.encoder import Aggregation, Encoder
 
         tokenizer, network = self._tokenizer, self._pipeline.model
-        if refused := unknown_input(tokenizer, network):
+        if refused := next(unknown_inputs(tokenizer, network), ""):
             return refused
         self._aggregation = Aggregation(self._strategy, tokenizer, network.config.id2label)
 
@@ -448,7 +477,7 @@ def tokenizer_of(folder: Path, *, trusted: bool = False) -> Any:  # noqa: ANN401
     """Return the tokenizer of a folder, with the maximum of the model if it names none itself.
 
     It pads with some token, which the mask hides, and by no setting of its tokenizer.json: such a setting
-    counts until the first call only.
+    counts until the first call only, so a check would see another tokenizer than the work after it.
     """
     os.environ.setdefault(*SILENT_TOKENIZERS)
     from transformers import AutoConfig, AutoTokenizer
@@ -470,11 +499,6 @@ def tokenizer_of(folder: Path, *, trusted: bool = False) -> Any:  # noqa: ANN401
     return tokenizer
 
 
-def unlimited(folder: Path) -> JobkitError:
-    hint = 'write "model_max_length": 512, or what it was trained with, into its tokenizer_config.json'
-    return JobkitError(f"{folder} names no largest number of tokens", hint=hint)
-
-
 def stride_of(tokenizer: Any) -> int:  # noqa: ANN401 - as above
     """Return `STRIDE`, or less for a model that takes too few tokens for it."""
     most = int(tokenizer.model_max_length)
@@ -492,6 +516,11 @@ KNOWN_SETTINGS = {
     *("unpad_inputs", "query_length", "document_length", "query_expansion"),
 }
 """Of the module Transformer, what changes nothing for a text without a task, or is read elsewhere."""
+EMBEDDER_SETTINGS = {
+    *("__version__", "requirements", "model_type", "similarity_fn_name"),
+    *("prompts", "default_prompt_name", "truncate_dim"),
+}
+"""Of config_sentence_transformers.json, what says nothing of a vector, or is honoured."""
 KNOWN_PROCESSING = {"max_length", "padding"}
 """An encoder keeps the one, and a mask makes the other harmless."""
 ROUNDING, NEAR_VECTORS = 1e-5, 1e-2
@@ -516,11 +545,9 @@ class SentenceEmbedding(EncoderWorkload):
         """Load the model, and return it."""
         if stored := self._params.get(STORED.name):
             self._effective[STORED.name] = stored
-        options = {key: self._params[key] for key in MODEL_OPTIONS if key in self._params}
+        options: Any = {key: self._params[key] for key in MODEL_OPTIONS if key in self._params}
         self._model = open_model(folder, self._device, dtype, **options)
         self._tokenizer = self._model.tokenizer
-        asked = self._params.get(PROMPT)
-        self._prompt = prompt_of(self._model, None if asked is None else str(asked))
         return self._model
 
     def encoder(self) -> Encoder | str:
@@ -531,21 +558,21 @@ class SentenceEmbedding(EncoderWorkload):
         for module in model:
             if type(module).__name__ not in KNOWN:
                 return f"the model has a module {type(module).__name__}"
-        if unknown := unknown_setting(model[0]):
+        if unknown := unknown_setting(model[0], self._folder):
             return f"the model has a setting {unknown}"
         if not 0 < most_tokens(model) < NO_LIMIT:
             return "the model names no largest number of tokens"
-        if refused := unknown_input(model.tokenizer, model[0].auto_model):
+        if refused := next(unknown_inputs(model.tokenizer, model[0].auto_model), ""):
             return refused
-        if self._prompt and not all(getattr(module, "include_prompt", True) for module in model):
+        prompt = prompt_of(model)
+        if prompt and not all(getattr(module, "include_prompt", True) for module in model):
             return "the model leaves the tokens of its prompt out of the mean"
 
         def run(ids: Any, mask: Any, places: Any) -> Sequence[Any]:  # noqa: ANN401 - torch is untyped
             vectors = model({"input_ids": ids, "attention_mask": mask})["sentence_embedding"]
             return [vectors[:, : model.truncate_dim].float()]
 
-        most, prompt = most_tokens(model), self._prompt
-        return Encoder(model.tokenizer, run, self._device, most_tokens=most, prompt=prompt)
+        return Encoder(model.tokenizer, run, self._device, most_tokens=most_tokens(model), prompt=prompt)
 
     def encoded(self, paragraphs: Sequence[str], encoder: Encoder) -> tuple[Any, int]:
         """Return the vectors that the encoder finds, and the tokens."""
@@ -562,14 +589,8 @@ class SentenceEmbedding(EncoderWorkload):
 
     def stock(self, paragraphs: Sequence[str], batch_size: int) -> Any:  # noqa: ANN401 - numpy is untyped here
         """Return the vectors that ``encode`` finds."""
-        found = self._model.encode(
-            list(paragraphs),
-            prompt=self._prompt,
-            batch_size=batch_size,
-            show_progress_bar=False,
-            convert_to_tensor=True,
-        )
-        return found.float().cpu().numpy()
+        how = {"batch_size": batch_size, "show_progress_bar": False, "convert_to_tensor": True}
+        return self._model.encode(list(paragraphs), **how).float().cpu().numpy()
 
     def difference(self, one: Any, other: Any) -> Difference:  # noqa: ANN401 - as above
         """Return the distances of vectors, by their numbers."""
@@ -589,8 +610,7 @@ class SentenceEmbedding(EncoderWorkload):
     def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
         """Return each paragraph as one item with its tokens, by the tokenizer of the model."""
         loaded = _kept_model(model_folder(model), CPU, "float32", **options_of(model))
-        prompt = prompt_of(loaded, getattr(model, PROMPT, None))
-        texts = [prompt + text for text in paragraphs]
+        texts = [prompt_of(loaded) + text for text in paragraphs]
         if not callable(loaded.tokenizer):  # of a StaticEmbedding
             return [[len(one.ids)] for one in loaded.tokenizer.encode_batch(texts, add_special_tokens=False)]
         tokens = loaded.tokenizer(texts, truncation=True, max_length=most_tokens(loaded))
@@ -603,13 +623,17 @@ def text_settings(module: Any) -> dict[str, Any]:  # noqa: ANN401 - the framewor
     return {**settings.get("common", {}), **settings.get("text", {})}
 
 
-def unknown_setting(module: Any) -> str:  # noqa: ANN401 - as above
-    """Return the first setting of a module Transformer that an encoder does not honour; empty if none."""
+def unknown_setting(module: Any, folder: Path) -> str:  # noqa: ANN401 - as above
+    """Return the first setting of a module Transformer, or of a folder, that an encoder does not honour."""
     saved = module.get_config_dict()
     named = {key for key, value in saved.items() if value and key not in KNOWN_SETTINGS}
     if "message" in saved.get("modality_config", {}):
         named.add("chat_template")
     named |= {f"processing_kwargs {key}" for key in text_settings(module).keys() - KNOWN_PROCESSING}
+    if (file := folder / "config_sentence_transformers.json").is_file():
+        of_folder = json.loads(file.read_text(encoding="utf-8"))
+        if of_folder.get("model_type", SAVED) == SAVED:  # of another one the library reads none
+            named |= of_folder.keys() - EMBEDDER_SETTINGS
     return min(named, default="")
 
 
@@ -618,22 +642,21 @@ def most_tokens(model: Any) -> int:  # noqa: ANN401 - as above
     return int(text_settings(model[0]).get("max_length") or model.max_seq_length or 0)
 
 
-def options_of(model: ModelRef | Path | None) -> Mapping[str, str | int]:
+def options_of(model: ModelRef | Path | None) -> dict[str, Any]:
     """Return what a spec asks for besides the folder."""
     return model.options if isinstance(model, ModelRef) else {}
 
 
-def prompt_of(model: Any, asked: str | None) -> str:  # noqa: ANN401 - as below
-    """Return what stands before each text: what a spec has, by its name or as it is, or the model's own."""
-    return str(model.prompts.get(model.default_prompt_name if asked is None else asked, asked or ""))
+def prompt_of(model: Any) -> str:  # noqa: ANN401 - as below
+    """Return what ``encode`` puts before each text."""
+    return model.prompts.get(model.default_prompt_name) or ""
 
 
-def open_model(
-    folder: Path, device: str, dtype: str, *, pooling: Value = "", trust_remote_code: Value = False
-) -> Any:  # noqa: ANN401 - the framework is untyped
+def open_model(folder: Path, device: str, dtype: str, **options: Any) -> Any:  # noqa: ANN401 - as above
     """Return a model of a folder, without network, with weights of one of torch's types, or ``auto``.
 
-    ``pooling``: of a folder that is no sentence embedder.
+    ``options``: of a `ModelRef`; a pooling is of a folder that is no sentence embedder, and a prompt, by its
+        name or as it is, takes the place of the model's own.
     """
     os.environ.setdefault(*SILENT_TOKENIZERS)
     import transformers
@@ -644,10 +667,13 @@ def open_model(
         str(folder),
         device=device,
         local_files_only=True,
-        trust_remote_code=bool(trust_remote_code),
+        trust_remote_code=bool(options.get(TRUST)),
         model_kwargs={"dtype": dtype},
     )
-    if pooling:  # the library has made it of the folder's tokens and their mean
+    if (prompt := options.get(PROMPT)) is not None:
+        model.prompts.setdefault(prompt, prompt)
+        model.default_prompt_name = prompt
+    if pooling := options.get("pooling"):  # the library has made it of the folder's tokens and their mean
         _, mean = model
         model[1] = type(mean)(mean.pooling_output_dimension, pooling_mode=pooling)
     return model

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from benchmarks.models import EMBEDDER, TAGGER, build, outcome, quiet
+from benchmarks.models import EMBEDDER, NEAR, TAGGER, build, outcome, quiet
 from jobkit.planning import models
 from jobkit.worker.workloads.base import workload_class
 from tests.support.tiny_models import TEXTS
@@ -36,6 +37,10 @@ def frameworks() -> None:
         ("tagger llama-without-pad", "exact", ""),
         ("tagger without-a", "exact", ""),
         ("tagger fnet", "off", "takes no mask"),
+        ("tagger bert-old-settings", "exact", ""),
+        ("tagger bert-unknown-setting", "off", "the tokenizer has a setting drops_words"),
+        ("tagger bert-without-mask", "off", "BertTokenizer makes the inputs input_ids"),
+        ("embedder unknown-setting", "off", "a setting whitens"),
         ("embedder processing-max-40", "exact", ""),
         ("embedder processing-no-special", "off", "processing_kwargs add_special_tokens"),
         ("embedder split-special", "exact", ""),
@@ -50,16 +55,32 @@ def test_no_kind_differs_in_silence(kind: str, state: str, why: str, tmp_path: P
     assert why in reason
 
 
+@pytest.mark.parametrize("kind", ["tagger bert-padding-in-json", "embedder padding-in-json"])
+@pytest.mark.parametrize("shortcuts", ["exact", "off"])
+def test_a_load_finds_before_the_check_what_it_finds_after_it(
+    kind: str, shortcuts: str, tmp_path: Path
+) -> None:
+    workload, folder = build(kind, tmp_path)
+    opened: Any = workload_class(workload)()
+    opened.load(folder, "cpu", {"precision": "fp32", "shortcuts": shortcuts, "batch_size": 9}, 1)
+    before = opened.process(TEXTS[-9:])
+    opened.check_shortcuts(TEXTS[-9:])
+    after = opened.process(TEXTS[-9:])
+    assert (before.load, before.entities) == (after.load, after.entities)
+    assert workload == TAGGER or abs(before.vectors - after.vectors).max() < NEAR
+
+
 def test_an_entity_of_no_length_is_returned_twice_as_by_the_pipeline(tmp_path: Path) -> None:
+    texts = sorted(TEXTS, key=len)[:-1]
     _, folder = build("tagger roberta", tmp_path)
     opened = workload_class(TAGGER)()
     opened.load(folder, "cpu", {"precision": "fp32", "shortcuts": "exact"}, 1)
-    found = opened.process(TEXTS).entities
+    found = opened.process(texts).entities
     assert {count for one, count in Counter(found).items() if one.start == one.end} == {1, 2}
-    checked = opened.check_shortcuts(TEXTS, TEXTS)  # type: ignore[attr-defined] # not of the Protocol
+    checked = opened.check_shortcuts(texts, texts)  # type: ignore[attr-defined] # not of the Protocol
     assert checked == ""
     opened.encoded = lambda *_: ([*dict.fromkeys(found)], 0)  # type: ignore[attr-defined]
-    assert "entities differ" in opened.check_shortcuts(TEXTS)  # type: ignore[attr-defined]
+    assert "entities differ" in opened.check_shortcuts(texts)  # type: ignore[attr-defined]
 
 
 def test_the_pooling_of_the_spec_is_that_of_the_vectors(tmp_path: Path) -> None:
@@ -70,6 +91,7 @@ def test_the_pooling_of_the_spec_is_that_of_the_vectors(tmp_path: Path) -> None:
     found = models.find(EMBEDDER, {"path": str(folder), "pooling": "cls"}, tmp_path, tmp_path)
     opened = workload_class(EMBEDDER)()
     opened.load(folder, "cpu", {"precision": "fp32", "shortcuts": "exact", **found.options}, 1)
+    assert opened.effective()["shortcuts"] == "exact"
     text = TEXTS[-1]
     from transformers import AutoModel, AutoTokenizer
 
