@@ -34,6 +34,11 @@ from jobkit.runs.which_run import changed_run_named, refuse_runs, refuse_unmeasu
 @click.option(
     "--rows-gone", is_flag=True, help="For a corpus: run the shards again whose rows are gone or damaged."
 )
+@click.option(
+    "--quarantine",
+    is_flag=True,
+    help="For a corpus: try the paragraphs in quarantine again.",
+)
 @click.option("--replan", is_flag=True, help="For a corpus: cut the unfinished part into new shards.")
 @shared.shard_options
 @shared.force_option
@@ -69,8 +74,12 @@ def resume(
     With --rows-gone, of a corpus: shards also run again whose rows were removed after they were done, as by
     a purge of scratch. If the old rows come back, they count for nothing.
 
+    With --quarantine, of a corpus: shards also run again whose workload could not take a paragraph, from
+    the part with the first such paragraph on.
+
     \b
       jobkit resume tagged --rows-gone
+      jobkit resume tagged --quarantine --set resources.memory=32GiB
       jobkit resume tagged --replan --shard-minutes 10
       jobkit resume tagged --replan --set scheduler=local
 

@@ -14,6 +14,7 @@ from jobkit.core.layout import read_points
 from jobkit.core.units import format_count, format_list
 
 if TYPE_CHECKING:
+    from jobkit.extensions.corpus.merge import Merged
     from jobkit.launch.launch import Preview
 
 
@@ -135,6 +136,11 @@ class _Merge(click.Command):
     "--allow-missing", is_flag=True, help="Write the results that there are, and list what is missing."
 )
 @click.option(
+    "--allow-quarantine",
+    is_flag=True,
+    help="Merge all but the paragraphs in quarantine, and list these.",
+)
+@click.option(
     "--fetch", is_flag=True, help="With jobkit --on HOST: bring the files to this machine, to the same path."
 )
 def merge(
@@ -165,12 +171,14 @@ def merge(
     match its SHA-256, or if a file of the corpus has changed since it was planned. An older FILE is
     replaced at the end, at once. With --allow-missing jobkit merges the results that there are into
     merged.partial.jsonl, and merged.partial.documents.jsonl counts the missing paragraphs of a document.
+    With paragraphs in quarantine it merges nothing either; with --allow-quarantine it merges the others,
+    and lists these in merged.quarantine.jsonl.
 
     \b
     Exit status:
       0  merged
       2  nothing to merge, or something does not match
-      5  some shards are still to come; with --allow-missing the others are merged
+      5  some shards are still to come, or paragraphs are in quarantine; if allowed, the others are merged
     """
     from jobkit.extensions.corpus.merge import default_format
     from jobkit.extensions.corpus.merge import merge as join
@@ -210,8 +218,7 @@ def merge(
         f"merged {rows} of {format_count(merged.paragraphs, 'paragraph')} "
         f"and {format_count(merged.shards, 'shard')}: {outputs}"
     )
-    if merged.places:
-        terminal.note(f"document and paragraph of each row: {terminal.relative_path(merged.places)}")
+    _note_files(merged)
     silent = f", {merged.silent:,} of them without a row" if merged.silent else ""
     documents = f"{format_count(merged.documents, 'document')}{silent}"
     terminal.note(f"paragraphs and rows of {documents}: {terminal.relative_path(merged.counts)}")
@@ -226,6 +233,14 @@ def merge(
         terminal.note(closing)
     terminal.note("done: all shards are merged, and nothing is left to run")
     return 0
+
+
+def _note_files(merged: Merged) -> None:
+    what = format_count(merged.quarantined, "paragraph")
+    more = {"document and paragraph of each row": merged.places, f"in quarantine: {what}": merged.quarantine}
+    for words, path in more.items():
+        if path:
+            terminal.note(f"{words}: {terminal.relative_path(path)}")
 
 
 def _wait_or_resume(folder: Path, resume: str) -> str:

@@ -251,6 +251,8 @@ class PointKind:
         Whether its time was promised: then it fails if it cannot work as measured, rather than work slower.
     replanned
         Whether its ``repeat`` is the number of the plan that made it, and a later plan may replace it.
+    quarantines
+        Whether a paragraph that no process can take is left out, and the try goes on.
     measures_need
         Whether the memory that its heaviest batches need is measured after the work.
     stands
@@ -269,6 +271,7 @@ class PointKind:
     from_text: bool = True
     promised: bool = False
     replanned: bool = False
+    quarantines: bool = False
     measures_need: bool = True
     stands: bool = False
     extension: str = ""
@@ -286,6 +289,7 @@ SHARD = PointKind(
     from_text=False,
     promised=True,
     replanned=True,
+    quarantines=True,
     measures_need=False,
     extension="corpus",
 )
@@ -342,6 +346,8 @@ class Point:
     hang_s
         With several processes, the try ends if a batch takes longer than this and than 20 times the
         longest batch so far.
+    nan
+        What is done about a paragraph whose rows have NaN or infinity: ``quarantine``; ``None`` for null.
     load_knobs
         The knobs with which the load of a batch grows.
     cap_bytes
@@ -390,6 +396,7 @@ class Point:
     trim: bool = False
     fork: bool = False
     hang_s: int = 60
+    nan: str | None = "quarantine"
     load_knobs: tuple[str, ...] = LOAD_KNOBS
     cap_bytes: int | None = None
     trial: bool = False

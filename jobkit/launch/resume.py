@@ -348,6 +348,7 @@ class Asked:
     overrides: tuple[str, ...] = ()
     machine_gone: str = ""
     rows_gone: bool = False  # whether points run again that are done, and whose results are gone
+    quarantine: bool = False  # whether points run again that left out parts of their work
     replan: bool = False  # whether to cut what is not done into new points
     shard_minutes: float | None = None  # how long each shard is to take; ``None`` to leave it open
     shards: int | None = None  # how many shards there are to be; ``None`` to leave it open
@@ -358,8 +359,8 @@ class Resumption:
     """How a run goes on: the hooks of a sweep, whose points run again; an extension inherits them."""
 
     def resume(self, run_dir: Path, asked: Asked) -> int | None:
-        for_a_corpus = {"--replan": asked.replan, "--rows-gone": asked.rows_gone}
-        for option in filter(for_a_corpus.get, for_a_corpus):
+        for_a_corpus = ("replan", "rows_gone", "quarantine")
+        for option in (f"--{name.replace('_', '-')}" for name in for_a_corpus if getattr(asked, name)):
             raise JobkitError(f"{run_dir}: {option} is for the folder of jobkit apply, and this is a sweep's")
         return run_again(
             run_dir, asked.only, asked.overrides, machine_gone=asked.machine_gone, wait=asked.wait

@@ -365,6 +365,9 @@ def variables(spec: SweepSpec, site: Site, point: Point | None) -> dict[str, str
         chosen[process.GPUS_BY_VARIABLE] = site.gpus or ""
     if point:
         chosen[process.MEMORY_VARIABLE] = str(spec.resources.memory)
+    if point and point.kind.quarantines:
+        limit = spec.policy.quarantine
+        chosen[process.QUARANTINE_VARIABLE] = f"{limit.most:g} {limit.least}"
     recorded = by_name(site.scheduler).RECORDED_VARIABLES
     recorded += (IMAGE_VARIABLE,) if spec.environment.container else ()
     if spec.environment.modules:

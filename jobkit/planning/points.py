@@ -154,6 +154,7 @@ def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Poin
         trim=spec.trim,
         fork=spec.fork,
         hang_s=spec.hang_s,
+        nan=spec.nan,
         gpus=max(1, counts[GPUS]) if on_gpu else 1,
         mps=str(given[MPS]) if on_gpu else OFF,
         profile=spec.profile,

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
+from jobkit.spec.axes import Percent
 from jobkit.spec.fields import STRICT, number_written
 
 FACTOR_PATTERN = r"^x\d+(\.\d+)?$"
@@ -88,6 +89,21 @@ class Bug(_Part):
     stop_after: Annotated[int, Field(ge=0)] = 2
 
 
+class Quarantine(_Part):
+    """How many paragraphs of a corpus may go to quarantine before its shards end as ``bug``.
+
+    Attributes
+    ----------
+    most
+        The share of the paragraphs.
+    least
+        How many may in any case.
+    """
+
+    most: Percent = 0.001
+    least: Annotated[int, Field(ge=0)] = 10
+
+
 class Policy(_Part):
     """What is done about each outcome.
 
@@ -103,6 +119,8 @@ class Policy(_Part):
         Again as it was, unless the scheduler does so by itself; after ``node_fail`` without that node.
     bug
         When to give the sweep up: also for ``environment``, ``model_missing`` and ``no_gpu``.
+    quarantine
+        How many paragraphs of a corpus may fail alone before the workload counts as broken.
     follow_up
         Whether a small job waits for the sweep to end and does all this, so that no one need be
         logged in. Without it `jobkit resume` does it.
@@ -114,4 +132,5 @@ class Policy(_Part):
     preempted: Again = Again()
     node_fail: Again = Again()
     bug: Bug = Bug()
+    quarantine: Quarantine = Quarantine()
     follow_up: bool = True

@@ -389,8 +389,11 @@ class SweepSpec(_Part):
         Whether processes that work are forked from one that has imported the framework; else each is
         a fresh one.
     hang_s
-        With several workers, a batch that takes longer than this, and than 20 times the longest batch
-        so far, ends the try as ``timeout``.
+        A batch hangs that takes longer than this, and than 20 times the longest so far. It is watched in a
+        corpus, and with several workers.
+    nan
+        What ``jobkit apply`` does about a paragraph with NaN or infinity in its rows: ``quarantine``, or
+        ``null`` in place of the number.
     sweep
         Knobs and their values; every combination runs.
     repeats
@@ -453,6 +456,7 @@ class SweepSpec(_Part):
     trim: bool = False
     fork: bool = True
     hang_s: fields.Positive = 60
+    nan: Literal["quarantine"] | None = "quarantine"
     sweep: Axes = Axes()
     repeats: RepeatsOrNumber = 3
     resources: Resources = Resources()

@@ -45,6 +45,7 @@ NO_GPU_ASSIGNED = "the job was given no GPU"
 OLD_DRIVER = "cannot use the driver"
 """Parts of the messages of `Outcome.NO_GPU`; `BY_MESSAGE` chooses the remedy by them."""
 
+OUT_OF_MEMORY = frozenset({Outcome.GPU_OOM, Outcome.RAM_OOM})
 NO_SHORTCUTS = "shortcuts: exact cannot be used here:"
 NO_MPS = "mps: on, but"
 NO_PROFILER = "profile:"
@@ -90,8 +91,25 @@ class TryFailed(JobkitError):  # noqa: N818 - the name of what happened
         self.outcome = outcome
 
 
-class BatchHung(TryFailed):
+class CallFailed(TryFailed):
+    """A call failed as it may by its text; if its process is not ``sound``, another one goes on."""
+
+    sound = False
+
+
+class BatchHung(CallFailed):
     pass
+
+
+_DEVICE = re.compile(r"CUDA error|device-side assert|CU(DNN|BLAS)_STATUS|\b(NCCL|NVML|ECC|X[Ii][Dd])\b")
+"""Errors of a device: of those of CUDA only a lack of memory may be due to a text."""
+
+
+def is_of_text(error: BaseException, outcome: Outcome, message: str) -> bool:
+    """Return whether a workload may have failed by its text, and not by a disk, a device or its set-up."""
+    if isinstance(error, OSError | TryFailed):
+        return False
+    return outcome in OUT_OF_MEMORY or (outcome is Outcome.BUG and not _DEVICE.search(message))
 
 
 def describe_error(error: BaseException, folder: str | None = None) -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import BATCH_SIZE, SORTED
 from jobkit.core.paragraphs import JSONL_ENDINGS, BadLineError, Fields, parse_line, split_paragraphs
-from jobkit.core.records import Point
+from jobkit.core.records import Outcome, Point
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -130,6 +130,14 @@ class Window:
     waiting: deque[Call] = field(default_factory=deque)
     left: int = 0  # the number of calls that have not ended
     rows: list[tuple[Any, ...]] = field(default_factory=list)  # the rows of calls that have ended
+    # paragraphs that have no rows, because no process can take them: number, outcome, message
+    bad: list[tuple[int, Outcome, str]] = field(default_factory=list)
+
+    def call(self, places: Iterable[int]) -> Call:
+        """Return a call of the paragraphs at some places of the window."""
+        first, *_ = at = tuple(places)
+        place = self.places[first].place if self.places else f"paragraph {self.first + first + 1:,}"
+        return Call(tuple(self.first + one for one in at), tuple(self.texts[one] for one in at), place)
 
 
 class Todo:
@@ -175,26 +183,49 @@ class Todo:
         if self._more:
             from concurrent.futures import ThreadPoolExecutor  # what only a shard needs
 
-            from jobkit.worker import process
-
             self._reader = ThreadPoolExecutor(1)
-            with process.signals_blocked():  # the thread inherits this: signals are for the main thread
-                self._ahead = self._reader.submit(self._read)
+            self._read_next(self._reader)
+
+    def _read_next(self, reader: ThreadPoolExecutor) -> None:
+        from jobkit.worker import process
+
+        with process.signals_blocked():  # the thread inherits this: signals are for the main thread
+            self._ahead = reader.submit(self._read)
+
+    def pause(self) -> None:
+        """End the thread that reads until it is needed again, so that this process can be forked."""
+        if self._reader:
+            self._reader.shutdown()
+            self._reader = type(self._reader)(1)
 
     def next_call(self) -> Call | None:
         """Return the next call; ``None`` if there is none, or none before a window has ended."""
         if not (self._open and self._open[-1].waiting) and len(self._open) < OPEN_WINDOWS:
             window = self._ahead.result() if self._reader else None
             if self._reader and window:
-                self._ahead = self._reader.submit(self._read)
+                self._read_next(self._reader)
                 self._open.append(window)
         newest = self._open[-1].waiting if self._open else None
         return newest.popleft() if newest else None
 
-    def keep(self, first_item: int, rows: Iterable[tuple[Any, ...]]) -> list[Window]:
-        """Keep the rows of a call that has ended; return the windows that are done now, in order."""
-        [window] = [one for one in self._open if one.first <= first_item < one.first + len(one.texts)]
+    def _window(self, item: int) -> Window:
+        [window] = [one for one in self._open if one.first <= item < one.first + len(one.texts)]
+        return window
+
+    def halve(self, call: Call) -> list[Call]:
+        """Put the halves of a call in its place."""
+        window, middle = self._window(call.first), len(call.items) // 2
+        window.left += 1
+        halves = call.items[:middle], call.items[middle:]
+        return [window.call(item - window.first for item in half) for half in halves]
+
+    def keep(
+        self, first_item: int, rows: Iterable[tuple[Any, ...]], *bad: tuple[int, Outcome, str]
+    ) -> list[Window]:
+        """Keep the rows of a call that has ended, or why it has none; return windows done now, in order."""
+        window = self._window(first_item)
         window.rows += rows
+        window.bad += bad
         window.left -= 1
         done = []
         while self._open and not self._open[0].left:
@@ -224,12 +255,8 @@ def cut_window(window: Window, point: Point, items_per_call: int, lengths: Path 
     if point.order == SORTED:
         places = sorted_places(longest_sentences(window.texts, lengths), point.sort_window)
     places = [place for place in places if place % point.every == 0]
-    todo = []
-    for start in range(0, len(places), items_per_call):
-        cut = places[start : start + items_per_call]
-        place = window.places[cut[0]].place if window.places else f"paragraph {window.first + cut[0] + 1:,}"
-        items, texts = (window.first + at for at in cut), (window.texts[at] for at in cut)
-        todo.append(Call(tuple(items), tuple(texts), place))
+    starts = range(0, len(places), items_per_call)
+    todo = [window.call(places[start : start + items_per_call]) for start in starts]
     sizes = [point.numbers.get(name) for name in ("sentences_per_ner_batch", BATCH_SIZE)]
 
     def load(call: Call) -> int:  # estimated by punctuation, in characters

@@ -12,8 +12,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import heapq
+import math
 import os
 import platform
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -38,10 +40,13 @@ from jobkit.worker import mps, process, steps
 from jobkit.worker.failure import (
     HANG,
     NO_SHORTCUTS,
+    OUT_OF_MEMORY,
     BatchHung,
+    CallFailed,
     SpareMemory,
     Stopped,
     TryFailed,
+    is_of_text,
     outcome_of,
     print_error,
 )
@@ -61,8 +66,21 @@ GO_ON = "go_on"
 """The step with which another try begins, whose log and files are other ones."""
 OBSERVED = 0
 """The number of the worker whose calls may be recorded."""
+WARM_UP_FACTOR = 10
+"""A warm-up hangs if it takes this many times the point's ``hang_s``."""
 LATE_S = 0.5
 """How much later than its consequences the end of a daemon may be seen."""
+OF_TEXT = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGKILL})
+"""The signals by which a worker may end because of the text of its call."""
+MOST_MEMORY, LOOK_S = 0.9, 0.05
+"""The share of its memory that a worker of a job on Slurm may hold, and how often jobkit looks.
+
+Slurm kills the whole job if it is told to (``OverMemoryKill``), and then no call could be narrowed.
+"""
+MOST_ALONE = 3
+"""So many paragraphs fail before any passes, and the try ends: the workload is at fault, not they."""
+MOST_REPLACED = 50
+"""So many processes a try may replace, and as many for each paragraph in quarantine."""
 HANG_FACTOR = 20
 """A call hangs if it takes this many times the longest batch so far, and at least the point's ``hang_s``."""
 ITEMS = 200
@@ -99,7 +117,11 @@ def _report(worker: Worker, spare: SpareMemory, step: str, arguments: Sequence[o
     worker.read_maxrss()
     if error and not isinstance(error, TryFailed):
         print_error(error, code)
-    return worker.measured, done, outcome_of(error, code) if error else None
+    if error is None:
+        return worker.measured, done, None
+    outcome, message = outcome_of(error, code)
+    of_text = step in {"work", "warm_up"} and is_of_text(error, outcome, message)
+    return worker.measured, done, (outcome, message, of_text)
 
 
 # -- all workers
@@ -115,8 +137,16 @@ class Pool:
         self._processes: dict[int, process.ChildProcess] = {}
         self._connections: dict[int, Connection[Order | Task, Report]] = {}
         self._oom_kills = process.oom_kills()
+        self.replaced = 0  # how many workers were started again
+        self._quarantines = state.task.point.kind.quarantines
+        watched = self._quarantines and "SLURM_JOB_ID" in os.environ
+        requested = int(os.environ.get(process.MEMORY_VARIABLE) or 0) if watched else 0
+        self._most_bytes = MOST_MEMORY * requested or math.inf
+        self._too_large: set[int] = set()
+        self.starting: set[int] = set()  # those of them that have not loaded
         # the memory in use before they opened their GPUs, by UUID
         self.idle_bytes: Mapping[str, int | None] = {}
+        self.foreign_processes: Mapping[str, int | None] = {}  # on the GPUs before, by UUID
 
     def __iter__(self) -> Iterator[int]:
         return iter(list(self._connections))
@@ -158,30 +188,56 @@ class Pool:
         variables = {name: value for name, value in os.environ.items() if name.startswith("JOBKIT_")}
         self.ask(dict.fromkeys(self, (GO_ON, state.task, variables)))
 
+    def replace(self, number: int, task: Task) -> None:
+        """Start another process in place of a worker, which loads while the others work."""
+        self._connections.pop(number).close()
+        self._kill([self._processes[number]])
+        self._oom_kills, self.replaced = process.oom_kills(), self.replaced + 1
+        self.start(number, task)
+        self.send(number, ("begin", self.foreign_processes))
+        self.starting.add(number)
+
     @property
     def pids(self) -> dict[int, int]:
         return {number: self._processes[number].pid for number in self}
 
-    def ask(self, orders: Mapping[int, Order]) -> None:
+    def ask(self, orders: Mapping[int, Order], within_s: float = math.inf) -> None:
+        """Order a step of each worker; wait until all have ended, and until replaced workers have loaded."""
         for number, order in orders.items():
             self.send(number, order)
-        waiting = set(orders)
-        while waiting:
-            waiting -= {number for number, _ in self.reports()}
+        waiting, deadline_s = set(orders), time.monotonic() + within_s
+        while waiting or self.starting:
+            if time.monotonic() > deadline_s:
+                raise BatchHung(
+                    Outcome.TIMEOUT, f"worker {min(waiting)} has not warmed up in {within_s:.0f} s"
+                )
+            for number, done in self.reports():
+                if isinstance(done, TryFailed):
+                    raise done
+                waiting -= {number}
 
-    def reports(self) -> Iterator[tuple[int, Done | None]]:
-        """Wait for reports, at most `TICK_S`; yield the worker of each, and its result."""
-        ready = wait(self._connections.values(), TICK_S)
+    def reports(self) -> Iterator[tuple[int, Done | TryFailed | None]]:
+        """Wait for reports, at most `TICK_S`; yield the worker of each, and its result or why it failed."""
+        deadline_s = time.monotonic() + TICK_S
+        while not (
+            ready := wait(self._connections.values(), TICK_S if self._most_bytes == math.inf else LOOK_S)
+        ):
+            for number, pid in self.pids.items():
+                if process.anonymous_bytes(pid) > self._most_bytes:
+                    self._too_large.add(number)
+                    process.kill([pid])
+            if time.monotonic() > deadline_s:
+                break
         heard = {number: self._receive(number) for number in self if self._connections[number] in ready}
         # A child of a dead worker may keep its connection open.
         dead = [] if ready else [number for number in self if self._processes[number].poll() is not None]
-        yield from ((number, done) for number, done in heard.items() if not isinstance(done, TryFailed))
-        reports = (*heard.values(), *map(self._death, dead))
-        failures = [report for report in reports if isinstance(report, TryFailed)]
+        failed = {number: done for number, done in heard.items() if isinstance(done, TryFailed)}
+        failed |= {number: self._death(number) for number in dead}
+        self.starting -= heard.keys()
+        yield from ((number, done) for number, done in heard.items() if number not in failed)
         if self.daemon:  # its end makes workers fail, perhaps before it is seen
-            self.daemon.refuse_end(LATE_S if failures else 0.0)
-        if failures:
-            raise failures[0]
+            self.daemon.refuse_end(LATE_S if failed else 0.0)
+        yield from failed.items()
 
     def end(self, numbers: Iterable[int]) -> None:
         """End workers that have nothing to do, and wait until their memory is free."""
@@ -215,14 +271,27 @@ class Pool:
             self._reported[number], done, failure = self._connections[number].recv()
         except (EOFError, OSError):
             return self._death(number)
-        return TryFailed(failure[0], f"worker {number}: {failure[1]}") if failure else done
+        if not failure:
+            return done
+        outcome, message, of_text = failure
+        who = "" if self._quarantines and len(self._processes) == 1 else f"worker {number}: "
+        if not of_text:
+            return TryFailed(outcome, f"{who}{message}")
+        failed = CallFailed(outcome, f"{who}{message}")
+        failed.sound = outcome not in OUT_OF_MEMORY
+        return failed
 
     def _death(self, number: int) -> TryFailed:
         """Return the reason why a worker ended without a report."""
         status = self._processes[number].wait()
         if status >= 0:
-            return TryFailed(Outcome.BUG, f"worker {number} ended with status {status}")
-        return steps.killed(f"worker {number}", -status, self._oom_kills)
+            return CallFailed(Outcome.BUG, f"worker {number} ended with status {status}")
+        if number in self._too_large:
+            self._too_large.remove(number)
+            what = f"more than {MOST_MEMORY:.0%} of the memory that the job requests"
+            return CallFailed(Outcome.RAM_OOM, f"worker {number} took {what}")
+        killed = steps.killed(f"worker {number}", -status, self._oom_kills)
+        return CallFailed(killed.outcome, killed.message) if -status in OF_TEXT else killed
 
 
 @contextlib.contextmanager
@@ -259,12 +328,24 @@ class CallQueue:
     running: dict[int, tuple[Call, float]] = field(default_factory=dict)
     following: dict[int, Call] = field(default_factory=dict)  # by worker: the call after that
     longest_s: float = 0.0  # of all batches so far
+    rate_s: float = 0.0  # for a paragraph: the mean of all batches so far, or of the warm-up
+    items: int = 0
+    # what is known of calls that have failed, see `narrow`
+    suspects: list[Call] = field(default_factory=list)
+    limits_s: dict[tuple[int, ...], float] = field(default_factory=dict)  # by the items of a suspect
+    killed: set[int] = field(default_factory=set)  # paragraphs with which alone a worker was killed
+    alone: dict[int, list[tuple[Call, TryFailed]]] = field(default_factory=dict)  # by worker
+    good: Call | None = None  # of a paragraph that has passed
 
     def next_calls(self, worker: int, now_s: float) -> list[Call]:
         """Return the next call for a free worker, and the call after it; neither if no call waits.
 
         If no call waits, the worker gets one that another worker has only tokenized.
         """
+        suspect = self.good if worker in self.alone else None
+        if suspect := suspect or (self.suspects.pop() if self.suspects else None):
+            self.running[worker] = suspect, now_s
+            return [suspect]
         call = self.following.pop(worker, None) or self.take()
         if not call and self.following:
             _, call = self.following.popitem()
@@ -278,16 +359,47 @@ class CallQueue:
 
     def end_call(self, worker: int, seconds: float) -> Call:
         call, _ = self.running.pop(worker)
-        self.longest_s = max(self.longest_s, seconds)
+        self.longest_s, items = max(self.longest_s, seconds), self.items + len(call.paragraphs)
+        self.rate_s, self.items = (self.rate_s * self.items + seconds) / items, items
+        self.good = self.good or replace(
+            call, items=call.items[:1], paragraphs=(min(call.paragraphs, key=len),)
+        )
         return call
 
-    def refuse_hang(self, now_s: float) -> None:
-        limit_s = max(self.hang_s, HANG_FACTOR * self.longest_s)
-        for worker, (call, began_s) in self.running.items():
-            if now_s - began_s > limit_s:
+    def hung(self, now_s: float) -> Iterator[tuple[int, BatchHung]]:
+        """Yield the workers whose call hangs."""
+        for worker, (call, began_s) in list(self.running.items()):
+            if now_s - began_s > self._limit_s(call):
                 what = f"{HANG} of {len(call.paragraphs)} paragraphs for {now_s - began_s:.0f} s"
                 message = f"worker {worker} {what} (hang_s: {self.hang_s:g})"
-                raise BatchHung(Outcome.TIMEOUT, message)
+                yield worker, BatchHung(Outcome.TIMEOUT, message)
+
+    def _limit_s(self, call: Call) -> float:
+        usual_s = max(self.longest_s, self.rate_s * len(call.paragraphs))
+        return self.limits_s.get(call.items) or max(self.hang_s, HANG_FACTOR * usual_s)
+
+    def narrow(self, worker: int, failure: CallFailed, halve: Callable[[Call], list[Call]]) -> None:
+        """Let the halves of a call that failed run next, down to the paragraph that fails alone.
+
+        Of a call that hung all halves together may take as long as that again. A paragraph is at fault once
+        another one, which has passed before, passes in the same worker; else ``failure`` is raised.
+        """
+        call, _ = self.running.pop(worker)
+        if call is self.good:
+            raise self.alone[worker][0][1]
+        if len(call.items) > 1:
+            halves = halve(call)
+            self.suspects += reversed(halves)
+            if isinstance(failure, BatchHung):
+                limit_s = self.limits_s.get(call.items) or self._limit_s(call) / math.log2(len(call.items))
+                self.limits_s |= {half.items: limit_s for half in halves if len(half.items) > 1}
+        elif failure.outcome is Outcome.LOST and call.first not in self.killed:
+            self.killed.add(call.first)
+            self.suspects.append(call)
+        else:
+            self.alone.setdefault(worker, []).append((call, failure))
+            if not self.good and sum(map(len, self.alone.values())) >= MOST_ALONE:
+                raise failure
 
 
 def supervise(state: TryState, stack: ExitStack, kept: Standing) -> None:
@@ -301,7 +413,17 @@ def supervise(state: TryState, stack: ExitStack, kept: Standing) -> None:
         workers.ask(dict.fromkeys(workers, ("load",)))
     steps.cut_calls(state, todo)
     likely = [*islice(todo.calls, len(state.workers)), *[None] * len(state.workers)]
-    workers.ask({number: ("warm_up", todo.warm_up_texts, likely[number]) for number in workers})
+    try:
+        within_s = WARM_UP_FACTOR * point.hang_s if point.kind.quarantines else math.inf
+        warm_up = {number: ("warm_up", todo.warm_up_texts, likely[number]) for number in workers}
+        workers.ask(warm_up, within_s)
+    except CallFailed as failed:
+        if not point.kind.quarantines:
+            raise
+        process.report(f"there is no warm-up: {failed.message}")
+        for number in workers:
+            workers.replace(number, state.task)
+        workers.ask({})
     if workers.daemon:
         state.mps = workers.daemon.check_clients(workers.pids)
     workers.ask(dict(_contexts(workers, state.workers)))
@@ -325,11 +447,13 @@ def _open(state: TryState, kept: Standing) -> Todo:
     point = state.task.point
     state.workers = [WorkerState() for _ in range(point.workers * point.gpus)]
     steps.read_idle(state)
-    reason = steps.preload(state.task)
-    state.forked = not reason
+    # One worker is a fresh process, unless all is imported already: its supervisor then holds little memory.
+    alone = point.kind.quarantines and len(state.workers) == 1 and not state.task.forked
+    reason = "" if alone else steps.preload(state.task)
+    state.forked = not alone and not reason
     if state.forked:
         state.waited_s += process.age_s() or 0.0
-    elif point.fork:
+    elif point.fork and reason:
         process.report(f"the workers of this try are fresh processes: {reason}")
     todo = steps.read_inputs(state)
     steps.wait_for_memory(state)
@@ -338,7 +462,8 @@ def _open(state: TryState, kept: Standing) -> Todo:
     if steps.settings_of(state.task).get(SHORTCUTS) == EXACT:
         check_shortcuts(state, todo, daemon)
     kept.pool = workers = kept.stack.enter_context(started(state, daemon))
-    workers.ask(dict.fromkeys(workers, ("open", {uuid: gpu.processes for uuid, gpu in gpus.items()})))
+    workers.foreign_processes = {uuid: gpu.processes for uuid, gpu in gpus.items()}
+    workers.ask(dict.fromkeys(workers, ("open", workers.foreign_processes)))
     uuids = dict.fromkeys(worker.gpu.uuid for worker in state.workers if worker.gpu)
     workers.idle_bytes = {uuid: gpus[uuid].used_bytes if uuid in gpus else None for uuid in uuids}
     state.device_idle_bytes = total(workers.idle_bytes.values()) if uuids else None
@@ -357,25 +482,50 @@ def _contexts(pool: Pool, workers: Sequence[WorkerState]) -> Iterator[tuple[int,
 
 def _work(state: TryState, workers: Pool, todo: Todo) -> None:
     ahead = any(worker.tokenizes_ahead for worker in state.workers)
-    queue = CallQueue(todo.next_call, state.task.point.hang_s, ahead)
+    warm_up_s = max(worker.warm_up_s or 0.0 for worker in state.workers)
+    rate_s = warm_up_s / max(1, len(todo.warm_up_texts))
+    queue = CallQueue(todo.next_call, state.task.point.hang_s, ahead, rate_s=rate_s)
     began_s = time.monotonic()
 
     def hand_out() -> None:
         for worker in workers:
-            if worker not in queue.running and (calls := queue.next_calls(worker, time.monotonic())):
+            busy = worker in queue.running or worker in workers.starting
+            if not busy and (calls := queue.next_calls(worker, time.monotonic())):
                 workers.send(worker, ("work", *calls))
 
     with steps.open_batches(state) as stream:
         todo.read_ahead()
         hand_out()
-        while queue.running:
+        while queue.running or workers.starting:
             for worker, done in workers.reports():
                 end_s = time.monotonic() - began_s
-                if done:
+                if isinstance(done, TryFailed):
+                    _narrow(state, workers, queue, worker, done)
+                elif done:
                     call = queue.end_call(worker, done[0].seconds)
-                    steps.keep_batch(state, stream, call, done, worker=worker, end_s=end_s)
+                    for suspect, failure in queue.alone.pop(worker, ()):
+                        steps.quarantine(state, suspect, failure)
+                    if call is not queue.good:
+                        steps.keep_batch(state, stream, call, done, worker=worker, end_s=end_s)
                 hand_out()
-            queue.refuse_hang(time.monotonic())
+            for worker, hung in queue.hung(time.monotonic()):
+                _narrow(state, workers, queue, worker, hung)
+        for [(_, failure), *_] in queue.alone.values():
+            raise failure
+
+
+def _narrow(state: TryState, workers: Pool, queue: CallQueue, worker: int, failure: TryFailed) -> None:
+    """Go on after a call that may have failed by its text, perhaps with another process; else end the try."""
+    todo, most = state.todo, MOST_REPLACED * (1 + state.quarantined)
+    may = state.task.point.kind.quarantines and worker in queue.running and workers.replaced < most
+    if not (may and todo and isinstance(failure, CallFailed)):
+        raise failure
+    if not failure.sound:  # else its error is in the log
+        process.report(f"{queue.running[worker][0].place} or a paragraph after it: {failure.message}")
+    queue.narrow(worker, failure, todo.halve)
+    if not failure.sound:
+        todo.pause()
+        workers.replace(worker, state.task)
 
 
 # -- shortcuts

@@ -37,6 +37,8 @@ GPUS_BY_VARIABLE, CHOOSE = "JOBKIT_DEVICES", "choose"
 GRACE_VARIABLE = "JOBKIT_GRACE"
 """Variable with the seconds that the worker has after a signal; a command of the user's has half of them."""
 
+QUARANTINE_VARIABLE = "JOBKIT_QUARANTINE"
+"""Set by the job script of a shard: which share of a corpus, or how many paragraphs, may be in quarantine."""
 MEMORY_VARIABLE = "JOBKIT_MEMORY"
 """Set by the job script to the bytes of memory that the job requests."""
 
@@ -191,6 +193,15 @@ def rss_bytes(pid: int) -> int | None:
             return int(stream.read(STATM_BYTES).split()[1]) * PAGE_BYTES
     except (OSError, IndexError, ValueError):
         return None
+
+
+def anonymous_bytes(pid: int) -> int:
+    """Return the resident memory of a process that is of no file; 0 if it has exited (proc(5), statm)."""
+    try:
+        _, resident, shared, *_ = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        return 0
+    return (int(resident) - int(shared)) * PAGE_BYTES
 
 
 def pss_bytes(pid: int) -> int | None:

@@ -21,7 +21,7 @@ from jobkit.core.layout import LENGTHS_FILE
 from jobkit.core.measurements import Share, largest
 from jobkit.core.records import Batch, JobFacts, Outcome, Point, Record
 from jobkit.worker import process
-from jobkit.worker.failure import BatchHung, Stopped, TryFailed, limits, outcome_of
+from jobkit.worker.failure import OUT_OF_MEMORY, BatchHung, Stopped, TryFailed, limits, outcome_of
 from jobkit.worker.measure import memory
 from jobkit.worker.measure.figures import GrowingFile, OwnFigures, Tally
 from jobkit.worker.measure.sampler import EnergyReading, Peaks, Sampling, idle_power
@@ -33,7 +33,6 @@ Done = tuple[Batch, list[Row]]
 
 ALONE = "one worker on each GPU"
 """Why ``mps: auto`` is off."""
-OUT_OF_MEMORY = frozenset({Outcome.GPU_OOM, Outcome.RAM_OOM})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +94,9 @@ class WorkerState:
         return replace(self, readings=replace(self.readings, **peaks), needs=(), failed_load=None, **begin)
 
 
-Report = tuple[WorkerState, Done | None, tuple[Outcome, str] | None]
-"""All that a worker has measured; the batch, if the step was a call; why the step failed, if it did."""
+Report = tuple[WorkerState, Done | None, tuple[Outcome, str, bool] | None]
+"""All that a worker has measured; the batch, if the step was a call; why the step failed, if it did, and
+whether it may have failed by its text."""
 
 
 @dataclass(slots=True)
@@ -117,6 +117,7 @@ class TryState:
     items_total: int = 0
     batches_total: int = 0
     characters_total: int = 0
+    quarantined: int = 0  # paragraphs, with those of earlier tries
     peaks: Peaks | None = None
     sampler: Sampling | None = None
     waited: memory.Wait = field(default_factory=memory.Wait)
@@ -185,15 +186,21 @@ class PointWork:
         """Return the file for the rows of a try, in the folder that is copied home."""
         return Output(folder)
 
-    def rows(self, result: Result, columns: Sequence[str], items: Sequence[int]) -> list[Row]:
+    def rows(
+        self, result: Result, columns: Sequence[str], items: Sequence[int], nan: str | None = None
+    ) -> list[Row]:
         """Return the rows of a call for the output, with the numbers of its paragraphs, ``items``.
 
-        ``columns`` are those of the workload's rows.
+        ``columns`` are those of the workload's rows; for ``nan`` see `Point`.
         """
         return [(items[number], *values) for number, *values in result.entities]
 
     def recording(self, task: Task) -> Recording:
         return Recording()
+
+    def quarantine(self, state: TryState, why: TryFailed) -> None:
+        """Count a paragraph that no process can take; raise ``why`` if such a paragraph ends the try."""
+        raise why
 
 
 def work_of(point: Point) -> PointWork:

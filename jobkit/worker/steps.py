@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import resource
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, TextIO
@@ -40,9 +41,11 @@ from jobkit.worker.record import (
     work_of,
 )
 from jobkit.worker.workloads import own
-from jobkit.worker.workloads.base import BY_LENGTHS, Result, Workload, columns_of, same_type, vectors_of
+from jobkit.worker.workloads.base import BY_LENGTHS, Result, Row, Workload, columns_of, same_type, vectors_of
 from jobkit.worker.workloads.model import check_model
 
+SHOWN = 16
+"""So many characters at the beginning of a paragraph show that a message has its text."""
 DUE = 50_000
 """The number of new objects from which a collection is worth its time."""
 
@@ -103,6 +106,11 @@ class Worker:
         self.open_device()
         if gpu := self.measured.gpu:
             self.measured.gpu = replace(gpu, foreign_processes=foreign_processes.get(gpu.uuid))
+
+    def begin(self, foreign_processes: Mapping[str, int | None]) -> None:
+        """Take the place of another process."""
+        self.open(foreign_processes)
+        self.load()
 
     def load(self) -> None:
         task, measured, workload = self.task, self.measured, self._workload
@@ -191,7 +199,8 @@ class Worker:
             self.measured.vectors = vectors_of(result, len(call.items))
             if self.task.point.trim:
                 result = result.trimmed()
-            rows = work_of(self.task.point).rows(result, self.measured.columns, call.items)
+            point = self.task.point
+            rows = work_of(point).rows(result, self.measured.columns, call.items, point.nan)
         except JobkitError as error:
             error.message = f"{call.place}: {error.message}"
             raise
@@ -431,8 +440,22 @@ def keep_batch(
     state.tally.add(batch, end_s)
     if state.heaviest is None or batch.load > state.heaviest[0].load:
         state.heaviest = batch, call
-    if state.todo and state.output:
-        for window in state.todo.keep(call.first, rows):
-            state.output.write(window.rows, window.first, window.places)
+    _keep(state, call, rows)
     stream.write(json_codec.to_json(batch) + "\n")
     stream.flush()
+
+
+def quarantine(state: TryState, call: Call, why: TryFailed) -> None:
+    """Leave out the only paragraph of a call, and go on; raise ``why`` if it ends the try."""
+    message = re.sub(r"^worker \d+:? ", "", " ".join(why.message.split())).removeprefix(f"{call.place}: ")
+    said, text, _ = message.partition(" ".join(call.paragraphs[0].split())[:SHOWN])
+    message = f"{said}..." if len(text) == SHOWN else message  # never the text
+    work_of(state.task.point).quarantine(state, why)
+    process.report(f"{call.place} goes to quarantine: {why.outcome}: {message}")
+    _keep(state, call, (), (call.first, why.outcome, message))
+
+
+def _keep(state: TryState, call: Call, rows: Iterable[Row], *bad: tuple[int, Outcome, str]) -> None:
+    if state.todo and state.output:
+        for window in state.todo.keep(call.first, rows, *bad):
+            state.output.write(window.rows, window.first, window.places, window.bad)

@@ -157,7 +157,7 @@ def _run_steps(state: TryState, stack: ExitStack, worker: Worker, kept: Standing
         from jobkit.worker.command import run_command  # what no other workload needs
 
         run_command(state, point.command, stack)
-    elif point.workers * point.gpus > 1 or point.mps == ON:
+    elif point.workers * point.gpus > 1 or point.mps == ON or point.kind.quarantines:
         from jobkit.worker.pool import supervise  # what one process does not need to import
 
         supervise(state, stack, kept)

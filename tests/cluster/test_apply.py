@@ -20,6 +20,7 @@ from pyarrow import feather, parquet
 
 from benchmarks import soak_apply
 from benchmarks.soak import killed, processes
+from jobkit.core.errors import ExitCode
 from jobkit.core.layout import read_begin
 from jobkit.extensions.corpus.winners import read_winners
 from jobkit.runs.reader import read_status
@@ -139,6 +140,40 @@ def test_rows_that_a_purge_takes_are_made_again(applied: Applied) -> None:
     assert applied.merged() == applied.rows
 
 
+POISON = """\
+import ctypes
+from jobkit.worker.workloads.function import Count
+
+class Slow(Count):
+    def process(self, paragraphs):
+        for text in map(str.strip, paragraphs):
+            if text.endswith(" 13."):
+                ctypes.string_at(0)
+            if text.endswith(" 57."):
+                raise ValueError(text)
+        return super().process(paragraphs)
+"""
+
+
+def test_bad_paragraphs_cost_themselves_alone(applied: Applied) -> None:
+    """FAULT: one paragraph crashes the process, another raises an error.
+
+    HOW: real: a null pointer is read, Slurm and Grid Engine.
+    REPORTED: by status and quarantine.jsonl, with offsets and cause; merge ends with 5.
+    LOST: the rows of these two paragraphs.
+    """
+    (applied.lab.home / "slow.py").write_text(POISON, encoding="utf-8")
+    commands.ended_well(applied.apply("--wait", shards=2))
+    assert "in quarantine: 2 paragraphs" in applied.lab.jobkit("status", applied.out).stdout
+    assert applied.lab.jobkit("merge", applied.out).returncode == ExitCode.TO_COME
+    commands.ended_well(applied.lab.jobkit("merge", applied.out, "--allow-quarantine"))
+    read = [(applied.out / f"merged.{name}jsonl").read_text() for name in ("", "quarantine.")]
+    rows, bad = ([json.loads(line) for line in text.splitlines()] for text in read)
+    assert rows == [row for row in applied.rows if row["paragraph"] not in {13, 57}]
+    assert [(one["paragraph"], one["message"].split()[-1]) for one in bad] == [(13, "SIGSEGV"), (57, "...")]
+    assert len(list(applied.out.glob("results/*/try-*"))) == 2
+
+
 def test_a_shard_that_is_killed_every_few_seconds_ends(applied: Applied) -> None:
     """FAULT: the worker and the job script of a shard are killed in turn, sooner than the shard takes.
 
@@ -147,10 +182,12 @@ def test_a_shard_that_is_killed_every_few_seconds_ends(applied: Applied) -> None
     LOST: of each try what was not home: at most a part and one sync interval.
     """
     applied.takes(0.4)
-    module = applied.lab.home / "slow.py"
+    home = applied.lab.home  # each Python of the job takes this module from it
     parts = "from jobkit.extensions.corpus import rows\nrows.PART_S, rows.FIRST_SPEED = 0.5, 500\n"
-    module.write_text(parts + module.read_text(encoding="utf-8"), encoding="utf-8")
-    assert applied.apply("--set", "policy.follow_up=false", shards=1).returncode == 0
+    (home / "sitecustomize.py").write_text(parts, encoding="utf-8")
+    options = ("policy.follow_up=false", f"environment.variables={{PYTHONPATH: {home}}}")
+    words = [word for option in options for word in ("--set", option)]
+    assert applied.apply(*words, shards=1).returncode == 0
     for number, victim in enumerate(("worker", "job script", "worker"), 1):
         wait_for((applied.out / f"results/shard-00001/try-{number}/parts.jsonl").exists, 60)
         assert any(killed(pid) for kind, pid in processes(applied.out) if kind == victim)

@@ -429,7 +429,7 @@ def _setting_differences(before: Point, now: Point) -> Iterator[str]:
         if (there := digests.get(file.name, file.sha256)) != file.sha256:
             yield f"{file.name}: SHA-256 {there[:12]} there, {file.sha256[:12]} now"
     names = ("workload", "device", "order", "sort_window", "work_unit", "threads", "workers", "gpus", "mps")
-    for name in (*names, *OFFERED, "trim", "allocator", "workload_folder"):
+    for name in (*names, *OFFERED, "trim", "nan", "allocator", "workload_folder"):
         values = getattr(before, name), getattr(now, name)
         if values[0] != values[1] and name not in before.params:
             yield f"{name}: {values[0]} there, {values[1]} now"
@@ -665,21 +665,31 @@ def _go_in_job(run_dir: Path) -> int:
 
 
 def find_gone(run_dir: Path, asked: Asked) -> None:
-    """Say which rows are gone; if asked, those of the shards in question never count again."""
+    """Say which rows are gone; if asked, those of the shards in question never count again.
+
+    So it is with the rows of shards that have paragraphs in quarantine.
+    """
     refuse_moved_run(run_dir)
-    again, named = asked.rows_gone, set[int]()
+    again, named = asked.rows_gone or asked.quarantine, set[int]()
     if again:  # a word that is refused changes nothing
         (spec_of_run if asked.replan else prepare_resume)(run_dir, asked.overrides)
         points = read_points(run_dir)[0]
         words = (word for word in asked.only if word not in {*WORDS, *Outcome})
         named = {point_named(points, word).index for word in words}
     with run_lock(run_dir) if again else contextlib.nullcontext():
-        gone = [one for one in Standing(run_dir).gone(read=again) if not named or one.index in named]
-        for winner in gone if again else ():
+        standing = Standing(run_dir)
+        bad = [one for one in standing.winners.values() if one.quarantined] if asked.quarantine else []
+        gone = [] if asked.quarantine else standing.gone(read=again)
+        found = [one for one in [*bad, *gone] if not named or one.index in named]
+        for winner in found if again else ():
             retire(run_dir, winner)
-    if gone:
+    names = [winner.point_id for winner in found]
+    if asked.quarantine:
+        number = format_count(sum(one.quarantined for one in found), "paragraph")
+        note(f"out of quarantine: {number} of {format_list(names, MOST_NAMED) or 'no shard'}")
+    elif found:
         way = "" if again else f"; to run these shards again: jobkit resume {shell_path(run_dir)} --rows-gone"
-        note(f"{gone_words([winner.point_id for winner in gone])}{way}")
+        note(f"{gone_words(names)}{way}")
     elif again:
         note("no rows are gone")
 
@@ -695,7 +705,7 @@ class CorpusResumption(Resumption):
             wishes = ShardOptions(minutes=asked.shard_minutes or MINUTES, number=asked.shards)
             code = replan(run_dir, wishes, asked.overrides, wait=asked.wait)
         else:
-            run = partial(super().resume, run_dir, replace(asked, rows_gone=False))
+            run = partial(super().resume, run_dir, replace(asked, rows_gone=False, quarantine=False))
             code = _go(run_dir, run, asked.overrides, wait=asked.wait)
         return report_end(run_dir) if code is None else code
 

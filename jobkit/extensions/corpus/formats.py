@@ -65,6 +65,11 @@ def counts_path(output: Path) -> Path:
     return output.with_name(f"{output.stem}.documents.jsonl")
 
 
+def quarantine_path(output: Path) -> Path:
+    """Return the file with the paragraphs in quarantine: ``merged.quarantine.jsonl``."""
+    return output.with_name(f"{output.stem}.quarantine.jsonl")
+
+
 def places_path(output: Path) -> Path:
     """Return the file with document and paragraph of each row of an npy file: ``merged.rows.tsv``."""
     return output.with_name(f"{output.stem}.rows.tsv")

@@ -6,24 +6,25 @@ import json
 import os
 import time
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from glob import escape
-from itertools import accumulate, groupby, repeat
+from itertools import accumulate, groupby, pairwise, repeat
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 from uuid import uuid4
 
 from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.files import open_regular, try_lock
+from jobkit.core.json_codec import to_json
 from jobkit.core.terminal import note, shell_path
-from jobkit.core.units import first_lines, format_list
+from jobkit.core.units import first_lines, format_count, format_list
 from jobkit.extensions.corpus import formats
-from jobkit.extensions.corpus.plan import Piece, Shard, Source, Winner
+from jobkit.extensions.corpus.plan import QUARANTINE_FILE, Piece, Quarantined, Shard, Source, Winner
 from jobkit.extensions.corpus.readers import (
     READERS,
     TEXT,
@@ -34,7 +35,7 @@ from jobkit.extensions.corpus.readers import (
 from jobkit.extensions.corpus.rows import OFFSETS, Array, read_vectors
 from jobkit.extensions.corpus.shards import format_bytes
 from jobkit.extensions.corpus.standing import Standing, gone_words
-from jobkit.extensions.corpus.winners import digest, part_files
+from jobkit.extensions.corpus.winners import digest, part_files, read_quarantine
 from jobkit.launch.local import ended_by_signals
 
 _NAMED = 10
@@ -56,6 +57,8 @@ class Merged:
     documents: int
     silent: int  # how many of the documents have no row
     missing: Counter[str]  # by document, how many of its paragraphs no shard has a result of
+    quarantine: Path | None  # the file with the paragraphs in quarantine, which have no rows
+    quarantined: int
 
 
 def merge(
@@ -66,6 +69,7 @@ def merge(
     all_text: bool = False,
     context: int | None = None,
     allow_missing: bool = False,
+    allow_quarantine: bool = False,
 ) -> Merged:
     """Write the rows of all shards to one file of each format, in corpus order; all of it or nothing.
 
@@ -73,12 +77,14 @@ def merge(
     how many paragraphs and rows it has, and how many paragraphs are missing. Older files are replaced at the
     end. ``with_text`` adds the text of its paragraph to each row, unless that is more than ten times the
     corpus; ``all_text`` however much it is. ``context`` adds so many characters around each entity.
-    ``allow_missing`` writes the results that there are, if there are any.
+    ``allow_missing`` writes the results that there are, if there are any, ``allow_quarantine`` those of the
+    other paragraphs.
     """
     standing = Standing(run_dir)
     if standing.shards.keys() - standing.winners.keys():
         standing.settle()
     _leave_out(standing, standing.gone(), allow_missing=allow_missing)
+    _refuse_quarantine(standing, allowed=allow_quarantine)
     corpus, winners = standing.corpus, list(standing.winners.values())
     own = _columns(winners)
     vectors = next((winner.vectors for winner in winners), "")
@@ -106,11 +112,20 @@ def merge(
         results, winners = _Results(standing, added, context), list(standing.winners.values())
     if with_text and not all_text and not vectors:
         results.refuse_much_text()
-    with ended_by_signals(), _published(paths) as files:
+    quarantined = sum(winner.quarantined for winner in winners)
+    quarantine = formats.quarantine_path(next(iter(outputs.values())))
+    with ended_by_signals(), _published([*paths, *([quarantine] if quarantined else [])]) as files:
         write = _write_vectors if vectors else _write_rows
-        tally, rows = write(results, list(outputs), files, columns), sum(winner.rows for winner in winners)
+        tally = write(results, list(outputs), files[: len(paths)], columns)
+        rows = sum(winner.rows for winner in winners) - (quarantined if vectors else 0)
+        for file in files[len(paths) :]:
+            file.writelines(f"{to_json(one)}\n".encode() for one in tally.bad)
         if tally.rows != rows:
             raise JobkitError(f"the shards have {tally.rows:,} rows, and by winners/ {rows:,}")
+        if len(tally.bad) != quarantined:
+            raise JobkitError(f"{QUARANTINE_FILE} has {len(tally.bad):,} paragraphs of {quarantined:,}")
+    if not quarantined:
+        quarantine.unlink(missing_ok=True)  # of an earlier merge
     return Merged(
         outputs=tuple(outputs.values()),
         counts=counts,
@@ -118,10 +133,12 @@ def merge(
         vectors=vectors,
         shards=len(winners),
         rows=rows,
-        paragraphs=corpus.paragraphs - tally.missing.total(),
+        paragraphs=corpus.paragraphs - tally.missing.total() - quarantined,
         documents=tally.documents,
         silent=tally.silent,
         missing=tally.missing,
+        quarantine=quarantine if quarantined else None,
+        quarantined=quarantined,
     )
 
 
@@ -177,6 +194,19 @@ def _leave_out(standing: Standing, gone: Sequence[Winner], *, allow_missing: boo
     standing.winners = left
 
 
+def _refuse_quarantine(standing: Standing, *, allowed: bool) -> None:
+    number = sum(winner.quarantined for winner in standing.winners.values())
+    if number and not allowed:
+        typed = shell_path(standing.folder)
+        raise JobkitError(
+            f"{format_count(number, 'paragraph')} in quarantine: the workload cannot take them, as "
+            f"{QUARANTINE_FILE} of each shard says",
+            hint=f"jobkit merge {typed} --allow-quarantine merges the others, and names these; to try these "
+            f"again: jobkit resume {typed} --quarantine --set resources.memory=32GiB",
+            exit_code=ExitCode.TO_COME,
+        )
+
+
 def default_format(run_dir: Path) -> str:
     """Return the format that `jobkit apply` was given; without one, Parquet for vectors."""
     standing = Standing(run_dir)
@@ -222,6 +252,7 @@ class _Document(NamedTuple):
     paragraphs: int
     missing: int  # how many of its paragraphs no shard has a result of
     held: list[range]  # the numbers of the others
+    bad: Sequence[Quarantined]  # those in quarantine, of which there is no row
 
 
 class _Results:
@@ -248,6 +279,10 @@ class _Results:
                     file = self._corpus.sources[piece.source].name
                     named = self._named and not winner.vectors
                     won[place] = Extent(shard.index, start, end, file if named else "")
+        self._bad = defaultdict[str, dict[int, Quarantined]](dict)
+        for winner in standing.winners.values():
+            for one in read_quarantine(self._folder, winner):
+                self._bad[one.document][one.paragraph] = one
         found = sum(piece.paragraphs for piece in planned.values())
         if found != self._corpus.paragraphs:  # a line of the plan is lost
             raise JobkitError(f"the plan has {found:,} paragraphs, the corpus {self._corpus.paragraphs:,}")
@@ -329,11 +364,15 @@ class _Results:
         """Yield the vectors in groups, of which none has vectors of two shards."""
         for path, start, end, _ in self._sections():
             for at in range(start, end, formats.GROUP_ROWS):
-                yield [*read_vectors(path, at, min(at + formats.GROUP_ROWS, end))]
+                some = read_vectors(path, at, min(at + formats.GROUP_ROWS, end))
+                # the vector of a paragraph in quarantine is NaN
+                kept = (one[one[:, 0] == one[:, 0]] if self._bad else one for one in some)
+                yield [one for one in kept if len(one)]
 
     def keys(self, documents: Iterable[_Document]) -> Iterator[formats.Key]:
         """Yield what stands next to each vector, in their order."""
-        texts = [(one.text.removesuffix("\n") for one in self._paragraphs())] if self._with_text else []
+        some = (one for one in self._paragraphs() if one.number not in self._bad.get(one.document, ()))
+        texts = [(one.text.removesuffix("\n") for one in some)] if self._with_text else []
         for document in documents:
             files = [repeat(document.file)] if self._named else []
             for numbers in document.held:
@@ -348,16 +387,18 @@ class _Results:
             pieces = [piece for piece, _ in own.get(number, ())]
             for name, paragraphs in READERS[source.kind].documents(self._corpus, number, pieces):
                 at, missing, held = 0, 0, list[range]()
+                bad = self._bad.get(name, {})
                 while at < paragraphs:
                     if not left:
                         left, won = next(parts)
                     here = min(left, paragraphs - at)
                     if won:
-                        held.append(range(at, at + here))
+                        edges = [at - 1, *sorted(n for n in bad if at <= n < at + here), at + here]
+                        held += [range(one + 1, two) for one, two in pairwise(edges) if one + 1 < two]
                     else:
                         missing += here
                     at, left = at + here, left - here
-                yield _Document(name, source.name, paragraphs, missing, held)
+                yield _Document(name, source.name, paragraphs, missing, held, [bad[n] for n in sorted(bad)])
 
 
 def _ends(run_dir: Path, shard: Shard, winner: Winner) -> list[int]:
@@ -377,6 +418,7 @@ class _Tally:
     def __init__(self, file: BinaryIO) -> None:
         self._file, self.missing = file, Counter[str]()
         self.documents = self.silent = self.rows = 0
+        self.bad: list[Quarantined] = []
 
     def each(
         self, documents: Iterable[_Document], owners: Iterator[str] | None = None
@@ -388,7 +430,8 @@ class _Tally:
         """
         owner = next(owners, None) if owners else None
         for document in documents:
-            rows = 0 if owners else document.paragraphs - document.missing
+            rows = 0 if owners else document.paragraphs - document.missing - len(document.bad)
+            self.bad += document.bad
             while owners and owner == document.name:
                 rows, owner = rows + 1, next(owners, None)
             self.documents, self.silent = self.documents + 1, self.silent + (not rows)
@@ -398,6 +441,8 @@ class _Tally:
             if missing := document.missing:
                 self.missing[document.name] += missing
                 line += f', "missing": {missing}'
+            if document.bad:
+                line += f', "quarantined": {len(document.bad)}'
             self._file.write(f"{line}}}\n".encode("utf-8", "backslashreplace"))
             yield document
         if owner is not None:

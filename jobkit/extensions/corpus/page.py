@@ -164,6 +164,8 @@ def _done(report: CorpusReport) -> Iterator[str]:
     yield f"{paragraphs:,} of {format_count(corpus.paragraphs, 'paragraph')} of {documents} are done."
     if report.data:
         yield f"{format_count(report.data['rows'], 'row')}."
+    if number := report.data["corpus"]["quarantined"] if report.data else 0:
+        yield f"{format_count(number, 'paragraph')} in quarantine: the workload cannot take them."
     if left_out := len(corpus.skipped):
         yield f"jobkit left out {format_count(left_out, 'place')} that it could not read."
     run = shell_path(report.standing.folder)

@@ -17,6 +17,7 @@ from jobkit.core.layout import CORPUS_FILE, ORDER_FILE, PLAN_FILE, POINTS_FILE
 
 ROWS_FILE = "rows.jsonl"
 MANIFEST_FILE = "rows.json"
+QUARANTINE_FILE = "quarantine.jsonl"
 _CHARACTER_BYTES = 4  # at most, as UTF-8
 MOST_NAMED = 5  # files, shards or documents in a sentence
 
@@ -144,6 +145,18 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantined:
+    """A paragraph that no process can take: a line of ``quarantine.jsonl``, without its text."""
+
+    document: str
+    paragraph: int  # in the document, from 0
+    start: int  # characters of the document as it was given
+    end: int
+    outcome: str  # of the paragraph alone
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
     """What a try has of a shard, with the parts that it adopted of other tries: ``rows.json``."""
 
@@ -156,6 +169,12 @@ class Rows:
     # bytes of the rows of each piece of the shard, without the zeros at the end; none of vectors
     pieces: tuple[int, ...] = field(default=())
     parts: tuple[Part, ...] = field(default=())  # none of an earlier version: ``rows.jsonl`` is the only part
+    quarantine: Part | None = field(default=None)  # the file of its quarantine, if it has any
+
+    @property
+    def quarantined(self) -> int:
+        """The number of its paragraphs that are in quarantine."""
+        return self.quarantine.paragraphs if self.quarantine else 0
 
     @property
     def vectors(self) -> str:
@@ -189,6 +208,11 @@ def parts_of(rows: Rows) -> tuple[Part, ...]:
     """Return the parts of a result, also of one that an earlier version wrote."""
     whole = Part(1, ROWS_FILE, rows.paragraphs, rows.rows, rows.columns, rows.size_bytes, rows.sha256)
     return rows.parts or (whole,)
+
+
+def files_of(rows: Rows) -> tuple[Part, ...]:
+    """Return the files of a result: its parts, and that of its quarantine."""
+    return (*parts_of(rows), *((rows.quarantine,) if rows.quarantine else ()))
 
 
 def parse_type(words: str) -> tuple[str, int] | None:

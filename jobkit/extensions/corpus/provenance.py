@@ -163,6 +163,7 @@ def provenance(
         "corpus": {
             "documents": corpus.documents,
             "paragraphs": corpus.paragraphs,
+            "quarantined": sum(winner.quarantined for winner in winners.values()),
             "characters": corpus.characters,
             "files": [
                 {"name": source.name, "size_bytes": source.size_bytes, "sha256": source.sha256}
@@ -215,6 +216,8 @@ def closing_line(data: Mapping[str, Any]) -> str:
         parts.append(format_energy(energy["joules"]))
     if data["model"] and data["model"]["caveat"]:
         parts.append(data["model"]["caveat"])
+    if quarantined := corpus["quarantined"]:
+        parts.append(f"{format_count(quarantined, 'paragraph')} in quarantine")
     left_out, unread = len(corpus["left_out"]), len(corpus["not_read"])
     parts += [f"{format_count(left_out, 'place')} left out"] if left_out else []
     parts += [f"{format_count(unread, 'file')} in the folders not read"] if unread else []

@@ -22,15 +22,32 @@ from jobkit.core.errors import JobkitError, name_file_in_errors
 from jobkit.core.files import append_line, read_lines, read_tolerantly, write_atomically
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.knobs import FP16, FP32
-from jobkit.core.layout import BATCHES_FILE, PLAN_FILE, POINTS_FILE, TRY_PREFIX, try_folder, try_numbers
+from jobkit.core.layout import (
+    BATCHES_FILE,
+    GONE_ROWS,
+    PLAN_FILE,
+    POINTS_FILE,
+    TRY_PREFIX,
+    try_folder,
+    try_numbers,
+)
 from jobkit.core.paragraphs import GIVEN
 from jobkit.core.records import Outcome, Point
-from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Part, Rows, Shard, parse_type
+from jobkit.extensions.corpus.plan import (
+    MANIFEST_FILE,
+    QUARANTINE_FILE,
+    ROWS_FILE,
+    Part,
+    Quarantined,
+    Rows,
+    Shard,
+    parse_type,
+)
 from jobkit.extensions.corpus.readers import Paragraph, given_offset
 from jobkit.extensions.corpus.winners import digest
 from jobkit.worker import process
 from jobkit.worker.failure import TryFailed
-from jobkit.worker.workloads.base import Output, Row, text_order, type_of
+from jobkit.worker.workloads.base import Bad, Output, Row, text_order, type_of
 
 OFFSETS = frozenset({"start", "end"})
 """Columns of offsets into the paragraph's text; a row has offsets into the document as given."""
@@ -114,22 +131,34 @@ def as_vectors(found: Any, paragraphs: int, columns: Sequence[str]) -> Array:  #
         raise TryFailed(Outcome.BUG, f"the workload returned {shape}; expected: {expected}")
     if len(columns) != 1:
         raise TryFailed(Outcome.BUG, f"vectors are one column, and COLUMNS has {', '.join(columns)}")
-    return vectors if vectors.dtype == np.float16 else vectors.astype(np.float32, copy=False)
+    vectors = vectors if vectors.dtype == np.float16 else vectors.astype(np.float32, copy=False)
+    if not (whole := np.isfinite(vectors)).all():
+        number = int(np.argmin(whole.all(axis=0)))
+        wrong = vectors[np.argmin(whole[:, number]), number]
+        raise JobkitError(f"column {columns[0]} has {wrong} at number {number}, counted from 0")
+    return vectors
 
 
-def in_order(calls: Sequence[tuple[Sequence[int], Array]], first: int, paragraphs: int) -> Array:
-    """Return the vectors of a window, whose first paragraph is number ``first``, in corpus order."""
+def in_order(
+    calls: Sequence[tuple[Sequence[int], Array]], places: range, bad: Sequence[int] = (), vectors: str = ""
+) -> Array:
+    """Return the vectors of a window of paragraphs in corpus order; those of ``bad`` ones are NaN.
+
+    ``vectors`` is their type, if it is known.
+    """
     import numpy as np
 
-    types = dict.fromkeys(type_of(vectors) for _, vectors in calls)
+    types = dict.fromkeys([vectors] * (not calls) + [type_of(vectors) for _, vectors in calls])
     if len(types) > 1:
         raise TryFailed(Outcome.BUG, f"a call returned {', another '.join(types)}")
-    if sorted(item - first for items, _ in calls for item in items) != [*range(paragraphs)]:
+    first, paragraphs = places.start, len(places)
+    if sorted([*bad, *(item for items, _ in calls for item in items)]) != [*places]:
         given = sum(len(items) for items, _ in calls)
         raise TryFailed(Outcome.BUG, f"there are {given:,} vectors for {paragraphs:,} paragraphs")
-    whole = np.empty((paragraphs, calls[0][1].shape[1]), calls[0][1].dtype)
-    for items, vectors in calls:
-        whole[np.asarray(items) - first] = vectors
+    kind, width = parse_type(next(iter(types))) or (FP32, 0)
+    whole = np.full((paragraphs, width), np.nan, _NUMBERS[kind])
+    for items, some in calls:
+        whole[np.asarray(items) - first] = some
     return whole
 
 
@@ -240,6 +269,7 @@ class Finished:
     part: Part
     types: tuple[str, ...]  # from here on as in `Rows`, of this part
     pieces: tuple[int, ...]
+    quarantine: tuple[Quarantined, ...] = ()
     sha256: str = ""  # of the line before this key, which is the last; empty of an earlier version
 
 
@@ -266,9 +296,11 @@ def adopt(run_dir: Path, point: Point, try_number: int, shard: Shard, of: str) -
     """Return the whole parts that other tries left, without a gap, and how many tries worked and left none.
 
     The last paragraphs stay for this try. A part that is not adopted though it would fit is named in the log.
+    What was in quarantine when a person ordered another try is not adopted.
     """
     numbers = [n for n in try_numbers(f"{run_dir}/results/{point.point_id}") if n != try_number]
     folders = {number: Path(try_folder(run_dir, point.point_id, number)) for number in numbers}
+    ordered = max((n for n in numbers if (folders[n] / GONE_ROWS).is_file()), default=0)
     found, vain = dict[int, list[Finished]](), 0
     for number, folder in folders.items():
         lines, notes = read_tolerantly(folder / PARTS_FILE, _read_finished)
@@ -279,7 +311,7 @@ def adopt(run_dir: Path, point: Point, try_number: int, shard: Shard, of: str) -
         for note in notes:
             process.report(note)
         for one in lines:
-            if one.of == of:
+            if one.of == of and not (one.quarantine and number <= ordered):
                 part = replace(one.part, file=f"../{TRY_PREFIX}{number}/{one.part.file}")
                 found.setdefault(one.first, []).append(replace(one, part=part))
     adopted, at = list[Finished](), 0
@@ -351,6 +383,9 @@ class RowsFile(Output):
         self._writer: RowsWriter | VectorsWriter | None = None
         self._first = self._paragraphs = 0  # of the part: its first paragraph, and how many it covers
         self._whole = True  # whether what was written ends with a window
+        self._bad: list[Quarantined] = []  # of the part
+        # windows without rows at the beginning, as long as it is not known whether there are vectors
+        self._held: list[Paragraph] = []
         self._of, self._left = "", 0
         self._part_s = PART_S
         self.window_characters = 0
@@ -376,15 +411,24 @@ class RowsFile(Output):
         (self._folder / MANIFEST_FILE).unlink(missing_ok=True)  # of an earlier process
         self._opened_s = self._part_began_s = self._written_s = time.monotonic()
 
-    def write(self, rows: list[Row], first: int, places: Sequence[Paragraph]) -> None:
+    def write(
+        self, rows: list[Row], first: int, places: Sequence[Paragraph], bad: Sequence[Bad] = ()
+    ) -> None:
+        self._bad += [_quarantined(places[one[0] - first], one) for one in sorted(bad)]
+        if not rows and bad and not (self._writer or self._finished):
+            self._held += places
+            return
         with process.signals_blocked():
             self._whole = False
+            without = [*range(first - len(self._held), first), *(number for number, *_ in bad)]
+            first, places, self._held = first - len(self._held), [*self._held, *places], []
             writer = self._writer or self._begin(rows, first)
             if isinstance(writer, RowsWriter):
                 for number, *values in sorted(rows, key=self._order):
                     writer.write(places[number - first], values)
             else:
-                writer.write(in_order(rows, first, len(places)))
+                window = range(first, first + len(places))
+                writer.write(in_order(rows, window, without, writer.types[0]))
             self._paragraphs, self._left = self._paragraphs + len(places), self._left - len(places)
             now_s, before_s = time.monotonic(), self._written_s
             due_s, self._written_s = max(self._part_s, SHARE * (now_s - self._opened_s)), now_s
@@ -396,8 +440,9 @@ class RowsFile(Output):
 
     def _begin(self, rows: list[Row], first: int) -> RowsWriter | VectorsWriter:
         place = self._folder, len(self._finished) + 1, self._columns
-        if rows and not isinstance(rows[0][0], int):
-            self._writer = VectorsWriter(*place, self._finished[-1].types[0] if self._finished else "")
+        before = self._finished[-1].types[0] if self._finished and self._finished[-1].types else ""
+        if parse_type(before) or (rows and not isinstance(rows[0][0], int)):
+            self._writer = VectorsWriter(*place, before)
         else:
             self._writer = RowsWriter(*place)
         self._first, self._paragraphs = first, 0
@@ -412,10 +457,11 @@ class RowsFile(Output):
 
     def _end_part(self, *, last: bool = False) -> Finished:
         writer, number = self._writer or self._begin([], 0), len(self._finished) + 1
+        self._paragraphs += len(self._held)
         file, size, sha256 = writer.end(only=last and number == 1)
         part = Part(number, file, self._paragraphs, writer.rows, self._columns, size, sha256)
-        one = Finished(self._of, self._first, part, writer.types, tuple(writer.pieces))
-        self._writer = None
+        one = Finished(self._of, self._first, part, writer.types, tuple(writer.pieces), tuple(self._bad))
+        self._writer, self._bad = None, []
         self._finished.append(one)
         return one
 
@@ -425,10 +471,32 @@ class RowsFile(Output):
         try:
             if not failed:
                 self._end_part(last=True)
-                write_atomically(self._folder / MANIFEST_FILE, to_json(joined(self._finished)) + "\n")
+                rows = replace(joined(self._finished), quarantine=self._write_quarantine())
+                write_atomically(self._folder / MANIFEST_FILE, to_json(rows) + "\n")
             elif self._writer and self._whole and self._of:
                 with suppress(OSError):  # the disk may be full
                     self._leave_part()
         finally:
             if self._writer:
                 self._writer.discard()
+        if failed:
+            self._write_quarantine()
+
+    def _write_quarantine(self) -> Part | None:
+        bad = [*(line for one in self._finished for line in one.quarantine), *self._bad]
+        if not bad:
+            return None
+        path = self._folder / QUARANTINE_FILE
+        write_atomically(path, "".join(f"{to_json(one)}\n" for one in bad))
+        return Part(0, path.name, len(bad), 0, (), *digest(path, sync=True))
+
+
+def _quarantined(paragraph: Paragraph, bad: Bad) -> Quarantined:
+    return Quarantined(
+        document=paragraph.document,
+        paragraph=paragraph.number,
+        start=given_offset(paragraph, 0),
+        end=given_offset(paragraph, len(paragraph.text.removesuffix("\n"))),
+        outcome=str(bad[1]),
+        message=bad[2],
+    )

@@ -43,7 +43,7 @@ from jobkit.spec.site import Site, find_site, portable_name, queue_of
 from jobkit.spec.sweep_spec import Axes, Constraints, SweepSpec, Tune, load_spec, setting_overrides
 from jobkit.spec.yaml_files import hide_override
 
-CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy", "scheduler")
+CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy", "scheduler", "nan")
 """Keys that ``--set`` may change: none of the measured setting."""
 MOST_WINDOW = 10_000
 """Paragraphs that are sorted together if the setting sorts the whole text: a corpus is too long for that."""

@@ -23,6 +23,7 @@ from jobkit.core.layout import (
     ORDER_FILE,
     PLAN_FILE,
     PROMISE_FILE,
+    WINNERS_FOLDER,
     point_folder,
     read_points,
     try_folder,
@@ -254,6 +255,18 @@ def _read_parts(folder: Path, _changed_ns: int, _size: int) -> Mapping[int, Shar
     return parts
 
 
+def quarantined(folder: Path) -> int:
+    """Return how many paragraphs of the shards that are done are in quarantine."""
+    with suppress(JobkitError, OSError):  # what cannot be read counts for nothing
+        return _quarantined(folder, (folder / WINNERS_FOLDER).stat().st_mtime_ns)
+    return 0
+
+
+@lru_cache(maxsize=4)
+def _quarantined(folder: Path, _changed_ns: int) -> int:
+    return sum(winner.quarantined for winner in Standing(folder).winners.values())
+
+
 def _took_s(point: PointStatus, part: Shard) -> float | None:
     """Return how long the job of a shard took, as it was promised; ``None`` if it went on after another."""
     summary = point.record.summary if point.record else None
@@ -323,7 +336,7 @@ def _gone_lines(run: RunStatus) -> Iterator[str]:
     for point in run.points:
         for tried in point.tries if len(point.tries) > 1 else ():
             old = read_claim(Path(tried.folder, GONE_ROWS))
-            if old and not lacks_rows(run.folder, old):
+            if old and not old.quarantine and not lacks_rows(run.folder, old):
                 yield f"rows of try {tried.number} of {point.point.point_id} are back, and count for nothing"
 
 
@@ -389,19 +402,23 @@ class CorpusRun(RunKind):
         if found.slow:
             names = format_list(list(found.slow), MOST_NAMED)
             yield f"slower than the promise for 99 in 100 shards: {names}"
+        if number := quarantined(run.folder):
+            again = f"to try them again: jobkit resume {shell_path(run.folder)} --quarantine"
+            yield f"in quarantine: {format_count(number, 'paragraph')} that the workload cannot take; {again}"
         yield from _failed_lines(run, read_parts(run.folder))
         yield from _gone_lines(run)
 
     def status_data(self, run: RunStatus) -> Mapping[str, object]:
         found = progress(run)
-        return {"corpus": found and asdict(found)}
+        return {"corpus": found and {**asdict(found), "quarantined": quarantined(run.folder)}}
 
     def looks(self, run: RunStatus, typed: str) -> Iterator[NextStep]:
         """Yield what joins the results, once all are there."""
         if run.gone:
             yield f"jobkit resume {typed} --rows-gone", "runs again the shards whose rows are gone"
         elif {point.state for point in run.points} == {PointState.DONE}:
-            yield f"jobkit merge {typed}", "joins the results of all shards"
+            option = " --allow-quarantine" if quarantined(run.folder) else ""
+            yield f"jobkit merge {typed}{option}", "joins the results of all shards"
 
     def steps_after(self, folder: Path, outcomes: Collection[Outcome | None]) -> Iterator[NextStep]:
         """Yield what joins the results, unless they are joined; while a shard is missing, its status."""

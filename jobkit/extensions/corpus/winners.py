@@ -28,7 +28,17 @@ from jobkit.core.files import (
 )
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.records import Point
-from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Part, Rows, Winner, parts_of, read_planned
+from jobkit.extensions.corpus.plan import (
+    MANIFEST_FILE,
+    ROWS_FILE,
+    Part,
+    Quarantined,
+    Rows,
+    Winner,
+    files_of,
+    parts_of,
+    read_planned,
+)
 
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK, errno.EINVAL})
 """Errors of link(2) on a file system without hard links."""
@@ -50,6 +60,7 @@ def has_rows(home: str, folder: str) -> bool:
     try:
         rows = parse_object(read_text(f"{folder}/{MANIFEST_FILE}"), MANIFEST_FILE)
         parts = rows.get("parts") or [{"file": ROWS_FILE, "size_bytes": rows["size_bytes"]}]
+        parts = [*parts, *filter(None, [rows.get("quarantine")])]
         sizes = ((os.stat(f"{folder}/{part['file']}").st_size, int(part["size_bytes"])) for part in parts)  # noqa: PTH116 - as above
         whole = all(found == size for found, size in sizes)
     except (OSError, JobkitError, KeyError, TypeError, ValueError):
@@ -108,7 +119,7 @@ def _complete(folder: Path, paragraphs: int) -> Rows | None:
         return None
     try:
         rows = from_json(Rows, read_text(folder / MANIFEST_FILE), where=str(folder / MANIFEST_FILE))
-        parts = parts_of(rows)
+        parts = files_of(rows)
         found = [digest(folder / part.file, sync=True) for part in parts]
     except (OSError, JobkitError):
         return None
@@ -131,13 +142,24 @@ def digest(path: Path, *, sync: bool = False) -> tuple[int, str]:
 
 def part_files(run_dir: Path, winner: Winner) -> list[tuple[Path, Part]]:
     """Return the parts of a result and their files."""
+    return _located(run_dir, winner, parts_of(winner))
+
+
+def _located(run_dir: Path, winner: Winner, parts: Iterable[Part]) -> list[tuple[Path, Part]]:
     folder = layout.try_folder(run_dir, winner.point_id, winner.try_number)
-    return [(Path(os.path.normpath(f"{folder}/{part.file}")), part) for part in parts_of(winner)]
+    return [(Path(os.path.normpath(f"{folder}/{part.file}")), part) for part in parts]
+
+
+def read_quarantine(run_dir: Path, winner: Winner) -> list[Quarantined]:
+    """Return the paragraphs of a shard that are in quarantine, in corpus order."""
+    files = _located(run_dir, winner, filter(None, [winner.quarantine]))
+    lines = ((path, number, line) for path, _ in files for number, line in read_lines(path))
+    return [from_json(Quarantined, line, where=f"{path}:{number}") for path, number, line in lines]
 
 
 def lacks_rows(run_dir: Path, winner: Winner, *, read: bool = False) -> bool:
     """Return whether rows that count are gone or have another size, and, if ``read``, another SHA-256."""
-    for path, part in part_files(run_dir, winner):
+    for path, part in _located(run_dir, winner, files_of(winner)):
         try:
             found = digest(path) if read else (path.stat().st_size, part.sha256)
         except (FileNotFoundError, NotADirectoryError):

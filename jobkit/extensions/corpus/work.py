@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
+import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, islice
@@ -12,16 +14,35 @@ from typing import cast
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
+from jobkit.core.units import format_count
 from jobkit.extensions.corpus.plan import Corpus, Shard, read_corpus, read_planned
 from jobkit.extensions.corpus.readers import Paragraph, read_pieces
 from jobkit.extensions.corpus.rows import RowsFile, adopt, as_vectors, identity, joined
+from jobkit.extensions.corpus.winners import read_winners
 from jobkit.worker.failure import TryFailed, describe_error
 from jobkit.worker.paragraphs import Todo, Window
+from jobkit.worker.process import QUARANTINE_VARIABLE
 from jobkit.worker.record import PointWork, TryState
 from jobkit.worker.workloads.base import Result, Row
 
 SHARD_WINDOW = 10_000  # paragraphs of a window of a shard, if the setting has no ``sort_window``
 WINDOW_CHARACTERS = 16 * 2**20  # a window ends before it holds more: long paragraphs do not take all memory
+
+
+_FINITE = frozenset({str, int, bool, type(None)})
+
+
+def _finite(column: str, value: object, *, null: bool) -> object:
+    """Return a value without NaN and infinity, which are no JSON: as None if ``null``, else refuse it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        if null:
+            return None
+        raise JobkitError(f"column {column} is {value}", hint="`nan: null` in the spec writes null")
+    if isinstance(value, list | tuple):
+        return [_finite(column, one, null=null) for one in value]
+    if isinstance(value, dict):
+        return {key: _finite(column, one, null=null) for key, one in value.items()}
+    return value
 
 
 class ShardWork(PointWork):
@@ -36,6 +57,7 @@ class ShardWork(PointWork):
         output.go_on(shard, of, adopted, vain)
         state.vectors = joined(adopted).vectors if adopted else None
         done = sum(one.part.paragraphs for one in adopted)
+        state.quarantined = sum(len(one.quarantine) for one in adopted)
         state.items_total = shard.paragraphs - done
         state.characters_total = round(shard.characters * state.items_total / shard.paragraphs)
         size = point.sort_window or SHARD_WINDOW
@@ -51,15 +73,32 @@ class ShardWork(PointWork):
     def output(self, folder: Path) -> RowsFile:
         return RowsFile(folder)
 
-    def rows(self, result: Result, columns: Sequence[str], items: Sequence[int]) -> list[Row]:
+    def rows(
+        self, result: Result, columns: Sequence[str], items: Sequence[int], nan: str | None = None
+    ) -> list[Row]:
         """Return the vectors of a call as one row, else the workload's own rows, else the entities."""
         if result.vectors is not None:
             return [(items, as_vectors(result.vectors, len(items), columns))]
+
+        def checked(name: str, value: object) -> object:
+            return value if type(value) in _FINITE else _finite(name, value, null=nan is None)
+
         rows: Sequence[Row] = result.entities if result.rows is None else result.rows
         for row in (row for row in rows if len(row) != 1 + len(columns)):
             names = ", ".join(columns)
             raise TryFailed(Outcome.BUG, f"process() returned the row {row!r}; its columns are {names}")
-        return [(items[number], *values) for number, *values in rows]
+        return [(items[number], *map(checked, columns, values)) for number, *values in rows]
+
+    def quarantine(self, state: TryState, why: TryFailed) -> None:
+        """Count a paragraph; above a share of the corpus the workload is at fault, and the try ends."""
+        run_dir = state.task.run_dir or Path()
+        state.quarantined += 1
+        others = sum(winner.quarantined for winner in read_winners(run_dir).values())
+        share, least = map(float, os.environ.get(QUARANTINE_VARIABLE, "0.001 10").split())
+        most = max(least, share * read_corpus(run_dir).paragraphs)
+        if others + state.quarantined > most:
+            what = f"more than {format_count(int(most), 'paragraph')} would go to quarantine"
+            raise TryFailed(Outcome.BUG, f"{what} (policy.quarantine): the workload is broken") from why
 
 
 WORK = ShardWork()

@@ -169,7 +169,7 @@ def _claim(run: Path, cluster: Cluster) -> None:
 
 
 def _merge(cluster: Cluster, typed: Typed) -> int:
-    from jobkit.extensions.corpus.formats import counts_path, output_paths, places_path
+    from jobkit.extensions.corpus.formats import counts_path, output_paths, places_path, quarantine_path
 
     words = [word for word in typed.words if word != "--fetch"]
     code = _run(cluster, replace(typed, words=words), Inputs(Path.cwd()))
@@ -181,7 +181,11 @@ def _merge(cluster: Cluster, typed: Typed) -> int:
         "merged", str(typed.params["run"]), **params, **({"fmt": ",".join(forms)} if forms else {})
     )
     outputs = output_paths(Path(params.get("output", "none")), forms or ("npy",)).values()
-    named = {path.name for one in outputs for path in (one, counts_path(one), places_path(one))}
+    named = {
+        path.name
+        for one in outputs
+        for path in (one, counts_path(one), places_path(one), quarantine_path(one))
+    }
     for _, path, _ in parts:
         if path.name not in named:
             _claim(path.parent, cluster)

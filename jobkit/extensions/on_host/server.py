@@ -380,7 +380,7 @@ def _parts(path: Path) -> list[str | bool]:
 
 
 def _merged(request: Request) -> list[list[str | bool]]:
-    from jobkit.extensions.corpus.formats import counts_path, output_paths, places_path
+    from jobkit.extensions.corpus.formats import counts_path, output_paths, places_path, quarantine_path
     from jobkit.extensions.corpus.merge import default_format
     from jobkit.runs.which_run import run_named
 
@@ -394,7 +394,8 @@ def _merged(request: Request) -> list[list[str | bool]]:
     found.sort(key=lambda paths: paths[forms[0]].stat().st_mtime_ns)
     merged = found[-1] if found else {}  # the other is of an earlier merge
     tables = [places_path(path) for form, path in merged.items() if form == "npy"]
-    made = (*merged.values(), *tables, *map(counts_path, merged.values()), run / "provenance.json")
+    beside = (path(one) for one in merged.values() for path in (counts_path, quarantine_path))
+    made = (*merged.values(), *tables, *beside, run / "provenance.json")
     return [_parts(path) for path in dict.fromkeys(made) if path.is_file()]
 
 

@@ -52,6 +52,8 @@ BY_LENGTHS = -1
 
 Row = tuple[Any, ...]
 """The number of a paragraph, and a value for each of the workload's columns. An `Entity` is one."""
+Bad = tuple[int, Outcome, str]
+"""The number of a paragraph that no process can take, the outcome of a try of it alone, and a message."""
 
 
 class Entity(NamedTuple):
@@ -244,8 +246,8 @@ class Output:
     def open(self, columns: Sequence[str]) -> None:
         """Begin the file, once the workload has named its columns; a try that fails early does not."""
 
-    def write(self, rows: list[Row], first: int, places: Sequence[Any]) -> None:
-        """Take the rows of a `Window` that is done, with its fields ``first`` and ``places``."""
+    def write(self, rows: list[Row], first: int, places: Sequence[Any], bad: Sequence[Bad] = ()) -> None:
+        """Take the rows of a `Window` that is done, with its fields ``first``, ``places`` and ``bad``."""
         self._entities += rows
 
     def close(self, left: Sequence[Row], *, failed: bool) -> None:

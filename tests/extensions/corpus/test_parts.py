@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import count, islice
 from pathlib import Path
@@ -20,21 +20,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobkit.core.layout import PLAN_FILE, POINTS_FILE, read_points, try_folder
-from jobkit.core.records import JobFacts
+from jobkit.core.records import JobFacts, Outcome
 from jobkit.extensions.corpus import rows
 from jobkit.extensions.corpus.merge import merge
-from jobkit.extensions.corpus.plan import MANIFEST_FILE, Winner, read_planned
-from jobkit.extensions.corpus.winners import claim, has_rows
+from jobkit.extensions.corpus.plan import MANIFEST_FILE, QUARANTINE_FILE, Winner, read_planned
+from jobkit.extensions.corpus.winners import claim, has_rows, lacks_rows, retire
 from jobkit.extensions.corpus.work import WORK
 from jobkit.worker import steps
 from jobkit.worker.failure import TryFailed
+from jobkit.worker.paragraphs import Call
 from jobkit.worker.record import Task, TryState, WorkerState
 from jobkit.worker.workloads.base import Result
 from tests.support.builders import batch, point
 from tests.support.shards import write_shards
 
-KINDS = {"rows": ("words", "jsonl"), "vectors": ("embedding", "npy")}
-"""The column of each kind of result, and the format in which it is compared."""
+BAD = tuple((name, n) for name, numbers in (("a", (0, 1, 2, 7)), ("b", (16,))) for n in numbers)
+KINDS: dict[str, tuple[str, str, tuple[tuple[str, int], ...]]] = {
+    "rows": ("words", "jsonl", ()),
+    "vectors": ("embedding", "npy", ()),
+    "rows, some in quarantine": ("words", "jsonl", BAD),
+    "vectors, some in quarantine": ("embedding", "npy", BAD),
+}
+"""The column of each kind of result, the format in which it is compared, and the paragraphs in quarantine."""
 TEXTS = {name: "\n\n".join(f"{name} {n} {'word ' * (n % 5)}" for n in range(17)) for name in ("a", "b")}
 PARAGRAPHS = 34
 
@@ -49,7 +56,7 @@ class Attempt:
     def __init__(self, run: Path, number: int, kind: str = "rows") -> None:
         [self.point], _ = read_points(run)
         self.run, self.number, self.kind, self.did = run, number, kind, 0
-        self.columns = KINDS[kind][:1]
+        self.columns, self.bad = KINDS[kind][:1], KINDS[kind][2]
         self.home, self.out = Path(try_folder(run, self.point.point_id, number)), run / f"out-{number}"
         for folder in (self.home, self.out):
             folder.mkdir(parents=True)
@@ -75,10 +82,10 @@ class Attempt:
                 steps.cut_calls(self.state, self.todo)
                 with steps.open_batches(self.state) as stream:
                     self.todo.read_ahead()
-                    for call in islice(iter(self.todo.next_call, None), calls):
+                    for call in self.narrowed(islice(iter(self.todo.next_call, None), calls)):
                         found: Any = [[len(text), len(text.split())] for text in call.paragraphs]
                         listed = tuple((n, one[1]) for n, one in enumerate(found))
-                        vectors = np.array(found, np.float32) if self.kind == "vectors" else None
+                        vectors = np.array(found, np.float32) if self.kind.startswith("vectors") else None
                         result = Result(rows=listed, vectors=vectors, load=0)
                         done = batch(0, items=len(call.items)), WORK.rows(result, self.columns, call.items)
                         self.did += len(call.items)
@@ -86,6 +93,17 @@ class Attempt:
                 self.output.close((), failed=failed)
         finally:
             self.todo.close()
+
+    def narrowed(self, calls: Iterable[Call]) -> Iterator[Call]:
+        """Yield the calls without the paragraphs that fail, which go to quarantine."""
+        for call in calls:
+            bad = [text for text in call.paragraphs if (text.split()[0], int(text.split()[1])) in self.bad]
+            if not bad:
+                yield call
+            elif len(call.items) > 1:
+                yield from self.narrowed(self.todo.halve(call))
+            else:
+                steps.quarantine(self.state, call, TryFailed(Outcome.BUG, f"cannot take {bad[0]}"))
 
     def come_home(self, *left_out: str) -> None:
         """Copy the files home as the job script does, perhaps not all."""
@@ -130,8 +148,11 @@ def planned(folder: Path) -> Path:
 
 
 def merged(run: Path, kind: str) -> bytes:
-    form = KINDS[kind][1]
-    assert merge(run, run / f"merged.{form}", form).paragraphs == PARAGRAPHS
+    _, form, bad = KINDS[kind]
+    done = merge(run, run / f"merged.{form}", form, allow_quarantine=bool(bad))
+    assert done.paragraphs == PARAGRAPHS - len(bad)
+    lines = done.quarantine.read_text(encoding="utf-8").splitlines() if done.quarantine else []
+    assert [(line["document"][0], line["paragraph"]) for line in map(json.loads, lines)] == [*bad]
     return (run / f"merged.{form}").read_bytes()
 
 
@@ -252,7 +273,7 @@ def test_a_part_of_another_plan_or_setting_is_not_adopted(
     assert again.did == PARAGRAPHS
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["rows", "vectors"])
 def test_no_number_of_a_line_of_parts_can_be_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:
@@ -302,6 +323,29 @@ def test_parts_outlive_an_upgrade_that_adds_a_field(tmp_path: Path) -> None:
     tried.work(calls=4, failed=True)
     parts = (tried.out / rows.PARTS_FILE).read_text(encoding="utf-8")
     assert hashlib.sha256(lines.encode()).hexdigest() in parts, "as the version that has no such field"
+
+
+def test_what_was_in_quarantine_when_a_person_orders_a_try_is_tried_again(tmp_path: Path) -> None:
+    kind = "rows, some in quarantine"
+    first = Attempt(planned(tmp_path), 1, kind)
+    first.work()
+    first.come_home()
+    winner = first.won()
+    assert winner
+    assert winner.quarantined == len(BAD)
+    (first.home / QUARANTINE_FILE).rename(tmp_path / "purged")
+    assert lacks_rows(first.run, winner)
+    (tmp_path / "purged").rename(first.home / QUARANTINE_FILE)
+    assert not lacks_rows(first.run, winner)
+    left = Attempt(first.run, 2, kind)
+    assert left.state.quarantined == len(BAD) - 1, "the last part is of the manifest alone"
+    retire(first.run, winner)
+    again = Attempt(first.run, 3, "rows")
+    assert again.state.quarantined == 0
+    again.work()
+    again.come_home()
+    assert again.won()
+    assert merged(first.run, "rows") == undisturbed(tmp_path, "rows")[0]
 
 
 def test_a_workload_with_other_columns_does_not_go_on(tmp_path: Path) -> None:

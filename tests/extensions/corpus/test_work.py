@@ -259,20 +259,6 @@ def test_a_corpus_or_a_plan_that_is_gone_is_reported_before_any_work(tmp_path: P
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("word", "outcome"), [("Kill.", Outcome.LOST), ("Memory.", Outcome.RAM_OOM)])
-def test_a_worker_that_fails_leaves_no_rows_the_next_try_all(tmp_path: Path, word: str, outcome: str) -> None:
-    texts = [*COUNTED[:30], word, *COUNTED[30:]]
-    [shard] = planned(tmp_path, replace(TOLD, workers=2), *texts)
-    found = tried(tmp_path, shard)
-    assert found.outcome == outcome
-    assert found.summary
-    assert found.summary.items == sum(batch.items for batch in batches(tmp_path / "out-1")) > 0
-    assert not list((tmp_path / "out-1").glob("rows.json*"))
-    assert tried(tmp_path, replace(shard, workload="count", workload_folder=None)).outcome is Outcome.OK
-    assert len(read_rows(tmp_path / "out-2")) == len(texts)
-
-
-@pytest.mark.slow
 def test_a_signal_leaves_the_windows_that_are_done_and_no_manifest(tmp_path: Path) -> None:
     [shard] = planned(tmp_path, replace(TOLD, workers=2), *COUNTED[:20], "Term.", "Wait.", "Wait.")
     found = tried(tmp_path, shard)

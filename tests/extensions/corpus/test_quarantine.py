@@ -1,0 +1,140 @@
+"""One paragraph's fault is one paragraph's: the others are done, and it is named."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.records import Outcome, Point
+from jobkit.extensions.corpus.plan import QUARANTINE_FILE
+from jobkit.extensions.corpus.work import WORK
+from jobkit.worker.workloads.base import Result
+from tests.extensions.corpus.test_work import SETTING, planned, tried
+from tests.support.shards import read_rows
+from tests.worker.test_supervisor import restored as restored  # noqa: PLC0414 - a fixture is found by its name here
+from tests.workloads.poison import CALLS_VARIABLE
+
+SIZE = 16
+POISON = replace(
+    SETTING,
+    workload="poison:Poison",
+    workload_folder=str(Path(__file__).parents[2] / "workloads"),
+    order="text",
+    params={"batch_size": SIZE},
+    sort_window=None,
+    hang_s=3,
+)
+
+
+def texts(poison: dict[int, str], number: int = 40) -> list[str]:
+    return [f"{poison.get(place, 'plain')} words of paragraph {place}." for place in range(number)]
+
+
+def quarantine(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / QUARANTINE_FILE).read_text().splitlines()]
+
+
+def apart(folder: Path, of: Point, some: Sequence[str]) -> tuple[Any, Path]:
+    folder.mkdir(exist_ok=True)
+    [shard] = planned(folder, of, *some)
+    return tried(folder, shard), folder / "out-1"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("word", "workers", "outcome", "message"),
+    [
+        ("raises", 1, "bug", "ValueError: cannot take ..."),
+        ("raises", 2, "bug", "ValueError: cannot take ..."),
+        ("segfaults", 1, "bug", "was killed by SIGSEGV"),
+        ("aborts", 2, "bug", "was killed by SIGABRT"),
+        ("lacks", 1, "ram_oom", "MemoryError"),
+        ("killed", 1, "lost", "was killed by SIGKILL"),
+        ("exits", 1, "bug", "ended with status 7"),
+        ("hangs", 1, "timeout", "has not finished a batch of 1 paragraphs"),
+    ],
+)
+def test_a_paragraph_that_fails_alone_goes_to_quarantine_and_the_others_are_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, workers: int, outcome: str, message: str
+) -> None:
+    monkeypatch.setenv(CALLS_VARIABLE, str(tmp_path / "calls"))
+    some = texts({21: word})
+    found, out = apart(tmp_path, replace(POISON, workers=workers), some)
+    assert found.outcome is Outcome.OK, found.message
+    assert [row["paragraph"] for row in read_rows(out)] == [n for n in range(40) if n != 21]
+    [bad] = quarantine(out)
+    assert (bad["document"], bad["paragraph"], bad["outcome"]) == ("told.txt", 21, outcome)
+    assert message in bad["message"]
+    assert "\n\n".join(some)[bad["start"] : bad["end"]] == some[21]
+    assert some[21] not in (out / QUARANTINE_FILE).read_text()
+    sizes = [int(line) for line in (tmp_path / "calls").read_text().splitlines()]
+    extra = len(sizes) - workers - math.ceil(40 / SIZE)  # the warm-ups, and the calls
+    assert extra <= 2 * math.log2(SIZE) + 2, sizes
+
+
+@pytest.mark.slow
+def test_several_paragraphs_are_found_wherever_they_are(tmp_path: Path) -> None:
+    """Also in the warm-up, and all of a call."""
+    poison = {0: "raises", 1: "exits", 17: "killed", 18: "raises", **dict.fromkeys(range(35, 39), "lacks")}
+    found, out = apart(tmp_path, replace(POISON, workers=2, params={"batch_size": 4}), texts(poison))
+    assert found.outcome is Outcome.OK, found.message
+    assert [bad["paragraph"] for bad in quarantine(out)] == [*poison]
+    assert [row["paragraph"] for row in read_rows(out)] == [n for n in range(40) if n not in poison]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("poison", "outcome", "message"),
+    [
+        ({21: "device"}, Outcome.BUG, "CUDA error"),
+        ({21: "disk"}, Outcome.BUG, "OSError: no answer"),
+        (dict.fromkeys(range(40), "raises"), Outcome.BUG, "ValueError: cannot take"),
+        (
+            dict.fromkeys(range(12, 24), "raises"),
+            Outcome.BUG,
+            "more than 10 paragraphs would go to quarantine",
+        ),
+    ],
+)
+def test_what_is_no_paragraphs_fault_ends_the_try(
+    tmp_path: Path, poison: dict[int, str], outcome: Outcome, message: str
+) -> None:
+    found, out = apart(tmp_path, POISON, texts(poison))
+    assert found.outcome is outcome
+    assert message in found.message
+    assert not (out / "rows.json").exists()
+
+
+@pytest.mark.slow
+def test_a_number_that_is_none_goes_to_quarantine_or_is_null(tmp_path: Path) -> None:
+    some = texts({7: "nan", 30: "infinite"})
+    found, out = apart(tmp_path / "quarantine", POISON, some)
+    assert found.outcome is Outcome.OK, found.message
+    assert [(bad["paragraph"], bad["message"]) for bad in quarantine(out)] == [
+        (7, "column score is nan"),
+        (30, "column score is inf"),
+    ]
+    assert len(read_rows(out)) == 38
+    found, out = apart(tmp_path / "null", replace(POISON, nan=None), some)
+    assert found.outcome is Outcome.OK, found.message
+    assert not (out / QUARANTINE_FILE).exists()
+    assert [row["paragraph"] for row in read_rows(out) if row["score"] is None] == [7, 30]
+
+
+def test_of_a_vector_every_number_is_one() -> None:
+    vectors = np.zeros((3, 4))
+    vectors[1, 2] = np.inf
+    with pytest.raises(JobkitError, match=r"column embedding has inf at number 2, counted from 0"):
+        WORK.rows(Result(vectors=vectors, load=0), ("embedding",), range(3))
+    nested = [(0, {"score": [1.0, float("nan")]})]
+    with pytest.raises(JobkitError, match="column scores is nan"):
+        WORK.rows(Result(rows=nested, load=0), ("scores",), range(1), "quarantine")
+    assert WORK.rows(Result(rows=nested, load=0), ("scores",), [5]) == [(5, {"score": [1.0, None]})]
