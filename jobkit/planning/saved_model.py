@@ -94,8 +94,8 @@ def _refuse_weights(folder: Path) -> None:
     files = [path for end in ("*.safetensors", "*.bin") for path in folder.glob(end)]
     files = [path for path in files if not path.name.startswith(NO_WEIGHTS)]
     if not any((folder / name).exists() for name in WEIGHTS):
-        shards = [read(folder / f"{name}.index.json").get("weight_map", {}).values() for name in WEIGHTS]
-        files += [folder / name for name in sorted({*(shards[0] or shards[1])})]
+        named = [read(folder / f"{name}.index.json").get("weight_map", {}).values() for name in WEIGHTS]
+        files += [folder / name for name in sorted({*(named[0] or named[1])})]
     for file in files:
         if not file.is_file():
             raise JobkitError(f"{file} is missing", hint="copy all files of the model again")
