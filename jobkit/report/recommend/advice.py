@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 from jobkit.answers import speed
 from jobkit.answers.gpus import GpuKind, common_gpus
@@ -20,7 +21,7 @@ from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Outcome, Point, Record, described
 from jobkit.core.terminal import did_you_mean, printable, shell_quote
 from jobkit.core.units import format_count, format_f1, format_list
-from jobkit.report.recommend.material import RequestAdvice, RunData, request, requested
+from jobkit.report.recommend.material import RequestAdvice, RunData, read_material, request, requested
 from jobkit.runs.request import Conditions, conditions_of, memory_condition
 from jobkit.runs.results import Agreement, overlap_words, overlaps
 
@@ -564,6 +565,14 @@ def recommend(
         gpus=() if own.on_cpu else common_gpus() if gpus is None else gpus,
         conditions=conditions_of(repeat),
     )
+
+
+def advised(folders: Collection[str]) -> Advice | None:
+    """Return what the only one of some run folders recommends; ``None`` if there is no answer."""
+    try:
+        return recommend(read_material(Path(next(iter(folders))))) if len(folders) == 1 else None
+    except JobkitError:
+        return None
 
 
 def _memories(material: RunData, margin: float = 0.0) -> dict[str, Memory]:

@@ -102,7 +102,8 @@ def answer(advice: Advice, *, joined: bool = False) -> list[Block]:
     else:
         fastest = advice.fastest
         safe = " that is safe" if advice.largest.holds(fastest.size, fastest.load) is False else ""
-        near = f"the smallest within {100 * SPEED_TOLERANCE:.0f} % of the fastest{safe}"
+        keeps = " that keeps the constraints" if any(own.broken for own in judged.settings) else ""
+        near = f"the smallest within {100 * SPEED_TOLERANCE:.0f} % of the fastest{keeps or safe}"
         taken = [f"Take {chosen.setting}: {_rate(chosen)}, {near}."]
     request: list[str] = []
     if asked:
@@ -307,7 +308,7 @@ def _largest(advice: Advice) -> list[str]:
     if largest.measured_bytes is not None:
         larger = f"{largest.tested_batch:,} " if largest.tested_batch != largest.safe_batch else ""
         proven = f": tested, {larger}needed {format_memory(largest.measured_bytes)}"
-    everywhere = f"{format_memory(of.limit_bytes)} of RAM" if ram else "the memory of this GPU"
+    everywhere = f"{format_memory(of.limit_bytes or 0)} of RAM" if ram else "the memory of this GPU"
     size = format_memory(largest.capacity_bytes * of.workers)
     where = f"{size} of {'process' if ram else 'allocator'} memory" if of.asked else everywhere
     batch = f"{largest.knob} {largest.safe_batch:,}"

@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.archives import RECORDS, group
 from jobkit.core.units import GIB
+from jobkit.report.page import page
 from jobkit.report.plot.drawing import BOTTOM, HEIGHT, WIDTH, Drawing, Mark, Stroke, Words
 from jobkit.report.plot.pictures import LOOKS, SERIES, Picture, pictures
 from jobkit.report.tables import collect
@@ -27,6 +28,7 @@ from tests.report.plot.test_data import (
 )
 from tests.report.test_own_figures import reporting, without_items
 from tests.support.builders import grid, record, write_records
+from tests.support.recommendations import records, write_run
 
 COMMITTED = {
     "slack": ONE,
@@ -107,6 +109,21 @@ def test_heading_and_legend_agree_on_the_knee() -> None:
     assert "no knee up to batch size 300" in speed.title
     assert "fastest: 300" in words(speed)
     assert "knee" not in " ".join((*words(speed), speed.caption))
+
+
+def test_card_ring_and_title_name_the_setting_that_is_taken(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", records(repeats=1))
+    spec = (run / "sweep.yaml").read_text()
+    (run / "sweep.yaml").write_text(f"{spec}constraints: {{work_s: {{min: 3.3}}}}\n")
+    card = page([run]).html
+    assert (
+        "Take batch_size 85: 255 paragraphs/s (n=1), the smallest within 5 % of the fastest that keeps"
+        in card
+    )
+    title = "Speed: take batch size 85, 255 paragraphs/s, 1.3 times as fast as 40; one repeat: not tested"
+    assert title in card
+    assert "take: 85" in card
+    assert "fastest: " not in card
 
 
 @pytest.mark.parametrize("kind", KINDS)
