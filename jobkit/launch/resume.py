@@ -400,8 +400,10 @@ class Resumption:
                 what.append(f"with {format_walltime(asked.walltime)} of walltime")
             if group.change.exclude:
                 what.append(f"not on {', '.join(group.change.exclude)}")
+            own = [point.state for point in points if point.point.index in group.points]
+            word = "again" if {*own} - {PointState.MISSING} else "begins"
             number = format_count(len(group.points), run.noun)
-            note(f"again: {number}{', ' if what else ''}{' and '.join(what)}")
+            note(f"{word}: {number}{', ' if what else ''}{' and '.join(what)}")
         for line in () if strictly else undecided(run):
             note(f"{line}: not run again now; once that is over, type this command again")
         return again
