@@ -386,7 +386,9 @@ def memory_finding(panel: MemoryPanel) -> str:
     if verified and ", " in verified.name:
         return f"Memory: {verified.name.partition(', ')[2]} fits{room}, predicted and verified"
     if predicted and ", " in predicted.name:
-        return f"Memory: {predicted.name.partition(', ')[2]} fits{room}, by the prediction"
+        beyond = max(load for load, _ in predicted.spots) / max(load for load, _ in panel.spots(MEASURED))
+        so = f", at {beyond:.1f} times the largest load measured: not tested" if beyond > 1 else ""
+        return f"Memory: {predicted.name.partition(', ')[2]} fits{room}, by the prediction{so}"
     if exceeded := marks.get(EXCEEDED):
         return f"Memory: {exceeded.name}"
     measured = panel.spots(MEASURED)

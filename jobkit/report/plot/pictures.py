@@ -38,7 +38,7 @@ from jobkit.report.tables import NET, Collected, Size, energy_per_1000
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FAR = 6.0
+FAR = 2.0
 """If the limit or the prediction is this many times beyond the measurements, it is left out and named."""
 STEPS = 200
 MOST_OTHERS = 8
@@ -234,7 +234,7 @@ def _values(panel: panels.KnobPanel) -> draw.Spot:
 
 def _over_knob(panel: panels.KnobPanel) -> draw.Drawing:
     sizes = panel.sizes
-    logarithmic = sizes[-1] > draw.MANY_TIMES * sizes[0] > 0
+    logarithmic = draw.geometric(sizes)
     drawing = draw.Drawing(
         across=panel.knob.replace("_", " "),
         up=_unit(panel),

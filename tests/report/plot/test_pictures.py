@@ -12,7 +12,7 @@ import pytest
 from benchmarks.archives import RECORDS, group
 from jobkit.core.units import GIB
 from jobkit.report.page import page
-from jobkit.report.plot.drawing import BOTTOM, HEIGHT, WIDTH, Drawing, Mark, Stroke, Words
+from jobkit.report.plot.drawing import BOTTOM, HEIGHT, WIDTH, Drawing, Mark, Stroke, Words, geometric
 from jobkit.report.plot.pictures import LOOKS, SERIES, Picture, pictures
 from jobkit.report.tables import collect
 from tests.report.plot.test_data import (
@@ -84,6 +84,8 @@ def test_a_value_stands_where_the_axes_have_it() -> None:
     drawing = Drawing(across="", up="", x_range=(0, 100), y_range=(0, 8))
     low, middle, high = (drawing.at(spot) for spot in ((0, 0), (50, 4), (100, 8)))
     assert middle == ((low[0] + high[0]) / 2, (low[1] + high[1]) / 2)
+    assert [geometric(row) for row in ([16, 64, 256], [10, 20, 40, 80], [1, 30])] == [True] * 3
+    assert [geometric(row) for row in ([50, 100, 150], [0, 1, 4], [40, 85, 130, 175])] == [False] * 3
     across = replace(drawing, x_range=(1, 100), logarithmic=True)
     assert across.x(10) == middle[0]
 
@@ -152,6 +154,7 @@ def test_predictions_that_were_tried_are_named_and_a_limit_far_beyond_is_not_dra
     beyond = ["beyond this picture:", "GPU less context, 139.12 GiB", "predicted, batch 11,835"]
     assert [one for one in words(memory) if one in beyond] == beyond
     assert "allocated line x 1.07 (slack)" in words(memory)
+    assert memory.title.endswith("by the prediction, at 39.5 times the largest load measured: not tested")
     assert {mark.shape for mark in marks(memory)} == {"dot"}
 
 
