@@ -227,8 +227,7 @@ def failed(report: CorpusReport) -> list[Block]:
 
 def result_blocks(report: CorpusReport) -> Iterator[Block]:
     """Yield counts by label and entity, or of vectors type and norm; and what was left out."""
-    done = report.done & report.standing.winners.keys()
-    winners = [report.standing.winners[index] for index in sorted(done)]
+    winners = [winner for _, winner in sorted(report.standing.winners.items())]
     number, folder = sum(winner.rows for winner in winners), report.standing.folder
     paths = [path for winner in winners for path, _ in part_files(folder, winner)]
     try:
