@@ -147,10 +147,11 @@ class NamedRun(click.Argument):
         try:
             return super().handle_parse_result(ctx, opts, args)
         except click.MissingParameter:
+            from jobkit.core.extensions import extension_of
             from jobkit.runs.which_run import known_runs
 
             latest = ""
-            if runs := known_runs(self.extension):
+            if runs := [run for run in known_runs() if self.extension in {None, extension_of(run)}]:
                 words = f"jobkit {ctx.info_name} {terminal.shell_path(runs[0])}"
                 latest = f" A command that changes a run needs the run; for the latest: {words}"
             raise click.UsageError(f"Missing argument 'RUN'.{latest}", ctx) from None

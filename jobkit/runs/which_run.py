@@ -11,7 +11,6 @@ from datetime import datetime
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError, lost_file
-from jobkit.core.extensions import extension_of
 from jobkit.core.files import append_line, read_text
 from jobkit.core.host import note_begun
 from jobkit.core.layout import COPY_FILE, JOURNAL_FILE, POINTS_FILE, RESULTS_FOLDER, is_run_folder
@@ -225,16 +224,12 @@ def runs_in(folder: Path) -> list[Path]:
     return sorted(runs, key=start, reverse=True)
 
 
-def known_runs(extension: str | None = None) -> list[Path]:
-    """Return the runs that jobkit remembers and those in the folder for runs, the latest first.
-
-    ``extension``: of which they are, by its name; ``None`` for all runs.
-    """
+def known_runs() -> list[Path]:
+    """Return the runs that jobkit remembers and those in the folder for runs, the latest first."""
     here: list[Path] = []
     with suppress(JobkitError):
         here = [run.absolute() for run in runs_in(usual())]
     found = [run for run in dict.fromkeys([*remembered(), *here]) if is_run(run)]
-    found = [run for run in found if extension in {None, extension_of(run)}]
     return [Path(relative_path(run)) for run in sorted(found, key=start, reverse=True)]
 
 
