@@ -84,7 +84,7 @@ class Memory:
     # worst in the measurements, with a doubt
     loads: TextLoads | None = None
     tried: Sequence[Trial] = ()  # the predictions that were tested
-    limit_bytes: float | None = None  # of the GPU, on a CPU the requested RAM; ``None`` if unknown
+    limit_bytes: float | None = None  # of the GPU, on a CPU the RAM to request; ``None`` if unknown
     # the limit of all allocators, on a CPU of the process, for which the run was asked for its largest
     # batch; ``None`` without one
     asked_bytes: float | None = None
@@ -385,12 +385,11 @@ def memory_by_setting(
     *,
     asked_bytes: float | None = None,
     gpu_bytes: float | None = None,
-    ram_bytes: float | None = None,
 ) -> dict[str, Memory] | str:
     """Return memory by the other knobs in words, or why nothing is known of any.
 
-    ``batches`` are by point id; ``tried`` are the predictions that were tested; ``gpu_bytes`` and
-    ``ram_bytes`` are of the machine to fit, by default of the measured GPU.
+    ``batches`` are by point id; ``tried`` are the predictions that were tested; ``gpu_bytes`` is of
+    the GPU to fit, by default of the measured one.
     """
     apart: dict[str, list[Record]] = {}
     for record in records:
@@ -408,7 +407,7 @@ def memory_by_setting(
             memory,
             tried=tried,
             asked_bytes=asked_bytes,
-            limit_bytes=ram_bytes if memory.on_cpu else gpu_bytes or memory.limit_bytes,
+            limit_bytes=None if memory.on_cpu else gpu_bytes or memory.limit_bytes,
         )
         for words, memory in whole.items()
     }

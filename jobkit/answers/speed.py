@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from jobkit.answers.loads import TextLoads
-from jobkit.answers.setting import Mean, Ratio, Setting, settings_of
+from jobkit.answers.setting import Difference, Mean, Ratio, Setting, settings_of
 from jobkit.core.figures import SPEED
 from jobkit.core.knobs import BATCH_SIZE, PADDED, Value, numbers, sort_key
 from jobkit.core.layout import SPEC_FILE
@@ -332,8 +332,20 @@ def not_sampled(
     return (*found, *([NEIGHBOURS] if shared else []))
 
 
-def no_difference(first: str, other: str, run: str, repeats: int) -> tuple[str, ...]:
-    """Return that no difference in speed is shown, and the sweep that may show one; none of a log."""
+def tested(times: Difference | None) -> str:
+    """Return in words what the repeats show of a difference; empty if they show that there is one."""
+    if times is None or times.differs is None:
+        return "one repeat: not tested"
+    return "" if times.differs else "no difference is shown"
+
+
+def no_difference(first: str, other: str, times: Ratio | None, run: str, repeats: int) -> tuple[str, ...]:
+    """Return that no difference in speed is shown or tested, and the sweep that may show one; none of a log.
+
+    ``times``: how many times as fast as the ``first`` the ``other`` is.
+    """
     line = f"No difference in speed is shown between {first} and {other}."
+    if times and times.differs is None:
+        line = f"{other}: {times.mean:.2f} times as fast as {first}; {tested(times)}."
     command = f"jobkit sweep {shell_quote(f'{run}/{SPEC_FILE}')} --set repeats={2 * repeats + 1}"
     return (line, NoWrap(command, "  repeat with: ")) if run else (line,)

@@ -112,7 +112,7 @@ class _Merge(click.Command):
 
 
 @click.command(cls=_Merge)
-@shared.changed_run
+@shared.run_of_corpus
 @shared.format_option(
     "conll needs tokens, npy needs vectors, parquet needs jobkit[parquet]; may be repeated. Default: the "
     "format of jobkit apply; of vectors parquet.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -138,22 +137,31 @@ def run_and_corpus(run: Path | None, corpus: tuple[str, ...]) -> tuple[Path | No
 class NamedRun(click.Argument):
     """The RUN of a command that changes it: it is required, and the error suggests the latest run."""
 
+    def __init__(self, *names: Any, extension: str | None = None, **more: Any) -> None:  # noqa: ANN401 - click's own
+        """Note of which extension the run must be; ``None`` for any."""
+        super().__init__(*names, **more)
+        self.extension = extension
+
     def handle_parse_result(self, ctx: click.Context, opts: Any, args: list[str]) -> Any:  # noqa: ANN401 - click's own
         """Take the run from the command line; refuse a missing one."""
         try:
             return super().handle_parse_result(ctx, opts, args)
         except click.MissingParameter:
-            from jobkit.runs.which_run import runs_in, usual
+            from jobkit.core.extensions import extension_of
+            from jobkit.runs.which_run import known_runs
 
             latest = ""
-            with suppress(JobkitError):
-                words = f"jobkit {ctx.info_name} {terminal.shell_path(runs_in(usual())[0])}"
+            if runs := [run for run in known_runs() if self.extension in {None, extension_of(run)}]:
+                words = f"jobkit {ctx.info_name} {terminal.shell_path(runs[0])}"
                 latest = f" A command that changes a run needs the run; for the latest: {words}"
             raise click.UsageError(f"Missing argument 'RUN'.{latest}", ctx) from None
 
 
 changed_run = click.argument("run", type=FilledPath(file_okay=False, path_type=Path), cls=NamedRun)
 """The argument RUN of a command that changes the run."""
+run_of_corpus = click.argument(
+    "run", type=FilledPath(file_okay=False, path_type=Path), cls=NamedRun, extension="corpus"
+)
 set_option = click.option(
     "--set",
     "overrides",

@@ -38,8 +38,8 @@ def status(words: tuple[str, ...], watch: bool, listed: bool, whole: bool, as_js
     Each line has the point's outcome or the reason why it waits, its running time and its progress. Of
     a run with more than 30 points jobkit prints a line for each state; --all lists every point. After one
     RUN, a POINT, given by number or id, shows all its tries with the
-    evidence for each outcome. Without RUN, jobkit shows the latest run in runs/. A number that is no point
-    of it may be that of a job, of jobkit or not: its state, and why it waits.
+    evidence for each outcome. Without RUN, jobkit shows your latest run, wherever it is. A number that is
+    no point of it may be that of a job, of jobkit or not: its state, and why it waits.
 
     --list prints a line for each run, from every folder: its name, which every command takes as RUN,
     its age and its state.
@@ -77,7 +77,8 @@ def status(words: tuple[str, ...], watch: bool, listed: bool, whole: bool, as_js
             return ExitCode.TO_COME
         terminal.note(f"no job of the number {words[0]} is in the queue")
     what = which_run.resolve_words(words)
-    here = [] if what.runs else which_run.runs_in(what.folder)
+    here = which_run.known_runs() if not words else []
+    here = here or ([] if what.runs else which_run.runs_in(what.folder))
     runs = what.runs or tuple(here[:1])
     for run in runs:
         which_run.refuse_copy(run, "status")

@@ -13,6 +13,7 @@ from string import ascii_uppercase
 from typing import Any
 
 from jobkit.answers.setting import Mean, Ratio
+from jobkit.answers.speed import tested
 from jobkit.core.blocks import Block, Column
 from jobkit.core.figures import FIGURES, SPEED, Figure
 from jobkit.core.units import format_bytes_gib, format_list, format_setting
@@ -237,10 +238,8 @@ def _fastest(first: Side, other: Side) -> str:
     if bool(first.answer) == bool(other.answer):
         of = f"that of {first.letter}"
     sentence = f"The {which} of {other.letter} ({two}) is {times} as {of} ({one})"
-    if ratio.differs is None:
-        return f"{sentence}; single repeats cannot show whether the difference is more than scatter."
-    result = "" if ratio.differs else ": no difference is shown"
-    return f"{sentence} ({ratio.low:.2f} to {ratio.high:.2f} with 95 % confidence){result}."
+    interval = "" if ratio.low is None else f" ({ratio.low:.2f} to {ratio.high:.2f} with 95 % confidence)"
+    return "; ".join(filter(None, (f"{sentence}{interval}", tested(ratio)))) + "."
 
 
 def _ends(ratio: Ratio) -> str:

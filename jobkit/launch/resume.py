@@ -22,6 +22,7 @@ from jobkit.core import layout, terminal
 from jobkit.core.errors import ExitCode, JobkitError, file_error, lost_file
 from jobkit.core.extensions import extension_of, load
 from jobkit.core.files import exclusive_lock, read_text, write_atomically
+from jobkit.core.knobs import CPU
 from jobkit.core.records import FULL, Outcome, Point
 from jobkit.core.terminal import note, note_next, relative_path, shell_path, shell_quote
 from jobkit.core.units import format_count, format_size, format_walltime
@@ -400,8 +401,10 @@ class Resumption:
                 what.append(f"with {format_walltime(asked.walltime)} of walltime")
             if group.change.exclude:
                 what.append(f"not on {', '.join(group.change.exclude)}")
+            own = [point.state for point in points if point.point.index in group.points]
+            word = "again" if {*own} - {PointState.MISSING} else "begins"
             number = format_count(len(group.points), run.noun)
-            note(f"again: {number}{', ' if what else ''}{' and '.join(what)}")
+            note(f"{word}: {number}{', ' if what else ''}{' and '.join(what)}")
         for line in () if strictly else undecided(run):
             note(f"{line}: not run again now; once that is over, type this command again")
         return again
@@ -577,6 +580,9 @@ def _verify(run_dir: Path, memory: int | str | None) -> int:
     points, _ = layout.read_points(run_dir)
     if not points:
         raise JobkitError(f"{run_dir / layout.POINTS_FILE}: holds no point")
+    if points[0].device == CPU and isinstance(memory, int):
+        ram = spec.resources.model_copy(update={"memory": max(memory, spec.resources.memory)})
+        spec = spec.model_copy(update={"resources": ram})
     site = load_site(spec.site, spec.scheduler)
     before = len(trials(run_dir))
     goal = submission.search_goal(spec, before)

@@ -200,7 +200,7 @@ def fastest_line(sizes: Sequence[Size]) -> tuple[str, ...]:
     small, large, times = format_setting(first.params), format_setting(other.params), other.times
     if times is None or not times.differs or times.low is None:
         run = "" if first.first.file_format else first.first.folder
-        return no_difference(small, large, run, other.n)
+        return no_difference(small, large, times, run, other.n)
     differ = best.mean(DIFFER)
     entities = " Its entities differ from those of fp32." if differ and differ.value else ""
     if best is first:

@@ -30,7 +30,7 @@ from jobkit.report.plot.drawing import svg
 from jobkit.report.plot.pictures import Picture, pictures
 from jobkit.report.recommend import output as recommendation
 from jobkit.report.recommend import waste
-from jobkit.report.recommend.advice import recommend
+from jobkit.report.recommend.advice import Advice, advised, recommend
 from jobkit.report.recommend.material import read_material, read_use
 from jobkit.report.rows import MoreFigures
 from jobkit.report.tables import Collected, collect
@@ -188,12 +188,18 @@ def page(runs: Sequence[Path], more_figures: MoreFigures | None = None) -> Page:
 def fragment(run: Path, collected: Collected) -> str:
     """Return the table, the pictures and the sentences of a run, for a notebook."""
     missing = list(output.missing_blocks(collected))
-    return render("fragment.html.j2", name=run.name, groups=_groups(collected), missing=missing)
+    groups = _groups(collected, advised([str(run)]))
+    return render("fragment.html.j2", name=run.name, groups=groups, missing=missing)
 
 
 def _of_run(run: Path, collected: Collected) -> OfRun:
     """Return what the page shows of a run; what limits a search comes after its picture."""
-    groups = _groups(collected)
+    tiles, advice = list[Block](), None
+    try:
+        advice = recommend(read_material(run))
+    except JobkitError as error:
+        tiles = [_refused("No recommendation", error)] if is_run_folder(run) else []
+    groups = _groups(collected, advice)
     titles = [group.block.title for group in groups]
     models = [row.point.model for row in collected.rows if row.record and row.point.model]
     about = [Block(title="What follows from the table", after=group.block.after) for group in groups]
@@ -204,12 +210,7 @@ def _of_run(run: Path, collected: Collected) -> OfRun:
         source(run, _facts(run, collected)),
     ]
     groups = [replace(group, block=replace(group.block, after=())) for group in groups]
-    tiles: list[Block] = []
-    try:
-        advice = recommend(read_material(run))
-    except JobkitError as error:
-        tiles = [_refused("No recommendation", error)] if is_run_folder(run) else []
-    else:
+    if advice:
         tiles = recommendation.answer(advice)
         limit, details = [*recommendation.limit(advice)], recommendation.details(advice)
         if advice.search is None:
@@ -232,10 +233,10 @@ def _of_run(run: Path, collected: Collected) -> OfRun:
     )
 
 
-def _groups(collected: Collected) -> list[PictureGroup]:
+def _groups(collected: Collected, advice: Advice | None) -> list[PictureGroup]:
     groups = []
     per_group = estimates(collected)
-    for number, drawn in enumerate(pictures(collected)):
+    for number, drawn in enumerate(pictures(collected, advice=advice)):
         block = output.group_block(collected, number, per_group)
         first = 1 if collected.sources.searches else len(drawn)  # the settings of a search
         groups.append(PictureGroup(block=block, pictures=drawn[:first], below=drawn[first:]))

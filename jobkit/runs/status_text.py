@@ -47,7 +47,7 @@ from jobkit.runs.status import (
     overdue,
 )
 from jobkit.runs.tries import Progress, Try, log_path, progress_of_try
-from jobkit.runs.which_run import find_run, glance, is_run, remembered, runs_in, start, usual
+from jobkit.runs.which_run import find_run, glance, is_run, known_runs, remembered, start
 from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
 from jobkit.schedulers.types import JobId, Queued, Remedy
 
@@ -544,13 +544,8 @@ MOST_LEFT_OUT = 3  # folders without a run that are named one by one
 def read_list(most: int) -> dict[str, Any]:
     """Return the latest runs, as JSON: those that jobkit remembers, and those in the folder for runs."""
     opened: list[OpenRun] = []
-    try:
-        here = [run.absolute() for run in runs_in(usual())]
-    except JobkitError:
-        here = []
-    found = {folder: is_run(folder) for folder in dict.fromkeys([*remembered(), *here])}
-    notes = [_left_out(run, "no longer exists, or cannot be read") for run in found if not found[run]]
-    latest = sorted((folder for folder in found if found[folder]), key=start, reverse=True)
+    notes = [_left_out(run, "no longer exists, or cannot be read") for run in remembered() if not is_run(run)]
+    latest = [run.absolute() for run in known_runs()]
     for folder in latest[:most]:
         try:
             opened.append(open_run(folder))

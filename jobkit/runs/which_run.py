@@ -45,7 +45,7 @@ def resolve_words(words: Sequence[str]) -> RunAndPoints:
     if len(words) == 1 and Path(words[0]).is_dir() and not find_run(words[0]):
         return RunAndPoints(folder=Path(words[0]))
     if words[0].isdecimal() and not find_run(words[0]):
-        return RunAndPoints((run_or_latest(None),), tuple(words))
+        return RunAndPoints((latest_run(),), tuple(words))
     runs: list[Path] = []
     points: list[str] = []
     for word in words:
@@ -66,7 +66,7 @@ def names_job(words: Sequence[str]) -> bool:
     if len(words) != 1 or not words[0].isdecimal() or find_run(words[0]):
         return False
     try:
-        return int(words[0]) > glance(run_or_latest(None))[0]
+        return int(words[0]) > glance(latest_run())[0]
     except JobkitError:
         return True
 
@@ -131,7 +131,7 @@ def run_and_point(words: Sequence[str]) -> tuple[Path, str]:
     if not run and find_run(point):
         hint = f"jobkit status {quoted(point)} lists its points"
         raise JobkitError(f"{point}: a run, and no POINT is named", hint=hint)
-    return run_or_latest(run[0] if run else None), point
+    return run_named(run[0]) if run else latest_run(), point
 
 
 def find_run(word: Path | str) -> Path | None:
@@ -222,6 +222,20 @@ def runs_in(folder: Path) -> list[Path]:
     if not runs:
         raise JobkitError(f"no runs in {folder}", hint=how_to_begin())
     return sorted(runs, key=start, reverse=True)
+
+
+def known_runs() -> list[Path]:
+    """Return the runs that jobkit remembers and those in the folder for runs, the latest first."""
+    here: list[Path] = []
+    with suppress(JobkitError):
+        here = [run.absolute() for run in runs_in(usual())]
+    found = [run for run in dict.fromkeys([*remembered(), *here]) if is_run(run)]
+    return [Path(relative_path(run)) for run in sorted(found, key=start, reverse=True)]
+
+
+def latest_run() -> Path:
+    """Return the latest run of all, as `jobkit status --list` has it."""
+    return next(iter(known_runs()), None) or runs_in(usual())[0]
 
 
 def start_time(name: str) -> str:

@@ -96,7 +96,7 @@ def test_an_array_that_was_not_taken_is_submitted_by_resume(
     later(run)
     done = ended_well(lab.jobkit("resume", run))
     assert "cut off before the scheduler took it" in done.stderr
-    assert "again: 6 points" in done.stderr
+    assert "begins: 6 points" in done.stderr
     wait_until(lambda: all_ok(run), 60)
     assert [one["round"] for one in lab.submitted()] == [2]
     assert len(list(run.glob("results/*/try-*"))) == 6

@@ -364,7 +364,7 @@ def test_here_the_points_run_at_once(local: Path, capsys: pytest.CaptureFixture[
     assert [point.state for point in seen.points] == [PointState.DONE, PointState.MISSING, PointState.DONE]
     told = [(event["event"], event.get("only")) for event in events(local)]
     assert told == [("submitting", [1, 3]), ("submitted", [1, 3])]
-    assert "again: 2 points" in capsys.readouterr().err
+    assert "begins: 2 points" in capsys.readouterr().err
     logs = sorted(path.name.rpartition("_")[2] for path in (local / "logs").glob("*"))
     assert logs == ["1.out", "3.out", "log.out"], "one job of submitit's runs both"
     assert run_again(local, ("missing",), ()) is None

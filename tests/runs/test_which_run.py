@@ -6,10 +6,12 @@ import shlex
 import shutil
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from jobkit import cli
+from jobkit.commands import corpus
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import RUNS_VARIABLE
 from jobkit.runs.status_text import read_list
@@ -166,6 +168,18 @@ def test_all_runs_are_listed_from_anywhere_the_latest_first(project: Path) -> No
     (first, second) = json.loads(printed("--list", "--json"))["runs"]
     assert (first["run"], second["folder"]) == (NEW, str(project / OLD))
     assert first["age_s"] < second["age_s"]
+
+
+def test_without_a_run_it_is_the_latest_of_all_and_merge_proposes_a_corpus(project: Path) -> None:
+    a_run(f"runs/{OLD}")
+    a_run(f"runs/{NEW.replace('0103', '0104')}")
+    (project / NEW / "corpus.json").touch()
+    assert json.loads(printed("--json"))["runs"][0]["folder"].endswith(NEW.replace("0103", "0104"))
+    remember(a_run(f"{project}/later-20260105-101530-3f9a"))
+    assert json.loads(printed("--json"))["runs"][0]["folder"].endswith("later-20260105-101530-3f9a")
+    assert run_and_point(["2"])[0].absolute() == project / "later-20260105-101530-3f9a"
+    with pytest.raises(click.UsageError, match=f"for the latest: jobkit merge .*{NEW}$"):
+        corpus.merge.main(args=[], prog_name="merge", standalone_mode=False)
 
 
 def test_every_name_in_the_list_names_its_run(project: Path) -> None:

@@ -127,7 +127,8 @@ def other_largest_batches(run: Path, answers: Answers) -> Iterator[tuple[str, ob
     memory = memory_of_setting(material, record)
     applied = json.loads(json.dumps(asdict(memory.largest))) if memory else None
     yield "apply, recommend", applied, None if largest["reason"] else largest
-    goal = replace(search_goal(load_spec(run / SPEC_FILE)), memory_bytes=None)
+    ram = int(largest["capacity_bytes"]) if record.point.device == "cpu" else None  # as recommend types it
+    goal = replace(search_goal(load_spec(run / SPEC_FILE)), memory_bytes=ram)
     trial, _ = foreseen(run, goal)
     if not trial.message.startswith("find_max needs a sweep"):
         most = answers.paragraphs if largest["knob"] == "batch_size" else largest["safe_batch"]

@@ -5,10 +5,15 @@ It only reads, and asks no scheduler.
 
 from __future__ import annotations
 
+import json
+import math
+import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from jobkit.core import files
@@ -26,9 +31,11 @@ from jobkit.core.units import (
     moment,
 )
 from jobkit.extensions.corpus.formats import counts_path
-from jobkit.extensions.corpus.plan import MOST_NAMED, is_unplanned
+from jobkit.extensions.corpus.plan import MOST_NAMED, is_unplanned, parse_type
 from jobkit.extensions.corpus.provenance import provenance, read_promise
+from jobkit.extensions.corpus.rows import read_vectors
 from jobkit.extensions.corpus.standing import Standing
+from jobkit.extensions.corpus.winners import part_files
 from jobkit.report.page import OfRun, PictureGroup, folded, source
 from jobkit.report.plot.drawing import from_zero
 from jobkit.report.plot.pictures import Picture, row_drawing
@@ -37,7 +44,9 @@ from jobkit.runs.results import each_point
 from jobkit.runs.status import PointResult
 from jobkit.runs.tries import task_s
 
-MOST_DOCUMENTS = 500  # more documents are not listed: their file has them
+MOST_LISTED = 20  # documents, labels, entities and places of each table
+MOST_ROWS = 500_000  # of the results, which a page reads
+MOST_NORMS = 10_000  # vectors whose norm it computes
 MOST_TRIES = 400  # of more tries only some are drawn
 PICTURE_PX, MOST_ROW_PX = 400.0, 16.0  # the height of all rows, and the most of one row
 UNITS = ((2 * 86400.0, 86400.0, "days"), (2 * 3600.0, 3600.0, "hours"), (120.0, 60.0, "minutes"))
@@ -127,7 +136,7 @@ def of_corpus(run: Path) -> OfRun:
         tiles=answer(report),
         groups=[PictureGroup(block=Block(), pictures=[_shard_picture(drawn, report)])] if drawn else [],
         missing=failed(report),
-        tables=[count_block(report)],
+        tables=[*result_blocks(report), count_block(report)],
         folded=[*map(folded, [notes] if report.notes else []), source(run, _fact_block(report))],
     )
 
@@ -176,19 +185,20 @@ def _done(report: CorpusReport) -> Iterator[str]:
 
 
 def _against_promise(data: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the time of the shards that are done, next to what was promised; nothing without a promise."""
-    if not data or not data["time"]["predicted_s"]:
+    """Yield time and energy of the shards that are done, next to what was promised of the time."""
+    if not data or data["time"]["took_s"] is None:
         return
     time, joules = data["time"], data["energy"]["joules"]
     took, predicted = time["took_s"], time["predicted_s"]
-    yield f"The shards took {format_compared(took)}; the promise was {format_compared(predicted)}."
-    yield f"{took / predicted:.2f} times the promise, over {format_count(data['shards'], 'shard')}."
+    promise = f"; the promise was {format_compared(predicted)}" if predicted else ""
+    yield f"The shards took {format_compared(took)}{promise}."
+    if predicted:
+        yield f"{took / predicted:.2f} times the promise, over {format_count(data['shards'], 'shard')}."
     low, high = time["predicted_low_s"], time["predicted_high_s"]
     if low is not None and high is not None:
         within = "within" if low <= took <= high else "outside"
         yield f"The time is {within} the 95 % interval of the promise, {low:,.1f} s to {high:,.1f} s."
-    if joules:
-        yield f"The shards took {format_energy(joules)}."
+    yield f"Energy: {format_energy(joules)}." if joules else "Energy: not measured."
 
 
 def _with(report: CorpusReport) -> Iterator[str]:
@@ -217,6 +227,63 @@ def failed(report: CorpusReport) -> list[Block]:
     return blocks
 
 
+def result_blocks(report: CorpusReport) -> Iterator[Block]:
+    """Yield counts by label and entity, or of vectors type and norm; and what was left out."""
+    winners = [winner for _, winner in sorted(report.standing.winners.items())]
+    number, folder = sum(winner.rows for winner in winners), report.standing.folder
+    paths = [path for winner in winners for path, _ in part_files(folder, winner)]
+    try:
+        if winners and (vectors := parse_type(winners[0].vectors)):
+            norms = [*islice(chain.from_iterable(map(_norms, paths)), MOST_NORMS)]
+            spread = f"{fmean(norms):.4g} on average, {min(norms):.4g} to {max(norms):.4g}"
+            title = f"{number:,} vectors of {vectors[1]:,} numbers, {vectors[0]}"
+            yield Block(title=title, before=(f"Norm: {spread} (of {len(norms):,}).",))
+        else:
+            yield from _counted(chain.from_iterable(map(_rows, paths)), number)
+    except (OSError, ValueError, ImportError, JobkitError) as error:  # they are gone, or there is no numpy
+        yield Block(title="The results cannot be read", after=(str(error),))
+    if left_out := report.standing.corpus.skipped:
+        places = [(bad.source, f"{bad.line or ''}", bad.reason) for bad in left_out]
+        yield _table(f"Left out: {format_count(len(places), 'place')}", ("file", "line", "why"), places)
+
+
+def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
+    with os.fdopen(files.open_regular(path), "rb") as file:
+        yield from map(json.loads, file)
+
+
+def _norms(path: Path) -> Iterator[float]:
+    for vectors in read_vectors(path, 0, MOST_NORMS):
+        yield from (math.hypot(*vector) for vector in vectors.tolist())
+
+
+def _counted(rows: Iterator[Mapping[str, Any]], number: int) -> Iterator[Block]:
+    """Yield how many rows have each label, and which texts are the most frequent."""
+    labels, texts = Counter[str](), Counter[tuple[str, str]]()
+    for row in islice(rows, MOST_ROWS):
+        label = row.get("label", row.get("tag"))
+        if label is not None:
+            labels[str(label)] += 1
+            texts.update([(str(row["text"]), str(label))] if "text" in row else ())
+    of = f", in the first {MOST_ROWS:,} rows of {number:,}" if number > MOST_ROWS else ""
+    if labels:
+        listed = [(label, f"{count:,}") for label, count in labels.most_common()]
+        yield _table(f"Rows by label: {format_count(len(labels), 'label')}{of}", ("label", "rows"), listed)
+    if texts:
+        most = [(text, label, f"{count:,}") for (text, label), count in texts.most_common(MOST_LISTED)]
+        yield _table(f"The most frequent of {len(texts):,} entities{of}", ("text", "label", "rows"), most)
+
+
+def _table(title: str, names: Sequence[str], rows: Sequence[Sequence[str]], rest: str = "") -> Block:
+    """Return a table of the first rows."""
+    cells, more = zip(*rows[:MOST_LISTED], strict=True), len(rows) - MOST_LISTED
+    columns = tuple(
+        Column(name, [*values], left=name not in {"rows", "done", "paragraphs"})
+        for name, values in zip(names, cells, strict=True)
+    )
+    return Block(title=title, columns=columns, after=(f"... and {more:,} more{rest}",) if more > 0 else ())
+
+
 def count_block(report: CorpusReport) -> Block:
     """Return the counts for each document; for each file if the corpus is not merged."""
     sources, done = report.standing.corpus.sources, report.done
@@ -236,15 +303,8 @@ def count_block(report: CorpusReport) -> Block:
                 planned[piece.source] += piece.paragraphs
                 ended[piece.source] += piece.paragraphs * (index in done)
         table = [(one.name, planned[number], ended[number]) for number, one in enumerate(sources)]
-    shown, more = table[:MOST_DOCUMENTS], len(table) - MOST_DOCUMENTS
-    first, *others = zip(*shown, strict=True)
-    columns = [Column(names[0], list(map(str, first)), left=True)]
-    columns += [
-        Column(name, [f"{number:,}" for number in cells])
-        for name, cells in zip(names[1:], others, strict=True)
-    ]
-    after = (f"... and {more:,} more{rest}",) if more > 0 else ()
-    return Block(title=title, before=tuple(before), columns=tuple(columns), after=after)
+    listed = [(name, *(f"{number:,}" for number in numbers)) for name, *numbers in table]
+    return replace(_table(title, names, listed, rest), before=tuple(before), folded=True)
 
 
 def _fact_block(report: CorpusReport) -> Block:

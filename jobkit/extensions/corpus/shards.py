@@ -11,6 +11,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from jobkit.answers.speed import Duration, duration, not_sampled, total, upper
+from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED, numbers
 from jobkit.core.layout import CORPUS_FILE, WINNERS_FOLDER
@@ -381,14 +382,20 @@ def plan_lines(prospect: CorpusSummary) -> list[str]:
         **_cost(prospect),
         "earlier": prospect.before if prospect.plan.whole else "",
         "request": _request(prospect),
-        "warning": f"\n{' ' * LABEL}".join(_warnings(prospect)),
+        "warning": "\n".join(_warnings(prospect)),
     }
     return labelled(rows)
 
 
 def labelled(rows: Mapping[str, str]) -> list[str]:
-    """Return rows that are not empty as lines, their words below each other."""
-    return [f"{label.ljust(LABEL)}{words}" for label, words in rows.items() if words]
+    """Return rows that are not empty as lines as wide as a page, their words below each other."""
+    below, width = " " * LABEL, terminal.page_width() - 2  # in a pipe they are comments
+    return [
+        line
+        for label, words in rows.items()
+        for number, text in enumerate(words.splitlines())
+        for line in terminal.wrap(text, width, first=below if number else label.ljust(LABEL), below=below)
+    ]
 
 
 def _corpus_words(corpus: Corpus, read_s: float | None) -> str:
@@ -467,7 +474,7 @@ def _cost(prospect: CorpusSummary) -> dict[str, str]:
     elsewhere = not runs_here(setting.spec.scheduler)
     shared = elsewhere and not setting.spec.resources.exclusive
     if doubts := not_sampled(setting.speed, elsewhere=elsewhere, shared=shared, past=setting.past):
-        words["beware"] = f"\n{' ' * LABEL}".join(doubts)
+        words["beware"] = "\n".join(doubts)
     if setting.energy:
         joules = setting.energy.of(corpus.paragraphs, corpus.characters)
         rate = 1000 * joules / max(1, corpus.characters)
@@ -526,7 +533,8 @@ def _request(prospect: CorpusSummary) -> str:
     if runs_here(setting.spec.scheduler):
         return f"on this machine ({setting.why}): walltime {format_walltime(resources.walltime)}{why} a shard"
     where = f"({setting.spec.scheduler}, site {setting.site.name})"
-    return f"each shard: {request_words([resources])}{why} {where}"
+    more = f"; {len(plan.needs):,} with more memory, by a script of its own (job-2.sh)" if plan.needs else ""
+    return f"each shard: {request_words([resources])}{why} {where}{more}"
 
 
 def _warnings(prospect: CorpusSummary) -> Iterator[str]:

@@ -227,7 +227,7 @@ def progress(run: RunStatus) -> Progress | None:
         share=reached / characters if characters else 1.0,
         speed=promised_s / took_s if took_s and promised_s else None,
         broken=not within,
-        **_left(run, [seconds for _, seconds in took], planned),
+        **_left(run, [seconds for _, seconds in took], planned if within else ()),
     )
 
 
@@ -292,7 +292,7 @@ def _is_slow(point: PointStatus, part: Shard) -> bool:
 
 
 def _left(run: RunStatus, took: Sequence[float], planned: Sequence[Shard]) -> dict[str, float]:
-    """Return how long the rest takes, with an interval: by what is done, else by the promise."""
+    """Return how long the rest takes, with an interval: by what is done, else by a promise that is kept."""
     if run.to_go_s is None:
         return {}
     known = [part for part in planned if part.expected_s and part.low_s is not None and part.high_s]
@@ -348,7 +348,7 @@ def _end_line(run: RunStatus, found: Progress) -> str:
         return f"{end:%H:%M}" if end.date() == now.date() else f"{end:%Y-%m-%d %H:%M}"
 
     between = ""
-    if found.left_low_s is not None:
+    if found.left_low_s is not None and at(found.left_low_s) != at(found.left_high_s):
         between = f" (95 %: {at(found.left_low_s)} to {at(found.left_high_s)})"
     return f"ends about {at(found.left_s)}{between}, if as many shards run at a time as now"
 

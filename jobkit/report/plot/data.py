@@ -16,12 +16,13 @@ from jobkit.answers.memory import NEED, TOO_SMALL, Memory, measured_bytes
 from jobkit.answers.memory_line import Estimate
 from jobkit.answers.objective import SearchAnswer
 from jobkit.answers.setting import Mean, other_knobs
-from jobkit.answers.speed import SPEED_TOLERANCE
+from jobkit.answers.speed import SPEED_TOLERANCE, tested
 from jobkit.core.figures import GPU_MEMORY, MIN, RAM, SPEED, WORK, Figure
-from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED
+from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED, Value
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import format_bytes_gib, format_setting
 from jobkit.report.output import group_memory, guess_of_file, peaks_of_file
+from jobkit.report.recommend.advice import Advice
 from jobkit.report.rows import Row
 from jobkit.report.tables import Collected, Size
 from jobkit.runs.trials import Trial
@@ -233,9 +234,10 @@ class KnobPanel:
     series: Mapping[str, Sequence[tuple[float, Mean]]] = field(default_factory=dict)
     # if no knob has numbers: the settings in words, by their places across
     names: Mapping[float, str] = field(default_factory=dict)
-    # of the speed, the smallest value whose mean is within `jobkit.answers.speed.SPEED_TOLERANCE` of
-    # the fastest, and its mean; ``None`` if there are `names`
+    # of the speed, the value that `jobkit recommend` takes, and its mean; without an answer the smallest
+    # within `jobkit.answers.speed.SPEED_TOLERANCE` of the fastest. ``None`` if there are `names`
     knee: tuple[float, float] | None = None
+    taken: bool = False  # whether `knee` is that of `jobkit recommend`
 
     @property
     def means(self) -> list[Mean]:
@@ -265,16 +267,22 @@ class GroupPlot:
     search: SearchAnswer | None = None  # of the settings of a search
 
 
-def group_plots(collected: Collected, gpu_memory_bytes: int | None = None) -> list[GroupPlot]:
+def group_plots(
+    collected: Collected, gpu_memory_bytes: int | None = None, advice: Advice | None = None
+) -> list[GroupPlot]:
     """Return what to draw of each group, in the order of the tables.
 
     ``collected``: what was read.
     ``gpu_memory_bytes``: the GPU to draw the capacity of; by default the one measured on.
+    ``advice``: what the run recommends, if it does.
     """
-    return [_group(collected, group, gpu_memory_bytes) for group in range(len(collected.by_group))]
+    taken = advice.recommended.params if advice else None
+    return [_group(collected, group, gpu_memory_bytes, taken) for group in range(len(collected.by_group))]
 
 
-def _group(collected: Collected, group: int, gpu_memory_bytes: int | None) -> GroupPlot:
+def _group(
+    collected: Collected, group: int, gpu_memory_bytes: int | None, taken: Mapping[str, Value] | None
+) -> GroupPlot:
     rows = [row for row in collected.rows if row.group == group]
     if rows[0].file_format:
         peak = RAM if rows[0].point.device == CPU else GPU_MEMORY
@@ -288,7 +296,7 @@ def _group(collected: Collected, group: int, gpu_memory_bytes: int | None) -> Gr
         first = next(row.group for row in collected.rows if row.folder == rows[0].folder)
         search = found if group == first else None  # it shows the settings of all groups
         return GroupPlot(memory, KnobPanel(knob=BATCH_SIZE), proof, search=search)
-    speed = _over_knob(sizes, collected.knobs, SPEED)
+    speed = _over_knob(sizes, collected.knobs, SPEED, taken)
     others = [] if speed.series else [WORK]
     others += [] if memory.spots() else [GPU_MEMORY, RAM]
     panels = [_over_knob(sizes, collected.knobs, figure) for figure in (*collected.own, *others)]
@@ -316,7 +324,12 @@ def _memory(
     return together(panels) if len(panels) > 1 else next(iter(panels.values()))
 
 
-def _over_knob(settings: Sequence[Size], knobs: Sequence[str], figure: Figure) -> KnobPanel:
+def _over_knob(
+    settings: Sequence[Size],
+    knobs: Sequence[str],
+    figure: Figure,
+    taken: Mapping[str, Value] | None = None,
+) -> KnobPanel:
     """Return a figure over the first knob whose numbers differ, of the settings that succeeded."""
     known = [setting for setting in settings if setting.mean(figure)]
     values = {knob: [_number(one.params[knob]) for one in known if knob in one.params] for knob in knobs}
@@ -341,6 +354,8 @@ def _over_knob(settings: Sequence[Size], knobs: Sequence[str], figure: Figure) -
     )
     if figure is not SPEED:
         return panel
+    if own := next(((size, _mean(one, figure).value) for size, one in over if one.params == taken), None):
+        return replace(panel, knee=own, taken=True)
     means = [(size, mean.value) for line in lines.values() for size, mean in line]
     return replace(panel, knee=min(pair for pair in means if pair[1] >= (1 - SPEED_TOLERANCE) * panel.best))
 
@@ -371,7 +386,9 @@ def memory_finding(panel: MemoryPanel) -> str:
     if verified and ", " in verified.name:
         return f"Memory: {verified.name.partition(', ')[2]} fits{room}, predicted and verified"
     if predicted and ", " in predicted.name:
-        return f"Memory: {predicted.name.partition(', ')[2]} fits{room}, by the prediction"
+        beyond = max(load for load, _ in predicted.spots) / max(load for load, _ in panel.spots(MEASURED))
+        so = f", at {beyond:.1f} times the largest load measured: not tested" if beyond > 1 else ""
+        return f"Memory: {predicted.name.partition(', ')[2]} fits{room}, by the prediction{so}"
     if exceeded := marks.get(EXCEEDED):
         return f"Memory: {exceeded.name}"
     measured = panel.spots(MEASURED)
@@ -394,9 +411,13 @@ def knob_finding(panel: KnobPanel) -> str:
         best = max(panel.series, key=lambda name: max(mean.value for _, mean in panel.series[name]))
         which = f"{best}, {knob} {size:,}" if best else f"{knob} {size:,}"
         return f"Speed: {mean:,.4g} paragraphs/s at {which}"
-    if size == max(panel.sizes):
-        return f"Speed: no knee up to {knob} {size:,}, the largest measured and the fastest"
-    smallest, slowest = next(iter(panel.series.values()))[0]
-    gain = f"{mean / slowest.value:.2g} times as fast as {smallest:,}"
-    shown = NEAR if len(panel.series) > 1 or slowest.value == mean else gain
-    return f"Speed: the knee is at {knob} {size:,}, {shown}"
+    line = next(iter(panel.series.values()))
+    (smallest, first), own = line[0], dict(line).get(size)
+    shown = (
+        NEAR if mean >= (1 - SPEED_TOLERANCE) * panel.best else f"of at most {panel.best:,.4g} paragraphs/s"
+    )
+    if len(panel.series) == 1 and own and size != smallest:
+        gain = f"{mean / first.value:.2g} times as fast as {smallest:,}"
+        shown = "; ".join(filter(None, (gain, tested(own.over(first)))))
+    lead = "take" if panel.taken else "no knee up to" if size == max(panel.sizes) else "the knee is at"
+    return f"Speed: {lead} {knob} {size:,}, {mean:,.4g} paragraphs/s, {shown}"

@@ -33,6 +33,8 @@ MARK_PX = 6
 """Half the width that a mark keeps free of labels."""
 MANY_TIMES = 20.0
 """Values that span more than this are drawn logarithmic."""
+LEAST_STEP, SAME_STEP = 1.5, 1.25
+"""So are those that grow by more than this at each step, by about the same factor."""
 NEAR = (
     *((10, 4, "start"), (10, -8, "start"), (10, 17, "start")),
     *((-10, 4, "end"), (-10, -8, "end"), (-10, 17, "end"), (0, -12, "middle"), (0, 22, "middle")),
@@ -115,6 +117,15 @@ def around(values: Sequence[float]) -> Spot:
         return from_zero(high, 1.1)
     margin = 0.15 * (high - low) or 0.1 * abs(high) or 1.0
     return low - margin, high + margin
+
+
+def geometric(values: Sequence[float]) -> bool:
+    """Return whether ascending values span much, or are about a geometric row: their axis is logarithmic."""
+    if values[0] <= 0:
+        return False
+    steps = [large / small for small, large in pairwise(values)]
+    row = len(steps) > 1 and min(steps) > LEAST_STEP and max(steps) < SAME_STEP * min(steps)
+    return row or values[-1] > MANY_TIMES * values[0]
 
 
 def ticks(low: float, high: float) -> dict[float, str]:

@@ -31,13 +31,14 @@ from jobkit.core.units import GIB, format_count, format_setting
 from jobkit.report.output import heading
 from jobkit.report.plot import data as panels
 from jobkit.report.plot import drawing as draw
+from jobkit.report.recommend.advice import Advice, advised
 from jobkit.report.rows import Row
 from jobkit.report.tables import NET, Collected, Size, energy_per_1000
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FAR = 6.0
+FAR = 2.0
 """If the limit or the prediction is this many times beyond the measurements, it is left out and named."""
 STEPS = 200
 MOST_OTHERS = 8
@@ -73,16 +74,18 @@ class Picture:
     data: Block  # the same as a table
 
 
-def pictures(collected: Collected, gpu_memory_bytes: int | None = None) -> list[list[Picture]]:
+def pictures(
+    collected: Collected, gpu_memory_bytes: int | None = None, advice: Advice | None = None
+) -> list[list[Picture]]:
     """Return the pictures of each group, in the order of the tables.
 
     ``collected``: what was read.
     ``gpu_memory_bytes``: the GPU to draw the capacity of; by default the one measured on.
+    ``advice``: what the run recommends, if it does: the ring is around its setting.
     """
     rows = [[row for row in collected.rows if row.group == n] for n in range(len(collected.by_group))]
-    return [
-        _of_group(*pair) for pair in zip(panels.group_plots(collected, gpu_memory_bytes), rows, strict=True)
-    ]
+    groups = panels.group_plots(collected, gpu_memory_bytes, advice)
+    return [_of_group(*pair) for pair in zip(groups, rows, strict=True)]
 
 
 def _of_group(group: panels.GroupPlot, rows: Sequence[Row]) -> list[Picture]:
@@ -191,7 +194,11 @@ def _of_knob(panel: panels.KnobPanel) -> Picture:
     sentences = [
         f"{panel.figure.label} against {knob}.",
         "Each setting ran once: there is no interval." if repeats == [1] else bars,
-        f"The knee is the smallest {knob} {panels.NEAR}." if panel.knee and panel.knee[0] < sizes[-1] else "",
+        "The ring is around what jobkit recommend takes."
+        if panel.taken
+        else f"The knee is the smallest {knob} {panels.NEAR}."
+        if panel.knee and panel.knee[0] < sizes[-1]
+        else "",
     ]
     at_size = not panel.names  # else the size is only a place in the picture
     rows = [
@@ -227,7 +234,7 @@ def _values(panel: panels.KnobPanel) -> draw.Spot:
 
 def _over_knob(panel: panels.KnobPanel) -> draw.Drawing:
     sizes = panel.sizes
-    logarithmic = sizes[-1] > draw.MANY_TIMES * sizes[0] > 0
+    logarithmic = draw.geometric(sizes)
     drawing = draw.Drawing(
         across=panel.knob.replace("_", " "),
         up=_unit(panel),
@@ -240,7 +247,7 @@ def _over_knob(panel: panels.KnobPanel) -> draw.Drawing:
         knee, speed = panel.knee
         near = (1 - SPEED_TOLERANCE) * panel.best
         drawing.line([(x, near) for x in drawing.x_range], panels.NEAR, css="grey", dash=draw.DOTTED)
-        name = f"{'fastest' if knee == sizes[-1] else 'knee'}: {knee:,}"
+        name = f"{'take' if panel.taken else 'fastest' if knee == sizes[-1] else 'knee'}: {knee:,}"
         drawing.mark(panel.knee, "ring", css="blue", label=name, far=True, name=f"{name}, {speed:,.4g}/s")
     for (others, means), (shape, dash) in zip(panel.series.items(), cycle(SERIES), strict=False):
         name = others or ("means" if len(means) > 1 else "mean")
@@ -465,7 +472,7 @@ def figure(collected: Collected, *, gpu_memory_bytes: int | None = None, size: s
             "text, model, GPU, versions or settings are never mixed",
             hint="name fewer runs, one picture each: jobkit collect RUN --plot FILE",
         )
-    drawn, titles = pictures(collected, gpu_memory_bytes), []
+    drawn, titles = pictures(collected, gpu_memory_bytes, advised({row.folder for row in collected.rows})), []
     alike = len({group.cell("versions") for group in collected.by_group}) == 1  # then they are left out
     for number, group in enumerate(collected.by_group):
         lines = heading(group, [size for size in collected.by_size if size.first.group == number])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 from jobkit.answers import speed
 from jobkit.answers.gpus import GpuKind, common_gpus
@@ -20,7 +21,7 @@ from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Outcome, Point, Record, described
 from jobkit.core.terminal import did_you_mean, printable, shell_quote
 from jobkit.core.units import format_count, format_f1, format_list
-from jobkit.report.recommend.material import RequestAdvice, RunData, request
+from jobkit.report.recommend.material import RequestAdvice, RunData, read_material, request, requested
 from jobkit.runs.request import Conditions, conditions_of, memory_condition
 from jobkit.runs.results import Agreement, overlap_words, overlaps
 
@@ -510,8 +511,8 @@ def recommend(
         records, objective = search.last_records(material.run), search.finals.objective
     memories = _memories(material, margin)
     if search:  # settings that ran once have no line
-        words = other_knobs(search.finals.winner_records[0])
-        memories = {words: memories[words]}
+        name = other_knobs(search.finals.winner_records[0])
+        memories = {name: memories[name]}
     settings = speed.speeds_of(records, material.records)
     judged = judge(material.run, settings, records, objective)
     point = next(record.point for record in records if record.outcome is Outcome.OK)
@@ -525,9 +526,10 @@ def recommend(
     allowed, measured = judged.allowed(without_refused(settings, precisions)), settings_of(records)
 
     def memory_of(setting: Speed) -> Memory:
-        if search:  # it has one memory, and its settings have the names that its answer has
-            return next(iter(memories.values()))
-        return memories[other_knobs(setting_with(measured, setting.params).first)]
+        first = setting_with(measured, setting.params).first
+        # a search has one memory, and its settings have the names that its answer has
+        own = next(iter(memories.values())) if search else memories[other_knobs(first)]
+        return _with_request(own, material, first)
 
     def safe(setting: Speed) -> bool | None:
         own = memory_of(setting)
@@ -537,7 +539,10 @@ def recommend(
         chosen = next(setting for setting in settings if setting.params == search.setting)
     else:  # if no measured setting is safe, it is the smallest, with a caution
         chosen = judged.best([setting for setting in allowed if safe(setting) is not False] or allowed[:1])
-    own, repeat = memory_of(chosen), setting_with(measured, chosen.params).first
+    repeat = setting_with(measured, chosen.params).first
+    words = next(iter(memories)) if search else other_knobs(repeat)
+    memories = {name: _with_request(one, material, repeat) for name, one in memories.items()}
+    own = memories[words]
     text = (corpus if chosen.rates else None) or _one_pass(material)
     time = speed.duration(chosen, items=text.paragraphs, characters=text.characters)
     return Advice(
@@ -562,6 +567,14 @@ def recommend(
     )
 
 
+def advised(folders: Collection[str]) -> Advice | None:
+    """Return what the only one of some run folders recommends; ``None`` if there is no answer."""
+    try:
+        return recommend(read_material(Path(next(iter(folders))))) if len(folders) == 1 else None
+    except JobkitError:
+        return None
+
+
 def _memories(material: RunData, margin: float = 0.0) -> dict[str, Memory]:
     found = memory_by_setting(
         material.records,
@@ -569,7 +582,6 @@ def _memories(material: RunData, margin: float = 0.0) -> dict[str, Memory]:
         material.lengths,
         material.tried,
         asked_bytes=material.asked_bytes,
-        ram_bytes=material.resources.memory if material.resources else None,
     )
     if isinstance(found, str):
         hint = f"see what there is: jobkit collect {shell_quote(material.run)}"
@@ -583,7 +595,16 @@ def memory_of_setting(material: RunData, record: Record) -> Memory | None:
         own = _memories(material).get(other_knobs(record))
     except JobkitError:
         return None
+    own = own and _with_request(own, material, record)
     return None if own is None or own.largest.reason else own
+
+
+def _with_request(memory: Memory, material: RunData, record: Record) -> Memory:
+    """Return a memory: the limit of RAM is what jobkit requests for a record's setting."""
+    if not memory.on_cpu or not (wanted := requested(material, record)):
+        return memory
+    tried = (trial.capacity_bytes for trial in material.tried)
+    return replace(memory, limit_bytes=max(wanted.memory, material.asked_bytes or 0, *tried))
 
 
 def paragraphs(records: Sequence[Record]) -> int:

@@ -188,6 +188,17 @@ def lines(resources: Resources, site: Site, *, own: bool, kept: Sequence[str] = 
     return Lines(scheduler=site.scheduler, site=site.name, own=own, lines=prefixed, reason=reason)
 
 
+def requested(material: RunData, record: Record, longest_s: float | None = None) -> Resources | None:
+    """Return what to request for a record's setting; ``None`` if the spec is not known."""
+    asked, point, own = material.resources, record.point, material.site
+    return asked and enough(
+        asked.of(point).model_copy(update={"gpus": 0 if point.device == CPU else point.gpus}),
+        held_bytes=held_by(material.measured, record),
+        longest_s=longest_s,
+        warning_s=own.warning_s if own else WARNING_S,
+    )
+
+
 def request(material: RunData, chosen: Record, time: Duration) -> RequestAdvice | None:
     """Return what to ask for, next to what was used; ``None`` if the spec is not known.
 
@@ -195,17 +206,9 @@ def request(material: RunData, chosen: Record, time: Duration) -> RequestAdvice 
     ``chosen``: A record of the recommended setting.
     ``time``: of the work to come.
     """
-    asked = material.resources
-    if asked is None:
+    own, wanted = material.site, requested(material, chosen, time.longest_s)
+    if wanted is None:
         return None
-    point = chosen.point
-    own, peak = material.site, held_by(material.measured, chosen)
-    wanted = enough(
-        asked.of(point).model_copy(update={"gpus": 0 if point.device == CPU else point.gpus}),
-        held_bytes=peak,
-        longest_s=time.longest_s,
-        warning_s=own.warning_s if own else WARNING_S,
-    )
     sites = [(own, True)] if own else [(site, False) for site in plain_sites()]
     return RequestAdvice(
         gpus=wanted.gpus,
@@ -213,7 +216,7 @@ def request(material: RunData, chosen: Record, time: Duration) -> RequestAdvice 
         cpus=wanted.cpus,
         memory_bytes=wanted.memory,
         walltime_s=wanted.walltime,
-        used_memory_bytes=peak,
+        used_memory_bytes=held_by(material.measured, chosen),
         lines=tuple(lines(wanted, site, own=mine) for site, mine in sites),
     )
 

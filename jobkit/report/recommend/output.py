@@ -7,7 +7,15 @@ from collections.abc import Iterator, Sequence
 
 from jobkit.answers.memory import ALLOCATED, NEED, RAM, Prediction
 from jobkit.answers.setting import Mean
-from jobkit.answers.speed import NO_INTERVAL, SPEED_TOLERANCE, CorpusVolume, Speed, differ, no_difference
+from jobkit.answers.speed import (
+    NO_INTERVAL,
+    SPEED_TOLERANCE,
+    CorpusVolume,
+    Speed,
+    differ,
+    no_difference,
+    tested,
+)
 from jobkit.core import terminal
 from jobkit.core.blocks import Block, Column
 from jobkit.core.figures import MAX, format_figure
@@ -94,7 +102,8 @@ def answer(advice: Advice, *, joined: bool = False) -> list[Block]:
     else:
         fastest = advice.fastest
         safe = " that is safe" if advice.largest.holds(fastest.size, fastest.load) is False else ""
-        near = f"the smallest within {100 * SPEED_TOLERANCE:.0f} % of the fastest{safe}"
+        keeps = " that keeps the constraints" if any(own.broken for own in judged.settings) else ""
+        near = f"the smallest within {100 * SPEED_TOLERANCE:.0f} % of the fastest{keeps or safe}"
         taken = [f"Take {chosen.setting}: {_rate(chosen)}, {near}."]
     request: list[str] = []
     if asked:
@@ -136,7 +145,7 @@ def cautions(advice: Advice) -> list[str]:
         gpu = advice.memory.gpu or "the measured GPU"
         found.append(f"  another GPU: speed and time are those of {gpu}")
     if advice.recommended.repeats == 1:
-        found.append("  one repeat: no difference in speed is shown, and the time has no interval")
+        found.append("  one repeat: no difference in speed is tested, and the time has no interval")
     other = {knob for setting in settings for knob in setting.params} - {largest.knob}
     if new and advice.material.trials:
         found.append(f"  unproved: {advice.material.trials[-1]}")
@@ -145,7 +154,7 @@ def cautions(advice: Advice) -> list[str]:
     elif new and not _fits_text(advice, largest):
         found.append(f"  unproved: the text is too short for a test ({advice.paragraphs:,} paragraphs)")
     elif new:
-        asked = advice.margin or advice.memory.asked
+        asked = advice.margin or advice.memory.asked or advice.memory.on_cpu
         memory = _memory_option(advice, largest.capacity_bytes) if asked else ""
         command = f"jobkit verify {shell_quote(advice.material.run)}{memory}"
         found.append(NoWrap(command, "  unproved, until you test it: "))
@@ -173,10 +182,10 @@ def limit(advice: Advice) -> list[str]:
             lines.append(f"  Fastest: {best.setting}, {_rate(best)}: {faster}.")
         elif chosen is not best and best.rates:
             named = f"{best.setting}, {_rate(best)}"
-            lines += no_difference(chosen.setting, named, run, chosen.repeats)
+            lines += no_difference(chosen.setting, named, times, run, chosen.repeats)
         below = accepted.index(chosen) - 1
         if judged.objective.by_speed and below >= 0 and differ(accepted[below], best) is False:
-            lines += no_difference(accepted[below].setting, best.setting, run, chosen.repeats)
+            lines += no_difference(accepted[below].setting, best.setting, None, run, chosen.repeats)
     return lines + [f"  {line}." for line in (*left_out_lines(judged), *_precision_lines(advice))]
 
 
@@ -193,11 +202,10 @@ def compared_lines(judgement: Judgement, settings: Sequence[Speed], chosen: Spee
         mean, highest = judgement.of(other).mean, judgement.objective.direction == MAX
         apart = best.minus(mean) if highest else mean.minus(best)
         by = f"{format_figure(apart.mean, unit)} {'lower' if highest else 'higher'}"
-        shown = "; single repeats cannot show whether the difference is more than scatter"
         if apart.low is not None and apart.high is not None:
             ends = f"{format_figure(apart.low, unit)} to {format_figure(apart.high, unit)}"
-            shown = f" ({ends} with 95 % confidence){'' if apart.differs else ': no difference is shown'}"
-        yield f"Next: {other.setting}, {mean.words(unit)}: {by}{shown}"
+            by += f" ({ends} with 95 % confidence)"
+        yield "; ".join(filter(None, (f"Next: {other.setting}, {mean.words(unit)}: {by}", tested(apart))))
     alike = [one for one in behind if best.minus(judgement.of(one).mean).differs is False]
     quick = max(alike, key=lambda setting: setting.rate, default=None)
     if quick and chosen.rate and quick.rate > chosen.rate:
@@ -300,7 +308,7 @@ def _largest(advice: Advice) -> list[str]:
     if largest.measured_bytes is not None:
         larger = f"{largest.tested_batch:,} " if largest.tested_batch != largest.safe_batch else ""
         proven = f": tested, {larger}needed {format_memory(largest.measured_bytes)}"
-    everywhere = "the requested RAM" if ram else "the memory of this GPU"
+    everywhere = f"{format_memory(of.limit_bytes or 0)} of RAM" if ram else "the memory of this GPU"
     size = format_memory(largest.capacity_bytes * of.workers)
     where = f"{size} of {'process' if ram else 'allocator'} memory" if of.asked else everywhere
     batch = f"{largest.knob} {largest.safe_batch:,}"

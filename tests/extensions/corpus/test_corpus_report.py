@@ -57,6 +57,9 @@ def test_a_corpus_that_is_done_is_counted_by_document_once_it_is_merged(tagged: 
     cells = [column.cells for column in corpus_report.count_block(found).columns]
     assert cells == [["letters.txt"], ["60"], [str(rows)]]
     assert rows == found.data["rows"]
+    (by_label,) = corpus_report.result_blocks(found)
+    assert [column.cells[0] for column in by_label.columns] == ["word", "291"]
+    assert len(by_label.columns[0].cells) == 20
 
 
 def test_what_failed_has_its_reason_and_a_command(tagged: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from benchmarks.archives import RECORDS, group
 from jobkit.core.units import GIB
-from jobkit.report.plot.drawing import BOTTOM, HEIGHT, WIDTH, Drawing, Mark, Stroke, Words
+from jobkit.report.page import page
+from jobkit.report.plot.drawing import BOTTOM, HEIGHT, WIDTH, Drawing, Mark, Stroke, Words, geometric
 from jobkit.report.plot.pictures import LOOKS, SERIES, Picture, pictures
 from jobkit.report.tables import collect
 from tests.report.plot.test_data import (
@@ -27,6 +28,7 @@ from tests.report.plot.test_data import (
 )
 from tests.report.test_own_figures import reporting, without_items
 from tests.support.builders import grid, record, write_records
+from tests.support.recommendations import records, write_run
 
 COMMITTED = {
     "slack": ONE,
@@ -82,6 +84,8 @@ def test_a_value_stands_where_the_axes_have_it() -> None:
     drawing = Drawing(across="", up="", x_range=(0, 100), y_range=(0, 8))
     low, middle, high = (drawing.at(spot) for spot in ((0, 0), (50, 4), (100, 8)))
     assert middle == ((low[0] + high[0]) / 2, (low[1] + high[1]) / 2)
+    assert [geometric(row) for row in ([16, 64, 256], [10, 20, 40, 80], [1, 30])] == [True] * 3
+    assert [geometric(row) for row in ([50, 100, 150], [0, 1, 4], [40, 85, 130, 175])] == [False] * 3
     across = replace(drawing, x_range=(1, 100), logarithmic=True)
     assert across.x(10) == middle[0]
 
@@ -107,6 +111,21 @@ def test_heading_and_legend_agree_on_the_knee() -> None:
     assert "no knee up to batch size 300" in speed.title
     assert "fastest: 300" in words(speed)
     assert "knee" not in " ".join((*words(speed), speed.caption))
+
+
+def test_card_ring_and_title_name_the_setting_that_is_taken(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", records(repeats=1))
+    spec = (run / "sweep.yaml").read_text()
+    (run / "sweep.yaml").write_text(f"{spec}constraints: {{work_s: {{min: 3.3}}}}\n")
+    card = page([run]).html
+    assert (
+        "Take batch_size 85: 255 paragraphs/s (n=1), the smallest within 5 % of the fastest that keeps"
+        in card
+    )
+    title = "Speed: take batch size 85, 255 paragraphs/s, 1.3 times as fast as 40; one repeat: not tested"
+    assert title in card
+    assert "take: 85" in card
+    assert "fastest: " not in card
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -135,6 +154,7 @@ def test_predictions_that_were_tried_are_named_and_a_limit_far_beyond_is_not_dra
     beyond = ["beyond this picture:", "GPU less context, 139.12 GiB", "predicted, batch 11,835"]
     assert [one for one in words(memory) if one in beyond] == beyond
     assert "allocated line x 1.07 (slack)" in words(memory)
+    assert memory.title.endswith("by the prediction, at 39.5 times the largest load measured: not tested")
     assert {mark.shape for mark in marks(memory)} == {"dot"}
 
 

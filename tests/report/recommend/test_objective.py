@@ -66,7 +66,7 @@ def test_the_best_mean_is_recommended_next_to_the_next_best_and_the_fastest() ->
 def test_a_difference_within_the_scatter_is_none_and_a_faster_setting_is_named() -> None:
     said = text(reporting(ALIKE))
     assert "lower (-0.05404 to 0.0607 with" in said
-    assert "with 95 % confidence): no difference is shown." in said
+    assert "with 95 % confidence); no difference is shown." in said
     assert "batch_size 85 is 1.25 times as fast, and no difference in f1 is shown." in said
 
 

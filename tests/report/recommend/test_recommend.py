@@ -25,13 +25,15 @@ from jobkit.report.recommend.advice import (
 )
 from jobkit.report.recommend.material import RunData
 from jobkit.runs.trials import Trial
-from tests.support.builders import ITEMS, grid, record
+from jobkit.spec.sweep_spec import Resources
+from tests.support.builders import ITEMS, grid, record, summary
 from tests.support.recommendations import (
     BYTES_PER_LOAD,
     CONTEXT_BYTES,
     FIXED_BYTES,
     LENGTHS,
     LOADS,
+    SIZES,
     material,
     measured,
     records,
@@ -170,9 +172,28 @@ def test_a_budget_has_a_largest_budget() -> None:
     assert not any("lengths of the text" in doubt for doubt in largest.doubts)
 
 
-def test_on_a_cpu_it_is_the_ram_that_was_asked_for() -> None:
+@pytest.mark.parametrize("first", ["1GiB", "64GiB"])
+def test_on_a_cpu_it_is_the_ram_that_jobkit_requests(first: str) -> None:
+    fast = [
+        replace(one, summary=summary(size, 400 / size, LOADS.own(size)))
+        for one, size in zip(on_cpu(), SIZES, strict=True)
+    ]
+    of = replace(material(fast), resources=Resources.model_validate({"memory": first}))
+    found = recommend(of)
+    assert (found.memory.kind, found.predictions) == (RAM, [])
+    assert found.recommended.params == {"batch_size": 220}, "measured, though in more than the first request"
+    assert found.binds == SWEEP
+    assert found.request
+    assert found.memory.limit_bytes == found.request.memory_bytes == 3 * GIB
+    known = memory_of_setting(of, fast[-1])
+    assert known
+    assert known.limit_bytes == 3 * GIB
+    held = Trial(index=6, batch_size=900, load=10**6, outcome=Outcome.OK, capacity_bytes=9 * GIB)
+    assert recommend(replace(of, tried=(held,))).memory.limit_bytes == 9 * GIB
+
+
+def test_of_a_cpu_what_its_points_cost() -> None:
     found = told(*on_cpu())
-    assert (found.memory.kind, found.memory.limit_bytes, found.predictions) == (RAM, 8 * GIB, [])
     assert found.cost["seconds"] == 5 * 60 * 2, "two threads each"
     with pytest.raises(JobkitError, match="ran on a CPU"):
         told(*on_cpu(), gpus=gpu_kinds("h100"))
