@@ -174,6 +174,8 @@ def merge(
     With paragraphs in quarantine it merges nothing either; with --allow-quarantine it merges the others,
     and lists these in merged.quarantine.jsonl.
 
+    The last lines are a paragraph for a methods section, and BibTeX. See jobkit help cite.
+
     \b
     Exit status:
       0  merged
@@ -183,6 +185,7 @@ def merge(
     from jobkit.extensions.corpus.merge import default_format
     from jobkit.extensions.corpus.merge import merge as join
     from jobkit.extensions.corpus.plan import MOST_NAMED, is_corpus_folder, is_unplanned
+    from jobkit.extensions.corpus.provenance import bibtex, closing_line, methods
     from jobkit.extensions.corpus.standing import Standing, finish
     from jobkit.launch.resume import warn_stand_in
     from jobkit.runs.which_run import changed_run_named
@@ -212,6 +215,23 @@ def merge(
         partial = output or folder / f"merged.partial.{forms[0]}"
         merged = join(folder.absolute(), partial, *forms, **added, allow_missing=True)
         terminal.note(str(error))
+    _say_merged(merged)
+    for point in read_points(folder)[0][:1]:
+        warn_stand_in(point)
+    if merged.missing:
+        what = format_count(merged.missing.total(), "paragraph")
+        documents = format_list(list(merged.missing), MOST_NAMED)
+        terminal.note(f"missing: {what} of {format_count(len(merged.missing), 'document')}: {documents}")
+        return ExitCode.TO_COME
+    done = "done: all shards are merged, and nothing is left to run"
+    if data := finish(folder.absolute()):
+        cite = terminal.wrap(methods(data), terminal.page_width())
+        done = "\n".join([closing_line(data), done, "", *cite, "", bibtex(data)])
+    terminal.note(done)
+    return 0
+
+
+def _say_merged(merged: Merged) -> None:
     rows = format_count(merged.rows, f"{merged.vectors} vector" if merged.vectors else "row")
     outputs = ", ".join(map(terminal.relative_path, merged.outputs))
     terminal.say(
@@ -222,17 +242,6 @@ def merge(
     silent = f", {merged.silent:,} of them without a row" if merged.silent else ""
     documents = f"{format_count(merged.documents, 'document')}{silent}"
     terminal.note(f"paragraphs and rows of {documents}: {terminal.relative_path(merged.counts)}")
-    for point in read_points(folder)[0][:1]:
-        warn_stand_in(point)
-    if merged.missing:
-        what = format_count(merged.missing.total(), "paragraph")
-        documents = format_list(list(merged.missing), MOST_NAMED)
-        terminal.note(f"missing: {what} of {format_count(len(merged.missing), 'document')}: {documents}")
-        return ExitCode.TO_COME
-    if closing := finish(folder.absolute()):
-        terminal.note(closing)
-    terminal.note("done: all shards are merged, and nothing is left to run")
-    return 0
 
 
 def _note_files(merged: Merged) -> None:
