@@ -9,11 +9,13 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
 from typing import Any
 
 import platformdirs
@@ -46,6 +48,10 @@ LANGUAGE = "en"
 STAND_IN = "stand-in"
 NOT_BUILT = "not-built-yet"
 """The fingerprint of a stand-in that a run has yet to build."""
+HUB = "https://huggingface.co"
+STANZAS = "https://raw.githubusercontent.com/stanfordnlp/stanza-resources/main"
+ANSWER_S = 2.5
+"""How long a server may take for its first answer."""
 LANGUAGES = re.compile(r"[a-z]{2,}(-[a-z]+)*")
 
 
@@ -68,9 +74,14 @@ def fetch(name: str, cache: Path, address: str | None, *, say: Say) -> ModelRef:
     part = folder.with_name(f".fetch-{folder.name}")
     busy = partial(say, f"another jobkit is fetching {name}: waiting for it")
     with cache_lock(folder.with_name(f"{part.name}.lock"), busy):
-        why: object
+        own = os.environ.get("HF_ENDPOINT" if of_hub else "STANZA_RESOURCES_URL") or (
+            HUB if of_hub else STANZAS
+        )
+        why: object = _silence(address or own)
         try:
-            if of_hub:
+            if why:
+                pass  # its library would wait for minutes
+            elif of_hub:
                 from huggingface_hub import snapshot_download
 
                 snapshot_download(name, local_dir=part, endpoint=address, ignore_patterns=list(NOT_NEEDED))
@@ -94,6 +105,32 @@ def fetch(name: str, cache: Path, address: str | None, *, say: Say) -> ModelRef:
             _swap(part, folder, Path(scratch) / "old")
         share_with_group(folder)
     return _ref(folder, name, kind=FOLDER if of_hub else STANZA)
+
+
+def _silence(address: str) -> str:
+    """Return that a server gives no answer, after `ANSWER_S` at most; empty if it gives one, of any kind."""
+    reasons = [f"no answer within {ANSWER_S:g} s"]
+
+    def ask() -> None:
+        from http.client import HTTPException
+        from urllib.error import HTTPError, URLError
+        from urllib.request import Request, urlopen
+
+        try:
+            urlopen(Request(address, method="HEAD"), timeout=ANSWER_S).close()  # noqa: S310 - asks, reads nothing
+            reasons[0] = ""
+        except (ValueError, HTTPError):  # no address, but a word of Stanza; or the server knows no such page
+            reasons[0] = ""
+        except (OSError, HTTPException) as error:
+            reason = error.reason if isinstance(error, URLError) else error
+            # Another library may know more certificates.
+            trusts = not isinstance(reason, ssl.SSLError)
+            reasons[0] = (getattr(reason, "strerror", None) or str(reason)) if trusts else ""
+
+    asking = Thread(target=ask, daemon=True)  # a name that does not resolve takes the resolver's time
+    asking.start()
+    asking.join(ANSWER_S)
+    return f"{address}: {reasons[0]}" if reasons[0] else ""
 
 
 def model_places(name: str, cache: Path) -> tuple[Path, ...]:
