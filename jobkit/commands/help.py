@@ -30,10 +30,8 @@ _SENTENCE = re.compile(r"(?<=[^\W\d][.?]|[)\"][.?]) (?=[\w-])")
 """Between two sentences; not after the number of an item."""
 _KEYS = ("commands", "spec", "templates-and-sites")
 """The pages with a table of options or keys."""
-_SMALL = re.compile(
-    r"(an?|the|is|are|do|does|did|can|my|not?|why|how|what|when|to|in|of|for)$", re.IGNORECASE
-)
-"""Words of a question that are left out if nothing has all of its words."""
+STEM = 5
+"""The first letters of a word that is looked for last, and of which shorter words are left out."""
 
 
 @click.command("help", short_help="List all commands and pages, show one, or find a word.")
@@ -55,7 +53,7 @@ def help(ctx: click.Context, topic: tuple[str, ...]) -> int:  # noqa: A001 - the
       jobkit help 'out of memory'
     """
     if not topic:
-        _say(_index().rstrip("\n"))
+        _say(_index())
         return 0
     command, page = _command_help(ctx, topic), _pages().get("-".join(topic))
     if command or page:
@@ -95,7 +93,7 @@ def _index() -> str:
         for heading, link, purpose in rows
     ]
     end = "\njobkit help NAME shows a page or the help of a command; jobkit help WORD finds a word"
-    return "\n".join([*whole_list(), *lines, end]) + "\n"
+    return "\n".join([*whole_list(), *lines, end])
 
 
 class Piece(NamedTuple):
@@ -104,10 +102,7 @@ class Piece(NamedTuple):
     topic: str
     name: str  # of a command, a key or an option, and other code in the first column; else empty
     text: str
-    rank: int  # of its kind
-
-    def place(self, sought: re.Pattern[str]) -> int:
-        return 0 if sought.search(self.name) else self.rank
+    rank: int  # of its kind; what has the word in its name comes before
 
 
 HEADING, SENTENCE, CODE = 1, 2, 3
@@ -138,11 +133,9 @@ def _bare(text: str) -> str:
 
 def _patterns(word: str) -> Iterator[re.Pattern[str]]:
     """Yield what to look for until it is found: the words in a row, then all of them, then their stems."""
-    words = word.split()
-    stems = [re.sub(r"(ing|ed|e?s)$", "", one) or one for one in words if not _SMALL.match(one)]
-    whole = [rf"(?<![^\W_]){re.escape(one)}s?(?![^\W_])" for one in words]
-    begun = [rf"(?<![^\W_]){re.escape(one)}" for one in stems or words]
-    anywhere = ("".join(f"(?=.*{one})" for one in parts) for parts in (whole, begun))
+    whole = [rf"(?<![^\W_]){re.escape(one)}s?(?![^\W_])" for one in word.split()]
+    stems = [rf"(?<![^\W_]){re.escape(one[:STEM])}" for one in word.split() if len(one) >= STEM]
+    anywhere = ("".join(f"(?=.*{one})" for one in parts) for parts in (whole, stems or whole))
     for pattern in (r"[\W_]+".join(whole), *anywhere):
         yield re.compile(pattern, re.IGNORECASE)
 
@@ -161,23 +154,18 @@ def _pages_with(ctx: click.Context, word: str) -> list[str]:
         close = terminal.did_you_mean(word, [*_pages(), *commands], CLOSE)
         hint = close or "jobkit help lists all commands and pages"
         raise JobkitError(f"{word!r} is no command and no page, and no page contains it", hint=hint)
-    times = Counter(piece.topic for piece in found)
-    found.sort(key=lambda piece: (place := piece.place(sought), place and -times[piece.topic]))
-    named = [piece for piece in found if not piece.place(sought)]
-    others = {piece.topic: piece for piece in reversed(found) if piece.place(sought)}
-    rest = sorted(others.values(), key=found.index)
-    shown = [*named, *rest][:MOST_PLACES]
+    times, places = Counter(piece.topic for piece in found), dict[tuple[str, str], Piece]()
+    ranked = [(piece.rank * (not sought.search(piece.name)), piece) for piece in found]
+    for rank, piece in sorted(ranked, key=lambda pair: (pair[0], -pair[0] * times[pair[1].topic])):
+        places.setdefault((piece.topic, "" if rank else piece.name), piece)
+    shown = [*places.values()][:MOST_PLACES]
     width = max(len(piece.topic) for piece in shown)
-    lines = [
-        line
-        for piece in shown
-        for line in terminal.wrap(
-            piece.text, terminal.page_width(), first=f"  {piece.topic:<{width}}  ", below=" " * (width + 4)
-        )
-    ]
-    number = len(named) + len(rest)
-    more = f", the first {MOST_PLACES} here" if number > MOST_PLACES else ""
-    head = f"{word!r} is in {format_count(number, 'place')}{more}:"
+    lines = list[str]()
+    for piece in shown:
+        first, below = f"  {piece.topic:<{width}}  ", " " * (width + 4)
+        lines += terminal.wrap(piece.text, terminal.page_width(), first=first, below=below)
+    more = f", the first {MOST_PLACES} here" if len(places) > MOST_PLACES else ""
+    head = f"{word!r} is in {format_count(len(places), 'place')}{more}:"
     return [head, *lines, "", terminal.next_line(f"jobkit help {shown[0].topic}")]
 
 

@@ -74,14 +74,11 @@ def fetch(name: str, cache: Path, address: str | None, *, say: Say) -> ModelRef:
     part = folder.with_name(f".fetch-{folder.name}")
     busy = partial(say, f"another jobkit is fetching {name}: waiting for it")
     with cache_lock(folder.with_name(f"{part.name}.lock"), busy):
-        own = os.environ.get("HF_ENDPOINT" if of_hub else "STANZA_RESOURCES_URL") or (
-            HUB if of_hub else STANZAS
-        )
-        why: object = _silence(address or own)
+        why: object
         try:
-            if why:
-                pass  # its library would wait for minutes
-            elif of_hub:
+            variable, usual = ("HF_ENDPOINT", HUB) if of_hub else ("STANZA_RESOURCES_URL", STANZAS)
+            _await_answer(address or os.environ.get(variable) or usual)
+            if of_hub:
                 from huggingface_hub import snapshot_download
 
                 snapshot_download(name, local_dir=part, endpoint=address, ignore_patterns=list(NOT_NEEDED))
@@ -107,30 +104,31 @@ def fetch(name: str, cache: Path, address: str | None, *, say: Say) -> ModelRef:
     return _ref(folder, name, kind=FOLDER if of_hub else STANZA)
 
 
-def _silence(address: str) -> str:
-    """Return that a server gives no answer, after `ANSWER_S` at most; empty if it gives one, of any kind."""
+def _await_answer(address: str) -> None:
+    """Raise an OSError if a server gives no answer within `ANSWER_S`: the libraries wait for minutes."""
+    from http.client import HTTPException
+    from urllib.error import HTTPError
+    from urllib.request import Request, urlopen
+
     reasons = [f"no answer within {ANSWER_S:g} s"]
 
     def ask() -> None:
-        from http.client import HTTPException
-        from urllib.error import HTTPError, URLError
-        from urllib.request import Request, urlopen
-
         try:
-            urlopen(Request(address, method="HEAD"), timeout=ANSWER_S).close()  # noqa: S310 - asks, reads nothing
-            reasons[0] = ""
-        except (ValueError, HTTPError):  # no address, but a word of Stanza; or the server knows no such page
-            reasons[0] = ""
+            urlopen(Request(address, method="HEAD"), timeout=ANSWER_S).close()  # noqa: S310 - reads nothing
+        except (ValueError, HTTPError):
+            pass  # a word of Stanza, and no address; or an answer
         except (OSError, HTTPException) as error:
-            reason = error.reason if isinstance(error, URLError) else error
-            # Another library may know more certificates.
-            trusts = not isinstance(reason, ssl.SSLError)
-            reasons[0] = (getattr(reason, "strerror", None) or str(reason)) if trusts else ""
+            reason = getattr(error, "reason", error)
+            if not isinstance(reason, ssl.SSLError):  # the library may know more certificates
+                reasons[0] = getattr(reason, "strerror", None) or str(reason)
+                return
+        reasons.clear()
 
-    asking = Thread(target=ask, daemon=True)  # a name that does not resolve takes the resolver's time
+    asking = Thread(target=ask, daemon=True)  # for a name that does not resolve takes the resolver's time
     asking.start()
     asking.join(ANSWER_S)
-    return f"{address}: {reasons[0]}" if reasons[0] else ""
+    if reasons:
+        raise OSError(f"{address}: {reasons[0]}")
 
 
 def model_places(name: str, cache: Path) -> tuple[Path, ...]:

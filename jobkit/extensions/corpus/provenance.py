@@ -15,7 +15,7 @@ from jobkit.core import files
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import CPU, OFFERED, Value
 from jobkit.core.layout import PROMISE_FILE, PROVENANCE_FILE
-from jobkit.core.paths import ledger_path
+from jobkit.core.paths import ledger_path, shipped_folder
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import as_json
 from jobkit.core.units import (
@@ -38,14 +38,6 @@ HOUR_S = 3600.0
 PREDICTED = ("predicted_s", "predicted_low_s", "predicted_high_s")
 NO_METHOD = ("device", "order", "sort_window", "work_unit", "threads", "workers", "gpus", "mps", "source")
 """Parts of a setting that decide the time and not the results."""
-BIBTEX = """\
-@software{jobkit,
-  author  = {{the jobkit authors}},
-  title   = {jobkit},
-  version = {VERSION},
-  year    = {2026},
-  note    = {Settings, scheduler requests and exactly-once runs of models over text}
-}"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,34 +231,35 @@ def closing_line(data: Mapping[str, Any]) -> str:
 def methods(data: Mapping[str, Any]) -> str:
     """Return the paragraph of a methods section, from the data of ``provenance.json``."""
     corpus, model, versions, time = data["corpus"], data["model"], {**data["versions"]}, data["time"]
-    jobkit = f"jobkit {', '.join(versions.pop('jobkit', ()))}"
-    names = format_list([file["name"] for file in corpus["files"]], MOST_NAMED)
-    text = f"{format_count(corpus['paragraphs'], 'paragraph')} ({corpus['characters']:,} characters)"
-    named = f", the model {model['name']} {model['size']} (SHA-256 {model['sha256'][:12]})" if model else ""
+    jobkit, unit = ", ".join(versions.pop("jobkit", ())), "GPU" if "gpu_hours" in time else "CPU"
     packages = ", ".join(f"{name} {' and '.join(numbers)}" for name, numbers in versions.items())
     knobs = {name: value for name, value in data["setting"].items() if name not in NO_METHOD and value}
-    unit = "GPU" if "gpu_hours" in time else "CPU"
-    left_out = [
+    left_out = (
         (len(corpus["left_out"]), "place", "that cannot be read"),
-        (corpus.get("quarantined", 0), "paragraph", "that the workload cannot take (quarantine)"),
+        (corpus.get("quarantined", 0), "paragraph", "that the workload cannot take"),
         (len(corpus["not_read"]), "file", "of a kind that jobkit does not read"),
-    ]
+    )
     left = "; ".join(f"{format_count(number, noun)} {why}" for number, noun, why in left_out if number)
+    named = f", the model {model['name']} {model['size']} (SHA-256 {model['sha256'][:12]})" if model else ""
     energy = f" and {format_energy(data['energy']['joules'])}" if data["energy"]["joules"] else ""
-    days = " to ".join(dict.fromkeys(data[at][:10] for at in ("first_began", "last_ended")))
     sentences = [
-        f"We processed {text} of {format_count(corpus['documents'], 'document')} ({names})",
-        f"with the workload {data['workload']}{named} under {jobkit}; {format_setting(knobs)},",
+        f"We processed {format_count(corpus['paragraphs'], 'paragraph')}",
+        f"({corpus['characters']:,} characters) of {format_count(corpus['documents'], 'document')}",
+        f"({format_list([file['name'] for file in corpus['files']], MOST_NAMED)})",
+        f"with the workload {data['workload']}{named} under jobkit {jobkit}; {format_setting(knobs)},",
         f"on {', '.join(data['gpus']) or 'CPUs'} ({packages}).",
         f"The result has {format_count(data['rows'], 'row')}.",
         f"Left out: {left}." if left else "Nothing is left out.",
-        f"The jobs took {format_hours(time[f'{unit.lower()}_hours'])} {unit}-hours{energy} ({days}).",
+        f"The jobs took {format_hours(time[f'{unit.lower()}_hours'])} {unit}-hours{energy}",
+        f"({' to '.join(dict.fromkeys(data[at][:10] for at in ('first_began', 'last_ended')))}).",
         "SHA-256 of all files, and all settings, are in provenance.json.",
+        f"{model['caveat']}: these are no results to publish." if model and model["caveat"] else "",
     ]
-    if model and model["caveat"]:
-        sentences.append(f"{model['caveat']}: these are no results to publish.")
-    return " ".join(sentences)
+    return " ".join(sentences).strip()
 
 
 def bibtex(data: Mapping[str, Any]) -> str:
-    return BIBTEX.replace("VERSION", ", ".join(data["versions"].get("jobkit", ())))
+    """Return the entry of the page, with the version that ran."""
+    page = files.read_text(shipped_folder("docs") / "cite.md")
+    version = ", ".join(data["versions"].get("jobkit", ()))
+    return page.split("```")[1].removeprefix("bibtex\n").rstrip().replace("VERSION", version)
