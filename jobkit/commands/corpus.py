@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
 @shared.preview_options
 @shared.force_option
 @click.option("--wait", is_flag=True, help="Wait until every shard has ended.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print at the end what jobkit status DIR --json prints."
+)
 def apply(
     run: Path | None,
     corpus: tuple[str, ...],
@@ -53,6 +58,7 @@ def apply(
     plan_as_job: bool,
     preview: Preview | None,
     wait: bool,
+    as_json: bool,
     **asked: Any,  # noqa: ANN401 - fields of `ApplyRequest`
 ) -> int:
     """Work through a whole corpus with the setting that the run folder RUN measured, or that SPEC has.
@@ -101,6 +107,11 @@ def apply(
     minutes = shard_minutes or MINUTES
     request = applying.ApplyRequest(word=str(run), paths=paths, minutes=minutes, number=shards, **asked)
     code = applying.apply(out, request, as_job=plan_as_job, preview=preview, wait=wait)
+    if as_json and preview is None:
+        from jobkit.commands.status import status
+
+        ended: int = status.main(args=["--json", "--", str(out)], standalone_mode=False)
+        return ended if code is None else code
     return applying.report_end(out) if code is None else code
 
 
@@ -143,12 +154,14 @@ class _Merge(click.Command):
 @click.option(
     "--fetch", is_flag=True, help="With jobkit --on HOST: bring the files to this machine, to the same path."
 )
+@shared.json_option
 def merge(
     run: Path,
     fmt: tuple[str, ...],
     output: Path | None,
     allow_missing: bool,
     fetch: bool,
+    as_json: bool,
     **added: Any,  # noqa: ANN401 - what each row has besides
 ) -> int:
     """Join the results of `jobkit apply` in one file, in the order of the corpus, each row once.
@@ -215,7 +228,10 @@ def merge(
         partial = output or folder / f"merged.partial.{forms[0]}"
         merged = join(folder.absolute(), partial, *forms, **added, allow_missing=True)
         terminal.note(str(error))
-    _say_merged(merged)
+    if as_json:
+        terminal.say(json.dumps(asdict(merged), default=str, indent=1))
+    else:
+        _say_merged(merged)
     for point in read_points(folder)[0][:1]:
         warn_stand_in(point)
     if merged.missing:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import jobkit
 from jobkit.core.blocks import as_text
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import PLAN_FILE, WINNERS_FOLDER, Exit
@@ -135,6 +136,7 @@ def test_what_a_methods_section_needs_is_written_once_when_the_last_shard_is_don
     [entry] = corpora(ledger_path())
     assert (entry.run_id, entry.paragraphs, entry.shards) == (data["run"], 60, 3)
     assert (entry.expected_s, entry.took_s) == (time["predicted_s"], time["took_s"])
+    assert jobkit.load(tagged).frame[["outcome", "tries"]].to_numpy().tolist() == [["ok", 1]] * 3
     assert methods(data).startswith("We processed 60 paragraphs (")
     assert "with the workload count under jobkit " in methods(data)
     assert "Nothing is left out. " in methods(data)
