@@ -45,9 +45,7 @@ if TYPE_CHECKING:
 @shared.preview_options
 @shared.force_option
 @click.option("--wait", is_flag=True, help="Wait until every shard has ended.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print at the end what jobkit status DIR --json prints."
-)
+@shared.json_option
 def apply(
     run: Path | None,
     corpus: tuple[str, ...],
