@@ -252,18 +252,14 @@ def _say_merged(merged: Merged) -> None:
         f"merged {rows} of {format_count(merged.paragraphs, 'paragraph')} "
         f"and {format_count(merged.shards, 'shard')}: {outputs}"
     )
-    _note_files(merged)
-    silent = f", {merged.silent:,} of them without a row" if merged.silent else ""
-    documents = f"{format_count(merged.documents, 'document')}{silent}"
-    terminal.note(f"paragraphs and rows of {documents}: {terminal.relative_path(merged.counts)}")
-
-
-def _note_files(merged: Merged) -> None:
     what = format_count(merged.quarantined, "paragraph")
     more = {"document and paragraph of each row": merged.places, f"in quarantine: {what}": merged.quarantine}
     for words, path in more.items():
         if path:
             terminal.note(f"{words}: {terminal.relative_path(path)}")
+    silent = f", {merged.silent:,} of them without a row" if merged.silent else ""
+    documents = f"{format_count(merged.documents, 'document')}{silent}"
+    terminal.note(f"paragraphs and rows of {documents}: {terminal.relative_path(merged.counts)}")
 
 
 def _wait_or_resume(folder: Path, resume: str) -> str:

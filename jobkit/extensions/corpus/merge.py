@@ -127,8 +127,7 @@ def merge(
             raise JobkitError(f"{QUARANTINE_FILE} has {len(tally.bad):,} paragraphs of {quarantined:,}")
     if not quarantined:
         quarantine.unlink(missing_ok=True)  # of an earlier merge
-    if not tally.missing:
-        _let_read(run_dir, [*paths, quarantine])
+    _let_read(run_dir, [*paths, quarantine])
     return Merged(
         outputs=tuple(outputs.values()),
         counts=counts,

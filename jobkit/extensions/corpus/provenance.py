@@ -236,7 +236,7 @@ def methods(data: Mapping[str, Any]) -> str:
     knobs = {name: value for name, value in data["setting"].items() if name not in NO_METHOD and value}
     left_out = (
         (len(corpus["left_out"]), "place", "that cannot be read"),
-        (corpus.get("quarantined", 0), "paragraph", "that the workload cannot take"),
+        (corpus["quarantined"], "paragraph", "in quarantine, that the workload cannot take"),
         (len(corpus["not_read"]), "file", "of a kind that jobkit does not read"),
     )
     left = "; ".join(f"{format_count(number, noun)} {why}" for number, noun, why in left_out if number)
