@@ -5,7 +5,7 @@ STAMP := .venv/.set-up
 # Bytecode is written as modules are first imported, of all that is installed a small part. Where a
 # machine forbids it, each of the thousand processes that tests start would compile jobkit again.
 export PYTHONDONTWRITEBYTECODE :=
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-compile -c constraints.txt
 
 .PHONY: help setup demo check test test-faults lint docs bench constraints clean
 
@@ -15,6 +15,7 @@ help:                 ## what there is to make
 setup: $(STAMP)       ## the virtual environment, with all that tests need
 $(STAMP): pyproject.toml constraints.txt
 	@test -d .venv || $(PYTHON) -m venv .venv || { echo "on Debian: apt install python3-venv"; exit 1; }
+	@echo "installing into .venv what jobkit and its tests need, 5.7 GB with torch: some minutes, once"
 	$(PIP_INSTALL) torch
 	$(PIP_INSTALL) -e '.[dev]'
 	@touch $@

@@ -27,7 +27,7 @@ myst_heading_anchors = 6
 
 # The folder of the sources is the checkout, so that a link to CONTRIBUTING.md or to a module resolves.
 root_doc = "docs/README"
-include_patterns = ["docs/**.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+include_patterns = ["docs/**.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"]
 exclude_patterns = [path.name for path in ROOT.iterdir() if path.is_dir() and path.name != "docs"]
 
 # Nothing is loaded from another address: no web font, no inventory of another project.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 @shared.preview_options
 @shared.force_option
 @click.option("--wait", is_flag=True, help="Wait until every shard has ended.")
+@shared.json_option
 def apply(
     run: Path | None,
     corpus: tuple[str, ...],
@@ -53,6 +56,7 @@ def apply(
     plan_as_job: bool,
     preview: Preview | None,
     wait: bool,
+    as_json: bool,
     **asked: Any,  # noqa: ANN401 - fields of `ApplyRequest`
 ) -> int:
     """Work through a whole corpus with the setting that the run folder RUN measured, or that SPEC has.
@@ -101,6 +105,11 @@ def apply(
     minutes = shard_minutes or MINUTES
     request = applying.ApplyRequest(word=str(run), paths=paths, minutes=minutes, number=shards, **asked)
     code = applying.apply(out, request, as_job=plan_as_job, preview=preview, wait=wait)
+    if as_json and preview is None:
+        from jobkit.commands.status import status
+
+        ended: int = status.main(args=["--json", "--", str(out)], standalone_mode=False)
+        return ended if code is None else code
     return applying.report_end(out) if code is None else code
 
 
@@ -143,12 +152,14 @@ class _Merge(click.Command):
 @click.option(
     "--fetch", is_flag=True, help="With jobkit --on HOST: bring the files to this machine, to the same path."
 )
+@shared.json_option
 def merge(
     run: Path,
     fmt: tuple[str, ...],
     output: Path | None,
     allow_missing: bool,
     fetch: bool,
+    as_json: bool,
     **added: Any,  # noqa: ANN401 - what each row has besides
 ) -> int:
     """Join the results of `jobkit apply` in one file, in the order of the corpus, each row once.
@@ -174,6 +185,8 @@ def merge(
     With paragraphs in quarantine it merges nothing either; with --allow-quarantine it merges the others,
     and lists these in merged.quarantine.jsonl.
 
+    The last lines are a paragraph for a methods section, and BibTeX. See jobkit help cite.
+
     \b
     Exit status:
       0  merged
@@ -183,6 +196,7 @@ def merge(
     from jobkit.extensions.corpus.merge import default_format
     from jobkit.extensions.corpus.merge import merge as join
     from jobkit.extensions.corpus.plan import MOST_NAMED, is_corpus_folder, is_unplanned
+    from jobkit.extensions.corpus.provenance import bibtex, closing_line, methods
     from jobkit.extensions.corpus.standing import Standing, finish
     from jobkit.launch.resume import warn_stand_in
     from jobkit.runs.which_run import changed_run_named
@@ -212,16 +226,10 @@ def merge(
         partial = output or folder / f"merged.partial.{forms[0]}"
         merged = join(folder.absolute(), partial, *forms, **added, allow_missing=True)
         terminal.note(str(error))
-    rows = format_count(merged.rows, f"{merged.vectors} vector" if merged.vectors else "row")
-    outputs = ", ".join(map(terminal.relative_path, merged.outputs))
-    terminal.say(
-        f"merged {rows} of {format_count(merged.paragraphs, 'paragraph')} "
-        f"and {format_count(merged.shards, 'shard')}: {outputs}"
-    )
-    _note_files(merged)
-    silent = f", {merged.silent:,} of them without a row" if merged.silent else ""
-    documents = f"{format_count(merged.documents, 'document')}{silent}"
-    terminal.note(f"paragraphs and rows of {documents}: {terminal.relative_path(merged.counts)}")
+    if as_json:
+        terminal.say(json.dumps(asdict(merged), default=str, indent=1))
+    else:
+        _say_merged(merged)
     for point in read_points(folder)[0][:1]:
         warn_stand_in(point)
     if merged.missing:
@@ -229,18 +237,29 @@ def merge(
         documents = format_list(list(merged.missing), MOST_NAMED)
         terminal.note(f"missing: {what} of {format_count(len(merged.missing), 'document')}: {documents}")
         return ExitCode.TO_COME
-    if closing := finish(folder.absolute()):
-        terminal.note(closing)
-    terminal.note("done: all shards are merged, and nothing is left to run")
+    done = "done: all shards are merged, and nothing is left to run"
+    if data := finish(folder.absolute()):
+        cite = terminal.wrap(methods(data), terminal.page_width())
+        done = "\n".join([closing_line(data), done, "", *cite, "", bibtex(data)])
+    terminal.note(done)
     return 0
 
 
-def _note_files(merged: Merged) -> None:
+def _say_merged(merged: Merged) -> None:
+    rows = format_count(merged.rows, f"{merged.vectors} vector" if merged.vectors else "row")
+    outputs = ", ".join(map(terminal.relative_path, merged.outputs))
+    terminal.say(
+        f"merged {rows} of {format_count(merged.paragraphs, 'paragraph')} "
+        f"and {format_count(merged.shards, 'shard')}: {outputs}"
+    )
     what = format_count(merged.quarantined, "paragraph")
     more = {"document and paragraph of each row": merged.places, f"in quarantine: {what}": merged.quarantine}
     for words, path in more.items():
         if path:
             terminal.note(f"{words}: {terminal.relative_path(path)}")
+    silent = f", {merged.silent:,} of them without a row" if merged.silent else ""
+    documents = f"{format_count(merged.documents, 'document')}{silent}"
+    terminal.note(f"paragraphs and rows of {documents}: {terminal.relative_path(merged.counts)}")
 
 
 def _wait_or_resume(folder: Path, resume: str) -> str:

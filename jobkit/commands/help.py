@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -17,10 +21,17 @@ from jobkit.core.units import format_count
 
 WIDEST = 120
 INDEX = "README"
-MOST_PAGES = 12
-"""Pages that are listed for a word, those with a heading first, then those with most lines."""
+MOST_PLACES = 12
+"""Places that are listed for a word."""
 CLOSE = 0.7
 """How close a name must be to what was typed, which may be any word and no misspelt name."""
+_FENCE = re.compile(r"^```.*\n((?:(?!```).*\n)*)```$", re.MULTILINE)
+_SENTENCE = re.compile(r"(?<=[^\W\d][.?]|[)\"][.?]) (?=[\w-])")
+"""Between two sentences; not after the number of an item."""
+_KEYS = ("commands", "spec", "templates-and-sites")
+"""The pages with a table of options or keys."""
+STEM = 5
+"""The first letters of a word that is looked for last, and of which shorter words are left out."""
 
 
 @click.command("help", short_help="List all commands and pages, show one, or find a word.")
@@ -30,7 +41,8 @@ def help(ctx: click.Context, topic: tuple[str, ...]) -> int:  # noqa: A001 - the
     """Show the page TOPIC or the help of the command TOPIC; without TOPIC, list all commands and pages.
 
     If a command has a page of its name, jobkit shows its help and then the page. Any other WORD is looked
-    for in all pages. On a terminal jobkit formats a page and shows it in a pager; elsewhere it prints
+    for in all pages: commands, keys and options come first, then headings, then sentences. On a terminal
+    jobkit formats a page, and shows it in a pager if it is longer than the screen; elsewhere it prints
     Markdown.
 
     \b
@@ -41,14 +53,14 @@ def help(ctx: click.Context, topic: tuple[str, ...]) -> int:  # noqa: A001 - the
       jobkit help 'out of memory'
     """
     if not topic:
-        terminal.say(_index(), nl=False)
+        _say(_index())
         return 0
     command, page = _command_help(ctx, topic), _pages().get("-".join(topic))
     if command or page:
         _show(command, page)
     else:
         refuse_removed(topic)
-        terminal.say("\n".join(_pages_with(ctx, " ".join(topic))))
+        _say("\n".join(_pages_with(ctx, " ".join(topic))))
     return 0
 
 
@@ -81,41 +93,80 @@ def _index() -> str:
         for heading, link, purpose in rows
     ]
     end = "\njobkit help NAME shows a page or the help of a command; jobkit help WORD finds a word"
-    return "\n".join([*whole_list(), *lines, end]) + "\n"
+    return "\n".join([*whole_list(), *lines, end])
+
+
+class Piece(NamedTuple):
+    """A heading, a row, a sentence or a line of code of a page, without Markdown."""
+
+    topic: str
+    name: str  # of a command, a key or an option, and other code in the first column; else empty
+    text: str
+    rank: int  # of its kind; what has the word in its name comes before
+
+
+HEADING, SENTENCE, CODE = 1, 2, 3
+
+
+def _pieces(topic: str, page: str) -> Iterator[Piece]:
+    """Yield the pieces of a page; what the list of commands has of a command is of that topic."""
+    command = ""
+    for number, part in enumerate(_FENCE.split(_plain(page))):
+        for line in part.splitlines():
+            text, at = _bare(line.strip("#->| ")), command.removeprefix("jobkit ") or topic
+            if number % 2:
+                yield Piece(topic, "", line.strip(), CODE)
+            elif line.startswith("#"):
+                command = text if topic == "commands" and text.startswith("jobkit ") else ""
+                yield Piece(command.removeprefix("jobkit ") or topic, command, text, HEADING)
+            elif line.startswith("|"):
+                cells = [_bare(cell.strip()) for cell in re.split(r"(?<!\\)\|", line.strip("| "))]
+                name = f"{command} {cells[0]}".strip() if topic in _KEYS and line.startswith("| `") else ""
+                yield Piece(at, name, f"{name or cells[0]}: {'; '.join(cells[1:])}", SENTENCE)
+            else:
+                yield from (Piece(at, "", one, SENTENCE) for one in _SENTENCE.split(text))
+
+
+def _bare(text: str) -> str:
+    return re.sub(r"\\(?=\|)|\*\*|`", "", re.sub(r"\[([^]]+)\]\([^)]*\)", r"\1", text))
+
+
+def _patterns(word: str) -> Iterator[re.Pattern[str]]:
+    """Yield what to look for until it is found: the words in a row, then all of them, then their stems."""
+    whole = [rf"(?<![^\W_]){re.escape(one)}s?(?![^\W_])" for one in word.split()]
+    stems = [rf"(?<![^\W_]){re.escape(one[:STEM])}" for one in word.split() if len(one) >= STEM]
+    anywhere = ("".join(f"(?=.*{one})" for one in parts) for parts in (whole, stems or whole))
+    for pattern in (r"[\W_]+".join(whole), *anywhere):
+        yield re.compile(pattern, re.IGNORECASE)
 
 
 def _pages_with(ctx: click.Context, word: str) -> list[str]:
-    """Return the pages that have a word, else its parts in a line, each with its first line that does."""
-    texts = {topic: _plain(path.read_text(encoding="utf-8")) for topic, path in _pages().items()}
-    parts = [re.escape(part) for part in word.split()]
-    found: dict[str, list[str]] = {}  # by topic, the lines that have the word, headings first
-    for pattern in (r"[\W_]+".join(parts), "".join(f"(?=.*{part})" for part in parts)):
-        sought = re.compile(pattern, re.IGNORECASE)
-        for topic, text in texts.items():
-            having = [line for line in text.splitlines() if sought.search(line)]
-            found[topic] = sorted(having, key=lambda line: not line.startswith("#"))
-        if any(found.values()):
+    """Return where a word is: commands, keys and options first, then a heading or a sentence of each page."""
+    pages = sorted(_pages().items(), key=lambda page: page[0] not in _KEYS)
+    pieces = [piece for topic, path in pages for piece in _pieces(topic, path.read_text(encoding="utf-8"))]
+    for sought in _patterns(word):
+        found = [piece for piece in pieces if sought.search(piece.text)]
+        if found:
             break
-    topics = sorted(
-        filter(found.get, found), key=lambda topic: (not found[topic][0].startswith("#"), -len(found[topic]))
-    )
-    if not topics:
+    else:
         group = ctx.find_root().command
         commands = group.list_commands(ctx) if isinstance(group, click.Group) else []
         close = terminal.did_you_mean(word, [*_pages(), *commands], CLOSE)
         hint = close or "jobkit help lists all commands and pages"
         raise JobkitError(f"{word!r} is no command and no page, and no page contains it", hint=hint)
-    width = max(map(len, topics))
-    room = terminal.page_width() - width - 4
-    rows: list[str] = []
-    for topic in topics[:MOST_PAGES]:  # the part of the line around the word that fits
-        text = found[topic][0].strip("#|> ")
-        match = sought.search(text)
-        begin = max(0, min((match.start() if match else 0) - room // 3, len(text) - room))
-        rows.append(f"  {topic:<{width}}  {text[begin : begin + room].strip()}")
-    more = f", the first {MOST_PAGES} here" if len(topics) > MOST_PAGES else ""
-    end = f"next: jobkit help {topics[0]}"
-    return [f"{format_count(len(topics), 'page')} with {word!r}{more}:", *rows, "", end]
+    times, places = Counter(piece.topic for piece in found), dict[tuple[str, str], Piece]()
+    ranked = [(piece.rank * (not sought.search(piece.name)), piece) for piece in found]
+    for rank, piece in sorted(ranked, key=lambda pair: (pair[0], -pair[0] * times[pair[1].topic])):
+        places.setdefault((piece.topic, "" if rank else piece.name), piece)
+    shown = [*places.values()][:MOST_PLACES]
+    width = max(len(piece.topic) for piece in shown)
+    lines = list[str]()
+    for piece in shown:
+        first, below = f"  {piece.topic:<{width}}  ", " " * (width + 4)
+        lines += terminal.wrap(piece.text, terminal.page_width(), first=first, below=below)
+    more = f", the first {MOST_PLACES} here" if len(places) > MOST_PLACES else ""
+    head = f"{word!r} is in {format_count(len(places), 'place')}{more}:"
+    return [head, *lines, "", terminal.next_line(f"jobkit help {shown[0].topic}")]
 
 
 def _command_help(ctx: click.Context, words: tuple[str, ...]) -> str:
@@ -142,11 +193,15 @@ def _show(command: str, page: Path | None) -> None:
         out = StringIO()
         Console(file=out, force_terminal=True, width=width).print(formatted)
         text = out.getvalue()
-    whole = "\n\n".join(filter(None, (command, text)))
-    if sys.stdout.isatty():
-        click.echo_via_pager(whole, color=True)
+    _say("\n\n".join(filter(None, (command, text))))
+
+
+def _say(text: str) -> None:
+    """Print a text, in a pager if it is longer than the terminal."""
+    if sys.stdout.isatty() and text.count("\n") >= shutil.get_terminal_size().lines - 1:
+        click.echo_via_pager(text, color=True)
     else:
-        terminal.say(whole)
+        terminal.say(text, colours=True)
 
 
 def _plain(page: str) -> str:

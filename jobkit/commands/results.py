@@ -123,6 +123,7 @@ def collect(
         raise JobkitError(f"nothing to collect{notes}", hint=how_to_begin())
     if plot is not None:
         pictures.plot(collected, plot, gpu_memory_bytes=gpu_memory_bytes, size=plot_size)
+        terminal.note(f"plot: {plot}")
     color = output is None and sys.stdout.isatty()
     report = render(
         collected, fmt, width=terminal.page_width(), gpu_memory_bytes=gpu_memory_bytes, color=color

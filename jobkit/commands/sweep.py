@@ -45,6 +45,9 @@ run_options = shared.together(
 )
 @run_options
 @click.option("--detach", is_flag=True, help="Run a local sweep in the background and return at once.")
+@click.option(
+    "--print-jobs", is_flag=True, help="Print the ids of the submitted jobs, the job that follows last."
+)
 @shared.options_of_spec
 def sweep(
     spec: Path,
@@ -54,6 +57,7 @@ def sweep(
     new: bool,
     wait: bool,
     detach: bool,
+    print_jobs: bool,
 ) -> int:
     """Run the sweep that the YAML file SPEC describes.
 
@@ -69,6 +73,7 @@ def sweep(
       jobkit sweep sweeps/stanza.yaml --set repeats=1 --set resources.memory=16GiB
       jobkit sweep sweeps/demo.yaml --detach
       jobkit sweep first.yaml --stand-in
+      jobkit sweep first.yaml --print-jobs    one id a line, for a job that depends on them
 
     If a run of the same spec, text, model and points exists, jobkit does not submit the sweep again: it
     reports the progress of that run and the next command. --new starts another run.
@@ -97,9 +102,12 @@ def sweep(
         script = (run.run_dir / JOB_SCRIPT, run.script)
         return launch.dry_run(preview, run.spec, spec, plan, script, launch.submit_commands(run))
     from jobkit.commands.results import print_table
+    from jobkit.runs.journal import read_journal
 
     terminal.note("\n".join(plan))
     code = launch.go(run, partial(write_run, run, check), wait=wait, detach=detach)
+    for job in read_journal(run.run_dir).submissions if print_jobs else ():
+        terminal.say(job.job.id)
     return print_table(Path(terminal.relative_path(run.run_dir))) if code is None else code
 
 

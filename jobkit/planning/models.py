@@ -9,11 +9,13 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
 from typing import Any
 
 import platformdirs
@@ -46,6 +48,10 @@ LANGUAGE = "en"
 STAND_IN = "stand-in"
 NOT_BUILT = "not-built-yet"
 """The fingerprint of a stand-in that a run has yet to build."""
+HUB = "https://huggingface.co"
+STANZAS = "https://raw.githubusercontent.com/stanfordnlp/stanza-resources/main"
+ANSWER_S = 2.5
+"""How long a server may take for its first answer."""
 LANGUAGES = re.compile(r"[a-z]{2,}(-[a-z]+)*")
 
 
@@ -70,6 +76,8 @@ def fetch(name: str, cache: Path, address: str | None, *, say: Say) -> ModelRef:
     with cache_lock(folder.with_name(f"{part.name}.lock"), busy):
         why: object
         try:
+            variable, usual = ("HF_ENDPOINT", HUB) if of_hub else ("STANZA_RESOURCES_URL", STANZAS)
+            _await_answer(address or os.environ.get(variable) or usual)
             if of_hub:
                 from huggingface_hub import snapshot_download
 
@@ -94,6 +102,33 @@ def fetch(name: str, cache: Path, address: str | None, *, say: Say) -> ModelRef:
             _swap(part, folder, Path(scratch) / "old")
         share_with_group(folder)
     return _ref(folder, name, kind=FOLDER if of_hub else STANZA)
+
+
+def _await_answer(address: str) -> None:
+    """Raise an OSError if a server gives no answer within `ANSWER_S`: the libraries wait for minutes."""
+    from http.client import HTTPException
+    from urllib.error import HTTPError
+    from urllib.request import Request, urlopen
+
+    reasons = [f"no answer within {ANSWER_S:g} s"]
+
+    def ask() -> None:
+        try:
+            urlopen(Request(address, method="HEAD"), timeout=ANSWER_S).close()  # noqa: S310 - reads nothing
+        except (ValueError, HTTPError):
+            pass  # a word of Stanza, and no address; or an answer
+        except (OSError, HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            if not isinstance(reason, ssl.SSLError):  # the library may know more certificates
+                reasons[0] = getattr(reason, "strerror", None) or str(reason)
+                return
+        reasons.clear()
+
+    asking = Thread(target=ask, daemon=True)  # for a name that does not resolve takes the resolver's time
+    asking.start()
+    asking.join(ANSWER_S)
+    if reasons:
+        raise OSError(f"{address}: {reasons[0]}")
 
 
 def model_places(name: str, cache: Path) -> tuple[Path, ...]:

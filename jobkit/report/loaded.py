@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.json_codec import fields_of
 from jobkit.core.layout import is_run_folder
 from jobkit.runs.results import read_run
 from jobkit.runs.status import PointResult
@@ -46,8 +47,21 @@ class Loaded:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row a point, in bytes and seconds: the columns of ``jobkit collect --format csv``."""
-        return self.tables.points
+        """One row a point, in bytes and seconds: the columns of ``jobkit collect --format csv``.
+
+        Of a corpus one row a shard: its outcome, the number of its tries, and what it did.
+        """
+        if not (frame := self.tables.points).empty:
+            return frame
+        import pandas as pd
+
+        rows = []
+        for one in self.points:
+            done = fields_of(one.record.summary) if one.record and one.record.summary else {}
+            rows.append(
+                {"point": one.point.point_id, "outcome": one.outcome, "tries": len(one.tries), **done}
+            )
+        return pd.DataFrame(rows)
 
     def _repr_html_(self) -> str:
         """Return the tables and pictures of ``jobkit report``, which a notebook shows."""

@@ -67,8 +67,21 @@ def test_a_word_is_found_in_all_pages() -> None:
     assert re.search(r"^  lesson-4 +.*out of memory", found, re.MULTILINE)
     assert re.search(r"^next: jobkit help [\w-]+$", found, re.MULTILINE)
     assert help_of(found.split()[-1])
-    for words, page in (("how large", "find-max"), ("Model path", "workloads"), ("typo script", "lint")):
+    for words, page in (("how large", "find-max"), ("Model path", "spec"), ("typo script", "lint")):
         assert help_of(*words.split()).endswith(f"next: jobkit help {page}\n")
+    assert "  symptoms  A job waits, or is not starting\n" in help_of("not", "starting")
+    assert "jobkit help symptoms" in help_of("job", "pending")
+
+
+def test_commands_keys_and_options_come_first_and_no_word_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for word, first in (("account", "spec  +resources.account: "), ("encoding", "apply +jobkit apply --enc")):
+        head, *lines = help_of(word).splitlines()
+        assert re.match(rf"'{word}' is in \d+ places", head)
+        assert re.match(rf"  {first}", lines[0])
+        assert max(map(len, lines)) <= 80
+        assert not re.search(r"`|\*\*|\]\(|\|", "".join(lines))
+    assert "accounting" not in help_of("account")
 
 
 def test_a_command_shows_its_help_and_its_page() -> None:

@@ -30,8 +30,10 @@ def test_a_merge_is_reported_in_a_line_and_has_the_format_of_apply(run: Path) ->
     work(run, 2)
     done = jobkit("merge", run)
     assert done.stdout == "merged 3 rows of 2 paragraphs and 2 shards: tagged corpus/merged.jsonl\n"
-    assert done.stderr.splitlines()[-1].startswith("done: ")
+    assert "\ndone: " in done.stderr
     assert len((run / "merged.jsonl").read_text().splitlines()) == 3
+    data = json.loads(jobkit("merge", run, "--json").stdout)
+    assert (data["outputs"], data["rows"], data["missing"]) == ([str(run / "merged.jsonl")], 3, {})
     words = ("--format", "tsv", "--format", "parquet", "--with-text", "--output", "rows.tsv")
     done = jobkit("merge", "tagged corpus", *words)
     assert done.stdout.endswith(": rows.tsv, rows.parquet\n")

@@ -31,7 +31,7 @@ from tests.support.copiers import path_without
 pytestmark = pytest.mark.xdist_group("docs-shell")  # one worker, so that there is one world
 
 SHELL = {"sh", "bash", "console"}
-OTHER = {"", "text", "text excerpt", "python", "yaml", "json", "jinja"}
+OTHER = {"", "text", "text excerpt", "python", "yaml", "json", "jinja", "make", "bibtex"}
 REASONS = {
     "needs a cluster",
     "needs a GPU",

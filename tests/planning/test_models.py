@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -155,6 +156,11 @@ def test_a_fetch_that_fails_leaves_the_old_model_and_goes_on_where_it_was_cut(
     cache: Path, mirror: tuple[Path, str]
 ) -> None:
     folder, address = mirror
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(models, "ANSWER_S", 0.1)
+        for name in ("en", "org/model"):
+            with pytest.raises(JobkitError, match=r"could not be fetched: .*(no answer within|timed out)"):
+                models.fetch(name, cache, f"http://127.0.0.1:{silent.getsockname()[1]}", say=print)
     old = models.fetch("en", cache, address, say=print)
     late = folder / "en" / "ner" / "jobkit.pt"
     whole = late.read_bytes()

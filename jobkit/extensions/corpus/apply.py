@@ -47,6 +47,7 @@ from jobkit.extensions.corpus.plan import (
     is_unplanned,
     write_plan,
 )
+from jobkit.extensions.corpus.provenance import closing_line
 from jobkit.extensions.corpus.replan import grow, measured, replan
 from jobkit.extensions.corpus.scan import CorpusFiles, find_sources, scan
 from jobkit.extensions.corpus.setting import AppliedSetting, asked_scheduler, find_setting, without
@@ -268,13 +269,13 @@ def prepare(
 def report_end(run_dir: Path) -> int:
     """Print how an ended corpus stands, and what to type next; return the exit code."""
     run_dir = run_dir.absolute()
-    closing = finish(run_dir)
+    data = finish(run_dir)
     (run,) = read_status([run_dir])
     terminal.say(
         render_status(run, relative_path(run_dir), width=terminal.page_width(), most=MOST_LISTED), nl=False
     )
-    if closing:
-        terminal.say(f"\n{closing}")
+    if data:
+        terminal.say(f"\n{closing_line(data)}")
     return run.exit_code
 
 

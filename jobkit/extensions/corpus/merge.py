@@ -21,6 +21,7 @@ from uuid import uuid4
 from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.files import open_regular, try_lock
 from jobkit.core.json_codec import to_json
+from jobkit.core.layout import PROVENANCE_FILE
 from jobkit.core.terminal import note, shell_path
 from jobkit.core.units import first_lines, format_count, format_list
 from jobkit.extensions.corpus import formats
@@ -126,6 +127,7 @@ def merge(
             raise JobkitError(f"{QUARANTINE_FILE} has {len(tally.bad):,} paragraphs of {quarantined:,}")
     if not quarantined:
         quarantine.unlink(missing_ok=True)  # of an earlier merge
+    _let_read(run_dir, [*paths, quarantine])
     return Merged(
         outputs=tuple(outputs.values()),
         counts=counts,
@@ -140,6 +142,19 @@ def merge(
         quarantine=quarantine if quarantined else None,
         quarantined=quarantined,
     )
+
+
+def _let_read(run_dir: Path, results: Sequence[Path]) -> None:
+    """Let others enter the folder of these results as the umask permits, and read nothing else in it."""
+    read = results[0].stat().st_mode & 0o044
+    new = (read | read >> 2) & ~run_dir.stat().st_mode
+    if not new or results[0].parent.absolute() != run_dir:
+        return
+    with suppress(OSError):  # another user's file, or a disk without modes: the folder stays closed
+        for path in run_dir.iterdir():
+            if path.name not in {PROVENANCE_FILE, *(one.name for one in results)} and not path.is_symlink():
+                path.chmod(path.stat().st_mode & ~new)
+        run_dir.chmod(run_dir.stat().st_mode | new)
 
 
 def _write_rows(

@@ -32,7 +32,7 @@ from jobkit.core.units import (
 )
 from jobkit.extensions.corpus.formats import counts_path
 from jobkit.extensions.corpus.plan import MOST_NAMED, is_unplanned, parse_type
-from jobkit.extensions.corpus.provenance import provenance, read_promise
+from jobkit.extensions.corpus.provenance import bibtex, methods, provenance, read_promise
 from jobkit.extensions.corpus.rows import read_vectors
 from jobkit.extensions.corpus.standing import Standing
 from jobkit.extensions.corpus.winners import part_files
@@ -127,7 +127,10 @@ def of_corpus(run: Path) -> OfRun:
     notes = Block(
         title=format_count(len(report.notes), "note"), after=tuple(f"- {note}" for note in report.notes)
     )
-    drawn = tries(report)
+    drawn, cite = tries(report), Block()
+    if len(report.done) == len(report.results) == report.data.get("shards"):
+        code = NoWrap(bibtex(report.data))
+        cite = Block(title="For a methods section", after=(methods(report.data), code))
     return OfRun(
         name=f"{run.resolve().name}: {report.title}",
         outcomes=frozenset(result.outcome for result in report.results),
@@ -137,7 +140,10 @@ def of_corpus(run: Path) -> OfRun:
         groups=[PictureGroup(block=Block(), pictures=[_shard_picture(drawn, report)])] if drawn else [],
         missing=failed(report),
         tables=[*result_blocks(report), count_block(report)],
-        folded=[*map(folded, [notes] if report.notes else []), source(run, _fact_block(report))],
+        folded=[
+            *(folded(block) for block in (notes, cite) if block.after),
+            source(run, _fact_block(report)),
+        ],
     )
 
 

@@ -1,4 +1,4 @@
-"""The facts for a methods section on a corpus that is done: ``provenance.json``, and a closing line."""
+"""A corpus that is done: ``provenance.json``, a closing line, and the paragraph of a methods section."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jobkit.core import files
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import CPU, OFFERED, Value
 from jobkit.core.layout import PROMISE_FILE, PROVENANCE_FILE
-from jobkit.core.paths import ledger_path
+from jobkit.core.paths import ledger_path, shipped_folder
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import as_json
 from jobkit.core.units import (
@@ -23,9 +23,11 @@ from jobkit.core.units import (
     format_count,
     format_energy,
     format_hours,
+    format_list,
+    format_setting,
 )
 from jobkit.extensions.corpus import ledger
-from jobkit.extensions.corpus.plan import Corpus, Shard, Winner, promised
+from jobkit.extensions.corpus.plan import MOST_NAMED, Corpus, Shard, Winner, promised
 from jobkit.report.recommend.advice import EnergyUse
 from jobkit.runs.results import each_point
 from jobkit.runs.status import PointResult
@@ -34,6 +36,8 @@ from jobkit.runs.tries import task_s
 SCHEMA = 1
 HOUR_S = 3600.0
 PREDICTED = ("predicted_s", "predicted_low_s", "predicted_high_s")
+NO_METHOD = ("device", "order", "sort_window", "work_unit", "threads", "workers", "gpus", "mps", "source")
+"""Parts of a setting that decide the time and not the results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +67,8 @@ def read_promise(run_dir: Path) -> Promise:
 
 def write_provenance(
     run_dir: Path, corpus: Corpus, shards: Mapping[int, Shard], winners: Mapping[int, Winner]
-) -> str:
-    """Write ``provenance.json`` of a corpus whose shards all have winners; return the closing line.
+) -> dict[str, Any]:
+    """Write ``provenance.json`` of a corpus whose shards all have winners, and return what it has.
 
     It is written by the process that sees the end first, and again once the corpus has grown or other jobs
     have run; the ledger keeps the first prediction.
@@ -80,7 +84,7 @@ def write_provenance(
         files.write_atomically(path, as_json(data, indent=2) + "\n")
         if entry := _entry(data):
             ledger.note(ledger_path(), entry)
-    return closing_line(data)
+    return data
 
 
 def _entry(data: Mapping[str, Any]) -> ledger.CorpusEntry | None:
@@ -222,3 +226,40 @@ def closing_line(data: Mapping[str, Any]) -> str:
     parts += [f"{format_count(left_out, 'place')} left out"] if left_out else []
     parts += [f"{format_count(unread, 'file')} in the folders not read"] if unread else []
     return ", ".join(parts)
+
+
+def methods(data: Mapping[str, Any]) -> str:
+    """Return the paragraph of a methods section, from the data of ``provenance.json``."""
+    corpus, model, versions, time = data["corpus"], data["model"], {**data["versions"]}, data["time"]
+    jobkit, unit = ", ".join(versions.pop("jobkit", ())), "GPU" if "gpu_hours" in time else "CPU"
+    packages = ", ".join(f"{name} {' and '.join(numbers)}" for name, numbers in versions.items())
+    knobs = {name: value for name, value in data["setting"].items() if name not in NO_METHOD and value}
+    left_out = (
+        (len(corpus["left_out"]), "place", "that cannot be read"),
+        (corpus["quarantined"], "paragraph", "in quarantine, that the workload cannot take"),
+        (len(corpus["not_read"]), "file", "of a kind that jobkit does not read"),
+    )
+    left = "; ".join(f"{format_count(number, noun)} {why}" for number, noun, why in left_out if number)
+    named = f", the model {model['name']} {model['size']} (SHA-256 {model['sha256'][:12]})" if model else ""
+    energy = f" and {format_energy(data['energy']['joules'])}" if data["energy"]["joules"] else ""
+    sentences = [
+        f"We processed {format_count(corpus['paragraphs'], 'paragraph')}",
+        f"({corpus['characters']:,} characters) of {format_count(corpus['documents'], 'document')}",
+        f"({format_list([file['name'] for file in corpus['files']], MOST_NAMED)})",
+        f"with the workload {data['workload']}{named} under jobkit {jobkit}; {format_setting(knobs)},",
+        f"on {', '.join(data['gpus']) or 'CPUs'} ({packages}).",
+        f"The result has {format_count(data['rows'], 'row')}.",
+        f"Left out: {left}." if left else "Nothing is left out.",
+        f"The jobs took {format_hours(time[f'{unit.lower()}_hours'])} {unit}-hours{energy}",
+        f"({' to '.join(dict.fromkeys(data[at][:10] for at in ('first_began', 'last_ended')))}).",
+        "SHA-256 of all files, and all settings, are in provenance.json.",
+        f"{model['caveat']}: these are no results to publish." if model and model["caveat"] else "",
+    ]
+    return " ".join(sentences).strip()
+
+
+def bibtex(data: Mapping[str, Any]) -> str:
+    """Return the entry of the page, with the version that ran."""
+    page = files.read_text(shipped_folder("docs") / "cite.md")
+    version = ", ".join(data["versions"].get("jobkit", ()))
+    return page.split("```")[1].removeprefix("bibtex\n").rstrip().replace("VERSION", version)

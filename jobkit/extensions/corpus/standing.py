@@ -12,6 +12,7 @@ from datetime import timedelta
 from functools import cached_property, lru_cache
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from jobkit.core.errors import JobkitError, lost_file
 from jobkit.core.files import read_json, read_lines
@@ -147,13 +148,13 @@ def gone_words(names: Sequence[str]) -> str:
     return f"rows of {number} are gone or damaged: {format_list(names, MOST_NAMED)}"
 
 
-def finish(run_dir: Path) -> str:
-    """Write ``provenance.json`` if every shard has a winner; return the closing line, empty until then."""
+def finish(run_dir: Path) -> Mapping[str, Any]:
+    """Write ``provenance.json`` if every shard has a winner; return what it has, nothing until then."""
     if not is_planned(run_dir):
-        return ""
+        return {}
     standing = Standing(run_dir)
     if not standing.settle() or standing.indices - standing.winners.keys() or standing.gone(MOST_LOOKED):
-        return ""
+        return {}
     from jobkit.extensions.corpus.provenance import write_provenance  # most looks come before the end
 
     return write_provenance(run_dir, standing.corpus, standing.shards, standing.winners)
@@ -374,7 +375,11 @@ class CorpusRun(RunKind):
             return Order()
 
     def settle(self, folder: Path) -> str:
-        return finish(folder)
+        if not (data := finish(folder)):
+            return ""
+        from jobkit.extensions.corpus.provenance import closing_line
+
+        return closing_line(data)
 
     def title(self, run: RunStatus) -> str:
         """Return the name of the folder, which a person has chosen."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
+import jobkit
 from jobkit.core.blocks import as_text
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import PLAN_FILE, WINNERS_FOLDER, Exit
@@ -16,7 +19,7 @@ from jobkit.extensions.corpus import page as corpus_report
 from jobkit.extensions.corpus.ledger import corpora
 from jobkit.extensions.corpus.merge import merge
 from jobkit.extensions.corpus.page import read_corpus_report
-from jobkit.extensions.corpus.provenance import closing_line, read_promise
+from jobkit.extensions.corpus.provenance import bibtex, closing_line, methods, read_promise
 from jobkit.extensions.corpus.standing import Standing, finish
 from jobkit.report.page import page
 from tests.report.test_page import Parsed
@@ -93,6 +96,19 @@ def test_damaged_lines_are_notes(tagged: Path) -> None:
     assert any("has not claimed shard-00002" in note for note in found.notes)
 
 
+def test_the_citation_is_the_same_everywhere() -> None:
+    root = Path(__file__).parents[3]
+    cited = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    known = project["name"], project["description"], project["license"]
+    assert (cited["title"], cited["abstract"], cited["license"]) == known
+    (author,) = cited["authors"]
+    assert f"Copyright (c) 2026 {author['name']}" in (root / "LICENSE").read_text(encoding="utf-8")
+    entry = bibtex({"versions": {"jobkit": ["1.0"]}})
+    assert (entry[:9], entry[-1], "{1.0}" in entry) == ("@software", "}", True)
+    assert f"{{{{{author['name']}}}}}" in entry
+
+
 def test_a_corpus_that_is_not_planned_has_no_report(tagged: Path) -> None:
     (tagged / "apply.json").write_text("{}", encoding="utf-8")
     (tagged / "points.jsonl").write_text("", encoding="utf-8")
@@ -106,12 +122,11 @@ def test_what_a_methods_section_needs_is_written_once_when_the_last_shard_is_don
     monkeypatch.setenv(LEDGER_VARIABLE, str(tagged.parent / "ledger.jsonl"))
     path = tagged / "provenance.json"
     win(tagged, 1, 2)
-    assert (finish(tagged), path.exists()) == ("", False)
+    assert (finish(tagged), path.exists()) == ({}, False)
     win(tagged, 3)
-    said, text = finish(tagged), path.read_text()
-    assert said.startswith("60 paragraphs of 1 file are done, ")
-    assert (finish(tagged), path.read_text()) == (said, text)
-    data = json.loads(text)
+    data, text = finish(tagged), path.read_text()
+    assert closing_line(data).startswith("60 paragraphs of 1 file are done, ")
+    assert (finish(tagged), path.read_text(), json.loads(text)) == (data, text, data)
     setting, time = data["setting"], data["time"]
     assert (setting["batch_size"], setting["source"]) == (50, "from run")
     assert (data["shards"], data["tries"], data["workload"]) == (3, 3, "count")
@@ -124,4 +139,25 @@ def test_what_a_methods_section_needs_is_written_once_when_the_last_shard_is_don
     [entry] = corpora(ledger_path())
     assert (entry.run_id, entry.paragraphs, entry.shards) == (data["run"], 60, 3)
     assert (entry.expected_s, entry.took_s) == (time["predicted_s"], time["took_s"])
+    assert jobkit.load(tagged).frame[["outcome", "tries"]].to_numpy().tolist() == [["ok", 1]] * 3
+    assert methods(data).startswith("We processed 60 paragraphs (")
+    assert "with the workload count under jobkit " in methods(data)
+    assert "Nothing is left out. " in methods(data)
+    assert methods(data) in Parsed(page([tagged]).html).words
+    model = {
+        "name": "en",
+        "size": "full",
+        "sha256": "0" * 64,
+        "caveat": "STAND-IN model, in place of en full",
+    }
+    lacking = {**data["corpus"], "left_out": [{}], "not_read": ["a", "b"], "quarantined": 3}
+    said = methods({**data, "model": model, "corpus": lacking})
+    for part in (
+        "model en full (SHA-256 0000",
+        "1 place that",
+        "3 paragraphs that",
+        "2 files of",
+        "STAND-IN",
+    ):
+        assert part in said
     assert entry.held == (closing_line(data).find("outside") < 0)

@@ -6,7 +6,9 @@ import csv
 import gzip
 import io
 import json
+import os
 import resource
+import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -136,6 +138,20 @@ def run(tmp_path: Path, texts: Path) -> Path:
         work(run, point.index, columns=COLUMNS)
         claim(run, point, 1)
     return run
+
+
+def test_others_can_read_a_merge_as_the_umask_permits_and_nothing_else(run: Path) -> None:
+    secret = run / "sweep.yaml"
+    secret.write_text("", encoding="utf-8")
+    run.chmod(0o700)
+    before = os.umask(0o027)
+    try:
+        merge(run, run / "merged.jsonl")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(run.stat().st_mode) == 0o750
+    readable = {path.name for path in run.iterdir() if path.stat().st_mode & stat.S_IRGRP}
+    assert readable == {"merged.jsonl", "merged.documents.jsonl"}
 
 
 @pytest.fixture
