@@ -155,7 +155,7 @@ def test_what_a_methods_section_needs_is_written_once_when_the_last_shard_is_don
     for part in (
         "model en full (SHA-256 0000",
         "1 place that",
-        "3 paragraphs that",
+        "3 paragraphs in quarantine",
         "2 files of",
         "STAND-IN",
     ):
