@@ -28,8 +28,8 @@ CLOSE = 0.7
 _FENCE = re.compile(r"^```.*\n((?:(?!```).*\n)*)```$", re.MULTILINE)
 _SENTENCE = re.compile(r"(?<=[^\W\d][.?]|[)\"][.?]) (?=[\w-])")
 """Between two sentences; not after the number of an item."""
-_KEYS = ("commands", "spec", "templates-and-sites")
-"""The pages with a table of options or keys."""
+_KEYS = ("spec", "templates-and-sites", "commands")
+"""The pages with a table of keys or options, in the order of their hits."""
 STEM = 5
 """The first letters of a word that is looked for last, and of which shorter words are left out."""
 
@@ -142,8 +142,10 @@ def _patterns(word: str) -> Iterator[re.Pattern[str]]:
 
 def _pages_with(ctx: click.Context, word: str) -> list[str]:
     """Return where a word is: commands, keys and options first, then a heading or a sentence of each page."""
-    pages = sorted(_pages().items(), key=lambda page: page[0] not in _KEYS)
-    pieces = [piece for topic, path in pages for piece in _pieces(topic, path.read_text(encoding="utf-8"))]
+    pages = {topic: _pages()[topic] for topic in _KEYS} | _pages()
+    pieces = [
+        piece for topic, path in pages.items() for piece in _pieces(topic, path.read_text(encoding="utf-8"))
+    ]
     for sought in _patterns(word):
         found = [piece for piece in pieces if sought.search(piece.text)]
         if found:
