@@ -24,7 +24,7 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.files import write_atomically
 from jobkit.core.paths import accounting_folder, user_name
 from jobkit.core.units import format_count, format_list
-from jobkit.extensions.past_jobs.groups import HOUR_S, Groups
+from jobkit.extensions.past_jobs.groups import HOUR_S, Groups, few_hours
 from jobkit.schedulers.protocol import PAGE_CACHE, PastJob, PastJobs, Whose, without_impossible
 from jobkit.schedulers.registry import SCHEDULERS, by_name, choose_scheduler, query_environment, runs_here
 
@@ -83,7 +83,7 @@ class History:
             return ""
         why = ", ".join(f"{reason} ({number:,})" for reason, number in reasons.most_common())
         jobs = format_count(reasons.total(), "job")
-        return f"{jobs}, {seconds / HOUR_S:,.3g} hours could not be judged: {why}."
+        return f"{jobs}, {few_hours(seconds / HOUR_S)} hours could not be judged: {why}."
 
 
 def ask(

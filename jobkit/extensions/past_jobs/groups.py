@@ -20,6 +20,7 @@ from jobkit.schedulers.protocol import PastJob
 from jobkit.spec.policy import RamOom, Timeout
 
 HOUR_S = 3600.0
+LEAST_HOURS = 0.01
 PERCENT = 100
 MOST_KEPT, LEAST_KEPT = 40_000, 64
 """Jobs of which all is kept, of all groups and of one."""
@@ -354,3 +355,7 @@ class Groups:
         if not group.idle:
             return False
         return True if group.jobs[0].gpu_type in self.measured else None
+
+
+def few_hours(hours: float) -> str:
+    return f"{hours:,.3g}" if hours >= LEAST_HOURS else f"under {LEAST_HOURS}"

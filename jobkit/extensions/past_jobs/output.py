@@ -19,6 +19,7 @@ from jobkit.extensions.past_jobs.ask import MOST_NAMED, History, past_of
 from jobkit.extensions.past_jobs.groups import (
     CPUS,
     HOUR_S,
+    LEAST_HOURS,
     LEAST_SHARES,
     MEMORY,
     PERCENT,
@@ -26,6 +27,7 @@ from jobkit.extensions.past_jobs.groups import (
     AlikeJobs,
     JobNeed,
     JudgedResource,
+    few_hours,
     later_use_more,
     replay,
 )
@@ -124,7 +126,7 @@ def _overview(history: History, groups: Sequence[AlikeJobs]) -> tuple[Column, ..
             group.user if several else "",
             group.name,
             f"{group.tasks:,}",
-            *(f"{value:,.3g}" if value >= LEAST_HOURS else "" for value in unused(history, group)),
+            *(few_hours(value) if value >= LEAST_HOURS else "" for value in unused(history, group)),
             *(used(group, resource) for resource in (MEMORY, WALLTIME, CPUS)),
             f"{group.jobs[0].gpus}: {_gpu(history, group)[1]}" if group.jobs[0].gpus else "",
         )
@@ -142,9 +144,6 @@ def _overview(history: History, groups: Sequence[AlikeJobs]) -> tuple[Column, ..
         )
         for (head, rank), cells in zip(heads.items(), zip(*rows, strict=True), strict=True)
     )
-
-
-LEAST_HOURS = 0.01
 
 
 def _details(history: History, group: AlikeJobs, not_judged: tuple[str, ...] = ()) -> Block:
@@ -168,7 +167,7 @@ def _details(history: History, group: AlikeJobs, not_judged: tuple[str, ...] = (
     sentences: dict[str, object] = {
         **{f"{format_count(n, 'job')} {end}: a whole run may use more.": n for end, n in ends.most_common()},
         **dict.fromkeys(_confidence(group), True),
-        f"No job used its GPU: leave out its line. The jobs held {group.gpu_hours:,.3g} GPU-hours.": idle,
+        f"No job used its GPU: leave out its line. They held {few_hours(group.gpu_hours)} GPU-hours.": idle,
         "The GPU has 0 in each job, and no other job shows that this site measures it.": idle is None
         and first.gpu_percent is not None,
         f"Each of {group.number:,} jobs has the same MaxRSS: that is no measurement.": group.constant,
