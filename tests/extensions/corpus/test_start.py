@@ -101,7 +101,10 @@ def test_a_corpus_is_worked_through_here_and_merged(home: Path) -> None:
         ("walltime=00:00:12", ()),
     ],
 )
-def test_a_request_below_what_was_measured_is_a_warning(given: str, figures: tuple[str, ...]) -> None:
+def test_a_request_below_what_was_measured_is_a_warning(
+    given: str, figures: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     asked = request(Path("run"), ["letters.txt"], f"resources.{given}", shards=1)
     _, prospect = plan(asked)
     piece = prospect.plan.shards[0].pieces[0]
@@ -111,7 +114,7 @@ def test_a_request_below_what_was_measured_is_a_warning(given: str, figures: tup
     _, warned, said = " ".join(plan_lines(again)).partition("warning")
     assert bool(warned) == bool(figures)
     assert all(figure in " ".join(said.split()) for figure in figures)
-    assert max(map(len, plan_lines(again))) <= 118
+    assert max(map(len, plan_lines(again))) <= 100
 
 
 def test_the_folder_is_whole_or_not_there(asked: ApplyRequest, monkeypatch: pytest.MonkeyPatch) -> None:
