@@ -72,7 +72,7 @@ ALSO =
 cluster: setup
 ifeq ($(JOBKIT_CLUSTER),1)
 	$(BIN)/python -m pytest tests/cluster $(ALSO) -n 6 --dist loadgroup --skipped .cache/skipped/cluster || { \
-		test $$? = 1 && $(BIN)/python -m pytest tests/cluster $(ALSO) --last-failed --last-failed-no-failures none -v; }
+		test $$? = 1 && $(BIN)/python -m pytest tests/cluster $(ALSO) -n 1 --dist loadgroup --last-failed --last-failed-no-failures none; }
 else
 	$(BIN)/python -m pytest tests/cluster -q
 	@echo "skipped: they need real Slurm and Grid Engine, which JOBKIT_CLUSTER=1 installs"

@@ -44,8 +44,8 @@ from jobkit.worker.workloads import own
 from jobkit.worker.workloads.base import BY_LENGTHS, Result, Row, Workload, columns_of, same_type, vectors_of
 from jobkit.worker.workloads.model import check_model
 
-SHOWN = 16
-"""So many characters at the beginning of a paragraph show that a message has its text."""
+SHOWN, LEAST_SHOWN = 16, 4
+"""So many characters at the beginning of a paragraph show that a message has its text; fewer are in any."""
 DUE = 50_000
 """The number of new objects from which a collection is worth its time."""
 
@@ -448,8 +448,9 @@ def keep_batch(
 def quarantine(state: TryState, call: Call, why: TryFailed) -> None:
     """Leave out the only paragraph of a call, and go on; raise ``why`` if it ends the try."""
     message = re.sub(r"^worker \d+:? ", "", " ".join(why.message.split())).removeprefix(f"{call.place}: ")
-    said, text, _ = message.partition(" ".join(call.paragraphs[0].split())[:SHOWN])
-    message = f"{said}..." if len(text) == SHOWN else message  # never the text
+    text = " ".join(call.paragraphs[0].split())[:SHOWN]
+    if len(text) >= LEAST_SHOWN and text in message:
+        message = f"{message.partition(text)[0]}..."  # never the text
     work_of(state.task.point).quarantine(state, why)
     process.report(f"{call.place} goes to quarantine: {why.outcome}: {message}")
     _keep(state, call, (), (call.first, why.outcome, message))

@@ -149,7 +149,7 @@ def test_one_code_leads_from_an_empty_folder_to_a_merged_corpus(ada: Ada, schedu
         assert copied.returncode == 2
         assert "is a copy of the run on cluster-code" in copied.stderr
         assert f"hint: jobkit --on cluster-code {command.split()[0]} " in copied.stderr
-    assert "100" in types("logs", "3")
+    assert "100" in types("logs", run, "3")
     types("waste", run)
     rows = (ada.project / "tagged" / "merged.jsonl").read_text().splitlines()
     assert len(rows) == 300
