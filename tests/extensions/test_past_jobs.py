@@ -431,7 +431,7 @@ def test_jobs_of_all_users_are_read_from_a_file_and_counted_by_user(tmp_path: Pa
     assert "user0" not in "".join(hidden)
     one = jobkit("waste", "--from", "sacct.txt", "--user", "user0").stdout
     assert "#SBATCH --mem=3072M" in one
-    assert "Replayed in the order of submission, each by those that had ended: 0 of" in one
+    assert "what jobkit advises from the jobs that had ended before: 0 of" in one
     assert "95 % 2.00 GiB" in one
     few = jobkit("waste", "--from", "sacct.txt", "--at-least", "5000h").stdout
     assert "no jobs of one name and user leave 5000 hours unused" in few

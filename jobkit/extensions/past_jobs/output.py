@@ -46,11 +46,17 @@ _WORDS: dict[str, Callable[[float], str]] = {
 SERVED = (0.95, 0.99, 1.0)
 
 
-def unused(history: History, group: AlikeJobs) -> tuple[float, float, float]:
-    """Return the GPU-hours, GiB-hours and CPU-hours that jobs held and did not use, as far as is known."""
-    known = all(job.gpu_percent is not None for job in group.jobs) and history.found.idle(group) is not None
-    memory = 0.0 if group.constant else group.unused_gib
-    return group.unused_gpu if known else 0.0, memory, group.unused_cpu
+def unused(history: History, group: AlikeJobs) -> tuple[float | None, float | None, float | None]:
+    """Return the GPU-hours, GiB-hours and CPU-hours that jobs held and did not use; ``None`` if unknown."""
+    jobs = group.jobs
+    gpu = history.found.idle(group) is not None or not jobs[0].gpus
+    memory = not group.constant and any(job.memory_bytes and job.held_bytes is not None for job in jobs)
+    cpu = any(job.cpu_s is not None for job in jobs)
+    return (
+        group.unused_gpu if gpu else None,
+        group.unused_gib if memory else None,
+        group.unused_cpu if cpu else None,
+    )
 
 
 def worst_first(history: History, least_hours: float = 0.0) -> list[AlikeJobs]:
@@ -59,10 +65,10 @@ def worst_first(history: History, least_hours: float = 0.0) -> list[AlikeJobs]:
     ``least_hours``: leave out what leaves less unused, of each resource.
     """
     groups = history.found.groups()
-    hours = {id(group): unused(history, group) for group in groups}
+    hours = {id(group): [value or 0.0 for value in unused(history, group)] for group in groups}
     by_user: dict[str, list[float]] = {}
     for group in groups:
-        before = by_user.get(group.user, (0.0, 0.0, 0.0))
+        before = by_user.get(group.user, [0.0, 0.0, 0.0])
         by_user[group.user] = [a + b for a, b in zip(before, hours[id(group)], strict=True)]
     worst = sorted(
         (group for group in groups if max(hours[id(group)]) >= least_hours),
@@ -126,7 +132,7 @@ def _overview(history: History, groups: Sequence[AlikeJobs]) -> tuple[Column, ..
             group.user if several else "",
             group.name,
             f"{group.tasks:,}",
-            *(few_hours(value) if value >= LEAST_HOURS else "" for value in unused(history, group)),
+            *(few_hours(value) if value and value >= LEAST_HOURS else "" for value in unused(history, group)),
             *(used(group, resource) for resource in (MEMORY, WALLTIME, CPUS)),
             f"{group.jobs[0].gpus}: {_gpu(history, group)[1]}" if group.jobs[0].gpus else "",
         )
@@ -227,12 +233,12 @@ def _confidence(group: AlikeJobs) -> Iterator[str]:
     if group.number == 1:
         yield f"One job is little evidence. Try --name {shlex.quote(group.name)}."
         return
-    told = replay(group.jobs)
-    if told.asked:
-        parts = " and ".join(f"{number:,} of {name}" for name, number in told.short.items())
+    result = replay(group.jobs)
+    if result.asked:
+        parts = " and ".join(f"{number:,} of {name}" for name, number in result.short.items())
         yield (
-            f"Replayed in the order of submission, each by those that had ended: {told.lacking:,} of "
-            f"{told.asked:,} jobs would have had too little{parts and f' ({parts})'}."
+            "If each job had requested what jobkit advises from the jobs that had ended before: "
+            f"{result.lacking:,} of {result.asked:,} would have had too little{parts and f' ({parts})'}."
         )
     else:
         yield "Too few had ended when the others were submitted: nothing shows how often the next has enough."
@@ -279,7 +285,7 @@ def as_csv(history: History, groups: Sequence[AlikeJobs]) -> Iterator[str]:
     for group in groups:
         first, needs = group.jobs[0], [group.need(resource) for resource in (MEMORY, WALLTIME, CPUS)]
         figures = [value for need in needs for value in (need.requested, need.most, need.next)]
-        rounded = (round(value, 3) for value in unused(history, group))
+        rounded = (None if value is None else round(value, 3) for value in unused(history, group))
         yield _csv(group.user, first.account, group.name, group.tasks, *rounded, *figures)
 
 
