@@ -394,9 +394,9 @@ def _merged(request: Request) -> list[list[str | bool]]:
     found.sort(key=lambda paths: paths[forms[0]].stat().st_mtime_ns)
     merged = found[-1] if found else {}  # the other is of an earlier merge
     tables = [places_path(path) for form, path in merged.items() if form == "npy"]
-    beside = (path(one) for one in merged.values() for path in (counts_path, quarantine_path))
-    made = (*merged.values(), *tables, *beside, run / "provenance.json")
-    return [_parts(path) for path in dict.fromkeys(made) if path.is_file()]
+    lists = (name_of(path) for path in merged.values() for name_of in (counts_path, quarantine_path))
+    files = dict.fromkeys((*merged.values(), *tables, *lists, run / "provenance.json"))
+    return [_parts(path) for path in files if path.is_file()]
 
 
 QUESTIONS: Mapping[str, Callable[[Request], Any]] = {"prepare": _prepare, "runs": _runs, "merged": _merged}
