@@ -62,11 +62,18 @@ class Lengths:
             data = parse_json(text, where)
             if data["schema"] != SCHEMA:
                 raise ValueError(f"schema {data['schema']!r}, not {SCHEMA}")  # noqa: TRY301 - reported below
-            rows = tuple(tuple(_length(length) for length in row) for row in data["paragraphs"])
+            rows = tuple(once_each((_length(length) for length in row) for row in data["paragraphs"]))
             unit, padded = str(data.get("unit", CHARACTERS)), data.get("padded") is not False
             return cls(paragraphs=rows, source=str(data["source"]), unit=unit, padded=padded)
         except (JobkitError, ValueError, KeyError, TypeError) as error:
             raise JobkitError(f"{where}: no lengths of a text: {error!r}") from error
+
+
+def once_each(rows: Iterable[Iterable[int]]) -> Iterator[tuple[int, ...]]:
+    """Yield each row; rows that are equal are one object, so a long text takes 8 bytes a paragraph."""
+    seen: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for row in map(tuple, rows):
+        yield seen.setdefault(row, row)
 
 
 def _length(value: object) -> int:

@@ -10,15 +10,15 @@ import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from decimal import Decimal
 from importlib import metadata
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
-from jobkit.answers.loads import PUNCTUATION, Lengths, loads_of
+from jobkit.answers.loads import PUNCTUATION, Lengths, loads_of, once_each
 from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import load_all
 from jobkit.core.extras import EXTRAS
@@ -305,24 +305,21 @@ def text_lengths(
     yet, or with ``fast``, they are estimated; with ``or_estimate`` also if a shipped workload cannot find
     them. The cache keeps those that a shipped workload's model finds.
     """
-    known, paragraphs = traits(workload, folder), paragraphs_of(text)
+    known = traits(workload, folder)
     if not known.reports_lengths:
-        return Lengths.unknown(len(paragraphs))
+        return Lengths.unknown(len(paragraphs_of(text)))
     if known.needs_model and (fast or model is None or model.fingerprint == NOT_BUILT):
-        return estimated_lengths(paragraphs, known)
+        return estimated_lengths(paragraphs_of(text), known)
     if kept := cached_lengths(workload, text, model, cache):
         return kept
-    if known.needs_model:
-        count = format_count(len(paragraphs), "paragraph")
-        say(f"finding the lengths of {count} by the model's tokenizer, once")
     try:
-        rows = _asked(workload, folder, paragraphs, model, say)
+        rows = _asked(workload, folder, text, model, say)
     except JobkitError as error:
         if not or_estimate or workload not in SHIPPED:
             raise
         say(f"{error.message}; jobkit estimates the lengths from punctuation")
-        return estimated_lengths(paragraphs, known)
-    lengths = Lengths(paragraphs=tuple(map(tuple, rows)), unit=known.unit, padded=known.pads)
+        return estimated_lengths(paragraphs_of(text), known)
+    lengths = Lengths(paragraphs=tuple(once_each(rows)), unit=known.unit, padded=known.pads)
     if path := _kept_at(workload, text, model, cache):
         try:
             make_folder(path.parent)
@@ -348,18 +345,29 @@ def estimated_lengths(paragraphs: Sequence[str], known: Traits | None = None) ->
 
 
 def _asked(
-    workload: str, folder: str | None, paragraphs: Sequence[str], model: ModelRef | None, say: Say
+    workload: str, folder: str | None, text: TextRef, model: ModelRef | None, say: Say
 ) -> list[list[int]]:
     """Return what the workload finds; a child process asks a framework or the user's code."""
     if workload in SHIPPED and model is None:
-        return own.lengths(workload, None, paragraphs, None, say=say)
+        return own.lengths(workload, None, paragraphs_of(text), None, say=say)
     if lacking := missing_framework(workload):
         raise lacking
-    asked = (workload, folder, paragraphs, asdict(model) if model else None)
+    asked = (workload, folder, asdict(text), asdict(model) if model else None)
     rows: list[list[int]] = run_in_child(
-        "jobkit.worker.workloads.own:lengths", *asked, say=say, what="finding the lengths of the text"
+        "jobkit.planning.texts:find_lengths", *asked, say=say, what="finding the lengths of the text"
     )
     return rows
+
+
+def find_lengths(
+    workload: str, folder: str | None, text: Mapping[str, Any], model: Mapping[str, Any] | None, *, say: Say
+) -> list[list[int]]:
+    """Return the lengths of a text, which a child process reads itself, by the fields of both references."""
+    paragraphs = paragraphs_of(TextRef(**text))
+    if model:
+        count = format_count(len(paragraphs), "paragraph")
+        say(f"finding the lengths of {count} by the model's tokenizer, once")
+    return own.lengths(workload, folder, paragraphs, model, say=say)
 
 
 def _kept_at(workload: str, text: TextRef, model: ModelRef | None, cache: Path) -> Path | None:

@@ -52,6 +52,7 @@ from jobkit.core.knobs import (
 from jobkit.core.records import MODEL_OPTIONS, ModelRef
 from jobkit.worker.paragraphs import cut_by_budget
 from jobkit.worker.workloads.base import Entity, Heavy, Result
+from jobkit.worker.workloads.extras import token_counts
 from jobkit.worker.workloads.model import (
     DTYPES,
     NO_LIMIT,
@@ -358,8 +359,6 @@ STRIDE = 64
 """Tokens that the pieces of a long text have in common, so that an entity at an edge is whole in one."""
 NEAR_ENTITIES = 0.05
 """Of the entities, the share that may differ from fp32 in another precision."""
-FIRST_POSITIONS = 2
-"""Positions that no token has: RoBERTa counts them from 2."""
 
 
 class TokenClassification(EncoderWorkload):
@@ -392,7 +391,7 @@ class TokenClassification(EncoderWorkload):
             tokenizer=self._tokenizer,
             device=torch.device(self._device),
             aggregation_strategy=self._strategy,
-            stride=stride_of(self._tokenizer),
+            stride=stride_of(self._tokenizer.model_max_length),
         )
         return network
 
@@ -409,8 +408,8 @@ class TokenClassification(EncoderWorkload):
             logits = network(input_ids=ids, attention_mask=mask).logits
             return self._aggregation.outputs(logits.flatten(0, 1)[places])
 
-        most, stride = tokenizer.model_max_length, stride_of(tokenizer)
-        return Encoder(tokenizer, run, self._device, most_tokens=most, stride=stride)
+        most = tokenizer.model_max_length
+        return Encoder(tokenizer, run, self._device, most_tokens=most, stride=stride_of(most))
 
     def encoded(self, paragraphs: Sequence[str], encoder: Encoder) -> tuple[list[Entity], int]:
         """Return the entities that the encoder finds, and the tokens."""
@@ -457,12 +456,15 @@ class TokenClassification(EncoderWorkload):
     @staticmethod
     def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
         """Return the padded length, in tokens, of every piece of every paragraph, by the tokenizer alone."""
+        found = token_counts.count(paragraphs, token_counts.of_tagger(model_folder(model), stride_of))
+        if found is not None:
+            return [[max(row)] * len(row) for row in found]
         tokenizer = tokenizer_of(model_folder(model), trusted=bool(options_of(model).get(TRUST)))
         cut = tokenizer(
             list(paragraphs),
             truncation=True,
             return_overflowing_tokens=True,
-            stride=stride_of(tokenizer),
+            stride=stride_of(tokenizer.model_max_length),
             padding=False,
         )
         pieces = Counter(cut["overflow_to_sample_mapping"])
@@ -493,15 +495,14 @@ def tokenizer_of(folder: Path, *, trusted: bool = False) -> Any:  # noqa: ANN401
     if tokenizer.model_max_length > NO_LIMIT:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=trusted)
         positions = getattr(config, "max_position_embeddings", 0) or getattr(config, "n_positions", 0)
-        if positions <= FIRST_POSITIONS:
+        if positions <= token_counts.FIRST_POSITIONS:
             raise unlimited(folder)
-        tokenizer.model_max_length = positions - FIRST_POSITIONS
+        tokenizer.model_max_length = positions - token_counts.FIRST_POSITIONS
     return tokenizer
 
 
-def stride_of(tokenizer: Any) -> int:  # noqa: ANN401 - as above
+def stride_of(most: int) -> int:
     """Return `STRIDE`, or less for a model that takes too few tokens for it."""
-    most = int(tokenizer.model_max_length)
     return STRIDE if most >= STRIDE + 3 else most // 4  # two special tokens, and one more
 
 
@@ -609,6 +610,9 @@ class SentenceEmbedding(EncoderWorkload):
     @staticmethod
     def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
         """Return each paragraph as one item with its tokens, by the tokenizer of the model."""
+        files = token_counts.of_embedder(model_folder(model), options_of(model))
+        if (found := token_counts.count(paragraphs, files)) is not None:
+            return found
         loaded = _kept_model(model_folder(model), CPU, "float32", **options_of(model))
         texts = [prompt_of(loaded) + text for text in paragraphs]
         if not callable(loaded.tokenizer):  # of a StaticEmbedding
