@@ -227,7 +227,7 @@ def render(
     ``round_``: which submission of the run it is for: 1 is the sweep, later ones are `jobkit resume`.
     ``places``: folders besides text and model that a container must see.
     """
-    spec = spec.model_copy(update={"resources": spec.resources.of(point)})
+    spec = mailing_once(spec.model_copy(update={"resources": spec.resources.of(point)}), site)
     values = job_values(spec, site, run_dir, point)
     if places and spec.environment.container:
         _check_binds(*places)
@@ -305,7 +305,16 @@ def render_follow(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> s
     needs.
     """
     purpose = f"Runs after the sweep {spec.name}: {FOLLOW_PURPOSE}"
-    return render_resume(spec, site, point, run_dir, little(spec, site), purpose)
+    mail = spec.resources.mail if by_name(site.scheduler).MAILS_EACH_TASK else None
+    resources = little(spec, site).model_copy(update={"mail": mail})
+    return render_resume(spec, site, point, run_dir, resources, purpose)
+
+
+def mailing_once(spec: SweepSpec, site: Site) -> SweepSpec:
+    """Return the spec of points without their mail if each would send one, and `render_follow` sends it."""
+    if not (by_name(site.scheduler).MAILS_EACH_TASK and spec.policy.follow_up):
+        return spec
+    return spec.model_copy(update={"resources": spec.resources.model_copy(update={"mail": None})})
 
 
 def little(spec: SweepSpec, site: Site, **more: int) -> Resources:

@@ -31,6 +31,7 @@ class Scheduler(Protocol):
     RUNS_HERE: bool  # whether jobkit's own driver runs the points here, so that no queue holds them
     EXPORTS_ENVIRONMENT: bool  # whether a job gets the variables of the shell that submits it
     CHARGES_PAGE_CACHE: bool  # whether a job has its own cgroup, which counts page cache as its memory
+    MAILS_EACH_TASK: bool  # whether a mail at the end is one for each task of an array
     NAMES_GPUS: bool  # whether a job knows which GPUs are its own; if not, jobkit warns, or chooses
     RESERVED_OPTIONS: Mapping[str, str]  # options that jobkit writes itself, each with what to do instead
     FORBIDDEN_PATH_CHARS: str  # characters that a header line cannot carry
