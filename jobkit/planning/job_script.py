@@ -24,6 +24,7 @@ from jobkit.core.paths import config_folder, shipped_folder
 from jobkit.core.records import FOLDER, Point
 from jobkit.core.units import format_walltime
 from jobkit.schedulers.lint import refuse_script
+from jobkit.schedulers.protocol import FOLLOW_BYTES, FOLLOW_S
 from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
 from jobkit.spec.axes import Repeats
 from jobkit.spec.site import Site, directives
@@ -120,8 +121,8 @@ FOLLOW_RESOURCES = {
     "gpus": 0,
     "gpu_type": None,
     "cpus": 1,
-    "memory": 2**30,
-    "walltime": 600,
+    "memory": FOLLOW_BYTES,
+    "walltime": FOLLOW_S,
     "constraint": None,
     "mail": None,
     "exclusive": False,

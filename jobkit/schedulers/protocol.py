@@ -208,9 +208,12 @@ class PastJob:
     gpu_percent: float | None = None  # used, the sum over its GPUs, if the site records it
     nodes: int = 1  # how many nodes it had
     environment: str = ""  # the parallel environment of Grid Engine; empty without one
+    follows: bool = False  # whether it is jobkit's own, which runs points of a run again
     doubts: tuple[str, ...] = ()  # the figures of the accounting that cannot be; their fields are ``None``
 
 
+RUN_NAME = re.compile(r"-\d{8}-\d{6}-[0-9a-f]{4}$")  # how the names of all jobs of a run end
+FOLLOW_BYTES, FOLLOW_S = 2**30, 600  # memory and walltime of the job that follows a run
 PAGE_CACHE = "page cache up to the limit"  # a doubt
 MOST_PERCENT = 110  # of one GPU: utilisation is a mean of samples
 MOST_BUSY = 10
