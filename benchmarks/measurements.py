@@ -26,8 +26,9 @@ from benchmarks.archives import RECORDS
 from benchmarks.markdown import table
 from benchmarks.workloads_table import workloads
 from jobkit.core.knobs import EXACT
+from jobkit.core.units import GIB
 from jobkit.runs.results import read_run
-from jobkit.runs.trials import describe_trials, trials
+from jobkit.runs.trials import Trial, trials
 
 PAGE = Path(__file__).parents[1] / "docs" / "measurements.md"
 PLACE = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- to here -->\n)", re.DOTALL)
@@ -45,14 +46,27 @@ def corpora() -> str:
 
 
 def largest() -> str:
-    """Return what `jobkit collect` prints of each batch that was predicted and tried."""
+    """Return a line for each batch that was predicted and tried."""
     runs = (*sorted((RECORDS / "find-max").iterdir()), *shortcuts_page.LARGEST)
-    return "\n".join(f"- `{line}`{_condition(run)}" for run in runs for line in describe_trials(trials(run)))
+    return "\n".join(
+        f"- {trial.capacity_bytes / GIB:g} GiB: {trial.size:,}, {_end(trial)}{_condition(run)}"
+        for run in runs
+        for trial in trials(run)
+    )
+
+
+def _end(trial: Trial) -> str:
+    if trial.measured_bytes is None or trial.error is None:
+        return "out of memory"
+    needed, expected = trial.measured_bytes / GIB, trial.expected_bytes / GIB
+    return f"needed {needed:.2f}, predicted {expected:.2f} ({100 * trial.error:+.1f} %)"
 
 
 def _condition(run: Path) -> str:
-    """Return what a reader must know of a run besides: the shortcuts, if it had them."""
-    return ", with shortcuts" if read_run(run).points[0].point.shortcuts == EXACT else ""
+    """Return what a reader must know of a run besides: workers and shortcuts, if it had them."""
+    point = read_run(run).points[0].point
+    workers = f", each of {point.workers} workers" if point.workers > 1 else ""
+    return workers + (", with shortcuts" if point.shortcuts == EXACT else "")
 
 
 TABLES: Mapping[str, Callable[[], str]] = {

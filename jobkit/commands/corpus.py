@@ -210,7 +210,8 @@ def merge(
         )
     folder = changed_run_named(run, "merge")
     if not is_corpus_folder(folder):
-        raise JobkitError(f"{folder}: not the folder of jobkit apply", hint="jobkit collect prints a sweep")
+        message = f"{folder}: not a run of jobkit apply, whose shards merge joins"
+        raise JobkitError(message, hint=f"its table: jobkit collect {terminal.shell_path(folder)}")
     if is_unplanned(folder):
         hint = f"jobkit status {terminal.shell_path(folder)} shows the job that plans it"
         raise JobkitError(f"{folder}: the corpus is not planned yet", hint=hint, exit_code=ExitCode.TO_COME)

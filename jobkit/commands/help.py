@@ -78,7 +78,8 @@ def _topic(link: str) -> str:
     path = Path(link)
     if not path.parent.name:
         return path.stem
-    return path.parent.name if path.stem == INDEX else f"{path.parent.name}-{path.stem.partition('-')[0]}"
+    name = re.sub(r"^(\d+)-.*", r"\1", path.stem)
+    return path.parent.name if path.stem == INDEX else f"{path.parent.name}-{name}"
 
 
 def _index() -> str:

@@ -150,7 +150,8 @@ class NamedRun(click.Argument):
             from jobkit.core.extensions import extension_of
             from jobkit.runs.which_run import known_runs
 
-            latest = ""
+            begins = "apply" if self.extension else "sweep"
+            latest = f" No run of jobkit {begins} is known here."
             if runs := [run for run in known_runs() if self.extension in {None, extension_of(run)}]:
                 words = f"jobkit {ctx.info_name} {terminal.shell_path(runs[0])}"
                 latest = f" A command that changes a run needs the run; for the latest: {words}"

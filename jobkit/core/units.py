@@ -158,6 +158,11 @@ def format_short(value: float) -> str:
     return f"{value:g}"
 
 
+def format_figure(value: float) -> str:
+    """Return a number with four digits, or all of a larger one: ``0.0123``, ``48.37``, ``87,752``."""
+    return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"  # noqa: PLR2004 - five digits
+
+
 def format_f1(f1: float) -> str:
     """Return an F1 with four places, rounded down: only a perfect one reads as 1."""
     return f"{math.floor(f1 * 10_000) / 10_000:.4f}"

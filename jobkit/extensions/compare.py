@@ -133,15 +133,17 @@ def blocks(compared: Sequence[Side]) -> list[Block]:
     fastest = [side.fastest for side in compared]
     speeds = [best[1].mean(SPEED) if best else None for best in fastest]
     head = "fastest, or the answer" if any(side.answer for side in compared) else "fastest"
+    titles = dict.fromkeys(side.title for side in compared)
     columns = (
         Column("side", [side.letter for side in compared], left=True),
         Column("run", [side.run for side in compared], left=True),
-        Column("what was run", [side.title for side in compared], left=True),
+        Column("what was run", [side.title for side in compared] if len(titles) > 1 else (), left=True),
         Column(head, [best[0] if best else "" for best in fastest], left=True),
         Column("paragraphs/s", [_number(speed.value) if speed else "" for speed in speeds]),
     )
     answers = tuple(f"{side.letter}: {side.found}" for side in compared if side.found)
-    names = Block(title="Runs", before=answers, columns=columns)
+    alike = (f"All ran {titles.popitem()[0]}.",) if len(titles) == 1 else ()
+    names = Block(title="Runs", before=(*alike, *answers), columns=columns)
     return [names, *(block for other in compared[1:] for block in _pair(compare(compared[0], other)))]
 
 
@@ -204,7 +206,11 @@ def _pair(pair: SideComparison) -> Iterator[Block]:
             Column(other, [_number(line.other.value / figure.scale) for line in lines]),
             Column(f"{other} over {first}", [f"{line.ratio.mean:.2f}" for line in lines]),
             Column("95 % interval", [_ends(line.ratio) for line in lines]),
-            Column(f"{other} is", [verdict(line.ratio, figure) for line in lines], left=True),
+            Column(
+                f"{other} is",
+                ["" if line.ratio.differs is None else verdict(line.ratio, figure) for line in lines],
+                left=True,
+            ),
         )
         yield Block(title=f"{figure.title}: {other} next to {first}", columns=columns)
 
@@ -223,6 +229,8 @@ def _about(pair: SideComparison) -> Iterator[str]:
         only = [words for words in side.sizes if words not in against.sizes]
         if only:
             yield f"Only in {side.letter}: {format_list(only, MOST_NAMED)}."
+    if any(line.ratio.differs is None for lines in pair.lines.values() for line in lines):
+        yield "A row without an interval has one repeat, which cannot show a difference."
     if not pair.lines:
         yield "No setting succeeded in both, so there is no table."
 

@@ -24,6 +24,7 @@ from jobkit.core.paths import config_folder, shipped_folder
 from jobkit.core.records import FOLDER, Point
 from jobkit.core.units import format_walltime
 from jobkit.schedulers.lint import refuse_script
+from jobkit.schedulers.protocol import FOLLOW_BYTES, FOLLOW_S
 from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
 from jobkit.spec.axes import Repeats
 from jobkit.spec.site import Site, directives
@@ -120,8 +121,8 @@ FOLLOW_RESOURCES = {
     "gpus": 0,
     "gpu_type": None,
     "cpus": 1,
-    "memory": 2**30,
-    "walltime": 600,
+    "memory": FOLLOW_BYTES,
+    "walltime": FOLLOW_S,
     "constraint": None,
     "mail": None,
     "exclusive": False,
@@ -227,7 +228,7 @@ def render(
     ``round_``: which submission of the run it is for: 1 is the sweep, later ones are `jobkit resume`.
     ``places``: folders besides text and model that a container must see.
     """
-    spec = spec.model_copy(update={"resources": spec.resources.of(point)})
+    spec = mailing_once(spec.model_copy(update={"resources": spec.resources.of(point)}), site)
     values = job_values(spec, site, run_dir, point)
     if places and spec.environment.container:
         _check_binds(*places)
@@ -305,7 +306,16 @@ def render_follow(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> s
     needs.
     """
     purpose = f"Runs after the sweep {spec.name}: {FOLLOW_PURPOSE}"
-    return render_resume(spec, site, point, run_dir, little(spec, site), purpose)
+    mail = spec.resources.mail if by_name(site.scheduler).MAILS_EACH_TASK else None
+    resources = little(spec, site).model_copy(update={"mail": mail})
+    return render_resume(spec, site, point, run_dir, resources, purpose)
+
+
+def mailing_once(spec: SweepSpec, site: Site) -> SweepSpec:
+    """Return the spec of points without their mail if each would send one, and `render_follow` sends it."""
+    if not (by_name(site.scheduler).MAILS_EACH_TASK and spec.policy.follow_up):
+        return spec
+    return spec.model_copy(update={"resources": spec.resources.model_copy(update={"mail": None})})
 
 
 def little(spec: SweepSpec, site: Site, **more: int) -> Resources:

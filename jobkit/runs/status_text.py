@@ -509,7 +509,7 @@ def others(runs: Sequence[Path]) -> str:
     lines = []
     for run in runs[:MOST_OTHERS]:
         points, begun = glance(run)
-        words = "all with a try" if begun == points > 1 else f"{begun:,} with a try"
+        words = "all begun" if begun == points > 1 else f"{begun:,} begun"
         counted = format_count(points, kind_of(run).noun)
         lines.append(f"  {plain(str(run)).ljust(longest)}  {counted}, {words}")
     older = len(runs) - len(lines)

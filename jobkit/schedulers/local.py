@@ -23,7 +23,7 @@ NAME, TITLE, DIRECTIVE = "local", "this machine", ""
 PROGRAMS: tuple[str, ...] = ()
 COMMANDS: tuple[str, ...] = ()
 RUNS_HERE = EXPORTS_ENVIRONMENT = NAMES_GPUS = True
-CHARGES_PAGE_CACHE = False
+CHARGES_PAGE_CACHE = MAILS_EACH_TASK = False
 RESERVED_OPTIONS: Mapping[str, str] = {}
 FORBIDDEN_PATH_CHARS = ""
 ENVIRONMENT: Mapping[str, str] = {}

@@ -31,6 +31,7 @@ class Scheduler(Protocol):
     RUNS_HERE: bool  # whether jobkit's own driver runs the points here, so that no queue holds them
     EXPORTS_ENVIRONMENT: bool  # whether a job gets the variables of the shell that submits it
     CHARGES_PAGE_CACHE: bool  # whether a job has its own cgroup, which counts page cache as its memory
+    MAILS_EACH_TASK: bool  # whether a mail at the end is one for each task of an array
     NAMES_GPUS: bool  # whether a job knows which GPUs are its own; if not, jobkit warns, or chooses
     RESERVED_OPTIONS: Mapping[str, str]  # options that jobkit writes itself, each with what to do instead
     FORBIDDEN_PATH_CHARS: str  # characters that a header line cannot carry
@@ -207,9 +208,12 @@ class PastJob:
     gpu_percent: float | None = None  # used, the sum over its GPUs, if the site records it
     nodes: int = 1  # how many nodes it had
     environment: str = ""  # the parallel environment of Grid Engine; empty without one
+    follows: bool = False  # whether it is jobkit's own, which runs points of a run again
     doubts: tuple[str, ...] = ()  # the figures of the accounting that cannot be; their fields are ``None``
 
 
+RUN_NAME = re.compile(r"-\d{8}-\d{6}-[0-9a-f]{4}$")  # how the names of all jobs of a run end
+FOLLOW_BYTES, FOLLOW_S = 2**30, 600  # memory and walltime of the job that follows a run
 PAGE_CACHE = "page cache up to the limit"  # a doubt
 MOST_PERCENT = 110  # of one GPU: utilisation is a mean of samples
 MOST_BUSY = 10

@@ -484,6 +484,7 @@ COMMANDS: tuple[str, ...] = ("qsub", "qstat", "qacct", "qdel", "qconf", "qalter"
 RUNS_HERE = False
 EXPORTS_ENVIRONMENT = False  # qsub(1): only with ``-V``
 CHARGES_PAGE_CACHE = NAMES_GPUS = False
+MAILS_EACH_TASK = True  # measured
 RESERVED_OPTIONS: Mapping[str, str] = {
     **dict.fromkeys(("-t", "-tc"), "change sweep or max_parallel"),
     "-N": "change name",

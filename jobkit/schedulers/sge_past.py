@@ -15,7 +15,7 @@ from jobkit.core.shell import Completed
 from jobkit.core.units import MIB, format_walltime
 from jobkit.schedulers import sge, sge_survey
 from jobkit.schedulers.parsing import bytes_of, number_of, seconds_of
-from jobkit.schedulers.protocol import PastJob, Whose
+from jobkit.schedulers.protocol import FOLLOW_BYTES, FOLLOW_S, RUN_NAME, PastJob, Whose
 from jobkit.schedulers.survey import Consumable, Resource
 
 ACCOUNTING, EXPORT = "Grid Engine's accounting (qacct)", ("====", "qname")
@@ -65,6 +65,8 @@ def _job(
     task = record.get("taskid", "")
     peak, process = bytes_of(record.get("maxvmem", "")), sge.max_rss_bytes(record)
     environment = record.get("granted_pe", "NONE")
+    memory_bytes, walltime_s = size * shares if size is not None else None, seconds_of(asked.get("h_rt", ""))
+    unwarned = "s_rt" not in asked and bool(RUN_NAME.search(record.get("jobname", "")))
     return PastJob(
         scheduler=sge.NAME,
         job_id=record["jobnumber"] + (f".{task}" if task.isdecimal() else ""),
@@ -81,8 +83,8 @@ def _job(
         began=began,
         over=over,
         elapsed_s=sge.elapsed_s(record) or 0.0,
-        walltime_s=seconds_of(asked.get("h_rt", "")),
-        memory_bytes=size * shares if size is not None else None,
+        walltime_s=walltime_s,
+        memory_bytes=memory_bytes,
         memory_key=key,
         memory_shares=shares,
         held_bytes=max((found for found in (peak, process) if found), default=None),
@@ -91,6 +93,7 @@ def _job(
         cpu_s=seconds_of(record.get("cpu", "")),
         gpus=sum(int(number_of(count) or 0) * _shares(resource, slots) for resource, count in gpus),
         environment="" if environment == "NONE" else environment,
+        follows=unwarned and walltime_s == FOLLOW_S and memory_bytes in {None, FOLLOW_BYTES},
     )
 
 

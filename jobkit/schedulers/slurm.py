@@ -551,6 +551,7 @@ COMMANDS: tuple[str, ...] = ("sbatch", "squeue", "sacct", "scancel", "scontrol",
 RUNS_HERE = False
 EXPORTS_ENVIRONMENT = True  # sbatch(1), ``--export``: all by default
 CHARGES_PAGE_CACHE = NAMES_GPUS = True
+MAILS_EACH_TASK = False  # without ARRAY_TASKS in --mail-type (sbatch(1))
 RESERVED_OPTIONS: Mapping[str, str] = {
     **dict.fromkeys(("--array", "-a"), "change sweep or max_parallel"),
     **dict.fromkeys(("--job-name", "-J"), "change name"),

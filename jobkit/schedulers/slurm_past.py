@@ -14,11 +14,12 @@ from datetime import date
 from functools import lru_cache
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.layout import FOLLOW_SCRIPT
 from jobkit.core.shell import Completed
 from jobkit.core.units import MIB, format_walltime
 from jobkit.schedulers import slurm
 from jobkit.schedulers.parsing import bytes_of, number_of, seconds_of
-from jobkit.schedulers.protocol import PAGE_CACHE, PastJob, Whose
+from jobkit.schedulers.protocol import PAGE_CACHE, RUN_NAME, PastJob, Whose
 
 ACCOUNTING, EXPORT = "Slurm's accounting (sacct)", ("JobID",)
 COLUMNS = (
@@ -162,6 +163,7 @@ def _job(row: Row, steps: Sequence[Row]) -> PastJob:
         gpu_bytes=max(sizes, default=None),
         gpu_percent=max(loads, default=None),
         nodes=nodes,
+        follows=row["SubmitLine"].endswith(f"/{FOLLOW_SCRIPT}") and bool(RUN_NAME.search(row["JobName"])),
     )
 
 

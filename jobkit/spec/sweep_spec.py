@@ -90,7 +90,8 @@ class Resources(_Part):
     qos
         Slurm's quality of service.
     mail
-        An address that gets a mail when the job ends or fails.
+        An address that gets a mail when all points of a round have ended; on Grid Engine without a job that
+        follows, when each has.
     constraint
         Features that the nodes must have (Slurm): ``a100&infiniband``.
     exclude

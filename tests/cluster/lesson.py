@@ -1,5 +1,7 @@
 """The lesson as a learner goes through it: README.md and the episodes of docs/lesson, in one shell, in order.
 
+Another learner takes the hour of docs/lesson/one-hour.md.
+
 A block in a tab runs on the scheduler of that tab, any other on both. After a change of what jobkit prints:
 ``python -m tests.cluster.lesson`` runs the lesson on both schedulers, and writes what they print into the
 pages where they show something else.
@@ -19,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +30,10 @@ from jobkit.practice import cluster, packages
 from tests.pages.test_docs import DOCS
 from tests.pages.test_docs_shell import LEFT_OUT, Block, shell_blocks
 
-PAGES = sorted((DOCS / "lesson").glob("*.md"), key=lambda path: (path.name != "README.md", path.name))
+HOUR = DOCS / "lesson" / "one-hour.md"
+EPISODES = sorted((DOCS / "lesson").glob("[1-9]*.md"))
+PATHS = {"lesson": [DOCS / "lesson" / "README.md", *EPISODES], "hour": [HOUR]}
+PAGES = [page for pages in PATHS.values() for page in pages]
 TABS = {"slurm": "Slurm", "sge": "Grid Engine"}
 TAB = re.compile(r"^:::\{tab-item\} (.+)\n((?:(?!:::).*\n)*):::$", re.MULTILINE)
 LOOKS = ("squeue", "sacct", "qstat", "qacct", "head ", "jobkit status", "jobkit logs")
@@ -189,10 +194,10 @@ def learner(scheduler: str) -> Iterator[Learner]:
             cluster.down(Path(folder) / STATE)
 
 
-def rewrite(scheduler: str) -> None:
-    """Run the lesson on a scheduler, and correct what the pages show."""
+def rewrite(scheduler: str, pages: Sequence[Path]) -> None:
+    """Run the lesson on a scheduler, and correct what its pages show."""
     with learner(scheduler) as ada:
-        for path in PAGES:
+        for path in pages:
             text, begun = path.read_text(encoding="utf-8"), time.monotonic()
             lines, tabbed = text.splitlines(keepends=True), tabbed_lines(text)
             for block in shell_blocks(for_scheduler(text, scheduler)):
@@ -209,5 +214,6 @@ def rewrite(scheduler: str) -> None:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or TABS:
-        rewrite(name)
+    for name in set(sys.argv[1:]) & {*TABS} or TABS:
+        for path in set(sys.argv[1:]) & {*PATHS} or PATHS:
+            rewrite(name, PATHS[path])

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.lesson import PAGES, TABS, for_scheduler, learner, tabbed_lines
+from tests.cluster.lesson import EPISODES, HOUR, PAGES, PATHS, TABS, for_scheduler, learner, tabbed_lines
 from tests.pages.test_docs import DOCS
 from tests.pages.test_docs_shell import shell_blocks
 
@@ -22,9 +23,10 @@ PARTS = ("Teaching: ", "Exercises: ", "**Questions**", "**Objectives**", "### Ch
 @pytest.mark.parametrize(
     "scheduler", [pytest.param(name, marks=pytest.mark.xdist_group(f"lesson-{name}")) for name in TABS]
 )
-def test_the_lesson_shows_what_a_learner_sees(scheduler: str) -> None:
+@pytest.mark.parametrize("pages", PATHS.values(), ids=PATHS)
+def test_the_lesson_shows_what_a_learner_sees(scheduler: str, pages: Sequence[Path]) -> None:
     with learner(scheduler) as ada:
-        for path in PAGES:
+        for path in pages:
             text, begun = path.read_text(encoding="utf-8"), time.monotonic()
             tabbed = tabbed_lines(text)
             for block in shell_blocks(for_scheduler(text, scheduler)):
@@ -36,7 +38,7 @@ def test_the_lesson_shows_what_a_learner_sees(scheduler: str) -> None:
 @pytest.mark.xdist_group(
     "lesson-slurm"
 )  # pytest-xdist begins with large groups, and the lesson takes longest
-@pytest.mark.parametrize("path", PAGES[1:], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", EPISODES, ids=lambda path: path.name)
 def test_an_episode_has_the_parts_that_teachers_expect(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     places = [text.find(part) for part in PARTS]
@@ -45,6 +47,10 @@ def test_an_episode_has_the_parts_that_teachers_expect(path: Path) -> None:
     (teaching, exercises) = re.findall(r"(?:Teaching|Exercises): (\d+) min", text)
     assert int(teaching) + int(exercises) == 15
     assert text.count("<details>") == text.count("</details>") == text.count("### Challenge")
+
+
+def test_the_hour_is_read_in_an_hour() -> None:
+    assert len(HOUR.read_text(encoding="utf-8").split()) <= 1500
 
 
 @pytest.mark.xdist_group("lesson-sge")

@@ -108,6 +108,13 @@ def test_grid_engine_reads_the_plain_keys(sge_asker: Asker) -> None:
 
 
 @pytest.mark.sge
+def test_grid_engine_mails_when_the_last_task_has_ended(sge_asker: Asker) -> None:
+    points, follows = sge_asker.shown(sge_asker.asks("node07", "--set", "policy.follow_up=true"))
+    assert "ada@example.org" not in points
+    assert "ada@example.org" in follows
+
+
+@pytest.mark.sge
 def test_grid_engine_gives_a_point_its_host(sge_asker: Asker) -> None:
     """By the resource that `jobkit init` finds; where the site file names none it is a fault."""
     done = sge_asker.asks("node07", *ALONE)

@@ -13,7 +13,7 @@ from jobkit.core.errors import JobkitError
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = {path.stem for path in DOCS.glob("*.md")} | {"lesson"}
+PAGES = {path.stem for path in DOCS.glob("*.md")} | {"lesson", "lesson-one-hour"}
 NAMED = re.compile(r"jobkit help (?!lists)([a-z][a-z-]+)")
 
 

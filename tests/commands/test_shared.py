@@ -71,7 +71,7 @@ def test_every_command_that_reads_has_json() -> None:
 @pytest.mark.parametrize("name", ["resume", "cancel", "verify"])
 def test_a_command_that_changes_a_run_says_which_is_the_latest(name: str, here: Path) -> None:
     command = dict(commands())[f"jobkit {name}"]
-    with pytest.raises(click.UsageError, match=r"Missing argument 'RUN'\.$"):
+    with pytest.raises(click.UsageError, match=r"Missing argument 'RUN'\. No run of jobkit sweep is"):
         command.main(args=[], prog_name=name, standalone_mode=False)
     write_points(here / "runs" / "old-20260102-101530-3f9a", grid([10]))
     write_points(here / "runs" / "new-20260103-101530-3f9a", grid([10]))

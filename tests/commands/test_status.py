@@ -35,9 +35,9 @@ def test_without_a_run_it_is_the_latest_and_a_list_of_the_others(runs: Path, que
     assert done.returncode == 5
     assert f"{LATER}: 2 points: 1 done, 1 waiting" in done.stdout
     assert "Resources: what it needs is in use" in done.stdout
-    assert done.stdout.endswith(f"other runs\n  runs/{EARLIER}  2 points, all with a try\n")
+    assert done.stdout.endswith(f"other runs\n  runs/{EARLIER}  2 points, all begun\n")
     assert queue.asked == {"squeue": 1}
-    assert jobkit("status", runs).stdout.endswith(f"{runs / EARLIER}  2 points, all with a try\n")
+    assert jobkit("status", runs).stdout.endswith(f"{runs / EARLIER}  2 points, all begun\n")
 
 
 @pytest.mark.slow
@@ -94,5 +94,5 @@ def test_a_long_list_of_other_runs_is_cut(runs: Path) -> None:
     for day in range(1, 14):
         write_points(runs / f"older-202512{day:02}-101530-3f9a", grid([50]))
     *_, first, second, last = jobkit("status").stdout.splitlines()
-    assert (first, last) == ("  runs/older-20251206-101530-3f9a  1 point, 0 with a try", "  and 4 older runs")
+    assert (first, last) == ("  runs/older-20251206-101530-3f9a  1 point, 0 begun", "  and 4 older runs")
     assert "20251205" in second

@@ -340,6 +340,15 @@ def test_ids_are_typed_as_schedulers_print_them() -> None:
     assert [len(found["groups"][0]["jobs"]) for found in (every, two, other)] == [3, 2, 3]
 
 
+@pytest.mark.parametrize("scheduler", ["slurm", "sge"])
+def test_the_job_that_follows_a_run_is_no_row(scheduler: str) -> None:
+    export = DATA / scheduler / "export-follows.txt"
+    (points,) = ask(Whose(), file=export).found.groups()
+    assert points.jobs[0].walltime_s == 300
+    (follows,) = ask(Whose(ids=("4_1" if scheduler == "slurm" else "9.1",)), file=export).jobs
+    assert follows.walltime_s == 600
+
+
 SAID = {
     "more-memory": ["Jobs used more than requested (memory)", "#SBATCH --mem=54272M"],
     "more-cpus": ["Jobs used more than requested (CPUs busy)", "#SBATCH --cpus-per-task=12"],

@@ -89,6 +89,6 @@ def test_it_is_one_of_the_other_runs_by_its_noun_and_resume_goes_on_as_it_says(
     monkeypatch.chdir(run.parents[1])
     write_points(run.with_name("summer"), [replace(point, run_id="summer") for point in grid([50])])
     status.main([], standalone_mode=False)
-    assert "  runs/spring  2 tickets, all with a try" in capsys.readouterr().out
+    assert "  runs/spring  2 tickets, all begun" in capsys.readouterr().out
     assert resume.main([str(run)], standalone_mode=False) == 0
     assert capsys.readouterr().out == "drawn in spring\n"

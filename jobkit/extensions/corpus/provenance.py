@@ -206,7 +206,7 @@ def closing_line(data: Mapping[str, Any]) -> str:
     number, files = corpus["paragraphs"], format_count(len(corpus["files"]), "file")
     parts = [
         f"{format_count(number, 'paragraph')} of {files} {'is' if number == 1 else 'are'} done",
-        f"{data['rows']:,} rows in {format_count(data['shards'], 'shard')}",
+        f"{format_count(data['rows'], 'row')} in {format_count(data['shards'], 'shard')}",
         f"{format_hours(time[f'{unit.lower()}_hours'])} {unit}-hours",
     ]
     if time["predicted_s"]:

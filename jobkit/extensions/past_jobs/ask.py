@@ -123,9 +123,8 @@ def ask(
             seen.update((job.job_id, re.split(r"[_.+]", job.job_id)[0]))
         if (job.gpu_percent or 0) > 0 or job.gpu_bytes:
             found.found.measured.add(job.gpu_type)
-        if (ids and not any(_is(job, id_) for id_ in ids)) or not _fits(
-            job, whose if file else Whose(), name
-        ):
+        chosen = any(_is(job, id_) for id_ in ids) if ids else not job.follows
+        if not (chosen and _fits(job, whose if file else Whose(), name)):
             continue
         if hashed:
             job = replace(job, user=hashed(job.user))

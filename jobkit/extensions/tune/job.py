@@ -43,7 +43,7 @@ from jobkit.launch.job import Job, follow_job
 from jobkit.launch.resume import Resumption, has_ended
 from jobkit.launch.submission import Check, note_follow, submit, wait_for_points, write_run
 from jobkit.planning.batch_sizes import MIN_LOAD
-from jobkit.planning.job_script import render_search
+from jobkit.planning.job_script import mailing_once, render_search
 from jobkit.planning.points import Inputs, plan, request
 from jobkit.planning.prepare import Options, Prepared, begin, lengths_of, read_real
 from jobkit.runs.journal import Role
@@ -278,7 +278,7 @@ def prepare_search(path: Path | str, options: Options, *, build: bool, say: Say)
     asking = run.spec.model_copy(update={"resources": resources(run.spec, run.points[0], goal)})
     chooses = "chooses a setting, runs it, and chooses the next."
     script = render_search(
-        asking,
+        mailing_once(asking, run.site),
         run.site,
         run.points[0],
         run.run_dir,

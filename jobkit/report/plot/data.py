@@ -20,7 +20,7 @@ from jobkit.answers.speed import SPEED_TOLERANCE, tested
 from jobkit.core.figures import GPU_MEMORY, MIN, RAM, SPEED, WORK, Figure
 from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED, Value
 from jobkit.core.records import Outcome, Record
-from jobkit.core.units import format_bytes_gib, format_setting
+from jobkit.core.units import format_bytes_gib, format_figure, format_setting
 from jobkit.report.output import group_memory, guess_of_file, peaks_of_file
 from jobkit.report.recommend.advice import Advice
 from jobkit.report.rows import Row
@@ -402,22 +402,24 @@ def knob_finding(panel: KnobPanel) -> str:
     knob, values = panel.knob.replace("_", " "), [mean.value for mean in panel.means]
     if panel.knee is None:
         if not panel.figure.direction:
-            low, high = f"{min(values):,.4g}", f"{max(values):,.4g}"
+            low, high = format_figure(min(values)), format_figure(max(values))
             return f"{panel.figure.title}: {low}{f' to {high}' if high != low else ''}"
         which = "lowest" if panel.figure.direction == MIN else "highest"
-        return f"{panel.figure.title}: {panel.best:,.4g} is the {which} mean"
+        return f"{panel.figure.title}: {format_figure(panel.best)} is the {which} mean"
     size, mean = panel.knee
     if len(panel.sizes) == 1:
         best = max(panel.series, key=lambda name: max(mean.value for _, mean in panel.series[name]))
         which = f"{best}, {knob} {size:,}" if best else f"{knob} {size:,}"
-        return f"Speed: {mean:,.4g} paragraphs/s at {which}"
+        return f"Speed: {format_figure(mean)} paragraphs/s at {which}"
     line = next(iter(panel.series.values()))
     (smallest, first), own = line[0], dict(line).get(size)
     shown = (
-        NEAR if mean >= (1 - SPEED_TOLERANCE) * panel.best else f"of at most {panel.best:,.4g} paragraphs/s"
+        NEAR
+        if mean >= (1 - SPEED_TOLERANCE) * panel.best
+        else f"of at most {format_figure(panel.best)} paragraphs/s"
     )
     if len(panel.series) == 1 and own and size != smallest:
         gain = f"{mean / first.value:.2g} times as fast as {smallest:,}"
         shown = "; ".join(filter(None, (gain, tested(own.over(first)))))
     lead = "take" if panel.taken else "no knee up to" if size == max(panel.sizes) else "the knee is at"
-    return f"Speed: {lead} {knob} {size:,}, {mean:,.4g} paragraphs/s, {shown}"
+    return f"Speed: {lead} {knob} {size:,}, {format_figure(mean)} paragraphs/s, {shown}"

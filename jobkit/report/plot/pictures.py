@@ -27,7 +27,7 @@ from jobkit.core.figures import LOAD, SPEED
 from jobkit.core.files import write_atomically
 from jobkit.core.student import unknown_spread
 from jobkit.core.terminal import printable
-from jobkit.core.units import GIB, format_count, format_setting
+from jobkit.core.units import GIB, format_count, format_figure, format_setting
 from jobkit.report.output import heading
 from jobkit.report.plot import data as panels
 from jobkit.report.plot import drawing as draw
@@ -43,7 +43,6 @@ FAR = 2.0
 STEPS = 200
 MOST_OTHERS = 8
 """More figures of a workload are in the table only."""
-THOUSAND = 1000
 ROW_PX = 34.0
 """The height of a row of a search, with a label above its marks."""
 LOOKS = {
@@ -205,7 +204,7 @@ def _of_knob(panel: panels.KnobPanel) -> Picture:
         (
             panel.names.get(size, name),
             *([f"{size:,}"] if at_size else []),
-            *(f"{mean.value:,.4g}", _half(mean), f"{mean.n}"),
+            *(format_figure(mean.value), _half(mean), f"{mean.n}"),
         )
         for name, line in panel.series.items()
         for size, mean in line
@@ -248,7 +247,9 @@ def _over_knob(panel: panels.KnobPanel) -> draw.Drawing:
         near = (1 - SPEED_TOLERANCE) * panel.best
         drawing.line([(x, near) for x in drawing.x_range], panels.NEAR, css="grey", dash=draw.DOTTED)
         name = f"{'take' if panel.taken else 'fastest' if knee == sizes[-1] else 'knee'}: {knee:,}"
-        drawing.mark(panel.knee, "ring", css="blue", label=name, far=True, name=f"{name}, {speed:,.4g}/s")
+        drawing.mark(
+            panel.knee, "ring", css="blue", label=name, far=True, name=f"{name}, {format_figure(speed)}/s"
+        )
     for (others, means), (shape, dash) in zip(panel.series.items(), cycle(SERIES), strict=False):
         name = others or ("means" if len(means) > 1 else "mean")
         drawing.line([(size, mean.value) for size, mean in means], name, css="grey", dash=dash, width=1.2)
@@ -279,7 +280,7 @@ def _ends(mean: Mean, within: draw.Spot) -> list[float]:
 
 def _said(panel: panels.KnobPanel, setting: str, mean: Mean) -> str:
     half, unit = _half(mean), _unit(panel).rpartition(", ")[2]
-    return f"{setting}: {mean.value:,.4g}{f' ± {half}' if half else ''} {unit}, n={mean.n}"
+    return f"{setting}: {format_figure(mean.value)}{f' ± {half}' if half else ''} {unit}, n={mean.n}"
 
 
 def _half(mean: Mean) -> str:
@@ -296,7 +297,7 @@ def _of_search(search: SearchAnswer) -> Picture:
     drawing = row_drawing("paragraphs/s", draw.from_zero(most), len(search.rows))
     if base := search.base:
         ends, name = [(base.last.value, 0), (base.last.value, len(search.rows))], base.name
-        drawing.line(ends, f"{name}: {base.last.value:,.4g}/s", css="limit", dash=draw.DOTTED)
+        drawing.line(ends, f"{name}: {format_figure(base.last.value)}/s", css="limit", dash=draw.DOTTED)
     for number, row in enumerate(search.rows):
         y = _name_row(drawing, number, row.name)
         for phase, (shape, css) in zip(search.phases, PHASES, strict=False):
@@ -321,8 +322,7 @@ def _of_search(search: SearchAnswer) -> Picture:
 
 
 def _rate(row: SearchRow) -> str:
-    speed = row.last.value
-    return f"{speed:,.0f} paragraphs/s" if speed >= THOUSAND else f"{speed:,.4g} paragraphs/s"
+    return f"{format_figure(row.last.value)} paragraphs/s"
 
 
 def row_drawing(
@@ -370,15 +370,15 @@ def _of_energy(sizes: Sequence[Size]) -> list[Picture]:
     best = [(rate, joules) for rate, joules, _, front in spots if front]
     drawing.line(best, "no other beats these", css="grey")
     for rate, joules, setting, front in spots:
-        words = f"{setting}: {rate:,.4g} paragraphs/s, {joules:,.4g} J"
+        words = f"{setting}: {format_figure(rate)} paragraphs/s, {format_figure(joules)} J"
         drawing.mark((rate, joules), "dot" if front else "diamond", title=words, label=setting)
     rows = [
-        [setting, f"{rate:,.4g}", f"{joules:,.4g}", "yes" if front else "no"]
+        [setting, format_figure(rate), format_figure(joules), "yes" if front else "no"]
         for rate, joules, setting, front in spots
     ]
     _, least, cheapest, _ = min(spots, key=itemgetter(1))
     picture = Picture(
-        title=f"Energy: least at {cheapest}, {least:,.4g} J per 1,000 paragraphs",
+        title=f"Energy: least at {cheapest}, {format_figure(least)} J per 1,000 paragraphs",
         canvas=drawing.canvas(),
         caption="Filled marks, joined by a line: no other setting is both faster and takes less energy.",
         data=_data(("setting", "paragraphs/s", "J per 1,000 paragraphs", "no other beats it"), rows),

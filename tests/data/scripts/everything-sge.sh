@@ -12,7 +12,6 @@
 #$ -l h_vmem=4G
 #$ -l h_rt=00:10:00
 #$ -P nlp
-#$ -m ea -M ada@example.org
 #$ -l h=!(node07|n[1-3])
 #$ -ar 42
 #

@@ -10,6 +10,7 @@
 #$ -l h_vmem=1G
 #$ -l h_rt=00:10:00
 #$ -P nlp
+#$ -m ea -M ada@example.org
 #$ -l h=!(node07|n[1-3])
 #$ -ar 42
 #

@@ -13,7 +13,7 @@ from jobkit.schedulers.types import Accounted, Array, JobId, LogOutcomes, Queued
 NAME, TITLE, DIRECTIVE = "toy", "Toy Queue", "#TOY"
 PROGRAMS: tuple[str, ...] = ("toyq",)
 COMMANDS: tuple[str, ...] = ("toyq",)
-RUNS_HERE = CHARGES_PAGE_CACHE = False
+RUNS_HERE = CHARGES_PAGE_CACHE = MAILS_EACH_TASK = False
 EXPORTS_ENVIRONMENT = NAMES_GPUS = True
 RESERVED_OPTIONS: Mapping[str, str] = {"name": "change name"}
 FORBIDDEN_PATH_CHARS = "%"
