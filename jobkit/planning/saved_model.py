@@ -165,7 +165,7 @@ def _refuse_code(folder: Path, whole: Path, modules: Modules, config: Json, *, t
     of_config = [str(name) for name in config.get("auto_map", {}).values() if trusted or not native]
     for name in of_config:
         if not (whole / f"{name.partition('.')[0]}.py").is_file():
-            hint = "copy the code to config.json, and leave out there what stands before `--`"
+            hint = "copy it next to config.json, and delete there what stands before `--`"
             raise JobkitError(f"{whole} needs Python code that is not in it: {name}", hint=hint)
     if (needed := needed + of_config) and not trusted:
         message = f"{folder} needs Python code that comes with it: {needed[0]}"
