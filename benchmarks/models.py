@@ -119,6 +119,8 @@ def _embedded(texts: Sequence[str], folder: Path, _: str) -> Any:  # noqa: ANN40
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(str(folder), device="cpu", model_kwargs={"dtype": torch.float32})
+    if getattr(model.tokenizer, "pad_token", "") is None:  # the library refuses a batch then
+        model.tokenizer.pad_token = model.tokenizer.eos_token
     return [*model.encode(texts, batch_size=OFF[0]["batch_size"], show_progress_bar=False)]
 
 

@@ -465,6 +465,7 @@ def test_a_model_travels_that_the_cluster_lacks(ada: Ada) -> None:
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
     (folder / "model.safetensors").touch()
+    (folder / "tokenizer.json").touch()
     ada.write(SPEC.replace("workload: count", "workload: hf-token-classification\nmodel: {name: ada/tagger}"))
     _, _, said = ada.types("sweep first.yaml --dry-run")
     copy = ada.host.home / ".cache" / "jobkit" / "models" / "hub-ada--tagger" / "config.json"

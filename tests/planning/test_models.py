@@ -209,6 +209,7 @@ def a_model(folder: Path, name: str = "config.json") -> Path:
     folder.mkdir(parents=True)
     (folder / name).write_text("{}", encoding="utf-8")
     (folder / "model.safetensors").touch()
+    (folder / "tokenizer.json").touch()
     (folder / ".hidden").write_text("not staged", encoding="utf-8")
     return folder
 

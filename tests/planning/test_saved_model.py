@@ -17,7 +17,7 @@ from jobkit.worker.workloads.model import fingerprint
 
 EMBEDDER, TAGGER = "sentence-embedding", "hf-token-classification"
 BERT = {"architectures": ["BertModel"], "model_type": "bert", "max_position_embeddings": 512}
-WHOLE = {"config.json": BERT, "model.safetensors": ""}
+WHOLE = {"config.json": BERT, "model.safetensors": "", "tokenizer.json": {}}
 TAGS = {**BERT, "architectures": ["BertForTokenClassification"]}
 BASE = "sentence_transformers.models."
 KIND = "config_sentence_transformers.json"
@@ -25,10 +25,18 @@ Files = dict[str, Any]
 
 
 def modules(*kinds: str, path: str = "") -> list[dict[str, str]]:
-    return [{"type": kind, "path": "" if number else path} for number, kind in enumerate(kinds)]
+    return [
+        {"type": kind, "path": f"{at}_{kind.rpartition('.')[2]}" if at else path, "name": str(at)}
+        for at, kind in enumerate(kinds)
+    ]
 
 
-SAVED: Files = {**WHOLE, "modules.json": modules(f"{BASE}Transformer", f"{BASE}Pooling")}
+POOLING = "1_Pooling/config.json"
+SAVED: Files = {
+    **WHOLE,
+    "modules.json": modules(f"{BASE}Transformer", f"{BASE}Pooling"),
+    POOLING: {"word_embedding_dimension": 8, "pooling_mode_cls_token": True},
+}
 
 
 def found(workload: str, folder: Path, files: Files, **model: object) -> ModelRef:
@@ -82,7 +90,7 @@ OWN = {**BERT, "model_type": "new", "auto_map": {"AutoModel": "modeling.New"}}
         ),
         (
             EMBEDDER,
-            {**SAVED, "config.json": OWN},
+            {**SAVED, "config.json": OWN, "modeling.py": ""},
             "needs Python code .*: modeling.New",
             "trust_remote_code: true",
         ),
@@ -97,7 +105,7 @@ OWN = {**BERT, "model_type": "new", "auto_map": {"AutoModel": "modeling.New"}}
         (
             EMBEDDER,
             {
-                "modules.json": SAVED["modules.json"],
+                **SAVED,
                 "adapter_config.json": {"base_model_name_or_path": "a/b"},
             },
             "is an adapter of a/b",
@@ -205,7 +213,15 @@ def test_a_prompt_is_a_text_or_the_name_of_one(
 def test_models_of_every_layout_are_found(tmp_path: Path) -> None:
     layouts: list[tuple[str, Files, dict[str, object]]] = [
         (EMBEDDER, SAVED, {}),
-        (EMBEDDER, {"modules.json": modules(f"{BASE}StaticEmbedding"), "model.safetensors": ""}, {}),
+        (
+            EMBEDDER,
+            {
+                "modules.json": modules(f"{BASE}StaticEmbedding"),
+                "model.safetensors": "",
+                "tokenizer.json": {},
+            },
+            {},
+        ),
         (
             EMBEDDER,
             {
@@ -220,3 +236,69 @@ def test_models_of_every_layout_are_found(tmp_path: Path) -> None:
     for number, (workload, files, keys) in enumerate(layouts):
         (tmp_path / str(number)).mkdir()
         assert found(workload, tmp_path / str(number), files, **keys).options == keys
+
+
+DENSE: Files = {
+    **SAVED,
+    "modules.json": modules(f"{BASE}Transformer", f"{BASE}Dense"),
+    "1_Dense/config.json": {},
+}
+SETTINGS = "sentence_bert_config.json"
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({POOLING: {"whitens": True}}, "1_Pooling/config.json: Pooling has no setting 'whitens'"),
+        ({SETTINGS: {"drops": 1}}, f"{SETTINGS}: Transformer has no setting 'drops'"),
+        ({KIND: {"default_prompt_name": "nix"}}, "no prompt for its default_prompt_name 'nix'"),
+        ({KIND: {"prompts": None}}, "is not as a library saves a model"),
+        ({KIND: {"truncate_dim": "16"}}, "truncate_dim is '16', not a whole number from 1 on"),
+        ({KIND: {"truncate_dim": 0}}, "truncate_dim is 0"),
+        ({SETTINGS: {"max_seq_length": "128"}}, "max_seq_length is '128', not a whole number from 3 on"),
+        ({SETTINGS: {"max_seq_length": 2}}, "max_seq_length is 2"),
+        ({SETTINGS: {"processing_kwargs": {"text": {"max_length": 600}}}}, "takes 600 tokens, and has"),
+        ({SETTINGS: {"processor_kwargs": {"model_max_length": 600}}}, "takes 600 tokens, and has"),
+        ({"modules.json": modules(f"{BASE}Transformer", path="../x")}, r"in '\.\./x' is hidden, or outside"),
+        ({"modules.json": modules(f"{BASE}Transformer", path="/x")}, "in '/x' is hidden, or outside"),
+        (
+            {"modules.json": modules(f"{BASE}Transformer", f"{BASE}Pooling", f"{BASE}Pooling")},
+            "2_Pooling/config.json is missing",
+        ),
+        ({"modules.json": modules(f"{BASE}Transformer", f"{BASE}LayerNorm")}, "1_LayerNorm has no weights"),
+        (DENSE, "1_Dense has no weights"),
+        (
+            {
+                **DENSE,
+                "1_Dense/config.json": {"activation_function": "mine.F"},
+                "1_Dense/model.safetensors": "",
+            },
+            "needs Python code that comes with it: mine.F",
+        ),
+        ({"config.json": OWN}, "needs Python code that is not in it: modeling.New"),
+        ({"adapter_config.json": {"base_model_name_or_path": "a/b"}}, "is an adapter of a/b"),
+    ],
+)
+def test_an_embedder_that_the_library_cannot_load_is_refused_by_name(
+    files: Files, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(JobkitError, match=message):
+        found(EMBEDDER, tmp_path, {**SAVED, **files})
+
+
+def test_what_the_library_takes_is_taken(tmp_path: Path) -> None:
+    odd: Files = {
+        KIND: {"default_prompt_name": "query", "truncate_dim": 10_000, "__version__": {"transformers": "99"}},
+        "tokenizer_config.json": {"model_max_length": 1e30},
+        SETTINGS: {"max_seq_length": None, "do_lower_case": False},
+    }
+    found(EMBEDDER, tmp_path, {**SAVED, **odd})
+
+
+def test_a_tokenizer_without_a_word_and_a_label_without_a_name_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(JobkitError, match="does not name each label"):
+        found(TAGGER, tmp_path, {**WHOLE, "config.json": {**TAGS, "id2label": {"0": "O", "2": "B-X"}}})
+    (tmp_path / "tokenizer.json").unlink()
+    with pytest.raises(JobkitError, match="has no vocabulary of a tokenizer"):
+        found(TAGGER, tmp_path, {"config.json": TAGS})
+    found(TAGGER, tmp_path, {"tokenizer_config.json": {"tokenizer_class": "ByT5Tokenizer"}})

@@ -46,6 +46,11 @@ BART = {"d_model": WIDTH, "n_layer": 2, "n_head": 4, "d_inner": 64}
 GPT = {"n_embd": WIDTH, "n_layer": 2, "n_head": 4, "n_positions": MOST + 2}
 FEW = {"hidden_size": WIDTH, "num_hidden_layers": 2, "intermediate_size": 64}
 FUNNEL = {"d_model": WIDTH, "n_head": 4, "d_head": 12, "d_inner": 64, "block_sizes": [1, 1]}
+GEMMA = {
+    "use_bidirectional_attention": True,
+    "sliding_window": 16,
+    "layer_types": ["sliding_attention", "full_attention"],
+}
 OLD_SETTINGS = {
     "do_lower_case": True,
     "do_basic_tokenize": True,
@@ -426,6 +431,10 @@ EMBEDDERS: Mapping[str, Build] = {
         _kind("Qwen3", "Qwen2", size=CAUSAL, positions=512, tokens={**RIGHT, "chat_template": CHAT}),
         _modules("lasttoken"),
     ),
+    "qwen3-without-pad": _embedder(
+        _kind("Qwen3", "Qwen2", size=CAUSAL, positions=512, tokens={**LEFT, "pad_token": None}),
+        _modules("lasttoken", "Normalize"),
+    ),
     "qwen3-plain": lambda folder: _save(QWEN, "Model", folder, {}),
     "roberta": _embedder(_kind("Roberta")),
     "roberta-positions": _embedder(_kind("Roberta", most=None)),
@@ -433,6 +442,11 @@ EMBEDDERS: Mapping[str, Build] = {
     "mpnet": _embedder(_kind("MPNet")),
     "modernbert": _embedder(_kind("ModernBert", "bytes", more={"local_attention": 16}), _modules("cls")),
     "nomic-bert": _embedder(_kind("NomicBert", "Bert"), _modules("mean", "Normalize")),
+    "gemma3": _embedder(
+        _kind("Gemma3Text", "Gemma", size=CAUSAL, more=GEMMA),
+        _modules("mean", "Dense", "Normalize"),
+        prompts={"query": "task: search | query: ", "document": "title: none | text: "},
+    ),
     "t5": _embedder(
         _kind("T5", size=T5, positions=None), _modules("mean", "Dense", "Normalize"), head="EncoderModel"
     ),
@@ -452,4 +466,9 @@ EMBEDDERS: Mapping[str, Build] = {
     "openvino-alone": _embedder(change=_only("openvino/openvino_model.xml")),
     "adapter": _embedder(change=_adapter),
     "own-code": _embedder(change=_own_code),
+    "dense-own-activation": _embedder(
+        modules=_modules("mean", "Dense"),
+        change=_changed("2_Dense/config.json", activation_function="mine.Swish"),
+    ),
+    "without-vocabulary": _embedder(change=lambda folder: (folder / "tokenizer.json").unlink()),
 }

@@ -124,6 +124,52 @@ def language_of(model: Path) -> str:
     return found[0]
 
 
+# -- what an encoder knows of the files of a model; what it does not know is refused, by name
+
+TOKENIZER_SETTINGS = {
+    # honoured by an encoder, or here once the tokenizer is loaded
+    *("model_max_length", "max_len", "padding_side", "truncation_side", "split_special_tokens"),
+    *("pad_token_type_id", "model_input_names", "added_tokens_decoder", "do_lower_case", "do_basic_tokenize"),
+    *("never_split", "strip_accents", "tokenize_chinese_chars", "wordpieces_prefix", "add_prefix_space"),
+    *("trim_offsets", "remove_space", "keep_accents", "sp_model_kwargs", "legacy", "fix_mistral_regex"),
+    *("extra_ids", "split_by_punct", "do_split_on_punc", "clean_text", "vocab_type", "unk_id", "offset"),
+    *("vocab", "merges", "src_lang", "tgt_lang", "language_codes", "max_input_chars_per_word"),
+    # of each call, of decoding, of chats, or names
+    *("max_length", "stride", "truncation", "truncation_strategy", "padding", "pad_to_multiple_of"),
+    *("clean_up_tokenization_spaces", "spaces_between_special_tokens", "errors", "chat_template"),
+    *("use_default_system_prompt", "response_template", "response_schema", "name_or_path", "auto_map"),
+    *("processor_class", "tokenizer_class", "backend", "files_loaded", "is_local", "local_files_only"),
+    *("verbose", "use_fast", "from_slow", "device", "cache_dir", "model_specific_special_tokens"),
+    *("model_type", "tokenizer_type", "_commit_hash"),
+}
+"""Settings of a tokenizer with which an encoder finds what the framework finds; beside them those that its
+class takes, which are in the tokenizer once it is loaded, special tokens, and files."""
+EMBEDDER_SETTINGS = {
+    *("__version__", "requirements", "model_type", "similarity_fn_name"),
+    *("prompts", "default_prompt_name", "truncate_dim"),
+}
+"""Of config_sentence_transformers.json, what says nothing of a vector, or is honoured."""
+PROCESSING_SETTINGS = {"max_length", "padding"}
+"""Of its ``processing_kwargs``: an encoder keeps the one, and a mask makes the other harmless."""
+MODULES: Mapping[str, set[str]] = {
+    "Transformer": {
+        *("transformer_task", "modality_config", "module_output_name", "processing_kwargs", "max_seq_length"),
+        *("unpad_inputs", "query_length", "document_length", "query_expansion", "do_lower_case"),
+        *("model_kwargs", "processor_kwargs", "config_kwargs", "model_args", "tokenizer_args", "config_args"),
+    },
+    "Pooling": {
+        *("embedding_dimension", "word_embedding_dimension", "include_prompt", "pooling_mode"),
+        *("pooling_mode_cls_token", "pooling_mode_max_tokens", "pooling_mode_mean_tokens"),
+        *("pooling_mode_mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken"),
+    },
+    "LayerNorm": {"dimension"},
+    "Dense": set(),
+    "Normalize": set(),
+}
+"""The modules of sentence-transformers that take what the one before gave, and nothing of the text, with the
+settings that they can have; none if the library passes over those that it does not know."""
+
+
 # -- torch
 
 PRECISIONS = Knob(name=PRECISION, words=(FP32, TF32, FP16, BF16), cuda_words=(TF32,))

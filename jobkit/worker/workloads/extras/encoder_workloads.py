@@ -14,7 +14,7 @@ both ways have it: a longer text becomes several pieces that overlap, and each p
 their characters, the longest first, takes ``batch_size`` at a time and pads each batch to its longest text,
 in tokens. It drops, without a message, all tokens of a text after the model's ``max_seq_length``. With
 ``exact`` the model's own modules pool the batches, as its configuration says; a module that is not one of
-`KNOWN` is refused. (``encode`` has a ``precision`` of its own: how its results are rounded. It saves no
+`MODULES` is refused. (``encode`` has a ``precision`` of its own: how its results are rounded. It saves no
 memory of the GPU, and is not this knob.) ``vectors`` is the type of the numbers that are written.
 """
 
@@ -55,9 +55,13 @@ from jobkit.worker.workloads.base import Entity, Heavy, Result
 from jobkit.worker.workloads.extras import token_counts
 from jobkit.worker.workloads.model import (
     DTYPES,
+    EMBEDDER_SETTINGS,
+    MODULES,
     NO_LIMIT,
     PRECISIONS,
+    PROCESSING_SETTINGS,
     SAVED,
+    TOKENIZER_SETTINGS,
     model_folder,
     parts_of,
     set_tf32,
@@ -86,24 +90,6 @@ SILENT_TOKENIZERS = ("TOKENIZERS_PARALLELISM", "false")
 MANY_WORDS = 100
 """Tokens of a vocabulary of which a text surely has some."""
 TRUST = "trust_remote_code"
-TOKENIZER_SETTINGS = {
-    # honoured by an encoder, or here once the tokenizer is loaded
-    *("model_max_length", "max_len", "padding_side", "truncation_side", "split_special_tokens"),
-    *("pad_token_type_id", "model_input_names", "added_tokens_decoder", "do_lower_case", "do_basic_tokenize"),
-    *("never_split", "strip_accents", "tokenize_chinese_chars", "wordpieces_prefix", "add_prefix_space"),
-    *("trim_offsets", "remove_space", "keep_accents", "sp_model_kwargs", "legacy", "fix_mistral_regex"),
-    *("extra_ids", "split_by_punct", "do_split_on_punc", "clean_text", "vocab_type", "unk_id", "offset"),
-    *("vocab", "merges", "src_lang", "tgt_lang", "language_codes", "max_input_chars_per_word"),
-    # of each call, of decoding, of chats, or names
-    *("max_length", "stride", "truncation", "truncation_strategy", "padding", "pad_to_multiple_of"),
-    *("clean_up_tokenization_spaces", "spaces_between_special_tokens", "errors", "chat_template"),
-    *("use_default_system_prompt", "response_template", "response_schema", "name_or_path", "auto_map"),
-    *("processor_class", "tokenizer_class", "backend", "files_loaded", "is_local", "local_files_only"),
-    *("verbose", "use_fast", "from_slow", "device", "cache_dir", "model_specific_special_tokens"),
-    *("model_type", "tokenizer_type", "_commit_hash"),
-}
-"""Settings of a tokenizer with which an encoder finds what the framework finds; beside them those that its
-class takes, which are in the tokenizer once it is loaded, special tokens, and files."""
 ENCODES = ("__call__", "_encode_plus", "pad", "_pad")
 """Methods of a tokenizer that an encoder does not call."""
 LOADED = {"torch.float32": FP32, **{f"torch.{dtype}": word for word, dtype in DTYPES.items()}}
@@ -490,8 +476,7 @@ def tokenizer_of(folder: Path, *, trusted: bool = False) -> Any:  # noqa: ANN401
         raise JobkitError(f"model {folder}: its tokenizer is not a fast one (no tokenizer.json)", hint=hint)
     tokenizer.backend_tokenizer.no_padding()
     tokenizer.backend_tokenizer.no_truncation()
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
+    give_padding(tokenizer)
     if tokenizer.model_max_length > NO_LIMIT:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=trusted)
         positions = getattr(config, "max_position_embeddings", 0) or getattr(config, "n_positions", 0)
@@ -499,6 +484,12 @@ def tokenizer_of(folder: Path, *, trusted: bool = False) -> Any:  # noqa: ANN401
             raise unlimited(folder)
         tokenizer.model_max_length = positions - token_counts.FIRST_POSITIONS
     return tokenizer
+
+
+def give_padding(tokenizer: Any) -> None:  # noqa: ANN401 - as above
+    """Have a tokenizer pad with some token if it has none for that: a mask hides it."""
+    if getattr(tokenizer, "pad_token", "") is None:
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
 
 
 def stride_of(most: int) -> int:
@@ -510,20 +501,6 @@ def stride_of(most: int) -> int:
 
 STORED = Knob(name="vectors", words=(FP32, FP16))
 """The type of the numbers that are written."""
-KNOWN = ("Transformer", "Pooling", "Dense", "LayerNorm", "Normalize")
-"""The modules of sentence-transformers that take what the one before gave, and nothing of the text."""
-KNOWN_SETTINGS = {
-    *("transformer_task", "modality_config", "module_output_name", "processing_kwargs", "max_seq_length"),
-    *("unpad_inputs", "query_length", "document_length", "query_expansion"),
-}
-"""Of the module Transformer, what changes nothing for a text without a task, or is read elsewhere."""
-EMBEDDER_SETTINGS = {
-    *("__version__", "requirements", "model_type", "similarity_fn_name"),
-    *("prompts", "default_prompt_name", "truncate_dim"),
-}
-"""Of config_sentence_transformers.json, what says nothing of a vector, or is honoured."""
-KNOWN_PROCESSING = {"max_length", "padding"}
-"""An encoder keeps the one, and a mask makes the other harmless."""
 ROUNDING, NEAR_VECTORS = 1e-5, 1e-2
 """The largest difference of two numbers that is rounding in fp32, and in another precision."""
 
@@ -557,7 +534,7 @@ class SentenceEmbedding(EncoderWorkload):
 
         model = self._model
         for module in model:
-            if type(module).__name__ not in KNOWN:
+            if type(module).__name__ not in MODULES:
                 return f"the model has a module {type(module).__name__}"
         if unknown := unknown_setting(model[0], self._folder):
             return f"the model has a setting {unknown}"
@@ -630,10 +607,10 @@ def text_settings(module: Any) -> dict[str, Any]:  # noqa: ANN401 - the framewor
 def unknown_setting(module: Any, folder: Path) -> str:  # noqa: ANN401 - as above
     """Return the first setting of a module Transformer, or of a folder, that an encoder does not honour."""
     saved = module.get_config_dict()
-    named = {key for key, value in saved.items() if value and key not in KNOWN_SETTINGS}
+    named = {key for key, value in saved.items() if value and key not in MODULES["Transformer"]}
     if "message" in saved.get("modality_config", {}):
         named.add("chat_template")
-    named |= {f"processing_kwargs {key}" for key in text_settings(module).keys() - KNOWN_PROCESSING}
+    named |= {f"processing_kwargs {key}" for key in text_settings(module).keys() - PROCESSING_SETTINGS}
     if (file := folder / "config_sentence_transformers.json").is_file():
         of_folder = json.loads(file.read_text(encoding="utf-8"))
         if of_folder.get("model_type", SAVED) == SAVED:  # of another one the library reads none
@@ -674,6 +651,7 @@ def open_model(folder: Path, device: str, dtype: str, **options: Any) -> Any:  #
         trust_remote_code=bool(options.get(TRUST)),
         model_kwargs={"dtype": dtype},
     )
+    give_padding(model.tokenizer)
     if (prompt := options.get(PROMPT)) is not None:
         model.prompts.setdefault(prompt, prompt)
         model.default_prompt_name = prompt

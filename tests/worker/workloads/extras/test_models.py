@@ -45,6 +45,7 @@ def frameworks() -> None:
         ("embedder processing-no-special", "off", "processing_kwargs add_special_tokens"),
         ("embedder split-special", "exact", ""),
         ("embedder qwen3-chat", "off", "a setting chat_template"),
+        ("embedder qwen3-without-pad", "exact", ""),
         ("embedder static", "off", "module StaticEmbedding"),
         ("embedder splade", "refused", "it is SparseEncoder"),
     ],
