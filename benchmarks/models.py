@@ -18,11 +18,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.terminal import say
 from jobkit.planning import models
 from jobkit.worker.workloads.base import workload_class
+from jobkit.worker.workloads.extras import token_counts
 from tests.support import tiny_models
 from tests.support.tiny_models import EMBEDDERS, TAGGERS, TEXTS
 
@@ -54,8 +56,10 @@ def outcome(workload: str, folder: Path, *, quick: bool = False) -> tuple[str, s
     if quick and refused:
         return "off", why
     lengths: Any = getattr(workload_class(workload), "lengths")  # noqa: B009 - not of the Protocol
-    if len(lengths(texts, found)) != len(texts):
-        return "different", "lengths"
+    counted = lengths(texts, found)
+    with patch.object(token_counts, "count", return_value=None):  # so the library counts
+        if counted != lengths(texts, found):
+            return "different", "lengths"
     by_hand, same = (_tagged, _alike) if workload == TAGGER else (_embedded, _near)
     for strategy in strategies if workload == TAGGER else STRATEGIES[:1]:
         expected = by_hand(texts, folder, strategy)
@@ -98,7 +102,7 @@ def _tagged(texts: Sequence[str], folder: Path, strategy: str) -> Any:  # noqa: 
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     tokenizer("one call makes it forget the padding of its tokenizer.json")
-    stride = stride_of(usual)
+    stride = stride_of(usual.model_max_length)
     made: Callable[..., Any] = pipeline(
         "token-classification",
         model=str(folder),

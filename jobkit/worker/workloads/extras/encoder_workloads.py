@@ -96,6 +96,8 @@ LOADED = {"torch.float32": FP32, **{f"torch.{dtype}": word for word, dtype in DT
 """The precision by the type of the weights that were loaded."""
 INPUT = "input_ids"
 """The tensor of token ids, of shape (texts, tokens of the longest)."""
+TOKENS = "token_embeddings"
+"""What sentence-transformers calls the vectors of tokens, of shape (texts, tokens, numbers)."""
 
 
 class Difference(NamedTuple):
@@ -148,6 +150,7 @@ class EncoderWorkload:
         self._tokenizer: Any = None  # of transformers
         self._network: Any = None  # a torch module that takes a batch's tensors by name, or as one mapping
         self._encoder: Encoder | None = None
+        self._changed: list[Any] = []  # modules that have a forward of their own for the encoder
         # of the batches of the last call: texts, and tokens of the longest
         self._shapes: list[tuple[int, int]] = []
         self._largest: int | None = None  # the most texts of a batch so far
@@ -180,11 +183,14 @@ class EncoderWorkload:
         if wanted := str(params.get(SHORTCUTS, "")):
             self._effective[SHORTCUTS] = wanted
         if wanted == EXACT:
+            from jobkit.worker.workloads.extras.encoder import fuse_norms
+
             made = self.encoder()
             if isinstance(made, str):
                 self._effective[SHORTCUTS] = f"{OFF}: {made}"
             else:
                 self._encoder, self.tokenize_ahead = made, made.tokenize_ahead
+                self._changed += fuse_norms(self._network)
         self.change(params)
 
     def change(self, params: Mapping[str, Value]) -> None:
@@ -267,6 +273,8 @@ class EncoderWorkload:
         empty = [""] * bool(tokens[-1])  # the framework fails on no token at all
         paragraphs = [*paragraphs, *long[longest : longest + 1], *empty, "a", special]
         found, _ = self.encoded(paragraphs, self._encoder)
+        for module in self._changed:
+            del module.forward
         precision = str(self._effective.get(PRECISION, FP32))
         if precision == FP32:
             control, name = self.stock(paragraphs, CONTROL_SIZE), f"in batches of {CONTROL_SIZE}"
@@ -530,7 +538,7 @@ class SentenceEmbedding(EncoderWorkload):
 
     def encoder(self) -> Encoder | str:
         """Return an encoder with the model, or why it cannot do what ``encode`` does."""
-        from jobkit.worker.workloads.extras.encoder import Encoder
+        from jobkit.worker.workloads.extras.encoder import Encoder, is_causal
 
         model = self._model
         for module in model:
@@ -546,11 +554,19 @@ class SentenceEmbedding(EncoderWorkload):
         if prompt and not all(getattr(module, "include_prompt", True) for module in model):
             return "the model leaves the tokens of its prompt out of the mean"
 
+        def unmasked(found: dict[str, Any], **_: object) -> dict[str, Any]:
+            return {**found, TOKENS: model[0].auto_model(input_ids=found[INPUT]).last_hidden_state}
+
         def run(ids: Any, mask: Any, places: Any) -> Sequence[Any]:  # noqa: ANN401 - torch is untyped
-            vectors = model({"input_ids": ids, "attention_mask": mask})["sentence_embedding"]
+            vectors = model({INPUT: ids, "attention_mask": mask})["sentence_embedding"]
             return [vectors[:, : model.truncate_dim].float()]
 
-        return Encoder(model.tokenizer, run, self._device, most_tokens=most_tokens(model), prompt=prompt)
+        if causal := model[0].module_output_name == TOKENS and is_causal(model[0].auto_model):
+            model[0].forward = unmasked
+            self._changed.append(model[0])
+
+        most = most_tokens(model)
+        return Encoder(model.tokenizer, run, self._device, most_tokens=most, prompt=prompt, causal=causal)
 
     def encoded(self, paragraphs: Sequence[str], encoder: Encoder) -> tuple[Any, int]:
         """Return the vectors that the encoder finds, and the tokens."""
