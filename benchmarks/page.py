@@ -13,6 +13,7 @@ NAMES = ("commands", "planning", "submission", "reading", "overhead", "forked", 
 SHOWN: Mapping[str, tuple[str, ...]] = {
     "commands": ("`jobkit --help`", "`jobkit sweep --dry-run`"),
     "reading": ("`jobkit collect` of 10,000",),
+    "settings": ("`jobkit recommend` of 2,000", "`jobkit report` of 2,000"),
     "overhead-gpu": ("wall time added",),
     "forked-cuda": ("a fresh try", "a forked try"),
     "corpus": ("text, one process", "JSONL", "100 GiB"),

@@ -28,7 +28,7 @@ PUNCTUATION = "punctuation"  # lengths estimated from where sentences seem to en
 NONE = "none"  # no lengths: every paragraph counts 1, so the load is the batch size
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Lengths:
     """The lengths of the items of a text, in the unit that the framework pads to."""
 
@@ -41,6 +41,11 @@ class Lengths:
     def unknown(cls, paragraphs: int) -> Lengths:
         """Return a text without known lengths: its load is the batch size."""
         return cls(paragraphs=((1,),) * paragraphs, source=NONE, unit="paragraphs")
+
+    @cached_property
+    def loads(self) -> dict[object, TextLoads]:
+        """What `loads_of` has returned: the envelope of each takes many passes over the text."""
+        return {}
 
     def every(self, number: int) -> Lengths:
         """Return the lengths of every n-th paragraph, as a point with ``every`` takes them."""
@@ -241,19 +246,13 @@ class Loads:
         rows = [list(self._flat)]
         while 2 ** len(rows) <= len(self._flat):
             last, half = rows[-1], 2 ** (len(rows) - 1)
-            rows.append([max(pair) for pair in zip(last, last[half:], strict=False)])
+            rows.append([*map(max, last, last[half:])])
         return rows
 
     @cached_property
     def _sums(self) -> tuple[int, ...]:
         """The sum of the lengths before each item, and in all."""
         return tuple(accumulate(self._flat, initial=0))
-
-    def _longest(self, start: int, end: int) -> int:
-        """Return the longest of the items from ``start`` up to ``end``, at least one."""
-        level = (end - start).bit_length() - 1
-        row = self._table[level]
-        return max(row[start], row[end - (1 << level)])
 
     def _calls(self, paragraphs: int) -> Iterator[tuple[int, int, int]]:
         """Yield first paragraph, first item and end of the items of every call."""
@@ -264,15 +263,18 @@ class Loads:
 
     def _scan(self, paragraphs: int, sentences: int) -> tuple[int, int]:
         """Return the largest load of a chunk, and the first paragraph of the first call that has it."""
-        best, where = 0, 0
+        best, where, table, sums, padded = 0, 0, self._table, self._sums, self.lengths.padded
         for first, start, end in self._calls(paragraphs):
             # Of sorted items the first chunk has the longest, and no other chunk has more items.
             lefts = range(start, end, max(end - start, 1) if self.by_length else sentences)
             for left in lefts:
                 right = min(left + sentences, end)
-                load = self._sums[right] - self._sums[left]
-                if self.lengths.padded:
-                    load = (right - left) * self._longest(left, end if self.by_length else right)
+                load = sums[right] - sums[left]
+                if padded:
+                    last = end if self.by_length else right
+                    level = (last - left).bit_length() - 1
+                    row = table[level]
+                    load = (right - left) * max(row[left], row[last - (1 << level)])
                 if load > best:
                     best, where = load, first
         return best, where
@@ -345,9 +347,6 @@ TextLoads = Loads | Budgets  # by the knob that caps the batches
 
 LOAD_TOLERANCE = 0.2  # with a larger difference from the measured loads, lengths are of something else
 
-_loads, _budgets = lru_cache(maxsize=4)(Loads), lru_cache(maxsize=4)(Budgets)
-"""The groups of a report share a text and ask several times: its envelope is computed once."""
-
 
 def loads_of(lengths: Lengths | None, points: Iterable[Point]) -> TextLoads | None:
     """Return the loads by batch size or by budget, with the other knobs as the points have them.
@@ -359,14 +358,17 @@ def loads_of(lengths: Lengths | None, points: Iterable[Point]) -> TextLoads | No
     params = [point.numbers for point in points]
     if lengths is None or not params:
         return None
-    part = lengths.every(min(point.every for point in points))
-    by_length, window = all(point.order == SORTED for point in points), points[0].sort_window
-    if all(PADDED in param for param in params):
-        unit = max(point.work_unit for point in points)
-        return _budgets(_loads(part, by_length=by_length, window=window), unit)
-    if any(BATCH_SIZE not in param for param in params):
+    by_budget = all(PADDED in param for param in params)
+    if not by_budget and any(BATCH_SIZE not in param for param in params):
         return None
-    return _loads(part, Cut.largest(params), by_length, window)
+    every, cut = min(point.every for point in points), ALL_FOLLOWS if by_budget else Cut.largest(params)
+    by_length, window = all(point.order == SORTED for point in points), points[0].sort_window
+    unit = max(point.work_unit for point in points) if by_budget else 0
+    key = every, cut, by_length, window, unit
+    if key not in lengths.loads:
+        text = Loads(lengths.every(every), cut, by_length, window)
+        lengths.loads[key] = Budgets(text, unit) if by_budget else text
+    return lengths.loads[key]
 
 
 def agreeing(loads: TextLoads | None, load_by_batch: Mapping[int, int]) -> TextLoads | None:

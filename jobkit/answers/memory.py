@@ -340,13 +340,13 @@ def bounds(failed: Sequence[Record], well: Sequence[Record], overhead: int) -> l
     Points count that ran as the others did and whose failed batch has a known load. On a GPU the allocator of
     one process could take its cap, or its share of what the ``overhead`` leaves.
     """
-    found = []
+    found, ran = [], alike(well[0])
     for record in failed:
         total = record.gpu.total_bytes if record.gpu else None
         each = (total - overhead) // record.point.workers if total else None
         ram = record.memory.ram_peak_bytes
         above = ram if record.point.device == CPU else record.point.cap_bytes or each
-        if record.failed_load and above and alike(record) == alike(well[0]):
+        if record.failed_load and above and alike(record) == ran:
             found.append(Censored(record.failed_load, above))
     return found
 
@@ -428,9 +428,10 @@ def memory_of(
     well = [record for record in records if record.outcome is Outcome.OK]
     if not well:
         return NOTHING
-    for name in alike(well[0]):
-        if len({alike(record)[name] for record in well}) > 1:
-            values = sorted({str(alike(record)[name]) for record in well})
+    facts = [alike(record) for record in well]
+    for name in facts[0]:
+        if len({fact[name] for fact in facts}) > 1:
+            values = sorted({str(fact[name]) for fact in facts})
             return f"the points differ in {name}: {', '.join(values)}"
     point, on_cpu = well[0].point, well[0].point.device == CPU
     gpu = None if on_cpu else well[0].gpu

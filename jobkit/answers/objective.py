@@ -6,12 +6,12 @@ a hook ``search`` in `jobkit.core.extensions` that reads a run folder.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from jobkit.answers.setting import Difference, Mean, Ratio, Setting, setting_with, settings_of
+from jobkit.answers.setting import Difference, Mean, Ratio, Setting, key_of, settings_of
 from jobkit.answers.speed import Speed, speeds_of
 from jobkit.core.blocks import Block
 from jobkit.core.errors import JobkitError
@@ -107,7 +107,7 @@ class Finals:
     started: Sequence[Record] = ()  # of all points of the search: the time of a start is known from them, too
 
     @cached_property
-    def settings(self) -> list[Setting[Record]]:
+    def settings(self) -> Mapping[Hashable, Setting[Record]]:
         return settings_of(self.records)
 
     @cached_property
@@ -186,7 +186,7 @@ class Finals:
         return Comparison(apart, better)
 
     def setting(self, speed: Speed) -> Setting[Record]:
-        return setting_with(self.settings, speed.params)
+        return self.settings[key_of(speed.params)]
 
     def values(self, speed: Speed) -> tuple[float, ...]:
         return self.setting(speed).values(self.objective.figure)

@@ -155,16 +155,14 @@ class Setting(Generic[P]):
         return Mean.of(values) if values else None
 
 
-def settings_of(points: Iterable[P], key: Callable[[P], Hashable] | None = None) -> list[Setting[P]]:
-    """Return the settings of some points in order; ``key`` is what repeats share, by default all knobs."""
+def settings_of(
+    points: Iterable[P], key: Callable[[P], Hashable] | None = None
+) -> dict[Hashable, Setting[P]]:
+    """Return the settings of some points in order, by what repeats share: a ``key``, or all knobs."""
     groups: dict[Hashable, list[P]] = {}
     for point in points:
         groups.setdefault(key(point) if key else key_of(point.params), []).append(point)
-    return [Setting(points=tuple(repeats)) for repeats in groups.values()]
-
-
-def setting_with(settings: Iterable[Setting[P]], params: Mapping[str, Value]) -> Setting[P]:
-    return next(setting for setting in settings if setting.params == params)
+    return {shared: Setting(points=tuple(repeats)) for shared, repeats in groups.items()}
 
 
 def other_knobs(record: Record, own: str | None = None) -> str:

@@ -122,24 +122,17 @@ def speeds_of(records: Iterable[Record], run: Iterable[Record] = ()) -> tuple[Sp
     every = list(run) or records
     import_s = max((record.import_s or 0.0 for record in every), default=0.0)
     well = (record for record in records if record.outcome is Outcome.OK and record.summary)
-    alike = {
-        setting.first.point.workers: _starts(setting)
-        for setting in settings_of(every, lambda record: record.point.workers)
-    }
-    found = [
-        (workers, _speed(setting, import_s, alike[workers]))
-        for setting in settings_of(well)
-        for workers in [setting.first.point.workers]
-    ]
-    works = {workers: [other for its, other in found if its == workers] for workers, _ in found}
-    settings = [
-        replace(
-            speed,
-            start_scatter=_scatter([alike[workers]]) or _scatter([*alike.values()]),
-            work_scatter=_scatter([other.seconds_per_item or other.works_s for other in works[workers]]),
-        )
-        for workers, speed in found
-    ]
+    by_workers = settings_of(every, lambda record: record.point.workers)
+    alike = {workers: _starts(setting) for workers, setting in by_workers.items()}
+    found: dict[int, list[Speed]] = {}
+    for setting in settings_of(well).values():
+        workers = setting.first.point.workers
+        found.setdefault(workers, []).append(_speed(setting, import_s, alike[workers]))
+    of_all, settings = _scatter([*alike.values()]), list[Speed]()
+    for workers, own in found.items():
+        start = _scatter([alike[workers]]) or of_all
+        work = _scatter([speed.seconds_per_item or speed.works_s for speed in own])
+        settings += [replace(speed, start_scatter=start, work_scatter=work) for speed in own]
     return tuple(sorted(settings, key=_size))
 
 

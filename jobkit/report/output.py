@@ -101,6 +101,8 @@ def group_memory(
     collected: Collected, group: int, gpu_memory_bytes: int | None = None
 ) -> dict[str, Memory] | str:
     """Return memory and largest batch of a group of runs of jobkit, as `jobkit recommend` has them."""
+    if (known := collected.memories.get((group, gpu_memory_bytes))) is not None:
+        return known
     alone = len(collected.by_group) == 1  # then a point that failed early is of this group, too
     rows = [row for row in collected.rows if not row.point.trial and (alone or row.group == group)]
     folders = dict.fromkeys(row.folder for row in rows)
@@ -110,7 +112,7 @@ def group_memory(
         from jobkit.report.recommend.material import spec_of  # here: of other runs collect reads no spec
 
         asked = {spec.asked_bytes for folder in searched if (spec := spec_of(folder)[0])}
-    return memory_by_setting(
+    found = collected.memories[group, gpu_memory_bytes] = memory_by_setting(
         [row.record for row in rows if row.record],
         batches_of(row.result for row in rows),
         collected.lengths(rows),
@@ -118,6 +120,7 @@ def group_memory(
         asked_bytes=asked.pop() if len(asked) == 1 and gpu_memory_bytes is None else None,
         gpu_bytes=gpu_memory_bytes,
     )
+    return found
 
 
 def guess_of_file(rows: Sequence[Row], gpu_memory_bytes: int | None = None) -> Estimate:

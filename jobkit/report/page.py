@@ -33,7 +33,8 @@ from jobkit.report.recommend import waste
 from jobkit.report.recommend.advice import Advice, advised, recommend
 from jobkit.report.recommend.material import read_material, read_use
 from jobkit.report.rows import MoreFigures
-from jobkit.report.tables import Collected, collect
+from jobkit.report.tables import Collected, collect, no_search_for_cycles
+from jobkit.runs.results import Run, read_run
 from jobkit.spec.sweep_spec import Environment
 from jobkit.spec.yaml_files import as_yaml, read_document
 
@@ -153,6 +154,7 @@ class Page:
     outcomes: frozenset[Outcome | None]
 
 
+@no_search_for_cycles()
 def page(runs: Sequence[Path], more_figures: MoreFigures | None = None) -> Page:
     """Return the report of runs.
 
@@ -195,10 +197,11 @@ def fragment(run: Path, collected: Collected) -> str:
 def _of_run(run: Path, collected: Collected) -> OfRun:
     """Return what the page shows of a run; what limits a search comes after its picture."""
     tiles, advice = list[Block](), None
+    read = read_run(run) if is_run_folder(run) else None
     try:
-        advice = recommend(read_material(run))
+        advice = recommend(read_material(run, run=read))
     except JobkitError as error:
-        tiles = [_refused("No recommendation", error)] if is_run_folder(run) else []
+        tiles = [_refused("No recommendation", error)] if read else []
     groups = _groups(collected, advice)
     titles = [group.block.title for group in groups]
     models = [row.point.model for row in collected.rows if row.record and row.point.model]
@@ -206,7 +209,7 @@ def _of_run(run: Path, collected: Collected) -> OfRun:
     jobs = [job.block() for job in collected.sources.jobs]
     rest = [
         *map(folded, (*about, *jobs, *output.note_blocks(collected))),
-        _waste(run),
+        _waste(run, read),
         source(run, _facts(run, collected)),
     ]
     groups = [replace(group, block=replace(group.block, after=())) for group in groups]
@@ -243,10 +246,10 @@ def _groups(collected: Collected, advice: Advice | None) -> list[PictureGroup]:
     return groups
 
 
-def _waste(run: Path) -> Folded:
+def _waste(run: Path, read: Run | None) -> Folded:
     """Return the seven wastes, or why they cannot be judged."""
     try:
-        use = read_use(run)
+        use = read_use(run, read)
         wastes = waste.wastes(use)
     except JobkitError as error:
         return Folded("Requested and not used: not known", [_refused("Not known", error)])

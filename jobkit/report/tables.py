@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobkit.answers.loads import Lengths, read_lengths
+from jobkit.answers.memory import Memory
 from jobkit.answers.objective import SearchAnswer
 from jobkit.answers.setting import Ratio, Setting, key_of, settings_of
 from jobkit.core.errors import ExitCode
@@ -141,7 +142,7 @@ def sizes(
         return first.group or 0, workers, *knob_keys, -search.rank(first.point.phase) if search else 0
 
     measured = settings_of((row for row in rows if row.size is not None), lambda row: row.size)
-    for _, group in groupby(sorted(measured, key=order), key=lambda setting: setting.first.group):
+    for _, group in groupby(sorted(measured.values(), key=order), key=lambda setting: setting.first.group):
         alike, base = list[Size](), None  # the first size with a speed is the base
         for setting in group:
             speed, times, first = setting.mean(SPEED), None, setting.first
@@ -176,6 +177,8 @@ class Collected:
     notes: tuple[str, ...]  # files skipped and why, and remarks on the rows
     own: tuple[Figure, ...] = ()  # the figures that the workloads report
     _lengths: dict[str, Lengths | None] = field(default_factory=dict)
+    # by group and memory of the GPU, as `jobkit.report.output.group_memory` has found them
+    memories: dict[tuple[int, int | None], dict[str, Memory] | str] = field(default_factory=dict)
 
     @property
     def rows(self) -> Sequence[Row]:

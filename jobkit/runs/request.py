@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 import re
 import shlex
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from jobkit.core.errors import JobkitError
@@ -99,24 +101,34 @@ def held_in(tried: Try) -> int | None:
     return largest((own, accounted)) or None
 
 
-def held_by(records: Iterable[Record], like: Record) -> int | None:
-    """Return the most RAM of tries that count for the setting of one; ``None`` if unknown.
+def held_by(records: Iterable[Record]) -> Callable[[Record], int | None]:
+    """Return what finds the most RAM of tries that count for the setting of one; ``None`` if unknown.
 
     They have the same number of processes, and no larger load: memory grows with the load, so what a smaller
     load held in addition is what a first load, or chance, may add to any.
     """
-    load = _load(like)
-    return max(
-        (
-            used
-            for record in records
-            if record.outcome is Outcome.OK
-            and (record.point.workers, record.point.gpus) == (like.point.workers, like.point.gpus)
-            and (not load or _load(record) <= load or record.params == like.params)
-            and (used := used_ram(record)) is not None
-        ),
-        default=None,
-    )
+    most: dict[tuple[int, int], list[tuple[int, int]]] = {}  # by processes: each load, and the RAM up to it
+    own: dict[object, int | None] = {}  # of the tries of each setting
+    for record in sorted(records, key=_load):
+        if record.outcome is Outcome.OK and (used := used_ram(record)) is not None:
+            smaller = most.setdefault(_processes(record), [])
+            smaller.append((_load(record), max([used, *(ram for _, ram in smaller[-1:])])))
+            own[_setting(record)] = largest((used, own.get(_setting(record))))
+
+    def held(like: Record) -> int | None:
+        load, tries = _load(like), most.get(_processes(like), [])
+        end = bisect_right(tries, load, key=itemgetter(0)) if load else len(tries)
+        return largest((tries[end - 1][1] if end else None, own.get(_setting(like))))
+
+    return held
+
+
+def _processes(record: Record) -> tuple[int, int]:
+    return record.point.workers, record.point.gpus
+
+
+def _setting(record: Record) -> object:
+    return _processes(record), tuple(sorted(record.params.items()))
 
 
 def _load(record: Record) -> int:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from jobkit.answers.setting import Mean, other_knobs, setting_with, settings_of
+from jobkit.answers.setting import Mean, key_of, other_knobs, settings_of
 from jobkit.core.figures import BATCH_P95, SPEED, WORK
 from jobkit.core.records import Outcome
 from tests.support.builders import grid, point, record
@@ -18,9 +18,9 @@ def test_repeats_of_a_setting_share_all_knobs_and_only_those_that_succeeded_have
     tries = [record(point, work_s=float(point.repeat)) for point in points]
     last = replace(tries[-1], outcome=Outcome.GPU_OOM)
     settings = settings_of([*tries[:-1], last])
-    assert [one.params for one in settings] == [{"batch_size": 50}, {"batch_size": 100}]
-    small, large = settings
-    assert setting_with(settings, {"batch_size": 100}) is large
+    small, large = settings.values()
+    assert [one.params for one in (small, large)] == [{"batch_size": 50}, {"batch_size": 100}]
+    assert settings[key_of({"batch_size": 100})] is large
     assert (small.n, small.outcomes, large.n, large.outcomes) == (3, "ok", 2, "2 ok, 1 gpu_oom")
     mean = large.mean(WORK)
     assert mean
@@ -30,9 +30,9 @@ def test_repeats_of_a_setting_share_all_knobs_and_only_those_that_succeeded_have
 def test_a_repeat_without_a_figure_is_missing_and_no_zero() -> None:
     one, other = (record(point) for point in grid([50], repeats=2))
     assert one.summary
-    (setting,) = settings_of([replace(one, summary=None), other])
+    (setting,) = settings_of([replace(one, summary=None), other]).values()
     assert (setting.n, setting.values(SPEED)) == (2, (other.value(SPEED),))
-    (none,) = settings_of([replace(one, summary=None)])
+    (none,) = settings_of([replace(one, summary=None)]).values()
     assert (none.n, none.mean(BATCH_P95)) == (1, None)
 
 

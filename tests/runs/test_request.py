@@ -37,6 +37,6 @@ def test_a_setting_is_charged_with_what_tries_of_no_larger_load_held() -> None:
     )
     two = replace(large, point=replace(like.point, workers=2))
     failed = replace(like, memory=large.memory, outcome=Outcome.BUG)
-    assert held_by([small, like, large, two, failed], like) == 7
-    assert held_by([small, large], replace(like, summary=None)) == 64, "its load is not known"
-    assert held_by([two], like) is None
+    assert held_by([small, like, large, two, failed])(like) == 7
+    assert held_by([small, large])(replace(like, summary=None)) == 64, "its load is not known"
+    assert held_by([two])(like) is None

@@ -34,7 +34,6 @@ from jobkit.report.recommend.advice import (
     recommend,
 )
 from jobkit.report.recommend.material import RunData, read_material
-from jobkit.runs.request import held_by
 from jobkit.runs.which_run import find_run, refuse_unmeasured
 from jobkit.schedulers.registry import by_name, choose_scheduler
 from jobkit.schedulers.survey import asked_for
@@ -166,7 +165,7 @@ def _of_run(run: Path, options: Options, refuse: Refuse) -> AppliedSetting:
         speed=speed if speed and speed.rates else None,
         energy=answer.recommended if answer else None,
         memory=memory_of_setting(material, alike[0]) if alike else None,
-        peak_bytes=held_by(material.measured, alike[0]) if alike else None,
+        peak_bytes=material.held(alike[0]) if alike else None,
         call_characters=max((one.characters // max(1, one.batches) for one in sums), default=0),
         call_load=max((one.load_max or 0 for one in sums), default=0),
         measured=paragraphs(material.records),

@@ -88,7 +88,7 @@ def _rows(tuning: Tuning) -> dict[Key, SearchRow]:
     """Return the settings that have a speed, on whatever part of the text, by their knobs."""
     found: dict[Key, dict[str, Mean]] = {}
     for phase in PHASES:
-        for setting in settings_of(tuning.records(phase), lambda record: key_of(whole(record.params))):
+        for setting in settings_of(tuning.records(phase), lambda one: key_of(whole(one.params))).values():
             if mean := setting.mean(figures.SPEED):
                 found.setdefault(key_of(whole(setting.params)), {})[phase] = mean
     loop = key_of(tuning.goal.loop)
@@ -238,7 +238,7 @@ def _by_cpus(tuning: Tuning) -> dict[int, float]:
     goal, same = tuning.goal, {knobs.WORKERS, knobs.MPS, knobs.EVERY}
     records = [record for record in tuning.records(MEMORY, SEARCH) if record.gpu]
     rates = dict[Key, dict[int, float]]()
-    for setting in settings_of(records, lambda record: key_of(record.params)):
+    for setting in settings_of(records).values():
         params, mean = setting.first.params, setting.mean(figures.SPEED)
         if mean and goal.objective.by_speed and not tuning.is_loop:
             own = rates.setdefault(key_of({k: v for k, v in params.items() if k not in same}), {})

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
 from jobkit.core.terminal import display_width, printable
@@ -53,6 +54,29 @@ SOLID, DASHED, DOTTED = (), (5.0, 3.0), (2.0, 4.0)
 Spot = tuple[float, float]
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom."""
+CELL_PX = 16
+
+
+class Boxes:
+    """What is drawn, by the cells of the picture that it touches: a label asks its neighbours only."""
+
+    def __init__(self) -> None:
+        self._by_cell: dict[tuple[int, int], list[Box]] = defaultdict(list)
+
+    def add(self, *boxes: Box) -> None:
+        for box in boxes:
+            for cell in self._cells(box):
+                self._by_cell[cell].append(box)
+
+    def cover(self, box: Box) -> bool:
+        left, top, end, bottom = box
+        near = (other for cell in self._cells(box) for other in self._by_cell.get(cell, ()))
+        return any(left < b[2] and b[0] < end and top < b[3] and b[1] < bottom for b in near)
+
+    @staticmethod
+    def _cells(box: Box) -> Iterator[tuple[int, int]]:
+        left, top, end, bottom = (int(edge // CELL_PX) for edge in box)
+        return product(range(left, end + 1), range(top, bottom + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +175,8 @@ class Drawing:
     logarithmic: bool = False  # whether the axis across is
     _parts: list[Part] = field(default_factory=list)
     _legend: dict[str, list[Part]] = field(default_factory=dict)
-    _taken: list[Box] = field(default_factory=list)
-    _lines: list[Box] = field(default_factory=list)
+    _taken: Boxes = field(default_factory=Boxes)
+    _lines: Boxes = field(default_factory=Boxes)
     _labels: list[tuple[Words, bool]] = field(default_factory=list)
 
     @property
@@ -190,7 +214,7 @@ class Drawing:
             return
         pixels = [self.at(spot) for spot in spots]
         self._parts.append(Stroke(pixels, css, dash, width, title))
-        self._lines += _along(pixels)
+        self._lines.add(*_along(pixels))
         if name:
             self._name(name, Stroke([(0, -4), (SAMPLE_PX, -4)], css, dash, width))
 
@@ -208,7 +232,7 @@ class Drawing:
         """Draw a mark, with a label that may be ``far`` or has to be next to it; the legend has its name."""
         x, y = self.at(spot)
         self._parts.append(Mark((x, y), shape, css, title))
-        self._taken.append((x - MARK_PX, y - MARK_PX, x + MARK_PX, y + MARK_PX))
+        self._taken.add((x - MARK_PX, y - MARK_PX, x + MARK_PX, y + MARK_PX))
         if label:
             self._labels.append((Words((x, y), label, css=css), far))
         if name:
@@ -223,7 +247,7 @@ class Drawing:
         """Write words at a pixel, which no label covers."""
         text = Words(spot, _fitted(words, spot[0]))
         self._parts.append(text)
-        self._taken.append(text.box)
+        self._taken.add(text.box)
 
     def canvas(self) -> Canvas:
         """Return the picture; labels without room are left out, because the table of the picture has them."""
@@ -256,17 +280,19 @@ class Drawing:
 
     def _place(self, label: Words, *, far: bool) -> Words | None:
         """Return a label at the first free place; a ``far`` one may also be farther off, or on a line."""
-        everything = [*self._taken, *self._lines]
-        choices = [(place, everything) for place in NEAR]
+        everything, marks = (self._taken, self._lines), (self._taken,)
+        choices: list[tuple[tuple[int, int, str], tuple[Boxes, ...]]] = [
+            (place, everything) for place in NEAR
+        ]
         if far:
-            choices += [(place, everything) for place in FAR] + [(place, self._taken) for place in NEAR]
+            choices += [(place, everything) for place in FAR] + [(place, marks) for place in NEAR]
         for (right, down, anchor), taken in choices:
             spot = label.spot[0] + right, label.spot[1] + down
             placed = replace(label, spot=spot, anchor=anchor)
             left, top, end, bottom = placed.box
             inside = left > LEFT + 2 and end < WIDTH and top > TOP - 6 and bottom < self.bottom
-            if inside and not any(left < b[2] and b[0] < end and top < b[3] and b[1] < bottom for b in taken):
-                self._taken.append(placed.box)
+            if inside and not any(boxes.cover(placed.box) for boxes in taken):
+                self._taken.add(placed.box)
                 return placed
         return None
 

@@ -12,7 +12,7 @@ from jobkit.answers.gpus import GpuKind, common_gpus
 from jobkit.answers.memory import Memory, Prediction, memory_by_setting
 from jobkit.answers.memory_line import Fit
 from jobkit.answers.objective import Objective, SearchAnswer
-from jobkit.answers.setting import Mean, Ratio, Setting, other_knobs, setting_with, settings_of
+from jobkit.answers.setting import Mean, Ratio, Setting, key_of, other_knobs, settings_of
 from jobkit.answers.speed import CorpusVolume, Duration, Speed
 from jobkit.core import figures
 from jobkit.core.errors import JobkitError
@@ -22,6 +22,7 @@ from jobkit.core.records import Outcome, Point, Record, described
 from jobkit.core.terminal import did_you_mean, printable, shell_quote
 from jobkit.core.units import format_count, format_f1, format_list
 from jobkit.report.recommend.material import RequestAdvice, RunData, read_material, request, requested
+from jobkit.report.tables import no_search_for_cycles
 from jobkit.runs.request import Conditions, conditions_of, memory_condition
 from jobkit.runs.results import Agreement, overlap_words, overlaps
 
@@ -47,7 +48,7 @@ class Judged:
         return bool(self.values) and not self.broken
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Judgement:
     """All settings of a run under an objective."""
 
@@ -60,7 +61,11 @@ class Judgement:
 
     def of(self, setting: Speed) -> Judged:
         """Return how a setting is judged."""
-        return next(own for own in self.settings if own.setting == setting.setting)
+        return self._by_words[setting.setting]
+
+    @cached_property
+    def _by_words(self) -> Mapping[str, Judged]:
+        return {own.setting: own for own in self.settings}
 
     def allowed(self, settings: Sequence[Speed]) -> tuple[Speed, ...]:
         """Return the settings that have the metric and keep the constraints."""
@@ -111,7 +116,7 @@ def judge(run: str, settings: Sequence[Speed], records: Sequence[Record], object
             hint="the workload must report it in one unit",
         )
     measured = settings_of(well)
-    judged = [(one.setting, setting_with(measured, one.params)) for one in settings]
+    judged = [(one.setting, measured[key_of(one.params)]) for one in settings]
     settled = (Judged(words, one.values(figure), objective.broken(one)) for words, one in judged)
     missing = len(well) - len(values)
     return Judgement(objective, units[0], tuple(settled), len(well), missing)
@@ -160,8 +165,9 @@ def of_precisions(
     named, found = [(one, one.params.get(PRECISION)) for one in speeds], []
     if FP32 not in {precision for _, precision in named}:
         return ()
+    measured = settings_of(records)
     for setting in (one for one, precision in named if precision != FP32):
-        well = [one for one in records if one.outcome is Outcome.OK and one.params == setting.params]
+        well = measured[key_of(setting.params)].well
         known = [agreements.get(record.point.index) for record in well]
         compared = [agreement for agreement in known if agreement]
         all_known = len(compared) == len(known)
@@ -209,9 +215,8 @@ class EnergyAnswer:
 def uses(records: Iterable[Record]) -> list[EnergyUse]:
     """Return the energy of each setting, from the records of points that succeeded."""
     found = []
-    for setting in settings_of(
-        record for record in records if record.value(figures.ENERGY_PER_1000) is not None
-    ):
+    known = (record for record in records if record.value(figures.ENERGY_PER_1000) is not None)
+    for setting in settings_of(known).values():
         each, net = Mean.of(setting.values(figures.ENERGY_PER_1000)), setting.mean(figures.NET_PER_1000)
         letters = [
             joules / record.summary.characters
@@ -492,6 +497,7 @@ class Advice:
         }
 
 
+@no_search_for_cycles()
 def recommend(
     material: RunData,
     *,
@@ -525,23 +531,25 @@ def recommend(
         refuse_none(material.run, judged, without_refused(settings, precisions))
     allowed, measured = judged.allowed(without_refused(settings, precisions)), settings_of(records)
 
-    def memory_of(setting: Speed) -> Memory:
-        first = setting_with(measured, setting.params).first
-        # a search has one memory, and its settings have the names that its answer has
-        own = next(iter(memories.values())) if search else memories[other_knobs(first)]
-        return _with_request(own, material, first)
+    known: dict[tuple[str, float | None], Memory] = {}  # each finds its largest batch once
+
+    def memory_of(words: str, first: Record) -> Memory:
+        own = _with_request(memories[words], material, first)
+        return known.setdefault((words, own.limit_bytes), own)
 
     def safe(setting: Speed) -> bool | None:
-        own = memory_of(setting)
+        first = measured[key_of(setting.params)].first
+        # a search has one memory, and its settings have the names that its answer has
+        own = memory_of(next(iter(memories)) if search else other_knobs(first), first)
         return (own.asked or own.largest).holds(setting.size, setting.load)
 
     if search:
         chosen = next(setting for setting in settings if setting.params == search.setting)
     else:  # if no measured setting is safe, it is the smallest, with a caution
         chosen = judged.best([setting for setting in allowed if safe(setting) is not False] or allowed[:1])
-    repeat = setting_with(measured, chosen.params).first
+    repeat = measured[key_of(chosen.params)].first
     words = next(iter(memories)) if search else other_knobs(repeat)
-    memories = {name: _with_request(one, material, repeat) for name, one in memories.items()}
+    memories = {name: memory_of(name, repeat) for name in memories}
     own = memories[words]
     text = (corpus if chosen.rates else None) or _one_pass(material)
     time = speed.duration(chosen, items=text.paragraphs, characters=text.characters)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from jobkit.answers.loads import Lengths, read_lengths
@@ -17,6 +17,7 @@ from jobkit.core.layout import SPEC_FILE, is_run_folder
 from jobkit.core.records import RESULTS, Batch, Outcome, Point, Record
 from jobkit.core.terminal import shell_path, shell_quote
 from jobkit.report.rows import Row, row_of_point, trials_of
+from jobkit.report.tables import no_search_for_cycles
 from jobkit.runs.journal import JobTask
 from jobkit.runs.request import WARNING_S, changed_resources, enough, held_by, held_in, scaled_request
 from jobkit.runs.results import Agreement, Run, agreements, batches_of, read_run
@@ -29,7 +30,7 @@ from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec
 from jobkit.spec.yaml_files import hide_override
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RunData:
     """The data of a run folder."""
 
@@ -58,6 +59,11 @@ class RunData:
     def measured(self) -> Sequence[Record]:
         """The records by which a setting is planned: of a search only those of its answer."""
         return self.search.finals.winner_records if self.search else self.records
+
+    @cached_property
+    def held(self) -> Callable[[Record], int | None]:
+        """The most RAM of the records that count for the setting of one."""
+        return held_by(self.measured)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +94,12 @@ class RequestAdvice:
     lines: tuple[Lines, ...]  # for each scheduler
 
 
-def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
+@no_search_for_cycles()
+def read_material(folder: Path, overrides: Sequence[str] = (), run: Run | None = None) -> RunData:
     """Return the data of a run folder.
 
     ``folder``: of one run.
+    ``run``: what it holds, if that was read already.
     ``overrides``: ``key=value`` that replace keys of ``objective`` and ``constraints`` in its spec.
     """
     for override in overrides:
@@ -105,7 +113,7 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
             f"{folder}: not a run folder, and a recommendation rests on records that a log does not have",
             hint=f"name one folder below runs/; to read an old log: jobkit collect {shell_quote(folder)}",
         )
-    run = read_run(folder)
+    run = run or read_run(folder)
     spec, notes = spec_of(folder, overrides)
     site, more = site_of(spec)
     objective = Objective()
@@ -193,7 +201,7 @@ def requested(material: RunData, record: Record, longest_s: float | None = None)
     asked, point, own = material.resources, record.point, material.site
     return asked and enough(
         asked.of(point).model_copy(update={"gpus": 0 if point.device == CPU else point.gpus}),
-        held_bytes=held_by(material.measured, record),
+        held_bytes=material.held(record),
         longest_s=longest_s,
         warning_s=own.warning_s if own else WARNING_S,
     )
@@ -216,7 +224,7 @@ def request(material: RunData, chosen: Record, time: Duration) -> RequestAdvice 
         cpus=wanted.cpus,
         memory_bytes=wanted.memory,
         walltime_s=wanted.walltime,
-        used_memory_bytes=held_by(material.measured, chosen),
+        used_memory_bytes=material.held(chosen),
         lines=tuple(lines(wanted, site, own=mine) for site, mine in sites),
     )
 
@@ -275,7 +283,7 @@ class RunUse:
         return runs_here(self.scheduler)
 
 
-def read_use(folder: Path) -> RunUse:
+def read_use(folder: Path, run: Run | None = None) -> RunUse:
     """Return what the points of a run folder requested and used."""
     if not is_run_folder(folder):
         raise JobkitError(f"{folder}: not a run folder", hint="jobkit status without RUN lists the runs")
@@ -286,7 +294,7 @@ def read_use(folder: Path) -> RunUse:
         hint = f"a run folder has its spec as {SPEC_FILE}: copy it back, or fix it"
         raise JobkitError(f"jobkit does not know what the run requested: {first}", hint=hint) from error
     site, notes = site_of(spec)
-    run = read_run(folder)
+    run = run or read_run(folder)
     meant = [point for point in run.points if point.point.kind.main]
     search = read_search(folder)
     if search and search.setting:
