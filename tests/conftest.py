@@ -13,7 +13,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
-from functools import partial
+from functools import cache, partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from tests.support.packages import need
 
 __all__ = ["fake_sge", "fake_slurm"]  # for all tests: see tests/fakes/README.md
 
-settings.register_profile("jobkit", deadline=None)  # a busy machine is no fault
+settings.register_profile("jobkit", deadline=None, max_examples=50)  # a busy machine is no fault
 settings.register_profile("quick", parent=settings.get_profile("jobkit"), max_examples=25)
 settings.load_profile("jobkit")
 os.environ.setdefault(*SLEEP_WHILE_WAITING)  # it is read when torch is imported, by whichever test is first
@@ -101,9 +101,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         file.write_text("".join(f"{name}\n" for name in sorted(names)), encoding="utf-8")
 
 
-def folders(item: pytest.Item) -> tuple[str, ...]:
-    """Return the folders of a test, and its file."""
-    return item.path.relative_to(TESTS).parts
+@cache
+def folders(path: Path) -> frozenset[str]:
+    """Return the folders of a test's file, and the file."""
+    return frozenset(path.relative_to(TESTS).parts)
 
 
 def shares(item: pytest.Item) -> bool:
@@ -123,11 +124,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Let slow tests begin first, or leave them out; keep on one worker the tests that share a fixture."""
     for item in items:
-        if SLOW_FOLDERS.intersection(folders(item)) or SLOW_FIXTURES.intersection(
+        if SLOW_FOLDERS.intersection(folders(item.path)) or SLOW_FIXTURES.intersection(
             getattr(item, "fixturenames", ())
         ):
             item.add_marker("slow")
-        if "cluster" in folders(item):
+        if "cluster" in folders(item.path):
             item.add_marker("cluster")
         if shares(item) and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(TESTS))))

@@ -24,6 +24,7 @@ resources: {gpus: 0, cpus: 1, memory: 500MiB, walltime: 5m}
 
 
 @pytest.mark.slow
+@pytest.mark.rare
 @pytest.mark.program("make")
 def test_make_merges_once_and_the_rule_of_snakemake_goes_on(here: Path) -> None:
     (here / "first.yaml").write_text(SPEC, encoding="utf-8")
