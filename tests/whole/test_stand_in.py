@@ -16,7 +16,7 @@ from tests.support.builders import TEXT, grid, record, write_records
 from tests.support.commands import jobkit, ran
 from tests.whole.specs import write_spec
 
-pytestmark = pytest.mark.xdist_group("whole-stand-in")
+pytestmark = pytest.mark.xdist_group("torch")  # one test imports it, in its own process
 
 MODELS: dict[str, dict[str, object]] = {
     "first": {"name": "en"},

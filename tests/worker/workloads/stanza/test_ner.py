@@ -20,8 +20,16 @@ from jobkit.worker.workloads.stanza_ner import DEFAULT_BATCH_SIZE, StanzaNer, _e
 pytestmark = pytest.mark.xdist_group("torch")  # one worker imports it, for all tests of this group
 
 Load = Callable[..., StanzaNer]
-SAMPLE = generate(SEED, 30)
-ODD = ["One.", "\u0085", "A\u00a0b — “½”\n  c…", "x" * 1_200, "No end", "Mr. Smith went. He came back!\n"]
+SAMPLE = generate(SEED, 12)
+ODD = [
+    "One.",
+    "\u0085",
+    "A\u00a0b — “½”\n  c…",
+    "x" * 1_200,
+    "No end",
+    "“Where is Beatrice\n Kelford?” asked Captain Ashley.",
+    "Mr. Smith went. He came back!\n",
+]
 TEXT = [*SAMPLE.paragraphs, *ODD]
 """One has a sentence so long that the others of a batch are mostly padding."""
 
@@ -82,12 +90,12 @@ def planned(lengths: Lengths, params: dict[str, Any]) -> tuple[int, float]:
     ("params", "effective"),
     [
         ({"batch_size": 7}, {"batch_size": 7, "paragraphs_per_call": 7, "sentences_per_ner_batch": 7}),
-        ({"batch_size": 500}, {"batch_size": 36, "paragraphs_per_call": 36, "tokenizer_batch": 32}),
+        ({"batch_size": 500}, {"batch_size": 19, "paragraphs_per_call": 19}),
         ({"batch_size": 10, "sentences_per_ner_batch": 4}, {"batch_size": 10, "sentences_per_ner_batch": 4}),
-        ({"paragraphs_per_call": 20, "sentences_per_ner_batch": 11}, {"paragraphs_per_call": 20}),
-        ({"batch_size": 36, "tokenizer_batch": 3}, {"batch_size": 36, "tokenizer_batch": 3}),
-        ({"padded": 3_000, "paragraphs_per_call": 25, "order": "load"}, {"paragraphs_per_call": 25}),
-        ({"padded": 3_000, "paragraphs_per_call": 25, "order": "sorted"}, {"paragraphs_per_call": 25}),
+        ({"paragraphs_per_call": 10, "sentences_per_ner_batch": 11}, {"paragraphs_per_call": 10}),
+        ({"batch_size": 19, "tokenizer_batch": 3}, {"batch_size": 19, "tokenizer_batch": 3}),
+        ({"padded": 3_000, "paragraphs_per_call": 14, "order": "load"}, {"paragraphs_per_call": 14}),
+        ({"padded": 3_000, "paragraphs_per_call": 14, "order": "sorted"}, {"paragraphs_per_call": 14}),
     ],
     ids=str,
 )
@@ -151,19 +159,19 @@ def test_the_longest_is_the_one_that_pads_the_most(load: Load) -> None:
 
 
 def test_the_heaviest_batch_of_a_call_is_tagged_alone_and_leaves_nothing(load: Load) -> None:
-    workload, untouched = load(batch_size=20), load(batch_size=20)
-    workload.tag_heaviest(TEXT[:20])
+    workload, untouched = load(batch_size=12), load(batch_size=12)
+    workload.tag_heaviest(TEXT[:12])
     heaviest = workload.attempted_load()
-    result = workload.process(TEXT[:20])
+    result = workload.process(TEXT[:12])
     assert heaviest == result.load
-    assert result.entities == untouched.process(TEXT[:20]).entities
-    sentences = [one for paragraph in workload.tokenised(TEXT[:20]) for one in paragraph]
+    assert result.entities == untouched.process(TEXT[:12]).entities
+    sentences = [one for paragraph in workload.tokenised(TEXT[:12]) for one in paragraph]
     [whole, *_] = workload.again(sentences, result.longest_sentence_chars or 0)
     assert padded(workload, whole) == (result.sentences, result.longest_sentence_chars)
 
 
 def test_the_load_of_a_batch_that_failed_is_known(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
-    workload = load(paragraphs_per_call=40, sentences_per_ner_batch=10)
+    workload = load(paragraphs_per_call=20, sentences_per_ner_batch=10)
     assert workload.attempted_load() == 0
     workload.process(TEXT)
     shapes = list(workload._shapes)

@@ -16,7 +16,7 @@ from jobkit.worker.workloads.model import PRECISIONS, set_tf32
 from jobkit.worker.workloads.stanza_ner import StanzaNer
 
 pytestmark = pytest.mark.xdist_group("torch")  # one worker imports it, for all tests of this group
-PARAGRAPHS = generate(SEED, 30).paragraphs
+PARAGRAPHS = generate(SEED, 12).paragraphs
 
 
 def tagged(
@@ -24,7 +24,7 @@ def tagged(
 ) -> tuple[StanzaNer, Sequence[Entity]]:
     """Return a workload that has tagged a text, and what it found."""
     workload = StanzaNer()
-    workload.load(Path(model.path), "cpu", {"batch_size": 30, **params}, 1)
+    workload.load(Path(model.path), "cpu", {"batch_size": 12, **params}, 1)
     return workload, workload.process(text).entities
 
 
@@ -43,7 +43,7 @@ def test_a_16_bit_format_finds_nearly_the_same_and_fp32_exactly(tiny_model: Mode
     assert bf16.effective()["precision"] == "bf16"
     assert types_of(bf16) == {"bfloat16", "float32"}, "the CRF stays as it is"
     agreement = compare(*(frozenset(tuple(map(str, row)) for row in rows) for rows in (other, found)))
-    assert agreement.entities > 40
+    assert agreement.entities > 20
     assert agreement.f1 > 0.95
     bf16.heaviest()[0].again()
     fp16, [name, *_] = tagged(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytestmark = [pytest.mark.xdist_group("torch"), pytest.mark.slow]
@@ -64,6 +64,7 @@ def walked(walk: str, batch: Batch) -> tuple[list[int], list[list[list[int]]]]:
 
 
 @pytest.mark.parametrize("values", [HALVES, ANY, st.just(0.0)], ids=["ties", "any", "all equal"])
+@settings(max_examples=40)
 @given(data=st.data())
 def test_each_sentence_has_the_tags_that_stanza_finds_and_on_a_gpu_too(
     values: st.SearchStrategy[float], data: st.DataObject
