@@ -241,7 +241,7 @@ def test_what_differs_in_its_inputs_is_another_sweep(home: Path) -> None:
 
 def test_a_run_of_a_version_that_lacked_a_key_is_found_again(home: Path) -> None:
     """Each key that the spec leaves out may be one of a later version, decided (``site``) or not."""
-    run = written()
+    run, again = written(), small()
     path, lines = run.run_dir / SPEC_FILE, run.run_dir / POINTS_FILE
     whole, points = read_document(path).data, lines.read_text(encoding="utf-8")
     spec = read_document(home / "spec.yaml").data | {"scheduler": "local"}
@@ -254,18 +254,18 @@ def test_a_run_of_a_version_that_lacked_a_key_is_found_again(home: Path) -> None
         part = {name: value for name, value in whole[key].items() if name not in names} if names else None
         others = {other: value for other, value in whole.items() if other != key}
         path.write_text(as_yaml(others | ({key: part} if names else {})), encoding="utf-8")
-        missed += [(key, *names)] if launch.find_duplicate(small()) != run.run_dir else []
+        missed += [(key, *names)] if launch.find_duplicate(again) != run.run_dir else []
     assert missed == []
     rows = [json.loads(line) for line in points.splitlines()]
     for name in ("hang_s", "fork", "command", "gpus", "mps"):
         old = [{key: value for key, value in row.items() if key != name} for row in rows]
         lines.write_text("".join(f"{json.dumps(row)}\n" for row in old), encoding="utf-8")
-        assert launch.find_duplicate(small()) == run.run_dir, name
+        assert launch.find_duplicate(again) == run.run_dir, name
     lines.write_text(points, encoding="utf-8")
     del whole["hang_s"], whole["site"]
     for change in ({"fork": False}, {"hang_s": 61}, {"later": 1}, {"sweep": {"batch_size": [1, 2, 3, 4]}}):
         path.write_text(as_yaml(whole | change), encoding="utf-8")
-        assert launch.find_duplicate(small()) is None, change
+        assert launch.find_duplicate(again) is None, change
     path.write_text(as_yaml(whole), encoding="utf-8")
     another = ready("sweep.batch_size=[1,2,3]", "repeats=1", "hang_s=61", scheduler="local")
     assert launch.find_duplicate(another) is None, "a new key that a person writes makes another sweep"

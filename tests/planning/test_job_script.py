@@ -57,13 +57,7 @@ EVERYTHING = {
 }
 
 
-SITES = {
-    "slurm-default": "slurm",
-    "edinburgh-ilcc": "slurm",
-    "sge-default": "sge",
-    "lancaster-hec": "sge",
-    "local-default": "local",
-}
+SITES = {"edinburgh-ilcc": "slurm", "lancaster-hec": "sge", "local-default": "local"}
 
 
 def test_python_is_that_of_the_worker_to_a_command_unless_the_spec_names_an_environment() -> None:
@@ -75,7 +69,7 @@ def test_python_is_that_of_the_worker_to_a_command_unless_the_spec_names_an_envi
 
 
 @pytest.mark.slow
-def test_shellcheck_has_nothing_to_say_of_every_site_and_odd_names(tmp_path: Path) -> None:
+def test_shellcheck_has_nothing_to_say_of_odd_names(tmp_path: Path) -> None:
     """The whole texts of usual names are compared, and checked, by tests/whole/test_environments.py."""
     texts = {}
     for site, scheduler in SITES.items():

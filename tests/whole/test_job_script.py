@@ -339,7 +339,7 @@ def test_a_module_that_has_another_name_is_a_note(tmp_path: Path) -> None:
             "bytearray(3 * 10**9)",
             "-v allows processes of 1.91 GiB, less than the 8.00 GiB requested",
         ),
-        ("-t 4", "while True: pass", "-t allows 4 s of CPU"),
+        ("-t 2", "while True: pass", "-t allows 2 s of CPU"),
         ("-f 20", "open('big', 'wb').write(bytes(10**6))", "-f allows files of 0.0 MiB"),
     ],
 )

@@ -218,10 +218,10 @@ def test_each_kind_of_file_that_is_gone_alone(whole: list[dict[str, object]]) ->
 
 @pytest.mark.slow
 def test_any_files_that_are_gone(whole: list[dict[str, object]]) -> None:
-    """Each of 30 purges takes some of all files, or of all whose loss can be made good."""
+    """Each of 12 purges takes some of all files, or of all whose loss can be made good."""
     files = sorted(str(path.relative_to(PRISTINE)) for path in PRISTINE.rglob("*") if path.is_file())
     lasting = {*OF_RUN[NONE], *OF_RUN[RERUN], ".driver.lock"}  # without it, another machine may run shards
-    for seed in range(30):
+    for seed in range(12):
         chance = random.Random(seed)  # noqa: S311 - a seed
         gone = {name for name in files if chance.random() < (0.1, 0.4, 0.8)[seed % 3]}
         gone -= lasting if seed % 2 else set()
