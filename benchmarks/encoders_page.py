@@ -8,6 +8,7 @@ from typing import Any
 from benchmarks.archives import RECORDS
 from benchmarks.markdown import table
 
+DEFAULT = 32
 NAMES = {"hf-token-classification": "bert-base", "sentence-embedding": "MiniLM-L6"}
 
 
@@ -30,7 +31,30 @@ def encoders() -> str:
                 f"{NAMES[name]} {cell['precision']}",
                 *(f"{speed:,.0f}" for speed in speeds),
                 f"{ours['tokens_per_s']:,.0f}",
-                f"{ours['characters_per_s']:,.0f}",
             )
         )
-    return table(("a second", "library, fp32", "by hand", "jobkit", "tokens", "characters"), rows)
+    return table(("a second", "library, fp32", "by hand", "jobkit", "tokens"), rows)
+
+
+def embedders() -> str:
+    """Return the speeds of embedders of 2026 on an H200: of ``encode`` and of jobkit at their best sizes."""
+    rows = []
+    found = json.loads((RECORDS / "embedders-h200.json").read_text(encoding="utf-8"))["rows"]
+    for name in dict.fromkeys(row["model"] for row in found):
+        best = {
+            way: max((row for row in found if (row["model"], row["way"]) == (name, way)), key=_speed)
+            for way in ("library", "jobkit")
+        }
+        speeds = [_speed(best[way]) for way in ("library", "jobkit")]
+        shown = (f"{_speed(one):,.0f}" for one in (found_at(found, name), best["library"], best["jobkit"]))
+        rows.append((name, *shown, f"{speeds[1] / speeds[0]:.2f}"))
+    return table(("a second, bf16", "encode at 32", "at its best", "jobkit", "times"), rows)
+
+
+def found_at(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    """Return the row of ``encode`` with its default batch size."""
+    return next(row for row in rows if row["model"] == name and row.get("batch_size") == DEFAULT)
+
+
+def _speed(row: dict[str, Any]) -> float:
+    return float(row["paragraphs_per_s"])

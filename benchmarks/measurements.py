@@ -78,6 +78,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "cpu": grid.cpu,
     "where": shortcuts_page.where,
     "sides": shortcuts_page.sides,
+    "embedders": encoders_page.embedders,
     "garbage": shortcuts_page.garbage,
     "encoders": encoders_page.encoders,
     "precision": tune_page.precision,

@@ -112,19 +112,30 @@ def _stages(lines: dict[str, float]) -> dict[str, float]:
 
 
 def sides() -> str:
-    """Return the table of two builds in one command on one card: speeds and ratios."""
+    """Return the table of two builds in one command on one card, of several machines: least to most."""
     rows, sides = list[tuple[str, ...]](), _record()["sides"]
-    for machine, cores in sorted({(one["machine"], one["cores"]) for one in sides}):
-        own = [one for one in sides if (one["machine"], one["cores"]) == (machine, cores)]
-        loop, old, new = (
-            [one["paragraphs_per_s"] for one in own if one["way"] == way]
-            for way in ("loop", "4e7b24bd", "arrays")
-        )
-        ratios = ", ".join(f"{after / before:.2f}" for before, after in zip(old, new, strict=True))
-        times = f"{fmean(new) / fmean(loop):.1f}" if loop else ""
-        speeds = (", ".join(f"{one:,.0f}" for one in each) for each in (loop, old, new))
-        rows.append((f"{machine}", f"{cores}", *speeds, ratios, times))
-    return table(("machine", "CPUs, workers", "the loop", "4e7b24bd", "now", "ratio", "times the loop"), rows)
+    for cores in sorted({one["cores"] for one in sides}):
+        found: dict[str, list[float]] = {"loop": [], "4e7b24bd": [], "arrays": [], "ratio": [], "times": []}
+        for machine in sorted({one["machine"] for one in sides}):
+            loop, old, new = (
+                [one["paragraphs_per_s"] for one in sides if _key(one) == (machine, cores, way)]
+                for way in ("loop", "4e7b24bd", "arrays")
+            )
+            found["ratio"] += [after / before for before, after in zip(old, new, strict=True)]
+            found["times"] += [fmean(new) / fmean(loop)] if loop else []
+            for way, speeds in zip(found, (loop, old, new), strict=False):
+                found[way] += speeds
+        shown = (_range(found[way], ",.0f") for way in ("loop", "4e7b24bd", "arrays"))
+        rows.append((f"{cores}", *shown, _range(found["ratio"], ".2f"), _range(found["times"], ".0f")))
+    return table(("CPUs, workers", "the loop", "4e7b24bd", "now", "ratio", "times the loop"), rows)
+
+
+def _key(row: dict[str, Any]) -> tuple[int, int, str]:
+    return row["machine"], row["cores"], row["way"]
+
+
+def _range(values: list[float], how: str) -> str:
+    return f"{min(values):{how}} to {max(values):{how}}" if values else ""
 
 
 def _record() -> Any:  # noqa: ANN401 - of a file

@@ -142,11 +142,12 @@ def write_sample(folder: Path, paragraphs: int = PARAGRAPHS) -> Path:
     return path
 
 
-def _rules() -> dict[str, tuple[str, ...]]:
+def _rules() -> dict[str, tuple[list[str], ...]]:
+    """Return the alternatives of each rule, as text and names of rules by turns."""
     text = _GRAMMAR.read_text(encoding="utf-8")
     joined = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE).replace("\n ", "")
     named = (line.partition(": ") for line in joined.splitlines() if line)
-    return {name: tuple(part.strip() for part in body.split("|")) for name, _, body in named}
+    return {name: tuple(_SLOT.split(part.strip()) for part in body.split("|")) for name, _, body in named}
 
 
 def _percentile(table: Sequence[tuple[float, int]], percent: float) -> int:
@@ -159,17 +160,25 @@ def _percentile(table: Sequence[tuple[float, int]], percent: float) -> int:
 @dataclass(frozen=True, slots=True)
 class _Author:
     dice: random.Random
-    rules: Mapping[str, tuple[str, ...]]
+    rules: Mapping[str, tuple[list[str], ...]]
 
     def expand(self, rule: str) -> SampleText:
-        alternatives = self.rules[rule]
-        template = alternatives[int(self.dice.random() * len(alternatives))]
-        parts = enumerate(_SLOT.split(template))  # text and names of rules by turns
-        piece = _concatenate(self.expand(part) if index % 2 else SampleText(part) for index, part in parts)
-        label = rule.partition(":")[0]
-        return (
-            SampleText(piece.text, (LabelledSpan(label, 0, len(piece.text)),)) if label.isupper() else piece
-        )
+        parts, entities = list[str](), list[LabelledSpan]()
+        self._write(rule, 0, parts, entities)
+        return SampleText("".join(parts), tuple(entities))
+
+    def _write(self, rule: str, start: int, parts: list[str], entities: list[LabelledSpan]) -> int:
+        """Append a rule's text, which begins at ``start``, and its entities; return where it ends."""
+        alternatives, known, end = self.rules[rule], len(entities), start
+        for index, part in enumerate(alternatives[int(self.dice.random() * len(alternatives))]):
+            if index % 2:
+                end = self._write(part, end, parts, entities)
+            else:
+                parts.append(part)
+                end += len(part)
+        if (label := rule.partition(":")[0]).isupper():
+            entities[known:] = [LabelledSpan(label, start, end)]
+        return end
 
     def sentence(self, goal: int) -> SampleText:
         chance = self.dice.random()
