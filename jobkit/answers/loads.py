@@ -345,6 +345,8 @@ class Budgets:
 
 TextLoads = Loads | Budgets  # by the knob that caps the batches
 
+KEPT = 5_000_000
+"""Paragraphs times settings whose envelopes are kept: a long text has few, so that they fit into memory."""
 LOAD_TOLERANCE = 0.2  # with a larger difference from the measured loads, lengths are of something else
 
 
@@ -366,6 +368,8 @@ def loads_of(lengths: Lengths | None, points: Iterable[Point]) -> TextLoads | No
     unit = max(point.work_unit for point in points) if by_budget else 0
     key = every, cut, by_length, window, unit
     if key not in lengths.loads:
+        if len(lengths.loads) * len(lengths.paragraphs) > KEPT:
+            lengths.loads.clear()
         text = Loads(lengths.every(every), cut, by_length, window)
         lengths.loads[key] = Budgets(text, unit) if by_budget else text
     return lengths.loads[key]

@@ -29,7 +29,7 @@ BASELINE_SLACK_BYTES = 16 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShortcutCheck:
-    """The process that compared shortcuts with the ordinary way, for all tries of a text on a type of node.
+    """The process that compared shortcuts with the ordinary way: one for all tries of a run on a node.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class ShortcutCheck:
     refused
         Why the shortcuts were switched off; empty if they were not.
     reused
-        Whether an earlier try had it, of this run or of another one.
+        Whether an earlier try of the run on this node had it.
     """
 
     seconds: float

@@ -35,7 +35,6 @@ from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.knobs import EVERY, EXACT, MPS, ORDER, SHORTCUTS, THREADS, WORKERS
 from jobkit.core.layout import CHECKS_FOLDER
 from jobkit.core.measurements import ShortcutCheck, total
-from jobkit.core.paths import cache_dir
 from jobkit.core.records import Outcome, Point
 from jobkit.worker import mps, process, steps
 from jobkit.worker.failure import (
@@ -56,7 +55,7 @@ from jobkit.worker.measure.sampler import EnergyReading, sampling
 from jobkit.worker.paragraphs import Call, Todo, split_sentences
 from jobkit.worker.record import Done, Report, Task, TryState, WorkerState
 from jobkit.worker.steps import Standing, Worker
-from jobkit.worker.workloads.base import CHARACTERS, SHIPPED, load_unit
+from jobkit.worker.workloads.base import CHARACTERS, load_unit
 
 TICK_S = 1.0
 """The longest time without a look at processes and calls."""
@@ -535,51 +534,41 @@ def _narrow(state: TryState, workers: Pool, queue: CallQueue, worker: int, failu
 def check_shortcuts(state: TryState, todo: Todo, daemon: mps.MpsDaemon | None = None) -> None:
     """Switch off the shortcuts of a try if the ordinary way finds something else.
 
-    The first try of a text on a type of node compares both ways for all tries there, in a process that ends
-    before the workers start. A shard has a text of its own, and is compared by itself.
+    The first try of a run on a node compares both ways for all tries there, in a process that ends before the
+    workers start. A shard has a text of its own, and is compared by itself.
     """
     task, check = state.task, None
-    places = _places_of_check(task) if task.run_dir and task.point.kind.from_text else []
-    for place in filter(Path.is_file, places):
+    place = _place_of_check(task) if task.run_dir and task.point.kind.from_text else None
+    if place and place.is_file():
         with contextlib.suppress(JobkitError, OSError):
-            check = replace(from_json(ShortcutCheck, files.read_text(place), where=str(place)), reused=True)
-            break
+            found = from_json(ShortcutCheck, files.read_text(place), where=str(place))
+            check = replace(found, reused=True)
     if check is None:
         check, opening = _compare(state, todo, daemon)
         state.task = replace(task, opening=task.opening or opening)  # before a GPU was in use
-        for place in places:
+        if place:
             with contextlib.suppress(OSError):  # another try compares them again
-                place.parent.mkdir(parents=True, exist_ok=True)
-                files.write_atomically(place, to_json(replace(check, reused=False)) + "\n")
+                place.parent.mkdir(exist_ok=True)
+                files.write_atomically(place, to_json(check) + "\n")
     if check.refused and task.point.kind.promised:
         raise TryFailed(Outcome.ENVIRONMENT, f"{NO_SHORTCUTS} {check.refused}")
     state.check = check
     state.task = replace(state.task, refused=check.refused)
 
 
-def _places_of_check(task: Task) -> list[Path]:
-    """Return the files of a check, in the run folder for this node, and in the cache for its type of node.
+def _place_of_check(task: Task) -> Path:
+    """Return the file of a check in the run folder, named by the node and all that decides what is found.
 
-    Their names have all that decides what is found; the one in the cache also the text and the processor. The
-    folder of installed packages changes with each package that is installed or removed; a user's own workload
-    may change at any time, and is not in the cache.
+    The folder of installed packages changes with each package that is installed or removed.
     """
     point = task.point
     free = {*point.load_knobs, EVERY, ORDER, WORKERS, THREADS, MPS}
     knobs = sorted((knob, value) for knob, value in point.params.items() if knob not in free)
-    gpus = sorted({(gpu.name, gpu.driver) for gpu in nvml.list_gpus()}) if point.device == "cuda" else []
+    gpus = sorted({gpu.name for gpu in nvml.list_gpus()}) if point.device == "cuda" else []
     packages = Path(sysconfig.get_path("purelib")).stat().st_mtime_ns
-    here = (point.workload, point.model, point.files, point.precision, knobs, gpus, sys.version, packages)
-    processor = ""
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        processor = next((line for line in lines if line.startswith("model name")), "")
-    code = max(file.stat().st_mtime_ns for file in Path(__file__).parent.rglob("*.py"))
-    anywhere = (*here, point.text.sha256, processor, platform.machine(), code)
-    in_run, kept = (hashlib.sha256(repr(decides).encode()).hexdigest()[:16] for decides in (here, anywhere))
-    checks = (task.run_dir or Path()) / CHECKS_FOLDER
-    places = [checks / f"{platform.node()}-{in_run}.json", cache_dir() / CHECKS_FOLDER / f"{kept}.json"]
-    return places if point.workload in SHIPPED else places[:1]
+    decides = (point.workload, point.model, point.files, point.precision, knobs, gpus, sys.version, packages)
+    name = hashlib.sha256(repr(decides).encode()).hexdigest()[:16]
+    return (task.run_dir or Path()) / CHECKS_FOLDER / f"{platform.node()}-{name}.json"
 
 
 def _compare(

@@ -7,6 +7,7 @@ folder with a setting that is not one of `SILENT`, or that contradicts tokenizer
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,12 +29,23 @@ SILENT = {
     *("do_lower_case", "strip_accents", "tokenize_chinese_chars", "add_prefix_space", "trim_offsets"),
     *("keep_accents", "remove_space", "use_default_system_prompt", "extra_ids", "pad_to_multiple_of"),
 }
-OF_NORMALIZER = {
-    "do_lower_case": "lowercase",
-    "strip_accents": "strip_accents",
-    "tokenize_chinese_chars": "handle_chinese_chars",
+OF_BERT = {
+    "do_lower_case": ("lowercase", True),
+    "strip_accents": ("strip_accents", None),
+    "tokenize_chinese_chars": ("handle_chinese_chars", True),
 }
-"""Settings that are also in a normalizer of BERT, by their names there."""
+"""Settings of BERT's class by their names in its normalizer, and what they are if they are not named."""
+USUAL_MODEL = {
+    **dict.fromkeys(("dropout", "end_of_word_suffix"), None),
+    **dict.fromkeys(("byte_fallback", "ignore_merges", "fuse_unk"), False),
+    "max_input_chars_per_word": 100,
+}
+UNKNOWN = 3
+"""The number of the unknown token of XLM-R."""
+OF_QWEN = "dcf453f17fd94008"
+"""The digest of how Qwen2's class cuts a text into words."""
+OWN_ENDS = ("BertTokenizer", "MPNetTokenizer", "RobertaTokenizer", "XLMRobertaTokenizer")
+"""Classes that put their own two special tokens around a text."""
 USUAL = "sentence_transformers.models.Transformer"
 EMBEDDER_FILE = "sentence_bert_config.json"
 OF_EMBEDDER = {"max_seq_length", "do_lower_case", "transformer_task", "module_output_name", "modality_config"}
@@ -118,6 +130,9 @@ def _tokenizer(files: Files) -> Any:  # noqa: ANN401 - tokenizers is untyped
     except Exception:  # noqa: BLE001 - tokenizers raises no other class; the library says what is wrong
         return None
     made.no_padding()
+    own_ends = files.special and _class_of(config) in OWN_ENDS
+    if own_ends and len(made.encode("")) != 2:  # noqa: PLR2004 - one before, and one after the text
+        return None
     if files.special:
         made.encode_special_tokens = bool(config.get("split_special_tokens"))
         made.no_truncation()
@@ -131,14 +146,7 @@ def _doubts(config: Mapping[str, Any], of_file: Mapping[str, Any], folder: Path)
     tokens = {key for key in config if key.endswith("_token") and not key.startswith("add_")}
     yield bool(config.keys() - SILENT - tokens)
     yield config.get("truncation_side", "right") != "right" or bool(config.get("auto_map"))
-    normalizer = of_file.get("normalizer") or {}
-    for key, name in OF_NORMALIZER.items():
-        yield key in config and normalizer.get(name) != config[key]
-    split = of_file.get("pre_tokenizer") or {}
-    first = [split, *split.get("pretokenizers", ()), *normalizer.get("normalizers", ()), normalizer]
-    yield any(one.get("type") == "Prepend" for one in first)
-    blank = [one["add_prefix_space"] for one in first if "add_prefix_space" in one]
-    yield blank not in ([], [bool(config.get("add_prefix_space"))])
+    yield not _made_alike(_class_of(config), config, of_file)
     known = {token["content"] for token in of_file.get("added_tokens") or ()}
     named = [config[key] for key in tokens if config[key]]
     named += config.get("additional_special_tokens") or ()
@@ -149,6 +157,36 @@ def _doubts(config: Mapping[str, Any], of_file: Mapping[str, Any], folder: Path)
     for value in _read(folder / "special_tokens_map.json").values():
         named += value if isinstance(value, list) else [value]
     yield not known.issuperset(one["content"] if isinstance(one, Mapping) else one for one in named)
+
+
+def _class_of(config: Mapping[str, Any]) -> str:
+    return str(config.get("tokenizer_class")).removesuffix("Fast")  # one class in 5, two in 4
+
+
+def _made_alike(kind: str, config: Mapping[str, Any], of_file: Mapping[str, Any]) -> bool:
+    """Return whether a class has the tokenizer of tokenizer.json: some read it, others make one anew."""
+    normalizer, split, model = (of_file.get(key) or {} for key in ("normalizer", "pre_tokenizer", "model"))
+    blank, parts = config.get("add_prefix_space"), split.get("pretokenizers", ())
+    usual = {name: model.get(name) or value for name, value in USUAL_MODEL.items()} == USUAL_MODEL
+    usual &= model.get("continuing_subword_prefix") in {None, "", "##"}
+    by_bytes = {"type": "ByteLevel", "add_prefix_space": bool(blank), "trim_offsets": True, "use_regex": True}
+    if kind in {"TokenizersBackend", "PreTrainedTokenizer"}:
+        return not blank and not config.keys() & OF_BERT.keys()
+    if kind in {"BertTokenizer", "MPNetTokenizer"}:
+        wanted = {name: config.get(key, value) for key, (name, value) in OF_BERT.items()}
+        wanted |= {"type": "BertNormalizer", "clean_text": True}
+        return usual and normalizer == wanted and split == {"type": "BertPreTokenizer"}
+    if kind == "RobertaTokenizer":
+        return usual and not normalizer and split == by_bytes
+    if kind == "XLMRobertaTokenizer":
+        wanted = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True}
+        made = [{"type": "WhitespaceSplit"}, wanted]
+        of_text = normalizer.get("type") in {None, "Precompiled"} and model.get("unk_id") == UNKNOWN
+        return usual and of_text and blank in {None, True} and list(parts) == made
+    if kind == "Qwen2Tokenizer":
+        digest = hashlib.sha256(json.dumps(split, sort_keys=True).encode()).hexdigest()[:16]
+        return usual and normalizer == {"type": "NFC"} and not blank and digest == OF_QWEN
+    return False
 
 
 def _read(path: Path, default: Any = None) -> Any:  # noqa: ANN401 - whatever JSON holds

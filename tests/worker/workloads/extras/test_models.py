@@ -15,6 +15,8 @@ import pytest
 from benchmarks.models import EMBEDDER, NEAR, TAGGER, build, outcome, quiet
 from jobkit.planning import models
 from jobkit.worker.workloads.base import workload_class
+from jobkit.worker.workloads.extras import token_counts
+from jobkit.worker.workloads.extras.encoder_workloads import stride_of
 from tests.support.tiny_models import TEXTS
 
 pytestmark = [pytest.mark.xdist_group("torch"), pytest.mark.slow]
@@ -111,3 +113,94 @@ def test_code_of_a_folder_runs_if_the_spec_trusts_it(tmp_path: Path) -> None:
     opened.load(folder, "cpu", {"shortcuts": "exact", **found.options}, 1)
     assert opened.effective()["shortcuts"] == "off: the model has a module Mine"
     assert len(opened.process(TEXTS[:2]).vectors) == 2
+
+
+def files_of(kind: str, folder: Path) -> tuple[token_counts.Files | None, Any]:
+    """Build a kind; return its tokenizer's files, and its folder as a spec names it."""
+    workload, place = build(kind, folder)
+    files = token_counts.of_tagger(place, stride_of) if workload == TAGGER else None
+    return files or token_counts.of_embedder(place, {}), models.find(
+        workload, {"path": str(place)}, Path(), place
+    )
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("tagger bert", "tagger modernbert", "tagger roberta-split-special"),
+        *("embedder mpnet", "embedder xlm-roberta", "embedder qwen3-without-pad", "embedder prompt-default"),
+        "embedder static",
+    ],
+)
+def test_tokens_are_counted_without_transformers(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, model = files_of(kind, tmp_path)
+    assert token_counts.count(TEXTS, files), "no doubt"
+    lengths: Any = getattr(workload_class(TAGGER if kind.startswith("tagger") else EMBEDDER), "lengths")  # noqa: B009
+    found = lengths(TEXTS, model)
+    monkeypatch.setattr(token_counts, "count", lambda *_: None)
+    assert found == lengths(TEXTS, model)
+
+
+@pytest.mark.parametrize(
+    ("kind", "file", "keys"),
+    [
+        ("tagger bert", "tokenizer_config.json", {"do_lower_case": False}),
+        ("tagger bert", "tokenizer_config.json", {"tokenizer_class": None}),
+        ("tagger bert", "tokenizer_config.json", {"mask_token": "[NEW]"}),
+        ("tagger bert", "tokenizer.json", {"pre_tokenizer": {"type": "Whitespace"}}),
+        ("tagger bert", "tokenizer.json", {"post_processor": None}),
+        ("tagger roberta-split-special", "tokenizer.json", {"normalizer": {"type": "Lowercase"}}),
+        ("embedder qwen3-without-pad", "tokenizer_config.json", {"add_bos_token": False}),
+        ("embedder xlm-roberta", "sentence_bert_config.json", {"do_lower_case": True}),
+    ],
+)
+def test_the_library_counts_where_the_files_leave_a_doubt(
+    kind: str, file: str, keys: dict[str, Any], tmp_path: Path
+) -> None:
+    workload, folder = build(kind, tmp_path)
+    path = folder / file
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | keys), encoding="utf-8")
+    files = token_counts.of_tagger(folder, stride_of) if workload == TAGGER else None
+    assert token_counts.count(TEXTS, files or token_counts.of_embedder(folder, {})) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed"), [("qwen3-left", True), ("modernbert", False), ("gemma3", False)]
+)
+def test_modules_run_in_another_way_only_where_they_find_the_same(
+    kind: str,
+    changed: bool,  # noqa: FBT001 - a parameter of pytest
+    tmp_path: Path,
+) -> None:
+    _, folder = build(f"embedder {kind}", tmp_path)
+    opened: Any = workload_class(EMBEDDER)()
+    opened.load(folder, "cpu", {"precision": "fp32", "shortcuts": "exact"}, 1)
+    kinds = Counter(type(module).__name__ for module in opened._changed)
+    assert bool(kinds["Transformer"] and kinds["Qwen3RMSNorm"]) == changed == bool(kinds)
+    assert opened.check_shortcuts(TEXTS[-40:]) == ""
+
+
+def test_a_norm_that_is_another_one_keeps_its_steps() -> None:
+    import torch
+
+    from jobkit.worker.workloads.extras.encoder import fuse_norms
+
+    class OwnRMSNorm(torch.nn.Module):  # type: ignore[misc]
+        """As Gemma's: it multiplies by one more than its weight, which is large in one place."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight, self.eps = torch.nn.Parameter(torch.zeros(8, dtype=torch.bfloat16)), 1e-6
+            self.weight.data[0] = 150
+
+        def forward(self, states: Any) -> Any:
+            return torch.nn.functional.rms_norm(states, (8,), 1 + self.weight, self.eps)
+
+    norms = [
+        OwnRMSNorm(),
+        torch.nn.RMSNorm(8, eps=1e-6, elementwise_affine=False),
+        torch.nn.RMSNorm(8, eps=1e-6),
+    ]
+    assert fuse_norms(torch.nn.Sequential(*norms)) == norms[2:]
