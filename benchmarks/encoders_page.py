@@ -46,14 +46,10 @@ def embedders() -> str:
             for way in ("library", "jobkit")
         }
         speeds = [_speed(best[way]) for way in ("library", "jobkit")]
-        shown = (f"{_speed(one):,.0f}" for one in (found_at(found, name), best["library"], best["jobkit"]))
+        usual = next(row for row in found if row["model"] == name and row.get("batch_size") == DEFAULT)
+        shown = (f"{_speed(one):,.0f}" for one in (usual, best["library"], best["jobkit"]))
         rows.append((name, *shown, f"{speeds[1] / speeds[0]:.2f}"))
     return table(("a second, bf16", "encode at 32", "at its best", "jobkit", "times"), rows)
-
-
-def found_at(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    """Return the row of ``encode`` with its default batch size."""
-    return next(row for row in rows if row["model"] == name and row.get("batch_size") == DEFAULT)
 
 
 def _speed(row: dict[str, Any]) -> float:

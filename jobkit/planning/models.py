@@ -25,7 +25,7 @@ from jobkit.core.extras import missing_extra
 from jobkit.core.paths import cache_lock, share_with_group
 from jobkit.core.records import FOLDER, FULL, MODEL_OPTIONS, STANZA, ModelRef
 from jobkit.core.terminal import Say, shell_quote
-from jobkit.planning.saved_model import NO_POOLING, read, refuse_keys, refuse_unfit
+from jobkit.planning.saved_model import NO_POOLING, refuse_keys, refuse_unfit
 from jobkit.planning.standin import (
     ARCHITECTURES,
     SIZE_BYTES,
@@ -41,6 +41,7 @@ from jobkit.worker.workloads.model import (
     fingerprint,
     folder_files,
     missing_files,
+    read_json,
 )
 
 LANGUAGE = "en"
@@ -412,7 +413,7 @@ def with_prompt(workload: str, model: ModelRef | None, prompt: str) -> ModelRef 
         return None  # which is an error already
     if model.stand_in:
         return replace(model, prompt=prompt)  # the names of the real model's are not known
-    prompts = read(Path(model.path) / "config_sentence_transformers.json").get("prompts") or {}
+    prompts = read_json(Path(model.path) / "config_sentence_transformers.json").get("prompts") or {}
     if prompt and not prompts.get(prompt, prompt):
         hint = f'write the text itself: "{prompt}: "'
         raise JobkitError(f"prompt: the prompt {prompt!r} of {model.name} is empty", hint=hint)

@@ -6,13 +6,12 @@ It reads JSON and names of files alone: transformers and sentence-transformers a
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jobkit.core.errors import JobkitError
-from jobkit.worker.workloads.model import MODULES, NO_LIMIT, SAVED, unlimited
+from jobkit.worker.workloads.model import MODULES, NO_LIMIT, SAVED, read_json, unlimited
 
 EMBEDDER, TAGGER = "sentence-embedding", "hf-token-classification"
 LIBRARY = "sentence_transformers."
@@ -62,9 +61,9 @@ def refuse_unfit(workload: str, folder: Path, asked: Mapping[str, object]) -> No
 
 
 def _refuse_unfit(workload: str, folder: Path, asked: Mapping[str, object]) -> None:
-    modules: Modules = read(folder / "modules.json", []) if workload == EMBEDDER else []
+    modules: Modules = read_json(folder / "modules.json", []) if workload == EMBEDDER else []
     whole = folder / modules[0]["path"] if modules else folder
-    config, tokens = read(whole / "config.json"), read(whole / TOKENIZER)
+    config, tokens = read_json(whole / "config.json"), read_json(whole / TOKENIZER)
     [kind, *_] = config.get("architectures") or [""]
     if workload == EMBEDDER:
         modules = _of_embedder(folder, modules, kind, pooled=bool(asked.get("pooling")))
@@ -86,7 +85,7 @@ def _refuse_unfit(workload: str, folder: Path, asked: Mapping[str, object]) -> N
 
 def _of_embedder(folder: Path, modules: Modules, kind: str, *, pooled: bool) -> Modules:
     """Refuse what was not saved as a sentence embedder, or cannot work; return the modules that work."""
-    settings = read(folder / OF_LIBRARY)
+    settings = read_json(folder / OF_LIBRARY)
     kind = kind if (saved := settings.get("model_type", SAVED)) == SAVED else saved
     if not modules or kind in {"CrossEncoder", "SparseEncoder", "MultiVectorEncoder"}:
         if pooled:
@@ -119,7 +118,7 @@ def _refuse_module(folder: Path, kind: str, path: str) -> None:
     file, known = folder / path / (OF_TEXT if name in BEGINS else "config.json"), MODULES.get(name)
     if name == "Pooling" and not file.is_file():
         raise TypeError(f"{file} is missing")
-    if known and (unknown := read(file).keys() - known):
+    if known and (unknown := read_json(file).keys() - known):
         hint = "delete it there, or write a function that calls `encode`: jobkit help workloads"
         raise JobkitError(f"{file}: {name} has no setting {min(unknown)!r} that jobkit knows", hint=hint)
 
@@ -134,7 +133,7 @@ def _refuse_weights(folder: Path) -> None:
     files = [path for end in ("*.safetensors", "*.bin") for path in folder.glob(end)]
     files = [path for path in files if not path.name.startswith(NO_WEIGHTS)]
     if not any((folder / name).exists() for name in WEIGHTS):
-        named = [read(folder / f"{name}.index.json").get("weight_map", {}).values() for name in WEIGHTS]
+        named = [read_json(folder / f"{name}.index.json").get("weight_map", {}).values() for name in WEIGHTS]
         files += [folder / name for name in sorted({*(named[0] or named[1])})]
     for file in files:
         if not file.is_file():
@@ -142,7 +141,7 @@ def _refuse_weights(folder: Path) -> None:
         with file.open("rb") as stream:
             if stream.read(len(POINTER)) == POINTER:
                 raise JobkitError(f"{file} is a pointer of Git LFS, not the weights", hint="git lfs pull")
-    if adapter := read(folder / "adapter_config.json"):
+    if adapter := read_json(folder / "adapter_config.json"):
         hint = "save `model.merge_and_unload()` of peft; if the weights are whole, delete adapter_config.json"
         raise JobkitError(f"{folder} is an adapter of {adapter.get('base_model_name_or_path')}", hint=hint)
     if files:
@@ -156,7 +155,9 @@ def _refuse_weights(folder: Path) -> None:
 def _refuse_code(folder: Path, whole: Path, modules: Modules, config: Json, *, trusted: bool) -> None:
     """Refuse a model that needs Python code that is not trusted, or that a job would not have."""
     needed = [module["type"] for module in modules if not module["type"].startswith(LIBRARY)]
-    dense = [read(folder / one["path"] / "config.json") for one in modules if one["type"].endswith(".Dense")]
+    dense = [
+        read_json(folder / one["path"] / "config.json") for one in modules if one["type"].endswith(".Dense")
+    ]
     activations = [one.get("activation_function", "torch.") for one in dense]
     needed += [name for name in activations if not name.startswith("torch.")]
     type_ = str(config.get("model_type") or "-").replace("-", "_")
@@ -179,7 +180,7 @@ def _refuse_lengths(workload: str, folder: Path, config: Json, tokens: Json) -> 
         raise TypeError(f"{positions!r} is no number of positions")
     named = [(TOKENIZER, "model_max_length", tokens.get("model_max_length"))]
     if workload == EMBEDDER:
-        settings = read(folder / OF_TEXT)
+        settings = read_json(folder / OF_TEXT)
         parts = [settings, settings.get("processor_kwargs"), settings.get("tokenizer_args")]
         parts += (settings.get("processing_kwargs") or {}).values()
         named += [(OF_TEXT, key, part.get(key)) for part in parts if part for key in LIMITS]
@@ -198,14 +199,3 @@ def _refuse_lengths(workload: str, folder: Path, config: Json, tokens: Json) -> 
         if NO_LIMIT >= most > usable > 0:
             hint = f'write "{key}": {usable} into its {file}'
             raise JobkitError(f"{folder} takes {most:,} tokens, and has positions for {usable:,}", hint=hint)
-
-
-def read(path: Path, default: Any = None) -> Any:  # noqa: ANN401 - whatever JSON holds
-    """Return what a JSON file holds; ``default``, or an empty mapping, if there is none."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {} if default is None else default
-    except (OSError, ValueError, RecursionError) as error:
-        hint = "write it as JSON in UTF-8, or save the model again"
-        raise JobkitError(f"{path} cannot be read as JSON: {error}", hint=hint) from error

@@ -124,6 +124,17 @@ def language_of(model: Path) -> str:
     return found[0]
 
 
+def read_json(path: Path, default: Any = None) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """Return what a JSON file holds; ``default``, or an empty mapping, if there is none."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {} if default is None else default
+    except (OSError, ValueError, RecursionError) as error:
+        hint = "write it as JSON in UTF-8, or save the model again"
+        raise JobkitError(f"{path} cannot be read as JSON: {error}", hint=hint) from error
+
+
 # -- what an encoder knows of the files of a model; what it does not know is refused, by name
 
 TOKENIZER_SETTINGS = {
@@ -142,8 +153,8 @@ TOKENIZER_SETTINGS = {
     *("verbose", "use_fast", "from_slow", "device", "cache_dir", "model_specific_special_tokens"),
     *("model_type", "tokenizer_type", "_commit_hash"),
 }
-"""Settings of a tokenizer with which an encoder finds what the framework finds; beside them those that its
-class takes, which are in the tokenizer once it is loaded, special tokens, and files."""
+"""Settings of a tokenizer that an encoder follows, or that change nothing for it. It also follows the
+parameters of the tokenizer's class, special tokens and files: a tokenizer that is loaded has them."""
 EMBEDDER_SETTINGS = {
     *("__version__", "requirements", "model_type", "similarity_fn_name"),
     *("prompts", "default_prompt_name", "truncate_dim"),

@@ -205,10 +205,11 @@ class Encoder:
 
 
 def is_causal(network: Any) -> bool:  # noqa: ANN401 - transformers is untyped
-    """Return whether the tokens of a network see none after them, and count from the first one.
+    """Return whether no token of a network sees the tokens after it, and positions are rotary.
 
-    Two texts differ in their last token; the other tokens of a causal network are bit for bit alike. As of
-    a model with a table of positions a text padded on the left is another one, only rotary ones count.
+    Two texts that differ in their last token are run: in a causal network their other tokens are bit for bit
+    alike. With rotary positions it does not matter on which side a text is padded; with a table of positions
+    it does.
     """
     if getattr(network.config, "rope_parameters", None) is None:
         return False
@@ -221,7 +222,7 @@ def is_causal(network: Any) -> bool:  # noqa: ANN401 - transformers is untyped
 def fuse_norms(network: Any) -> list[Any]:  # noqa: ANN401 - as above
     """Have each RMSNorm of a network run as one kernel if that gives what its own steps give; return them.
 
-    Its steps read and write a batch eight times: two of five milliseconds of an LLM on an H200.
+    Its own steps, one kernel each, read and write the whole batch several times.
     """
     fused = []
     for module in network.modules():

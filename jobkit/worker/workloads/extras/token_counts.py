@@ -1,8 +1,8 @@
 """The tokens of texts by a folder's tokenizer.json: transformers, and torch with it, is not imported.
 
-Transformers makes most of its tokenizers anew, out of the vocabulary of tokenizer.json and of settings in
-tokenizer_config.json (``tokenization_utils_tokenizers.py``, read in 5.23.0). So it counts the tokens of a
-folder with a setting that is not one of `SILENT`, or that contradicts tokenizer.json.
+Some tokenizers of transformers read this file. Others take its vocabulary, build the rest from settings in
+tokenizer_config.json, and ignore what else it has (``tokenization_utils_tokenizers.py``, read in 5.23.0).
+So `count` refuses a folder whose two files might not agree, and the caller asks transformers.
 """
 
 from __future__ import annotations
@@ -14,21 +14,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jobkit.core.knobs import PROMPT
-from jobkit.worker.workloads.model import NO_LIMIT
+from jobkit.worker.workloads.model import NO_LIMIT, TOKENIZER_SETTINGS, read_json
 
 TOGETHER = 4_096
 """Texts whose tokens are held at a time."""
-SILENT = {
-    # of padding, decoding, chats and names, and those that are looked at below
-    *("model_max_length", "padding_side", "pad_token_type_id", "model_input_names", "padding", "truncation"),
-    *("clean_up_tokenization_spaces", "spaces_between_special_tokens", "errors", "chat_template"),
-    *("name_or_path", "processor_class", "tokenizer_class", "backend", "is_local", "local_files_only"),
-    *("special_tokens_map_file", "tokenizer_file", "use_fast", "auto_map", "model_specific_special_tokens"),
-    *("added_tokens_decoder", "additional_special_tokens", "extra_special_tokens", "split_special_tokens"),
-    *("max_length", "stride", "truncation_strategy", "truncation_side", "never_split", "do_basic_tokenize"),
-    *("do_lower_case", "strip_accents", "tokenize_chinese_chars", "add_prefix_space", "trim_offsets"),
-    *("keep_accents", "remove_space", "use_default_system_prompt", "extra_ids", "pad_to_multiple_of"),
+CHANGING = {
+    *("add_bos_token", "add_eos_token", "max_len", "vocab", "merges", "fix_mistral_regex", "clean_text"),
+    *("max_input_chars_per_word", "wordpieces_prefix", "sp_model_kwargs", "legacy", "src_lang", "tgt_lang"),
+    *("language_codes", "split_by_punct", "do_split_on_punc", "unk_id", "offset", "vocab_type", "auto_map"),
 }
+"""Of `TOKENIZER_SETTINGS`, and beside them, what may change the number of tokens."""
 OF_BERT = {
     "do_lower_case": ("lowercase", True),
     "strip_accents": ("strip_accents", None),
@@ -70,9 +65,9 @@ def of_embedder(folder: Path, asked: Mapping[str, Any]) -> Files | None:
 
     ``asked``: the options of a `ModelRef`.
     """
-    modules = [] if asked.get("pooling") else _read(folder / "modules.json", [])
+    modules = [] if asked.get("pooling") else read_json(folder / "modules.json", [])
     first = folder / modules[0].get("path", "") if modules else folder
-    of_library = _read(folder / "config_sentence_transformers.json")
+    of_library = read_json(folder / "config_sentence_transformers.json")
     prompts = of_library.get("prompts") or {}
     prompt = prompts.get(of_library.get("default_prompt_name")) or ""
     if (named := asked.get(PROMPT)) is not None:
@@ -80,7 +75,7 @@ def of_embedder(folder: Path, asked: Mapping[str, Any]) -> Files | None:
     kind = modules[0].get("type", "") if modules else USUAL
     if kind.endswith(".StaticEmbedding"):
         return Files(first, special=False, prompt=prompt)
-    settings = _read(first / EMBEDDER_FILE)
+    settings = read_json(first / EMBEDDER_FILE)
     others = [file for file in first.glob("sentence_*_config.json") if file.name != EMBEDDER_FILE]
     others += [first / name for name in PROCESSORS if (first / name).exists()]
     modality = settings.get("modality_config") or {"text": None}
@@ -89,17 +84,17 @@ def of_embedder(folder: Path, asked: Mapping[str, Any]) -> Files | None:
     if unusual or modality.keys() != {"text"}:
         return None
     if (most := settings.get("max_seq_length")) is None:
-        named = _read(first / "tokenizer_config.json").get("model_max_length")
-        positions = _read(first / "config.json").get("max_position_embeddings")
+        named = read_json(first / "tokenizer_config.json").get("model_max_length")
+        positions = read_json(first / "config.json").get("max_position_embeddings")
         most = min((int(one) for one in (named, positions) if one and one > 0), default=None)
     return Files(first, prompt=prompt, most=most)
 
 
 def of_tagger(folder: Path, stride_of: Callable[[int], int]) -> Files | None:
     """Return the tokenizer's files of a tagger, whose long texts become pieces; or as `of_embedder`."""
-    most = int(_read(folder / "tokenizer_config.json").get("model_max_length") or NO_LIMIT + 1)
+    most = int(read_json(folder / "tokenizer_config.json").get("model_max_length") or NO_LIMIT + 1)
     if most > NO_LIMIT:
-        config = _read(folder / "config.json")
+        config = read_json(folder / "config.json")
         most = (config.get("max_position_embeddings") or config.get("n_positions") or 0) - FIRST_POSITIONS
     return Files(folder, most=most, stride=stride_of(most)) if most > 0 else None
 
@@ -122,8 +117,8 @@ def _tokenizer(files: Files) -> Any:  # noqa: ANN401 - tokenizers is untyped
     from tokenizers import Tokenizer
 
     try:
-        of_file = _read(files.folder / "tokenizer.json")
-        config = _read(files.folder / "tokenizer_config.json")
+        of_file = read_json(files.folder / "tokenizer.json")
+        config = read_json(files.folder / "tokenizer_config.json")
         if files.special and (not config or any(_doubts(config, of_file, files.folder))):
             return None
         made = Tokenizer.from_file(str(files.folder / "tokenizer.json"))
@@ -143,18 +138,19 @@ def _tokenizer(files: Files) -> Any:  # noqa: ANN401 - tokenizers is untyped
 
 def _doubts(config: Mapping[str, Any], of_file: Mapping[str, Any], folder: Path) -> Iterator[bool]:
     """Yield whether the settings may make another tokenizer than tokenizer.json has."""
-    tokens = {key for key in config if key.endswith("_token") and not key.startswith("add_")}
-    yield bool(config.keys() - SILENT - tokens)
-    yield config.get("truncation_side", "right") != "right" or bool(config.get("auto_map"))
-    yield not _made_alike(_class_of(config), config, of_file)
+    tokens = {key for key in config.keys() - CHANGING if key.endswith("_token")}
+    named_files = {key for key in config if key.endswith(("_file", "_tokens"))}
+    yield bool(config.keys() & CHANGING or config.keys() - TOKENIZER_SETTINGS - tokens - named_files)
+    yield config.get("truncation_side", "right") != "right"
+    yield not _agrees(_class_of(config), config, of_file)
     known = {token["content"] for token in of_file.get("added_tokens") or ()}
     named = [config[key] for key in tokens if config[key]]
     named += config.get("additional_special_tokens") or ()
     more = config.get("extra_special_tokens") or ()
     named += more.values() if isinstance(more, Mapping) else more
     named += (config.get("added_tokens_decoder") or {}).values()
-    named += _read(folder / "added_tokens.json")
-    for value in _read(folder / "special_tokens_map.json").values():
+    named += read_json(folder / "added_tokens.json")
+    for value in read_json(folder / "special_tokens_map.json").values():
         named += value if isinstance(value, list) else [value]
     yield not known.issuperset(one["content"] if isinstance(one, Mapping) else one for one in named)
 
@@ -163,8 +159,8 @@ def _class_of(config: Mapping[str, Any]) -> str:
     return str(config.get("tokenizer_class")).removesuffix("Fast")  # one class in 5, two in 4
 
 
-def _made_alike(kind: str, config: Mapping[str, Any], of_file: Mapping[str, Any]) -> bool:
-    """Return whether a class has the tokenizer of tokenizer.json: some read it, others make one anew."""
+def _agrees(kind: str, config: Mapping[str, Any], of_file: Mapping[str, Any]) -> bool:
+    """Return whether a class of tokenizers has what tokenizer.json has: it reads it, or builds the same."""
     normalizer, split, model = (of_file.get(key) or {} for key in ("normalizer", "pre_tokenizer", "model"))
     blank, parts = config.get("add_prefix_space"), split.get("pretokenizers", ())
     usual = {name: model.get(name) or value for name, value in USUAL_MODEL.items()} == USUAL_MODEL
@@ -187,10 +183,3 @@ def _made_alike(kind: str, config: Mapping[str, Any], of_file: Mapping[str, Any]
         digest = hashlib.sha256(json.dumps(split, sort_keys=True).encode()).hexdigest()[:16]
         return usual and normalizer == {"type": "NFC"} and not blank and digest == OF_QWEN
     return False
-
-
-def _read(path: Path, default: Any = None) -> Any:  # noqa: ANN401 - whatever JSON holds
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {} if default is None else default
