@@ -15,7 +15,7 @@ from typing import NamedTuple
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
 from jobkit.core.json_codec import parse_json
-from jobkit.core.knobs import BATCH_SIZE, CUT_BY, PADDED, SORTED
+from jobkit.core.knobs import BATCH_SIZE, CUT_BY, SORTED, budget_of
 from jobkit.core.layout import LENGTHS_FILE
 from jobkit.core.records import Point
 from jobkit.worker.paragraphs import cut_by_budget, load_of, sorted_places
@@ -35,7 +35,7 @@ class Lengths:
     paragraphs: tuple[tuple[int, ...], ...]  # lengths of the items of each paragraph, in text order
     source: str = TOKENIZER  # how they were found: `TOKENIZER`, `PUNCTUATION` or `NONE`
     unit: str = CHARACTERS  # what a load counts
-    padded: bool = True  # the load is items x longest; if ``False``, the sum of the lengths
+    pads: bool = True  # the load is items x longest; if ``False``, the sum of the lengths
 
     @classmethod
     def unknown(cls, paragraphs: int) -> Lengths:
@@ -55,7 +55,7 @@ class Lengths:
         data: dict[str, object] = {"schema": SCHEMA, "source": self.source}
         if self.unit != CHARACTERS:
             data["unit"] = self.unit
-        if not self.padded:
+        if not self.pads:
             data["padded"] = False
         data["paragraphs"] = self.paragraphs
         return json.dumps(data, separators=(",", ":"))
@@ -68,8 +68,8 @@ class Lengths:
             if data["schema"] != SCHEMA:
                 raise ValueError(f"schema {data['schema']!r}, not {SCHEMA}")  # noqa: TRY301 - reported below
             rows = tuple(once_each((_length(length) for length in row) for row in data["paragraphs"]))
-            unit, padded = str(data.get("unit", CHARACTERS)), data.get("padded") is not False
-            return cls(paragraphs=rows, source=str(data["source"]), unit=unit, padded=padded)
+            unit, pads = str(data.get("unit", CHARACTERS)), data.get("padded") is not False
+            return cls(paragraphs=rows, source=str(data["source"]), unit=unit, pads=pads)
         except (JobkitError, ValueError, KeyError, TypeError) as error:
             raise JobkitError(f"{where}: no lengths of a text: {error!r}") from error
 
@@ -159,7 +159,7 @@ class Loads:
     def under_budget(self, budget: int, work_unit: int) -> Chunks:
         """Return the batches with a capped load, in calls of ``work_unit`` paragraphs."""
         calls = [self._items(start, end) for _, start, end in self._calls(work_unit)]
-        cut = [(iter(items), cut_by_budget(items, budget, pads=self.lengths.padded)) for items in calls]
+        cut = [(iter(items), cut_by_budget(items, budget, pads=self.lengths.pads)) for items in calls]
         return self._chunks_of([list(islice(items, size)) for items, sizes in cut for size in sizes])
 
     def chunks(self, batch_size: int) -> Chunks:
@@ -172,7 +172,7 @@ class Loads:
         )
 
     def _chunks_of(self, chunks: Iterable[Sequence[int]]) -> Chunks:
-        loads = [load_of(chunk, pads=self.lengths.padded) for chunk in chunks]
+        loads = [load_of(chunk, pads=self.lengths.pads) for chunk in chunks]
         return Chunks(
             batches=len(loads),
             load=max(loads, default=0),
@@ -263,14 +263,14 @@ class Loads:
 
     def _scan(self, paragraphs: int, sentences: int) -> tuple[int, int]:
         """Return the largest load of a chunk, and the first paragraph of the first call that has it."""
-        best, where, table, sums, padded = 0, 0, self._table, self._sums, self.lengths.padded
+        best, where, table, sums, pads = 0, 0, self._table, self._sums, self.lengths.pads
         for first, start, end in self._calls(paragraphs):
             # Of sorted items the first chunk has the longest, and no other chunk has more items.
             lefts = range(start, end, max(end - start, 1) if self.by_length else sentences)
             for left in lefts:
                 right = min(left + sentences, end)
                 load = sums[right] - sums[left]
-                if padded:
+                if pads:
                     last = end if self.by_length else right
                     level = (last - left).bit_length() - 1
                     row = table[level]
@@ -285,7 +285,7 @@ class Loads:
         items = max(len(self._flat), 1)
         if self.cut.paragraphs_per_call is not None:  # a load that no batch size exceeds
             ceiling = self._scan(self.cut.paragraphs_per_call, items)[0]
-        elif not self.lengths.padded:
+        elif not self.lengths.pads:
             ceiling = self._sums[-1]
         else:
             ceiling = min(self.cut.sentences_per_ner_batch or items, items) * max(self._flat, default=0)
@@ -360,7 +360,7 @@ def loads_of(lengths: Lengths | None, points: Iterable[Point]) -> TextLoads | No
     params = [point.numbers for point in points]
     if lengths is None or not params:
         return None
-    by_budget = all(PADDED in param for param in params)
+    by_budget = all(map(budget_of, params))
     if not by_budget and any(BATCH_SIZE not in param for param in params):
         return None
     every, cut = min(point.every for point in points), ALL_FOLLOWS if by_budget else Cut.largest(params)

@@ -17,7 +17,7 @@ from jobkit.answers.gpus import usable_bytes
 from jobkit.answers.loads import Budgets, Lengths, TextLoads, agreeing, loads_of
 from jobkit.answers.memory_line import CURVED, Censored, Fit, Observation, doubts, fit_memory
 from jobkit.answers.setting import other_knobs
-from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED, Value
+from jobkit.core.knobs import BATCH_SIZE, CPU, REPORTED, SIZES, size_knob
 from jobkit.core.measurements import largest
 from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import format_bytes_gib, format_count
@@ -29,10 +29,9 @@ TELLS = 2.0  # a load this many times the largest measured distinguishes a curve
 SAME_CAPACITY = 0.99  # trials with at least this share of a capacity count for it: the rest is rounding
 
 NOTHING = "no point has succeeded yet"
-TOO_SMALL = {
-    BATCH_SIZE: "not even a batch of 1 fits",
-    PADDED: "not even a batch of the longest sentence fits",
-}
+TOO_SMALL = dict(
+    zip(SIZES, ("not even a batch of 1 fits", "not even a batch of the longest sentence fits"), strict=True)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +114,7 @@ class Memory:
     def _of_capacity(self, capacity: float) -> Prediction:
         if self.records and not self.load_by_batch:
             swept = any(self.knob in record.params for record in self.records)
-            no_knob = f"neither {BATCH_SIZE} nor {PADDED} is a knob of this sweep"
+            no_knob = f"neither {' nor '.join(SIZES)} is a knob of this sweep"
             return self._unknown(capacity, "the workload reports no load" if swept else no_knob)
         return self._after_trials(self.predict(max(0.0, capacity)))
 
@@ -159,7 +158,7 @@ class Memory:
     def largest_batch(self, load: float) -> int:
         if self.loads is not None:
             return self.loads.largest_batch(load)
-        if self.knob == PADDED:
+        if self.knob != BATCH_SIZE:
             return max(0, math.floor(load))  # it caps the load itself
         return math.floor(load / self._worst_rate)
 
@@ -167,14 +166,14 @@ class Memory:
         """Return the load of exactly this batch; if no lengths are known, at the worst rate measured."""
         if self.loads is not None:
             return self.loads.own(batch)
-        return batch if self.knob == PADDED else round(batch * self._worst_rate)
+        return batch if self.knob != BATCH_SIZE else round(batch * self._worst_rate)
 
     def testable(self, batch: int) -> int:
         """Return this batch, or the largest batch of the text if that is smaller."""
         if self.loads is not None:
             return min(batch, self.loads.limit)
         items = (record.summary.items_total for record in self.records if record.summary)
-        return batch if self.knob == PADDED else min(batch, max(items, default=0))
+        return batch if self.knob != BATCH_SIZE else min(batch, max(items, default=0))
 
     @property
     def _worst_rate(self) -> float:
@@ -252,9 +251,7 @@ def alike(record: Record) -> dict[str, object]:
         "workload": point.workload,
         "device": point.device,
         "number of workers": point.workers,
-        "MPS": record.mps,
-        "precision": record.precision,
-        "shortcuts": record.shortcuts,
+        **{knob.title: record.ran(knob.name) for knob in REPORTED},
         "another knob than batch_size": other_knobs(record),
     }
 
@@ -273,14 +270,10 @@ def measured_bytes(record: Record | None) -> int | None:
     return record.needs[0].passed_bytes if record.needs else record.memory.reserved_peak_bytes
 
 
-def swept_knob(params: Mapping[str, Value]) -> str:
-    return PADDED if PADDED in params else BATCH_SIZE
-
-
 def load_by_batch(well: Sequence[Record]) -> dict[int, int]:
     """Return the largest load that was measured with each batch size or budget."""
     loads: dict[int, int] = {}
-    knob = swept_knob(well[0].point.params)
+    knob = size_knob(well[0].point.params)
     for record in well:
         batch, summary = record.point.numbers.get(knob), record.summary
         if batch and summary and summary.load_max:
@@ -453,7 +446,7 @@ def memory_of(
         check_bytes=largest(one.rss_peak_bytes if on_cpu else one.gpu_peak_bytes for one in checks) or 0,
         gpu=gpu.name if gpu else None,
         load_by_batch=loads,
-        knob=swept_knob(point.params),
+        knob=size_knob(point.params),
         remarks=remarks(well, kind, len(failed), len(counted)),
         loads=agreeing(loads_of(lengths, [record.point for record in records]), loads),
         limit_bytes=usable_bytes(gpu.name, gpu.total_bytes) if gpu and gpu.total_bytes else None,

@@ -17,7 +17,7 @@ from jobkit.core.blocks import Block
 from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import extension_of, load
 from jobkit.core.figures import DIGITS, MAX, SPEED, Figure, by_key, format_figure, units_of
-from jobkit.core.knobs import EVERY, MPS, ON, Value
+from jobkit.core.knobs import EVERY, Value
 from jobkit.core.records import Record
 from jobkit.core.student import TWO_SIDED
 from jobkit.core.terminal import printable, shell_path
@@ -252,8 +252,7 @@ class SearchAnswer:
         """Return the setting of a record of the last phase as the answer names it: on the whole text."""
         if self.finals.winner and record.params == self.finals.winner.params:
             return self.setting
-        params = {knob: value for knob, value in record.params.items() if knob != EVERY}
-        return {**params, MPS: ON} if record.mps == ON and MPS in params else params
+        return {knob: value for knob, value in record.decided.items() if knob != EVERY}
 
     def last_records(self, run: str) -> list[Record]:
         """Return the records of the last phase, each with its setting as the answer names it.

@@ -12,13 +12,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from jobkit.answers.loads import read_lengths
-from jobkit.answers.memory import TOO_SMALL, Memory, measured_bytes, memory_of, swept_knob
+from jobkit.answers.memory import TOO_SMALL, Memory, measured_bytes, memory_of
 from jobkit.core import layout
 from jobkit.core.files import append_line
 from jobkit.core.json_codec import to_json
-from jobkit.core.knobs import BATCH_SIZE, CUDA, PADDED
+from jobkit.core.knobs import CUDA, SIZES, size_knob
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import format_memory
 from jobkit.runs import search_loop, trials
@@ -127,11 +128,11 @@ def _predicted(
         return Trial(
             capacity_bytes=capacity, message=memory.predict(capacity).reason or TOO_SMALL[memory.knob]
         )
-    load, by_size = memory.own_load(batch), memory.knob == BATCH_SIZE
+    load = memory.own_load(batch)
+    size: dict[str, Any] = {memory.knob: batch}
     trial = Trial(
         index=points[-1].index + 1,
-        batch_size=batch if by_size else 0,
-        padded=0 if by_size else batch,
+        **size,
         load=load,
         capacity_bytes=capacity,
         expected_bytes=memory.line.at(load),
@@ -156,10 +157,10 @@ def _known(trial: Trial, records: Sequence[Record]) -> Trial | None:
 
 def _not_one_knob(points: Sequence[Point]) -> str:
     """Return why the points cannot be extended; empty if only the batch size varies, or the budget."""
-    knob = swept_knob(points[0].params if points else {})
+    knob = size_knob(points[0].params if points else {})
     fixed = {tuple(sorted((k, v) for k, v in point.params.items() if k != knob)) for point in points}
     if any(knob not in point.params for point in points) or len(fixed) > 1:
-        return f"find_max needs a sweep of {BATCH_SIZE} or {PADDED} in which no other knob varies"
+        return f"find_max needs a sweep of {' or '.join(SIZES)} in which no other knob varies"
     return ""
 
 

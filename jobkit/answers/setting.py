@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 from jobkit.core.figures import Figure, format_figure
-from jobkit.core.knobs import LOAD_KNOBS, SHORTCUTS, Value
+from jobkit.core.knobs import LOAD_KNOBS, REFUSED, Value
 from jobkit.core.records import Outcome, Record
 from jobkit.core.student import TWO_SIDED, deviation, half_width, welch_half_width
 from jobkit.core.units import format_setting
@@ -174,5 +174,5 @@ def other_knobs(record: Record, own: str | None = None) -> str:
     params = record.params
     sizes = (knob for knob in sorted(params) if not isinstance(params[knob], str))
     over = next((knob for knob in (own, *LOAD_KNOBS, *sizes) if knob in params), None)
-    rest = sorted(params.keys() - ({over, *record.inert} - {SHORTCUTS}))
-    return format_setting({knob: params[knob] for knob in rest})
+    inert = {knob for knob in record.inert if params.get(knob) != REFUSED}
+    return format_setting({knob: params[knob] for knob in sorted(params.keys() - inert - {over})})

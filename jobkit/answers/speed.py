@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from jobkit.answers.loads import TextLoads
 from jobkit.answers.setting import Difference, Mean, Ratio, Setting, settings_of
 from jobkit.core.figures import SPEED
-from jobkit.core.knobs import BATCH_SIZE, PADDED, Value, numbers, sort_key
+from jobkit.core.knobs import Value, numbers, size_knob, sort_key
 from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Outcome, Record
 from jobkit.core.student import TWO_SIDED, quantile, unknown_spread
@@ -65,9 +65,8 @@ class Speed:
 
     @property
     def size(self) -> int:
-        """Its batch size, or its ``padded``; 0 if neither is one of its knobs."""
-        sizes = numbers(self.params)
-        return sizes.get(BATCH_SIZE, sizes.get(PADDED, 0))
+        """Its batch size, or its budget; 0 if neither is one of its knobs."""
+        return numbers(self.params).get(size_knob(self.params), 0)
 
     @property
     def setting(self) -> str:

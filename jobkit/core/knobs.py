@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -24,12 +24,17 @@ CPU, CUDA = "cpu", "cuda"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knob:
+    """A knob is declared once: values, devices, how it is shown and compared follow from here."""
+
     name: str
     words: tuple[str, ...] = ()  # its values, if they are words; empty if they are whole numbers above 0
     # whether the load of a batch grows with it: then it decides the order of points, and which are pruned
     grows_load: bool = False
     devices: tuple[str, ...] = (CPU, CUDA)  # the devices on which it means something
     cuda_words: tuple[str, ...] = ()  # the words that mean something on a GPU only
+    plain: Value | None = None  # what a spec means without it, not shown to people; ``None`` if that depends
+    title: str = ""  # what people read in a line of what all points share; empty if they read it elsewhere
+    reported: bool = False  # whether the record says what ran, which may differ from what the point asks for
 
     @property
     def expected(self) -> str:
@@ -58,22 +63,50 @@ SHORTCUTS = "shortcuts"
 EXACT = "exact"
 REFUSED = "refused"
 """Stands for ``exact`` in the setting of a try whose shortcuts were refused."""
-OFFERED = {PRECISION: (TF32, FP16, BF16), SHORTCUTS: (EXACT,)}
-"""Keys of a spec that are knobs of some workloads, with the words that mean something to these only."""
 DEFAULT_WORK_UNIT = 100
 """Paragraphs of one call if the load of a batch is capped."""
 BUDGET = Knob(name=PADDED, grows_load=True)
 """The knob of every workload that finds the lengths of a text, in their unit."""
+SIZES = {BATCH_SIZE: "batch", PADDED: "budget"}
+"""The knobs that size a batch, with what people call a value; a setting has one of them."""
+SHARING = Knob(name=MPS, words=(OFF, ON, AUTO), devices=(CUDA,), plain=OFF, title="MPS", reported=True)
 RUN_KNOBS = (
-    Knob(name=WORKERS),
-    Knob(name=THREADS),
-    Knob(name=GPUS, devices=(CUDA,)),
-    Knob(name=ORDER, words=ORDERS),
+    Knob(name=WORKERS, plain=1, title="workers"),
+    Knob(name=THREADS, title="CPU threads"),
+    Knob(name=GPUS, devices=(CUDA,), plain=1, title="GPUs"),
+    Knob(name=ORDER, words=ORDERS, plain="load"),
     Knob(name=WORK_UNIT),
-    Knob(name=MPS, words=(OFF, ON, AUTO), devices=(CUDA,)),
-    Knob(name=EVERY),
+    SHARING,
+    Knob(name=EVERY, plain=1),
 )
 """The knobs that every workload has, because jobkit itself obeys them."""
+PRECISIONS = Knob(
+    name=PRECISION,
+    words=(FP32, TF32, FP16, BF16),
+    cuda_words=(TF32,),
+    plain=FP32,
+    title=PRECISION,
+    reported=True,
+)
+LEFT_OUT = Knob(name=SHORTCUTS, words=(OFF, EXACT), plain=OFF, title=SHORTCUTS, reported=True)
+SPEC_KNOBS = tuple(
+    knob
+    for name in (THREADS, WORKERS, GPUS, WORK_UNIT, ORDER, MPS, PRECISION, SHORTCUTS, EVERY)
+    for knob in (*RUN_KNOBS, PRECISIONS, LEFT_OUT)
+    if knob.name == name
+)
+"""The knobs that are keys of a spec and fields of a point too, as people read them."""
+REPORTED = tuple(knob for knob in SPEC_KNOBS if knob.reported)
+OFFERED = {
+    knob.name: tuple(word for word in knob.words if word != knob.plain) for knob in (PRECISIONS, LEFT_OUT)
+}
+"""Keys of a spec that are knobs of some workloads, with the words that mean something to these only."""
+AUTOMATIC = frozenset(knob.name for knob in SPEC_KNOBS if AUTO in knob.words)
+"""The knobs that a try decides by itself if they are ``auto``."""
+TIMING = ("device", ORDER, "sort_window", WORK_UNIT, THREADS, WORKERS, GPUS, MPS)
+"""Keys of a spec that decide how long the work takes and not what it finds."""
+CUTTING = (ORDER, "sort_window", WORK_UNIT, EVERY, MPS, PROMPT, *OFFERED, "trim")
+"""Keys of a spec that mean something only if jobkit itself cuts the text and sees its batches."""
 
 
 def declared(knobs: Iterable[Knob | str]) -> tuple[Knob, ...]:
@@ -89,6 +122,21 @@ def renamed(value: T) -> T:
     if isinstance(value, Mapping):
         return {RENAMED.get(name, name): renamed(one) for name, one in value.items()}  # type: ignore[return-value]
     return [*map(renamed, value)] if isinstance(value, list) else value  # type: ignore[return-value]
+
+
+def size_knob(names: Container[str]) -> str:
+    """Return which knob sizes the batches, of the knobs of a setting or of a workload."""
+    return PADDED if PADDED in names else BATCH_SIZE
+
+
+def budget_of(params: Mapping[str, Value]) -> int | None:
+    """Return the most load of a batch; ``None`` if a batch size cuts the batches."""
+    return numbers(params).get(PADDED)
+
+
+def accepted(params: Mapping[str, Value]) -> dict[str, Value]:
+    """Return a setting as a spec would ask for it: without what was refused."""
+    return {name: OFF if value == REFUSED else value for name, value in params.items()}
 
 
 def from_fields(fields: Mapping[str, Any]) -> Knob:

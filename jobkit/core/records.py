@@ -18,14 +18,17 @@ from typing import Any, Protocol
 from jobkit.core.errors import hide_secrets
 from jobkit.core.json_codec import SCHEMA
 from jobkit.core.knobs import (
+    AUTO,
+    AUTOMATIC,
     DEFAULT_WORK_UNIT,
     EVERY,
     EXACT,
     LOAD_KNOBS,
+    MPS,
     OFF,
     OFFERED,
+    ON,
     ORDER,
-    PRECISION,
     REFUSED,
     RENAMED,
     RUN_KNOBS,
@@ -627,23 +630,27 @@ class Record:
     task_s: float | None = None
     accounted_rss_bytes: int | None = None
 
-    @property
-    def precision(self) -> str | None:
-        """The format of numbers in which it computed, as far as the workload reports it."""
-        ran = self.effective.get(PRECISION)
-        return str(ran) if ran else self.point.precision
+    def ran(self, name: str) -> str | None:
+        """Return what ran of one of `REPORTED`, ``off: `` and the reason if it was refused.
 
-    @property
-    def shortcuts(self) -> str | None:
-        """What ran of ``off`` and ``exact``: ``off: `` and the reason if ``exact`` was refused."""
-        ran = self.effective.get(SHORTCUTS)
-        return str(ran) if ran else self.point.shortcuts
+        Of what nothing reports, what the point asks for.
+        """
+        ran = self.mps if name == MPS else self.effective.get(name)
+        return str(ran) if ran else getattr(self.point, name)
 
     @property
     def params(self) -> Mapping[str, Value]:
         """The knobs of its setting; with shortcuts that were refused it is a setting of its own."""
-        refused = self.point.shortcuts == EXACT and self.shortcuts != EXACT
+        refused = self.point.shortcuts == EXACT and self.ran(SHORTCUTS) != EXACT
         return {**self.point.params, SHORTCUTS: REFUSED} if refused else self.point.params
+
+    @property
+    def decided(self) -> dict[str, Value]:
+        """Its setting, with ``on`` in place of ``auto`` where that ran."""
+        return {
+            name: ON if value == AUTO and name in AUTOMATIC and self.ran(name) == ON else value
+            for name, value in self.params.items()
+        }
 
     def value(self, figure: Reading) -> float | None:
         """Return a figure of the try; ``None`` if it is not known."""

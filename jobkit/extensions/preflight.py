@@ -135,7 +135,7 @@ def _setting(spec: SweepSpec, lengths: Lengths, params: Mapping[str, knobs.Value
     by_length = params.get(knobs.ORDER, spec.order) == knobs.SORTED
     swept = knobs.numbers(params)
     lengths = lengths.every(swept.get(knobs.EVERY, spec.every))
-    budget, size = swept.get(knobs.PADDED), swept.get(knobs.BATCH_SIZE, DEFAULT_BATCH_SIZE)
+    budget, size = knobs.budget_of(swept), swept.get(knobs.BATCH_SIZE, DEFAULT_BATCH_SIZE)
     cut = Cut(**{name: swept.get(name, size) for name in knobs.CUT_BY})
     loads = Loads(lengths, cut, by_length, spec.sort_window)
     if budget is None:
@@ -274,8 +274,8 @@ def _columns(report: Preflight) -> Iterator[Column]:
     yield Column("batch size", [f"{size.batch_size:,}" for size in sizes])
     yield Column("load", [f"{size.load:,}" for size in sizes], notes=(load,))
     if report.source != NONE:
-        padded = f"text of padded: share of the {unit} that are text"
-        yield Column("text of padded %", [_percent(size.efficiency) for size in sizes], notes=(padded,))
+        text = f"text of padded: share of the {unit} that are text"
+        yield Column("text of padded %", [_percent(size.efficiency) for size in sizes], notes=(text,))
         ordered = "sorted: the same share, if sentences were sorted by length"
         yield Column("if sorted %", [_percent(size.efficiency_sorted) for size in sizes], notes=(ordered,))
     if any(size.gpu_bytes is not None for size in sizes):
@@ -307,9 +307,7 @@ def _settings(report: Preflight) -> Iterator[str]:
         words = f"{format_count(setting.batches, 'batch', 'batches')}, load {setting.load:,}{text}"
         yield f"  {format_setting(setting.params) or 'the workload as it comes'}: {words}"
         if setting.alone:
-            longer = [
-                item for item in report.longest if item.length > knobs.numbers(setting.params)[knobs.PADDED]
-            ]
+            longer = [item for item in report.longest if item.length > (knobs.budget_of(setting.params) or 0)]
             places = [f"paragraph {item.paragraph}, {noun} {item.item} ({item.length:,})" for item in longer]
             rest = f" and {setting.alone - len(longer):,} more" if setting.alone > len(longer) else ""
             yield f"    longer than that, so a batch each: {'; '.join(places)}{rest}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import (
@@ -13,22 +14,17 @@ from jobkit.core.knobs import (
     BF16,
     CUDA,
     DEFAULT_WORK_UNIT,
-    EVERY,
     FP16,
     GPUS,
     LOAD_KNOBS,
-    MPS,
-    OFF,
     OFFERED,
-    ORDER,
-    PRECISION,
-    SHORTCUTS,
+    RUN_KNOBS,
+    SPEC_KNOBS,
     THREADS,
     WORK_UNIT,
     WORKERS,
     Knob,
     Value,
-    numbers,
 )
 from jobkit.core.records import FileRef, ModelRef, Point, TextRef
 from jobkit.schedulers.registry import by_name
@@ -43,6 +39,10 @@ from jobkit.worker.workloads.base import knobs
 ALLOCATOR = "expandable_segments:True"
 """PyTorch's allocator setting unless the spec's variables say otherwise. With it reserved memory follows the
 load; without it reserved memory only grows (measured: 6 to 19 % more batch on one GPU)."""
+
+
+AS_WRITTEN = ("sort_window", "trim", "fork", "hang_s", "nan", "profile")
+"""Keys of a spec that are fields of a point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ HALF = {FP16: 0.5, BF16: 0.5}
 def _need(point: Point) -> tuple[float, tuple[int, ...]]:
     """Return a key that sorts points by the device memory that they need, as far as the knobs show it."""
     load = math.prod(point.numbers.get(name, 1) for name in point.load_knobs)
-    load_share = HALF.get(point.precision or "", 1)
+    load_share = min(HALF.get(getattr(point, key), 1) for key in OFFERED)
     return point.workers * (CONTEXT_AS_BATCH + load_share * load), tuple(point.numbers.values())
 
 
@@ -116,10 +116,7 @@ def _defaults(spec: SweepSpec) -> dict[str, Value]:
         THREADS: spec.threads or spec.resources.cpus,
         GPUS: spec.gpus or spec.resources.gpus,
         WORK_UNIT: spec.work_unit or DEFAULT_WORK_UNIT,
-        ORDER: spec.order,
-        MPS: spec.mps,
-        **{key: value for key in OFFERED if (value := getattr(spec, key))},
-        EVERY: spec.every,
+        **{knob.name: value for knob in SPEC_KNOBS if (value := getattr(spec, knob.name))},
     }
 
 
@@ -132,39 +129,29 @@ def _filled(rows: Sequence[Mapping[str, Value]], defaults: Mapping[str, Value]) 
 
 def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Point:
     given = {**_defaults(spec), **params}
-    counts, on_gpu = numbers(given), inputs.device == CUDA
     variables = (spec.environment.variables.get(name) for name in ALLOCATOR_VARIABLES)
     allocator = next((value for value in variables if value is not None), ALLOCATOR) or None
     return Point(
         **{part.name: getattr(inputs, part.name) for part in fields(inputs)},
+        **{key: getattr(spec, key) for key in AS_WRITTEN},
+        **_fields(given, inputs.device),
         index=1,
         point_id=point_id(params, 1),
         workload=spec.workload_name,
         params=params,
         repeat=1,
-        order=str(given[ORDER]),
-        sort_window=spec.sort_window,
-        work_unit=counts[WORK_UNIT],
-        every=counts[EVERY],
-        allocator=allocator if on_gpu else None,
-        threads=counts[THREADS],
-        workers=counts[WORKERS],
-        precision=_word(given, PRECISION),
-        shortcuts=_word(given, SHORTCUTS),
-        trim=spec.trim,
-        fork=spec.fork,
-        hang_s=spec.hang_s,
-        nan=spec.nan,
-        gpus=max(1, counts[GPUS]) if on_gpu else 1,
-        mps=str(given[MPS]) if on_gpu else OFF,
-        profile=spec.profile,
+        allocator=allocator if inputs.device == CUDA else None,
         command=spec.command.of_point if spec.command else None,
     )
 
 
-def _word(given: Mapping[str, Value], key: str) -> str | None:
-    """Return the word of a knob; a user's own knob of that name may have numbers."""
-    return value if isinstance(value := given.get(key), str) else None
+def _fields(given: Mapping[str, Value], device: str) -> dict[str, Any]:
+    """Return the fields of a point that are knobs; a user's own knob of such a name may have other values."""
+    return {
+        knob.name: (given.get(knob.name) or knob.plain) if device in knob.devices else knob.plain
+        for knob in SPEC_KNOBS
+        if knob in RUN_KNOBS or isinstance(given.get(knob.name), str)
+    }
 
 
 def point_id(params: Mapping[str, Value], repeat: int) -> str:

@@ -20,16 +20,14 @@ from jobkit.core.errors import WOULD_REFUSE, JobkitError
 from jobkit.core.extensions import load_all
 from jobkit.core.extras import cpu_build_problem, cuda_install_command
 from jobkit.core.knobs import (
+    AUTO,
     CUDA,
     EXACT,
-    GPUS,
     LOAD_KNOBS,
-    MPS,
-    ON,
     PADDED,
-    PRECISION,
     PROMPT,
     SHORTCUTS,
+    SPEC_KNOBS,
     THREADS,
     WORKERS,
     Knob,
@@ -387,12 +385,10 @@ def asked_by_shell(resources: Resources, scheduler: str) -> tuple[Resources, lis
 
 
 def _values(spec: SweepSpec) -> Iterator[tuple[str, object]]:
-    """Yield the keys and values of knobs; of the keys at the top level only those that ask for a GPU."""
-    if spec.gpus:
-        yield GPUS, spec.gpus
-    if spec.mps == ON:
-        yield MPS, spec.mps
-    yield PRECISION, spec.precision
+    """Yield the keys and values of knobs; of the keys at the top level those that ask for something."""
+    for knob in SPEC_KNOBS:
+        if (value := getattr(spec, knob.name)) not in {None, knob.plain, AUTO}:
+            yield knob.name, value
     rows: list[Mapping[str, object]] = [*spec.sweep.include, spec.sweep.zip, spec.sweep.product]
     for name, values in ((name, values) for row in rows for name, values in row.items()):
         yield from ((f"sweep.{name}", value) for value in (values if isinstance(values, list) else [values]))

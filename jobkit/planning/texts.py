@@ -319,7 +319,7 @@ def text_lengths(
             raise
         say(f"{error.message}; jobkit estimates the lengths from punctuation")
         return estimated_lengths(paragraphs_of(text), known)
-    lengths = Lengths(paragraphs=tuple(once_each(rows)), unit=known.unit, padded=known.pads)
+    lengths = Lengths(paragraphs=tuple(once_each(rows)), unit=known.unit, pads=known.pads)
     if path := _kept_at(workload, text, model, cache):
         try:
             make_folder(path.parent)
@@ -338,7 +338,7 @@ def estimated_lengths(paragraphs: Sequence[str], known: Traits | None = None) ->
     """
     if known and known.unit != CHARACTERS:
         tokens = tuple((len(_TOKEN.findall(paragraph)) + 2,) for paragraph in paragraphs)
-        return Lengths(paragraphs=tokens, source=PUNCTUATION, unit=known.unit, padded=known.pads)
+        return Lengths(paragraphs=tokens, source=PUNCTUATION, unit=known.unit, pads=known.pads)
     sentences = (map(_TOKEN.findall, split_sentences(paragraph)) for paragraph in paragraphs)
     rows = (tuple(1 + sum(len(token) + 1 for token in tokens) for tokens in row) for row in sentences)
     return Lengths(paragraphs=tuple(rows), source=PUNCTUATION)

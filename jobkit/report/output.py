@@ -27,7 +27,7 @@ from jobkit.core.records import Outcome
 from jobkit.core.student import unknown_spread
 from jobkit.core.terminal import DELIMITERS, NoWrap, as_json, for_csv, shell_quote
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_list, format_memory, format_setting
-from jobkit.report.rows import Row
+from jobkit.report.rows import SETTING, Row
 from jobkit.report.tables import Collected, Size, hidden_energy, no_search_for_cycles
 from jobkit.runs.hints import FixKind, Step, remedy
 from jobkit.runs.request import ORDERS, memory_condition
@@ -178,18 +178,12 @@ def heading(group: Row, sizes: Sequence[Size]) -> list[str]:
         lines.append(f"{what}, in place of {model.title}")
     elif model:
         lines.append(f"model {model.title}")
-    shared = {  # a knob that varies is in the table
-        knobs.ORDER: ORDERS.get(order, order),
-        knobs.THREADS: point.threads and f"CPU threads: {point.threads}",
-        knobs.WORKERS: point.workers > 1 and f"workers: {point.workers}",
-        knobs.GPUS: point.gpus > 1 and f"GPUs: {point.gpus}",
-        knobs.MPS: group.sharing not in {None, knobs.OFF} and f"MPS: {group.sharing}",
-        **{
-            name: ran(name) not in {None, off} and f"{name}: {ran(name)}"
-            for name, off in ((knobs.PRECISION, point.precision and knobs.FP32), (knobs.SHORTCUTS, knobs.OFF))
-        },
-    }
-    words = [words for knob, words in shared.items() if words and knob not in group.params]
+    fixed = dict(zip(SETTING, group.fixed, strict=True))  # a knob that varies is in the table
+    words = [ORDERS.get(order, order)] if fixed[knobs.ORDER] else []
+    for knob in knobs.SPEC_KNOBS:
+        plain = knob.plain if getattr(point, knob.name) else None
+        if knob.title and (value := fixed[knob.name]) and value != plain:
+            words.append(f"{knob.title}: {value}")
     words += [f"allocator {point.allocator}"] if point.allocator else []
     return [*lines, ", ".join(words), *([ran("versions")] if ran("versions") else [])]
 

@@ -26,7 +26,7 @@ from jobkit.core.figures import (
     gpu_memory,
 )
 from jobkit.core.files import read_text
-from jobkit.core.knobs import CPU, CUDA, FP32, MPS, ON, PRECISION, Value, numbers
+from jobkit.core.knobs import AUTO, CPU, CUDA, FP32, ON, PRECISIONS, REPORTED, SHARING, Knob, Value, numbers
 from jobkit.core.records import SWEPT, TRIAL, Outcome, Point, Record
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_count, format_f1, format_list
@@ -99,7 +99,7 @@ class Row:
     def fixed(self) -> tuple[Any, ...]:
         """Its values of `SETTING`; ``None`` in place of a value that is a knob of the sweep."""
         return tuple(
-            None if name in self.params else self.sharing if name == MPS else self.cell(name)
+            None if name in self.params else self.sharing if name == SHARING.name else self.cell(name)
             for name in SETTING
         )
 
@@ -109,8 +109,9 @@ class Row:
 
         ``None`` on a CPU.
         """
-        ran = self.cell(MPS)
-        return self.point.mps if ran and (ran == ON or self.point.workers == 1) else ran
+        ran = self.cell(SHARING.name)
+        as_meant = ran and (ran == ON or self.point.workers == 1)
+        return str(getattr(self.point, SHARING.name)) if as_meant else ran
 
     @property
     def unneeded(self) -> bool:
@@ -139,9 +140,15 @@ def _at(path: str) -> Callable[[Row], Any]:
     return read if rest else attrgetter(first)
 
 
-def _ran(name: str) -> Callable[[Row], Any]:
-    """Return what reads a value as it ran, without a record as it was planned."""
-    return lambda row: getattr(row.record or row.point, name)
+def _ran(knob: Knob) -> Callable[[Row], Any]:
+    """Return what reads a value as it ran; without a record as planned, if nothing decides it later."""
+
+    def read(row: Row) -> str | None:
+        if row.point.device not in knob.devices or (row.record is None and AUTO in knob.words):
+            return None
+        return row.record.ran(knob.name) if row.record else getattr(row.point, knob.name)
+
+    return read
 
 
 def _versions(row: Row) -> str | None:
@@ -195,9 +202,7 @@ _BEFORE: Mapping[str, Callable[[Row], Any]] = {
     "threads": attrgetter("point.threads"),
     "workers": attrgetter("point.workers"),
     "gpus": lambda row: row.point.gpus if row.point.device == CUDA else None,
-    "mps": lambda row: row.record.mps if row.record and row.point.device == CUDA else None,
-    "precision": _ran("precision"),
-    "shortcuts": _ran("shortcuts"),
+    **{knob.name: _ran(knob) for knob in REPORTED},
     "gpu": _at("record.gpu.name"),
     "gpu_capacity_bytes": _at("record.gpu.total_bytes"),
     "versions": _versions,
@@ -360,7 +365,7 @@ def _add_agreement(rows: Sequence[Row]) -> Iterator[str]:
         if agreement := by_index.get(row.point.index):
             counts = (agreement.entities, agreement.differ, agreement.f1)
             row.figures |= {figure.name: value for figure, value in zip(AGREEMENT, counts, strict=True)}
-            name = str(row.params[PRECISION])
+            name = str(row.params[PRECISIONS.name])
             worst[name] = min(agreement, worst.get(name, agreement), key=lambda compared: compared.f1)
     if not by_index:
         yield NOT_COMPARED

@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import CUDA, EXACT, FP32, ON, TF32
+from jobkit.core.knobs import CUDA, EXACT, FP32, MPS, ON, PRECISION, SHORTCUTS, TF32
 from jobkit.core.measurements import largest
 from jobkit.core.records import Outcome, Record
 from jobkit.core.terminal import NoWrap
@@ -419,9 +419,9 @@ def conditions_of(record: Record) -> Conditions | None:
         threads=point.threads,
         workers=point.workers,
         gpus=point.gpus,
-        precision=record.precision,
-        shortcuts=record.shortcuts == EXACT,
-        mps=record.mps == ON,
+        precision=record.ran(PRECISION),
+        shortcuts=record.ran(SHORTCUTS) == EXACT,
+        mps=record.ran(MPS) == ON,
         lines=tuple(_lines(record, allocator)) if on_gpu else (),
         unknown=("PyTorch's allocator setting",) if on_gpu and allocator is None else (),
         device=point.device,
@@ -496,10 +496,10 @@ def _lines(record: Record, allocator: str | None) -> Iterator[str]:
     if allocator not in {None, DEFAULT}:
         yield from (f"export {name}={shlex.quote(str(allocator))}" for name in _names(record))
     override = record.environment.get(OVERRIDE)
-    if record.precision == TF32:
+    if (precision := record.ran(PRECISION)) == TF32:
         yield WITH_TF32
-    elif record.precision or override:
+    elif precision or override:
         # Read by cuBLAS and cuDNN themselves, whatever torch asks of them.
         yield f"export {OVERRIDE}={shlex.quote(override or '0')}"
-    if record.mps == ON:
+    if record.ran(MPS) == ON:
         yield from WITH_MPS

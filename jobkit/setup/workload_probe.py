@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import BATCH_SIZE, CUDA, DEFAULT_WORK_UNIT, PADDED, Knob, Value
+from jobkit.core.knobs import BATCH_SIZE, CUDA, DEFAULT_WORK_UNIT, SIZES, Knob, Value
 from jobkit.core.measurements import total
 from jobkit.core.terminal import Say
 from jobkit.worker.failure import describe_error
@@ -30,7 +30,7 @@ from jobkit.worker.steps import run_call
 from jobkit.worker.workloads import own
 from jobkit.worker.workloads.base import SHIPPED, columns_of, cuts_itself, knobs_of, same_type, vectors_of
 
-SIZES = (1, 4, 16, 64)
+BATCHES = (1, 4, 16, 64)
 """The batch sizes that are tried, as far as the text has so many paragraphs, besides the whole text."""
 NUMBERS = (4, 16)
 """The values tried of a knob that takes whole numbers."""
@@ -104,7 +104,7 @@ def probe(
     network = cut_network()
     os.environ.update(OFFLINE)
     subject = _Subject(name, folder, Path(model) if model else None, options, device, threads)
-    sizes = [*(size for size in SIZES if size < len(paragraphs)), len(paragraphs)]
+    sizes = [*(size for size in BATCHES if size < len(paragraphs)), len(paragraphs)]
     passes: list[_Pass] = []
     failed = not_json = ""
     for size in sizes:
@@ -201,19 +201,19 @@ class _Subject:
 
     def knobs(self) -> Iterator[Knob]:
         workload = own.checked_class(self.name, self.folder)
-        others = {BATCH_SIZE} if cuts_itself(workload) else {BATCH_SIZE, PADDED}
+        others = {BATCH_SIZE} if cuts_itself(workload) else {*SIZES}
         for knob in knobs_of(workload):
             if knob.name not in others and self.device in knob.devices:
                 yield knob
 
     def tried(self, knob: Knob, paragraphs: Sequence[str], say: Say) -> KnobTrial:
         words = [word for word in knob.words if self.device in knob.devices_of(word)]
-        values: list[Value] = [*(words or (BUDGETS if knob.name == PADDED else NUMBERS))]
+        values: list[Value] = [*(words or (BUDGETS if knob.name in SIZES else NUMBERS))]
         say(f"knob {knob.name}")
         passes: list[_Pass] = []
         for value in values:
             params: dict[str, Value] = {knob.name: value}
-            if knob.name == PADDED:
+            if knob.name in SIZES:
                 params["paragraphs_per_call"] = DEFAULT_WORK_UNIT
             try:
                 passes.append(self.work(paragraphs, params))

@@ -16,7 +16,20 @@ from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 from jobkit.core.errors import JobkitError
 from jobkit.core.figures import by_key
 from jobkit.core.files import digest, files_of
-from jobkit.core.knobs import AUTO, BATCH_SIZE, CUT_BY, OFF, OFFERED, PADDED, RENAMED, SWITCH, Knob
+from jobkit.core.knobs import (
+    AUTO,
+    BATCH_SIZE,
+    CUT_BY,
+    CUTTING,
+    OFF,
+    OFFERED,
+    PADDED,
+    RENAMED,
+    SIZES,
+    SPEC_KNOBS,
+    SWITCH,
+    Knob,
+)
 from jobkit.core.layout import EARLIER_PROFILERS, is_run_folder, no_profiler
 from jobkit.core.records import Command, FileRef
 from jobkit.core.terminal import suggest
@@ -30,20 +43,6 @@ from jobkit.worker.measure.figures import MOST_NAME
 from jobkit.worker.workloads.base import SHIPPED, class_name, knobs, offered, offered_by
 
 MOST_FILES = 10_000
-UNUSED = {
-    "order": "load",
-    "sort_window": None,
-    "work_unit": None,
-    "every": 1,
-    "mps": OFF,
-    "prompt": None,
-    "precision": None,
-    "shortcuts": OFF,
-    "trim": False,
-    "profile": OFF,
-    "find_max": None,
-}
-"""Keys that mean nothing to a command, because jobkit does not cut its text nor see its batches."""
 
 
 class CommandSpec(BaseModel):
@@ -169,8 +168,9 @@ def command_faults(
             what = f"sweep.{BATCH_SIZE}: {AUTO!r} is chosen by the lengths of a text, and a command has none"
             yield ("sweep", BATCH_SIZE), what
     yield from _pattern_faults(workload.get("metrics"))
-    for key, plain in UNUSED.items():
-        if data.get(key, plain) != plain and (key, data[key]) != ("precision", "fp32"):
+    plain = {knob.name: knob.plain for knob in SPEC_KNOBS}
+    for key in (*CUTTING, "profile", "find_max"):
+        if data.get(key) not in [None, False, OFF, plain.get(key)]:
             yield (key,), f"{key}: means nothing to a command, which reads its text itself; leave it out"
 
 
@@ -304,9 +304,9 @@ def check_find_max(document: YamlDocument) -> None:
     if not isinstance(document.data.get("find_max"), dict):
         return
     for loc, values in knob_values(document.part("sweep")).items():
-        if loc[-1] not in {BATCH_SIZE, PADDED} and isinstance(values, list) and len(values) > 1:
+        if loc[-1] not in SIZES and isinstance(values, list) and len(values) > 1:
             key = ".".join(map(str, ("sweep", *loc)))
-            what = f"{key}: find_max needs a sweep in which only {BATCH_SIZE} or {PADDED} varies"
+            what = f"{key}: find_max needs a sweep in which only {' or '.join(SIZES)} varies"
             document.add(("sweep", *loc), what, on_key=True)
 
 

@@ -32,11 +32,11 @@ from typing import Any
 from jobkit.core import files
 from jobkit.core.errors import JobkitError
 from jobkit.core.json_codec import from_json, to_json
-from jobkit.core.knobs import EVERY, EXACT, MPS, ORDER, SHORTCUTS, THREADS, WORKERS
+from jobkit.core.knobs import OFFERED, RUN_KNOBS
 from jobkit.core.layout import CHECKS_FOLDER
 from jobkit.core.measurements import ShortcutCheck, total
 from jobkit.core.records import Outcome, Point
-from jobkit.worker import mps, process, steps
+from jobkit.worker import process, steps
 from jobkit.worker.failure import (
     HANG,
     NO_SHORTCUTS,
@@ -52,6 +52,7 @@ from jobkit.worker.failure import (
 )
 from jobkit.worker.measure import memory, nvml
 from jobkit.worker.measure.sampler import EnergyReading, sampling
+from jobkit.worker.mps import MpsDaemon, start_if_wanted
 from jobkit.worker.paragraphs import Call, Todo, split_sentences
 from jobkit.worker.record import Done, Report, Task, TryState, WorkerState
 from jobkit.worker.steps import Standing, Worker
@@ -130,7 +131,7 @@ def _report(worker: Worker, spare: SpareMemory, step: str, arguments: Sequence[o
 class Pool:
     """The workers of a try, by number; its list of workers has what each reported last."""
 
-    def __init__(self, state: TryState, daemon: mps.MpsDaemon | None = None) -> None:
+    def __init__(self, state: TryState, daemon: MpsDaemon | None = None) -> None:
         self._reported = state.workers
         self.daemon = daemon
         self._forked = state.forked
@@ -295,7 +296,7 @@ class Pool:
 
 
 @contextlib.contextmanager
-def started(state: TryState, daemon: mps.MpsDaemon | None = None) -> Iterator[Pool]:
+def started(state: TryState, daemon: MpsDaemon | None = None) -> Iterator[Pool]:
     """Start the workers of a try; none is left at the end of the block."""
     with contextlib.closing(Pool(state, daemon)) as pool:
         for number in range(len(state.workers)):
@@ -458,8 +459,8 @@ def _open(state: TryState, kept: Standing) -> Todo:
     todo = steps.read_inputs(state)
     steps.wait_for_memory(state)
     gpus = {gpu.uuid: gpu for gpu in nvml.list_gpus()} if point.device == "cuda" else {}
-    daemon = mps.start_if_wanted(state, kept.stack, gpus.values())
-    if steps.settings_of(state.task).get(SHORTCUTS) == EXACT:
+    daemon = start_if_wanted(state, kept.stack, gpus.values())
+    if state.task.takes_shortcuts:
         check_shortcuts(state, todo, daemon)
     kept.pool = workers = kept.stack.enter_context(started(state, daemon))
     workers.foreign_processes = {uuid: gpu.processes for uuid, gpu in gpus.items()}
@@ -531,7 +532,7 @@ def _narrow(state: TryState, workers: Pool, queue: CallQueue, worker: int, failu
 # -- shortcuts
 
 
-def check_shortcuts(state: TryState, todo: Todo, daemon: mps.MpsDaemon | None = None) -> None:
+def check_shortcuts(state: TryState, todo: Todo, daemon: MpsDaemon | None = None) -> None:
     """Switch off the shortcuts of a try if the ordinary way finds something else.
 
     The first try of a run on a node compares both ways for all tries there, in a process that ends before the
@@ -562,17 +563,18 @@ def _place_of_check(task: Task) -> Path:
     The folder of installed packages changes with each package that is installed or removed.
     """
     point = task.point
-    free = {*point.load_knobs, EVERY, ORDER, WORKERS, THREADS, MPS}
+    free = {*point.load_knobs, *(knob.name for knob in RUN_KNOBS)}
     knobs = sorted((knob, value) for knob, value in point.params.items() if knob not in free)
     gpus = sorted({gpu.name for gpu in nvml.list_gpus()}) if point.device == "cuda" else []
     packages = Path(sysconfig.get_path("purelib")).stat().st_mtime_ns
-    decides = (point.workload, point.model, point.files, point.precision, knobs, gpus, sys.version, packages)
+    words = [getattr(point, key) for key in OFFERED]
+    decides = (point.workload, point.model, point.files, words, knobs, gpus, sys.version, packages)
     name = hashlib.sha256(repr(decides).encode()).hexdigest()[:16]
     return (task.run_dir or Path()) / CHECKS_FOLDER / f"{platform.node()}-{name}.json"
 
 
 def _compare(
-    state: TryState, todo: Todo, daemon: mps.MpsDaemon | None
+    state: TryState, todo: Todo, daemon: MpsDaemon | None
 ) -> tuple[ShortcutCheck, Mapping[str, EnergyReading]]:
     """Return how both ways compare, and the energy counters just before a GPU was opened for that."""
     point, start = state.task.point, time.perf_counter()
@@ -586,7 +588,7 @@ def _compare(
             long = heapq.nlargest(LONG, todo.texts, key=lambda text: len(text.encode(errors="replace")))
             workers.ask({0: ("check", part(todo.texts, whole=whole), *([long] if whole else []))})
     except TryFailed as failed:
-        raise TryFailed(failed.outcome, f"the check of {SHORTCUTS}: {failed.message}") from failed
+        raise TryFailed(failed.outcome, f"the check of shortcuts: {failed.message}") from failed
     [measured] = alone.workers
     check = ShortcutCheck(
         seconds=time.perf_counter() - start,

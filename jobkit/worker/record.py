@@ -16,7 +16,7 @@ from typing import Any
 from jobkit.core import measurements
 from jobkit.core.extensions import load
 from jobkit.core.files import digest
-from jobkit.core.knobs import OFF, SHORTCUTS, Value
+from jobkit.core.knobs import EXACT, OFF, SHORTCUTS, Value
 from jobkit.core.layout import LENGTHS_FILE
 from jobkit.core.measurements import Share, largest
 from jobkit.core.records import Batch, JobFacts, Outcome, Point, Record
@@ -53,6 +53,14 @@ class Task:
     refused: str = ""  # why the workload must do without its shortcuts; empty if it need not
     # whether its calls may be recorded here: only by the first process that works
     observed: bool = True
+
+    @property
+    def takes_shortcuts(self) -> bool:
+        return self.point.shortcuts == EXACT and not self.refused
+
+    @property
+    def switched_off(self) -> dict[str, Value]:
+        return {SHORTCUTS: f"{OFF}: {self.refused}"} if self.refused else {}
 
     @property
     def lengths(self) -> Path | None:
@@ -231,9 +239,8 @@ def record_of(state: TryState, error: BaseException | None) -> Record:
     first, *others = workers = state.workers
     outcome, message = outcome_of(error, first.code) if error else (Outcome.OK, "")
     point, import_s = state.task.point, largest(worker.import_s for worker in workers)
-    effective = _effective(workers)
-    if state.task.refused:  # also if no batch was done, or the workload does not report it
-        effective[SHORTCUTS] = f"{OFF}: {state.task.refused}"
+    # what is off is said also if no batch was done, or the workload does not report it
+    effective = _effective(workers) | state.task.switched_off
     return Record(
         point=point,
         try_number=state.task.try_number,

@@ -20,7 +20,7 @@ from typing import Any, TextIO
 
 from jobkit.core import json_codec
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import OFF, OFFERED, ORDER, PADDED, RENAMED, SHORTCUTS, SORTED, Value
+from jobkit.core.knobs import OFFERED, ORDER, PADDED, RENAMED, SORTED, Value
 from jobkit.core.layout import BASELINES_FOLDER, BATCHES_FILE, FILES_FOLDER
 from jobkit.core.measurements import Gpu, largest
 from jobkit.core.records import Batch, Outcome
@@ -313,8 +313,7 @@ def settings_of(task: Task) -> dict[str, Value]:
     for key in OFFERED:
         if word := getattr(point, key):
             settings.setdefault(key, word)
-    if task.refused:
-        settings[SHORTCUTS] = f"{OFF}: {task.refused}"
+    settings |= task.switched_off
     if PADDED in settings:
         settings["paragraphs_per_call"] = point.work_unit
     # a workload of the user's may have been written for an earlier version

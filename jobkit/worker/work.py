@@ -17,7 +17,7 @@ from typing import Any
 
 from jobkit.core import files, json_codec
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import AUTO, EXACT, OFF, ON, SHORTCUTS
+from jobkit.core.knobs import AUTO, OFF, ON
 from jobkit.core.layout import RECORD_FILE, read_point
 from jobkit.core.records import RESULTS, JobFacts, Outcome
 from jobkit.worker import gpus, process, steps
@@ -204,7 +204,7 @@ def _open(state: TryState, worker: Worker) -> Todo:
     worker.import_framework()
     todo = steps.read_inputs(state)
     steps.wait_for_memory(state)
-    if steps.settings_of(state.task).get(SHORTCUTS) == EXACT:
+    if state.task.takes_shortcuts:
         from jobkit.worker.pool import check_shortcuts  # what a try without a check does not need
 
         check_shortcuts(state, todo)

@@ -102,7 +102,7 @@ def test_the_limit_is_what_a_call_can_hold() -> None:
     alone = Loads(lengths([[1], [1], [9]]), Cut(sentences_per_ner_batch=2))
     assert (alone.load(9), alone.saturation) == (9, 1), "the last sentence never fills its chunk"
     short = lengths([[3], [5], [1]])
-    fixed, unpadded = Loads(short, Cut(paragraphs_per_call=2)), Loads(replace(short, padded=False))
+    fixed, unpadded = Loads(short, Cut(paragraphs_per_call=2)), Loads(replace(short, pads=False))
     assert [fixed.load(size) for size in (1, 2, 3)] == [5, 10, 10]
     assert [unpadded.load(size) for size in (1, 2, 3)] == [5, 8, 9]
     assert (unpadded.own(2), unpadded.efficiency(2)) == (8, 1)
@@ -163,7 +163,7 @@ def test_lengths_are_read_back_as_they_were_written() -> None:
     found = Lengths(paragraphs=((1, 2), (), (3,)), source=PUNCTUATION)
     assert found.to_json() == '{"schema":1,"source":"punctuation","paragraphs":[[1,2],[],[3]]}'
     assert Lengths.from_json(found.to_json()) == found
-    tokens = Lengths(paragraphs=((3,), (4,)), unit="tokens", padded=False)
+    tokens = Lengths(paragraphs=((3,), (4,)), unit="tokens", pads=False)
     assert Lengths.from_json(tokens.to_json()) == tokens
 
 

@@ -116,7 +116,7 @@ def test_shortcuts_that_were_refused_are_a_setting_of_their_own(
     size: dict[str, Value] = {"batch_size": 2}
     for params in (size, {**size, "shortcuts": planned or ""}):
         said = replace(RECORD, point=replace(point(), shortcuts=planned, params=params), effective=effective)
-        assert (said.shortcuts, said.params) == (shortcuts, {**params, **added})
+        assert (said.ran("shortcuts"), said.params) == (shortcuts, {**params, **added})
         assert said.point.params == params
         assert json_codec.from_json(Record, json_codec.to_json(said), where="x") == said
 

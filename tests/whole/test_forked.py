@@ -259,7 +259,7 @@ def test_the_tiny_tagger_forked_twice_with_two_threads(tmp_path: Path, tiny_mode
     assert [record.check and record.check.reused for record in (first, second)] == [False, True]
     assert [(record.forked, record.point.threads) for record in (first, second)] == [(True, 2)] * 2
     assert (second.import_s or 0) < (first.import_s or 0) / 2
-    assert [record.shortcuts for record in (first, second)] == ["exact"] * 2
+    assert [record.ran("shortcuts") for record in (first, second)] == ["exact"] * 2
     assert (run.home(1) / "entities.tsv").read_bytes() == (run.home(2) / "entities.tsv").read_bytes()
 
 

@@ -42,4 +42,4 @@ def test_workers_report_the_largest_number_and_each_word_once() -> None:
     planned = point(params={"batch_size": 7, "precision": "tf32"})
     found = record_of(state(*(WorkerState(effective=one) for one in effective), of=planned), None)
     assert found.effective == {"batch_size": 7, "precision": "tf32, fp32", "pinned": None}
-    assert (found.inert, found.precision) == (("precision",), "tf32, fp32")
+    assert (found.inert, found.ran("precision")) == (("precision",), "tf32, fp32")

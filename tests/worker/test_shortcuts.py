@@ -82,7 +82,7 @@ def test_shortcuts_that_find_the_same_stay_and_the_check_has_figures_of_its_own(
     files.write_atomically(tmp_path / "point", json_codec.to_json(of))
     found = apart(tmp_path, COUNTED, CUT_CHECKED=str(tmp_path / "checked"))
     assert (found.outcome, found.message) == (Outcome.OK, "")
-    assert found.effective["shortcuts"] == found.shortcuts == "exact"
+    assert found.effective["shortcuts"] == found.ran("shortcuts") == "exact"
     assert (found.inert, found.params) == ((), found.point.params)
     assert found.check
     assert found.check.seconds > 0
@@ -115,7 +115,7 @@ def test_shortcuts_that_do_not_are_off_and_the_reason_is_recorded(
     monkeypatch.setenv("CUT_CHECK", "the words differ")
     found = tried(tmp_path, replace(CUT, **changes))
     assert found.outcome is Outcome.OK
-    assert found.effective["shortcuts"] == found.shortcuts == "off: the words differ"
+    assert found.effective["shortcuts"] == found.ran("shortcuts") == "off: the words differ"
     assert (found.params, found.inert) == ({"batch_size": 1, "shortcuts": "refused"}, inert)
     assert found.check
     assert len((tmp_path / ENTITIES_FILE).read_text().splitlines()) == 21
@@ -136,7 +136,7 @@ def test_without_shortcuts_or_a_check_of_them_nothing_is_checked(
 ) -> None:
     monkeypatch.setenv("CUT_CHECK", "Bug.")
     found = tried(tmp_path, replace(CUT, **changes))
-    assert (found.outcome, found.shortcuts, found.inert) == (Outcome.OK, shortcuts, ())
+    assert (found.outcome, found.ran("shortcuts"), found.inert) == (Outcome.OK, shortcuts, ())
     assert bool(found.check) == (shortcuts == "exact")
 
 
@@ -203,7 +203,7 @@ def test_a_shard_ends_before_its_first_call_if_they_are_refused(
     assert not (tmp_path / "out-1" / BATCHES_FILE).exists()
     monkeypatch.delenv("CUT_CHECK")
     again = shards.tried(tmp_path, replace(shard, workers=2))
-    assert (again.outcome, again.shortcuts) == (Outcome.OK, "exact")
+    assert (again.outcome, again.ran("shortcuts")) == (Outcome.OK, "exact")
     assert again.check
 
 

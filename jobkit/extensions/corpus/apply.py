@@ -19,7 +19,7 @@ from typing import Any
 from jobkit.core import files, terminal
 from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.json_codec import to_json
-from jobkit.core.knobs import OFFERED
+from jobkit.core.knobs import OFFERED, TIMING
 from jobkit.core.layout import (
     JOB_SCRIPT,
     ORDER_FILE,
@@ -429,8 +429,7 @@ def _setting_differences(before: Point, now: Point) -> Iterator[str]:
     for file in now.files:
         if (there := digests.get(file.name, file.sha256)) != file.sha256:
             yield f"{file.name}: SHA-256 {there[:12]} there, {file.sha256[:12]} now"
-    names = ("workload", "device", "order", "sort_window", "work_unit", "threads", "workers", "gpus", "mps")
-    for name in (*names, *OFFERED, "trim", "nan", "allocator", "workload_folder"):
+    for name in ("workload", *TIMING, *OFFERED, "trim", "nan", "allocator", "workload_folder"):
         values = getattr(before, name), getattr(now, name)
         if values[0] != values[1] and name not in before.params:
             yield f"{name}: {values[0]} there, {values[1]} now"

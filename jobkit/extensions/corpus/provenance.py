@@ -13,7 +13,7 @@ from typing import Any
 from jobkit.answers.speed import Speed
 from jobkit.core import files
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import CPU, OFFERED, Value
+from jobkit.core.knobs import CPU, OFFERED, TIMING, Value
 from jobkit.core.layout import PROMISE_FILE, PROVENANCE_FILE
 from jobkit.core.paths import ledger_path, shipped_folder
 from jobkit.core.records import Outcome, Point
@@ -36,7 +36,7 @@ from jobkit.runs.tries import task_s
 SCHEMA = 1
 HOUR_S = 3600.0
 PREDICTED = ("predicted_s", "predicted_low_s", "predicted_high_s")
-NO_METHOD = ("device", "order", "sort_window", "work_unit", "threads", "workers", "gpus", "mps", "source")
+NO_METHOD = (*TIMING, "source")
 """Parts of a setting that decide the time and not the results."""
 
 
@@ -193,8 +193,7 @@ def _model(point: Point) -> dict[str, object] | None:
 
 
 def _setting(point: Point, promise: Promise) -> dict[str, object]:
-    names = ("device", "order", "sort_window", "work_unit", "threads", "workers", "gpus", "mps", *OFFERED)
-    knobs: dict[str, Value | None] = {name: getattr(point, name) for name in names}
+    knobs: dict[str, Value | None] = {name: getattr(point, name) for name in (*TIMING, *OFFERED)}
     if point.device == CPU:
         knobs["gpus"] = 0
     return {**knobs, "trim": point.trim, **point.params, "source": promise.source}

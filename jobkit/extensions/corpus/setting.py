@@ -10,7 +10,7 @@ from pathlib import Path
 from jobkit.answers.memory import Memory
 from jobkit.answers.speed import CorpusVolume, Speed, speeds
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import CUDA, EVERY, EXACT, OFF, REFUSED, SHORTCUTS, Value
+from jobkit.core.knobs import CUDA, EVERY, OFF, OFFERED, Value, accepted
 from jobkit.core.layout import (
     FILES_FOLDER,
     SETTING_FILE,
@@ -92,7 +92,7 @@ class AppliedSetting(Promise):
         """The setting in words: ``workers 16, padded 40000, order sorted``."""
         shown: dict[str, Value] = {"workers": self.point.workers} if self.point.workers > 1 else {}
         shown |= {name: value for name, value in self.point.params.items() if name != EVERY}
-        shown |= {SHORTCUTS: EXACT} if self.point.shortcuts == EXACT else {}
+        shown |= {key: word for key, words in OFFERED.items() if (word := getattr(self.point, key)) in words}
         return format_setting(shown) or "the workload's own"
 
 
@@ -190,8 +190,7 @@ def _chosen(run: Path, material: RunData) -> tuple[Mapping[str, Value], Speed | 
         matching = [speed for speed in speeds(material.records) if speed.params == params]
         return params, matching[0] if matching else None, found
     speed = recommend(material).recommended
-    without = {SHORTCUTS: OFF} if speed.params.get(SHORTCUTS) == REFUSED else {}
-    return {**speed.params, **without}, speed, ()
+    return accepted(speed.params), speed, ()
 
 
 def _of_spec(path: Path, options: Options, *, build: bool, say: Say, refuse: Refuse) -> AppliedSetting:

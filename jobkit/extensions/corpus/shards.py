@@ -13,7 +13,7 @@ from pathlib import Path
 from jobkit.answers.speed import Duration, duration, not_sampled, total, upper
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED, numbers
+from jobkit.core.knobs import BATCH_SIZE, CPU, budget_of, numbers
 from jobkit.core.layout import CORPUS_FILE, WINNERS_FOLDER
 from jobkit.core.records import Point, TextRef
 from jobkit.core.units import (
@@ -110,7 +110,7 @@ def longest_item(setting: AppliedSetting) -> int | None:
 def _together(setting: AppliedSetting) -> int:
     """Return how many long items a batch has: one that is longer than the budget is a batch of its own."""
     params = setting.point.params
-    return 1 if PADDED in params else numbers(params).get(BATCH_SIZE, 1)
+    return 1 if budget_of(params) else numbers(params).get(BATCH_SIZE, 1)
 
 
 def refuse_too_large(heavy: Sequence[OversizedPiece], setting: AppliedSetting) -> None:

@@ -73,7 +73,7 @@ def _limit(tuning: Tuning) -> str:
     if answer.limit == "time":
         advice = f"--set tune.budget={format_walltime(2 * goal.budget_s)} would let the search go on"
     elif answer.limit == "memory":
-        advice = "a GPU with more memory would help" if goal.mps else "more resources.memory would help"
+        advice = "a GPU with more memory would help" if goal.on_gpu else "more resources.memory would help"
     elif answer.limit != "cores" or not answer.why.endswith(goal.limited_by):
         advice = HELP[answer.limit]
     elif goal.cpus > 1:
@@ -235,7 +235,8 @@ def _worth_lines(tuning: Tuning) -> Iterator[str]:
 
 def _by_cpus(tuning: Tuning) -> dict[int, float]:
     """Return how many paragraphs an hour of the GPU does, by the CPUs of its job: at one size."""
-    goal, same = tuning.goal, {knobs.WORKERS, knobs.MPS, knobs.EVERY}
+    goal = tuning.goal
+    same = {knob.name for knob in knobs.RUN_KNOBS} - {knobs.ORDER, knobs.THREADS}
     records = [record for record in tuning.records(MEMORY, SEARCH) if record.gpu]
     rates = dict[Key, dict[int, float]]()
     for setting in settings_of(records).values():
@@ -254,11 +255,11 @@ def _more_lines(tuning: Tuning) -> Iterator[str]:
         return
     if not tuning.is_loop:
         if tuning.gain and finals.plain and _text(finals.plain) != _text(winner):
-            padded = ""
+            text = ""
             if tuning.padding:
                 of_part, of_all = (f"{100 * share:.1f} %" for share in tuning.padding)
-                padded = f": {of_part} of its padded characters are text, of the whole text {of_all}"
-            yield f"  plain loop on {_text(finals.plain)}{padded}"
+                text = f": {of_part} of its padded characters are text, of the whole text {of_all}"
+            yield f"  plain loop on {_text(finals.plain)}{text}"
         own_j, loop_j = (_mean(tuning, one, figures.ENERGY_PER_1000) for one in (winner, finals.plain))
         if own_j and loop_j:
             yield f"  energy     {own_j.value:,.1f} J for 1,000 items, the plain loop {loop_j.value:,.1f} J"
@@ -339,8 +340,8 @@ def _not_tried(tuning: Tuning) -> str:
         assumed.append("what is best at one number of workers is best at the other numbers")
         assumed.append("more workers past the limit are not faster")
     if goal.short:
-        without = ["MPS"] * goal.mps + ["shortcuts"] * (goal.shortcuts and not goal.fills_gpu)
-        and_so = f", and so is the best setting without {' or '.join(without)}" if without else ""
+        without = " or ".join(goal.simpler)
+        and_so = f", and so is the best setting without {without}" if without else ""
         assumed.append(f"larger sizes are slower{and_so}")
     why = f", assumed: {'; '.join(assumed)}" if assumed else ""
     return f"{max(0, goal.combinations - tried)} of {goal.combinations} combinations{why}"

@@ -16,28 +16,14 @@ from jobkit.answers.objective import Objective
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.figures import SPEED
 from jobkit.core.json_codec import to_json
-from jobkit.core.knobs import (
-    BATCH_SIZE,
-    CPU,
-    CUDA,
-    MPS,
-    OFF,
-    ORDER,
-    PADDED,
-    SHORTCUTS,
-    SORTED,
-    THREADS,
-    WORKERS,
-    Knob,
-    Value,
-)
+from jobkit.core.knobs import BATCH_SIZE, CPU, CUDA, SORTED, Knob, size_knob
 from jobkit.core.layout import SETTING_FILE, TUNE_GOAL_FILE, TUNE_SCRIPT
 from jobkit.core.records import Outcome, Point
 from jobkit.core.shell import usable_cpus
 from jobkit.core.terminal import Say, note, relative_path, shell_path
 from jobkit.core.units import format_about, format_count, format_setting
 from jobkit.extensions.tune.search import Tuning, first_point, propose_point
-from jobkit.extensions.tune.steps import Candidate, TuneGoal
+from jobkit.extensions.tune.steps import Candidate, TuneGoal, plain_loop, switches_of
 from jobkit.launch import launch, local
 from jobkit.launch.job import Job, follow_job
 from jobkit.launch.resume import Resumption, has_ended
@@ -131,8 +117,9 @@ def tuned(
     paragraphs = len(lengths.paragraphs)
     shared_calls = max(MIN_WORK_UNIT, min(MAX_WORK_UNIT, paragraphs // (CALLS_A_WORKER * workers)))
     work_unit = spec.work_unit or window or shared_calls
-    budgets = lengths.source != NONE and any(knob.name == PADDED for knob in knobs)
-    knob = PADDED if budgets else BATCH_SIZE
+    names = {knob.name for knob in knobs}
+    knob = BATCH_SIZE if lengths.source == NONE else size_knob(names)
+    budgets = knob != BATCH_SIZE
     padding, order, other = _order(lengths, spec.sort_window, work_unit, pads=pads)
     most = MOST_TOKENS if window else NO_BUDGET
     sizes = _sizes(lengths, spec.sort_window, order, work_unit if budgets else None, workers, most)
@@ -141,10 +128,8 @@ def tuned(
     search_every = max(1, paragraphs // (workers * calls * work_unit))
     memory_calls = MEMORY_WINDOWS if window and work_unit >= MEMORY_PARAGRAPHS else MEMORY_CALLS
     cpus, on_gpu = spec.resources.cpus, spec.device == CUDA
-    shortcuts = any(knob.name == SHORTCUTS for knob in knobs)
-    shared: dict[str, Value] = {MPS: OFF} if on_gpu else {}
-    shared |= {} if on_gpu and not window else {THREADS: workers * cpus}
-    shared |= {SHORTCUTS: OFF} if shortcuts else {}
+    switches = switches_of(names, on_gpu=on_gpu)
+    threads = None if on_gpu and not window else workers * cpus
     goal = TuneGoal(
         size_knob=knob,
         sizes=tuple(sizes),
@@ -152,17 +137,11 @@ def tuned(
         order=order,
         other_order=other,
         padding=padding,
-        loop={
-            ORDER: TEXT,
-            BATCH_SIZE: min(ENCODER_BATCH if window else LOOP_BATCH, paragraphs),
-            WORKERS: 1,
-            **shared,
-        },
+        loop=plain_loop(min(ENCODER_BATCH if window else LOOP_BATCH, paragraphs), threads, switches),
         workers=workers,
         cpus=cpus,
         limited_by=limited_by,
-        mps=on_gpu,
-        shortcuts=shortcuts,
+        **switches,
         fills_gpu=window is not None,
         short=short,
         memory_every=max(search_every, paragraphs // max(MEMORY_PARAGRAPHS, memory_calls * work_unit)),
@@ -225,7 +204,7 @@ def _order(
     Only padding makes an order faster by the text alone. A workload that does not say that it pads gets the
     order of the plain loop, and the other order is compared by running it; without lengths there is no other.
     """
-    if lengths.source == NONE or not lengths.padded or not pads:
+    if lengths.source == NONE or not lengths.pads or not pads:
         return {}, TEXT, "" if lengths.source == NONE else SORTED
     padding = {
         name: Loads(lengths, by_length=name == SORTED, window=window).chunks(work_unit).efficiency
@@ -299,15 +278,15 @@ def resources(spec: SweepSpec, point: Point, goal: TuneGoal) -> Resources:
 
 def headline(goal: TuneGoal, spec: SweepSpec) -> str:
     """Return in two lines the limits of a search, and what the text has decided."""
-    number, noun = (spec.resources.gpus, "GPU") if goal.mps else (goal.workers * goal.cpus, "CPU")
+    number, noun = (spec.resources.gpus, "GPU") if goal.on_gpu else (goal.workers * goal.cpus, "CPU")
     settings, points = format_count(goal.most_settings, "setting"), format_count(goal.most_points, "point")
     held = f"{format_about(goal.budget_s)} of {format_count(number, noun)}"
     most = f"at most {settings} in {points}, {held}, up to {format_count(goal.workers, 'worker')}"
     sizes = ", ".join(f"{size:,}" for size in goal.sizes)
     text = f"from the text alone: order {goal.order}, {goal.size_knob} {sizes}"
     if goal.padding:
-        padded = ", ".join(f"{share:.0%} in {order} order" for order, share in goal.padding.items())
-        text += f" (share of text in the padding: {padded})"
+        shares = ", ".join(f"{share:.0%} in {order} order" for order, share in goal.padding.items())
+        text += f" (share of text in the padding: {shares})"
     return f"{most}\n{text}"
 
 

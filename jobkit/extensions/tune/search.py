@@ -20,7 +20,7 @@ from jobkit.answers.objective import Finals
 from jobkit.answers.setting import Ratio
 from jobkit.answers.speed import Speed, ratio
 from jobkit.core.files import write_atomically
-from jobkit.core.knobs import BATCH_SIZE, EVERY, MPS, ON, PADDED, REFUSED, SHORTCUTS, Value, numbers
+from jobkit.core.knobs import BATCH_SIZE, EVERY, REFUSED, Value, numbers
 from jobkit.core.layout import SETTING_FILE, TUNE_GOAL_FILE
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import format_setting
@@ -101,7 +101,7 @@ class Tuning:
             record
             for candidate, result in self.results
             if candidate.phase in phases and result.outcome is Outcome.OK
-            if (record := timed(result.counts)) and record.params.get(SHORTCUTS) != REFUSED
+            if (record := timed(result.counts)) and REFUSED not in record.params.values()
         ]
 
     @cached_property
@@ -125,8 +125,9 @@ class Tuning:
         if self.is_loop:
             return whole(self.winner.params)
         found = dict(self.winner.params)
-        if MPS in found and {record.mps for record in self.finals.winner_records} == {ON}:
-            found[MPS] = ON
+        decided = [record.decided for record in self.finals.winner_records]
+        if decided and all(one == decided[0] for one in decided):
+            found |= decided[0]
         names = self.goal.setting(self.goal.sizes[0], 1)
         return {knob: found[knob] for knob in names if knob in found}
 
@@ -152,7 +153,7 @@ def _padding(run_dir: Path, goal: TuneGoal, ran: Sequence[Candidate]) -> tuple[f
     loops = (one for one in ran if one.phase == FINAL and whole(one.params) == goal.loop)
     part = next((numbers(one.params).get(EVERY, 1) for one in loops), 1)
     lengths = read_lengths(run_dir) if part > 1 else None
-    if lengths is None or not lengths.padded or lengths.source == NONE:
+    if lengths is None or not lengths.pads or lengths.source == NONE:
         return None
     size = numbers(goal.loop)[BATCH_SIZE]
     of_part, of_all = (Loads(some).chunks(size).efficiency for some in (lengths.every(part), lengths))
@@ -188,7 +189,7 @@ def spec_lines(tuning: Tuning) -> list[str]:
     knob = BATCH_SIZE if tuning.is_loop else goal.size_knob
     size = params.pop(knob)
     point = next(result.point for _, result in tuning.results)
-    unit = [f"work_unit: {point.work_unit}"] if knob == PADDED else []
+    unit = [f"work_unit: {point.work_unit}"] if knob != BATCH_SIZE else []
     keys = [f"{name}: {value}" for name, value in params.items()]
     return [*keys, *unit, "resources:", f"  cpus: {goal.cpus}", "sweep:", f"  {knob}: [{size}]"]
 

@@ -11,9 +11,10 @@ workers that memory holds (fewer only where these may be faster), and one finali
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
+from typing import Any
 
 from jobkit.answers.memory import Memory, memory_of
 from jobkit.answers.objective import Finals, Objective
@@ -62,6 +63,19 @@ PROBE = 320
 """Paragraphs that show how long the plain loop of an encoder takes: 3 to 60 times as long as a worker."""
 IDLE_SHARE = 0.15
 """The share of the work that a worker is idle on average from which the text is called too short."""
+
+
+def switches_of(names: Container[str], *, on_gpu: bool) -> Mapping[str, Any]:
+    """Return which switches a search tries, as the fields of a goal, of a workload with these knobs."""
+    return {knobs.MPS: on_gpu, knobs.SHORTCUTS: knobs.SHORTCUTS in names}
+
+
+def plain_loop(batch_size: int, threads: int | None, switches: Mapping[str, Any]) -> dict[str, knobs.Value]:
+    """Return what people run before they tune: one worker, text order, a fixed batch size, no switch on."""
+    own: dict[str, knobs.Value] = {knobs.ORDER: "text", knobs.BATCH_SIZE: batch_size, knobs.WORKERS: 1}
+    own |= {knobs.MPS: knobs.OFF} if switches[knobs.MPS] else {}
+    own |= {knobs.THREADS: threads} if threads else {}
+    return own | ({knobs.SHORTCUTS: knobs.OFF} if switches[knobs.SHORTCUTS] else {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +135,15 @@ class TuneGoal:
         if self.fills_gpu:
             own[knobs.THREADS] = max(1, self.workers * self.cpus // workers)
         return part(own | {knob: word for knob, word in words.items() if knob in own}, every)
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.mps
+
+    @property
+    def simpler(self) -> list[str]:
+        """What the best setting is compared without, unless the search is short."""
+        return ["MPS"] * self.mps + ["shortcuts"] * (self.shortcuts and not self.fills_gpu)
 
     @property
     def fewest(self) -> int:
@@ -563,7 +586,9 @@ class _Search:
             return
         shared = next((one for one in self._fastest() if one.workers > 1), None)
         if shared and any(
-            one.params == shared.params and result.record is not None and result.record.mps == knobs.ON
+            one.params == shared.params
+            and result.record is not None
+            and result.record.ran(knobs.MPS) == knobs.ON
             for one, result in self.results
         ):
             params = self._shared(self._size(shared), shared.workers, mps=knobs.OFF)

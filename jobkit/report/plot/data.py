@@ -18,7 +18,7 @@ from jobkit.answers.objective import SearchAnswer
 from jobkit.answers.setting import Mean, other_knobs
 from jobkit.answers.speed import SPEED_TOLERANCE, tested
 from jobkit.core.figures import GPU_MEMORY, MIN, RAM, SPEED, WORK, Figure
-from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED, Value
+from jobkit.core.knobs import BATCH_SIZE, CPU, SIZES, Value
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import format_bytes_gib, format_figure, format_setting
 from jobkit.report.output import group_memory, guess_of_file, peaks_of_file
@@ -34,8 +34,6 @@ Spot = tuple[float, float]
 MEASURED, ALLOCATED, PREDICTED = "measured", "allocated_peak", "predicted"
 VERIFIED, EXCEEDED = "verified", "exceeded"
 """The kinds of marks."""
-WORDS = {BATCH_SIZE: "batch", PADDED: "budget"}
-"""What the legend calls a value of a knob."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +130,7 @@ def memory_of_records(
         notes = largest.doubts[:1] if largest.safe_batch else (TOO_SMALL[largest.knob],)
         load = loads.load(largest.safe_batch) if loads else largest.safe_load
         whole = " (whole text)" if largest.saturated else ""
-        name = f"predicted, {WORDS[largest.knob]} {largest.safe_batch:,}{whole}"
+        name = f"predicted, {SIZES[largest.knob]} {largest.safe_batch:,}{whole}"
         marks += [Marks(PREDICTED, name, ((load, line.at(load)),))] if largest.safe_batch else []
     fitted = None if isinstance(line, str) else line
     slack = "fitted line" if memory.slack == 1 else f"allocated line x {memory.slack:.2f} (slack)"
@@ -192,7 +190,7 @@ def _spots(pairs: Iterable[tuple[float | None, float | None]]) -> tuple[Spot, ..
 
 
 def _sizes(records: Sequence[Record]) -> str:
-    for knob, word in WORDS.items():
+    for knob, word in SIZES.items():
         if known := {size for record in records if (size := record.point.numbers.get(knob))}:
             return f", {word} {', '.join(f'{size:,}' for size in sorted(known))}"
     return ""

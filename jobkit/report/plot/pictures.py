@@ -25,6 +25,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.extras import missing_extra
 from jobkit.core.figures import LOAD, SPEED
 from jobkit.core.files import write_atomically
+from jobkit.core.knobs import SIZES
 from jobkit.core.student import unknown_spread
 from jobkit.core.terminal import printable
 from jobkit.core.units import GIB, format_count, format_figure, format_setting
@@ -91,9 +92,9 @@ def _of_group(group: panels.GroupPlot, rows: Sequence[Row]) -> list[Picture]:
     found = [_of_knob(group.speed)] if group.speed.series else []
     found += [_of_search(group.search)] if group.search and group.search.rows else []
     if group.memory.spots():
-        knobs = (*panels.WORDS, group.speed.knob)
+        knobs = (*SIZES, group.speed.knob)
         knob = next((one for one in knobs if any(one in row.numbers for row in rows)), "")
-        word = panels.WORDS.get(knob, knob.replace("_", " "))
+        word = SIZES.get(knob, knob.replace("_", " "))
         loads = {load: row.numbers[knob] for row in rows if knob in row.numbers and (load := row.value(LOAD))}
         found.append(_of_memory(group.memory, {load: f"{word} {size:,}" for load, size in loads.items()}))
     found += _of_energy(group.sizes)

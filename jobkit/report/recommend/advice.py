@@ -397,7 +397,7 @@ class Advice:
         else:
             notes += doubts or self.memory.remarks
         record = next((record for record in self.records if record.params == chosen.params), None)
-        precision = record.precision if record else None
+        precision = record.ran(PRECISION) if record else None
         if precision not in {None, FP32} and all(own.setting != chosen.setting for own in self.precisions):
             why = "no point with precision fp32 has succeeded"
             notes.append(f"{why}, so jobkit compared the entities of {precision} with nothing")

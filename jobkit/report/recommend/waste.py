@@ -15,7 +15,7 @@ from jobkit.answers.gpus import GpuKind, common_gpus, usable_bytes
 from jobkit.core import terminal
 from jobkit.core.blocks import Block, Column
 from jobkit.core.figures import GPU_MEMORY, WORK
-from jobkit.core.knobs import CPU
+from jobkit.core.knobs import AUTO, CPU, SHARING
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import NoWrap
 from jobkit.core.units import (
@@ -144,7 +144,7 @@ def _more_workers(run: RunUse, uses: Sequence[PointUse], share: float) -> Fix:
         return Fix(does="find the setting that keeps it busy", command="jobkit tune SPEC")
     cpus, asked = workers * max(use.asked.cpus for use in one), max(use.asked.memory for use in one)
     memory = max(asked, memory_request(workers * max(use.ram_bytes or 0 for use in one)))
-    keys: dict[str, str | int] = {"workers": workers, "mps": "auto"}
+    keys: dict[str, str | int] = {"workers": workers, SHARING.name: AUTO}
     keys |= {"resources.memory": format_size(memory)} if memory > asked else {}
     return fix_of(run, one, f"let {workers} workers share the GPU", keys, cpus=cpus, memory=memory)
 

@@ -338,7 +338,7 @@ class Tally:
         """Summarise a try. A command worked no longer than ``wall_s``, nor than its busiest worker."""
         total, seconds = self.total, sorted(self._seconds)
         work_s = total.seconds if total.end_s is None else total.end_s
-        padded = total.padded_chars
+        load = total.padded_chars
         if wall_s is not None:
             own_s = [own.seconds for own in self._by_worker.values()]
             work_s = min(wall_s, max(own_s, default=wall_s))
@@ -354,7 +354,7 @@ class Tally:
             batch_mean_s=total.seconds / total.batches if total.batches else None,
             batch_p50_s=percentile(seconds, 0.50),
             batch_p95_s=percentile(seconds, 0.95),
-            padding_efficiency=min(1.0, total.characters / padded) if padded else None,
+            padding_efficiency=min(1.0, total.characters / load) if load else None,
             load_max=total.load_max,
         )
 

@@ -90,13 +90,13 @@ class Count:
             if words
             for word in [max(words, key=lambda match: len(match.group()))]
         )
-        padded = len(paragraphs) * longest
+        load = len(paragraphs) * longest
         return Result(
             entities=tuple(entities),
             rows=tuple((number, len(words)) for number, words in enumerate(matches)),
-            load=padded,
+            load=load,
             tokens=sum(map(len, matches)),
-            padded_chars=padded,
+            padded_chars=load,
         )
 
     @staticmethod

@@ -15,7 +15,7 @@ from typing import Any
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
-from jobkit.core.knobs import BF16, CUDA, FP16, FP32, PRECISION, PROMPT, TF32, Knob, Value
+from jobkit.core.knobs import BF16, CUDA, FP16, FP32, PROMPT, TF32, Value
 from jobkit.core.records import FOLDER, ModelRef, Outcome
 from jobkit.worker.failure import TryFailed
 
@@ -183,7 +183,6 @@ settings that they can have; none if the library passes over those that it does 
 
 # -- torch
 
-PRECISIONS = Knob(name=PRECISION, words=(FP32, TF32, FP16, BF16), cuda_words=(TF32,))
 DTYPES = {FP16: "float16", BF16: "bfloat16"}
 """The names of torch's types."""
 TF32_SINCE = 8

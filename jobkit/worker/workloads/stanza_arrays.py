@@ -197,10 +197,10 @@ class ArrayTokenizer:
         columns = np.arange(lengths[0])
         left = np.minimum(counts - done, lengths[0])
         there = columns < left[:, None]
-        padded = np.full(there.shape, len(features) - 1, dtype=np.int64)
-        padded[there] = numbers[ranges(firsts + done, left)]
+        filled = np.full(there.shape, len(features) - 1, dtype=np.int64)
+        filled[there] = numbers[ranges(firsts + done, left)]
         end = np.stack(np.nonzero(columns == (counts - done - 1)[:, None]))
-        given = (padded, np.flatnonzero(done == 0), *end)
+        given = (filled, np.flatnonzero(done == 0), *end)
         places, begin, *ends = (torch.from_numpy(each).to(self.device) for each in given)
         values, texts = features[places], [*map(range, lengths.tolist())]
         values[begin, 0] += first
@@ -369,17 +369,17 @@ class ArrayTagger:
         chars[1, :, 1:][inside] = units[first + (long - 2 - at) % long]  # the blank at the end stays there
 
         there = np.arange(counts[0]) < counts[:, None]
-        padded = np.zeros((len(ids), *there.shape), dtype=np.int64)
-        padded[:, there] = ids[:, numbers]
+        filled = np.zeros((len(ids), *there.shape), dtype=np.int64)
+        filled[:, there] = ids[:, numbers]
         place = np.zeros(there.shape, dtype=np.int64)
         place[there] = np.arange(len(numbers))
         packed = place.T[there.T]
         places = np.stack([rows[owner], forward, backward])[:, packed]
-        whole = torch.from_numpy(np.concatenate([each.ravel() for each in (chars, padded, places)])).to(
+        whole = torch.from_numpy(np.concatenate([each.ravel() for each in (chars, filled, places)])).to(
             self.device
         )
-        parts = whole.split([chars.size, padded.size, places.size])
-        on_device = [part.view(each.shape) for part, each in zip(parts, (chars, padded, places), strict=True)]
+        parts = whole.split([chars.size, filled.size, places.size])
+        on_device = [part.view(each.shape) for part, each in zip(parts, (chars, filled, places), strict=True)]
         ids_of = dict(zip(self.vocabs, on_device[1], strict=True))
         widest = (lengths + 1).tolist()
         return ArrayBatch(numbers, there, counts.tolist(), widest, ids_of, on_device[0], on_device[2])

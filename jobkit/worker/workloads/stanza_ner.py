@@ -46,10 +46,12 @@ from jobkit.core.knobs import (
     CPU,
     CUDA,
     EXACT,
+    LEFT_OUT,
     OFF,
     ORDER,
     PADDED,
     PRECISION,
+    PRECISIONS,
     SHORTCUTS,
     SORTED,
     Knob,
@@ -61,7 +63,6 @@ from jobkit.worker.paragraphs import cut_by_budget
 from jobkit.worker.workloads.base import Entity, Heavy, Result
 from jobkit.worker.workloads.model import (
     DTYPES,
-    PRECISIONS,
     PROCESSORS,
     language_of,
     model_folder,
@@ -102,7 +103,7 @@ class SentenceCut:
 
     size: int = 1  # sentences of a batch
     # the limit of sentences x characters of the longest, in place of ``size``; ``None`` for no limit
-    padded: int | None = None
+    budget: int | None = None
     by_length: bool = False  # whether the longest sentences of a call come first
 
     def arranged(self, sentences: Iterable[Any]) -> list[Any]:
@@ -115,8 +116,8 @@ class SentenceCut:
 
     def sizes_of(self, count: int, columns: Iterable[int]) -> list[int]:
         """Return the same of so many sentences, by the columns of each."""
-        if self.padded:
-            return cut_by_budget(columns, self.padded)
+        if self.budget:
+            return cut_by_budget(columns, self.budget)
         return [min(self.size, count - at) for at in range(0, count, self.size)]
 
     def batches(self, sentences: Iterable[Any]) -> list[list[Any]]:
@@ -134,7 +135,7 @@ class StanzaNer:
         *_CUTS,
         PADDED,
         PRECISIONS,
-        Knob(name=SHORTCUTS, words=(OFF, EXACT)),
+        LEFT_OUT,
     )
     NEEDS_MODEL: ClassVar[bool] = True
 
@@ -191,7 +192,7 @@ class StanzaNer:
         self._largest, self._heaviest = {}, (0, [])
         self._cut = SentenceCut(
             size=self._knob("sentences_per_ner_batch"),
-            padded=self._params.get(PADDED),
+            budget=self._params.get(PADDED),
             by_length=params.get(ORDER) == SORTED,
         )
         for tagger in (self._stock["ner"], self._tagger) if self._stock else ():

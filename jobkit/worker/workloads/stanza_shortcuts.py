@@ -93,7 +93,7 @@ class Tagger(NERProcessor):  # type: ignore[misc]  # Stanza is untyped
 
     def process(self, document: Any) -> Any:  # noqa: ANN401 - Stanza is untyped
         """Tag the sentences of a document: Stanza itself cuts a fixed number of sentences in text order."""
-        if not (self.cut.padded or self.cut.by_length):
+        if not (self.cut.budget or self.cut.by_length):
             return super().process(document)
         document.sentences = self.cut.arranged(document.sentences)
         self.tag(document)
@@ -281,9 +281,9 @@ class Characters(CharacterLanguageModel):  # type: ignore[misc]  # Stanza is unt
         words = unsort(places, char_orig_idx)
         lengths = np.array([each.shape[1] for each in words])
         there = np.arange(lengths.max()) < lengths[:, None]
-        padded = np.zeros((2, *there.shape), dtype=np.int64)
-        padded[:, there] = np.concatenate(words, axis=1)
-        rows, columns = torch.from_numpy(padded.transpose(0, 2, 1)[:, there.T]).to(output.device)
+        filled = np.zeros((2, *there.shape), dtype=np.int64)
+        filled[:, there] = np.concatenate(words, axis=1)
+        rows, columns = torch.from_numpy(filled.transpose(0, 2, 1)[:, there.T]).to(output.device)
         return PackedSequence(output[rows, columns], torch.from_numpy(there.sum(axis=0)))
 
 
@@ -300,12 +300,12 @@ class NoWordCharacters(StanzaBatches):
         forward, backward, places, places_back, _ = self.process_chars(chars)
         *sorted_chars, char_order = _longest_first(forward, backward, places, places_back, key=len)
         blank = self.vocab["char"].unit2id(" ")
-        padded = [get_long_tensor(rows, len(rows), pad_id=blank) for rows in sorted_chars[:2]]
+        filled = [get_long_tensor(rows, len(rows), pad_id=blank) for rows in sorted_chars[:2]]
         return (
             words,
             None,
             None,
-            torch.stack(padded),
+            torch.stack(filled),
             get_long_tensor(tags, len(tags)),
             order,
             None,

@@ -130,7 +130,7 @@ def test_the_most_workers_and_what_limits_them(keys: Any, node: Node | None, wor
 def test_a_workload_that_does_not_say_that_it_pads_keeps_the_order_of_the_text() -> None:
     _, goal = tuned(spec(), BUDGET, text(1_000), pads=False)
     assert (goal.order, goal.other_order, goal.padding) == ("text", "sorted", {})
-    summed = Lengths(paragraphs=text(1_000).paragraphs, padded=False)
+    summed = Lengths(paragraphs=text(1_000).paragraphs, pads=False)
     assert tuned(spec(), BUDGET, summed)[1].order == "text"
     assert tuned(spec(), BUDGET, text(1_000))[1].other_order == ""
 

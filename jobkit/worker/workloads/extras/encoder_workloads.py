@@ -40,9 +40,11 @@ from jobkit.core.knobs import (
     EXACT,
     FP16,
     FP32,
+    LEFT_OUT,
     OFF,
     PADDED,
     PRECISION,
+    PRECISIONS,
     PROMPT,
     SHORTCUTS,
     Knob,
@@ -58,7 +60,6 @@ from jobkit.worker.workloads.model import (
     EMBEDDER_SETTINGS,
     MODULES,
     NO_LIMIT,
-    PRECISIONS,
     PROCESSING_SETTINGS,
     SAVED,
     TOKENIZER_SETTINGS,
@@ -131,7 +132,7 @@ class EncoderWorkload:
     KNOBS: ClassVar[tuple[Knob | str, ...]] = (
         BATCH_SIZE,
         PRECISIONS,
-        Knob(name=SHORTCUTS, words=(OFF, EXACT)),
+        LEFT_OUT,
     )
     NEEDS_MODEL: ClassVar[bool] = True
     LOAD_UNIT: ClassVar[str] = "padded tokens"

@@ -51,9 +51,7 @@ def test_the_lengths_give_the_load_that_is_measured_and_the_heaviest_batch_runs_
 ) -> None:
     workload, ref = model
     made: Any = workload_class(workload)
-    lengths = Lengths(
-        paragraphs=tuple(map(tuple, made.lengths(TEXT, ref))), padded=getattr(made, "PADS", True)
-    )
+    lengths = Lengths(paragraphs=tuple(map(tuple, made.lengths(TEXT, ref))), pads=getattr(made, "PADS", True))
     for batch in (3, 16):
         opened = loaded(workload, ref, batch_size=batch)
         assert (opened.attempted_load(), list(opened.heaviest())) == (0, [])

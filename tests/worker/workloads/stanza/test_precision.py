@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from jobkit.core.knobs import PRECISIONS
 from jobkit.core.records import ModelRef
 from jobkit.planning.sample import SEED, generate
 from jobkit.runs.results import compare
 from jobkit.worker.workloads.base import Entity, as_tsv
-from jobkit.worker.workloads.model import PRECISIONS, set_tf32
+from jobkit.worker.workloads.model import set_tf32
 from jobkit.worker.workloads.stanza_ner import StanzaNer
 
 pytestmark = pytest.mark.xdist_group("torch")  # one worker imports it, for all tests of this group
