@@ -205,7 +205,7 @@ def run_case(seed: int, number: int, folder: Path) -> Iterator[tuple[list[str], 
     (folder / "ok.yaml").write_text(spec_with(["repeats"], 1), encoding="utf-8")
     run = shutil.copytree(chance.choice(sorted(RUNS.iterdir())), folder / "run")
     if number % 3 == 0:
-        site = chance.random() < 0.2  # noqa: PLR2004 - a fifth
+        site = chance.random() < 0.2
         text = spec_with(chance.choice(SITE_KEYS if site else SPEC_KEYS), chance.choice(WRONG))
         (folder / "spec.yaml").write_text(text, encoding="utf-8")
         spec = ["ok.yaml", "--site", "./spec.yaml"] if site else ["spec.yaml"]

@@ -36,7 +36,7 @@ SETTINGS = [
 ]
 OFF = ({"batch_size": 64},)  # all texts at once, for models whose padding changes what they find
 STRATEGIES = ("simple", "first", "average", "max")
-FEW = [text for text in TEXTS if len(text) < 4_000]  # noqa: PLR2004 - all but two
+FEW = [text for text in TEXTS if len(text) < 4_000]
 """Texts of a quick comparison: one of them is cut into pieces still."""
 NEAR = 1e-5
 """Two numbers of a vector in fp32 that are so near are equal."""

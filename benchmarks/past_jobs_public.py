@@ -120,7 +120,7 @@ def percentile(seen: Seen, resource: JudgedResource, _: Task) -> float | None:
 def regression(seen: Seen, resource: JudgedResource, task: Task) -> float | None:
     """By the least squares on what a task reads (known only when it has run), and its largest residual."""
     pairs = [(x, y) for x, y in zip(seen.read, seen.values, strict=True) if x is not None]
-    if len(pairs) < 2 or task.read_bytes is None:  # noqa: PLR2004 - a line
+    if len(pairs) < 2 or task.read_bytes is None:
         return None
     mean_x, mean_y = (fmean(values) for values in zip(*pairs, strict=True))
     spread = sum((x - mean_x) ** 2 for x, _ in pairs)
@@ -133,7 +133,7 @@ def with_room(factor: float, least_mib: int, spreads: float) -> Rule:
     """Return a candidate: the largest, with more room."""
 
     def rule(seen: Seen, resource: JudgedResource, _: Task) -> float | None:
-        if len(seen.values) < 2 or resource is not MEMORY:  # noqa: PLR2004
+        if len(seen.values) < 2 or resource is not MEMORY:
             return ours(seen, resource, _)
         most, mean = max(seen.values), fmean(seen.values)
         deviation = math.sqrt(sum((x - mean) ** 2 for x in seen.values) / (len(seen.values) - 1))

@@ -36,7 +36,7 @@ def _by_size(folder: Path) -> list[Row]:
         what = f"`jobkit collect` of {records:,} records ({each:.0f} µs each, {rss:.0f} MiB at most)"
         row = below(what, timing["wall_s"], MOST_S, {**timing})
         plain = Row(what=what, shown=f"{timing['wall_s']:.2f} s", raw=row.raw)
-        rows.append(row if records == 10_000 else plain)  # noqa: PLR2004 - the size that has a target
+        rows.append(row if records == 10_000 else plain)
     return rows
 
 

@@ -86,7 +86,7 @@ class Chaos(threading.Thread):
                 kind, pid = self._dice.choice(victims)
                 if killed(pid):
                     self._report.kill(kind)
-            if self._nodes and self._dice.random() < 0.03:  # noqa: PLR2004 - about one in fifty
+            if self._nodes and self._dice.random() < 0.03:
                 self._report.kill(break_node(self._report.scheduler, self._dice))
 
     def stop(self) -> None:
@@ -131,7 +131,7 @@ def break_node(scheduler: str, dice: random.Random) -> str:
     """Break a node, and mend it some seconds later; return what was done."""
     if scheduler == "sge":
         return _restart(SgeDaemons(), "execd", dice)
-    if dice.random() < 0.5:  # noqa: PLR2004 - a coin
+    if dice.random() < 0.5:
         subprocess.run(
             ["scontrol", "update", "NodeName=n2", "State=DOWN", "Reason=soak"],  # noqa: S607
             check=False,

@@ -88,10 +88,10 @@ class Chaos(threading.Thread):
                 kind, pid = self._dice.choice(victims)
                 if killed(pid):
                     self._report.kill(kind)
-                if self._filled < 2 and self._dice.random() < 0.1:  # noqa: PLR2004 - now and then
+                if self._filled < 2 and self._dice.random() < 0.1:
                     self._filled += 1
                     self._fill()
-            if self._nodes and self._dice.random() < 0.05:  # noqa: PLR2004 - about one in forty seconds
+            if self._nodes and self._dice.random() < 0.05:
                 self._break()
 
     def _break(self) -> None:

@@ -348,7 +348,7 @@ def compare(runs: tuple[Path, ...], as_json: bool) -> int:
     for run in named:
         refuse_unmeasured(run, "compare")
     compared = sides([collect([run]) for run in named])
-    if len(compared) < 2:  # noqa: PLR2004 - two sides
+    if len(compared) < 2:
         raise JobkitError(
             f"nothing to compare: {len(compared)} of these runs has a table",
             hint="name two runs with figures",

@@ -87,7 +87,7 @@ def last_line(path: Path) -> str:
     handle = open_regular(path)
     try:
         end, tail = os.fstat(handle).st_size, b""
-        while end > 0 and tail.count(b"\n") < 2:  # noqa: PLR2004 - its own end, and that of the line before
+        while end > 0 and tail.count(b"\n") < 2:
             begin = max(0, end - _BLOCK_BYTES)
             tail = os.pread(handle, end - begin, begin) + tail
             end = begin
@@ -316,7 +316,7 @@ def filesystem_type(path: str, mountinfo: str) -> str:
     for line in mountinfo.splitlines():
         left, dash, right = line.partition(" - ")
         words = left.split()
-        if not dash or len(words) < 5 or not right.split():  # noqa: PLR2004 - the fifth is the mount point
+        if not dash or len(words) < 5 or not right.split():
             continue
         place = PurePosixPath(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), words[4]))
         if PurePosixPath(path).is_relative_to(place) and len(place.parts) >= best:

@@ -16,7 +16,7 @@ docs/what-is-measured.md)."""
 
 def deviation(values: Sequence[float]) -> float | None:
     """Return the standard deviation. `statistics.stdev` computes with fractions, which is slow."""
-    if len(values) < 2:  # noqa: PLR2004 - one value has none
+    if len(values) < 2:
         return None
     mean = fmean(values)
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
@@ -24,7 +24,7 @@ def deviation(values: Sequence[float]) -> float | None:
 
 def half_width(sd: float | None, number: int) -> float | None:
     """Return half the 95 % interval of the mean of ``number`` normal values; ``None`` for fewer than two."""
-    if sd is None or number < 2:  # noqa: PLR2004 - as in `deviation`
+    if sd is None or number < 2:
         return None
     return quantile(TWO_SIDED, number - 1) * sd / math.sqrt(number)
 

@@ -55,7 +55,7 @@ def parse_duration(text: str) -> int:
     count, clock = _COUNT.fullmatch(text.strip()), _CLOCK.fullmatch(text.strip())
     if count:
         duration_s = int(count[1]) * DURATION_UNITS[count[2]]
-    elif clock and not (clock[1] and int(clock[2]) > 23):  # noqa: PLR2004 - hours of a day
+    elif clock and not (clock[1] and int(clock[2]) > 23):
         days, hours, minutes, seconds = (int(part or 0) for part in clock.groups())
         duration_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
     else:
@@ -92,7 +92,7 @@ def format_walltime(duration_s: float) -> str:
 
 
 def format_took(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 120 else format_walltime(seconds)  # noqa: PLR2004 - two minutes
+    return f"{seconds:.1f} s" if seconds < 120 else format_walltime(seconds)
 
 
 def format_clock(duration_s: float) -> str:
@@ -109,20 +109,20 @@ def format_hours(hours: float) -> str:
 def format_about(duration_s: float) -> str:
     """Return seconds as a rough figure with units: ``45 s``, ``24 min``, ``5 h 20 min``, ``3 d 4 h``."""
     minutes = round(duration_s / 60)
-    if duration_s < 90:  # noqa: PLR2004 - below this, seconds are more precise
+    if duration_s < 90:
         return f"{math.ceil(duration_s)} s"
-    if minutes < 90:  # noqa: PLR2004 - the same for minutes
+    if minutes < 90:
         return f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours < 36 else f"{hours // 24} d {hours % 24} h"  # noqa: PLR2004
+    return f"{hours} h {minutes} min" if hours < 36 else f"{hours // 24} d {hours % 24} h"
 
 
 def format_compared(duration_s: float) -> str:
     """Return seconds to about 1 %, to be compared with another figure."""
-    if duration_s < 600:  # noqa: PLR2004 - ten minutes, where half a minute is 5 %
-        digits = 2 if duration_s < 10 else 1 if duration_s < 100 else 0  # noqa: PLR2004 - three digits
+    if duration_s < 600:
+        digits = 2 if duration_s < 10 else 1 if duration_s < 100 else 0
         return f"{duration_s:.{digits}f} s"
-    return f"{duration_s / 60:.1f} min" if duration_s < 5400 else format_about(duration_s)  # noqa: PLR2004 - the same
+    return f"{duration_s / 60:.1f} min" if duration_s < 5400 else format_about(duration_s)
 
 
 def format_moment(text: str) -> str:
@@ -160,7 +160,7 @@ def format_short(value: float) -> str:
 
 def format_figure(value: float) -> str:
     """Return a number with four digits, or all of a larger one: ``0.0123``, ``48.37``, ``87,752``."""
-    return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"  # noqa: PLR2004 - five digits
+    return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 
 def format_f1(f1: float) -> str:
@@ -190,10 +190,10 @@ def format_memory(size_bytes: float) -> str:
 
 def format_energy(energy_j: float) -> str:
     """Return joules in three digits: ``34.1 J``, ``12.3 kJ``, ``7.20 MJ (2.00 kWh)``."""
-    scale, unit = (1e6, "MJ") if abs(energy_j) >= 1e6 else (1e3, "kJ") if abs(energy_j) >= 1e4 else (1.0, "J")  # noqa: PLR2004 - where three digits end
+    scale, unit = (1e6, "MJ") if abs(energy_j) >= 1e6 else (1e3, "kJ") if abs(energy_j) >= 1e4 else (1.0, "J")
     kwh = f" ({energy_j / 3.6e6:,.2f} kWh)" if unit == "MJ" else ""
     value = abs(energy_j / scale)
-    digits = 0 if value >= 100 else 1 if value >= 10 else 2  # noqa: PLR2004 - three digits
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2
     return f"{energy_j / scale:,.{digits}f} {unit}{kwh}"
 
 

@@ -255,4 +255,4 @@ def _ends(ratio: Ratio) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"  # noqa: PLR2004 - three figures
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

@@ -189,7 +189,7 @@ def after(place: Place, daemon: Daemon) -> None:
 def states(place: Place) -> dict[str, str]:
     """Return the state of every node, in sinfo's short words."""
     listed = place.ask("sinfo", "-h", "-N", "-p", "cpu", "-o", "%N %t").stdout.splitlines()
-    return dict(line.split() for line in listed if len(line.split()) == 2)  # noqa: PLR2004 - name and state
+    return dict(line.split() for line in listed if len(line.split()) == 2)
 
 
 def heal(place: Place) -> None:

@@ -190,7 +190,7 @@ def heading(group: Row, sizes: Sequence[Size]) -> list[str]:
 
 def fastest_line(sizes: Sequence[Size]) -> tuple[str, ...]:
     well = [(size.times.mean, size) for size in sizes if size.times]
-    if len(well) < 2:  # noqa: PLR2004 - nothing to compare
+    if len(well) < 2:
         return ()
     first, (_, best) = well[0][1], max(well, key=itemgetter(0))
     other = max(well[1:], key=itemgetter(0))[1] if best is first else best  # its ratio is over the first

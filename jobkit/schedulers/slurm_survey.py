@@ -59,7 +59,7 @@ ASSOCIATIONS = (
 def associations(text: str) -> tuple[Association, ...]:
     """Return what `ASSOCIATIONS` prints, each account once."""
     rows = [line.strip().split("|") for line in text.splitlines()]
-    parents = {row[0]: row[1] for row in rows if len(row) == 3}  # noqa: PLR2004 - the columns of the second
+    parents = {row[0]: row[1] for row in rows if len(row) == 3}
 
     def above(account: str) -> Iterator[str]:
         seen = {account}

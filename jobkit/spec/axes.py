@@ -146,7 +146,7 @@ Percent = Annotated[
     BeforeValidator(
         number_written(
             PERCENT_PATTERN,
-            lambda percent: 0 < percent < 100,  # noqa: PLR2004 - percent
+            lambda percent: 0 < percent < 100,
             "a share is written like 3%, and is between 0% and 100%",
         )
     ),

@@ -17,7 +17,7 @@ Factor = Annotated[
     BeforeValidator(
         number_written(
             FACTOR_PATTERN,
-            lambda factor: 1 < factor <= 100,  # noqa: PLR2004 - a hundredfold is a slip of the pen
+            lambda factor: 1 < factor <= 100,
             "a factor is written like x1.5, and is more than 1",
         )
     ),

@@ -125,7 +125,7 @@ def as_vectors(found: Any, paragraphs: int, columns: Sequence[str]) -> Array:  #
     import numpy as np
 
     vectors: Array = np.asarray(found)
-    if vectors.dtype.kind != "f" or vectors.shape[:1] != (paragraphs,) or vectors.ndim != 2:  # noqa: PLR2004
+    if vectors.dtype.kind != "f" or vectors.shape[:1] != (paragraphs,) or vectors.ndim != 2:
         shape = f"an array of {vectors.dtype} of shape {vectors.shape}"
         expected = f"numbers with a point, of shape ({paragraphs}, the numbers of a vector)"
         raise TryFailed(Outcome.BUG, f"the workload returned {shape}; expected: {expected}")
@@ -235,7 +235,7 @@ def arrow_batch(columns: Mapping[str, Any]) -> Any:  # noqa: ANN401 - pyarrow is
         )
 
     arrays = {
-        name: vectors(values) if getattr(values, "ndim", 1) == 2 else pa.array(values)  # noqa: PLR2004
+        name: vectors(values) if getattr(values, "ndim", 1) == 2 else pa.array(values)
         for name, values in columns.items()
     }
     return pa.record_batch(arrays)

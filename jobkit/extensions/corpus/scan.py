@@ -259,7 +259,7 @@ def in_order(
     ``work`` is a function of a module, imported in each process. Few tasks are ahead of the answer that is
     waited for, so there may be many.
     """
-    if processes < 2:  # noqa: PLR2004 - this process alone
+    if processes < 2:
         yield from map(work, tasks)
         return
     from concurrent.futures import ProcessPoolExecutor, process  # here: a small corpus needs no processes

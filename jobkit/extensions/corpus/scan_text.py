@@ -40,12 +40,12 @@ def find_paragraphs(data: bytes) -> Found:
     bounds = np.concatenate(([0], ends))[np.flatnonzero(np.diff(black, prepend=False, append=False))]
     given = np.diff(np.concatenate(([0], bounds, [len(data)])))
     if not data.isascii():
-        given -= _sums(np.frombuffer(data, np.int8) < -64, bounds)  # noqa: PLR2004 - bytes 0x80 to 0xBF
+        given -= _sums(np.frombuffer(data, np.int8) < -64, bounds)
     counts = given[1::2].copy()
     if b"\r" in data:
         array = np.frombuffer(data, np.uint8)
         pairs = np.zeros(len(data), np.bool_)
-        pairs[:-1] = (array[:-1] == 13) & (array[1:] == 10)  # noqa: PLR2004 - a carriage return, a newline
+        pairs[:-1] = (array[:-1] == 13) & (array[1:] == 10)
         counts -= _sums(pairs, bounds)[1::2]
     before = np.cumsum(given)[:-1:2]
     return Found(len(ends), bounds[::2], bounds[1::2], counts, before, int(given.sum()))
@@ -86,9 +86,9 @@ def _lines(data: bytes, *, final: bool) -> tuple[Places, Flags]:
     import numpy as np
 
     array = np.frombuffer(data, np.uint8)
-    feeds = array == 10  # noqa: PLR2004 - a newline
+    feeds = array == 10
     if b"\r" in data:
-        alone = array == 13  # noqa: PLR2004 - a carriage return
+        alone = array == 13
         alone[:-1] &= ~feeds[1:]
         alone[-1] &= final  # a newline may follow
         feeds |= alone
@@ -147,8 +147,8 @@ def _white(array: Bytes, places: Places) -> Places:
         seconds = array[np.minimum(places[wide] + 1, last)].astype(np.int64)
         thirds = array[np.minimum(places[wide] + 2, last)]
         pairs = firsts[wide].astype(np.int64) << 8 | seconds
-        two = [int.from_bytes(char, "big") for char in WHITE_WIDE if len(char) == 2]  # noqa: PLR2004 - bytes
-        three = [int.from_bytes(char, "big") for char in WHITE_WIDE if len(char) == 3]  # noqa: PLR2004
+        two = [int.from_bytes(char, "big") for char in WHITE_WIDE if len(char) == 2]
+        three = [int.from_bytes(char, "big") for char in WHITE_WIDE if len(char) == 3]
         widths[wide] = 2 * np.isin(pairs, two) + 3 * np.isin(pairs << 8 | thirds, three)
     return widths
 

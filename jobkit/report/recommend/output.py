@@ -419,7 +419,7 @@ def _rate(speed: Speed) -> str:
         return (
             f"not known, because the workload reports no items; {Mean.of(speed.works_s).words('s')} for a run"
         )
-    digits = 0 if speed.items_per_s >= 100 else 1 if speed.items_per_s >= 1 else 4  # noqa: PLR2004 - three digits
+    digits = 0 if speed.items_per_s >= 100 else 1 if speed.items_per_s >= 1 else 4
     half = half_width(speed.items_per_s_sd, speed.repeats)
     known = half is not None and not unknown_spread(speed.items_per_s, half)
     interval = f" ± {half:,.{digits}f}" if known else ""

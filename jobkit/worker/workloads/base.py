@@ -108,7 +108,7 @@ def type_of(vectors: Any) -> str:  # noqa: ANN401 - an array of any framework
     """Return the type of vectors as they are written, ``fp32[384]``: fp64 becomes fp32."""
     size_bytes = getattr(getattr(vectors, "dtype", None), "itemsize", 4)
     shape = getattr(vectors, "shape", None) or (len(vectors), *{len(one) for one in vectors})
-    return f"{FP16 if size_bytes == 2 else FP32}{[*map(int, shape[1:])]}"  # noqa: PLR2004 - bytes
+    return f"{FP16 if size_bytes == 2 else FP32}{[*map(int, shape[1:])]}"
 
 
 def vectors_of(result: Result, paragraphs: int) -> str:

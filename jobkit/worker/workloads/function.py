@@ -373,7 +373,7 @@ class FunctionWorkload:
 
     def _result(self, answer: object, count: int) -> Result:
         found, load = answer, BY_LENGTHS
-        if isinstance(answer, tuple) and len(answer) == 2 and _is_count(answer[1]):  # noqa: PLR2004 - a pair
+        if isinstance(answer, tuple) and len(answer) == 2 and _is_count(answer[1]):
             found, load = answer[0], int(answer[1])
         if found is None:
             return Result(load=load)
@@ -445,4 +445,4 @@ class FunctionWorkload:
 def short(value: object) -> str:
     """Return a value as a message of one line shows it."""
     text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else f"{text[:60]} ..."  # noqa: PLR2004 - one line of a message
+    return text if len(text) <= 60 else f"{text[:60]} ..."

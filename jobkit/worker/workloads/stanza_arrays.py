@@ -127,7 +127,7 @@ class ArrayTokenizer:
         pieces = np.searchsorted(lasts, ends)
         closes = pieces[1:] != pieces[:-1]
         if self.splits:
-            closes |= ((marks[ends] == 2) | (marks[ends] == 4))[:-1]  # noqa: PLR2004 - Stanza's
+            closes |= ((marks[ends] == 2) | (marks[ends] == 4))[:-1]
         sentences = np.flatnonzero(np.concatenate([[len(ends) > 0], closes, [True]]))
         words = [read[first:end] for first, end in zip(heads.tolist(), (ends + 1).tolist(), strict=True)]
         widths, start, end = ends + 1 - heads, places[heads], places[ends] + 1
@@ -166,7 +166,7 @@ class ArrayTokenizer:
             rows = order[begin : begin + size]
             self._predict(numbers, firsts[rows], counts[rows], marks)
         last = firsts + counts - 1
-        marks[last] = np.where(marks[last] > 2, 4, 2)  # noqa: PLR2004 - Stanza's
+        marks[last] = np.where(marks[last] > 2, 4, 2)
         if MAYBE_ADDRESS.search(read):
             for first, count in zip(firsts.tolist(), counts.tolist(), strict=True):
                 piece = read[first : first + count]
@@ -184,7 +184,7 @@ class ArrayTokenizer:
         while (done < counts).any():
             left = np.minimum(counts - done, most)
             found = self._window(numbers, firsts, counts, done, lengths)
-            breaks = (found == 2) | (found == 4)  # noqa: PLR2004 - Stanza's
+            breaks = (found == 2) | (found == 4)
             last = found.shape[1] - breaks[:, ::-1].argmax(axis=1)
             taken = np.where(~breaks.any(axis=1) | (done >= counts - most), left, last)
             marks[ranges(firsts + done, taken)] = found[np.arange(found.shape[1]) < taken[:, None]]

@@ -126,7 +126,7 @@ def _tokenizer(files: Files) -> Any:  # noqa: ANN401 - tokenizers is untyped
         return None
     made.no_padding()
     own_ends = files.special and _class_of(config) in OWN_ENDS
-    if own_ends and len(made.encode("")) != 2:  # noqa: PLR2004 - one before, and one after the text
+    if own_ends and len(made.encode("")) != 2:
         return None
     if files.special:
         made.encode_special_tokens = bool(config.get("split_special_tokens"))
