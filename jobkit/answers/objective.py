@@ -15,7 +15,7 @@ from jobkit.answers.setting import Difference, Mean, Ratio, Setting, key_of, set
 from jobkit.answers.speed import Speed, speeds_of
 from jobkit.core.blocks import Block
 from jobkit.core.errors import JobkitError
-from jobkit.core.extensions import extension_of, load
+from jobkit.core.extensions import of_run
 from jobkit.core.figures import DIGITS, MAX, SPEED, Figure, by_key, format_figure, units_of
 from jobkit.core.knobs import EVERY, Value
 from jobkit.core.records import Record
@@ -279,6 +279,5 @@ class SearchAnswer:
 
 def read_search(run: Path, objective: Objective | None = None) -> SearchAnswer | None:
     """Return what the search of a run found; ``None`` if it is none; ``objective`` replaces its own."""
-    read = load(extension_of(run), "search")
-    found: SearchAnswer | None = read(run, objective) if read else None
-    return found
+    read = of_run(run).search()
+    return read(run, objective) if read else None

@@ -288,11 +288,11 @@ def scheduler_option(
 ) -> F:
     """Add ``--scheduler``."""
     # Imported here because it takes a third of the time of `jobkit status --help`, which has no such option.
-    from jobkit.schedulers.registry import SCHEDULERS
+    from jobkit.schedulers.registry import scheduler_names
 
     return click.option(
         "--scheduler",
-        type=click.Choice(["auto", *SCHEDULERS]),
+        type=click.Choice(["auto", *scheduler_names()]),
         help=f"The scheduler. Default: {default}.",
     )(command)
 

@@ -1,4 +1,4 @@
-"""The one table of extensions: what the kernel knows of each, and how it loads a part of one.
+"""The one table of extensions: what the kernel knows of each, and how it gets a part of one.
 
 An extension adds a kind of run or of point, or reads files of other programs. The kernel imports none: it
 asks this table by a file that marks a run folder, or by the name that a point has (`PointKind.extension`).
@@ -7,68 +7,97 @@ Standard library only, because the compute node imports this module.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+if TYPE_CHECKING:
+    from jobkit.answers.objective import Objective, SearchAnswer
+    from jobkit.answers.speed import CorpusVolume
+    from jobkit.core.blocks import Block
+    from jobkit.extensions.on_host.served import Served
+    from jobkit.launch.resume import Resumption
+    from jobkit.planning.job_script import PointScript
+    from jobkit.report.page import OfRun
+    from jobkit.report.rows import OtherFigures, ReadFile, Row
+    from jobkit.report.tables import Collected
+    from jobkit.runs.status import RunKind
+    from jobkit.spec.sweep_spec import SweepSpec
+    from jobkit.worker.record import PointWork
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Generic[T]):
+    """An object of an extension, which is imported when it is first asked for."""
+
+    place: str = ""  # ``module:name``; empty if the extension has none
+
+    def __call__(self) -> T | None:
+        module, _, name = self.place.partition(":")
+        return cast("T", getattr(import_module(module), name)) if name else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
+    """What an extension has for each hook of the kernel; a name beside a hook is where the kernel asks."""
+
     marks: tuple[str, ...] = ()  # a run folder with any of these files is a run of this extension
     logs: str = ""  # pattern of files in ``logs/`` of any run which the extension reads; empty for none
-    figures: str = ""  # the key in JSON of the figures in these files
-    # by the name of a hook: the object that the extension has for it, as ``module:name``
-    parts: Mapping[str, str] = field(default_factory=dict)
+    key: str = ""  # in JSON, of the figures in these files
+    figures: Part[Callable[[Iterable[Path], Sequence[Row], list[str]], Iterator[OtherFigures]]] = Part()
+    run: Part[RunKind] = Part()  # runs/status.py
+    resume: Part[Resumption] = Part()  # launch/resume.py
+    search: Part[Callable[[Path, Objective | None], SearchAnswer]] = Part()  # answers/objective.py
+    page: Part[Callable[[Path], OfRun]] = Part()  # report/page.py
+    work: Part[PointWork] = Part()  # worker/record.py, for a kind of point
+    script: Part[PointScript] = Part()  # planning/job_script.py, for a kind of point
+    # all extensions are asked for these
+    packages: Part[Callable[[SweepSpec], None]] = Part()  # refuses a spec: planning/prepare.py
+    auto: Part[Callable[[str, str, Mapping[str, int]], dict[str, dict[str, Any]]]] = Part()  # the same
+    volume: Part[Callable[..., CorpusVolume | None]] = Part()  # the size of a corpus: planning/texts.py
+    text: Part[Callable[[Path, int | None, int], tuple[str, Callable[[], str]] | None]] = Part()  # the same
+    request: Part[Served] = Part()  # of a laptop that this process serves: core/host.py
+    read: Part[ReadFile] = Part()  # report/rows.py
+    side_by_side: Part[Callable[[Sequence[Collected]], list[Block]]] = Part()  # report/page.py
 
 
+HERE = "jobkit.extensions"
 EXTENSIONS: dict[str, Extension] = {
     "corpus": Extension(
         marks=("corpus.json", "plan.jsonl", "apply.json"),
-        parts={
-            "run": "jobkit.extensions.corpus.standing:CORPUS",
-            "resume": "jobkit.extensions.corpus.apply:CORPUS",
-            "work": "jobkit.extensions.corpus.work:WORK",
-            "script": "jobkit.extensions.corpus.shards:SCRIPT",
-            "volume": "jobkit.extensions.corpus.scan:volume",
-            "text": "jobkit.extensions.corpus.drawn:text_of",
-            "page": "jobkit.extensions.corpus.page:of_corpus",
-        },
+        run=Part(f"{HERE}.corpus.standing:CORPUS"),
+        resume=Part(f"{HERE}.corpus.apply:CORPUS"),
+        work=Part(f"{HERE}.corpus.work:WORK"),
+        script=Part(f"{HERE}.corpus.shards:SCRIPT"),
+        volume=Part(f"{HERE}.corpus.scan:volume"),
+        text=Part(f"{HERE}.corpus.drawn:text_of"),
+        page=Part(f"{HERE}.corpus.page:of_corpus"),
     ),
     "tune": Extension(
         marks=("tune.json",),
-        parts={
-            "run": "jobkit.extensions.tune.search:TUNE",
-            "resume": "jobkit.extensions.tune.job:TUNE",
-            "search": "jobkit.extensions.tune.answer:read_answer",
-        },
+        run=Part(f"{HERE}.tune.search:TUNE"),
+        resume=Part(f"{HERE}.tune.job:TUNE"),
+        search=Part(f"{HERE}.tune.answer:read_answer"),
     ),
     "profile": Extension(
-        parts={
-            "work": "jobkit.extensions.profile.work:WORK",
-            "packages": "jobkit.extensions.profile.packages:refuse_missing_profiler",
-        },
+        work=Part(f"{HERE}.profile.work:WORK"),
+        packages=Part(f"{HERE}.profile.packages:refuse_missing_profiler"),
     ),
     "other_logs": Extension(
         logs="*.gpu-report",
-        figures="dcgm",
-        parts={
-            "read": "jobkit.extensions.other_logs:read",
-            "figures": "jobkit.extensions.other_logs:more_figures",
-        },
+        key="dcgm",
+        figures=Part(f"{HERE}.other_logs:more_figures"),
+        read=Part(f"{HERE}.other_logs:read"),
     ),
-    "on_host": Extension(parts={"request": "jobkit.extensions.on_host.served:SERVED"}),
-    "past_jobs": Extension(parts={"auto": "jobkit.extensions.past_jobs.auto:decided"}),
-    "compare": Extension(parts={"side_by_side": "jobkit.extensions.compare:side_by_side"}),
+    "on_host": Extension(request=Part(f"{HERE}.on_host.served:SERVED")),
+    "past_jobs": Extension(auto=Part(f"{HERE}.past_jobs.auto:decided")),
+    "compare": Extension(side_by_side=Part(f"{HERE}.compare:side_by_side")),
 }
-"""A kind of run has the hooks ``run`` (`jobkit.runs.status`), ``resume`` (`jobkit.launch.resume`) and
-``search`` (`jobkit.answers.objective`); a kind of point has ``work`` (`jobkit.worker.record`) and
-``script`` (`jobkit.planning.job_script`). All extensions are asked for ``packages``, which refuses a spec,
-and for ``auto``, what a run requests by the accounting (`jobkit.planning.prepare`), for ``volume``, the size
-of a corpus, and ``text``, a text out of one (both `jobkit.planning.texts`), and for ``request``, the request
-of a laptop that this process serves (`jobkit.core.host`). The report asks for ``read`` and ``figures``
-(`jobkit.report.rows`), ``page`` and ``side_by_side`` (`jobkit.report.page`)."""
+_NONE = Extension()
 
 
 def extension_of(run: Path) -> str:
@@ -77,11 +106,17 @@ def extension_of(run: Path) -> str:
     return next((name for name, mark in marks if (run / mark).is_file()), "")
 
 
-def load(name: str, hook: str) -> Any | None:  # noqa: ANN401 - each hook has a type of its own
-    """Return the object of the extension ``name`` for a hook; ``None`` if it has none, or for no name."""
-    module, _, part = (EXTENSIONS[name].parts.get(hook, "") if name else "").partition(":")
-    return getattr(import_module(module), part) if part else None
+def of_run(run: Path) -> Extension:
+    """Return the extension of a run folder, without any part for a sweep."""
+    return of_name(extension_of(run))
 
 
-def load_all(hook: str) -> list[Any]:
-    return [part for name in EXTENSIONS if (part := load(name, hook)) is not None]
+def of_name(name: str) -> Extension:
+    """Return the extension of this name, without any part for no name."""
+    return EXTENSIONS[name] if name else _NONE
+
+
+def each(part_of: Callable[[Extension], Part[T]]) -> Iterator[T]:
+    """Yield a part of all extensions that have it."""
+    parts = (part_of(extension)() for extension in EXTENSIONS.values())
+    return (part for part in parts if part is not None)

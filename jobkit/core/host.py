@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.extensions import load_all
+from jobkit.core.extensions import each
 from jobkit.core.files import MOST_BYTES, read_text
 from jobkit.core.paths import config_folder
 
@@ -36,7 +36,7 @@ def passed_variables() -> list[str]:
 
 def note_begun(run_dir: Path) -> None:
     """Note with a laptop's request which run it began: if the request is sent again, that run goes on."""
-    for request in load_all("request"):
+    for request in each(lambda one: one.request):
         request.note_begun(run_dir)
 
 

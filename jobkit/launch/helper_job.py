@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jobkit.core import files
 from jobkit.core.errors import JobkitError
-from jobkit.core.extensions import load_all
+from jobkit.core.extensions import each
 from jobkit.core.host import note_begun
 from jobkit.core.layout import EXIT_FILE, make_run_folder, read_exit
 from jobkit.core.paths import CACHE_VARIABLE, cache_dir
@@ -101,7 +101,7 @@ class Errand:
 
 def submit_errand(scheduler: Scheduler, run_dir: Path, script: str) -> Errand:
     """Submit a job of one task in a new folder, or return the open job of an earlier request."""
-    for begun in (request.begun for request in load_all("request") if request.begun):
+    for begun in (request.begun for request in each(lambda one: one.request) if request.begun):
         scheduler_calls.reconcile_submission(begun, note)
         known = read_journal(begun)
         for one in known.submissions:

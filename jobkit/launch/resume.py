@@ -20,7 +20,7 @@ from pathlib import Path
 
 from jobkit.core import layout, terminal
 from jobkit.core.errors import ExitCode, JobkitError, file_error, lost_file
-from jobkit.core.extensions import extension_of, load
+from jobkit.core.extensions import of_run
 from jobkit.core.files import exclusive_lock, read_text, write_atomically
 from jobkit.core.knobs import CPU
 from jobkit.core.records import FULL, Outcome, Point
@@ -427,7 +427,7 @@ class Resumption:
 
 
 def resumption_of(run_dir: Path) -> Resumption:
-    return load(extension_of(run_dir), "resume") or Resumption()
+    return of_run(run_dir).resume() or Resumption()
 
 
 def run_again(

@@ -16,7 +16,7 @@ from typing import Any
 import jinja2
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.extensions import load
+from jobkit.core.extensions import of_name
 from jobkit.core.extras import EXTRAS
 from jobkit.core.files import MOST_BYTES, read_text
 from jobkit.core.knobs import CUDA
@@ -25,7 +25,7 @@ from jobkit.core.records import FOLDER, Point
 from jobkit.core.units import format_walltime
 from jobkit.schedulers.lint import refuse_script
 from jobkit.schedulers.protocol import FOLLOW_BYTES, FOLLOW_S
-from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
+from jobkit.schedulers.registry import SCHEDULERS, brought_folders, by_name, runs_here
 from jobkit.spec.axes import Repeats
 from jobkit.spec.site import Site, directives
 from jobkit.spec.sweep_spec import Environment, Resources, SweepSpec
@@ -89,7 +89,7 @@ def _templates(own: str | None) -> tuple[jinja2.Environment, set[str]]:
     shipped = jinja2.FileSystemLoader(shipped_folder("templates"))
     loaders = [
         jinja2.FunctionLoader(own_source),
-        jinja2.FileSystemLoader(config_folder() / "templates"),
+        jinja2.FileSystemLoader([config_folder() / "templates", *brought_folders()]),
         shipped,
         jinja2.PrefixLoader({"shipped": shipped}),
     ]
@@ -172,7 +172,7 @@ def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None =
     packed = spec.resources.model_copy(update={"walltime": spec.resources.walltime * spec.pack})
     warning_s = min(site.warning_s, spec.resources.walltime // 4)
     grace_s = max(1, site.kill_wait_s * 2 // 3)
-    own: PointScript = (load(point.kind.extension, "script") if point else None) or PointScript()
+    own = (of_name(point.kind.extension).script() if point else None) or PointScript()
     text_bytes = text.size_bytes * own.text_sizes if text else 0
     inputs_bytes = text_bytes + (model.size_bytes if model else 0)
     if point and point.command:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from jobkit.answers.loads import Lengths
+from jobkit.core import extensions
 from jobkit.core.errors import WOULD_REFUSE, JobkitError
-from jobkit.core.extensions import load_all
 from jobkit.core.extras import cpu_build_problem, cuda_install_command
 from jobkit.core.knobs import (
     AUTO,
@@ -322,7 +322,9 @@ def read_named(
     resources, variables = asked_by_shell(spec.resources, name)
     autos = {key: value for key, value in resources if isinstance(value, AutoNumber)}
     auto = {
-        key: found for decide in load_all("auto") for key, found in decide(spec.name, name, autos).items()
+        key: found
+        for decide in extensions.each(lambda one: one.auto)
+        for key, found in decide(spec.name, name, autos).items()
     }
     for key, found in auto.items():
         say(f"resources.{key}: {found['line']}")
@@ -547,7 +549,7 @@ def refuse_missing_packages(spec: SweepSpec, site: Site) -> None:
     if not _another_python(spec, site):
         if lack := missing_framework(spec.workload_name):
             raise lack
-        for refuse in load_all("packages"):
+        for refuse in extensions.each(lambda one: one.packages):
             refuse(spec)
 
 

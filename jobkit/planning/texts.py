@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from jobkit.answers.loads import PUNCTUATION, Lengths, loads_of, once_each
+from jobkit.core import extensions
 from jobkit.core.errors import JobkitError
-from jobkit.core.extensions import load_all
 from jobkit.core.extras import EXTRAS
 from jobkit.core.files import read_bytes, write_atomically
 from jobkit.core.paragraphs import JSONL_ENDINGS, LFS_HINT, LFS_POINTER, LFS_REASON, split_paragraphs
@@ -83,7 +83,7 @@ def find_text(
 
 def _drawn_text(path: Path, name: str, texts: Path, number: int | None, seed: int) -> TextRef | None:
     """Return the text of a corpus that an extension reads, of which the cache keeps a copy."""
-    for offer in load_all("text"):
+    for offer in extensions.each(lambda one: one.text):
         if not (made := offer(path, number, seed)):
             continue
         key, read = made
@@ -392,7 +392,7 @@ _NUMBER = re.compile(r"-?(\d+|\d{1,3}([,_]\d{3})+)(\.\d+)?([eE][+]?\d{1,3})?", r
 
 def read_corpora(texts: Sequence[str], records: Sequence[Record], *, skip_bad: bool = False) -> CorpusVolume:
     """Return the user's corpus: files and folders that an extension can read, else as `read_corpus`."""
-    found = (read(texts, skip_bad=skip_bad) for read in load_all("volume"))
+    found = (read(texts, skip_bad=skip_bad) for read in extensions.each(lambda one: one.volume))
     return next(filter(None, found), None) or read_corpus(texts[0], records)
 
 

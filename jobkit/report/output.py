@@ -473,7 +473,7 @@ def render(
         return stream.getvalue()
     per_group = estimates(collected, gpu_memory_bytes)
     if fmt == "json":
-        keys = filter(None, (extension.figures for extension in EXTENSIONS.values()))
+        keys = filter(None, (extension.key for extension in EXTENSIONS.values()))
         report = {
             "points": [*map(_whole_numbers, collected.point_records())],
             "sizes": [*map(_whole_numbers, collected.size_records())],

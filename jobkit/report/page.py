@@ -16,10 +16,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobkit.core import files
+from jobkit.core import extensions, files
 from jobkit.core.blocks import Block, Column, notes_of
 from jobkit.core.errors import JobkitError, hide_secrets
-from jobkit.core.extensions import extension_of, load, load_all
 from jobkit.core.layout import JOB_SCRIPT, SPEC_FILE, is_run_folder
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import NoWrap, for_terminal
@@ -161,7 +160,7 @@ def page(runs: Sequence[Path], more_figures: MoreFigures | None = None) -> Page:
     ``runs``: run folders, or files that an extension reads; those with tables are compared with the first.
     ``more_figures``: as in `jobkit.report.rows.read_sources`, for the first run.
     """
-    own = {run: of_own for run in runs if (of_own := load(extension_of(run), "page"))}
+    own = {run: of_own for run in runs if (of_own := extensions.of_run(run).page())}
     collected: dict[Path, Collected] = {}
     for run in runs:
         if run not in own:
@@ -177,7 +176,12 @@ def page(runs: Sequence[Path], more_figures: MoreFigures | None = None) -> Page:
     html = render(
         "page.html.j2",
         runs=of_runs,
-        compared=[block for compare in load_all("side_by_side") if several for block in compare(tables)],
+        compared=[
+            block
+            for compare in extensions.each(lambda one: one.side_by_side)
+            if several
+            for block in compare(tables)
+        ],
         version=metadata.version("jobkit"),
         style=style,
         script=script,

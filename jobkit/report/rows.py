@@ -14,7 +14,7 @@ from jobkit.answers.objective import SearchAnswer, read_search
 from jobkit.core import layout
 from jobkit.core.blocks import Block
 from jobkit.core.errors import JobkitError
-from jobkit.core.extensions import EXTENSIONS, load, load_all
+from jobkit.core.extensions import EXTENSIONS, each
 from jobkit.core.figures import (
     AGREEMENT,
     BATCH_MEAN,
@@ -346,9 +346,9 @@ def _read_run(path: Path) -> Sources:
     for named, what, more in apart:
         notes += [f"{path}: {what}: {format_list(named, MOST_NAMED)}{more}"] if named else []
     notes += [f"{path}: {line}" for line in tried]
-    for name, extension in EXTENSIONS.items():
+    for extension in EXTENSIONS.values():
         logs = sorted((path / layout.LOGS_FOLDER).glob(extension.logs)) if extension.logs else []
-        if logs and (figures := load(name, "figures")):
+        if logs and (figures := extension.figures()):
             found.jobs += figures(logs, rows, notes)
     if search := read_search(path):
         found.searches[str(path)] = search
@@ -418,7 +418,6 @@ def _read_file(path: Path) -> Sources:
         return Sources(notes=[f"{path}: cannot be read: {error.strerror}: skipped"])
     if not text.strip():
         return Sources(notes=[f"{path}: empty: skipped"])
-    readers: list[ReadFile] = load_all("read")
-    known = (source for read in readers if (source := read(path, text)))
+    known = (source for read in each(lambda one: one.read) if (source := read(path, text)))
     unknown = Sources(notes=[f"{path}: neither a run folder nor a log that jobkit knows: skipped"])
     return next(known, unknown)

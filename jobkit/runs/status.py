@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import Any
 
 from jobkit.core.errors import ExitCode, JobkitError
-from jobkit.core.extensions import extension_of, load
+from jobkit.core.extensions import of_name, of_run
 from jobkit.core.layout import POINTS_FILE, SPEC_FILE, repeat_id
 from jobkit.core.records import Batch, Outcome, Point, PointKind, Record
 from jobkit.core.terminal import did_you_mean, shell_path
@@ -138,11 +138,11 @@ SWEEP = RunKind()
 
 
 def kind_of(folder: Path) -> RunKind:
-    return load(extension_of(folder), "run") or SWEEP
+    return of_run(folder).run() or SWEEP
 
 
 def kind_for(point: Point) -> RunKind:
-    return load(point.kind.extension, "run") or SWEEP
+    return of_name(point.kind.extension).run() or SWEEP
 
 
 def run_id_of(folder: Path, points: Collection[Point] = ()) -> str | None:

@@ -1,4 +1,4 @@
-"""The schedulers by name, in the order in which ``auto`` looks for them: a new one is a line here."""
+"""The schedulers by name, in the order in which ``auto`` looks for them; another package may bring one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import shlex
 import shutil
 from collections import UserDict
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 from typing import cast
 
 from jobkit.core import shell
@@ -21,20 +24,46 @@ _PASSED = re.compile("PATH|HOME|USER|LOGNAME|SHELL|TMPDIR|TZ|LD_LIBRARY_PATH|KRB
 
 
 class _Schedulers(UserDict[str, Scheduler]):
-    """The schedulers by name, each imported when it is first asked for: a command needs one or none."""
+    """The schedulers by name, each imported when it is first asked for: a command needs one or none.
+
+    A scheduler of another package is here once its name was asked for: to look for packages takes time.
+    """
+
+    def __contains__(self, name: object) -> bool:
+        if name not in self.data and name in _installed():
+            self.data[str(name)] = cast("Scheduler", import_module(_installed()[str(name)]))
+        return name in self.data
 
     def __getitem__(self, name: str) -> Scheduler:
-        found = super().__getitem__(name)
+        found = self.data[name] if name in self else super().__getitem__(name)
         if isinstance(found, str):
-            found = self[name] = cast("Scheduler", import_module(found))
+            found = self.data[name] = cast("Scheduler", import_module(found))
         return found
 
 
-SCHEDULERS: Mapping[str, Scheduler] = _Schedulers(
-    {name: f"{__package__}.{name}" for name in ("slurm", "sge", "local")}  # type: ignore[misc]
-)
+_KNOWN = _Schedulers({name: f"{__package__}.{name}" for name in ("slurm", "sge", "local")})  # type: ignore[misc]
+SCHEDULERS: Mapping[str, Scheduler] = _KNOWN
 ASK_WITHIN_S = 10.0
 LAST_RESORT = "local"  # chosen by ``auto`` if no other is there
+
+
+@cache
+def _installed() -> dict[str, str]:
+    """Return the modules of the schedulers that other packages bring, by the names of their entry points."""
+    from importlib import metadata  # here: it takes as long as a command that needs none
+
+    return {one.name: one.value for one in metadata.entry_points(group="jobkit.schedulers")}
+
+
+def scheduler_names() -> list[str]:
+    """Return all names, with those of other packages, in the order in which ``auto`` looks for them."""
+    return [*dict.fromkeys([*_installed(), *SCHEDULERS])]
+
+
+def brought_folders() -> list[Path]:
+    """Return the folders with template and site file of the schedulers in use that other packages bring."""
+    modules = [one for one in _KNOWN.data.values() if isinstance(one, ModuleType)]
+    return [Path(one.__file__ or "").parent for one in modules if not one.__name__.startswith(__package__)]
 
 
 def runs_here(name: str) -> bool:
@@ -68,7 +97,7 @@ def _meant(word: str, own: Mapping[str, str]) -> str | None:
 def by_name(name: str) -> Scheduler:
     if name in SCHEDULERS:
         return SCHEDULERS[name]
-    raise JobkitError(f"scheduler: there is none called {name!r}{suggest(name, list(SCHEDULERS))}")
+    raise JobkitError(f"scheduler: there is none called {name!r}{suggest(name, scheduler_names())}")
 
 
 def query_environment(scheduler: Scheduler) -> dict[str, str]:
@@ -94,7 +123,7 @@ def submission_environment() -> dict[str, str]:
 
 def unused_schedulers() -> tuple[str, ...]:
     """Return the schedulers whose commands are on PATH here, if this process is in no job of theirs."""
-    here = filter(_is_here, SCHEDULERS.values())
+    here = filter(_is_here, map(by_name, scheduler_names()))
     return tuple(found.NAME for found in here if found.JOB_VARIABLE not in os.environ)
 
 
@@ -106,9 +135,10 @@ def choose_scheduler(name: str) -> tuple[str, str]:
     """Return the scheduler to use, and the reason in a few words."""
     if name != "auto":
         return name, "as requested"
-    here = [scheduler for scheduler in SCHEDULERS.values() if _is_here(scheduler)]
+    known = [*map(by_name, scheduler_names())]
+    here = [*filter(_is_here, known)]
     if not here:
-        looked_for = [" with ".join(one.PROGRAMS) for one in SCHEDULERS.values() if one.PROGRAMS]
+        looked_for = [" with ".join(one.PROGRAMS) for one in known if one.PROGRAMS]
         return LAST_RESORT, f"neither {' nor '.join(looked_for)} is on PATH"
     if len(here) == 1:
         return here[0].NAME, f"{here[0].PROGRAMS[0]} is on PATH"

@@ -23,7 +23,7 @@ from jobkit.core import units
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import AUTO, SWITCH, Value
 from jobkit.core.terminal import suggest
-from jobkit.schedulers.registry import SCHEDULERS
+from jobkit.schedulers.registry import SCHEDULERS, scheduler_names
 
 SIZE_PATTERN = rf"^\s*\d+(\.\d+)? ?({'|'.join(units.SIZE_UNITS)})\s*$"
 DURATION_PATTERN = rf"^\s*(\d+ ?[{''.join(units.DURATION_UNITS)}]|(\d+-)?\d{{1,5}}:[0-5]\d:[0-5]\d)\s*$"
@@ -81,7 +81,7 @@ def or_mapping(
 def known_scheduler(name: str) -> str:
     """Return the name if the registry has it, else raise ``ValueError`` with the nearest."""
     if name not in SCHEDULERS:
-        raise ValueError(f"no such scheduler{suggest(name, list(SCHEDULERS))}")
+        raise ValueError(f"no such scheduler{suggest(name, scheduler_names())}")
     return name
 
 

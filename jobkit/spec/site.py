@@ -13,7 +13,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.paths import config_folder, shipped_folder
 from jobkit.core.terminal import SCHEDULER_WORDS, suggest
 from jobkit.core.units import format_count, format_walltime
-from jobkit.schedulers.registry import by_name, own_option
+from jobkit.schedulers.registry import brought_folders, by_name, own_option
 from jobkit.spec.fields import STRICT, Line, SchedulerName, Word
 from jobkit.spec.yaml_files import raise_faults, read_document, validated
 
@@ -174,8 +174,8 @@ def portable_name(path: Path) -> str:
     return path.stem if path.parent in _folders() else str(path.absolute())
 
 
-def _folders() -> tuple[Path, Path]:
-    return config_folder() / "sites", shipped_folder("templates") / "sites"
+def _folders() -> tuple[Path, ...]:
+    return config_folder() / "sites", *brought_folders(), shipped_folder("templates") / "sites"
 
 
 def _find(name: str) -> Path:

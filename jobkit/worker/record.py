@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jobkit.core import measurements
-from jobkit.core.extensions import load
+from jobkit.core.extensions import of_name
 from jobkit.core.files import digest
 from jobkit.core.knobs import EXACT, OFF, SHORTCUTS, Value
 from jobkit.core.layout import LENGTHS_FILE
@@ -212,7 +212,7 @@ class PointWork:
 
 
 def work_of(point: Point) -> PointWork:
-    return load(point.kind.extension, "work") or SWEEP
+    return of_name(point.kind.extension).work() or SWEEP
 
 
 SWEEP = PointWork()

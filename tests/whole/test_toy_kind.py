@@ -11,7 +11,7 @@ import pytest
 
 from jobkit.commands.change import resume
 from jobkit.commands.status import status
-from jobkit.core.extensions import EXTENSIONS, Extension
+from jobkit.core.extensions import EXTENSIONS, Extension, Part
 from jobkit.launch.resume import Asked, Resumption
 from jobkit.runs.status import NextStep, RunKind, RunStatus
 from tests.support.builders import grid, record, write_points, write_record
@@ -57,8 +57,8 @@ TOMBOLA, DRAW = Tombola(), DrawAgain()
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a run of two points that are done, which a file marks as a tombola."""
-    parts = {"run": f"{__name__}:TOMBOLA", "resume": f"{__name__}:DRAW"}
-    monkeypatch.setitem(EXTENSIONS, "tombola", Extension(marks=(MARK,), parts=parts))
+    tombola = Extension(marks=(MARK,), run=Part(f"{__name__}:TOMBOLA"), resume=Part(f"{__name__}:DRAW"))
+    monkeypatch.setitem(EXTENSIONS, "tombola", tombola)
     points = [replace(point, run_id="spring") for point in grid([50, 100])]
     folder = write_points(tmp_path / "runs" / "spring", points)
     for point in points:

@@ -188,9 +188,10 @@ def _of_file(path: Path, since: date | None) -> tuple[History, PastJobs, Iterato
 def past_of(scheduler: str) -> PastJobs:
     """Return how the accounting of a scheduler is asked."""
     try:
-        return cast("PastJobs", importlib.import_module(f"jobkit.schedulers.{scheduler}_past"))
+        asked = by_name(scheduler)
+        return cast("PastJobs", importlib.import_module(f"{asked.__name__}_past"))  # type: ignore[attr-defined]
     except ModuleNotFoundError:
-        title = by_name(scheduler).TITLE
+        title = asked.TITLE
         message = f"jobkit reads past jobs in the accounting of Slurm and Grid Engine, not of {title}"
         raise JobkitError(message, hint="a run of jobkit has records of its own: jobkit waste RUN") from None
 
