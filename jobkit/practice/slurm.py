@@ -122,6 +122,8 @@ def prepare(place: Place) -> None:
     accounting = folder / "slurmdbd.conf"
     accounting.touch(0o600)  # slurmdbd refuses any other mode
     accounting.write_text(ACCOUNTING_CONF.format(**names), encoding="utf-8")
+    # without it slurmd ends where no file system of cgroups is mounted, as in some containers; jobs use none
+    (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n", encoding="utf-8")
     write_atomically(conf, CONF.format(**names))
 
 

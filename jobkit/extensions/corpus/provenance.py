@@ -232,7 +232,11 @@ def methods(data: Mapping[str, Any]) -> str:
     corpus, model, versions, time = data["corpus"], data["model"], {**data["versions"]}, data["time"]
     jobkit, unit = ", ".join(versions.pop("jobkit", ())), "GPU" if "gpu_hours" in time else "CPU"
     packages = ", ".join(f"{name} {' and '.join(numbers)}" for name, numbers in versions.items())
-    knobs = {name: value for name, value in data["setting"].items() if name not in NO_METHOD and value}
+    knobs = {
+        name: "true" if value is True else value
+        for name, value in data["setting"].items()
+        if name not in NO_METHOD and value
+    }
     left_out = (
         (len(corpus["left_out"]), "place", "that cannot be read"),
         (corpus["quarantined"], "paragraph", "in quarantine, that the workload cannot take"),
@@ -244,7 +248,7 @@ def methods(data: Mapping[str, Any]) -> str:
     sentences = [
         f"We processed {format_count(corpus['paragraphs'], 'paragraph')}",
         f"({corpus['characters']:,} characters) of {format_count(corpus['documents'], 'document')}",
-        f"({format_list([file['name'] for file in corpus['files']], MOST_NAMED)})",
+        f"({format_list([_source(file) for file in corpus['files']], MOST_NAMED)})",
         f"with the workload {data['workload']}{named} under jobkit {jobkit}; {format_setting(knobs)},",
         f"on {', '.join(data['gpus']) or 'CPUs'} ({packages}).",
         f"The result has {format_count(data['rows'], 'row')}.",
@@ -255,6 +259,13 @@ def methods(data: Mapping[str, Any]) -> str:
         f"{model['caveat']}: these are no results to publish." if model and model["caveat"] else "",
     ]
     return " ".join(sentences).strip()
+
+
+def _source(file: Mapping[str, Any]) -> str:
+    """Return a file as a person must read it to find the offsets."""
+    column = f"column {file['columns']['text']}" if "columns" in file else ""
+    how = ", ".join(filter(None, (column, file.get("encoding", ""))))
+    return f"{file['name']}, {how}" if how else str(file["name"])
 
 
 def bibtex(data: Mapping[str, Any]) -> str:

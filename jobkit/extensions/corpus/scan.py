@@ -565,7 +565,7 @@ def _pieces(parts: Iterable[ScanPart], places: dict[int, int]) -> Iterator[Piece
 
 _WAYS = {
     LFS_REASON: f"{LFS_HINT} fetches them",
-    "no field": "--text-field NAME names the field, also of some files: --text-field FILE=NAME",
+    "no field": "jobkit apply --text-field NAME names the field, also of some files: --text-field FILE=NAME",
     "the id": f"take FILE:ROW in place of these ids: --id {FILE_ROW}",
 }
 _WAYS["no column"] = _WAYS["no field"]
@@ -632,6 +632,8 @@ def volume(texts: Sequence[str], *, skip_bad: bool) -> CorpusVolume | None:
         return None
     read = scan(find_sources(texts), skip_bad=skip_bad).corpus
     name = text if not more else f"{text} and {format_count(len(more), 'more path')}"
+    if bad := [*dict.fromkeys(one.source for one in read.skipped)]:
+        name += f", without what cannot be read in {format_list(bad, MOST_NAMED)}"
     return CorpusVolume(name=name, paragraphs=read.paragraphs, characters=read.characters)
 
 

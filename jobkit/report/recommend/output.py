@@ -139,6 +139,10 @@ def cautions(advice: Advice) -> list[str]:
     found: list[str] = []
     if model and model.caveat:
         found.append(f"  {model.label}: the real model may take more time and memory")
+    ran = next((one for one in advice.records if one.params == advice.recommended.params), None)
+    if ran and ran.inert:
+        known = {knob: value for knob in ran.inert if (value := ran.effective.get(knob)) is not None}
+        found.append(f"  {', '.join(ran.inert)} had no effect: what ran is {format_setting(known)}")
     if new and safe > most > 0:
         found.append(f"  extrapolated: {safe / most:.1f} times the largest batch that was measured")
     if point.device != CPU:

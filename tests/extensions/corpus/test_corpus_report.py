@@ -143,6 +143,10 @@ def test_what_a_methods_section_needs_is_written_once_when_the_last_shard_is_don
     assert methods(data).startswith("We processed 60 paragraphs (")
     assert "with the workload count under jobkit " in methods(data)
     assert "Nothing is left out. " in methods(data)
+    read_as = {**source, "encoding": "cp1252", "columns": {"text": "letter"}}
+    assert "(letters.txt, column letter, cp1252)" in methods(
+        {**data, "corpus": {**data["corpus"], "files": [read_as]}}
+    )
     assert methods(data) in Parsed(page([tagged]).html).words
     model = {
         "name": "en",

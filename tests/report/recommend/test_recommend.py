@@ -24,6 +24,7 @@ from jobkit.report.recommend.advice import (
     recommend,
 )
 from jobkit.report.recommend.material import RunData
+from jobkit.report.recommend.output import cautions
 from jobkit.runs.trials import Trial
 from jobkit.spec.sweep_spec import Resources
 from tests.support.builders import ITEMS, grid, record, summary
@@ -42,6 +43,12 @@ from tests.support.recommendations import (
 
 def told(*said: Record, lengths: Lengths | None = LENGTHS, **wishes: Any) -> Advice:
     return recommend(material(said or records(), lengths), **wishes)
+
+
+def test_a_knob_without_effect_is_named_on_the_first_screen() -> None:
+    inert = [replace(one, inert=("batch_size",), effective={"batch_size": 7}) for one in records()]
+    assert "  batch_size had no effect: what ran is batch_size 7" in cautions(told(*inert))
+    assert not any("had no effect" in line for line in cautions(told()))
 
 
 def true_largest(card_bytes: int) -> int:
