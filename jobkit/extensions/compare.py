@@ -22,8 +22,6 @@ from jobkit.report.rows import SETTING, Row
 from jobkit.report.tables import Collected, Size
 
 MOST_NAMED = 8
-SHOWN_CHARACTERS = 12
-"""Characters of a fingerprint that are shown."""
 WORK = ("text_sha256", "model_fingerprint", "workload")
 """Two sides that differ in one of these do not do the same work."""
 
@@ -117,7 +115,8 @@ def _words(name: str, row: Row) -> str:
     if value is None:
         return ""
     if name in {"text_sha256", "model_fingerprint"}:
-        return str(value)[:SHOWN_CHARACTERS]
+        # characters of a fingerprint that are shown
+        return str(value)[:12]
     return format_bytes_gib(value) if isinstance(value, int) and name.endswith("_bytes") else str(value)
 
 

@@ -18,7 +18,6 @@ from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.worker.paragraphs import split_sentences
 from jobkit.worker.workloads.function import DEFAULT_BATCH_SIZE
 
-LONGEST = 3
 BEGINNING_CHARS = 60
 ROUND = tuple(step * 10**power for power in range(7) for step in (1, 2, 5))
 """Batch sizes that are shown in addition to those of the spec and those worth measuring."""
@@ -191,7 +190,7 @@ def longest(paragraphs: Sequence[str], lengths: Sequence[Sequence[int]]) -> list
             item=-item,
             beginning=_beginning(paragraphs[-at], lengths[-at], -item),
         )
-        for length, at, item in heapq.nlargest(LONGEST, places)
+        for length, at, item in heapq.nlargest(3, places)
     ]
 
 

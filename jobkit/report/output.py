@@ -154,7 +154,6 @@ MOST_FAILURES = 20
 MEASURED = re.compile(r"\d+(?:[.:]\d+)+")
 """Figures and times in the evidence of a failure, in which equal failures differ."""
 MOST_NAMES = 3
-MOST_ON_FRONT = 8
 
 
 def heading(group: Row, sizes: Sequence[Size]) -> list[str]:
@@ -212,7 +211,7 @@ def front_line(sizes: Sequence[Size]) -> tuple[str, ...]:
     best = [f"({format_setting(size.params)})" for size in sizes if size.front]
     if len(best) == 1:
         return (f"Time and energy: no other setting beats {best[0][1:-1]} in either.",)
-    names = format_list(best, MOST_ON_FRONT)
+    names = format_list(best, 8)
     return (f"Time and energy: no other setting beats one of these in both: {names}.",) if best else ()
 
 

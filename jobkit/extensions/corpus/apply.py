@@ -452,11 +452,7 @@ def _changes(out: Path, request: ApplyRequest) -> tuple[str, ...]:
 
 LEAST_S, MINUTE_S = 600, 60
 PURPOSE = "reads and plans the corpus, and submits the shards, or records why not."
-BYTES_PER_S = 20 * MIB
-"""Slower than one core reads JSONL (docs/measurements.md), because others use the file server too."""
 LEAST_BYTES = 2 * GIB
-CORPUS_SHARE = 64
-"""Planning holds 2.5 MiB for each GiB of text (docs/measurements.md), several times that for archives."""
 POLL_S = 1.0
 
 
@@ -562,12 +558,14 @@ def _resources(run_dir: Path, setting: AppliedSetting, found: Sequence[Source]) 
         before = read_journal(run_dir)
         jobs = [job for job in before.submissions if job.role is Role.PLAN]
         unfinished = sum(first_task(job) not in before.cancelled for job in jobs)
+    # 20 MiB/s is slower than one core reads JSONL (docs/measurements.md), because others use the file server
+    # too; planning holds 2.5 MiB for each GiB of text (docs/measurements.md), several times that for archives
     return little(
         setting.spec,
         setting.site,
         cpus=setting.spec.resources.of(setting.point).cpus,
-        memory=LEAST_BYTES + size // CORPUS_SHARE // GIB * GIB,
-        walltime=(LEAST_S + size // BYTES_PER_S // MINUTE_S * MINUTE_S) * 2**unfinished,
+        memory=LEAST_BYTES + size // 64 // GIB * GIB,
+        walltime=(LEAST_S + size // (20 * MIB) // MINUTE_S * MINUTE_S) * 2**unfinished,
     )
 
 

@@ -41,8 +41,6 @@ from jobkit.launch.local import ended_by_signals
 
 _NAMED = 10
 _ANEW = "correct the workload, and apply the corpus in a new folder"
-_MOST_TEXT = 10  # times the corpus: more copies of its text are written only if a person wants them all
-_PROGRESS_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +187,7 @@ def _noted(does: str, items: Iterable[Any], rows: int) -> Iterator[Any]:
     last = time.monotonic()
     for number, item in enumerate(items, 1):
         yield item
-        if (now := time.monotonic()) - last > _PROGRESS_S:
+        if (now := time.monotonic()) - last > 10.0:
             note(f"{does}: {number:,} of {rows:,} rows")
             last = now
 
@@ -362,7 +360,8 @@ class _Results:
         """Refuse to write the text of its paragraph in each row if that is a multiple of the corpus."""
         rows = _noted("counting the text", self._located(), self.rows)
         number = sum(len(paragraph.text) for _, _, paragraph in rows)
-        if number > _MOST_TEXT * self._corpus.characters:
+        # times the corpus: more copies of its text are written only if a person wants them all
+        if number > 10 * self._corpus.characters:
             times = number // max(1, self._corpus.characters)
             raise JobkitError(
                 f"--with-text writes {format_bytes(number)} of text, {times:,} times the corpus: each "

@@ -18,7 +18,6 @@ from jobkit.core.layout import CORPUS_FILE, ORDER_FILE, PLAN_FILE, POINTS_FILE
 ROWS_FILE = "rows.jsonl"
 MANIFEST_FILE = "rows.json"
 QUARANTINE_FILE = "quarantine.jsonl"
-_CHARACTER_BYTES = 4  # at most, as UTF-8
 MOST_NAMED = 5  # files, shards or documents in a sentence
 
 
@@ -101,7 +100,8 @@ class Piece:
     @property
     def size_bytes(self) -> int:
         """About how much text it has: places of rows are not bytes, and pieces of a document share them."""
-        return min(max(self.end - self.start, self.characters), _CHARACTER_BYTES * self.characters)
+        # at most, as UTF-8
+        return min(max(self.end - self.start, self.characters), 4 * self.characters)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,8 +36,6 @@ from jobkit.runs.tries import task_s
 SCHEMA = 1
 HOUR_S = 3600.0
 PREDICTED = ("predicted_s", "predicted_low_s", "predicted_high_s")
-NO_METHOD = (*TIMING, "source")
-"""Parts of a setting that decide the time and not the results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,10 +230,11 @@ def methods(data: Mapping[str, Any]) -> str:
     corpus, model, versions, time = data["corpus"], data["model"], {**data["versions"]}, data["time"]
     jobkit, unit = ", ".join(versions.pop("jobkit", ())), "GPU" if "gpu_hours" in time else "CPU"
     packages = ", ".join(f"{name} {' and '.join(numbers)}" for name, numbers in versions.items())
+    # parts of a setting that decide the time and not the results
     knobs = {
         name: "true" if value is True else value
         for name, value in data["setting"].items()
-        if name not in NO_METHOD and value
+        if name not in (*TIMING, "source") and value
     }
     left_out = (
         (len(corpus["left_out"]), "place", "that cannot be read"),

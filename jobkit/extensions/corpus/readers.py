@@ -260,12 +260,10 @@ def _scan_part(part: ScanPart) -> None:
     part.sha256 = digest.hexdigest()
 
 
-_LFS_BYTES = 1024  # a pointer has fewer
-
-
 def is_lfs_pointer(source: Source) -> bool:
     raw = replace(source, compression="", encoding="")
-    return source.size_bytes < _LFS_BYTES and _first_bytes(raw).startswith(LFS_POINTER)
+    # a pointer has fewer
+    return source.size_bytes < 1024 and _first_bytes(raw).startswith(LFS_POINTER)
 
 
 def _first_bytes(source: Source) -> bytes:

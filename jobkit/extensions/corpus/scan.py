@@ -173,8 +173,6 @@ def source_at(path: str, name: str) -> Source:
 # -- reading
 
 RANGE_BYTES = 2**25  # a file with more than two of these is read in ranges, by several processes
-TASK_BYTES = 2**23
-TASK_FILES = 256
 MOST_PIECES = 200_000
 _GROWTH = {
     "gz": 4,
@@ -300,7 +298,6 @@ def _end_with_parent() -> None:
 
 MOST_BAD = 100_000  # bad places: with more, the files are no corpus
 _SHOWN = 20
-_ALONE_BYTES = 2**24  # a smaller corpus is read by this process: to start others takes longer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,7 +330,8 @@ def scan(
         files = [replace(one, encoding=encoding) if one.kind in PACKED else one for one in corpus.files]
         corpus = replace(corpus, files=files)
     size = sum(one.size_bytes for one in corpus.files)
-    number = processes or (1 if size < _ALONE_BYTES else min(MOST, usable_cpus()))
+    # a smaller corpus is read by this process: to start others takes longer
+    number = processes or (1 if size < 2**24 else min(MOST, usable_cpus()))
     usual = Fields(before.text_field, before.id_field) if before else Fields()
     planned = {
         one.name: Fields(one.columns.text, one.columns.id) if one.columns else usual
@@ -429,7 +427,7 @@ class _Reading:
             part.wanted = self.wanted[number]
             ranges = READERS[one.kind].ranges and not one.compression and not one.encoding
             large = ranges and one.size_bytes > 2 * RANGE_BYTES
-            if task and (large or len(task) == TASK_FILES or size > TASK_BYTES):
+            if task and (large or len(task) == 256 or size > 2**23):
                 yield task
                 task, size = [], 0
             if large:

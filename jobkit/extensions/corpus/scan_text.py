@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 WHITE_ASCII = tuple(code for code in range(0x80) if chr(code).isspace())
 WHITE_WIDE = tuple(chr(code).encode() for code in range(0x80, 0x3001) if chr(code).isspace())
 """White space as ``str.strip`` knows it, of one byte, and of two or three."""
-_ROUNDS = 32  # white-space characters at the start of a line that numpy passes; more, one by one
 
 
 class Found(NamedTuple):
@@ -108,7 +107,8 @@ def _black(data: bytes, array: Bytes, starts: Places, ends: Places) -> Flags:
         return black
     unsure = np.flatnonzero(_flags(*WHITE_ASCII, *_WIDE)[array[starts]])
     places = starts[unsure]
-    for _ in range(_ROUNDS):
+    # white-space characters at the start of a line that numpy passes; more, one by one
+    for _ in range(32):
         if not unsure.size:
             return black
         widths = _white(array, places)

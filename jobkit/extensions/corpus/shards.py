@@ -44,11 +44,9 @@ from jobkit.spec.sweep_spec import Resources, SweepSpec
 
 # -- paragraphs that no measured batch covers
 
-MOST_TOO_LARGE = 10
 MACHINE_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 TAGGED_BYTES = 1024
 """RAM for a character of a paragraph of ordinary sentences: Stanza took 0.75 KiB in one of 400,000."""
-UNMEASURED = 100_000  # a longer paragraph gets a shard of its own if nothing was measured
 LENGTHS: Mapping[str, Callable[[str], Sequence[int]]] = {
     "stanza-ner": lambda text: estimated_lengths([text]).paragraphs[0],
     "count": lambda text: [len(text)],
@@ -93,7 +91,8 @@ def find_heavy(corpus: Corpus, pieces: Sequence[Piece], setting: AppliedSetting)
 def covered(setting: AppliedSetting) -> int:
     """Return the longest permitted paragraph: by a measured call, or by the margin of memory."""
     if setting.peak_bytes is None:
-        return UNMEASURED
+        # a longer paragraph gets a shard of its own if nothing was measured
+        return 100_000
     return max(setting.call_characters, int((MEMORY_FACTOR - 1) * setting.peak_bytes / TAGGED_BYTES))
 
 
@@ -120,7 +119,7 @@ def refuse_too_large(heavy: Sequence[OversizedPiece], setting: AppliedSetting) -
         return
     head = f"{format_count(len(lines), 'paragraph')} too large for what was measured of the setting:"
     raise JobkitError(
-        "\n  ".join([head, *first_lines(lines, MOST_TOO_LARGE)]),
+        "\n  ".join([head, *first_lines(lines, 10)]),
         hint="--split-long cuts a paragraph between sentences; or put blank lines into it; "
         "measure with a text that has such a paragraph; "
         "or name the memory of a shard: --set resources.memory=16GiB",
@@ -155,14 +154,9 @@ def memory_of(heavy: OversizedPiece, setting: AppliedSetting, usual_bytes: int) 
 # -- shards
 
 MINUTES = 30.0  # time of a shard by default, or half of what its queue allows if that is less
-SHORTEST = 10.0  # minutes of a shard by default, if its queue allows as much
 MEASURED = 2**17  # characters of the first shard if it measures the speed
 UNKNOWN = 2**22  # characters of a shard that is cut before a speed is known
 SLOW = 0.99  # a shard that takes longer than this share of such shards is named
-CHARACTER_BYTES = 4
-PARAGRAPH_BYTES = 1024  # RAM of a paragraph besides its characters, its rows included
-STREAM_BYTES = 64 * MIB  # RAM for the part of the corpus that is read ahead
-WINDOWS = 3  # held at a time: one is read, one is worked on, one is written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,7 +274,8 @@ def _number(pieces: Sequence[Piece], setting: AppliedSetting, wishes: ShardOptio
         return math.ceil(sum(piece.characters for piece in pieces) / UNKNOWN)
     start_s, allowed_s = setting.speed.start_s, 60 * wishes.minutes
     if wishes.minutes == MINUTES and wishes.limit_s:
-        allowed_s = min(allowed_s, max(60 * SHORTEST, wishes.limit_s / setting.spec.pack / 2))
+        # minutes of a shard by default, if its queue allows as much
+        allowed_s = min(allowed_s, max(60 * 10.0, wishes.limit_s / setting.spec.pack / 2))
     items = sum(piece.paragraphs for piece in pieces)
     whole = duration(setting.speed, items=items, characters=sum(piece.characters for piece in pieces))
     # A start is part of a shard; if it takes most of one, the shard is longer than was wished.
@@ -304,17 +299,16 @@ def window_bytes(shards: Sequence[Shard], spec: SweepSpec) -> int:
     number = sum(shard.paragraphs for shard in shards)
     mean = sum(shard.characters for shard in shards) / max(1, number)
     window = min(spec.sort_window or number, max(shard.paragraphs for shard in shards))
-    return STREAM_BYTES + round(WINDOWS * window * (CHARACTER_BYTES * mean + PARAGRAPH_BYTES))
-
-
-PYARROW_BYTES = 300 * MIB
-"""Address space of pyarrow, which a limit of Grid Engine counts; 70 MiB of RAM."""
+    # 64 MiB of the corpus are read ahead; of three windows one is read, one is worked on, one is written, and
+    # a paragraph takes 1024 bytes besides its characters, its rows included
+    return 64 * MIB + round(3 * window * (4 * mean + 1024))
 
 
 def table_bytes(corpus: Corpus) -> int:
     """Return the memory that a worker needs to read Parquet and Arrow: pyarrow, and a group with its copy."""
     groups = [one.columns.group_bytes for one in corpus.sources if one.columns and one.kind in BY_ROWS]
-    return PYARROW_BYTES + 2 * max(groups) if groups else 0
+    # address space of pyarrow, which a limit of Grid Engine counts; 70 MiB of RAM
+    return 300 * MIB + 2 * max(groups) if groups else 0
 
 
 def points_of(
@@ -356,7 +350,6 @@ SCRIPT = PointScript(  # what the job script of a shard has beyond that of anoth
 
 LABEL = 11
 HOUR_S = 3600.0
-SMALL_SPREAD = 0.001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -451,7 +444,7 @@ def _shards(prospect: CorpusSummary) -> str:
     spread = plan.spread
     alike = ""
     if plan.even > 1:
-        within = max(SMALL_SPREAD, math.ceil(1000 * spread) / 1000)
+        within = max(0.001, math.ceil(1000 * spread) / 1000)
         alike = f" (loads differ by at most {100 * within:.1f} %)"
     if alone := len(plan.shards) - plan.even:
         sizes = {word.partition("=")[2] for words in plan.needs.values() for word in words}

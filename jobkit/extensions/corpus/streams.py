@@ -28,9 +28,6 @@ _STEP_BYTES = {"gz": 2**15, "zst": 2**12, "bz2": 2**15, "xz": 2**15}
 
 bzip2 and xz are given a limit for what they return.
 """
-_WINDOW_BYTES = 2**31
-"""Largest window of zstandard, as ``zstd --long=31`` writes; the library's own limit is 128 MiB."""
-_XZ_BYTES = 2**30  # RAM for a dictionary: ``xz -9`` needs 65 MiB
 
 
 class BrokenError(Exception):
@@ -120,13 +117,15 @@ def _library(compression: str) -> tuple[Callable[[], Any], type[Exception], tupl
     if compression == "bz2":
         return bz2.BZ2Decompressor, OSError, (_READ_BYTES,)
     if compression == "xz":
-        return partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, _XZ_BYTES), lzma.LZMAError, (_READ_BYTES,)
+        # RAM for a dictionary: ``xz -9`` needs 65 MiB
+        return partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, 2**30), lzma.LZMAError, (_READ_BYTES,)
     if compression == "zst":
         if lack := missing_extra("a .zst file", "zst"):
             raise lack
         import zstandard
 
-        library = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
+        # largest window of zstandard, as ``zstd --long=31`` writes; the library's own limit is 128 MiB
+        library = zstandard.ZstdDecompressor(max_window_size=2**31)
         return library.decompressobj, zstandard.ZstdError, ()
     return partial(zlib.decompressobj, wbits=31), zlib.error, ()
 

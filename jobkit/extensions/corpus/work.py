@@ -25,7 +25,6 @@ from jobkit.worker.process import QUARANTINE_VARIABLE
 from jobkit.worker.record import PointWork, TryState
 from jobkit.worker.workloads.base import Result, Row
 
-SHARD_WINDOW = 10_000  # paragraphs of a window of a shard, if the setting has no ``sort_window``
 WINDOW_CHARACTERS = 16 * 2**20  # a window ends before it holds more: long paragraphs do not take all memory
 
 
@@ -60,7 +59,8 @@ class ShardWork(PointWork):
         state.quarantined = sum(len(one.quarantine) for one in adopted)
         state.items_total = shard.paragraphs - done
         state.characters_total = round(shard.characters * state.items_total / shard.paragraphs)
-        size = point.sort_window or SHARD_WINDOW
+        # paragraphs of a window of a shard, if the setting has no ``sort_window``
+        size = point.sort_window or 10_000
 
         def due() -> tuple[int, int]:
             return output.window_characters, state.workers[0].items_per_call or 1

@@ -239,7 +239,6 @@ PROFILERS: Mapping[str, Any] = {TORCH: TorchProfiler, PYTHON: PythonProfiler}
 """Each records the calls between ``resume`` and ``pause``, which knows whether it was the ``last`` call; once
 they have taken ``LIMIT_S``, no further call. ``write`` returns the costs, and sentences on them."""
 
-MOST_LINES = 20
 WIDEST = 60
 """Longer names of functions and lines of code are cut."""
 
@@ -307,7 +306,7 @@ def table(costs: Iterable[ProfileCost]) -> Iterator[str]:
     """Yield a line for each of the largest costs, with its share of all costs."""
     ordered = sorted(_merged(costs), key=lambda cost: -cost.seconds)
     whole_s = sum(cost.seconds for cost in ordered)
-    shown = [cost for cost in ordered[:MOST_LINES] if cost.seconds > 0]
+    shown = [cost for cost in ordered[:20] if cost.seconds > 0]
     if not shown:
         yield "nothing was recorded"
         return

@@ -28,8 +28,6 @@ HELP = {
 }
 """Advice that may make a faster setting possible, by what limits the search."""
 
-NO_DIFFERENCE = "no difference is shown"
-
 
 def read_answer(run: Path, objective: Objective | None) -> SearchAnswer:
     """Return what the search of a run found; a given objective replaces its own."""
@@ -315,7 +313,7 @@ def _apart(tuning: Tuning, winner: Speed, second: Speed) -> str:
         return broken
     apart = tuning.finals.compared(winner, second).apart
     if not apart.differs:
-        return NO_DIFFERENCE
+        return "no difference is shown"
     if isinstance(apart, Ratio):
         return f"the winner is {_times(apart)} as fast"
     return f"{tuning.goal.objective.name} differs by {figures.format_figure(abs(apart.mean), _unit(tuning))}"

@@ -51,18 +51,10 @@ CALLS_A_WORKER = 8
 """With fewer calls for each worker, the last calls leave too many workers without work."""
 MIN_WORK_UNIT, MAX_WORK_UNIT = 10, 300
 """Paragraphs of a call."""
-MEMORY_CALLS = 4
-"""The least calls of a point that measures the memory of one worker."""
-MEMORY_WINDOWS = 2
-"""The same of large windows: in the second one the work has met the tokenizing that runs ahead."""
 MEMORY_PARAGRAPHS = 600
 """Paragraphs that suffice to measure the memory of one worker."""
 LOOP_BATCH = 300
 """The batch size of the plain loop, with which a setting is compared."""
-ENCODER_BATCH = 32
-"""The same of a workload with a `WINDOW`: the default of ``encode``. In text order more only pads more."""
-MOST_TOKENS = 2**18
-"""The largest budget of a workload with a `WINDOW`: a batch of this load keeps an H200 busy."""
 NO_BUDGET = 2**62
 """More padded characters than any batch has."""
 LOOKS = 3
@@ -72,8 +64,6 @@ SHORT_S = 300
 """The budget up to which a search is short: it measures half as many calls a worker."""
 SIZE_STEPS = (16, 4, 2, 1)
 """The largest size over each size: four sizes make a line of memory."""
-MOST_JOBS = 3
-"""How often jobkit submits the job of a search by itself: two of these jobs may be killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +111,19 @@ def tuned(
     knob = BATCH_SIZE if lengths.source == NONE else size_knob(names)
     budgets = knob != BATCH_SIZE
     padding, order, other = _order(lengths, spec.sort_window, work_unit, pads=pads)
-    most = MOST_TOKENS if window else NO_BUDGET
+    # the largest budget of a workload with a `WINDOW`: a batch of this load keeps an H200 busy
+    most = 2**18 if window else NO_BUDGET
     sizes = _sizes(lengths, spec.sort_window, order, work_unit if budgets else None, workers, most)
     short = spec.tune.budget <= SHORT_S
     calls = CALLS_A_WORKER // (1 + short)
     search_every = max(1, paragraphs // (workers * calls * work_unit))
-    memory_calls = MEMORY_WINDOWS if window and work_unit >= MEMORY_PARAGRAPHS else MEMORY_CALLS
+    # the least calls of a point that measures the memory of one worker
+    # (2 of large windows: in the second one the work has met the tokenizing that runs ahead)
+    memory_calls = 2 if window and work_unit >= MEMORY_PARAGRAPHS else 4
     cpus, on_gpu = spec.resources.cpus, spec.device == CUDA
     switches = switches_of(names, on_gpu=on_gpu)
     threads = None if on_gpu and not window else workers * cpus
+    # a workload with a `WINDOW` gets the default of ``encode``: in text order more only pads more
     goal = TuneGoal(
         size_knob=knob,
         sizes=tuple(sizes),
@@ -137,7 +131,7 @@ def tuned(
         order=order,
         other_order=other,
         padding=padding,
-        loop=plain_loop(min(ENCODER_BATCH if window else LOOP_BATCH, paragraphs), threads, switches),
+        loop=plain_loop(min(32 if window else LOOP_BATCH, paragraphs), threads, switches),
         workers=workers,
         cpus=cpus,
         limited_by=limited_by,
@@ -372,7 +366,8 @@ class TuneResumption(Resumption):
         if searches and (searches[-1][1] is not None or not (by_itself or has_ended(run, Role.TUNE))):
             note(f"the search is under way: jobkit status {shell_path(run_dir)} shows its progress")
             return ExitCode.TO_COME
-        if by_itself and len(searches) >= MOST_JOBS:
+        # how often jobkit submits the job of a search by itself: two of these jobs may be killed
+        if by_itself and len(searches) >= 3:
             searched = format_count(len(searches), "job")
             note(f"{searched} of this search ended early: jobkit resume goes on with it")
             return 0

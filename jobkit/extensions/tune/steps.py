@@ -27,33 +27,15 @@ MEMORY, SEARCH, FINAL = "memory", "search", "final"
 PHASES = (MEMORY, SEARCH, FINAL)
 """The values of `Point.phase`."""
 OUT_OF_MEMORY = frozenset({Outcome.GPU_OOM, Outcome.RAM_OOM})
-SEARCH_SHARE = 0.5
-"""The share of the budget that the search may take before the finalists must begin."""
-BUSY_PERCENT = 90.0
-"""The mean use of a GPU from which it is called full."""
-RIVALS = 2
-"""The number of the fastest settings measured again before one of them decides the number of workers."""
-CONTENDERS = 3
-"""The number of the best settings of the search measured again before two of them are finalists."""
 DOUBT = 0.45
 """A step is beyond doubt if the logarithm of its gain is farther from that of the least gain than this over
 the root of the number of repeats: 1.6 standard deviations of the ratio of speeds that scatter by 20 %."""
-TIMES = 2
-"""How often a step in doubt is measured."""
-LOOP_S = 20.0
-"""The least time of the plain loop's work in the finals, if the budget is too short for the whole text."""
-LOOP_TIMES = 4.0
-"""The assumed time of the plain loop's work over that of one worker with shortcuts."""
 SEARCH_PART, FINAL_PART, LOOP_PART, LEAST_PART = 0.012, 0.03, 0.03, 0.01
 """The most work of a point in a short search, as a share of the budget, by which it gets a part of the text;
 the last is the least of the plain loop, whose part is cut first."""
 LONGER, BETWEEN = 1.1, 0.03
 """How many times as long as an earlier repeat the next one may take in a short search, and the share of its
 budget for the time between points."""
-STOOD = 0.25
-"""The assumed start of a try whose processes stand, over that of another."""
-SIZE_GAIN = 0.2
-"""The share by which a size of an encoder must be faster in a short search, else there is no larger one."""
 AMONG_OTHERS = 1.25
 """The assumed memory of one of several workers over the peak of one alone. Of 16 workers on an H100 it is
 1.12 and 1.37, by size, on a third of the text, and 1.68 on all of it (tune-short.tar.xz). A search whose
@@ -61,8 +43,6 @@ workers run out of memory tries fewer, also in the finals; a larger figure would
 holds."""
 PROBE = 320
 """Paragraphs that show how long the plain loop of an encoder takes: 3 to 60 times as long as a worker."""
-IDLE_SHARE = 0.15
-"""The share of the work that a worker is idle on average from which the text is called too short."""
 
 
 def switches_of(names: Container[str], *, on_gpu: bool) -> Mapping[str, Any]:
@@ -289,7 +269,8 @@ class _Search:
         self.memory = memory_of([result.record for _, result in self._good(MEMORY) if result.record])
         self._add_workers()
         self._compare()
-        best = self._ranked()[:CONTENDERS]  # scatter often favours the best of many
+        # the number of the best settings of the search measured again before two of them are finalists
+        best = self._ranked()[:3]  # scatter often favours the best of many
         if goal.short:  # only what needs no new processes
             best = [one for one in best if (one.phase, one.workers) == (SEARCH, best[0].workers)]
         for candidate in best:
@@ -349,7 +330,9 @@ class _Search:
             params = goal.setting(size, 1, every=goal.memory_every, shortcuts=self.shortcuts)
             candidate, speeds = Candidate(params, MEMORY), [result.speed for _, result in self._good(MEMORY)]
             if goal.short and speeds:
-                faster = goal.fills_gpu and speeds[-1] >= (1 + SIZE_GAIN) * max(speeds[:-1], default=0.0)
+                # the share by which a size of an encoder must be faster in a short search, else there is no
+                # larger one
+                faster = goal.fills_gpu and speeds[-1] >= 1.2 * max(speeds[:-1], default=0.0)
                 if (len(speeds) > 1 and not faster) or self._late(candidate):
                     return
             if self._skips(candidate):
@@ -520,7 +503,8 @@ class _Search:
             times = self._speed(candidate) / self._speed(before)
             repeats = sum(one.params == candidate.params for one, _ in self.results)
             sure = abs(math.log(times / (1 + self.goal.gain))) > DOUBT / math.sqrt(repeats)
-            if sure or repeats >= TIMES or not self._again(before, candidate):
+            # how often a step in doubt is measured
+            if sure or repeats >= 2 or not self._again(before, candidate):
                 return times
 
     def _shared(self, size: int, workers: int, mps: str = knobs.AUTO) -> dict[str, knobs.Value]:
@@ -537,7 +521,8 @@ class _Search:
         """Return whether the time left, which a short search keeps for repeats, is too short."""
         goal = self.goal
         if self.tried is not None or not goal.short:
-            return self._skips(candidate, late=self._left_s() < (1 - SEARCH_SHARE) * goal.budget_s)
+            # the share of the budget that the search may take before the finalists must begin
+            return self._skips(candidate, late=self._left_s() < 0.5 * goal.budget_s)
         last, result = self.results[-1]
         stands = (last.phase, last.workers) == (candidate.phase, candidate.workers) != (MEMORY, 1)
         fresh_s, stood_s = self._starts_s()
@@ -552,7 +537,8 @@ class _Search:
         fresh, stood = list[float](), list[float]()
         for _, one in self.results:
             (stood if one.record and one.record.standing else fresh).append(one.start_s)
-        return fmean(fresh), fmean(stood) if stood else STOOD * fmean(fresh)
+        # the assumed start of a try whose processes stand, over that of another
+        return fmean(fresh), fmean(stood) if stood else 0.25 * fmean(fresh)
 
     def _finals_s(self, loop_s: float) -> float:
         """Return how long the fewest repeats take, each with so much work of the plain loop."""
@@ -569,7 +555,8 @@ class _Search:
         Sizes and order need no new processes; a short search does without the rest.
         """
         goal = self.goal
-        for candidate in () if goal.short else self._fastest()[:RIVALS]:
+        # the number of the fastest settings measured again before one of them decides the number of workers
+        for candidate in () if goal.short else self._fastest()[:2]:
             self._again(candidate)
         fastest = self._fastest()
         least = self._speed(fastest[0]) / (1 + goal.gain)  # more workers do not add the gain of a step
@@ -714,7 +701,8 @@ class _Search:
         goal, good = self.goal, self._good(MEMORY, SEARCH)
         whole_s = {key_of(whole(one.params)): _whole_s(one, result) for one, result in good}
         finals_s = [whole_s[key_of(row)] for row in finalists]
-        loop_s, budget_s = LOOP_TIMES * max(whole_s.values()), goal.budget_s
+        # the assumed time of the plain loop's work over that of one worker with shortcuts
+        loop_s, budget_s = 4.0 * max(whole_s.values()), goal.budget_s
         if goal.short:
             least_s = self._finals_s(0.0)
             if goal.fills_gpu:  # a small part shows how long an encoder's loop takes
@@ -732,7 +720,9 @@ class _Search:
         if not (goal.shortcuts and goal.objective.by_speed):
             every = max(1, math.ceil((max(whole_s.values()) + sum(finals_s)) / room_s))
             return every, every
-        of_loop_s = min(loop_s, max(LOOP_S, room_s - sum(finals_s)))
+        # the least time of the plain loop's work in the finals, if the budget is too short for the whole
+        # text
+        of_loop_s = min(loop_s, max(20.0, room_s - sum(finals_s)))
         every = max(1, math.ceil(sum(finals_s) / max(room_s - of_loop_s, room_s / 2)))
         return math.ceil(loop_s / of_loop_s), min(every, goal.memory_every)
 
@@ -751,9 +741,11 @@ def _bottleneck(result: MeasuredCandidate, step: str) -> tuple[str, str]:
     """Return what limits a setting that more workers do not speed up, and the evidence for it."""
     record = result.record
     used = record.sampler.utilisation_mean_percent if record and record.sampler else None
-    if record and record.gpu and used is not None and used >= BUSY_PERCENT:
+    # the mean use of a GPU from which it is called full
+    if record and record.gpu and used is not None and used >= 90.0:
         return "GPU", f"{step}: the GPU is {used:.0f} % busy"
     idle = [share.idle_s for share in record.workers] if record else []
-    if idle and result.work_s and sum(idle) / len(idle) > IDLE_SHARE * result.work_s:
+    # the share of the work that a worker is idle on average from which the text is called too short
+    if idle and result.work_s and sum(idle) / len(idle) > 0.15 * result.work_s:
         return "text", f"{step}: the text has too few calls for so many workers"
     return "cores", f"{step}, and neither a full GPU nor idle workers explain it"

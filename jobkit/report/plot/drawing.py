@@ -27,13 +27,10 @@ LEFT, RIGHT, TOP, BOTTOM = 46, 14, 22, 42
 FONT_PX, CHARACTER_PX = 12, 7.0
 """The size of the type, and the mean width of a character of a wide font."""
 MOST_TICKS = 6
-STEP_PX = 6
 SAMPLE_PX, ENTRY_PX = 26, 18
 """In the legend: the width of a sample, and the height of a row."""
 MARK_PX = 6
 """Half the width that a mark keeps free of labels."""
-MANY_TIMES = 20.0
-"""Values that span more than this are drawn logarithmic."""
 LEAST_STEP, SAME_STEP = 1.5, 1.25
 """So are those that grow by more than this at each step, by about the same factor."""
 NEAR = (
@@ -54,7 +51,6 @@ SOLID, DASHED, DOTTED = (), (5.0, 3.0), (2.0, 4.0)
 Spot = tuple[float, float]
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom."""
-CELL_PX = 16
 
 
 class Boxes:
@@ -75,7 +71,7 @@ class Boxes:
 
     @staticmethod
     def _cells(box: Box) -> Iterator[tuple[int, int]]:
-        left, top, end, bottom = (int(edge // CELL_PX) for edge in box)
+        left, top, end, bottom = (int(edge // 16) for edge in box)
         return product(range(left, end + 1), range(top, bottom + 1))
 
 
@@ -149,7 +145,8 @@ def geometric(values: Sequence[float]) -> bool:
         return False
     steps = [large / small for small, large in pairwise(values)]
     row = len(steps) > 1 and min(steps) > LEAST_STEP and max(steps) < SAME_STEP * min(steps)
-    return row or values[-1] > MANY_TIMES * values[0]
+    # values that span more than this are drawn logarithmic
+    return row or values[-1] > 20.0 * values[0]
 
 
 def ticks(low: float, high: float) -> dict[float, str]:
@@ -327,7 +324,7 @@ def _along(spots: Sequence[Spot]) -> list[Box]:
     """Return small boxes along a line, so that no label covers it."""
     boxes = []
     for (x0, y0), (x1, y1) in pairwise(spots):
-        steps = max(1, round(math.hypot(x1 - x0, y1 - y0) / STEP_PX))
+        steps = max(1, round(math.hypot(x1 - x0, y1 - y0) / 6))
         points = ((x0 + (x1 - x0) * i / steps, y0 + (y1 - y0) * i / steps) for i in range(steps + 1))
         boxes += [(x - 1, y - 1, x + 1, y + 1) for x, y in points]
     return boxes
