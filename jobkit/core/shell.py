@@ -16,7 +16,6 @@ from typing import IO, Any
 
 from jobkit.core.errors import ExitCode, JobkitError
 
-DEFAULT_TIMEOUT_S = 60.0
 NOT_FOUND, NOT_RUN, NO_ANSWER = 127, 126, 124
 """Exit statuses of a shell and of timeout(1): command missing, cannot be run, no answer."""
 _KILL_WAIT_S = 2.0
@@ -50,7 +49,7 @@ def run(
     argv: Sequence[str],
     *,
     env: Mapping[str, str] | None = None,
-    timeout_s: float = DEFAULT_TIMEOUT_S,
+    timeout_s: float = 60.0,
 ) -> Completed:
     """Run a command and return its answer, also if it fails, is missing or hangs: the caller decides.
 

@@ -16,7 +16,7 @@ from jobkit.planning.prepare import NamedSpec, Options, lengths_of, read_named
 from jobkit.planning.texts import paragraphs_of
 from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.worker.paragraphs import split_sentences
-from jobkit.worker.workloads.function import DEFAULT_BATCH_SIZE
+from jobkit.worker.workloads.base import DEFAULT_BATCH_SIZE
 
 LONGEST = 3
 BEGINNING_CHARS = 60
