@@ -355,10 +355,9 @@ def _derived(name: str) -> set[str]:
 
 def reported(record: Record | None) -> dict[str, Metric]:
     """Return the figures that a workload reported, without those beyond `LARGEST`, whose squares overflow."""
-    metrics = record.metrics if record else {}
     return {
         name: Metric(value=float(metric.value), unit=metric.unit)
-        for name, metric in metrics.items()
+        for name, metric in (record.metrics if record else {}).items()
         if -LARGEST <= metric.value <= LARGEST  # false of NaN
     }
 

@@ -18,8 +18,6 @@ from jobkit.core.errors import ExitCode, JobkitError
 
 NOT_FOUND, NOT_RUN, NO_ANSWER = 127, 126, 124
 """Exit statuses of a shell and of timeout(1): command missing, cannot be run, no answer."""
-_KILL_WAIT_S = 2.0
-"""How long to wait for a killed command: one that waits for a dead file server never exits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +112,7 @@ def run_streaming(
         except BaseException:
             _kill_group(process)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_KILL_WAIT_S)
+                process.wait(2.0)
             raise
         errors.seek(0)
         return Completed(tuple(argv), status, "", errors.read().decode("utf-8", "replace"))
@@ -129,7 +127,7 @@ def _kill_group(process: subprocess.Popen[Any]) -> None:
 def _kill(process: subprocess.Popen[bytes]) -> None:
     _kill_group(process)
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.communicate(timeout=_KILL_WAIT_S)
+        process.communicate(timeout=2.0)  # one that waits for a dead file server never exits
     for stream in (process.stdout, process.stderr):
         if stream is not None:
             stream.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import difflib
+import html
 import io
 import json
 import re
@@ -96,7 +97,6 @@ def shell_path(path: Path) -> str:
 LEAST, PAGE = 40, 120
 """The narrowest width that text is wrapped to, and the width if there is no terminal."""
 _COLOUR = re.compile(r"(\x1b\[[0-9;:]*m)")
-_FORMULA = tuple("=+-@＝＋－＠")  # noqa: RUF001 - Excel takes the wide ones too
 
 
 class NoWrap(str):
@@ -224,7 +224,8 @@ DELIMITERS = {"csv": ",", "tsv": "\t"}
 def for_csv(cell: str) -> str:
     """Return a cell of a table that a spreadsheet shows and does not compute: a formula gets a quote."""
     safe = printable(cell)
-    return f"'{safe}" if safe.startswith(_FORMULA) and not _is_number(safe) else safe
+    formula = safe.startswith(tuple("=+-@＝＋－＠"))  # noqa: RUF001 - Excel takes the wide ones too
+    return f"'{safe}" if formula and not _is_number(safe) else safe
 
 
 def for_markdown(line: str) -> str:
@@ -235,8 +236,7 @@ def for_markdown(line: str) -> str:
     for number, text in enumerate(pieces):
         safe = re.sub(r"[\\`*\[\]|~$]", r"\\\g<0>", text)
         safe = re.sub(r"^\s*(?=[#+=-])|^\s*\d+(?=[.)](?:\s|\Z))", r"\g<0>\\", safe)
-        escaped = safe.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-        pieces[number] = f"`{text}`" if number % 2 else escaped
+        pieces[number] = f"`{text}`" if number % 2 else html.escape(safe, quote=False)
     return "".join(pieces)
 
 

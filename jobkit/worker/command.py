@@ -124,7 +124,6 @@ LOOK_S = 0.1
 """The longest time of a look: the node is there for the command."""
 HALF_BYTES = 50 * 2**20
 """Bytes that the log keeps of the beginning of the output, and of its end."""
-CUT_NOTE = "\njobkit: {:,} bytes of the output are left out here\n"
 MOST_BATCHES = 100_000
 """Lines of ``batches.jsonl``; batches beyond these are in the totals only."""
 
@@ -264,7 +263,8 @@ class _Echo:
             if left <= 0:
                 return
             if left > HALF_BYTES:
-                sys.stdout.buffer.write(CUT_NOTE.format(left - HALF_BYTES).encode())
+                note = f"\njobkit: {left - HALF_BYTES:,} bytes of the output are left out here\n"
+                sys.stdout.buffer.write(note.encode())
             stream.seek(-min(left, HALF_BYTES), os.SEEK_END)
             shutil.copyfileobj(stream, sys.stdout.buffer)
             sys.stdout.flush()

@@ -32,9 +32,6 @@ from jobkit.worker.record import ALONE, TryState
 
 COMMAND = "nvidia-cuda-mps-control"
 """Without ``-d`` or ``-f`` it passes the commands on its standard input to the daemon."""
-PIPE_VARIABLE, LOG_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
-MOST_PATH_BYTES = 107
-"""The longest path of a socket (unix(7))."""
 START_S, ANSWER_S, QUIT_S, KILL_S = 20.0, 5.0, 2.0, 5.0
 """The time in which the daemon must begin to answer, answer, end by itself, and end when it is killed."""
 
@@ -145,16 +142,17 @@ class MpsDaemon:
 
 def _make_folder(parents: Iterable[Path]) -> Path:
     for parent in parents:
-        if len(os.fsencode(parent / "mps-12345678/pipe/control_privileged")) <= MOST_PATH_BYTES:
+        if len(os.fsencode(parent / "mps-12345678/pipe/control_privileged")) <= 107:  # unix(7)
             try:
                 return Path(tempfile.mkdtemp(prefix="mps-", dir=parent))
             except OSError as error:
                 raise ForbiddenError(f"there is no folder for its sockets: {error}") from error
-    raise ForbiddenError(f"the path of a socket in {parent} is longer than {MOST_PATH_BYTES} bytes")
+    raise ForbiddenError(f"the path of a socket in {parent} is longer than 107 bytes")
 
 
 def _variables(folder: Path) -> dict[str, str]:
-    return {PIPE_VARIABLE: str(folder / "pipe"), LOG_VARIABLE: str(folder / "log")}
+    pipe, log = str(folder / "pipe"), str(folder / "log")
+    return {"CUDA_MPS_PIPE_DIRECTORY": pipe, "CUDA_MPS_LOG_DIRECTORY": log}
 
 
 def _ask(folder: Path, command: str, timeout_s: float = ANSWER_S) -> str | None:

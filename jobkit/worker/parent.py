@@ -47,7 +47,6 @@ VARIABLE = "JOBKIT_PARENT"
 """The owner's process id, perhaps with a hyphen and a word."""
 LOCK_FD = 9
 """The file by which the job script holds the lock of the try's folder on scratch; the worker holds it too."""
-STANDARD_FILES = 3
 INSTALLED = "the installed jobkit"
 """Sent with the client's variables, but none of them. Every version compares all that are sent, so also a
 parent of an earlier version, which does not know this one, refuses to fork."""
@@ -146,10 +145,10 @@ class ForkRequest:
         return (loaded, *gpus) if loaded else ()
 
     def become(self) -> None:
-        for place, descriptor in zip((0, 1, 2, LOCK_FD), self.files, strict=False):  # in this order
+        places = (0, 1, 2, LOCK_FD)[: len(self.files)]
+        for place, descriptor in zip(places, self.files, strict=True):  # in this order
             os.dup2(descriptor, place)
-        taken = {LOCK_FD} if len(self.files) > STANDARD_FILES else set()
-        for descriptor in {*self.files} - taken:
+        for descriptor in {*self.files} - {*places}:
             os.close(descriptor)
         process.replace_environment(self.environment)
         del os.environ[INSTALLED]
@@ -407,7 +406,7 @@ def main() -> int:
             return status
         with process.signals_blocked():
             process.release_output()
-            if len(request.files) > STANDARD_FILES:
+            if len(request.files) > 3:
                 os.dup2(0, LOCK_FD)  # so that no library takes its place
             channel.sendall(str(status).encode())
             if not (following := receive(channel)):

@@ -133,8 +133,8 @@ def file_ref(workload: str, folder: str | None) -> FileRef:
     """Return the file with its digest."""
     path = source_path(workload, folder)
     data = _read(workload, Path(path), path)
-    digest = hashlib.sha256(data).hexdigest()
-    return FileRef(path=path, name=os.path.basename(path), sha256=digest, size_bytes=len(data))  # noqa: PTH119 - a string
+    name, sha256 = os.path.basename(path), hashlib.sha256(data).hexdigest()  # noqa: PTH119 - a string
+    return FileRef(path=path, name=name, sha256=sha256, size_bytes=len(data))
 
 
 @dataclass(frozen=True, slots=True)

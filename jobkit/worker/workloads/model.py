@@ -158,8 +158,6 @@ EMBEDDER_SETTINGS = {
     *("prompts", "default_prompt_name", "truncate_dim"),
 }
 """Of config_sentence_transformers.json, what says nothing of a vector, or is honoured."""
-PROCESSING_SETTINGS = {"max_length", "padding"}
-"""Of its ``processing_kwargs``: an encoder keeps the one, and a mask makes the other harmless."""
 MODULES: Mapping[str, set[str]] = {
     "Transformer": {
         *("transformer_task", "modality_config", "module_output_name", "processing_kwargs", "max_seq_length"),

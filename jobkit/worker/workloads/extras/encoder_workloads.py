@@ -60,7 +60,6 @@ from jobkit.worker.workloads.model import (
     EMBEDDER_SETTINGS,
     MODULES,
     NO_LIMIT,
-    PROCESSING_SETTINGS,
     SAVED,
     TOKENIZER_SETTINGS,
     model_folder,
@@ -75,7 +74,6 @@ if TYPE_CHECKING:
 
 SILENT_TOKENIZERS = ("TOKENIZERS_PARALLELISM", "false")
 """The tokenizers' threads cannot be used after a fork; the pipeline sets this too."""
-TRUST = "trust_remote_code"
 INPUT = "input_ids"
 """The tensor of token ids, of shape (texts, tokens of the longest)."""
 
@@ -356,8 +354,8 @@ class TokenClassification(EncoderWorkload):
         import torch
         from transformers import AutoModelForTokenClassification, TokenClassificationPipeline
 
-        trusted = bool(self._params.get(TRUST))
-        how = {"local_files_only": True, TRUST: trusted, "dtype": dtype}
+        trusted = bool(self._params.get("trust_remote_code"))
+        how = {"local_files_only": True, "trust_remote_code": trusted, "dtype": dtype}
         network = AutoModelForTokenClassification.from_pretrained(folder, **how).to(self._device)
         self._strategy = str(self._params.get(AGGREGATION.name, "simple"))
         self._tokenizer = tokenizer_of(folder, trusted=trusted)
@@ -434,7 +432,9 @@ class TokenClassification(EncoderWorkload):
         found = token_counts.count(paragraphs, token_counts.of_tagger(model_folder(model), stride_of))
         if found is not None:
             return [[max(row)] * len(row) for row in found]
-        tokenizer = tokenizer_of(model_folder(model), trusted=bool(options_of(model).get(TRUST)))
+        tokenizer = tokenizer_of(
+            model_folder(model), trusted=bool(options_of(model).get("trust_remote_code"))
+        )
         cut = tokenizer(
             list(paragraphs),
             truncation=True,
@@ -608,7 +608,8 @@ def unknown_setting(module: Any, folder: Path) -> str:  # noqa: ANN401 - as abov
     named = {key for key, value in saved.items() if value and key not in MODULES["Transformer"]}
     if "message" in saved.get("modality_config", {}):
         named.add("chat_template")
-    named |= {f"processing_kwargs {key}" for key in text_settings(module).keys() - PROCESSING_SETTINGS}
+    # an encoder keeps the one, and a mask makes the other harmless
+    named |= {f"processing_kwargs {key}" for key in text_settings(module).keys() - {"max_length", "padding"}}
     if (file := folder / "config_sentence_transformers.json").is_file():
         of_folder = json.loads(file.read_text(encoding="utf-8"))
         if of_folder.get("model_type", SAVED) == SAVED:  # of another one the library reads none
@@ -646,7 +647,7 @@ def open_model(folder: Path, device: str, dtype: str, **options: Any) -> Any:  #
         str(folder),
         device=device,
         local_files_only=True,
-        trust_remote_code=bool(options.get(TRUST)),
+        trust_remote_code=bool(options.get("trust_remote_code")),
         model_kwargs={"dtype": dtype},
     )
     give_padding(model.tokenizer)

@@ -33,7 +33,6 @@ USUAL_MODEL = {
     **dict.fromkeys(("byte_fallback", "ignore_merges", "fuse_unk"), False),
     "max_input_chars_per_word": 100,
 }
-EMBEDDER_FILE = "sentence_bert_config.json"
 FIRST_POSITIONS = 2
 """Positions that no token has: RoBERTa counts them from 2."""
 
@@ -63,8 +62,11 @@ def of_embedder(folder: Path, asked: Mapping[str, Any]) -> Files | None:
     kind = modules[0].get("type", "") if modules else "sentence_transformers.models.Transformer"
     if kind.endswith(".StaticEmbedding"):
         return Files(first, special=False, prompt=prompt)
-    settings = read_json(first / EMBEDDER_FILE)
-    others = [file for file in first.glob("sentence_*_config.json") if file.name != EMBEDDER_FILE]
+    file = first / "sentence_bert_config.json"
+    settings, others = (
+        read_json(file),
+        [other for other in first.glob("sentence_*_config.json") if other != file],
+    )
     more_than_text = [first / "preprocessor_config.json", first / "processor_config.json"]
     others += filter(Path.exists, more_than_text)
     modality = settings.get("modality_config") or {"text": None}
