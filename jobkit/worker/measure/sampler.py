@@ -249,7 +249,7 @@ class Follower:
     def sample_shared(self) -> None:
         """Read how much of the resident memory is counted several times, because processes share it.
 
-        The kernel walks all pages for this (11 ms for 0.4 GB). So jobkit spends at most `SHARED_SHARE` of the
+        The kernel walks all pages for this (11 ms for 0.4 GB). So jobkit spends at most 1 % of the
         time on it, and uses the figure for the samples until the next reading.
         """
         began_s = time.monotonic()
