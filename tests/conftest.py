@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from jobkit.core.paths import CACHE_VARIABLE, LEDGER_VARIABLE, RUNS_VARIABLE
+from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import ModelRef
 from jobkit.planning import models
 from jobkit.worker.workloads.stanza_ner import SLEEP_WHILE_WAITING
@@ -38,8 +38,8 @@ os.environ.setdefault("PIP_NO_COMPILE", "0")  # that is, none (pip's manual): ha
 os.fsync = lambda fd: None  # noqa: ARG005 - no power fails in a test; thousands of calls wait for the disk
 gc.disable()  # until the tests are collected: nothing of them is garbage
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores it
-os.environ[RUNS_VARIABLE] = os.devnull  # as below
-os.environ[LEDGER_VARIABLE] = os.devnull  # the user's own is left alone; tests of it name a file
+os.environ["JOBKIT_RUNS"] = os.devnull  # as below
+os.environ["JOBKIT_LEDGER"] = os.devnull  # the user's own is left alone; tests of it name a file
 os.environ["JOBKIT_CONFIG"] = os.devnull  # the user's site file would decide
 TESTS = Path(__file__).parent
 KEPT = TESTS.parent / ".cache" / "jobkit"

@@ -26,13 +26,12 @@ class ExitCode(IntEnum):
 
 HIDDEN = "***"
 """What is shown for a secret: a value of `environment`, or of an unknown key, and the query of an address."""
-_PASSWORD = re.compile(r"(?<=://)[^\s/?#@:]*:[^\s/?#@]+(?=@)")
-_QUERY = re.compile(r"(?i)((?:https?:|:/)/[^\s?]*\?)(?!\*{3})\S*[^\s'\":;,.)]")
 
 
 def hide_secrets(text: str) -> str:
     """Return a text in which each address has no query and no password: a signed address opens its file."""
-    return _QUERY.sub(rf"\1{HIDDEN}", _PASSWORD.sub(HIDDEN, text))
+    text = re.sub(r"(?<=://)[^\s/?#@:]*:[^\s/?#@]+(?=@)", HIDDEN, text)
+    return re.sub(r"(?i)((?:https?:|:/)/[^\s?]*\?)(?!\*{3})\S*[^\s'\":;,.)]", rf"\1{HIDDEN}", text)
 
 
 class JobkitError(Exception):

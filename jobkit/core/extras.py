@@ -64,8 +64,6 @@ def origin() -> tuple[Path | None, bool]:
 INDEX = "https://download.pytorch.org/whl/cu126"
 """Index of CUDA builds. Without it pip may install the CPU build again, and without ``--force-reinstall`` it
 keeps the torch that is installed."""
-_BUILT = re.compile(r"^(cuda|hip)\b[^=\n]*=\s*['\"]", re.MULTILINE)
-_VERSION = re.compile(r"^__version__\s*=\s*['\"]([^'\"]+)", re.MULTILINE)
 
 
 def cuda_install_command(python: str) -> str:
@@ -81,5 +79,6 @@ def cpu_build_problem() -> str:
         text = Path(package.origin or "").with_name("version.py").read_text(encoding="utf-8")
     except OSError:
         return ""
-    version = _VERSION.search(text)
-    return "" if version is None or _BUILT.search(text) else f"whose torch ({version[1]}) is a CPU build"
+    version = re.search(r"^__version__\s*=\s*['\"]([^'\"]+)", text, re.MULTILINE)
+    built = re.search(r"^(cuda|hip)\b[^=\n]*=\s*['\"]", text, re.MULTILINE)
+    return "" if version is None or built else f"whose torch ({version[1]}) is a CPU build"

@@ -21,10 +21,6 @@ BYTES, SHARE = "bytes", "share"
 NO_UNIT = frozenset({"", "1"})
 LARGEST = 1e100
 """The largest figure, up or down, that is taken from a workload."""
-DERIVED = ("sd", "n", "low", "high")
-"""What follows the name of a figure in the columns of settings."""
-PREFIX = "metric_"
-"""Begins the column of a workload's own figure if another column has its name."""
 DIGITS = 12
 """Digits of a mean beyond which only rounding differs."""
 
@@ -149,7 +145,6 @@ BATCH_P95 = Figure(
     family="p95",
     rank=5,
 )
-LOAD_TIME = Figure(name="load_s", label="Time to load the model", unit="s", read=lambda record: record.load_s)
 _memory = partial(Figure, unit=BYTES, places=2)
 _energy = partial(Figure, unit="J", direction=MIN)
 _agreement = partial(Figure, family="agreement")
@@ -280,7 +275,8 @@ NET_PER_1000 = _energy(
 FIGURES: dict[str, Figure] = {
     figure.name: figure
     for figure in (
-        *(SPEED, WORK, BATCH_MEAN, BATCH_P95, LOAD_TIME),
+        *(SPEED, WORK, BATCH_MEAN, BATCH_P95),
+        Figure(name="load_s", label="Time to load the model", unit="s", read=lambda record: record.load_s),
         *(CONTEXT, WEIGHTS, MODEL, ACTIVATIONS, GPU_MEMORY, RAM),
         *(PADDING, LOAD, ENTITIES, DIFFER, F1),
         *(ENERGY, ENERGY_PER_1000, NET_ENERGY, NET_PER_1000),
@@ -336,7 +332,7 @@ def own_columns(records: Iterable[Record | None], taken: Iterable[str] = ()) -> 
         label = printable(name)
         column = f"{label} [{shown}]" if shown else label
         while not _derived(column).isdisjoint(used):
-            column = f"{PREFIX}{column}"
+            column = f"metric_{column}"
         used |= _derived(column)
         figure = Figure(
             name=column,
@@ -354,15 +350,14 @@ def own_columns(records: Iterable[Record | None], taken: Iterable[str] = ()) -> 
 
 
 def _derived(name: str) -> set[str]:
-    return {name, *(f"{name}_{what}" for what in DERIVED)}
+    return {name, *(f"{name}_{what}" for what in ("sd", "n", "low", "high"))}
 
 
 def reported(record: Record | None) -> dict[str, Metric]:
     """Return the figures that a workload reported, without those beyond `LARGEST`, whose squares overflow."""
-    metrics = record.metrics if record else {}
     return {
         name: Metric(value=float(metric.value), unit=metric.unit)
-        for name, metric in metrics.items()
+        for name, metric in (record.metrics if record else {}).items()
         if -LARGEST <= metric.value <= LARGEST  # false of NaN
     }
 

@@ -17,13 +17,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from typing import Any
 
 from jobkit.core.errors import JobkitError, name_file_in_errors
-from jobkit.core.json_codec import from_json, parse_json
+from jobkit.core.json_codec import T, from_json, parse_json
 from jobkit.core.units import format_count
-
-T = TypeVar("T")
 
 
 def open_regular(path: Path | str, flags: int = os.O_RDONLY) -> int:
@@ -41,16 +39,16 @@ def open_regular(path: Path | str, flags: int = os.O_RDONLY) -> int:
 
 
 OWNER = 0o600
-_HOLDS_VALUES = re.compile(
-    r"^  (?:variables|setup):(?! [\[{][\]}]$)|\benvironment(?:\.\w+)*\s*=|://[^\s?]*\?(?!\*{3})", re.MULTILINE
-)
-"""Keys of `environment` with values, in a spec as jobkit writes it and in words of ``--set``; addresses with
-a query."""
 
 
 def _mode(path: Path, content: str) -> int:
     """Return the mode of a file before the umask: its owner's, of a script and of values of `environment`."""
-    held = path.suffix in {".yaml", ".json", ".jsonl"} and _HOLDS_VALUES.search(content)
+    # keys of `environment` as jobkit writes a spec and in words of ``--set``; addresses with a query
+    held = path.suffix in {".yaml", ".json", ".jsonl"} and re.search(
+        r"^  (?:variables|setup):(?! [\[{][\]}]$)|\benvironment(?:\.\w+)*\s*=|://[^\s?]*\?(?!\*{3})",
+        content,
+        re.MULTILINE,
+    )
     return OWNER if held or path.suffix == ".sh" else 0o666
 
 
@@ -88,16 +86,13 @@ def last_line(path: Path) -> str:
     try:
         end, tail = os.fstat(handle).st_size, b""
         while end > 0 and tail.count(b"\n") < 2:
-            begin = max(0, end - _BLOCK_BYTES)
+            begin = max(0, end - 2**16)
             tail = os.pread(handle, end - begin, begin) + tail
             end = begin
     finally:
         os.close(handle)
     lines = tail[: tail.rfind(b"\n") + 1].splitlines()
     return lines[-1].decode("utf-8", "replace") if lines else ""
-
-
-_BLOCK_BYTES = 2**16
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -161,10 +156,6 @@ def read_json(kind: type[T], path: Path) -> T:
     return from_json(kind, read_text(path), where=str(path))
 
 
-SKIPPED_FILES = ("__pycache__", ".git", "*.pyc")
-"""Names of files and folders inside a user's folder that no run copies."""
-
-
 def digest(path: Path | str) -> tuple[str, int]:
     """Return the SHA-256 and the size of a file; for a folder, over the names and contents of its files."""
     path = Path(path)
@@ -180,13 +171,13 @@ def digest(path: Path | str) -> tuple[str, int]:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return a file, or the files in a folder sorted by name, without `SKIPPED_FILES`."""
+    """Return a file, or the files in a folder sorted by name, without those that no run copies."""
     if not path.is_dir():
         return [path]
     kept = (
         child
         for child in sorted(path.iterdir())
-        if not any(fnmatch(child.name, pattern) for pattern in SKIPPED_FILES)
+        if not any(fnmatch(child.name, pattern) for pattern in ("__pycache__", ".git", "*.pyc"))
     )
     return [file for child in kept for file in files_of(child)]
 
@@ -196,9 +187,6 @@ def copy_files(source: Path, target: Path) -> None:
         copy = target / file.relative_to(source) if source.is_dir() else target
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, copy)
-
-
-_BEGINS = '{"at": '
 
 
 def read_tolerantly(
@@ -219,7 +207,7 @@ def read_tolerantly(
             except JobkitError as error:
                 if line.endswith("\n") or not growing:
                     faults.append(error.message)
-                if (begin := line.rfind(_BEGINS)) > 0:
+                if (begin := line.rfind('{"at": ')) > 0:
                     with suppress(JobkitError):
                         values.append(parse(line[begin:], f"{path}:{number}"))
     except FileNotFoundError:
@@ -236,10 +224,6 @@ def parse_object(line: str, where: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise JobkitError(f"{where}: not a JSON object")
     return data
-
-
-NO_LOCK_ERRNOS = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK})
-"""Errors of flock(2) on a file system without locks: Lustre mounted without ``flock``, some NFS."""
 
 
 @contextmanager
@@ -275,8 +259,8 @@ def try_lock(handle: int, *, shared: bool = False, wait: bool = False) -> bool |
     except BlockingIOError:
         return False
     except OSError as error:
-        if error.errno in NO_LOCK_ERRNOS:
-            return None
+        if error.errno in {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}:
+            return None  # Lustre mounted without ``flock``, some NFS
         raise
     return True
 
@@ -294,15 +278,6 @@ def folder_lock(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-SHARED_TYPES = re.compile(
-    r"nfs\d?|lustre|gpfs|beegfs|fhgfs|ceph|glusterfs|cifs|smb\d?|afs|panfs|pvfs2|orangefs|wekafs|ocfs2|gfs2|9p"
-    r"|fuse\..*"
-)
-"""Types on a file server; on clusters FUSE mostly is one."""
-LOCAL_TYPES = re.compile(r"ext\d|xfs|btrfs|zfs|f2fs|jfs|reiserfs|vfat|tmpfs|ramfs|overlay")
-"""Types on a disk or in the memory of one machine (zfs: its clients see nfs)."""
 
 
 def filesystem_type(path: str, mountinfo: str) -> str:
@@ -326,6 +301,10 @@ def filesystem_type(path: str, mountinfo: str) -> str:
 
 def likely_shared(kind: str) -> bool | None:
     """Return whether nodes share a file system of this type; ``None`` if unknown."""
-    if SHARED_TYPES.fullmatch(kind):
-        return True
-    return False if LOCAL_TYPES.fullmatch(kind) else None
+    of_servers = (  # on clusters FUSE mostly is one
+        r"nfs\d?|lustre|gpfs|beegfs|fhgfs|ceph|glusterfs|cifs|smb\d?|afs|panfs|pvfs2|orangefs|wekafs|ocfs2"
+        r"|gfs2|9p|fuse\..*"
+    )
+    # of one machine (zfs: its clients see nfs)
+    of_disks = r"ext\d|xfs|btrfs|zfs|f2fs|jfs|reiserfs|vfat|tmpfs|ramfs|overlay"
+    return True if re.fullmatch(of_servers, kind) else False if re.fullmatch(of_disks, kind) else None

@@ -15,8 +15,6 @@ PROTOCOL = 1
 SERVE = "--serve"
 """The only word of the command line if jobkit reads a request on the host."""
 HERE = "here"
-_HOST = re.compile(r"""(["']?)on\1[ \t]*:[ \t]+(["']?)([\w.@:/~+-]+)\2[ \t]*(?:#.*)?""")
-_PASS = re.compile(r"^pass_variables:(.*(?:\n(?:[ \t#-].*)?)*)", re.MULTILINE)
 
 
 def own_site() -> tuple[Path, list[str]]:
@@ -30,7 +28,7 @@ def own_site() -> tuple[Path, list[str]]:
 
 def passed_variables() -> list[str]:
     """Return ``pass_variables`` of the user's site file: see `query_environment`."""
-    listed = _PASS.search("\n".join(own_site()[1]))
+    listed = re.search(r"^pass_variables:(.*(?:\n(?:[ \t#-].*)?)*)", "\n".join(own_site()[1]), re.MULTILINE)
     return re.findall(r"\w+", re.sub("#.*", "", listed[1])) if listed else []
 
 
@@ -45,7 +43,8 @@ def usual_host() -> str:
     site, lines = own_site()
     for number, line in enumerate(lines, 1):
         if re.match(r"[\"']?on\b", line):
-            if named := _HOST.fullmatch(line):
+            key = r"""(["']?)on\1[ \t]*:[ \t]+(["']?)([\w.@:/~+-]+)\2[ \t]*(?:#.*)?"""
+            if named := re.fullmatch(key, line):
                 return named[3]
             raise JobkitError(f"{site}:{number}: {line!r} names no host", hint="write: on: HOST")
     return ""

@@ -50,15 +50,13 @@ def _finite(text: str) -> float:
 
 
 def _whole(text: str) -> int:
-    return int(text) if len(text) <= _MOST_DIGITS else _refuse(text)
+    return int(text) if len(text) <= 300 else _refuse(text)  # a float has no more
 
 
 def _refuse(text: str) -> NoReturn:
     raise ValueError(f"{text[:40]} is no number that was measured")
 
 
-_MOST_DIGITS = 300
-"""A float has no more."""
 _DECODER = json.JSONDecoder(parse_float=_finite, parse_int=_whole, parse_constant=_refuse)
 
 
@@ -106,12 +104,11 @@ def _readers(kind: type) -> tuple[tuple[str, frozenset[type], Reader], ...]:
     readers = []
     for name, hint in typing.get_type_hints(kind).items():
         allowed = set(hint.__args__) if isinstance(hint, types.UnionType) else {hint}
-        plain = {one for one in allowed if one in _PLAIN or is_dataclass(one)}
+        plain = {
+            one for one in allowed if one in {int, str, bool, float, types.NoneType} or is_dataclass(one)
+        }
         readers.append((name, frozenset(plain | ({int} if float in plain else set())), _reader(hint)))
     return tuple(readers)
-
-
-_PLAIN = frozenset({int, str, bool, float, types.NoneType})
 
 
 def _reader(hint: Any) -> Reader:  # noqa: ANN401 - a type hint is Any

@@ -112,11 +112,8 @@ def try_folder(run: Path | str, point_id: str, number: int) -> str:
     return f"{run}/{RESULTS_FOLDER}/{point_id}/{TRY_PREFIX}{number}"
 
 
-_REPEAT = re.compile(r"r[0-9]+$")
-
-
 def repeat_id(point_id: str, repeat: int) -> str:
-    return _REPEAT.sub(f"r{repeat}", point_id)
+    return re.sub(r"r[0-9]+$", f"r{repeat}", point_id)
 
 
 def make_run_folder(folder: Path, *, group: bool) -> None:
@@ -158,19 +155,12 @@ def read_batches(folder: Path | str) -> tuple[list[Batch], tuple[str, ...]]:
     )
 
 
-SHELL_FOLDER = "shell"
-"""In a folder of runs: holds those of `jobkit shell` of an earlier version, which no table includes."""
-
-
 def read_points(run: Path) -> tuple[list[Point], tuple[str, ...]]:
     return read_tolerantly(run / POINTS_FILE, _point, growing=False)
 
 
 TRIAL_SUFFIX = "-verify"
 """Ends the id of a point that tests a prediction; a number follows if the batch is tested again."""
-PROFILE_SUFFIX = "-profile-"
-"""Stands before the profiler at the end of the id of a profiled point."""
-_TRIAL = re.compile(rf".*{TRIAL_SUFFIX}(-[0-9]+)?")
 
 
 def _point(line: str, where: str) -> Point:
@@ -178,8 +168,9 @@ def _point(line: str, where: str) -> Point:
     if not all(isinstance(value, Value) for value in point.params.values()):
         raise JobkitError(f"{where}: params are neither whole numbers nor words")
     # Older runs mark a trial in the point's id alone.
-    old_trial = not point.trial and TRIAL_SUFFIX in point.point_id and _TRIAL.fullmatch(point.point_id)
-    return replace(point, trial=True) if old_trial else point
+    if not point.trial and TRIAL_SUFFIX in point.point_id:
+        return replace(point, trial=bool(re.fullmatch(rf".*{TRIAL_SUFFIX}(-[0-9]+)?", point.point_id)))
+    return point
 
 
 def read_point(path: Path, index: int) -> Point:

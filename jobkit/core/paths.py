@@ -37,9 +37,6 @@ def shipped_folder(name: str) -> Path:
 
 
 CACHE_VARIABLE = "JOBKIT_CACHE"
-LEDGER_VARIABLE = "JOBKIT_LEDGER"
-RUNS_VARIABLE = "JOBKIT_RUNS"
-GROUP_FILE = stat.S_IRGRP | stat.S_IWGRP
 
 
 def cache_dir() -> Path:
@@ -56,12 +53,12 @@ def config_folder() -> Path:
 
 def ledger_path() -> Path:
     """Return the user's ledger of predictions: ``$JOBKIT_LEDGER``, else a file in the user's data folder."""
-    return _named_by(LEDGER_VARIABLE) or platformdirs.user_data_path("jobkit") / "ledger.jsonl"
+    return _named_by("JOBKIT_LEDGER") or platformdirs.user_data_path("jobkit") / "ledger.jsonl"
 
 
 def runs_path() -> Path:
     """Return the list of the user's run folders: ``$JOBKIT_RUNS``, else a file in the user's data folder."""
-    return _named_by(RUNS_VARIABLE) or platformdirs.user_data_path("jobkit") / "runs.txt"
+    return _named_by("JOBKIT_RUNS") or platformdirs.user_data_path("jobkit") / "runs.txt"
 
 
 def accounting_folder() -> Path:
@@ -88,7 +85,7 @@ def share_with_group(path: Path) -> None:
     if parent_mode & stat.S_ISGID:
         for entry in (path, *path.rglob("*")):
             folder_bits = stat.S_ISGID | parent_mode & stat.S_IRWXG
-            bits = folder_bits if entry.is_dir() else parent_mode & GROUP_FILE
+            bits = folder_bits if entry.is_dir() else parent_mode & (stat.S_IRGRP | stat.S_IWGRP)
             with contextlib.suppress(PermissionError):  # another user's file: that user has done the same
                 entry.chmod(entry.stat().st_mode | bits)
 

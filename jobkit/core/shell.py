@@ -16,11 +16,8 @@ from typing import IO, Any
 
 from jobkit.core.errors import ExitCode, JobkitError
 
-DEFAULT_TIMEOUT_S = 60.0
 NOT_FOUND, NOT_RUN, NO_ANSWER = 127, 126, 124
 """Exit statuses of a shell and of timeout(1): command missing, cannot be run, no answer."""
-_KILL_WAIT_S = 2.0
-"""How long to wait for a killed command: one that waits for a dead file server never exits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +47,7 @@ def run(
     argv: Sequence[str],
     *,
     env: Mapping[str, str] | None = None,
-    timeout_s: float = DEFAULT_TIMEOUT_S,
+    timeout_s: float = 60.0,
 ) -> Completed:
     """Run a command and return its answer, also if it fails, is missing or hangs: the caller decides.
 
@@ -115,7 +112,7 @@ def run_streaming(
         except BaseException:
             _kill_group(process)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_KILL_WAIT_S)
+                process.wait(2.0)
             raise
         errors.seek(0)
         return Completed(tuple(argv), status, "", errors.read().decode("utf-8", "replace"))
@@ -130,7 +127,7 @@ def _kill_group(process: subprocess.Popen[Any]) -> None:
 def _kill(process: subprocess.Popen[bytes]) -> None:
     _kill_group(process)
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.communicate(timeout=_KILL_WAIT_S)
+        process.communicate(timeout=2.0)  # one that waits for a dead file server never exits
     for stream in (process.stdout, process.stderr):
         if stream is not None:
             stream.close()

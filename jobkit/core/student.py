@@ -53,19 +53,13 @@ def distribution(t: float, degrees: int) -> float:
     """Return the probability of a value up to ``t``, for 1 degree of freedom or more."""
     angle = math.atan(t / math.sqrt(degrees))
     cosine_squared = math.cos(angle) ** 2
-    if degrees % 2:
-        term, total = math.cos(angle), 0.0
-        for k in range(3, degrees + 1, 2):
-            total += term
-            term *= cosine_squared * (k - 1) / k
-        central = 2 / math.pi * (angle + math.sin(angle) * total)
-    else:
-        term, total = 1.0, 0.0
-        for k in range(2, degrees + 1, 2):
-            total += term
-            term *= cosine_squared * (k - 1) / k
-        central = math.sin(angle) * total
-    return 0.5 + central / 2
+    odd, total = degrees % 2, 0.0
+    term = math.cos(angle) if odd else 1.0
+    for k in range(2 + odd, degrees + 1, 2):
+        total += term
+        term *= cosine_squared * (k - 1) / k
+    central = math.sin(angle) * total
+    return 0.5 + (2 / math.pi * (angle + central) if odd else central) / 2
 
 
 @cache

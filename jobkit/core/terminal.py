@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import difflib
+import html
 import io
 import json
 import re
@@ -18,28 +19,29 @@ from typing import Self, TextIO
 
 from jobkit.core.json_codec import fields_of
 
-_WORDS_OF_KEYS = {
-    "resources.queue": "partition p q",
-    "resources.walltime": "time t h_rt s_rt timelimit time_limit runtime",
-    "resources.memory": "mem mem_per_node mem_per_cpu ram h_vmem s_vmem vmem mem_free virtual_free h_rss",
-    "resources.cpus": "cpu cpus_per_task c ntasks n ntasks_per_node pe slots smp ncpus cores threads",
-    "resources.gpus": "gpu gres ngpus gpus_per_node gpus_per_task G",
-    "resources.account": "project A P",
-    "resources.mail": "email mail_user mail_type M m",
-    "resources.constraint": "feature features C",
-    "resources.exclude": "exclude_nodes x",
-    "resources.reservation": "ar",
-    "resources.exclusive": "whole_node excl oversubscribe",
-    "name": "job_name jobname J N",
-    "max_parallel": "tc throttle parallel concurrency",
-    "sweep": "array a",
-    "environment": "module export v V env",
-    "a point runs on one node": "nodes nnodes",
-    "a header line of your own goes into resources.options": "nodelist w",
-    "logs lie in the run folder: see jobkit sweep --runs-dir": "output error o e log logs",
-}
 SCHEDULER_WORDS: Mapping[str, str] = {
-    word: key for key, words in _WORDS_OF_KEYS.items() for word in words.split()
+    word: key
+    for key, words in {
+        "resources.queue": "partition p q",
+        "resources.walltime": "time t h_rt s_rt timelimit time_limit runtime",
+        "resources.memory": "mem mem_per_node mem_per_cpu ram h_vmem s_vmem vmem mem_free virtual_free h_rss",
+        "resources.cpus": "cpu cpus_per_task c ntasks n ntasks_per_node pe slots smp ncpus cores threads",
+        "resources.gpus": "gpu gres ngpus gpus_per_node gpus_per_task G",
+        "resources.account": "project A P",
+        "resources.mail": "email mail_user mail_type M m",
+        "resources.constraint": "feature features C",
+        "resources.exclude": "exclude_nodes x",
+        "resources.reservation": "ar",
+        "resources.exclusive": "whole_node excl oversubscribe",
+        "name": "job_name jobname J N",
+        "max_parallel": "tc throttle parallel concurrency",
+        "sweep": "array a",
+        "environment": "module export v V env",
+        "a point runs on one node": "nodes nnodes",
+        "a header line of your own goes into resources.options": "nodelist w",
+        "logs lie in the run folder: see jobkit sweep --runs-dir": "output error o e log logs",
+    }.items()
+    for word in words.split()
 }
 """Words of sbatch, qsub and users, each with jobkit's key for it or with advice."""
 
@@ -94,16 +96,7 @@ def shell_path(path: Path) -> str:
 
 LEAST, PAGE = 40, 120
 """The narrowest width that text is wrapped to, and the width if there is no terminal."""
-_SHOWN = "\n\t"
-"""Control characters that lay out a text, and are kept."""
 _COLOUR = re.compile(r"(\x1b\[[0-9;:]*m)")
-_UNFINISHED = re.compile(r"(\x1b(\[[0-9;:]{0,30})?|\r)?\Z")
-"""The end of a piece of a log that may be the beginning of a colour or of a line end."""
-_FORMULA = tuple("=+-@＝＋－＠")  # noqa: RUF001 - Excel takes the wide ones too
-_MARKUP = re.compile(r"[\\`*\[\]|~$]")
-_MARK_AT_THE_START = re.compile(r"^\s*(?=[#+=-])|^\s*\d+(?=[.)](?:\s|\Z))")
-_LINK = re.compile(r"(?i)((?:\b[a-z][a-z0-9+.-]*://|\bwww\.|\bmailto:)[^\s`|]*|[\w.+-]+@[\w-]+\.[\w.-]+)")
-"""What Markdown makes a link by itself."""
 
 
 class NoWrap(str):
@@ -220,9 +213,9 @@ def printable(text: str) -> str:
 def for_terminal(text: str, *, colours: bool = False) -> str:
     """Spell out the control characters in a text, except newlines, tabs and, if wanted, colours."""
     if not colours:
-        return _spelt(text, _SHOWN)
+        return _spelt(text, "\n\t")
     pieces = enumerate(_COLOUR.split(text))
-    return "".join(piece if number % 2 else _spelt(piece, _SHOWN) for number, piece in pieces)
+    return "".join(piece if number % 2 else _spelt(piece, "\n\t") for number, piece in pieces)
 
 
 DELIMITERS = {"csv": ",", "tsv": "\t"}
@@ -231,16 +224,19 @@ DELIMITERS = {"csv": ",", "tsv": "\t"}
 def for_csv(cell: str) -> str:
     """Return a cell of a table that a spreadsheet shows and does not compute: a formula gets a quote."""
     safe = printable(cell)
-    return f"'{safe}" if safe.startswith(_FORMULA) and not _is_number(safe) else safe
+    formula = safe.startswith(tuple("=+-@＝＋－＠"))  # noqa: RUF001 - Excel takes the wide ones too
+    return f"'{safe}" if formula and not _is_number(safe) else safe
 
 
 def for_markdown(line: str) -> str:
     """Return a line that Markdown shows as it is: no link, no HTML, no cell or heading of its own."""
-    pieces = _LINK.split(printable(line))
+    # what Markdown makes a link by itself
+    link = r"(?i)((?:\b[a-z][a-z0-9+.-]*://|\bwww\.|\bmailto:)[^\s`|]*|[\w.+-]+@[\w-]+\.[\w.-]+)"
+    pieces = re.split(link, printable(line))
     for number, text in enumerate(pieces):
-        safe = _MARK_AT_THE_START.sub(r"\g<0>\\", _MARKUP.sub(r"\\\g<0>", text))
-        escaped = safe.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-        pieces[number] = f"`{text}`" if number % 2 else escaped
+        safe = re.sub(r"[\\`*\[\]|~$]", r"\\\g<0>", text)
+        safe = re.sub(r"^\s*(?=[#+=-])|^\s*\d+(?=[.)](?:\s|\Z))", r"\g<0>\\", safe)
+        pieces[number] = f"`{text}`" if number % 2 else html.escape(safe, quote=False)
     return "".join(pieces)
 
 
@@ -266,7 +262,8 @@ class LogSanitizer:
     def through(self, data: bytes, *, last: bool = False) -> bytes:
         """Return the next piece; a sequence that may go on waits for the next, unless this is the last."""
         text = self._held + self._decoder.decode(data, last)
-        half = None if last else _UNFINISHED.search(text)
+        # the end of a piece may be the beginning of a colour or of a line end
+        half = None if last else re.search(r"(\x1b(\[[0-9;:]{0,30})?|\r)?\Z", text)
         cut = half.start() if half else len(text)
         self._held = text[cut:]
         lines = text[:cut].replace("\r\n", "\n").replace("\r", "\n")

@@ -27,14 +27,10 @@ only ``GB`` is 10**9. Case counts: Grid Engine's ``g`` is 10**9, so a lone ``g``
 
 DURATION_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]+)", re.ASCII)
-_COUNT = re.compile(r"(\d{1,18}) ?([smhd])", re.ASCII)
-_CLOCK = re.compile(r"(?:(\d{1,18})-)?(\d{1,18}):([0-5]\d):([0-5]\d)", re.ASCII)
-
 
 def parse_size(text: str) -> int:
     """Return ``8GiB`` or ``30GB`` in bytes; refuse a bare number: schedulers disagree on what it means."""
-    match = _SIZE.fullmatch(text.strip())
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([A-Za-z]+)", text.strip(), re.ASCII)
     scale = SIZE_UNITS.get(match[2]) if match else None
     if match is None or scale is None:
         hint = "a number and a unit, for instance 30GiB (or G, 2**30 bytes), 512MiB, 30GB (10**9 bytes)"
@@ -52,7 +48,8 @@ def parse_duration(text: str) -> int:
 
     ``MM:SS`` is refused: Slurm reads it as minutes, people read it as hours.
     """
-    count, clock = _COUNT.fullmatch(text.strip()), _CLOCK.fullmatch(text.strip())
+    count = re.fullmatch(r"(\d{1,18}) ?([smhd])", text.strip(), re.ASCII)
+    clock = re.fullmatch(r"(?:(\d{1,18})-)?(\d{1,18}):([0-5]\d):([0-5]\d)", text.strip(), re.ASCII)
     if count:
         duration_s = int(count[1]) * DURATION_UNITS[count[2]]
     elif clock and not (clock[1] and int(clock[2]) > 23):

@@ -16,7 +16,7 @@ from jobkit.planning.prepare import NamedSpec, Options, lengths_of, read_named
 from jobkit.planning.texts import paragraphs_of
 from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.worker.paragraphs import split_sentences
-from jobkit.worker.workloads.function import DEFAULT_BATCH_SIZE
+from jobkit.worker.workloads.base import DEFAULT_BATCH_SIZE
 
 BEGINNING_CHARS = 60
 ROUND = tuple(step * 10**power for power in range(7) for step in (1, 2, 5))

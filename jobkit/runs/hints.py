@@ -49,7 +49,7 @@ from jobkit.runs.status import (
 from jobkit.runs.tries import progress_of_try, task_s, whole_s
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import Queued, Remedy, State
-from jobkit.worker import failure
+from jobkit.worker.failure import CPU_BUILD, Cause
 
 if TYPE_CHECKING:
     from jobkit.spec.sweep_spec import Resources
@@ -126,13 +126,13 @@ IN_CONTAINER = "in the container"
 NO_IMAGE, NO_ENGINE = "there is no image", "neither apptainer nor singularity"
 BY_MESSAGE: Mapping[tuple[Outcome, str], tuple[Step, ...]] = {
     (Outcome.NO_GPU, IS_CPU_BUILD): (Step("{torch}", "install a torch for CUDA", FixKind.FIX), THEN),
-    (Outcome.NO_GPU, failure.OLD_DRIVER): (CUDA, Step("{torch}", "a torch for that CUDA", FixKind.FIX), THEN),
-    (Outcome.NO_GPU, failure.NO_GPU_REQUESTED): (_with("resources.gpus=1", "again with a GPU"),),
-    (Outcome.NO_GPU, failure.NO_DRIVER): (
+    (Outcome.NO_GPU, Cause.OLD_DRIVER): (CUDA, Step("{torch}", "a torch for that CUDA", FixKind.FIX), THEN),
+    (Outcome.NO_GPU, Cause.NO_GPU_REQUESTED): (_with("resources.gpus=1", "again with a GPU"),),
+    (Outcome.NO_GPU, Cause.NO_DRIVER): (
         CUDA,
         _with("resources.queue=NAME", "on nodes with an NVIDIA driver"),
     ),
-    (Outcome.NO_GPU, failure.NO_GPU_ASSIGNED): (
+    (Outcome.NO_GPU, Cause.NO_GPU_ASSIGNED): (
         LOOK,
         _again("once `requests.gpus` in the site file asks for one"),
     ),
@@ -158,27 +158,27 @@ BY_MESSAGE: Mapping[tuple[Outcome, str], tuple[Step, ...]] = {
         _with("'environment.modules=[NAME]'", "with a module that is there"),
         _again("or once this one is"),
     ),
-    (Outcome.ENVIRONMENT, failure.OF_SHELL): (
+    (Outcome.ENVIRONMENT, Cause.OF_SHELL): (
         _with("'resources.options.slurm=[--propagate=NONE]'", "without the limits of the shell that submits"),
     ),
-    (Outcome.ENVIRONMENT, failure.SMALL_LIMIT): (
+    (Outcome.ENVIRONMENT, Cause.SMALL_LIMIT): (
         Step("ulimit -a", "the limits of this shell; qconf -sq NAME has those of a queue", FixKind.LOOK),
         _again("once that limit is higher"),
     ),
-    (Outcome.ENVIRONMENT, failure.NO_MPS): (
+    (Outcome.ENVIRONMENT, Cause.NO_MPS): (
         _with("resources.queue=NAME", "on nodes that can; or `mps: auto` in a new run"),
     ),
-    (Outcome.ENVIRONMENT, failure.NO_SHORTCUTS): (
+    (Outcome.ENVIRONMENT, Cause.NO_SHORTCUTS): (
         _with(
             "environment.venv=FOLDER",
             "with another Stanza; or measure with `shortcuts: off`, and apply that run",
         ),
     ),
-    (Outcome.ENVIRONMENT, failure.NO_PROFILER): (
+    (Outcome.ENVIRONMENT, Cause.NO_PROFILER): (
         Step("pip install torch", "in the environment of the job", FixKind.FIX),
         THEN,
     ),
-    (Outcome.TIMEOUT, failure.HANG): (LOG, Step(f"{RESUME} {{point}}", HUNG)),
+    (Outcome.TIMEOUT, Cause.HANG): (LOG, Step(f"{RESUME} {{point}}", HUNG)),
 }
 """By outcome and words that its message holds: the first that apply."""
 
@@ -186,7 +186,7 @@ BY_MESSAGE: Mapping[tuple[Outcome, str], tuple[Step, ...]] = {
 def remedy(outcome: Outcome, message: str, *, run: str, point: int, alone: bool = False) -> tuple[Step, ...]:
     """Return what to type about an outcome, in order; ``alone`` runs this point only."""
     found = (steps for (of, words), steps in BY_MESSAGE.items() if of is outcome and words in message)
-    build = failure.CPU_BUILD.search(message)
+    build = CPU_BUILD.search(message)
     torch = cuda_install_command(build["python"] if build else "python")
     steps = []
     for step in next(found, REMEDIES[outcome]):

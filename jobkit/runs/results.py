@@ -318,11 +318,11 @@ _HELPER = re.compile(r"(doctor|fetch-.+)-\d{8}-\d{6}-[0-9a-f]{4}")
 def runs_below(path: Path) -> Iterator[Path]:
     """Yield the entries of a folder in the order of their names, without what jobkit makes besides runs.
 
-    That is hidden files, the runs in `SHELL_FOLDER`, and the folders of jobs that checked or fetched.
+    That is hidden files, the folder ``shell`` of earlier versions, and those of jobs that checked or fetched.
     """
     try:
         for entry in sorted(path.iterdir()):
-            hidden = entry.name == layout.SHELL_FOLDER or entry.name.startswith(".")
+            hidden = entry.name == "shell" or entry.name.startswith(".")
             if not hidden and (not _HELPER.fullmatch(entry.name) or layout.is_run_folder(entry)):
                 yield entry
     except OSError as error:

@@ -47,8 +47,6 @@ REST_S = 1.0
 """The time in which processes that the command left behind may end."""
 KILL_S = 10.0
 """The time in which a killed process must end: a GPU's driver may hold it."""
-STARTED = 0
-"""Sent in place of a signal: start the command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,35 +120,19 @@ def _run(
     return CommandEnd(status, maxrss if maxrss > own else None, left)
 
 
-TICK_S = 1.0
-"""Time between two looks at the output and the figures."""
 LOOK_S = 0.1
 """The longest time of a look: the node is there for the command."""
 HALF_BYTES = 50 * 2**20
 """Bytes that the log keeps of the beginning of the output, and of its end."""
-CUT_NOTE = "\njobkit: {:,} bytes of the output are left out here\n"
-LAST_LOOKS = 300
-"""Looks at the rest of the output once the command has ended."""
-GRACE_S = 4.0
-SIGNAL_S = 2.0
-"""How much later than the command the worker may get a signal that goes to all processes of a job."""
 MOST_BATCHES = 100_000
 """Lines of ``batches.jsonl``; batches beyond these are in the totals only."""
-TAIL_BYTES = 8192
-"""Bytes at the end of the output in which the reason of a failure is looked for."""
-SHELL_SIGNAL = 128
-"""A shell adds it to the number of the signal that killed its child."""
-NOT_FOUND = (126, 127)
-"""Exit statuses of a shell, of env(1) and others: the program cannot be run, or does not exist."""
-MOST_DIGESTS = 3
-"""Files that the record's versions name one by one."""
 
 
 def run_command(state: TryState, command: Command, stack: ExitStack) -> None:
     task, [measured] = state.task, state.workers
     point, log = task.point, task.out.parent / "output.log"
     text, paragraphs = _with_line_feeds(check_text(task), task.out.parent / TEXT)
-    if len(point.files) <= MOST_DIGESTS:
+    if len(point.files) <= 3:  # more would fill the record
         measured.versions = {file.name: file.sha256[:12] for file in point.files}
     folder, values = _folders(task, text)
     environment = {**os.environ, **{variable(name): value for name, value in values.items()}}
@@ -191,7 +173,7 @@ def run_command(state: TryState, command: Command, stack: ExitStack) -> None:
     state.ask_sampler("mark")
     oom_kills = process.oom_kills()
     ended = _follow(state, keeper, output)
-    if not output.read_rest([LOOK_S] * LAST_LOOKS):
+    if not output.read_rest([LOOK_S] * 300):
         process.report("the command wrote more than can be searched for metrics in time")
     with contextlib.suppress(OSError):
         sys.stdout.flush()
@@ -281,7 +263,8 @@ class _Echo:
             if left <= 0:
                 return
             if left > HALF_BYTES:
-                sys.stdout.buffer.write(CUT_NOTE.format(left - HALF_BYTES).encode())
+                note = f"\njobkit: {left - HALF_BYTES:,} bytes of the output are left out here\n"
+                sys.stdout.buffer.write(note.encode())
             stream.seek(-min(left, HALF_BYTES), os.SEEK_END)
             shutil.copyfileobj(stream, sys.stdout.buffer)
             sys.stdout.flush()
@@ -289,18 +272,18 @@ class _Echo:
 
 def _follow(state: TryState, keeper: Keeper, output: GrowingFile) -> CommandEnd:
     began_s = time.monotonic()
-    keeper.send(STARTED)
+    keeper.send(0)  # no signal: start the command
     try:
-        while (ended := keeper.ended(TICK_S)) is None:
+        while (ended := keeper.ended(1.0)) is None:
             state.wall_s = time.monotonic() - began_s
             _look(state, output)
         state.wall_s = time.monotonic() - began_s
         if ended.status in {-signal.SIGTERM, -signal.SIGINT}:
-            time.sleep(SIGNAL_S)  # perhaps for the whole job: then the worker is stopped here
+            time.sleep(2.0)  # perhaps for the whole job: then the worker is stopped here
     except Stopped:
         state.wall_s = time.monotonic() - began_s
         keeper.send(signal.SIGTERM)
-        grace_s = float(os.environ.get(process.GRACE_VARIABLE) or GRACE_S) / 2
+        grace_s = float(os.environ.get(process.GRACE_VARIABLE) or 4) / 2
         ended = keeper.ended(grace_s)
         if ended is None:
             keeper.send(signal.SIGKILL)
@@ -337,8 +320,8 @@ def _refuse_failure(
                 message += "; no program may run on that disk (noexec): name another scratch in the site file"
         raise TryFailed(Outcome.ENVIRONMENT, message)
     status = ended.status
-    if shell and status > SHELL_SIGNAL and status - SHELL_SIGNAL in signal.valid_signals():
-        status = SHELL_SIGNAL - status
+    if shell and status - 128 in signal.valid_signals():  # as a shell reports the end of its child
+        status = 128 - status
     if status >= 0 and (process.oom_kills() or 0) > (oom_kills or 0):  # as below perf, py-spy or mprof
         killed = "meanwhile the kernel killed a process of its cgroup for lack of memory"
         raise TryFailed(Outcome.RAM_OOM, f"exit status {status}, but {killed}")
@@ -346,12 +329,12 @@ def _refuse_failure(
         return
     tail = ""
     with contextlib.suppress(OSError), log.open("rb") as stream:
-        stream.seek(max(0, os.fstat(stream.fileno()).st_size - TAIL_BYTES))
+        stream.seek(max(0, os.fstat(stream.fileno()).st_size - 8192))
         tail = stream.read().decode("utf-8", "replace")
     last = next((line.strip() for line in reversed(tail.splitlines()) if line.strip()), "")
     if status < 0:
         raise steps.killed("the command", -status, oom_kills, tail)
     outcome = outcome_of_output(tail)
-    if status in NOT_FOUND and outcome is Outcome.BUG:
+    if status in {126, 127} and outcome is Outcome.BUG:  # of a shell or env(1): there is no such program
         outcome = Outcome.ENVIRONMENT
     raise TryFailed(outcome, f"exit status {status}{last and f': {last[:400]}'}")

@@ -17,12 +17,9 @@ from jobkit.core.knobs import GPUS, THREADS, TRUE, WORKERS
 from jobkit.core.records import Command
 from jobkit.core.terminal import suggest
 
-PREFIX = "JOBKIT_"
 TEXT, MODEL, OUTPUT, SCRATCH, POINT = RESERVED = ("text", "model", "output", "scratch", "point")
 COUNTS = (WORKERS, THREADS, GPUS)
 """Keys of a spec that are placeholders too, whether or not they are swept."""
-TAKEN = (*RESERVED, "metrics", "grace", "parent", "config", "cache", "ledger", "record", "job", "task")
-"""Names that no knob may have, because jobkit has variables of these names."""
 SHELL = ("/bin/bash", "-o", "pipefail", "-c")
 
 _TOKEN = re.compile(r"\{\{|\}\}|\{(?P<name>[A-Za-z_]\w*)\}|\{(?P<flag>--?[A-Za-z][\w-]*)\}|[{}]", re.ASCII)
@@ -34,7 +31,7 @@ _QUOTED = re.compile(rf"'|{_TOKEN.pattern}", re.ASCII)
 
 def variable(name: str) -> str:
     """Return the environment variable of a knob or a reserved word: ``JOBKIT_BATCH_SIZE``."""
-    return PREFIX + re.sub(r"\W", "_", name, flags=re.ASCII).upper()
+    return "JOBKIT_" + re.sub(r"\W", "_", name, flags=re.ASCII).upper()
 
 
 def placeholders(template: str) -> list[str]:
@@ -114,9 +111,10 @@ def faults(command: Command, knobs: Iterable[str], sources: Iterable[Path] = ())
         if (name := _name(match)) and name not in possible:
             instead = suggest(name, possible)
             yield f"{match.group()}: no such knob in the sweep{instead}; a brace is written {{{{", ""
+    others = ("metrics", "grace", "parent", "config", "cache", "ledger", "record", "job", "task")
     seen: dict[str, str] = {}
     for knob in knobs:
-        if knob.lower() in TAKEN:
+        if knob.lower() in {*RESERVED, *others}:
             yield f"{knob}: jobkit uses this name itself; give the knob another", knob
         elif other := seen.get(variable(knob)):
             yield f"{knob}: has the variable {variable(knob)}, as {other} has", knob

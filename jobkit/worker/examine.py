@@ -32,11 +32,6 @@ from jobkit.worker.process import CHOOSE, GPUS_BY_VARIABLE
 from jobkit.worker.workloads.base import missing_framework
 from jobkit.worker.workloads.own import checked_class
 
-MOST_SHEBANG_BYTES = 256
-"""Bytes of the first line that Linux reads (execve(2))."""
-NEEDS_TORCH = frozenset({"stanza-ner"})
-"""The shipped workloads that import torch on every device."""
-
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m jobkit.worker.examine")
@@ -55,7 +50,7 @@ def examine(
 ) -> dict[str, Any]:
     """Return what this Python has for a workload on a device; a command starts ``program``."""
     lack = missing_framework(workload)
-    needs_torch = not lack and (device == "cuda" or workload in NEEDS_TORCH)
+    needs_torch = not lack and (device == "cuda" or workload == "stanza-ner")  # it imports torch everywhere
     with nvml.nvml() as has_nvml:
         gpus = nvml.list_gpus()  # before this process opens a GPU and is counted on it
     return {
@@ -95,7 +90,7 @@ def interpreter(script: Path) -> str:
     """
     try:
         with os.fdopen(open_regular(script), "rb") as stream:
-            line, _, _ = stream.read(MOST_SHEBANG_BYTES).partition(b"\n")
+            line, _, _ = stream.read(256).partition(b"\n")  # as many as Linux reads (execve(2))
     except OSError:  # one may execute a program that one cannot read
         return ""
     if not line.startswith(b"#!"):

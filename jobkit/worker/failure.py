@@ -11,6 +11,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -36,23 +37,26 @@ _BY_TEXT = (
     (r"(?m)^(ModuleNotFoundError|ImportError): |error while loading shared libraries", Outcome.ENVIRONMENT),
 )
 """Messages of torch and CUDA, then of any program that fails: strerror(3), Python, ld.so(8)."""
-_BY_TYPE = ((MemoryError, Outcome.RAM_OOM), (ImportError, Outcome.ENVIRONMENT))
+
+
+class Cause(StrEnum):
+    """Parts of messages of a try that failed; `jobkit.runs.hints.BY_MESSAGE` chooses the remedy by them."""
+
+    NO_GPU_REQUESTED = "the job asks for no GPU"
+    NO_DRIVER = "no NVIDIA driver answers"
+    NO_GPU_ASSIGNED = "the job was given no GPU"
+    OLD_DRIVER = "cannot use the driver"
+    NO_SHORTCUTS = "shortcuts: exact cannot be used here:"
+    NO_MPS = "mps: on, but"
+    NO_PROFILER = "profile:"
+    OF_SHELL = "PropagateResourceLimits"
+    SMALL_LIMIT = "ulimit -"
+    HANG = "has not finished a batch"
+
 
 CPU_BUILD = re.compile(r"torch \S+ in (?P<python>.+) is a CPU build")
-NO_GPU_REQUESTED = "the job asks for no GPU"
-NO_DRIVER = "no NVIDIA driver answers"
-NO_GPU_ASSIGNED = "the job was given no GPU"
-OLD_DRIVER = "cannot use the driver"
-"""Parts of the messages of `Outcome.NO_GPU`; `BY_MESSAGE` chooses the remedy by them."""
 
 OUT_OF_MEMORY = frozenset({Outcome.GPU_OOM, Outcome.RAM_OOM})
-NO_SHORTCUTS = "shortcuts: exact cannot be used here:"
-NO_MPS = "mps: on, but"
-NO_PROFILER = "profile:"
-"""How messages of `Outcome.ENVIRONMENT` begin."""
-OF_SHELL = "PropagateResourceLimits"
-SMALL_LIMIT = "ulimit -"
-"""Parts of the messages of `Outcome.ENVIRONMENT` if a limit was reached that is not the request."""
 _NO_ROOM = "MemoryError|bad_alloc|annot allocate memory"
 _NO_PROCESS = "can't start new thread|(fork|pthread_create).*temporarily unavailable"
 _LIMITS = {
@@ -71,12 +75,6 @@ _LIMITS = {
 
 Each has ulimit's letter, what it allows, and how a program says that it was reached.
 """
-_BY_KERNEL = "memory limit was reached|for lack of memory"
-HANG = "has not finished a batch"
-"""A part of the message of `Outcome.TIMEOUT` if a batch hung; `BY_MESSAGE` chooses the remedy by it."""
-
-_STOPPED = {"USR1": Outcome.TIMEOUT, "KILL": Outcome.LOST}
-"""Outcome by signal: the walltime warning, an unexplained kill -9; any other signal means ``cancelled``."""
 
 
 class Stopped(BaseException):
@@ -101,15 +99,13 @@ class BatchHung(CallFailed):
     pass
 
 
-_DEVICE = re.compile(r"CUDA error|device-side assert|CU(DNN|BLAS)_STATUS|\b(NCCL|NVML|ECC|X[Ii][Dd])\b")
-"""Errors of a device: of those of CUDA only a lack of memory may be due to a text."""
-
-
 def is_of_text(error: BaseException, outcome: Outcome, message: str) -> bool:
     """Return whether a workload may have failed by its text, and not by a disk, a device or its set-up."""
     if isinstance(error, OSError | TryFailed):
         return False
-    return outcome in OUT_OF_MEMORY or (outcome is Outcome.BUG and not _DEVICE.search(message))
+    # of the errors of CUDA only a lack of memory may be due to a text
+    of_device = r"CUDA error|device-side assert|CU(DNN|BLAS)_STATUS|\b(NCCL|NVML|ECC|X[Ii][Dd])\b"
+    return outcome in OUT_OF_MEMORY or (outcome is Outcome.BUG and not re.search(of_device, message))
 
 
 def describe_error(error: BaseException, folder: str | None = None) -> str:
@@ -163,11 +159,19 @@ def outcome_of(error: BaseException, folder: str | None = None) -> tuple[Outcome
         return within_limits(error.outcome, " ".join(error.message.split()))
     if isinstance(error, Stopped):
         killed = "the job script was killed" if error.signal == "KILL" else f"stopped by SIG{error.signal}"
-        return within_limits(_STOPPED.get(error.signal, Outcome.CANCELLED), killed)
-    by_type = Outcome.GPU_OOM if type(error).__name__ == "OutOfMemoryError" else Outcome.BUG
-    by_type = next((outcome for kind, outcome in _BY_TYPE if isinstance(error, kind)), by_type)
+        # the walltime warning, an unexplained kill -9
+        outcomes = {"USR1": Outcome.TIMEOUT, "KILL": Outcome.LOST}
+        return within_limits(outcomes.get(error.signal, Outcome.CANCELLED), killed)
     outcome = outcome_of_output(f"{type(error).__name__}: {error}")
-    return within_limits(by_type if outcome is Outcome.BUG else outcome, describe_error(error, folder))
+    if outcome is Outcome.BUG:
+        match error:
+            case MemoryError():
+                outcome = Outcome.RAM_OOM
+            case ImportError():
+                outcome = Outcome.ENVIRONMENT
+            case _ if type(error).__name__ == "OutOfMemoryError":
+                outcome = Outcome.GPU_OOM
+    return within_limits(outcome, describe_error(error, folder))
 
 
 def outcome_of_output(text: str) -> Outcome:
@@ -188,16 +192,18 @@ def within_limits(outcome: Outcome, message: str) -> tuple[Outcome, str]:
     (Grid Engine's ``h_vmem``, Slurm's ``VSizeFactor``), unless it is smaller.
     """
     requested = int(os.environ.get(process.MEMORY_VARIABLE) or 0)
-    source = f"Slurm takes it from the shell that submits ({OF_SHELL})"
+    source = f"Slurm takes it from the shell that submits ({Cause.OF_SHELL})"
     source = source if "SLURM_JOB_ID" in os.environ else "it is of the queue, or of the shell"
     for name, size in limits().items():
         _, letter, allows, words = _LIMITS[name]
         of_memory = letter == "v"
-        full = of_memory and outcome is Outcome.RAM_OOM and not re.search(_BY_KERNEL, message)
+        by_kernel = "memory limit was reached" in message or "for lack of memory" in message
+        full = of_memory and outcome is Outcome.RAM_OOM and not by_kernel
         if (full or re.search(words, message)) and not (of_memory and size >= requested):
             allowed = allows.format(format_memory(size) if name.endswith("_bytes") else f"{size:,}")
             less = f", less than the {format_memory(requested)} requested" if of_memory else ""
-            return Outcome.ENVIRONMENT, f"{message}; {SMALL_LIMIT}{letter} allows {allowed}{less}: {source}"
+            limit = f"{Cause.SMALL_LIMIT}{letter} allows {allowed}{less}: {source}"
+            return Outcome.ENVIRONMENT, f"{message}; {limit}"
     return outcome, message
 
 

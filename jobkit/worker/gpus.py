@@ -18,9 +18,6 @@ from jobkit.worker.failure import TryFailed
 from jobkit.worker.measure import nvml
 from jobkit.worker.process import CHOOSE, GPUS_BY_VARIABLE
 
-GRANTED = re.compile(r"SGE_HGR_\w*(gpu|cuda)\w*", re.IGNORECASE)
-"""What a job got of a resource map, with spaces: Univa, Altair and Open Cluster Scheduler (complex(5))."""
-DEVICE = re.compile(r"\d+|(GPU|MIG)-[0-9a-f-]+")
 LOCKS = Path("/tmp")  # noqa: S108 - of the node: TMPDIR is of the job
 DEADLINE_S, POLL_S = 60.0, 0.5
 _held: dict[str, int] = {}
@@ -29,8 +26,10 @@ _held: dict[str, int] = {}
 
 def named_by() -> tuple[str, str]:
     """Return the variable that names the GPUs of this job, and its value; both empty if none does."""
-    found = [name for name in sorted(os.environ) if GRANTED.fullmatch(name)]
-    name = next((name for name in (nvml.VISIBLE_VARIABLE, *found) if name in os.environ), "")
+    # what a job got of a resource map: Univa, Altair and Open Cluster Scheduler (complex(5))
+    granted = re.compile(r"SGE_HGR_\w*(gpu|cuda)\w*", re.IGNORECASE).fullmatch
+    names = (nvml.VISIBLE_VARIABLE, *filter(granted, sorted(os.environ)))
+    name = next((name for name in names if name in os.environ), "")
     return name, os.environ.get(name, "")
 
 
@@ -40,7 +39,7 @@ def name_gpus(number: int) -> str:
     if by is None or name == nvml.VISIBLE_VARIABLE:
         return ""
     there, words = len(nvml.list_gpus()), value.replace(",", " ").split()
-    if there > number == len(words) and all(map(DEVICE.fullmatch, words)):
+    if there > number == len(words) and all(re.fullmatch(r"\d+|(GPU|MIG)-[0-9a-f-]+", one) for one in words):
         os.environ[nvml.VISIBLE_VARIABLE] = ",".join(words)
     elif there >= number and by == CHOOSE and not name:
         os.environ[nvml.VISIBLE_VARIABLE] = ",".join(_held or _choose(number))

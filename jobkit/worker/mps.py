@@ -26,21 +26,14 @@ from pathlib import Path
 from jobkit.core.knobs import AUTO, OFF, ON
 from jobkit.core.records import Outcome, Point
 from jobkit.worker import process
-from jobkit.worker.failure import NO_MPS, TryFailed
+from jobkit.worker.failure import Cause, TryFailed
 from jobkit.worker.measure.nvml import GpuState, visible_names
 from jobkit.worker.record import ALONE, TryState
 
 COMMAND = "nvidia-cuda-mps-control"
 """Without ``-d`` or ``-f`` it passes the commands on its standard input to the daemon."""
-PIPE_VARIABLE, LOG_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
-LONGEST_SOCKET = "mps-12345678/pipe/control_privileged"
-COMMANDS = re.compile(r"\] (NEW UI|UI closed|Cmd:|\d+$)")
-"""Log lines of the daemon about a command and its answer (driver 580)."""
-MOST_PATH_BYTES = 107
-"""The longest path of a socket (unix(7))."""
 START_S, ANSWER_S, QUIT_S, KILL_S = 20.0, 5.0, 2.0, 5.0
 """The time in which the daemon must begin to answer, answer, end by itself, and end when it is killed."""
-POLL_S = 0.1
 
 
 class ForbiddenError(Exception):
@@ -62,7 +55,7 @@ def start_if_wanted(state: TryState, stack: ExitStack, gpus: Iterable[GpuState])
     except ForbiddenError as error:
         state.mps = f"{OFF}: {error}"
         if point.mps == ON:
-            raise TryFailed(Outcome.ENVIRONMENT, f"{NO_MPS} {error}") from error
+            raise TryFailed(Outcome.ENVIRONMENT, f"{Cause.NO_MPS} {error}") from error
         return None
     state.mps = ON
     return daemon
@@ -102,7 +95,7 @@ class MpsDaemon:
         while _ask(self._folder, "get_server_list") is None:
             if self._has_ended() or time.monotonic() > deadline_s:
                 raise ForbiddenError(f"{COMMAND} does not answer{_last_line(self._folder)}")
-            time.sleep(POLL_S)
+            time.sleep(0.1)
 
     def refuse_end(self, wait_s: float = 0.0) -> None:
         if self._has_ended(wait_s):
@@ -149,16 +142,17 @@ class MpsDaemon:
 
 def _make_folder(parents: Iterable[Path]) -> Path:
     for parent in parents:
-        if len(os.fsencode(parent / LONGEST_SOCKET)) <= MOST_PATH_BYTES:
+        if len(os.fsencode(parent / "mps-12345678/pipe/control_privileged")) <= 107:  # unix(7)
             try:
                 return Path(tempfile.mkdtemp(prefix="mps-", dir=parent))
             except OSError as error:
                 raise ForbiddenError(f"there is no folder for its sockets: {error}") from error
-    raise ForbiddenError(f"the path of a socket in {parent} is longer than {MOST_PATH_BYTES} bytes")
+    raise ForbiddenError(f"the path of a socket in {parent} is longer than 107 bytes")
 
 
 def _variables(folder: Path) -> dict[str, str]:
-    return {PIPE_VARIABLE: str(folder / "pipe"), LOG_VARIABLE: str(folder / "log")}
+    pipe, log = str(folder / "pipe"), str(folder / "log")
+    return {"CUDA_MPS_PIPE_DIRECTORY": pipe, "CUDA_MPS_LOG_DIRECTORY": log}
 
 
 def _ask(folder: Path, command: str, timeout_s: float = ANSWER_S) -> str | None:
@@ -180,7 +174,8 @@ def _last_line(folder: Path) -> str:
     with contextlib.suppress(OSError):
         logs = sorted(folder.glob("log/*.log"), key=lambda path: path.stat().st_mtime)
         lines = [line.strip() for path in logs for line in path.read_text(errors="replace").splitlines()]
-        return next((f": {line}" for line in reversed(lines) if line and not COMMANDS.search(line)), "")
+        answers = re.compile(r"\] (NEW UI|UI closed|Cmd:|\d+$)").search  # as driver 580 writes them
+        return next((f": {line}" for line in reversed(lines) if line and not answers(line)), "")
     return ""
 
 
@@ -198,7 +193,7 @@ def main() -> None:
             (folder / "lock.part").rename(folder / "lock")
             daemon = _start(folder)
             while daemon.poll() is None:
-                if select.select([sys.stdin], [], [], POLL_S)[0]:
+                if select.select([sys.stdin], [], [], 0.1)[0]:
                     _ask(folder, "quit", QUIT_S)
                     process.ends(daemon, QUIT_S)
                     return

@@ -24,12 +24,11 @@ from jobkit.core.records import Outcome, Point
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-_TITLES = "".join(rf"(?<!\b{title}\.)" for title in ("Mr", "Mrs", "Ms", "Dr", "St", "Prof", "[A-Z]"))
-SENTENCE_END = re.compile(rf"(?<=[.!?]){_TITLES}[\"')\u201d\u2019]*\s+(?![a-z])")
+SENTENCE_END = re.compile(
+    r"(?<=[.!?])(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bSt\.)(?<!\bProf\.)(?<!\b[A-Z]\.)"
+    r"[\"')\u201d\u2019]*\s+(?![a-z])"
+)
 """White space after a full stop, ! or ?; not after a title or an initial, nor before a small letter."""
-WARM_UP_PARAGRAPHS = 4
-OPEN_WINDOWS = 2
-"""Windows whose calls wait or run; the next one is being read meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +147,7 @@ class Todo:
     """
 
     def __init__(self, first: Window, more: Iterator[Window] | None = None, size: int | None = None) -> None:
-        self.warm_up_texts = first.texts[:WARM_UP_PARAGRAPHS]
+        self.warm_up_texts = first.texts[:4]
         self._open = deque([first])
         self._more = more
         self._size = size
@@ -200,7 +199,8 @@ class Todo:
 
     def next_call(self) -> Call | None:
         """Return the next call; ``None`` if there is none, or none before a window has ended."""
-        if not (self._open and self._open[-1].waiting) and len(self._open) < OPEN_WINDOWS:
+        # the calls of two windows wait or run; the next one is being read meanwhile
+        if not (self._open and self._open[-1].waiting) and len(self._open) < 2:
             window = self._ahead.result() if self._reader else None
             if self._reader and window:
                 self._read_next(self._reader)

@@ -41,27 +41,16 @@ from jobkit.worker import process
 
 FORKED = "forked"
 """The parent's first answer; the exit status follows. Any other answer is the reason why it did not fork."""
-TICK_S = 0.5
-"""The longest time between the end of the owner and the end of its parent."""
 END_S = 30.0
 """The time that a child that stands has to end its processes, and to be killed."""
-FORWARDED = (signal.SIGTERM, signal.SIGINT)
 VARIABLE = "JOBKIT_PARENT"
 """The owner's process id, perhaps with a hyphen and a word."""
-END: tuple[str, ...] = ()
 LOCK_FD = 9
 """The file by which the job script holds the lock of the try's folder on scratch; the worker holds it too."""
-STANDARD_FILES = 3
 INSTALLED = "the installed jobkit"
 """Sent with the client's variables, but none of them. Every version compares all that are sent, so also a
 parent of an earlier version, which does not know this one, refuses to fork."""
 _SIZE = struct.Struct("Q")
-_CREDENTIALS = struct.Struct("3i")
-"""``struct ucred`` of unix(7): pid, uid, gid."""
-_FREE_PREFIXES = ("JOBKIT_", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_")
-"""Variables that may differ: jobkit reads them, or CUDA when a child initialises it."""
-_FREE = frozenset({"_", "SHLVL", "OLDPWD"})
-"""Variables that the shell changes by itself."""
 
 
 # -- the socket
@@ -71,7 +60,7 @@ def end(owner: str) -> None:
     """End the parent of an owner that goes on, if there is one, once it has nothing to do."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
         connect(connection, address(owner))
-        send(connection, END)
+        send(connection, ())
 
 
 def address(owner: str) -> str:
@@ -98,8 +87,8 @@ def connect(connection: socket.socket, address: str) -> None:
 
 
 def user_of(connection: socket.socket) -> int:
-    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return int(_CREDENTIALS.unpack(data)[1])
+    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return int(struct.unpack("3i", data)[1])  # struct ucred of unix(7): pid, uid, gid
 
 
 def send(parent: socket.socket, words: Sequence[str]) -> None:
@@ -134,12 +123,12 @@ class ForkRequest:
         if self.folder != str(Path.cwd()):
             return "its working folder is not that of its parent"
         names = self.environment.keys() | environment.keys()
+        # CUDA reads its own when a child initialises it; the shell changes the last three by itself
+        free = ("JOBKIT_", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_")
         changed = sorted(
             name
-            for name in names
-            if self.environment.get(name) != environment.get(name)
-            and name not in _FREE
-            and not name.startswith(_FREE_PREFIXES)
+            for name in names - {"_", "SHLVL", "OLDPWD"}
+            if self.environment.get(name) != environment.get(name) and not name.startswith(free)
         )
         return f"{', '.join(changed)} changed after the first try" if changed else ""
 
@@ -156,10 +145,10 @@ class ForkRequest:
         return (loaded, *gpus) if loaded else ()
 
     def become(self) -> None:
-        for place, descriptor in zip((0, 1, 2, LOCK_FD), self.files, strict=False):  # in this order
+        places = (0, 1, 2, LOCK_FD)[: len(self.files)]
+        for place, descriptor in zip(places, self.files, strict=True):  # in this order
             os.dup2(descriptor, place)
-        taken = {LOCK_FD} if len(self.files) > STANDARD_FILES else set()
-        for descriptor in {*self.files} - taken:
+        for descriptor in {*self.files} - {*places}:
             os.close(descriptor)
         process.replace_environment(self.environment)
         del os.environ[INSTALLED]
@@ -203,7 +192,7 @@ def run_in_child(owner: str, words: Sequence[str]) -> int | None:
             except ConnectionRefusedError:
                 _start(place, owner, words)
                 connect(parent, place)
-            before = {number: signal.signal(number, forward) for number in FORWARDED}
+            before = {number: signal.signal(number, forward) for number in (signal.SIGTERM, signal.SIGINT)}
             send(parent, words)
             reason = answers.readline().strip()
             if reason == FORKED:
@@ -284,7 +273,7 @@ class Parent:
         with process.ends_of_children() as ended:
             while self.children or (since and self.owner and process.started_at(self.owner) == since):
                 heard = [sock for child in self.children for sock in child.connections]
-                ready, _, _ = select.select([self.listener, ended, *heard], [], [], TICK_S)
+                ready, _, _ = select.select([self.listener, ended, *heard], [], [], 0.5)
                 for child in [*self.children]:
                     if child.client in ready:
                         self._signal(child)
@@ -417,7 +406,7 @@ def main() -> int:
             return status
         with process.signals_blocked():
             process.release_output()
-            if len(request.files) > STANDARD_FILES:
+            if len(request.files) > 3:
                 os.dup2(0, LOCK_FD)  # so that no library takes its place
             channel.sendall(str(status).encode())
             if not (following := receive(channel)):

@@ -38,11 +38,10 @@ from jobkit.core.measurements import ShortcutCheck, total
 from jobkit.core.records import Outcome, Point
 from jobkit.worker import process, steps
 from jobkit.worker.failure import (
-    HANG,
-    NO_SHORTCUTS,
     OUT_OF_MEMORY,
     BatchHung,
     CallFailed,
+    Cause,
     SpareMemory,
     Stopped,
     TryFailed,
@@ -58,36 +57,17 @@ from jobkit.worker.record import Done, Report, Task, TryState, WorkerState
 from jobkit.worker.steps import Standing, Worker
 from jobkit.worker.workloads.base import CHARACTERS, load_unit
 
-TICK_S = 1.0
-"""The longest time without a look at processes and calls."""
 END_S = 10.0
 """The time that a worker has to end, by itself or when it is killed."""
 
-GO_ON = "go_on"
-"""The step with which another try begins, whose log and files are other ones."""
-OBSERVED = 0
-"""The number of the worker whose calls may be recorded."""
-WARM_UP_FACTOR = 10
-"""A warm-up hangs if it takes this many times the point's ``hang_s``."""
-LATE_S = 0.5
-"""How much later than its consequences the end of a daemon may be seen."""
-OF_TEXT = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGKILL})
-"""The signals by which a worker may end because of the text of its call."""
 MOST_MEMORY, LOOK_S = 0.9, 0.05
 """The share of its memory that a worker of a job on Slurm may hold, and how often jobkit looks.
 
 Slurm kills the whole job if it is told to (``OverMemoryKill``), and then no call could be narrowed.
 """
-MOST_ALONE = 3
-"""So many paragraphs fail before any passes, and the try ends: the workload is at fault, not they."""
-MOST_REPLACED = 50
-"""So many processes a try may replace, and as many for each paragraph in quarantine."""
-HANG_FACTOR = 20
-"""A call hangs if it takes this many times the longest batch so far, and at least the point's ``hang_s``."""
+
 ITEMS = 200
 """Of the text, on which both ways are compared: sentences by punctuation, or paragraphs."""
-LONG = 100
-"""The texts with the most bytes, of which the one with the most tokens is compared if a text is an item."""
 
 Order = tuple[Any, ...]
 """The name of a step of `jobkit.worker.steps.Worker`, and its arguments."""
@@ -101,7 +81,7 @@ def _serve(connection: Connection[Any, Any]) -> None:
         worker, spare = Worker(supervisor.recv()), SpareMemory()
         while True:
             step, *arguments = supervisor.recv()
-            if step == GO_ON:
+            if step == "go_on":
                 process.take_output(os.getppid())
             supervisor.send(_report(worker, spare, step, arguments))
 
@@ -157,7 +137,7 @@ class Pool:
         return all(process.poll() is None for process in self._processes.values())
 
     def start(self, number: int, task: Task) -> None:
-        task = replace(task, observed=task.observed and number == OBSERVED)
+        task = replace(task, observed=task.observed and number == 0)
         mps_variables = self.daemon and self.daemon.variables
         environment = {**os.environ, **_one_gpu(number, task.point, renumbered=mps_variables is not None)}
         environment |= mps_variables or {}
@@ -187,7 +167,7 @@ class Pool:
         """Have all workers begin another try with what they have loaded."""
         self._reported = state.workers
         variables = {name: value for name, value in os.environ.items() if name.startswith("JOBKIT_")}
-        self.ask(dict.fromkeys(self, (GO_ON, state.task, variables)))
+        self.ask(dict.fromkeys(self, ("go_on", state.task, variables)))
 
     def replace(self, number: int, task: Task) -> None:
         """Start another process in place of a worker, which loads while the others work."""
@@ -218,10 +198,10 @@ class Pool:
                 waiting -= {number}
 
     def reports(self) -> Iterator[tuple[int, Done | TryFailed | None]]:
-        """Wait for reports, at most `TICK_S`; yield the worker of each, and its result or why it failed."""
-        deadline_s = time.monotonic() + TICK_S
+        """Wait for reports, at most a second; yield the worker of each, and its result or why it failed."""
+        deadline_s = time.monotonic() + 1.0
         while not (
-            ready := wait(self._connections.values(), TICK_S if self._most_bytes == math.inf else LOOK_S)
+            ready := wait(self._connections.values(), 1.0 if self._most_bytes == math.inf else LOOK_S)
         ):
             for number, pid in self.pids.items():
                 if process.anonymous_bytes(pid) > self._most_bytes:
@@ -237,7 +217,7 @@ class Pool:
         self.starting -= heard.keys()
         yield from ((number, done) for number, done in heard.items() if number not in failed)
         if self.daemon:  # its end makes workers fail, perhaps before it is seen
-            self.daemon.refuse_end(LATE_S if failed else 0.0)
+            self.daemon.refuse_end(0.5 if failed else 0.0)
         yield from failed.items()
 
     def end(self, numbers: Iterable[int]) -> None:
@@ -292,7 +272,8 @@ class Pool:
             what = f"more than {MOST_MEMORY:.0%} of the memory that the job requests"
             return CallFailed(Outcome.RAM_OOM, f"worker {number} took {what}")
         killed = steps.killed(f"worker {number}", -status, self._oom_kills)
-        return CallFailed(killed.outcome, killed.message) if -status in OF_TEXT else killed
+        of_text = -status in {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGKILL}
+        return CallFailed(killed.outcome, killed.message) if of_text else killed
 
 
 @contextlib.contextmanager
@@ -371,13 +352,13 @@ class CallQueue:
         """Yield the workers whose call hangs."""
         for worker, (call, began_s) in list(self.running.items()):
             if now_s - began_s > self._limit_s(call):
-                what = f"{HANG} of {len(call.paragraphs)} paragraphs for {now_s - began_s:.0f} s"
+                what = f"{Cause.HANG} of {len(call.paragraphs)} paragraphs for {now_s - began_s:.0f} s"
                 message = f"worker {worker} {what} (hang_s: {self.hang_s:g})"
                 yield worker, BatchHung(Outcome.TIMEOUT, message)
 
     def _limit_s(self, call: Call) -> float:
         usual_s = max(self.longest_s, self.rate_s * len(call.paragraphs))
-        return self.limits_s.get(call.items) or max(self.hang_s, HANG_FACTOR * usual_s)
+        return self.limits_s.get(call.items) or max(self.hang_s, 20 * usual_s)
 
     def narrow(self, worker: int, failure: CallFailed, halve: Callable[[Call], list[Call]]) -> None:
         """Let the halves of a call that failed run next, down to the paragraph that fails alone.
@@ -399,8 +380,8 @@ class CallQueue:
             self.suspects.append(call)
         else:
             self.alone.setdefault(worker, []).append((call, failure))
-            if not self.good and sum(map(len, self.alone.values())) >= MOST_ALONE:
-                raise failure
+            if not self.good and sum(map(len, self.alone.values())) >= 3:
+                raise failure  # the workload is at fault, not the paragraphs
 
 
 def supervise(state: TryState, stack: ExitStack, kept: Standing) -> None:
@@ -415,7 +396,7 @@ def supervise(state: TryState, stack: ExitStack, kept: Standing) -> None:
     steps.cut_calls(state, todo)
     likely = [*islice(todo.calls, len(state.workers)), *[None] * len(state.workers)]
     try:
-        within_s = WARM_UP_FACTOR * point.hang_s if point.kind.quarantines else math.inf
+        within_s = 10 * point.hang_s if point.kind.quarantines else math.inf
         warm_up = {number: ("warm_up", todo.warm_up_texts, likely[number]) for number in workers}
         workers.ask(warm_up, within_s)
     except CallFailed as failed:
@@ -432,7 +413,7 @@ def supervise(state: TryState, stack: ExitStack, kept: Standing) -> None:
     _work(state, workers, todo)
     state.ask_sampler("stop")
     with contextlib.suppress(Stopped):  # it ends the measurement and not the try, whose batches are done
-        workers.ask({OBSERVED: ("write_recording",)})
+        workers.ask({0: ("write_recording",)})  # the calls of no other are recorded
         if point.device == "cuda" and state.heaviest and point.kind.measures_need:
             batch, call = state.heaviest  # their worker is to be the only one left
             workers.end(number for number in workers if number != batch.worker)
@@ -517,7 +498,7 @@ def _work(state: TryState, workers: Pool, todo: Todo) -> None:
 
 def _narrow(state: TryState, workers: Pool, queue: CallQueue, worker: int, failure: TryFailed) -> None:
     """Go on after a call that may have failed by its text, perhaps with another process; else end the try."""
-    todo, most = state.todo, MOST_REPLACED * (1 + state.quarantined)
+    todo, most = state.todo, 50 * (1 + state.quarantined)
     may = state.task.point.kind.quarantines and worker in queue.running and workers.replaced < most
     if not (may and todo and isinstance(failure, CallFailed)):
         raise failure
@@ -552,7 +533,7 @@ def check_shortcuts(state: TryState, todo: Todo, daemon: MpsDaemon | None = None
                 place.parent.mkdir(exist_ok=True)
                 files.write_atomically(place, to_json(check) + "\n")
     if check.refused and task.point.kind.promised:
-        raise TryFailed(Outcome.ENVIRONMENT, f"{NO_SHORTCUTS} {check.refused}")
+        raise TryFailed(Outcome.ENVIRONMENT, f"{Cause.NO_SHORTCUTS} {check.refused}")
     state.check = check
     state.task = replace(state.task, refused=check.refused)
 
@@ -585,7 +566,7 @@ def _compare(
             workers.ask({0: ("open", {})})
             workers.ask({0: ("load",)})
             whole = load_unit(point.workload) != CHARACTERS
-            long = heapq.nlargest(LONG, todo.texts, key=lambda text: len(text.encode(errors="replace")))
+            long = heapq.nlargest(100, todo.texts, key=lambda text: len(text.encode(errors="replace")))
             workers.ask({0: ("check", part(todo.texts, whole=whole), *([long] if whole else []))})
     except TryFailed as failed:
         raise TryFailed(failed.outcome, f"the check of shortcuts: {failed.message}") from failed
@@ -601,7 +582,7 @@ def _compare(
 
 
 def part(paragraphs: Sequence[str], *, whole: bool = False) -> list[str]:
-    """Return the longest paragraph, and others from all over the text, up to the items to be checked.
+    """Return the longest paragraph, and others from all over the text, up to `ITEMS`.
 
     An item is a sentence; of a workload that takes paragraphs whole it is a paragraph.
     """

@@ -16,16 +16,6 @@ from pathlib import Path
 
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 """The variable of PyTorch's allocator: its name today, and in torch before 2.9."""
-RECORDED_VARIABLES = (
-    "CUDA_VISIBLE_DEVICES",
-    "CUDA_MODULE_LOADING",
-    *ALLOCATOR_VARIABLES,
-    "NVIDIA_TF32_OVERRIDE",
-    "OMP_NUM_THREADS",
-    "OMP_WAIT_POLICY",
-    "HOSTNAME",  # the scheduler's name for the node, which may differ from the node's own
-)
-"""Environment variables that change what is measured, or name the place where it was measured."""
 MORE_VARIABLES = "JOBKIT_RECORD"
 """The variable in which the job script names further variables to record: those of its scheduler."""
 LOADED_VARIABLE, MODULES_VARIABLE = "LOADEDMODULES", "JOBKIT_MODULES"
@@ -45,12 +35,9 @@ MEMORY_VARIABLE = "JOBKIT_MEMORY"
 BLOCKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """The signals that child processes never get: a scheduler may send them to all processes of a job."""
 
-STANDARD_ERROR = 2
 DRIVER_FILES = ("/dev/nvidia", "/proc/driver/nvidia")
 """How the file names of NVIDIA's driver begin."""
-WAIT_S = 0.01
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-STATM_BYTES = 256
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 """From ``<sys/prctl.h>``."""
@@ -108,7 +95,7 @@ def end_descendants(kill_s: float, grace_s: float = 0.0) -> int:
         elif not asked:
             asked = True
             kill(left, signal.SIGTERM)
-        time.sleep(WAIT_S)
+        time.sleep(0.01)
         reap()
     return number
 
@@ -130,7 +117,7 @@ class Forked:
         while (status := self.poll()) is None:
             if deadline_s is not None and timeout is not None and time.monotonic() >= deadline_s:
                 raise subprocess.TimeoutExpired("a forked process", timeout)
-            time.sleep(WAIT_S)
+            time.sleep(0.01)
         return status
 
 
@@ -190,7 +177,7 @@ def rss_bytes(pid: int) -> int | None:
     try:
         # Not through Path, and unbuffered: this runs a hundred times a second next to the work.
         with open(f"/proc/{pid}/statm", "rb", buffering=0) as stream:  # noqa: PTH123 - see above
-            return int(stream.read(STATM_BYTES).split()[1]) * PAGE_BYTES
+            return int(stream.read(256).split()[1]) * PAGE_BYTES
     except (OSError, IndexError, ValueError):
         return None
 
@@ -252,14 +239,14 @@ def release_output() -> None:
     """Let the standard files go, with those who wait for their end."""
     sys.stdout.flush()
     nothing = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, STANDARD_ERROR):
+    for number in (0, 1, 2):
         os.dup2(nothing, number)
     os.close(nothing)
 
 
 def take_output(pid: int) -> None:
     """Write to the standard output and error of another process of this user from now on."""
-    for number in (1, STANDARD_ERROR):
+    for number in (1, 2):
         with contextlib.suppress(OSError):  # a socket cannot be opened again
             there = os.open(f"/proc/{pid}/fd/{number}", os.O_WRONLY | os.O_APPEND)
             os.dup2(there, number)
@@ -273,7 +260,7 @@ def close_files(*kept: int) -> None:
     open: without them a worker finds no driver (seen on an H200).
     """
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names only
-        if int(name) > STANDARD_ERROR and int(name) not in kept:
+        if int(name) > 2 and int(name) not in kept:
             with contextlib.suppress(OSError):  # the list has the file by which it was read
                 if not str(Path(f"/proc/self/fd/{name}").readlink()).startswith(DRIVER_FILES):
                     os.close(int(name))
@@ -318,7 +305,13 @@ def signals_blocked() -> Iterator[None]:
 
 
 def variables() -> dict[str, str]:
-    names = (*RECORDED_VARIABLES, *os.environ.get(MORE_VARIABLES, "").split())
+    """Return the variables that change what is measured, or name the place where it was measured."""
+    names = (
+        *("CUDA_VISIBLE_DEVICES", "CUDA_MODULE_LOADING", *ALLOCATOR_VARIABLES, "NVIDIA_TF32_OVERRIDE"),
+        *("OMP_NUM_THREADS", "OMP_WAIT_POLICY"),
+        "HOSTNAME",  # the scheduler's name for the node, which may differ from the node's own
+        *os.environ.get(MORE_VARIABLES, "").split(),
+    )
     return {name: os.environ[name] for name in names if name in os.environ}
 
 

@@ -212,10 +212,7 @@ class PointWork:
 
 
 def work_of(point: Point) -> PointWork:
-    return of_name(point.kind.extension).work() or SWEEP
-
-
-SWEEP = PointWork()
+    return of_name(point.kind.extension).work() or PointWork()
 
 
 def check_text(task: Task) -> Path:

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import os
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Sequence
@@ -32,12 +33,6 @@ RESERVED_BYTES = 64 * 2**10
 """More than any record takes: some KiB, and the environment that it holds."""
 RESERVE_FILE = "room.part"
 
-EXIT_OK = 0
-EXIT_FAILED = 1
-EXIT_STOPPED = 143
-"""128 + SIGTERM, as a shell would report it."""
-
-
 # -- the command
 
 
@@ -50,12 +45,12 @@ def main(words: Sequence[str], kept: Standing | None = None, **inherited: Any) -
         task, signal_file = parse(words)
     except JobkitError as error:
         process.report(str(error))
-        return EXIT_FAILED
+        return 1
     point, outcome = task.point, run(replace(task, **inherited), signal_file, kept)
     process.report(f"point {point.index} {point.point_id}: {outcome}")
     if outcome in RESULTS:
-        return EXIT_OK
-    return EXIT_STOPPED if outcome in {Outcome.TIMEOUT, Outcome.CANCELLED} else EXIT_FAILED
+        return 0
+    return 128 + signal.SIGTERM if outcome in {Outcome.TIMEOUT, Outcome.CANCELLED} else 1
 
 
 def parse(words: Sequence[str]) -> tuple[Task, Path | None]:

@@ -13,7 +13,6 @@ from click.testing import CliRunner
 from jobkit import cli
 from jobkit.commands import corpus
 from jobkit.core.errors import JobkitError
-from jobkit.core.paths import RUNS_VARIABLE
 from jobkit.runs.status_text import read_list
 from jobkit.runs.which_run import (
     RunAndPoints,
@@ -143,7 +142,7 @@ OLD, NEW = "old-20260102-101530-3f9a", "new-20260103-101530-3f9a"
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a project with two runs, which jobkit remembers; the working directory is another folder."""
-    monkeypatch.setenv(RUNS_VARIABLE, str(tmp_path / "data" / "runs.txt"))
+    monkeypatch.setenv("JOBKIT_RUNS", str(tmp_path / "data" / "runs.txt"))
     for name in (NEW, OLD):
         points = grid([50, 100])
         run = write_points(tmp_path / "project" / name, points)
@@ -217,7 +216,7 @@ def test_a_run_is_remembered_once_and_a_list_that_cannot_be_written_stops_nothin
 ) -> None:
     remember(project / OLD)
     assert remembered() == [project / NEW, project / OLD]
-    monkeypatch.setenv(RUNS_VARIABLE, str(project / OLD / "points.jsonl" / "runs.txt"))
+    monkeypatch.setenv("JOBKIT_RUNS", str(project / OLD / "points.jsonl" / "runs.txt"))
     remember(project / NEW)
     assert remembered() == []
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.layout import SPEC_FILE
-from jobkit.core.paths import CACHE_VARIABLE, LEDGER_VARIABLE
+from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import ModelRef
 from jobkit.planning.sample import sample_text
 from tests.support.builders import TEXT, grid, record, write_records
@@ -36,7 +36,7 @@ def home(tmp_path: Path, tiny_model: ModelRef, monkeypatch: pytest.MonkeyPatch) 
     folder.mkdir()
     monkeypatch.chdir(folder)
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
-    monkeypatch.setenv(LEDGER_VARIABLE, str(tmp_path / "ledger.jsonl"))
+    monkeypatch.setenv("JOBKIT_LEDGER", str(tmp_path / "ledger.jsonl"))
     (tmp_path / "cache" / "models").mkdir(parents=True)
     (tmp_path / "cache" / "models" / Path(tiny_model.path).name).symlink_to(tiny_model.path)
     for name in MODELS:

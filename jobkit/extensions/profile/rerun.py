@@ -14,7 +14,6 @@ from jobkit.core.knobs import CUDA, OFF
 from jobkit.core.layout import (
     POINTS_FILE,
     PROFILE_FILES,
-    PROFILE_SUFFIX,
     PROFILE_TEXT,
     RESULTS_FOLDER,
     SEARCH_LOCK,
@@ -106,7 +105,7 @@ def _add(run: RunStatus, source: PointStatus, profiler: str | None, overrides: S
         (now,) = read_status([run.folder], ask=False)
         index = max(other.point.index for other in now.points) + 1
         taken = {other.point.point_id for other in now.points} | names(run.folder / RESULTS_FOLDER)
-        name = added_id(point.point_id, f"{PROFILE_SUFFIX}{point.profile}", taken)
+        name = added_id(point.point_id, f"-profile-{point.profile}", taken)
         append_line(run.folder / POINTS_FILE, to_json(replace(point, index=index, point_id=name)))
     return index
 

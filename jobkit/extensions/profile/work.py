@@ -26,7 +26,7 @@ from typing import Any
 from jobkit.core.knobs import CUDA
 from jobkit.core.layout import EARLIER_PROFILERS, PROFILE_FILES, PROFILE_TEXT
 from jobkit.core.records import Outcome, Point
-from jobkit.worker.failure import NO_PROFILER, TryFailed
+from jobkit.worker.failure import Cause, TryFailed
 from jobkit.worker.record import PointWork, Recording, Task
 
 FORWARD = "forward "
@@ -285,7 +285,7 @@ class ProfileRecording(Recording):
 class ProfiledWork(PointWork):
     def recording(self, task: Task) -> Recording:
         if why := missing(task.point.profile):
-            raise TryFailed(Outcome.ENVIRONMENT, f"{NO_PROFILER} {why}")
+            raise TryFailed(Outcome.ENVIRONMENT, f"{Cause.NO_PROFILER} {why}")
         return ProfileRecording(task.point) if task.observed else Recording()
 
 

@@ -36,15 +36,9 @@ MOST_LINE_BYTES = 2**16
 MOST_METRICS = 100
 """Figures for which a record has room."""
 MOST_NAME, MOST_UNIT = 64, 16
-MOST_COUNT = 2**53
-"""Numbers above it are not exact in JSON."""
-MOST_WORKER = 9999
-STEP_S = 0.2
-REST, STOPPED = [STEP_S] * 200, [STEP_S] * 5
+REST, STOPPED = [0.2] * 200, [0.2] * 5
 """Times of the steps in which the rest of a file is read; after a signal there is less time."""
 PIECE_BYTES = 2**18
-SHOWN_FAULTS = 3
-"""Lines that are no figures and are shown in the log."""
 
 
 # -- lines
@@ -79,7 +73,7 @@ def parse(line: str | bytes) -> Batch | tuple[str, Metric]:
         seconds=_number(data, "seconds", least=0.0),
         characters=0,
         load=items if data.get("load") is None else _count(data, "load", 0),
-        worker=_count(data, "worker", 0, MOST_WORKER) if "worker" in data else 0,
+        worker=_count(data, "worker", 0, 9999) if "worker" in data else 0,
     )
 
 
@@ -94,7 +88,7 @@ def _is_word(value: object, most: int) -> bool:
     return isinstance(value, str) and len(value) <= most and value.isprintable() and value == value.strip()
 
 
-def _count(data: Mapping[str, Any], key: str, least: int, most: int = MOST_COUNT) -> int:
+def _count(data: Mapping[str, Any], key: str, least: int, most: int = 2**53) -> int:
     value = _number(data, key)
     if value != int(value) or not least <= value <= most:
         raise JobkitError(f"{key} should be a whole number from {least} to {most}")
@@ -237,7 +231,7 @@ class OwnFigures:
     def refuse(self, why: str, line: bytes) -> None:
         """Count a line that is no figure, and show the first of them in the log."""
         self.bad_lines += 1
-        if self.bad_lines <= SHOWN_FAULTS:
+        if self.bad_lines <= 3:
             shown = ascii(line[:80].decode("utf-8", "replace"))
             process.report(f"a line of {VARIABLE} is no figure: {why}: {shown}")
 

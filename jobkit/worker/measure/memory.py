@@ -34,13 +34,11 @@ from jobkit.core import files
 from jobkit.core.measurements import BASELINE_SLACK_BYTES, MemoryReadings, Need, largest, total
 from jobkit.core.records import Batch, Outcome, Point
 from jobkit.core.units import MIB
-from jobkit.worker.failure import OLD_DRIVER, Stopped, TryFailed, outcome_of
+from jobkit.worker.failure import Cause, Stopped, TryFailed, outcome_of
 from jobkit.worker.measure import nvml
 from jobkit.worker.measure.sampler import Peaks
 from jobkit.worker.paragraphs import Call
 from jobkit.worker.workloads.base import Heavy, Workload
-
-CUDA_SUCCESS = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +122,7 @@ def touched_cuda() -> bool:
         driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
         # Before ``cuInit`` every function of the driver fails
         # (https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__INITIALIZE.html).
-        if driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) == CUDA_SUCCESS:
+        if not driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())):
             return True
     torch = sys.modules.get("torch")
     in_bad_fork = getattr(getattr(torch, "cuda", None), "_is_in_bad_fork", lambda: False)
@@ -147,7 +145,7 @@ def open_device(name: str) -> Device:
         return Device(name, torch)
     why = f"torch {torch.__version__} in {sys.executable} is a CPU build"
     if built := getattr(torch.version, "cuda", None) or getattr(torch.version, "hip", None):
-        old = f"torch {torch.__version__} for CUDA {built} {OLD_DRIVER}"
+        old = f"torch {torch.__version__} for CUDA {built} {Cause.OLD_DRIVER}"
         why = nvml.missing_gpu_reason() or f"{old} {nvml.driver_version()}"
     raise TryFailed(Outcome.NO_GPU, f"the point requests CUDA, but {why}")
 
@@ -161,9 +159,6 @@ def import_torch() -> Any:  # noqa: ANN401 - torch is untyped here
 
 
 # -- memory by instrument
-
-TOLERANCE = 0.02
-"""Two instruments that differ by more than this share disagree."""
 
 
 @dataclass(slots=True)
@@ -222,12 +217,12 @@ def disagreement(readings: Readings, peak_bytes: int | None) -> str:
     """Return a sentence if the instruments contradict each other, else an empty string.
 
     NVML's peak must cover the contexts of the processes and what torch reserved, and must not exceed them by
-    more than the tolerance: the rest would be memory without an owner. ``readings`` are sums over processes.
+    more than 2 %: the rest would be memory without an owner. ``readings`` are sums over processes.
     """
     if peak_bytes is None or readings.context_bytes is None or readings.reserved_peak_bytes is None:
         return ""
     accounted = readings.context_bytes + readings.reserved_peak_bytes
-    if abs(peak_bytes - accounted) <= TOLERANCE * peak_bytes:
+    if abs(peak_bytes - accounted) <= 0.02 * peak_bytes:
         return ""
     return (
         f"NVML saw {peak_bytes / MIB:,.0f} MiB at the peak, "

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pynvml
 
 from jobkit.core.measurements import Gpu
-from jobkit.worker.failure import NO_DRIVER, NO_GPU_ASSIGNED, NO_GPU_REQUESTED
+from jobkit.worker.failure import Cause
 from jobkit.worker.process import GPU_COUNT_VARIABLE
 
 VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
@@ -156,13 +156,13 @@ def used_bytes(uuids: Iterable[str]) -> dict[str, int | None]:
 def missing_gpu_reason() -> str:
     """Return why there is no GPU to work on, as far as NVML can tell; empty if there is one."""
     if os.environ.get(GPU_COUNT_VARIABLE) == "0":
-        return f"{NO_GPU_REQUESTED} (resources.gpus: 0)"
+        return f"{Cause.NO_GPU_REQUESTED} (resources.gpus: 0)"
     with nvml() as available:
         if not available:
-            return f"{NO_DRIVER} on this node"
+            return f"{Cause.NO_DRIVER} on this node"
         visible = os.environ.get(VISIBLE_VARIABLE)
         given = pynvml.nvmlDeviceGetCount() and (visible is None or visible.split(",")[0].strip())
-    return "" if given else f"{NO_GPU_ASSIGNED} ({VISIBLE_VARIABLE}={visible!r})"
+    return "" if given else f"{Cause.NO_GPU_ASSIGNED} ({VISIBLE_VARIABLE}={visible!r})"
 
 
 def driver_version() -> str:

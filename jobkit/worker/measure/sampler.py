@@ -42,19 +42,8 @@ from jobkit.worker.process import (
 if TYPE_CHECKING:
     from jobkit.worker.measure.nvml import GpuHandle
 
-PERIOD_S = 0.01
-"""Target time between two memory samples."""
-SLOW_PERIOD_S = 1.0
-"""Target time between two samples of the utilisation, and of the list of processes."""
-LIST_SHARE = 0.05
-"""The largest share of the time that listing the processes of a command takes."""
-SHARED_SHARE = 0.01
-"""The largest share of the time that reading shared memory takes."""
 LEAST_SAMPLES, EARLY_SAMPLES = 3, 10
 """Samples of a command's memory: fewer say nothing about its peak; the first ones come faster."""
-EARLY_PERIOD_S = 0.002
-IDLE_LEAST_S = 1.0
-"""Ten steps of the counter: over less time the idle power would be a guess."""
 
 # -- energy
 
@@ -140,7 +129,7 @@ def idle_power(
         return None
     pairs = [(first[uuid], opened[uuid]) for uuid in uuids]
     spans = [end.at_s - begin.at_s for begin, end in pairs]
-    if min(spans) < IDLE_LEAST_S:
+    if min(spans) < 1:  # ten steps of the counter: over less time it would be a guess
         return None
     watts = [(end.joules - begin.joules) / span for (begin, end), span in zip(pairs, spans, strict=True)]
     return sum(watts), min(spans)
@@ -260,7 +249,7 @@ class Follower:
     def sample_shared(self) -> None:
         """Read how much of the resident memory is counted several times, because processes share it.
 
-        The kernel walks all pages for this (11 ms for 0.4 GB). So jobkit spends at most `SHARED_SHARE` of the
+        The kernel walks all pages for this (11 ms for 0.4 GB). So jobkit spends at most 1 % of the
         time on it, and uses the figure for the samples until the next reading.
         """
         began_s = time.monotonic()
@@ -268,7 +257,7 @@ class Follower:
         pss = sum(size for size in known if size)
         self._shared_bytes = 0 if None in known or not pss else max(0, self._rss_bytes() - pss)
         self._shared_tree = self._tree
-        self._shared_due_s = time.monotonic() + (time.monotonic() - began_s) / SHARED_SHARE
+        self._shared_due_s = time.monotonic() + (time.monotonic() - began_s) / 0.01
 
     def sample_utilisation(self) -> None:
         self._list_tree()
@@ -280,11 +269,11 @@ class Follower:
             self._busy_percent.append(sum(known) / len(known))
 
     def list_children(self) -> None:
-        """List a tree of short-lived processes again, in at most `LIST_SHARE` of the time."""
+        """List a tree of short-lived processes again, in at most 5 % of the time."""
         began_s = time.monotonic()
         if self._below and began_s >= self._list_s:
             self._list_tree()
-            self._list_s = began_s + (time.monotonic() - began_s) / LIST_SHARE
+            self._list_s = began_s + (time.monotonic() - began_s) / 0.05
 
     def _list_tree(self) -> None:
         left_out = {os.getpid(), self._pid} if self._below else {os.getpid()}
@@ -313,10 +302,10 @@ def sample_until_closed(
         while True:
             if (now := time.monotonic()) >= slow_due:
                 follower.sample_utilisation()
-                slow_due = now + SLOW_PERIOD_S
+                slow_due = now + 1
             follower.list_children()
             follower.sample_memory()
-            due = max(due + (EARLY_PERIOD_S if follower.early else PERIOD_S), time.monotonic())
+            due = max(due + (0.002 if follower.early else 0.01), time.monotonic())
             while select.select([connection], [], [], max(0.0, due - time.monotonic()))[0]:
                 word = requests.readline().strip()
                 if not word:

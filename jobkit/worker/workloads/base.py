@@ -47,6 +47,8 @@ CHARACTERS = "padded characters"
 ENTITY_COLUMNS = ("text", "label", "start", "end")
 """The columns of a workload that names none: its rows are its entities."""
 
+DEFAULT_BATCH_SIZE = 32
+"""Paragraphs per call if the sweep does not set it: also the default of Stanza, and of ``encode``."""
 BY_LENGTHS = -1
 """The load of a result whose load follows from the lengths of the paragraphs."""
 

@@ -38,17 +38,13 @@ from jobkit.worker.paragraphs import load_of
 from jobkit.worker.workloads.base import (
     BY_LENGTHS,
     CHARACTERS,
+    DEFAULT_BATCH_SIZE,
     ENTITY_COLUMNS,
     Entity,
     Result,
     Workload,
     not_imported,
 )
-
-DEFAULT_BATCH_SIZE = 32
-"""Paragraphs per call if the sweep does not set it."""
-
-_WORD = re.compile(r"\w+")
 
 
 class Count:
@@ -82,7 +78,7 @@ class Count:
     def process(self, paragraphs: Sequence[str]) -> Result:
         """Count the words (``tokens``) and report each paragraph's longest word."""
         self._largest_call = max(self._largest_call or 0, len(paragraphs))
-        matches = [list(_WORD.finditer(paragraph)) for paragraph in paragraphs]
+        matches = [list(re.finditer(r"\w+", paragraph)) for paragraph in paragraphs]
         longest = max((len(paragraph) for paragraph in paragraphs), default=0)
         entities = (
             Entity(number, word.group(), "WORD", word.start(), word.end())
@@ -114,8 +110,6 @@ class Count:
 
 
 _FORM = re.compile(r"(?P<file>.+\.py):(?P<name>\w+)")
-PREFIX = "_jobkit_file_"
-"""Begins the name of such a module in `sys.modules`, so that ``spacy.py`` hides no package."""
 
 
 def names_file(workload: str) -> bool:
@@ -139,8 +133,8 @@ def file_ref(workload: str, folder: str | None) -> FileRef:
     """Return the file with its digest."""
     path = source_path(workload, folder)
     data = _read(workload, Path(path), path)
-    digest = hashlib.sha256(data).hexdigest()
-    return FileRef(path=path, name=os.path.basename(path), sha256=digest, size_bytes=len(data))  # noqa: PTH119 - a string
+    name, sha256 = os.path.basename(path), hashlib.sha256(data).hexdigest()  # noqa: PTH119 - a string
+    return FileRef(path=path, name=name, sha256=sha256, size_bytes=len(data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +171,8 @@ def import_file(workload: str, folder: str | None, staged: str | None = None) ->
         return known
     if home not in sys.path:
         sys.path.append(home)
-    module = ModuleType(f"{PREFIX}{base.removesuffix('.py')}_{len(_IMPORTED)}")
+    # so that ``spacy.py`` hides no package
+    module = ModuleType(f"_jobkit_file_{base.removesuffix('.py')}_{len(_IMPORTED)}")
     module.__file__ = path
     sys.modules[module.__name__] = module  # dataclasses look there
     try:
@@ -212,9 +207,7 @@ GIVEN = ("model", "device", "threads", "loaded")
 """Parameters that jobkit fills in; ``loaded`` is what ``load()`` has returned."""
 RESULT_COLUMN = ("result",)
 """The only column of a function whose file has no ``COLUMNS``."""
-RETURNS = "None, a whole number, a list with the rows of each paragraph, an array, or (one of these, load)"
 HINT = "jobkit help workloads, under 'A function', has what it may take and return"
-_RUN_KNOBS = frozenset(knob.name for knob in RUN_KNOBS)
 
 Function = Callable[..., Any]
 
@@ -252,7 +245,8 @@ def _class_of(workload: str, file: UserFile, function: Function) -> type[Workloa
     if loader:
         more = inspect.signature(loader).parameters
         parameters |= {name: (parameter, loader) for name, parameter in more.items()}
-    own = [pair for name, pair in parameters.items() if name not in {*GIVEN, *_RUN_KNOBS, BATCH_SIZE}]
+    filled_in = {*GIVEN, *(knob.name for knob in RUN_KNOBS), BATCH_SIZE}
+    own = [pair for name, pair in parameters.items() if name not in filled_in]
     knobs = [knob for parameter, owner in own if (knob := _knob(workload, parameter, owner))]
     columns = getattr(file.module, "COLUMNS", RESULT_COLUMN)
     members = {
@@ -381,7 +375,10 @@ class FunctionWorkload:
             return Result(load=load, tokens=int(cast("int", found)))
         is_array = hasattr(found, "__array__")
         if not (is_array or isinstance(found, list)):
-            what = f"returned {short(found)} (a {type(found).__name__}); expected: {RETURNS}"
+            may = "a list with the rows of each paragraph, an array, or (one of these, load)"
+            what = (
+                f"returned {short(found)} (a {type(found).__name__}); expected: None, a whole number, {may}"
+            )
             _refuse(self.WORKLOAD, self.FUNCTION, what)
         found = cast("list[object]", found)
         if len(found) != count:

@@ -22,13 +22,11 @@ from jobkit.worker.failure import TryFailed
 PROCESSORS = "tokenize,ner"
 """The processors of Stanza that the tagger needs."""
 RESOURCES_FILE = "resources.json"
-MARK = "verified"
-"""A file next to the model that holds its fingerprint once that has been computed."""
 
 
 def check_model(inputs: Path, planned: ModelRef) -> None:
     """Compare the model with the planned model, once for all tasks that share the inputs."""
-    mark = inputs / MARK
+    mark = inputs / "verified"  # holds the fingerprint once that has been computed
     if mark.is_file() and mark.read_text(encoding="ascii") == planned.fingerprint:
         return
     folder = inputs / "model"
@@ -160,8 +158,6 @@ EMBEDDER_SETTINGS = {
     *("prompts", "default_prompt_name", "truncate_dim"),
 }
 """Of config_sentence_transformers.json, what says nothing of a vector, or is honoured."""
-PROCESSING_SETTINGS = {"max_length", "padding"}
-"""Of its ``processing_kwargs``: an encoder keeps the one, and a mask makes the other harmless."""
 MODULES: Mapping[str, set[str]] = {
     "Transformer": {
         *("transformer_task", "modality_config", "module_output_name", "processing_kwargs", "max_seq_length"),
@@ -185,18 +181,14 @@ settings that they can have; none if the library passes over those that it does 
 
 DTYPES = {FP16: "float16", BF16: "bfloat16"}
 """The names of torch's types."""
-TF32_SINCE = 8
-"""The first major compute capability with TF32, Ampere's (CUDA C++ Programming Guide, appendix)."""
 OVERRIDE = "NVIDIA_TF32_OVERRIDE"
 """With 0 in this variable NVIDIA's libraries never use TF32, whatever a program sets (cuBLAS and cuDNN)."""
-SHARES = (1.0, 0.85, 0.7)
-"""Parts of the heaviest batch that run again to measure the memory they need. The need scatters about its
-line by the block size of the allocator, which one measurement per point would not show."""
 
 
 def parts_of(count: int) -> list[int]:
     """Return the sizes of the heaviest batch, of ``count`` items, and of its parts; none without items."""
-    return list(dict.fromkeys(max(1, round(share * count)) for share in SHARES if count))
+    # one would not show that the need scatters about its line by the block size of the allocator
+    return list(dict.fromkeys(max(1, round(share * count)) for share in (1.0, 0.85, 0.7) if count))
 
 
 def set_tf32(precision: str, device: str) -> str:
@@ -211,7 +203,8 @@ def set_tf32(precision: str, device: str) -> str:
     torch.backends.cuda.matmul.allow_tf32 = wanted
     torch.backends.cudnn.allow_tf32 = wanted
     able = device == CUDA and os.environ.get(OVERRIDE) != "0"
-    if not wanted or (able and torch.cuda.get_device_capability()[0] >= TF32_SINCE):
+    # Ampere has it first (CUDA C++ Programming Guide, appendix)
+    if not wanted or (able and torch.cuda.get_device_capability()[0] >= 8):
         return precision
     return FP32
 

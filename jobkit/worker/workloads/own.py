@@ -41,7 +41,6 @@ from jobkit.worker.workloads.base import (
 )
 from jobkit.worker.workloads.function import names_file, short, source_path
 
-METHODS = ("load", "items_per_call", "process", "effective", "versions")
 HINT = "python -m pydoc jobkit.worker.workloads.base.Workload lists what its class must have and return"
 
 
@@ -208,7 +207,8 @@ def checked_class(name: str, folder: str | None, staged: str | None = None) -> t
     workload = function.class_in_file(name, folder, staged) if in_file else workload_class(name, folder)
     if not isinstance(workload, type):
         raise JobkitError(f"workload {name!r}: {workload!r} is not a class", hint=HINT)
-    lacks = [f"no method {method}" for method in METHODS if not callable(getattr(workload, method, None))]
+    methods = ("load", "items_per_call", "process", "effective", "versions")
+    lacks = [f"no method {method}" for method in methods if not callable(getattr(workload, method, None))]
     knobs = getattr(workload, "KNOBS", None)
     if not isinstance(knobs, tuple | list) or not all(isinstance(knob, str | Knob) for knob in knobs):
         lacks.append("no KNOBS, a tuple of the names that a sweep may vary")
@@ -271,7 +271,8 @@ def lengths(
     except Exception as error:  # a user's workload or a framework may raise anything
         reason = describe_error(error, code_folder(name, folder))
         message = f"workload {name!r}: the lengths of the text could not be computed: {reason}"
-        raise JobkitError(message, hint=LENGTHS_HINT) from error
+        hint = "jobkit preflight --fast estimates them without a model; batch sizes in numbers need none"
+        raise JobkitError(message, hint=hint) from error
     try:
         rows = [[_length(item) for item in row] for row in answer]
     except TypeError as error:
@@ -283,7 +284,6 @@ def lengths(
 
 
 LENGTHS = "a list for each paragraph, with the length of each of its items, a whole number of 0 or more"
-LENGTHS_HINT = "jobkit preflight --fast estimates them without a model; batch sizes in numbers need none"
 
 
 def _length(item: object) -> int:

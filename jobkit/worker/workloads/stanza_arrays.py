@@ -38,11 +38,6 @@ from jobkit.worker.workloads.stanza_shortcuts import (
 
 Array = Any  # of numpy; Stanza and torch are untyped here
 
-CODE_POINTS = 0x110000
-WHOLE = 1_000
-"""Stanza's tokenizer takes at least so many characters of a paragraph at once."""
-WORDS_KEPT = 2**20
-"""The most words whose numbers are kept."""
 MAYBE_ADDRESS = re.compile(r"@|://|www\.|\.(?:gov|org|edu|net|com|co)")
 """What every match of Stanza's expression for addresses has in it."""
 
@@ -62,7 +57,7 @@ class Numbers:
 
     def __init__(self, find: Callable[[str], int]) -> None:
         self.find = find
-        self.known = np.full(CODE_POINTS, -1, dtype=np.int32)
+        self.known = np.full(0x110000, -1, dtype=np.int32)
 
     def of(self, codes: Array) -> Array:
         """Return the numbers of characters."""
@@ -179,7 +174,7 @@ class ArrayTokenizer:
 
         What is short is empty in later windows: it stays in the batch, because a network rounds by its shape.
         """
-        most = max(WHOLE, self.longest)
+        most = max(1_000, self.longest)  # as many characters as Stanza's tokenizer takes at once
         done, lengths = np.zeros_like(counts), np.minimum(counts + 1, most)
         while (done < counts).any():
             left = np.minimum(counts - done, most)
@@ -331,7 +326,7 @@ class ArrayTagger:
 
     def _ids(self, words: Sequence[str]) -> Array:
         """Return the numbers of words by vocabulary."""
-        if len(self.words) > WORDS_KEPT:
+        if len(self.words) > 2**20:
             self.words.clear()
         known = self.words
         for word in {*words} - known.keys():

@@ -45,6 +45,7 @@ from jobkit.core.knobs import (
     BATCH_SIZE,
     CPU,
     CUDA,
+    CUT_BY,
     EXACT,
     LEFT_OUT,
     OFF,
@@ -60,7 +61,7 @@ from jobkit.core.knobs import (
 )
 from jobkit.core.records import ModelRef
 from jobkit.worker.paragraphs import cut_by_budget
-from jobkit.worker.workloads.base import Entity, Heavy, Result
+from jobkit.worker.workloads.base import DEFAULT_BATCH_SIZE, Entity, Heavy, Result
 from jobkit.worker.workloads.model import (
     DTYPES,
     PROCESSORS,
@@ -71,22 +72,13 @@ from jobkit.worker.workloads.model import (
     torch_versions,
 )
 
-DEFAULT_BATCH_SIZE = 32
-"""Paragraphs per call and sentences per NER batch if the sweep does not set them: Stanza's default."""
 SLEEP_WHILE_WAITING = ("OMP_WAIT_POLICY", "PASSIVE")
 """OpenMP's threads spin while they wait for each other, and the tagger's LSTMs make them wait at
 every character. If another process needs a core, spinning turned 11 s of tagging into 417 s; sleeping
 costs almost nothing. torch reads it once, when it is first imported; a value set by the user stays. https://gcc.gnu.org/onlinedocs/libgomp/OMP_005fWAIT_005fPOLICY.html"""
-PARAGRAPHS_PER_CALL = 200
-"""Small calls keep memory small."""
-THREADS = 2
-"""Threads of torch, because users share a login node."""
-_BATCH_SIZE_IS = ("paragraphs_per_call", "sentences_per_ner_batch")
-_CUTS = (*_BATCH_SIZE_IS, "tokenizer_batch")
+_CUTS = (*CUT_BY, "tokenizer_batch")
 _BLANK = re.compile(r"[\s\u0080-\u009f]+")
 """Characters that Stanza reads as white space, and writes as a space in a token's text."""
-_TOO_LONG = "<UNK>"
-"""Stanza's text for a token of more than 1,000 characters."""
 
 TOKENIZER_CHARS = 2**18
 """Padded characters of a batch of the tokenizer, if it takes whole calls and the setting has no limit."""
@@ -303,7 +295,7 @@ class StanzaNer:
         largest = {name: self._largest.get(name) for name in _CUTS}
         if BATCH_SIZE not in self._params:
             return {**largest, **self._effective}
-        values = [largest[name] for name in _BATCH_SIZE_IS if name not in self._params]
+        values = [largest[name] for name in CUT_BY if name not in self._params]
         smaller = min((value for value in values if value is not None), default=None)
         return {BATCH_SIZE: smaller, **largest, **self._effective}
 
@@ -318,12 +310,12 @@ class StanzaNer:
         import torch
 
         threads = torch.get_num_threads()
-        torch.set_num_threads(min(threads, THREADS))
+        torch.set_num_threads(min(threads, 2))  # users share a login node
         try:
             pipeline = _pipeline(folder, model.name if model else "", "tokenize", CPU)
             once = list(dict.fromkeys(paragraphs))
-            firsts = range(0, len(once), PARAGRAPHS_PER_CALL)
-            calls = (once[first : first + PARAGRAPHS_PER_CALL] for first in firsts)
+            few = 200  # small calls keep memory small
+            calls = (once[first : first + few] for first in range(0, len(once), few))
             documents = (document for call in calls for document in pipeline.bulk_process(call))
             rows = ([columns_of(sentence) for sentence in document.sentences] for document in documents)
             lengths = dict(zip(once, rows, strict=True))
@@ -478,7 +470,7 @@ def _entity(number: int, paragraph: str, entity: Any) -> Entity:  # noqa: ANN401
     """Return Stanza's entity as a row; refuse one whose text differs from the text at its offsets."""
     for token in entity.tokens:
         there = paragraph[token.start_char : token.end_char]
-        if token.text != _TOO_LONG and _BLANK.sub("", there) != _BLANK.sub("", token.text):
+        if token.text != "<UNK>" and _BLANK.sub("", there) != _BLANK.sub("", token.text):
             where = f"paragraph {number} of the call, {token.start_char}:{token.end_char}"
             raise ValueError(f"{where}: {there!r} stands where Stanza found {token.text!r}")
     start, end = entity.start_char, entity.end_char

@@ -185,8 +185,6 @@ def _on_cpu(scores: Any, transitions: Any, active: Sequence[int]) -> tuple[Any, 
 VERSIONS = ((1, 10), (1, 15))
 """The oldest and the newest Stanza that the shortcuts are written for and tested with, both inclusive."""
 
-_OUTPUT = """(output_file, trainer, data_generator, vocab, mwt_dict, max_seqlen=1000, orig_text=None, \
-no_ssplit=False, use_regex_tokens=True, num_workers=0, postprocessor=None)"""
 SIGNATURES: tuple[tuple[Callable[..., Any], str], ...] = (
     (CRFLoss.forward, "(self, inputs, masks, tag_indices)"),
     (CharacterLanguageModel.get_representation, "(self, chars, charoffsets, charlens, char_orig_idx)"),
@@ -199,7 +197,11 @@ SIGNATURES: tuple[tuple[Callable[..., Any], str], ...] = (
     (tokenize_processor.TokenizeProcessor.process, "(self, document)"),
     (update_pred_regex, "(raw, pred)"),
     (NERTagger.extract_static_embeddings, "(args, sents, vocab)"),
-    (output_predictions, _OUTPUT),
+    (
+        output_predictions,
+        """(output_file, trainer, data_generator, vocab, mwt_dict, max_seqlen=1000, orig_text=None, \
+no_ssplit=False, use_regex_tokens=True, num_workers=0, postprocessor=None)""",
+    ),
 )
 """The functions of Stanza that a shortcut replaces or calls, each with its signature."""
 

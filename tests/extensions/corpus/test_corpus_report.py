@@ -13,7 +13,7 @@ import jobkit
 from jobkit.core.blocks import as_text
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import PLAN_FILE, WINNERS_FOLDER, Exit
-from jobkit.core.paths import LEDGER_VARIABLE, ledger_path
+from jobkit.core.paths import ledger_path
 from jobkit.core.terminal import NoWrap
 from jobkit.extensions.corpus import page as corpus_report
 from jobkit.extensions.corpus.ledger import corpora
@@ -119,7 +119,7 @@ def test_a_corpus_that_is_not_planned_has_no_report(tagged: Path) -> None:
 def test_what_a_methods_section_needs_is_written_once_when_the_last_shard_is_done(
     tagged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(LEDGER_VARIABLE, str(tagged.parent / "ledger.jsonl"))
+    monkeypatch.setenv("JOBKIT_LEDGER", str(tagged.parent / "ledger.jsonl"))
     path = tagged / "provenance.json"
     win(tagged, 1, 2)
     assert (finish(tagged), path.exists()) == ({}, False)

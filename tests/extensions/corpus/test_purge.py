@@ -17,7 +17,6 @@ import pytest
 
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.layout import Exit, try_folder
-from jobkit.core.paths import LEDGER_VARIABLE
 from jobkit.core.records import JobFacts, Outcome, Point
 from jobkit.extensions.corpus import standing
 from jobkit.extensions.corpus.winners import claim, read_winners, winner_path
@@ -68,7 +67,7 @@ def whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, obj
     """Apply a corpus of three shards, and return its rows."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(local, "_runner", runner)
-    monkeypatch.setenv(LEDGER_VARIABLE, str(tmp_path / "ledger.jsonl"))
+    monkeypatch.setenv("JOBKIT_LEDGER", str(tmp_path / "ledger.jsonl"))
     measured_run(tmp_path / "run")
     texts = write_corpus(tmp_path / "letters.txt")
     said("apply", "run", "--corpus", "letters.txt", "--out", "tagged", "--shards", "3")

@@ -13,7 +13,7 @@ import pytest
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import POINTS_FILE, SPEC_FILE, is_run_folder, read_points
-from jobkit.core.paths import CACHE_VARIABLE, LEDGER_VARIABLE
+from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB, MIB
 from jobkit.extensions.corpus import apply, ledger
@@ -49,7 +49,7 @@ from tests.support.swept import sweep as sweep  # noqa: PLC0414 - the same
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(LEDGER_VARIABLE, str(tmp_path / "ledger.jsonl"))
+    monkeypatch.setenv("JOBKIT_LEDGER", str(tmp_path / "ledger.jsonl"))
     measured_run(tmp_path / "run")
     write_corpus(tmp_path / "letters.txt")
     return tmp_path

@@ -6,7 +6,6 @@ from typing import cast
 import pytest
 
 from jobkit.core.measurements import Energy
-from jobkit.worker.measure import sampler
 from jobkit.worker.measure.nvml import GpuHandle
 from jobkit.worker.measure.sampler import EnergyReading, Meter, idle_power
 
@@ -83,7 +82,7 @@ def test_idle_power_is_read_up_to_the_first_worker_that_opens_a_gpu() -> None:
 
 def test_idle_power_may_not_be_known() -> None:
     """Busy at first, busy at last, over too short a time, without a GPU."""
-    begin, short = {A: at(0, 0)}, {A: at(sampler.IDLE_LEAST_S / 2, 99)}
+    begin, short = {A: at(0, 0)}, {A: at(0.5, 99)}
     for first, last in (({}, {A: at(9, 9)}), (begin, {}), (begin, short)):
         assert idle_power([A], first, [last]) is None
     assert idle_power([], {}, []) is None

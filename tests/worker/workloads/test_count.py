@@ -3,8 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.worker.workloads.base import Entity, Workload, workload_class
-from jobkit.worker.workloads.function import DEFAULT_BATCH_SIZE
+from jobkit.worker.workloads.base import DEFAULT_BATCH_SIZE, Entity, Workload, workload_class
 
 
 def count(batch_size: int | None = None) -> Workload:

@@ -9,7 +9,7 @@ from jobkit.answers.loads import Lengths, Loads
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import BUDGET, RUN_KNOBS, declared
 from jobkit.worker.workloads.base import ENTITY_COLUMNS, SHIPPED, columns_of, knobs, workload_class
-from jobkit.worker.workloads.own import METHODS, checked_class, code_folder, open_workload
+from jobkit.worker.workloads.own import checked_class, code_folder, open_workload
 from tests.support.builders import own_workload
 
 
@@ -96,7 +96,8 @@ def test_without_columns_the_rows_are_the_entities(tmp_path: Path) -> None:
     toy = (
         "from jobkit.worker.workloads.base import Result\n\nclass Toy:\n    KNOBS, NEEDS_MODEL = (), False\n"
     )
-    methods = (f"    def {name}(self): ...\n" for name in METHODS)
+    names = ("load", "items_per_call", "process", "effective", "versions")
+    methods = (f"    def {name}(self): ...\n" for name in names)
     (tmp_path / "own_old.py").write_text(toy + "".join(methods))
     assert columns_of(open_workload("own_old:Toy", str(tmp_path))) == ENTITY_COLUMNS
     assert columns_of(open_workload("count", None)) == ("words",)

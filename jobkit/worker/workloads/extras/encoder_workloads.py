@@ -53,14 +53,13 @@ from jobkit.core.knobs import (
 )
 from jobkit.core.records import MODEL_OPTIONS, ModelRef
 from jobkit.worker.paragraphs import cut_by_budget
-from jobkit.worker.workloads.base import Entity, Heavy, Result
+from jobkit.worker.workloads.base import DEFAULT_BATCH_SIZE, Entity, Heavy, Result
 from jobkit.worker.workloads.extras import token_counts
 from jobkit.worker.workloads.model import (
     DTYPES,
     EMBEDDER_SETTINGS,
     MODULES,
     NO_LIMIT,
-    PROCESSING_SETTINGS,
     SAVED,
     TOKENIZER_SETTINGS,
     model_folder,
@@ -73,32 +72,10 @@ from jobkit.worker.workloads.model import (
 if TYPE_CHECKING:
     from jobkit.worker.workloads.extras.encoder import Encoder, Found
 
-DEFAULT_BATCH_SIZE = 32
-"""Paragraphs per call if the sweep does not set it: the default of ``encode``; that of the pipeline is 1."""
-WINDOW = {CUDA: 10_000, CPU: 100}
-"""Texts of a call of an encoder by device, unless the setting has a number."""
-BUDGET = {CUDA: 2**14, CPU: 1_000}
-"""Padded tokens of a batch of an encoder by device, unless the setting has a budget or a batch size: more
-leave the caches of a CPU."""
-FIRST_BATCHES = 2
-"""The first part of a call is a short one, and so is its batch; the second batch is full."""
-WARM_UP_S = 1.0
-"""On an H100 the first 10,000 vectors in bf16 take 0.43 to 0.62 s, after 20,000 others 0.35 to 0.37 s."""
-CONTROL_SIZE = 8
-"""The other batch size with which the framework is compared with itself."""
 SILENT_TOKENIZERS = ("TOKENIZERS_PARALLELISM", "false")
 """The tokenizers' threads cannot be used after a fork; the pipeline sets this too."""
-MANY_WORDS = 100
-"""Tokens of a vocabulary of which a text surely has some."""
-TRUST = "trust_remote_code"
-ENCODES = ("__call__", "_encode_plus", "pad", "_pad")
-"""Methods of a tokenizer that an encoder does not call."""
-LOADED = {"torch.float32": FP32, **{f"torch.{dtype}": word for word, dtype in DTYPES.items()}}
-"""The precision by the type of the weights that were loaded."""
 INPUT = "input_ids"
 """The tensor of token ids, of shape (texts, tokens of the longest)."""
-TOKENS = "token_embeddings"
-"""What sentence-transformers calls the vectors of tokens, of shape (texts, tokens, numbers)."""
 
 
 class Difference(NamedTuple):
@@ -136,8 +113,8 @@ class EncoderWorkload:
     )
     NEEDS_MODEL: ClassVar[bool] = True
     LOAD_UNIT: ClassVar[str] = "padded tokens"
-    WINDOW: ClassVar[Mapping[str, int]] = WINDOW
-    BUDGET: ClassVar[Mapping[str, int]] = BUDGET
+    WINDOW: ClassVar[Mapping[str, int]] = {CUDA: 10_000, CPU: 100}
+    BUDGET: ClassVar[Mapping[str, int]] = {CUDA: 2**14, CPU: 1_000}  # more leave the caches of a CPU
     FRAMEWORKS: ClassVar[tuple[str, ...]] = ("transformers", "tokenizers")
     # tokenizes the texts of calls; ``None`` if the framework works, which does not cut calls by ``padded``
     tokenize_ahead: Callable[..., None] | None = None
@@ -178,7 +155,8 @@ class EncoderWorkload:
             self._effective[PRECISION] = set_tf32(precision, device)
         dtype = DTYPES.get(precision, "float32") if precision else "auto"  # the checkpoint's own
         self._network = self.open(self._folder, dtype)
-        if not precision and (loaded := LOADED.get(str(self._network.dtype))):
+        words = {f"torch.{dtype}": word for word, dtype in {FP32: "float32", **DTYPES}.items()}
+        if not precision and (loaded := words.get(str(self._network.dtype))):
             self._effective[PRECISION] = loaded
         self._network.register_forward_pre_hook(self._note, with_kwargs=True)
         if wanted := str(params.get(SHORTCUTS, "")):
@@ -199,7 +177,8 @@ class EncoderWorkload:
         self._params, sizes = params, numbers(params)
         self._largest, self._heaviest = None, (0, {}, True)
         if self._encoder:
-            self._encoder.budget = sizes.get(PADDED, None if BATCH_SIZE in sizes else BUDGET[self._device])
+            usual = None if BATCH_SIZE in sizes else self.BUDGET[self._device]
+            self._encoder.budget = sizes.get(PADDED, usual)
             self._encoder.size = sizes.get(BATCH_SIZE, 1)
 
     def _note(self, network: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:  # noqa: ANN401
@@ -220,7 +199,7 @@ class EncoderWorkload:
         """Return the batch size, in paragraphs; with a budget those of a window."""
         sizes = numbers(self._params)
         if self._encoder and (PADDED in sizes or BATCH_SIZE not in sizes):
-            return sizes.get("paragraphs_per_call", WINDOW[self._device])
+            return sizes.get("paragraphs_per_call", self.WINDOW[self._device])
         return sizes.get(BATCH_SIZE, DEFAULT_BATCH_SIZE)
 
     def find(self, paragraphs: Sequence[str]) -> tuple[Any, dict[str, Any]]:
@@ -237,7 +216,7 @@ class EncoderWorkload:
         return found, {"load": load, "tokens": tokens}
 
     def tag_heaviest(self, paragraphs: Sequence[str]) -> None:
-        """Run the first batches of a call; in a new process on a GPU also the others, for `WARM_UP_S`.
+        """Run the first batches of a call; in a new process on a GPU also the others, for a second.
 
         A GPU loads kernels and maps memory when they are first used. Only the texts of these batches are
         tokenized, so that the first call need not wait for others.
@@ -248,9 +227,11 @@ class EncoderWorkload:
             sizes = cut_by_budget(map(len, paragraphs), PART_CHARS, pads=False)
             edges = pairwise(accumulate(sizes, initial=0))
             parts = (self._encoder.batches(paragraphs[first:end]) for first, end in edges)
-            until = time.monotonic() + (WARM_UP_S if self._device == CUDA and not self._is_warm else 0)
+            # on an H100 the first 10,000 vectors in bf16 take 0.43 to 0.62 s, then 0.35 to 0.37 s
+            until = time.monotonic() + (1.0 if self._device == CUDA and not self._is_warm else 0)
             for number, _ in enumerate(chain.from_iterable(parts), 1):
-                if number >= FIRST_BATCHES and time.monotonic() >= until:
+                # the first part of a call, and its batch, is a short one; the second batch is full
+                if number >= 2 and time.monotonic() >= until:
                     break
             self._is_warm = True
 
@@ -278,7 +259,7 @@ class EncoderWorkload:
             del module.forward
         precision = str(self._effective.get(PRECISION, FP32))
         if precision == FP32:
-            control, name = self.stock(paragraphs, CONTROL_SIZE), f"in batches of {CONTROL_SIZE}"
+            control, name = self.stock(paragraphs, 8), "in batches of 8"
         else:
             control, name = self.stock(paragraphs, DEFAULT_BATCH_SIZE), f"in {precision}"
             set_tf32(FP32, self._device)
@@ -331,7 +312,8 @@ def unknown_inputs(tokenizer: Any, network: Any) -> Iterator[str]:  # noqa: ANN4
     if "attention_mask" not in inspect.signature(network.forward).parameters:
         yield f"{type(network).__name__} takes no mask, so padding changes what it finds"
     kind, inputs = type(tokenizer), tokenizer.model_input_names
-    if any(getattr(kind, name) is not getattr(Usual, name) for name in ENCODES):
+    encodes = ("__call__", "_encode_plus", "pad", "_pad")  # an encoder does not call them
+    if any(getattr(kind, name) is not getattr(Usual, name) for name in encodes):
         yield f"{kind.__name__} has an encoding of its own"
     known = TOKENIZER_SETTINGS.union(*(inspect.signature(one).parameters for one in kind.__mro__[:-1]))
     for name in sorted({name for name, value in tokenizer.init_kwargs.items() if value is not None} - known):
@@ -341,7 +323,7 @@ def unknown_inputs(tokenizer: Any, network: Any) -> Iterator[str]:  # noqa: ANN4
         yield f"{kind.__name__} makes the inputs {', '.join(inputs)}"
     if tokenizer.truncation_side != "right":
         yield f"{kind.__name__} cuts on the left"
-    words = " ".join([*tokenizer.get_vocab()][:MANY_WORDS])
+    words = " ".join([*tokenizer.get_vocab()][:100])
     if any(tokenizer.backend_tokenizer.encode(words).type_ids):
         yield f"{kind.__name__} has types of tokens"
 
@@ -350,10 +332,6 @@ def unknown_inputs(tokenizer: Any, network: Any) -> Iterator[str]:  # noqa: ANN4
 
 AGGREGATION = Knob(name="aggregation", words=("simple", "first", "average", "max"))
 """The ``aggregation_strategy`` of the pipeline."""
-STRIDE = 64
-"""Tokens that the pieces of a long text have in common, so that an entity at an edge is whole in one."""
-NEAR_ENTITIES = 0.05
-"""Of the entities, the share that may differ from fp32 in another precision."""
 
 
 class TokenClassification(EncoderWorkload):
@@ -376,8 +354,8 @@ class TokenClassification(EncoderWorkload):
         import torch
         from transformers import AutoModelForTokenClassification, TokenClassificationPipeline
 
-        trusted = bool(self._params.get(TRUST))
-        how = {"local_files_only": True, TRUST: trusted, "dtype": dtype}
+        trusted = bool(self._params.get("trust_remote_code"))
+        how = {"local_files_only": True, "trust_remote_code": trusted, "dtype": dtype}
         network = AutoModelForTokenClassification.from_pretrained(folder, **how).to(self._device)
         self._strategy = str(self._params.get(AGGREGATION.name, "simple"))
         self._tokenizer = tokenizer_of(folder, trusted=trusted)
@@ -441,7 +419,7 @@ class TokenClassification(EncoderWorkload):
         same, differ = (counts & others).total(), ((counts - others) + (others - counts)).total()
         score = 2 * same / (len(one) + len(other)) if one or other else 1.0
         words = f"{differ} of {len(other)} entities differ, F1 {score:.4f}"
-        return Difference(words, differ, 0, NEAR_ENTITIES * len(other))
+        return Difference(words, differ, 0, 0.05 * len(other))
 
     def process(self, paragraphs: Sequence[str]) -> Result:
         """Tag these paragraphs."""
@@ -454,7 +432,9 @@ class TokenClassification(EncoderWorkload):
         found = token_counts.count(paragraphs, token_counts.of_tagger(model_folder(model), stride_of))
         if found is not None:
             return [[max(row)] * len(row) for row in found]
-        tokenizer = tokenizer_of(model_folder(model), trusted=bool(options_of(model).get(TRUST)))
+        tokenizer = tokenizer_of(
+            model_folder(model), trusted=bool(options_of(model).get("trust_remote_code"))
+        )
         cut = tokenizer(
             list(paragraphs),
             truncation=True,
@@ -502,8 +482,8 @@ def give_padding(tokenizer: Any) -> None:  # noqa: ANN401 - as above
 
 
 def stride_of(most: int) -> int:
-    """Return `STRIDE`, or less for a model that takes too few tokens for it."""
-    return STRIDE if most >= STRIDE + 3 else most // 4  # two special tokens, and one more
+    """Return how many tokens two pieces of a text share, so that an entity at an edge is whole in one."""
+    return 64 if most >= 64 + 3 else most // 4  # two special tokens, and one more
 
 
 # -- embeddings
@@ -556,13 +536,14 @@ class SentenceEmbedding(EncoderWorkload):
             return "the model leaves the tokens of its prompt out of the mean"
 
         def unmasked(found: dict[str, Any], **_: object) -> dict[str, Any]:
-            return {**found, TOKENS: model[0].auto_model(input_ids=found[INPUT]).last_hidden_state}
+            vectors = model[0].auto_model(input_ids=found[INPUT]).last_hidden_state
+            return {**found, "token_embeddings": vectors}
 
         def run(ids: Any, mask: Any, places: Any) -> Sequence[Any]:  # noqa: ANN401 - torch is untyped
             vectors = model({INPUT: ids, "attention_mask": mask})["sentence_embedding"]
             return [vectors[:, : model.truncate_dim].float()]
 
-        if causal := model[0].module_output_name == TOKENS and is_causal(model[0].auto_model):
+        if causal := model[0].module_output_name == "token_embeddings" and is_causal(model[0].auto_model):
             model[0].forward = unmasked
             self._changed.append(model[0])
 
@@ -627,7 +608,8 @@ def unknown_setting(module: Any, folder: Path) -> str:  # noqa: ANN401 - as abov
     named = {key for key, value in saved.items() if value and key not in MODULES["Transformer"]}
     if "message" in saved.get("modality_config", {}):
         named.add("chat_template")
-    named |= {f"processing_kwargs {key}" for key in text_settings(module).keys() - PROCESSING_SETTINGS}
+    # an encoder keeps the one, and a mask makes the other harmless
+    named |= {f"processing_kwargs {key}" for key in text_settings(module).keys() - {"max_length", "padding"}}
     if (file := folder / "config_sentence_transformers.json").is_file():
         of_folder = json.loads(file.read_text(encoding="utf-8"))
         if of_folder.get("model_type", SAVED) == SAVED:  # of another one the library reads none
@@ -665,7 +647,7 @@ def open_model(folder: Path, device: str, dtype: str, **options: Any) -> Any:  #
         str(folder),
         device=device,
         local_files_only=True,
-        trust_remote_code=bool(options.get(TRUST)),
+        trust_remote_code=bool(options.get("trust_remote_code")),
         model_kwargs={"dtype": dtype},
     )
     give_padding(model.tokenizer)

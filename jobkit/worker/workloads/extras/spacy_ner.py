@@ -27,9 +27,6 @@ from jobkit.worker.workloads.model import model_folder, parts_of, torch_versions
 
 DEFAULT_BATCH_SIZE = 1000
 """Documents per call if the sweep does not set it: the default of ``Language.pipe``."""
-NER = "ner"
-LISTENED_TO = ("tok2vec", "transformer")
-"""The components that others listen to."""
 
 
 class SpacyNer:
@@ -71,13 +68,13 @@ class SpacyNer:
         else:
             spacy.require_cpu()
         self._nlp = spacy.load(folder)
-        if NER not in self._nlp.pipe_names:
+        if "ner" not in self._nlp.pipe_names:
             has = ", ".join(self._nlp.pipe_names) or "no component"
             hint = "name a model with a named-entity recognizer, such as en_core_web_sm"
-            raise JobkitError(f"model {folder}: has {has}, not {NER}", hint=hint)
-        listens = any("listener" in node.name for node in self._nlp.get_pipe(NER).model.walk())
-        listened_to = [name for name in LISTENED_TO if listens and name in self._nlp.pipe_names]
-        self._nlp.select_pipes(enable=[*listened_to, NER])
+            raise JobkitError(f"model {folder}: has {has}, not ner", hint=hint)
+        listens = any("listener" in node.name for node in self._nlp.get_pipe("ner").model.walk())
+        others = {"tok2vec", "transformer"} if listens else set()
+        self._nlp.select_pipes(enable=[name for name in self._nlp.pipe_names if name in {*others, "ner"}])
 
     def change(self, params: Mapping[str, Value]) -> None:
         """Take another batch size, with what is loaded."""

@@ -16,8 +16,6 @@ from typing import Any, NamedTuple
 from jobkit.core.knobs import PROMPT
 from jobkit.worker.workloads.model import NO_LIMIT, TOKENIZER_SETTINGS, read_json
 
-TOGETHER = 4_096
-"""Texts whose tokens are held at a time."""
 CHANGING = {
     *("add_bos_token", "add_eos_token", "max_len", "vocab", "merges", "fix_mistral_regex", "clean_text"),
     *("max_input_chars_per_word", "wordpieces_prefix", "sp_model_kwargs", "legacy", "src_lang", "tgt_lang"),
@@ -35,17 +33,6 @@ USUAL_MODEL = {
     **dict.fromkeys(("byte_fallback", "ignore_merges", "fuse_unk"), False),
     "max_input_chars_per_word": 100,
 }
-UNKNOWN = 3
-"""The number of the unknown token of XLM-R."""
-OF_QWEN = "dcf453f17fd94008"
-"""The digest of how Qwen2's class cuts a text into words."""
-OWN_ENDS = ("BertTokenizer", "MPNetTokenizer", "RobertaTokenizer", "XLMRobertaTokenizer")
-"""Classes that put their own two special tokens around a text."""
-USUAL = "sentence_transformers.models.Transformer"
-EMBEDDER_FILE = "sentence_bert_config.json"
-OF_EMBEDDER = {"max_seq_length", "do_lower_case", "transformer_task", "module_output_name", "modality_config"}
-PROCESSORS = ("preprocessor_config.json", "processor_config.json")
-"""Files of a model that takes more than text."""
 FIRST_POSITIONS = 2
 """Positions that no token has: RoBERTa counts them from 2."""
 
@@ -72,15 +59,20 @@ def of_embedder(folder: Path, asked: Mapping[str, Any]) -> Files | None:
     prompt = prompts.get(of_library.get("default_prompt_name")) or ""
     if (named := asked.get(PROMPT)) is not None:
         prompt = prompts.get(named, named)
-    kind = modules[0].get("type", "") if modules else USUAL
+    kind = modules[0].get("type", "") if modules else "sentence_transformers.models.Transformer"
     if kind.endswith(".StaticEmbedding"):
         return Files(first, special=False, prompt=prompt)
-    settings = read_json(first / EMBEDDER_FILE)
-    others = [file for file in first.glob("sentence_*_config.json") if file.name != EMBEDDER_FILE]
-    others += [first / name for name in PROCESSORS if (first / name).exists()]
+    file = first / "sentence_bert_config.json"
+    settings, others = (
+        read_json(file),
+        [other for other in first.glob("sentence_*_config.json") if other != file],
+    )
+    more_than_text = [first / "preprocessor_config.json", first / "processor_config.json"]
+    others += filter(Path.exists, more_than_text)
     modality = settings.get("modality_config") or {"text": None}
     unusual = not (kind.startswith("sentence_transformers.") and kind.endswith(".Transformer"))
-    unusual |= bool(settings.keys() - OF_EMBEDDER or settings.get("do_lower_case") or others)
+    known = {"max_seq_length", "do_lower_case", "transformer_task", "module_output_name", "modality_config"}
+    unusual |= bool(settings.keys() - known or settings.get("do_lower_case") or others)
     if unusual or modality.keys() != {"text"}:
         return None
     if (most := settings.get("max_seq_length")) is None:
@@ -105,8 +97,9 @@ def count(texts: Sequence[str], files: Files | None) -> list[list[int]] | None:
     if not files or not made:
         return None
     rows: list[list[int]] = []
-    for first in range(0, len(texts), TOGETHER):
-        some = [files.prompt + text for text in texts[first : first + TOGETHER]]
+    together = 4_096  # texts whose tokens are held at a time
+    for first in range(0, len(texts), together):
+        some = [files.prompt + text for text in texts[first : first + together]]
         for one in made.encode_batch_fast(some, add_special_tokens=files.special):
             more = one.overflowing if files.stride is not None else ()
             rows.append([len(one), *map(len, more)])
@@ -125,8 +118,8 @@ def _tokenizer(files: Files) -> Any:  # noqa: ANN401 - tokenizers is untyped
     except Exception:  # noqa: BLE001 - tokenizers raises no other class; the library says what is wrong
         return None
     made.no_padding()
-    own_ends = files.special and _class_of(config) in OWN_ENDS
-    if own_ends and len(made.encode("")) != 2:
+    own_ends = {"BertTokenizer", "MPNetTokenizer", "RobertaTokenizer", "XLMRobertaTokenizer"}
+    if files.special and _class_of(config) in own_ends and len(made.encode("")) != 2:
         return None
     if files.special:
         made.encode_special_tokens = bool(config.get("split_special_tokens"))
@@ -177,9 +170,9 @@ def _agrees(kind: str, config: Mapping[str, Any], of_file: Mapping[str, Any]) ->
     if kind == "XLMRobertaTokenizer":
         wanted = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True}
         made = [{"type": "WhitespaceSplit"}, wanted]
-        of_text = normalizer.get("type") in {None, "Precompiled"} and model.get("unk_id") == UNKNOWN
+        of_text = normalizer.get("type") in {None, "Precompiled"} and model.get("unk_id") == 3
         return usual and of_text and blank in {None, True} and list(parts) == made
     if kind == "Qwen2Tokenizer":
         digest = hashlib.sha256(json.dumps(split, sort_keys=True).encode()).hexdigest()[:16]
-        return usual and normalizer == {"type": "NFC"} and not blank and digest == OF_QWEN
+        return usual and normalizer == {"type": "NFC"} and not blank and digest == "dcf453f17fd94008"
     return False

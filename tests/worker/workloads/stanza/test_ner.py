@@ -15,7 +15,7 @@ from jobkit.core.records import ModelRef
 from jobkit.planning.sample import SEED, generate
 from jobkit.worker.workloads.base import Entity, Heavy, Result
 from jobkit.worker.workloads.model import language_of
-from jobkit.worker.workloads.stanza_ner import DEFAULT_BATCH_SIZE, StanzaNer, _entity
+from jobkit.worker.workloads.stanza_ner import StanzaNer, _entity
 
 pytestmark = pytest.mark.xdist_group("torch")  # one worker imports it, for all tests of this group
 
@@ -216,7 +216,7 @@ def test_a_folder_must_hold_one_language(tmp_path: Path, tiny_model: ModelRef) -
 
 def test_defaults_and_a_text_without_sentences(load: Load) -> None:
     workload = load()
-    assert workload.items_per_call() == DEFAULT_BATCH_SIZE
+    assert workload.items_per_call() == 32
     assert {"torch", "stanza", "numpy"} <= set(workload.versions())
     workload.tag_heaviest([])
     assert workload.attempted_load() == 0
