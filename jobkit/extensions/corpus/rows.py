@@ -366,6 +366,8 @@ PART_S = 10.0
 """A part is of so much work, so that a kill each minute leaves most of the minute."""
 SHARE = 0.1
 """Of the time of a try: a later part is longer, so that a shard of hours has some dozens of files."""
+FIRST_SPEED = 5000
+"""Characters in a second, for the first window, if the plan does not know the speed."""
 
 
 class RowsFile(Output):
@@ -396,8 +398,7 @@ class RowsFile(Output):
         self._finished, self._of = [*adopted], of
         self._left = shard.paragraphs - sum(one.part.paragraphs for one in adopted)
         self._part_s = PART_S / 4**vain
-        # characters in a second, for the first window, if the plan does not know the speed
-        speed = shard.characters / shard.expected_s if shard.expected_s else 5000
+        speed = shard.characters / shard.expected_s if shard.expected_s else FIRST_SPEED
         self.window_characters = int(self._part_s * speed)
 
     def open(self, columns: Sequence[str]) -> None:
