@@ -155,9 +155,6 @@ def doctor(word: str | None, options: Options, submit: bool, within: str, whole:
     return findings.exit_code(listed)
 
 
-SCRIPT_SUFFIXES = (".sh", ".slurm", ".sbatch", ".sge", ".qsub", ".job")
-
-
 def _refuse_no_spec(word: str) -> None:
     """Refuse what is no spec; an earlier version checked scripts and workloads too."""
     from jobkit.schedulers.lint import lint as lint_script
@@ -168,7 +165,7 @@ def _refuse_no_spec(word: str) -> None:
         raise JobkitError(f"{word}: there is no such file", hint="jobkit init writes a first spec")
     if not word or word.endswith(SPEC_SUFFIXES):
         return
-    script = word.endswith(SCRIPT_SUFFIXES)
+    script = word.endswith((".sh", ".slurm", ".sbatch", ".sge", ".qsub", ".job"))
     with contextlib.suppress(OSError):  # it is a finding
         script |= path.is_file() and bool(lint_script(read_text(path, MOST_BYTES)).found)
     if script or path.suffix == ".py" or not path.exists():

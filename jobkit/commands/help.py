@@ -23,8 +23,6 @@ WIDEST = 120
 INDEX = "README"
 MOST_PLACES = 12
 """Places that are listed for a word."""
-CLOSE = 0.7
-"""How close a name must be to what was typed, which may be any word and no misspelt name."""
 _FENCE = re.compile(r"^```.*\n((?:(?!```).*\n)*)```$", re.MULTILINE)
 _SENTENCE = re.compile(r"(?<=[^\W\d][.?]|[)\"][.?]) (?=[\w-])")
 """Between two sentences; not after the number of an item."""
@@ -154,7 +152,8 @@ def _pages_with(ctx: click.Context, word: str) -> list[str]:
     else:
         group = ctx.find_root().command
         commands = group.list_commands(ctx) if isinstance(group, click.Group) else []
-        close = terminal.did_you_mean(word, [*_pages(), *commands], CLOSE)
+        # How close a name must be to what was typed, which may be any word and no misspelt name
+        close = terminal.did_you_mean(word, [*_pages(), *commands], 0.7)
         hint = close or "jobkit help lists all commands and pages"
         raise JobkitError(f"{word!r} is no command and no page, and no page contains it", hint=hint)
     times, places = Counter(piece.topic for piece in found), dict[tuple[str, str], Piece]()

@@ -366,7 +366,6 @@ def runs_named(words: Sequence[Path]) -> list[Path]:
     return list({run.resolve(): run for run in found}.values())
 
 
-WEEK = 7
 DAYS = 7
 
 
@@ -466,7 +465,7 @@ def _since(options: Mapping[str, Any]) -> date | None:
         days = options["days"]
         return None if days is None and options["file"] else today - timedelta(days=days or DAYS)
     if found := re.fullmatch(r"(\d{1,4})([dw])", text):
-        return today - timedelta(days=int(found[1]) * (WEEK if found[2] == "w" else 1))
+        return today - timedelta(days=int(found[1]) * (7 if found[2] == "w" else 1))
     try:
         return date.fromisoformat(text[:10])
     except ValueError:

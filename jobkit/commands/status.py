@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 MAX_LISTED = 30
 """Points of a run that are listed without --all."""
-OTHER_LINES = 16
-"""Lines of a terminal that a run takes in addition to its points."""
 
 
 @click.command(short_help="Show the state of every point, why points wait, and what to type next.")
@@ -87,7 +85,8 @@ def status(words: tuple[str, ...], watch: bool, listed: bool, whole: bool, as_js
     in_place = watch and sys.stdout.isatty() and not as_json
 
     def shown(standings: Sequence[RunStatus], others: Sequence[Path] = ()) -> str:
-        free = max(1, shutil.get_terminal_size().lines - OTHER_LINES) if in_place else MAX_LISTED
+        # A run takes 16 lines of a terminal in addition to its points
+        free = max(1, shutil.get_terminal_size().lines - 16) if in_place else MAX_LISTED
         most = sys.maxsize if whole else min(free, MAX_LISTED)
         if as_json:
             return f"{status_text.as_json(standings, runs, what.points, others)}\n"

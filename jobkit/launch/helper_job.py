@@ -31,7 +31,6 @@ from jobkit.schedulers.types import ONE_TASK, Queued, State
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
 
-LOOK_S = 0.5
 FIRST_PAUSE_S, SLOWEST_PAUSE_S = 2.0, 15.0
 GONE_GRACE_S = 20.0
 """Time for a file to get from a node to here: a client of a file server caches the listing of a folder."""
@@ -79,7 +78,7 @@ class Errand:
             while time.monotonic() < ask_at:
                 if answer in {path.name for path in self.run_dir.iterdir()}:
                     return
-                time.sleep(LOOK_S)
+                time.sleep(0.5)
             queued = reader.ask_queue(self.scheduler, ids([self.job]), [self.run_dir])
             if queued is not None:  # its number may be another job's
                 queued = tuple(one for one in queued if one.name in {"", self.run_dir.name})
@@ -117,9 +116,6 @@ def submit_errand(scheduler: Scheduler, run_dir: Path, script: str) -> Errand:
 
 # -- fetch a model
 
-FETCH_RESOURCES = {"gpus": 0, "cpus": 1, "memory": "4GiB", "walltime": "01:00:00"}
-"""What the systems before jobkit asked for their install job, and an hour."""
-
 
 def submit_fetch(name: str, words: list[str], *, scheduler: str, site: str, runs_dir: Path) -> Errand:
     """Submit a job that runs ``jobkit models fetch`` with these words on a node."""
@@ -131,7 +127,8 @@ def submit_fetch(name: str, words: list[str], *, scheduler: str, site: str, runs
         {
             "name": f"fetch-{name}",
             "workload": "count",
-            "resources": FETCH_RESOURCES,
+            # What the systems before jobkit asked for their install job, and an hour
+            "resources": {"gpus": 0, "cpus": 1, "memory": "4GiB", "walltime": "01:00:00"},
             "environment": {"variables": {CACHE_VARIABLE: str(cache_dir())}},
         }
     )

@@ -106,9 +106,6 @@ def warn_stand_in(point: Point) -> None:
         note(point.model.warning)
 
 
-_RUN = re.compile(r"^run=(.+)$", re.MULTILINE)  # the line of a job script that names its run folder
-
-
 def refuse_moved_run(run_dir: Path, *, by_hand: bool = False) -> None:
     """Refuse a run folder that is not where its job script works, or not on the cluster of its jobs.
 
@@ -125,7 +122,7 @@ def refuse_moved_run(run_dir: Path, *, by_hand: bool = False) -> None:
         text = read_text(script)
     except OSError as error:
         raise file_error(error, script) from error
-    match = _RUN.search(text)
+    match = re.search(r"^run=(.+)$", text, flags=re.MULTILINE)
     words = shlex.split(match[1]) if match else []
     there = Path(words[0]) if words else run_dir
     if there.resolve() == run_dir.resolve():

@@ -197,8 +197,6 @@ SPAN = (
 )
 
 LOST = "the client died before the scheduler took it: no job of this name is known"
-BY_NAME = "by its name"
-BY_LOCK = "by its intent and its lock"
 
 
 class StrayJobs(JobkitError):  # noqa: N818 - the name of what was found
@@ -238,7 +236,7 @@ def reconcile_submission(run_dir: Path, say: Say) -> None:
         say("a submission was cut off before the scheduler took it")
         return
     job = jobs[-1]
-    journal.note(run_dir, "submitted", job_id=job.id, cluster="", found=BY_NAME, **span)
+    journal.note(run_dir, "submitted", job_id=job.id, cluster="", found="by its name", **span)
     _read_back(run_dir, job)
     say(f"a submission was cut off; its job {job} was found by its name")
 
@@ -260,7 +258,9 @@ def _adopt_driver(run_dir: Path, event: Mapping[str, Any], span: Mapping[str, An
     lives = Life.DEAD if job.id in read_journal(run_dir).buried else life(run_dir, job)
     if lives is Life.UNKNOWN:
         raise elsewhere(run_dir, job.cluster)
-    journal.note(run_dir, "submitted", job_id=job.id, cluster=job.cluster, found=BY_LOCK, **span)
+    journal.note(
+        run_dir, "submitted", job_id=job.id, cluster=job.cluster, found="by its intent and its lock", **span
+    )
     _read_back(run_dir, job)
     stands = "it runs" if lives is Life.ALIVE else "it has ended"
     say(f"the journal had lost process {job.id} on {job.cluster}: {stands}")

@@ -16,8 +16,6 @@ from jobkit.practice import place as places
 from jobkit.practice.daemons import Daemon
 from jobkit.practice.place import SCHEDULERS, Place
 
-READY_WITHIN_S = 120.0
-
 
 class PracticeScheduler(Protocol):
     def prepare(self, place: Place) -> None:
@@ -93,9 +91,7 @@ class Cluster:
             self.kind.heal(self.place)
             return self.kind.takes_jobs(self.place)
 
-        processes.wait_for(
-            ready, f"a job can start; the logs are in {self.place.folder / 'log'}", READY_WITHIN_S
-        )
+        processes.wait_for(ready, f"a job can start; the logs are in {self.place.folder / 'log'}", 120.0)
 
     def end(self) -> None:
         """End all jobs and daemons of this cluster, and no other process."""

@@ -22,7 +22,6 @@ from jobkit.core.shell import check, run
 
 KEPT = "HOME", "LANG", "LOGNAME", "TZ", "USER"  # all that a daemon gets: it hands its environment to jobs
 END_WITHIN_S = 20.0
-LOOK_EVERY_S = 0.05
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 GUARD = Path(__file__).with_name("guard.py")
 
@@ -151,4 +150,4 @@ def wait_for(condition: Callable[[], bool], what: str, within_s: float = 60.0) -
                 hint="jobkit practice reset, with the same --dir, starts again with an empty folder",
                 exit_code=ExitCode.REFUSED,
             )
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(0.05)

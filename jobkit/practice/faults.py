@@ -17,7 +17,6 @@ from jobkit.practice.place import typed
 NODE = slurm.NODES[-1]
 URGENT = "urgent"  # the name of the job that preempts the others, on either scheduler
 URGENT_QUEUE = "urgent.q"
-UNHEARD = "00:00:05"  # how long Grid Engine's broken host may be silent; its default is five minutes
 ASIDE = ".aside"
 
 
@@ -33,7 +32,8 @@ def break_node(cluster: Cluster) -> str:
         reason = "Reason=Not responding"
         check(cluster.place.ask("scontrol", "update", f"NodeName={node}", "State=DOWN", reason), "scontrol")
         return f"node {node} is down and its jobs are dead: look at sinfo, squeue and sacct"
-    _set_unheard(cluster, UNHEARD)
+    # How long Grid Engine's broken host may be silent; its default is five minutes
+    _set_unheard(cluster, "00:00:05")
     wait_for(lambda: any("u" in state for state in sge.states(cluster.place).values()), "the host is missed")
     return "the host is dead, and so are its jobs: look at qstat -f (state u) and qstat"
 

@@ -34,7 +34,6 @@ architecture, which takes 40 ms (``time /usr/share/gridengine/util/arch``)."""
 KEEP_STOPPED = "/usr/sbin/policy-rc.d"
 INSTALL_LOCK = "/run/lock/jobkit-apt.lock"
 """Held while packages are installed: the first of two would remove the file above from under the second."""
-INSTALL_TIMEOUT_S = 900.0
 
 
 def search_path() -> str:
@@ -96,5 +95,5 @@ def apt_install(packages: list[str]) -> None:
         f"apt update -qq; apt install -y -qq --no-install-recommends {shlex.join(packages)}"
     )
     root = () if os.geteuid() == 0 else ("sudo", "-n")
-    done = run((*root, "sh", "-c", script), timeout_s=INSTALL_TIMEOUT_S)
+    done = run((*root, "sh", "-c", script), timeout_s=900.0)
     check(done, "the packages cannot be installed", hint=f"as root: {apt_line(packages)}")

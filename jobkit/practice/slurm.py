@@ -84,7 +84,6 @@ LogFile={folder}/log/slurmdbd.log
 PidFile={run}/slurmdbd.its
 """
 
-DATABASE = "mariadbd", "--no-defaults", "--skip-grant-tables"
 DATABASE_OPTIONS = (
     "--innodb-flush-method=nosync",
     "--innodb-flush-log-at-trx-commit=0",
@@ -152,7 +151,7 @@ def _make_database(place: Place) -> None:
 def _database(place: Place) -> tuple[str, ...]:
     folder = place.folder / "db"
     where = (f"--datadir={folder}/data", f"--tmpdir={place.folder / 'tmp'}", f"--user={user()}")
-    return (*DATABASE, *DATABASE_OPTIONS, *where)
+    return ("mariadbd", "--no-defaults", "--skip-grant-tables", *DATABASE_OPTIONS, *where)
 
 
 def daemons(place: Place) -> tuple[Daemon, ...]:
@@ -209,15 +208,12 @@ def takes_jobs(place: Place) -> bool:
     return up and place.ask("sbatch", "--test-only", "--wrap", "true").ok
 
 
-_MESSAGES = re.compile(r"^Agent (?:queue size|count): *(\d+)$", re.MULTILINE)
-
-
 def has_messages(place: Place) -> bool:
     """Return whether the controller has a message left for a node, such as to end a job's earlier try.
 
     A job that starts again before that is ended by it (measured, 22.05.8). Without an answer it may have one.
     """
-    found = _MESSAGES.findall(place.ask("sdiag").stdout)
+    found = re.findall(r"^Agent (?:queue size|count): *(\d+)$", place.ask("sdiag").stdout, flags=re.MULTILINE)
     return not found or any(map(int, found))
 
 

@@ -9,8 +9,6 @@ from jobkit.core.errors import JobkitError
 from jobkit.schedulers.parsed_script import IsFolder, LintFinding, read_script
 from jobkit.schedulers.registry import SCHEDULERS
 
-PLACED = "late"  # the rule about the place of a line, for which the template is responsible
-
 
 @dataclass(frozen=True, slots=True)
 class Linted:
@@ -58,7 +56,8 @@ def refuse_script(text: str, scheduler: str, template: str, origins: Mapping[str
     if found:
         rows = []
         for finding in found:
-            origin = "" if finding.rule == PLACED else origins.get(finding.text.partition(" ")[2], "")
+            # The rule about the place of a line, for which the template is responsible
+            origin = "" if finding.rule == "late" else origins.get(finding.text.partition(" ")[2], "")
             rows.append(f"{origin + ': ' if origin else ''}{finding.text.strip()}: {finding.message}")
         raise JobkitError("\n  ".join([f"{template}: {rows[0]}", *rows[1:]]), hint=found[0].hint)
 

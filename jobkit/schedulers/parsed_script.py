@@ -179,7 +179,6 @@ def options_of(line: ScriptLine, mark: str) -> Iterator[tuple[str, ...]]:
 _TRAP = re.compile(
     r"\s*trap\s+(?:--\s+)?(?P<action>'[^']*'|\"[^\"]*\"|[\w:]+)\s+(?P<names>[A-Z0-9 ]+?)\s*(?:[#;&|].*)?$"
 )
-_NUMBERS = {"1": "HUP", "2": "INT", "10": "USR1", "12": "USR2", "15": "TERM"}  # signal(7), x86 and ARM
 
 
 def traps(script: Script) -> dict[str, ScriptLine]:
@@ -196,4 +195,5 @@ def traps(script: Script) -> dict[str, ScriptLine]:
 def signal_name(word: str) -> str:
     """Return a signal's name in capitals, without SIG, from its name or number."""
     name = word.strip().upper().removeprefix("SIG")
-    return _NUMBERS.get(name, name)
+    # The numbers of x86 and ARM, by signal(7)
+    return {"1": "HUP", "2": "INT", "10": "USR1", "12": "USR2", "15": "TERM"}.get(name, name)

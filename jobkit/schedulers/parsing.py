@@ -11,7 +11,6 @@ from jobkit.schedulers.types import JobId
 
 _UNITS = {"": 1, **{unit: 1024**power for power, unit in enumerate("KMGTP", 1)}}
 _UNITS |= {unit: 1000**power for power, unit in enumerate("kmgtp", 1)}
-MOST_DIGITS = 18
 _NUMBER = re.compile(r"\d{1,18}(?:\.\d+)?")
 _SIZE = re.compile(r"(\d{1,18}(?:\.\d+)?)([KMGTPkmgtp]?)B?")
 _TIME = re.compile(r"(?:(\d{1,9})-)?(?:(?:(\d{1,9}):)?(\d{1,9}):)?(\d{1,18}(?:\.\d+)?)s?")
@@ -61,7 +60,7 @@ def refusal(answer: Completed, harmless: re.Pattern[str]) -> str | None:
 
 def number_of(text: str) -> float | None:
     """Return a number, ``None`` for any other text: ``NaN``, or more digits than a scheduler counts."""
-    if text.isdecimal() and len(text) <= MOST_DIGITS:  # as most are, of a million jobs
+    if text.isdecimal() and len(text) <= 18:  # as most are, of a million jobs
         return float(text)
     return float(text) if _NUMBER.fullmatch(text.strip()) else None
 

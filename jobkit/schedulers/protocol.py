@@ -215,9 +215,6 @@ class PastJob:
 RUN_NAME = re.compile(r"-\d{8}-\d{6}-[0-9a-f]{4}$")  # how the names of all jobs of a run end
 FOLLOW_BYTES, FOLLOW_S = 2**30, 600  # memory and walltime of the job that follows a run
 PAGE_CACHE = "page cache up to the limit"  # a doubt
-MOST_PERCENT = 110  # of one GPU: utilisation is a mean of samples
-MOST_BUSY = 10
-"""A site that does not confine jobs may let them keep a few times their CPUs busy; more is an error."""
 
 
 def without_impossible(job: PastJob) -> PastJob:
@@ -225,14 +222,16 @@ def without_impossible(job: PastJob) -> PastJob:
     cpu_s, held, doubts = job.cpu_s, job.held_bytes, list(job.doubts)
     cpus = max(job.cpus, job.held_cpus)
     most_s = cpus * (job.elapsed_s + 1)
-    if cpu_s is not None and cpu_s > MOST_BUSY * most_s:
+    # A site that does not confine jobs may let them keep a few times their CPUs busy; more is an error
+    if cpu_s is not None and cpu_s > 10 * most_s:
         doubts += [f"{cpu_s / most_s:,.0f} times the time of {format_count(cpus, 'CPU')}"]
         cpu_s = None
     if held is not None and held > MAX_BYTES:
         doubts += [f"{format_memory(held)} of memory"]
         held = None
     gpu_bytes, percent = job.gpu_bytes, job.gpu_percent
-    if (gpu_bytes or 0) > MAX_BYTES or (percent or 0) > MOST_PERCENT * max(1, job.gpus):
+    # Of one GPU: utilisation is a mean of samples
+    if (gpu_bytes or 0) > MAX_BYTES or (percent or 0) > 110 * max(1, job.gpus):
         doubts += ["figures of its GPUs"]
         gpu_bytes = percent = None
     if not doubts:

@@ -43,8 +43,6 @@ class _Schedulers(UserDict[str, Scheduler]):
 
 _KNOWN = _Schedulers({name: f"{__package__}.{name}" for name in ("slurm", "sge", "local")})  # type: ignore[misc]
 SCHEDULERS: Mapping[str, Scheduler] = _KNOWN
-ASK_WITHIN_S = 10.0
-LAST_RESORT = "local"  # chosen by ``auto`` if no other is there
 
 
 @cache
@@ -139,12 +137,13 @@ def choose_scheduler(name: str) -> tuple[str, str]:
     here = [*filter(_is_here, known)]
     if not here:
         looked_for = [" with ".join(one.PROGRAMS) for one in known if one.PROGRAMS]
-        return LAST_RESORT, f"neither {' nor '.join(looked_for)} is on PATH"
+        # Chosen by ``auto`` if no other is there
+        return "local", f"neither {' nor '.join(looked_for)} is on PATH"
     if len(here) == 1:
         return here[0].NAME, f"{here[0].PROGRAMS[0]} is on PATH"
     for one in here:
         argv = one.limit_argv()
-        if not argv or shell.run(argv, env=query_environment(one), timeout_s=ASK_WITHIN_S).ok:
+        if not argv or shell.run(argv, env=query_environment(one), timeout_s=10.0).ok:
             return one.NAME, f"{one.PROGRAMS[0]} is on PATH and answers"
     both = " and ".join(one.PROGRAMS[0] for one in here)
     return here[0].NAME, f"{both} are on PATH, and none answers: --scheduler {here[1].NAME} takes the other"

@@ -45,7 +45,6 @@ from jobkit.schedulers.types import (
 lint, parse_survey, survey_argvs = sge_lint.lint, sge_survey.parse_survey, sge_survey.survey_argvs
 
 
-_SIGKILL = 128 + 9
 KEYS = frozenset(
     {"qname", "owner", "jobname", "jobnumber", "taskid", "start_time", "end_time", "granted_pe", "slots"}
     | {"failed", "exit_status", "ru_wallclock", "ru_maxrss", "cpu", "maxvmem", "category"}
@@ -61,10 +60,6 @@ _FAILED: Mapping[int, Outcome] = {
     **dict.fromkeys((*range(1, 12), 21, *range(26, 37), 38), Outcome.QUEUE_ERROR),
     **dict.fromkeys((18, 19), Outcome.NODE_FAIL),
 }
-_ENFORCED = re.compile(r"enforced [hs]_(?:(rt)|data|rss|vmem) limit")
-"""Univa's and Altair's codes above 38, such as ``44 : execd enforced h_rt limit``."""
-_TIMES = ("%a %b %d %H:%M:%S %Y", "%m/%d/%Y %H:%M:%S.%f", "%m/%d/%Y %H:%M:%S")
-"""Of Sun, and of Univa and Altair; the Open Cluster Scheduler writes ISO 8601."""
 
 
 def accounting_argv(
@@ -155,9 +150,10 @@ def _outcome(record: Mapping[str, str], failed: int | None, status: int | None) 
     """
     if shown := _FAILED.get(failed or 0):
         return shown, ""
-    if enforced := _ENFORCED.search(record.get("failed", "")):
+    # Univa's and Altair's codes above 38, such as ``44 : execd enforced h_rt limit``
+    if enforced := re.search(r"enforced [hs]_(?:(rt)|data|rss|vmem) limit", record.get("failed", "")):
         return (Outcome.TIMEOUT if enforced[1] else Outcome.RAM_OOM), ""
-    if status != _SIGKILL and failed != _LIMIT:
+    if status != 128 + 9 and failed != _LIMIT:
         return None, ""
     asked = requested(record)
     used_s, limit_s = elapsed_s(record), seconds_of(asked.get("h_rt", ""))
@@ -201,7 +197,8 @@ def moment(text: str) -> datetime | None:
     """Return a time of qacct; ``None`` for ``-/-`` and any other text."""
     with contextlib.suppress(ValueError, OverflowError):
         return datetime.fromisoformat(text).astimezone()
-    for form in _TIMES:
+    # Of Sun, and of Univa and Altair; the Open Cluster Scheduler writes ISO 8601
+    for form in ("%a %b %d %H:%M:%S %Y", "%m/%d/%Y %H:%M:%S.%f", "%m/%d/%Y %H:%M:%S"):
         with contextlib.suppress(ValueError, OverflowError):
             return datetime.strptime(text, form).astimezone()
     return None

@@ -92,7 +92,6 @@ MARK = "#$"
 _DIRECTIVE = re.compile(rf"#\$\s*(?:-[A-Za-z]|-?[{scripts.DASHES}])")
 _MEANT = re.compile(r"(?:\s+#\$\s*|#\s+\$\s*|\$#\s*|#[S%]\s+)(?P<rest>-[A-Za-z].*)")
 """Indented, with a space inside, turned round, or with a neighbour of the dollar key."""
-_GPU = re.compile(r"(?i)gpu|cuda|coproc")
 _NAME = re.compile(r"\$(\w+|\{\w+\})")
 _WARNINGS = {"notify": {"USR1", "USR2"}, "s_rt": {"USR1"}}
 """The signals before KILL, only if requested: qsub(1) ``-notify``, queue_conf(5) ``s_rt``."""
@@ -101,8 +100,6 @@ _MEMORY = frozenset(
     {f"{kind}_{what}" for kind in "hs" for what in ("core", "data", "fsize", "rss", "stack", "vmem")}
     | {"mem_free", "m_mem_free", "mem_total", "swap_free", "virtual_free", "virtual_total"}
 )  # resources that are memory at every site: queue_conf(5), load_parameters(5)
-_FEW_BYTES = 2**20
-_ALONE = re.compile(r"-(clear|cwd|h|hard|nostdin|notify|soft|terse|V|verify)")
 _ONE = re.compile(
     r"-([aAbcCeijlmMNopPqrRStvw]|ac|ar|ckpt|dc|dl|hold_jid|hold_jid_ad|js|jsv|masterq|now|sc|shell|sync|tc|wd)"
 )  # options with one argument: qsub(1); -pe has two
@@ -111,10 +108,8 @@ _GLUE = {"-N": "_", "-m": "", **dict.fromkeys(("-hold_jid", "-l", "-M", "-q", "-
 _PART = r"(?:[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)"
 _NUMBER = re.compile(rf"(?i){_PART}?:{_PART}?:{_PART}?|(?:{_PART}|0x[\da-f]+)([kmgt]?)|infinity|true|false")
 """Memory or a time as qsub reads it: sge_types(5), strtod(3)."""
-_SIZE = re.compile(r"(?i)(\d+(?:\.\d+)?)([kmgt])i?b?")
 _TIME = re.compile(r"(?i)(?:(\d+)[-d])?(?:(\d+)(?:h|:|$))?(?:(\d+)(?:m|min|:|$))?(?:(\d+)s?)?")
 _RANGES = re.compile(rf"(?<!\S)-(?:t|pe\s+\S+)\s+\S*[{scripts.DASHES}]\S*")
-_TIMES = frozenset({"h_rt", "s_rt", "h_cpu", "s_cpu"})
 _NOT_IN_NAMES = re.compile(r"[^!-~]|[/:@*?\\]|^(?=\d)")
 
 
@@ -145,7 +140,7 @@ def lint(script: Script) -> tuple[LintFinding, ...] | None:
     found += [] if last.keys() & {"cwd", "wd"} else [_finding(script.lines[0], "cwd")]
     found += _soft(asked)
     memory = (request for request in _asked(options) if request[1] in _MEMORY)
-    found += scripts.unitless_memory(RULES, memory, _FEW_BYTES)
+    found += scripts.unitless_memory(RULES, memory, 2**20)
     found += _folders(script, options)
     if "e" in last and "j" in last and last["j"].value.startswith("y"):
         found.append(_finding(last["e"].line, "joined"))
@@ -157,7 +152,7 @@ def _stray(line: ScriptLine) -> Iterator[LintFinding]:
     """Yield the first word that no option takes, or a lack of slots, up to an unknown option."""
     for option, *values in scripts.options_of(line, MARK):
         number = 2 if option == "-pe" else int(bool(_ONE.fullmatch(option)))
-        if not number and not _ALONE.fullmatch(option):
+        if not number and not re.fullmatch(r"-(clear|cwd|h|hard|nostdin|notify|soft|terse|V|verify)", option):
             return
         if option == "-pe" and len(values) == 1:
             kind, plain = "parallel environment with slots", f"-pe {values[0]} NUMBER"
@@ -178,10 +173,10 @@ def _refused(options: Sequence[Option]) -> Iterator[LintFinding]:
     for line, name, value in _asked(options):
         read = _NUMBER.fullmatch(value)
         if name in _MEMORY and value and not read:
-            size = _SIZE.fullmatch(value)
+            size = re.fullmatch(r"(?i)(\d+(?:\.\d+)?)([kmgt])i?b?", value)
             plain = f"-l {name}={size[1]}{size[2]}" if size else f"a number and a unit, as in -l {name}=2G"
             yield _finding(line, "value", value=value, kind="memory", plain=plain)
-        if name in _TIMES and value and not (read and not read[1]):
+        if name in {"h_rt", "s_rt", "h_cpu", "s_cpu"} and value and not (read and not read[1]):
             plain = "hours:minutes:seconds"
             if time := _TIME.fullmatch(value.translate(scripts.PLAIN)):
                 days, hours, minutes, seconds = (int(part or 0) for part in time.groups())
@@ -210,7 +205,7 @@ def _soft(asked: Sequence[ScriptLine]) -> Iterator[LintFinding]:
             soft = word == "-soft" or (soft and word != "-hard")
             if soft and word in {"-l", "-q"}:
                 wishes.append(after)
-        gpu = next((wish for wish in wishes if _GPU.search(wish)), None)
+        gpu = next((wish for wish in wishes if re.search(r"(?i)gpu|cuda|coproc", wish)), None)
         if gpu:
             yield _finding(line, "soft", gpu=gpu)
         elif "-soft" in option_words and not wishes:

@@ -19,17 +19,7 @@ QUEUES = ("qconf", "-sq", "*")
 RESOURCES = ("qconf", "-sc")
 INSTANCES = ("qstat", "-F")
 CONTROLLER = "controller"
-_SOURCES = {
-    "queues": "qconf -sq, qstat -F",
-    "resources": "qconf -sc",
-    "environments": "qconf -spl",
-    "accounts": "qconf -sprjl",
-}
-_NOBODY = "jobkit-doctor-asks"
-"""A job name that no job has: it shows whether qacct finds its file, and how fast."""
 _ENVIRONMENT = "environment "
-_MOST_ENVIRONMENTS = 12
-_COLUMNS = 8  # number of columns of a complex (complex(5))
 
 # qstat(1), -f: states in which a queue instance starts no job. a, an alarm, passes by itself.
 _SHUT = {"u": "unreachable", "d": "disabled", "D": "disabled", "E": "in error", "s": "suspended"}
@@ -38,7 +28,6 @@ _SHUT |= {"S": "suspended", "C": "suspended", "c": "misconfigured", "o": "orphan
 _CONSUMABLE = {"YES": Consumable.SLOT, "Y": Consumable.SLOT, "JOB": Consumable.JOB, "J": Consumable.JOB}
 _CONSUMABLE |= {"HOST": Consumable.JOB, "H": Consumable.JOB}
 """Univa's count once on each host of a job, which for a job of one host is once."""
-_REQUESTABLE = {"YES", "Y", "FORCED", "F"}
 
 
 def survey_argvs(answers: Answers) -> Mapping[str, tuple[str, ...]]:
@@ -50,14 +39,15 @@ def survey_argvs(answers: Answers) -> Mapping[str, tuple[str, ...]]:
         "queues": QUEUES,
         "resources": RESOURCES,
         "instances": INSTANCES,
-        "qacct": ("qacct", "-j", _NOBODY),
+        # A job name that no job has: it shows whether qacct finds its file, and how fast
+        "qacct": ("qacct", "-j", "jobkit-doctor-asks"),
         **({"projects": ("qconf", "-sprjl")} if _must_charge(limits) else {}),
     }
     known = queues(text_of(answers, "queues") or "")
     names = {name for queue in known.values() for name in queue.environments}
     one_node = re.compile(r"smp|shm|sh[a-z]*mem|thread|openmp|omp", re.IGNORECASE)  # what such a name says
     environments = sorted(names, key=lambda name: (not one_node.search(name), name))
-    asked = {f"{_ENVIRONMENT}{name}": ("qconf", "-sp", name) for name in environments[:_MOST_ENVIRONMENTS]}
+    asked = {f"{_ENVIRONMENT}{name}": ("qconf", "-sp", name) for name in environments[:12]}
     return {**first, **then, **asked}
 
 
@@ -93,7 +83,12 @@ def parse_survey(answers: Answers) -> Survey:
         resource_option="-l",
         environment_option="-pe",
         one_node=tuple(name for name, text in rules.items() if re.search(_ONE_NODE, text, re.MULTILINE)),
-        sources=_SOURCES,
+        sources={
+            "queues": "qconf -sq, qstat -F",
+            "resources": "qconf -sc",
+            "environments": "qconf -spl",
+            "accounts": "qconf -sprjl",
+        },
         silent={name: message for name, message in silent.items() if name != "qacct"},
     )
 
@@ -155,7 +150,8 @@ def resources(text: str) -> tuple[Resource, ...]:
             exclusive=row[2].upper() == "BOOL" and row[3].upper() == "EXCL",
         )
         for row in rows
-        if len(row) >= _COLUMNS and row[4].upper() in _REQUESTABLE
+        # The eight columns of a complex (complex(5))
+        if len(row) >= 8 and row[4].upper() in {"YES", "Y", "FORCED", "F"}
     )
 
 
@@ -170,21 +166,17 @@ def gpu_resource(known: Iterable[Resource]) -> Resource | None:
         place = _PLAIN.index(resource.name.lower()) if resource.name.lower() in _PLAIN else len(_PLAIN)
         return resource.counted is Consumable.NOT, not resource.most, place, resource.name
 
-    numbers = (resource for resource in known if resource.kind in _NUMBERS)
-    found = (resource for resource in numbers if re.search(_GPU, resource.name, re.IGNORECASE))
+    numbers = (resource for resource in known if resource.kind in {"INT", "DOUBLE", "RSMAP"})
+    found = (resource for resource in numbers if re.search(r"gpu|cuda|coproc", resource.name, re.IGNORECASE))
     return min(found, key=plainness, default=None)
 
 
-_NUMBERS = {"INT", "DOUBLE", "RSMAP"}
-_GPU = r"gpu|cuda|coproc"
 _PLAIN = ("ngpus", "gpu", "gpus", "ngpu", "num_gpu", "num_gpus", "n_gpu", "n_gpus")
 
 
 _MEMORY = ("h_vmem", "m_mem_free", "mem_free", "virtual_free", "h_rss", "s_vmem")
 """What sites count memory by, most often first; the names are complex(5)'s and Univa's."""
 _OF_SITES = ("h_data", "memory", "rmem")  # names for memory at some sites only
-_UNCOUNTED = ("mem_free", "virtual_free", "h_vmem")
-"""If nothing is counted: a node with that much free, before a limit on virtual memory."""
 
 
 def memory_resources(known: Iterable[Resource]) -> tuple[Resource, ...]:
@@ -192,7 +184,8 @@ def memory_resources(known: Iterable[Resource]) -> tuple[Resource, ...]:
     found = {resource.name: resource for resource in known if resource.kind == "MEMORY"}
     here = (name for name in _MEMORY + _OF_SITES if name in found)
     counted = (name for name in here if found[name].counted is not Consumable.NOT)
-    names = dict.fromkeys((*counted, *_UNCOUNTED, *_MEMORY))
+    # If nothing is counted: a node with that much free, before a limit on virtual memory
+    names = dict.fromkeys((*counted, "mem_free", "virtual_free", "h_vmem", *_MEMORY))
     return tuple(found[name] for name in names if name in found)
 
 

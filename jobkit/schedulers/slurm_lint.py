@@ -91,26 +91,19 @@ _finding = partial(scripts.finding, RULES)
 
 MARK = "#SBATCH"
 _MEANT = re.compile(r"\s*#(?P<gap>[!@\s]*)(?P<word>[A-Za-z]+)[\s:=]*(?P<rest>-{1,2}[A-Za-z].*)")
-_ALIKE = 0.75  # similarity of a word to SBATCH (difflib): a letter missing, doubled or out of place
 _COMMAND = re.compile(r"\s[^-\s]\S*\.(?:sh|bash|slurm|sbatch|job|sub|py)(?:\s|$)|--wrap\b|\\$")
 """Shows that a comment has a command to type: a script, an option in place of one, a continued line."""
 _SHORT = {"o": "output", "e": "error", "a": "array", "D": "chdir"}
 _MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
 _LONG = ("output", "error", "array", "chdir", "signal", "open-mode", *_MEMORY)
-_SHORTEST = 3  # letters by which getopt_long(3) recognises these options
 ONE_DASH = (
     *("error", "exclude", "exclusive", "export", "export-file", "extra-node-info", "hint", "hold", "input"),
     *("open-mode", "output", "overcommit", "oversubscribe", "qos", "signal", "sockets-per-node"),
 )  # long options that sbatch takes with one dash without a word; it refuses the others as wrong
-_FEW_MEBIBYTES = 100
-_OF_THE_JOB = re.compile(r"%\d*[AaJj]")  # known only once there is a job: sbatch(1), filename pattern
-_OF_THE_TASK = re.compile(r"%\d*[aJj]")
-_PATTERN = re.compile(r"%\d*[A-Za-z]")
 _QUOTED = re.compile(r"\"(?P<double>[^\"]*)\"|'[^']*'")
 _HASH = re.compile(r"[^\s\"'#]+#\S*")
 _SCANCEL = re.compile(r"\bscancel\b[^|;&#]*\$\{?SLURM_JOB_?ID\b")
 _RANGES = re.compile(rf"(?<!\S)(?:--(?:array|time|nodes)[=\s]|-[atN])\s*\S*[{scripts.DASHES}]\S*")
-_VARIABLE = re.compile(r"\$[A-Za-z_{(]|`")
 
 
 def lint(script: Script) -> tuple[LintFinding, ...] | None:
@@ -139,7 +132,7 @@ def lint(script: Script) -> tuple[LintFinding, ...] | None:
     ]
     # What looks like a variable, unless it is in single quotes.
     texts = ((line, _QUOTED.sub(r"\g<double>", line.text.partition(" #")[0])) for line in asked)
-    found += [_finding(line, "variable") for line, text in texts if _VARIABLE.search(text)]
+    found += [_finding(line, "variable") for line, text in texts if re.search(r"\$[A-Za-z_{(]|`", text)]
     found += [one for line in asked for one in scripts.typographic(RULES, line, MARK, _RANGES, "--")]
     for line in asked:
         if glued := _HASH.search(_QUOTED.sub(lambda got: "q" * len(got[0]), line.text.partition(" #")[0]), 1):
@@ -155,7 +148,8 @@ def lint(script: Script) -> tuple[LintFinding, ...] | None:
 def _misspelt(script: Script) -> Iterator[LintFinding]:
     for line in script.lines:
         meant = None if line.here or line.text.startswith(MARK) else _MEANT.match(line.text)
-        if not meant or difflib.SequenceMatcher(None, "sbatch", meant["word"].lower()).ratio() < _ALIKE:
+        # Similarity of a word to SBATCH (difflib): a letter missing, doubled or out of place
+        if not meant or difflib.SequenceMatcher(None, "sbatch", meant["word"].lower()).ratio() < 0.75:
             continue
         # A comment may show a command: # sbatch --array=1-3 job.sh 7
         shown = meant["word"].islower() and meant["gap"] and _COMMAND.search(meant["rest"].rstrip())
@@ -168,7 +162,7 @@ def _options(line: ScriptLine) -> Iterator[Option]:
     for word, after in pairwise((*scripts.words(line, MARK), "")):
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
-            if name not in _LONG and len(name) >= _SHORTEST:  # it may be cut short
+            if name not in _LONG and len(name) >= 3:  # three letters are enough for getopt_long(3)
                 name = next((known for known in _LONG if known.startswith(name)), name)
             yield Option(line, name, value if equals else after)
         elif word.startswith("-") and word[1:2] in _SHORT:
@@ -181,7 +175,7 @@ def _memory(options: Sequence[Option]) -> Iterator[LintFinding]:
         first, second, *_ = asked
         yield _finding(asked[second].line, "memory-twice", first=first, second=second)
     requests = ((option.line, option.name, option.value) for option in asked.values())
-    yield from scripts.unitless_memory(RULES, requests, _FEW_MEBIBYTES)
+    yield from scripts.unitless_memory(RULES, requests, 100)
 
 
 def _folders(script: Script, options: Sequence[Option]) -> Iterator[LintFinding]:
@@ -199,11 +193,12 @@ def _folders(script: Script, options: Sequence[Option]) -> Iterator[LintFinding]
 
 def _folder(script: Script, option: Option, folder: str) -> Iterator[LintFinding]:
     plain = folder.replace("%%", "")
-    if _OF_THE_JOB.search(plain):
+    # Known only once there is a job: sbatch(1), filename pattern
+    if re.search(r"%\d*[AaJj]", plain):
         yield _finding(option.line, "folder-number", name=option.name)
     elif folder.startswith("~"):
         yield _finding(option.line, "folder-home")
-    elif not _PATTERN.search(plain):
+    elif not re.search(r"%\d*[A-Za-z]", plain):
         yield from scripts.missing_folder(RULES, script, option.line, folder.replace("%%", "%"))
 
 
@@ -213,7 +208,7 @@ def _shared_log(options: Sequence[Option]) -> Iterator[LintFinding]:
         return
     for name in ("output", "error"):
         path = last[name].value if name in last else "/dev/null"
-        if not path.startswith("/dev/") and not _OF_THE_TASK.search(path.replace("%%", "")):
+        if not path.startswith("/dev/") and not re.search(r"%\d*[aJj]", path.replace("%%", "")):
             yield _finding(last[name].line, "shared-log", name=name, root=re.sub(r"\.\w+$", "", path))
 
 

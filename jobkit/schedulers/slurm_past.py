@@ -28,7 +28,6 @@ COLUMNS = (
     *("TRESUsageInMax", "TRESUsageInTot", "TRESUsageInAve", "JobName"),
 )  # the name is the last column, because it may contain line ends
 NEEDED = ("JobID", "JobName", "State", "Start", "End", "ReqMem", "AllocCPUS", "MaxRSS")
-_SUBMIT_LINE_FROM = (21, 8)  # the version
 _HEADER = re.compile(r"JobID(\|[0-9a-f]{6}\||\W)")
 _STEP = re.compile(r"(?P<job>\d+(?:_(?:\d+|\[.*\])|\+\d+)?)(?:\.(?P<step>\w+))?")
 _GPUS = re.compile(r"(?:^|,)gres/gpu(:[^=,]+)?=(\d{1,9})(?=,|$)")
@@ -45,7 +44,7 @@ def argvs(whose: Whose, days: Sequence[date], site: str) -> tuple[tuple[str, ...
     at all times, and ``--allusers`` shows the job of another user if the site permits it (sacct(1)).
     """
     version = re.search(r"^SLURM_VERSION\s*=\s*(\d+)\.(\d+)", site, re.MULTILINE)
-    recent = version and (int(version[1]), int(version[2])) >= _SUBMIT_LINE_FROM
+    recent = version and (int(version[1]), int(version[2])) >= (21, 8)
     columns = (*COLUMNS[:-1], "Account", "Submit", *(["SubmitLine"] if recent else []), COLUMNS[-1])
     bar = f"--delimiter=|{secrets.token_hex(3)}|"
     command = ("sacct", "-P", bar, "-D", f"--format={','.join(columns)}")
@@ -97,7 +96,7 @@ def _rows(lines: Iterable[str]) -> Iterator[dict[str, str]]:
             more = [name for name in _KNOWN if name not in columns]
             known, blank = (*columns, *more), [""] * len(more)
             continue
-        if f".extern{bar}" in line[:MOST_OF_ID]:  # what it holds is Slurm's own
+        if f".extern{bar}" in line[:60]:  # what it holds is Slurm's own
             continue
         text = begun + line
         cells = text.rstrip("\n").split(bar, len(columns) - 1)
@@ -108,7 +107,6 @@ def _rows(lines: Iterable[str]) -> Iterator[dict[str, str]]:
 
 
 _KNOWN = (*COLUMNS, "Account", "Submit", "SubmitLine")
-MOST_OF_ID = 60
 
 
 def _job(row: Row, steps: Sequence[Row]) -> PastJob:

@@ -29,7 +29,6 @@ PARTITION = "partition"
 NODES = ("sinfo", "-a", "-e", "-h", "-o", "%P|%l|%G|%a|%D|%c|%m")
 _COLUMNS = NODES[-1].count("|")
 
-_SOURCES = {"queues": "sinfo, scontrol show partition", "accounts": "sacctmgr show user"}
 CONTROLLER, CONFIG = "controller", "config"
 
 
@@ -102,7 +101,7 @@ def parse_survey(answers: Answers) -> Survey:
         associations=charged,
         account=next((one.account for one in charged or () if one.default), ""),
         must_charge="associations" in config.get("AccountingStorageEnforce", ""),
-        sources=_SOURCES,
+        sources={"queues": "sinfo, scontrol show partition", "accounts": "sacctmgr show user"},
         silent=silent,
     )
 

@@ -79,9 +79,6 @@ class Queue:
         return "; ".join(filter(None, (self.only, *charges)))
 
 
-NO_NAME = "normal"  # the QOS of a job that names none, if its association names none (measured)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Association:
     """An account that a user's jobs may be charged to."""
@@ -118,7 +115,8 @@ class RequestedQueues:
         """Return the faults of account and QOS for which none of the queues starts the job."""
         account = request.account or next((one.account for one in known if one.default), "")
         of = next((one for one in known if one.account == account), Association(account=account))
-        has = {"account": (account, *of.above), "qos": (request.qos or of.default_qos or NO_NAME,)}
+        # The QOS of a job that names none, if its association names none (measured)
+        has = {"account": (account, *of.above), "qos": (request.qos or of.default_qos or "normal",)}
         mine = {"account": {one.account for one in known}, "qos": {*of.qos}}
         faults = ([*_charge_faults(self.where, queue, has, mine)] for queue in self.queues)
         return min(faults, key=len, default=[])

@@ -25,8 +25,6 @@ from jobkit.worker.measure import nvml
 from jobkit.worker.workloads.base import SHIPPED
 
 SPEC_SUFFIXES = (".yaml", ".yml")
-LEAST_BYTES = 4 * 2**20
-"""The least growth of the memory from which a line through it means anything: the allocator keeps some."""
 LEAST_R2, LEAST_R2_RESIDENT = 0.98, 0.9
 """The least R² with which the load explains memory; torch counts tensors, a CPU's allocator keeps more."""
 NEAR = 1e-3
@@ -156,7 +154,8 @@ def _memory(probe: Probe) -> Finding:
     exact = probe.memory == ALLOCATED
     if not all(probe.peaks):
         return unknown(check, "jobkit could read no memory", "on a GPU, import torch in the file")
-    if grown < LEAST_BYTES:
+    # The least growth of the memory from which a line through it means anything: the allocator keeps some
+    if grown < 4 * 2**20:
         what = f"{probe.memory} memory grows by {_mib(grown)}, too little"
         return unknown(check, what, "try --device cuda, or a longer --text")
     r2, worst = line_of(probe.loads, probe.peaks)

@@ -220,8 +220,6 @@ def needs_model(case: Case) -> bool:
 BODY = "doctor.sh.j2"
 STEP_LIMIT_S = 60
 """Limit of one step of a check: torch from a cold file server takes most of a minute."""
-LOOK_LIMIT_S = 180.0
-ASK_LIMIT_S = 20.0
 
 HERE, INPUTS, PYTHON_HERE = "This machine", "Folders and inputs", "Python, as a job would have it"
 
@@ -295,7 +293,7 @@ def _tried(case: Case, request: JobRequest, findings: Sequence[Finding]) -> Iter
         checks = case.scheduler.checks(str(script), ONE_TASK, request)
         asked = [check for check in checks if str(script) in check.argv]
         env = query_environment(case.scheduler)
-        answers = [(check, shell.run(check.argv, env=env, timeout_s=ASK_LIMIT_S)) for check in asked]
+        answers = [(check, shell.run(check.argv, env=env, timeout_s=20.0)) for check in asked]
     refused = [text for check, answer in answers if (text := check.refusal(answer))]
     if refused:
         hint = "change the site file's `requests` or `options`"
@@ -357,7 +355,7 @@ def python_here(case: Case) -> Iterator[Finding]:
             names = {"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR"}
             kept = {name: value for name, value in os.environ.items() if name in names}
             environment = {"PATH": "/usr/local/bin:/bin:/usr/bin", **kept}
-        shell.run(("bash", str(folder / "look.sh")), env=environment, timeout_s=LOOK_LIMIT_S)
+        shell.run(("bash", str(folder / "look.sh")), env=environment, timeout_s=180.0)
         facts = facts_in(folder)
     probes = (*MACHINE, *PYTHON) if case.local else (programs, *PYTHON)
     yield from check_node(facts, wanted(case, on_node=case.local), probes)
@@ -397,7 +395,6 @@ def seen_from(case: Case) -> tuple[str, ...]:
 
 WALLTIME_S = 180
 """A minute's work; the rest is for a node that is slow to begin and to end."""
-SKEW_S = 60
 WHERE = "In a job"
 
 
@@ -450,7 +447,7 @@ def _waited(case: Case, job: Errand, within_s: float, say: Say) -> list[Finding]
     ran = f"{job.scheduler.NAME} job {job.job.id} ran, {job.waited_s:.0f} s after it was submitted"
     found = [fine("job", ran), fine("home", f"the job wrote its answer to {job.run_dir.parent}")]
     end = facts.number("end")
-    if end is not None and abs(seen_at - end) > SKEW_S:
+    if end is not None and abs(seen_at - end) > 60:
         message = f"the node's clock differs from this machine's by {abs(seen_at - end):.0f} s"
         found.append(warning("clock", message, "ask the cluster's support about NTP"))
     found += check_node(facts, wanted(case, on_node=True), (*MACHINE, *PYTHON))

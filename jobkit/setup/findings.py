@@ -109,8 +109,6 @@ def as_json(findings: Sequence[Finding]) -> dict[str, object]:
 
 ANSWER_FILE = "answer"
 EXAMINED_FILE = "examined.json"
-_KILLED_BY_TIMEOUT = 124
-"""See timeout(1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +137,8 @@ class Facts:
 
     def hung(self, step: str) -> bool:
         """Return whether a step was killed because it took too long."""
-        return self.number(step) == _KILLED_BY_TIMEOUT
+        # See timeout(1)
+        return self.number(step) == 124
 
 
 def read_facts(answer: str, examined: str) -> Facts:

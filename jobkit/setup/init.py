@@ -57,8 +57,6 @@ def ask_site(scheduler: Scheduler, *only: str) -> Survey:
 
 WALLTIME_S = 600
 CPUS = 2
-MEMORY_BYTES = 8 * GIB
-LEAST_MEMORY_BYTES = GIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,8 +135,8 @@ def _environment(one_node: Sequence[str], queue: Queue | None) -> str | None:
 
 def _memory(queue: Queue | None) -> int:
     most = queue.memory_bytes if queue else None
-    size = MEMORY_BYTES
-    while most is not None and size > max(most, LEAST_MEMORY_BYTES):
+    size = 8 * GIB
+    while most is not None and size > max(most, GIB):
         size //= 2
     return size
 

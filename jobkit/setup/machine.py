@@ -471,7 +471,6 @@ def cores(facts: Facts, wanted: NodeRequest) -> Finding | None:
 MACHINE: tuple[NodeProbe, ...] = (programs, scratch, inputs, cores)
 
 
-SLOW_IMPORT_S = 30.0
 FOR_CUDA = "another build, for the CUDA that the driver supports (jobkit help dependencies):"
 ON_NODE = "jobkit doctor --submit checks a node"
 ON_CPU = "to work on the CPU, add --set device=cpu --set resources.gpus=0"
@@ -565,7 +564,7 @@ def torch(facts: Facts, wanted: NodeRequest) -> Finding | None:
         install = cuda_install_command(facts.said.get("python", "python"))
         lacking = missing if wanted.given else warning
         return lacking("torch", message, f"{ON_CPU}; for the GPU {FOR_CUDA}\n{install}")
-    if (torch.get("import_s") or 0) > SLOW_IMPORT_S:
+    if (torch.get("import_s") or 0) > 30.0:
         message += ": that is slow, and every point pays it"
         return warning("torch", message, "put the environment on a faster disk")
     return fine("torch", message)

@@ -32,10 +32,6 @@ from jobkit.worker.workloads.base import SHIPPED, columns_of, cuts_itself, knobs
 
 BATCHES = (1, 4, 16, 64)
 """The batch sizes that are tried, as far as the text has so many paragraphs, besides the whole text."""
-NUMBERS = (4, 16)
-"""The values tried of a knob that takes whole numbers."""
-BUDGETS = (4_000, 16_000)
-"""The values tried of ``padded``."""
 KNOB_PARAGRAPHS = 24
 """The number of paragraphs with which each value of a knob is tried."""
 ALLOCATED, RESIDENT = "allocated", "resident"
@@ -48,8 +44,6 @@ _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 """unshare(2)."""
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 0x1
 """netdevice(7)."""
-OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
-"""With these, Hugging Face's libraries use what is on disk at once, as a job on a node should."""
 
 Rows = list[list[Any]]
 
@@ -102,7 +96,8 @@ def probe(
     say: Say,
 ) -> dict[str, Any]:
     network = cut_network()
-    os.environ.update(OFFLINE)
+    # With these, Hugging Face's libraries use what is on disk at once, as a job on a node should
+    os.environ.update({"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"})
     subject = _Subject(name, folder, Path(model) if model else None, options, device, threads)
     sizes = [*(size for size in BATCHES if size < len(paragraphs)), len(paragraphs)]
     passes: list[_Pass] = []
@@ -208,7 +203,7 @@ class _Subject:
 
     def tried(self, knob: Knob, paragraphs: Sequence[str], say: Say) -> KnobTrial:
         words = [word for word in knob.words if self.device in knob.devices_of(word)]
-        values: list[Value] = [*(words or (BUDGETS if knob.name in SIZES else NUMBERS))]
+        values: list[Value] = [*(words or ((4_000, 16_000) if knob.name in SIZES else (4, 16)))]
         say(f"knob {knob.name}")
         passes: list[_Pass] = []
         for value in values:

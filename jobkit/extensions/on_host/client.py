@@ -35,8 +35,6 @@ _COMMAND = re.compile(rf"(?<![\w./-])jobkit (?=(?:{'|'.join(COMMANDS)})\b)")
 _MERGE = re.compile(r"(?<=next: )jobkit merge \S+(?! --fetch)")
 _EXTRA = re.compile(rf"\S*{VENV.removeprefix('$HOME')}/bin/python\S*\s+-m\s+pip\s+install\s+\S+\[(\w+)\]'?")
 """The line that adds an extra to the environment that `jobkit --on HOST init` made: it is typed here."""
-_REDRAW = re.compile(r"(\x1b\[\d{1,4}F\x1b\[J)")
-"""How `jobkit status --watch` draws over what it has drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +221,8 @@ class _Stream:
         """Show text, safe if it is shown on a terminal; its commands are those to type here."""
         text = suggest_here(text.encode("utf-8", "replace").decode(), self.prefix)
         if self.to.isatty():
-            pieces = enumerate(_REDRAW.split(text))
+            # How `jobkit status --watch` draws over what it has drawn
+            pieces = enumerate(re.split(r"(\x1b\[\d{1,4}F\x1b\[J)", text))
             text = "".join(
                 piece if number % 2 else self._log.through(piece.encode()).decode()
                 for number, piece in pieces

@@ -37,8 +37,6 @@ LEFT = frozenset(("cancel", "resume", "merge"))
 """Commands that do what is left to do: typed again, perhaps after others, they must run again."""
 FETCH = frozenset(("collect", "report"))
 """Commands that fetch records and run here."""
-STAY = frozenset(("help", "lint", "practice", "schema", "emit"))
-"""Commands that need no cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,8 @@ def run_on(host: str, typed: Typed, *, named: bool) -> int:
 
     ``named``: whether the command line names the host; the site file does otherwise.
     """
-    if typed.name.split()[0] in STAY:
+    # Commands that need no cluster
+    if typed.name.split()[0] in {"help", "lint", "practice", "schema", "emit"}:
         return typed.run_here(typed.line)
     if "-" in (*(typed.params.get("corpus") or ()),):
         raise JobkitError("--corpus -: standard input does not travel", hint="name a file, or on:/PATH there")

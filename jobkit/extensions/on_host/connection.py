@@ -22,8 +22,6 @@ from jobkit.core.host import SERVE
 from jobkit.core.terminal import note, shell_quote
 from jobkit.extensions.on_host.protocol import ABSENT, NO_RSYNC, READY
 
-PERSIST_S = 3600
-"""How long a connection without a command stays open, unless the user's configuration names a time."""
 ANSWER_S = 15
 """How long ssh may take to answer about a connection, and a login shell to go on with a line."""
 PATIENCE_S = 5.0
@@ -111,7 +109,8 @@ def connect(host: str) -> Connection:
         if socket := _configuration(ours).get("controlpath"):
             Path(socket).unlink(missing_ok=True)  # of a connection that was killed
         theirs_s = configured.get("controlpersist", "no")
-        persist = f"-oControlPersist={PERSIST_S if theirs_s == 'no' else theirs_s}"
+        # How long it stays open without a command, unless the user's configuration names a time
+        persist = f"-oControlPersist={3600 if theirs_s == 'no' else theirs_s}"
         options = ("-M", "-f", "-N", persist, "-oServerAliveInterval=15")
         status = shell.attach(["ssh", *ours.control, *options, *QUIET, "--", host], dict(os.environ))
     if status < 0:

@@ -203,7 +203,7 @@ def make_wheel(folder: Path) -> Path:
         pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir")
         build = pip if importlib.util.find_spec("pip") else ("uv", "build", "--quiet", "--wheel", "--out-dir")
         argv = (*build, str(folder), str(source))
-        shell.check(shell.run(argv, timeout_s=BUILD_S), "the wheel of this checkout cannot be built")
+        shell.check(shell.run(argv, timeout_s=300), "the wheel of this checkout cannot be built")
         return next(folder.glob("jobkit-*.whl"))
     wheel = folder / f"jobkit-{own.version}-py3-none-any.whl"
     kept: list[str] = []
@@ -219,5 +219,4 @@ def make_wheel(folder: Path) -> Path:
     return wheel
 
 
-BUILD_S = 300
 OF_THE_INSTALLER = ("INSTALLER", "REQUESTED", "direct_url.json", "uv_build.json", "uv_cache.json")

@@ -19,7 +19,6 @@ from jobkit.extensions.on_host.protocol import NO_RSYNC, READY
 
 SSH_VARIABLE = "JOBKIT_ON_SSH"
 """The variable with the host and the options that find its connection, as a list in JSON."""
-BLOCK_BYTES = 1 << 16
 NOTE_VARIABLE = "JOBKIT_ON_NOTE"
 """The variable with the file that gets `NO_RSYNC`: rsync itself may end before it knows this status."""
 PLAIN = re.compile(r"[A-Za-z0-9.,=_/-]+")
@@ -45,7 +44,7 @@ def main(arguments: list[str]) -> int:
             return shell.NOT_FOUND
         if line.rstrip().endswith(READY.encode()):
             break
-    while data := stream.read1(BLOCK_BYTES):
+    while data := stream.read1(1 << 16):
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
     return process.wait()

@@ -45,13 +45,9 @@ GRACE_S = 60.0
 WATCHES = {"--wait", "--watch", "--follow", "-f"}
 """Options of commands that wait: they are interrupted at once."""
 ORIGIN_FILE, BEGUN_FOLDER = ".jobkit-on", ".jobkit-begun"
-KEEP_S = 7 * 86400
-BLOCK_BYTES = 1 << 16
 POLL_S, PAUSE_S = 1.0, 0.05
 """How often a lock is tried again, and how long the beginning of a line waits for the rest of it."""
 
-NEW_RUN = {"sweep", "tune"}
-"""Commands that make a run folder of their own; the others find what they have begun."""
 
 Run = Callable[[list[str]], int]
 
@@ -179,7 +175,8 @@ def _go_on(request: Request, note: Path, answers: Answers) -> Request:
         return request
     SERVED.begun, words = begun, [word for word in request.words if word != "--again"]
     answers.send({"err": f"this command has begun {relative_path(begun)} before: going on with it\n"})
-    if words[0] in NEW_RUN:
+    # Commands that make a run folder of their own; the others find what they have begun
+    if words[0] in {"sweep", "tune"}:
         words = ["resume", str(begun), *(word for word in words if word == "--wait")]
     return replace(request, words=words)
 
@@ -209,7 +206,7 @@ def _note_and_answer(request: Request) -> tuple[Path, Path]:
     with contextlib.suppress(OSError):
         answers.mkdir(parents=True, exist_ok=True, mode=0o700)
         for old in (*notes.iterdir(), *answers.iterdir()):
-            if time.time() - old.stat().st_mtime > KEEP_S:
+            if time.time() - old.stat().st_mtime > 7 * 86400:
                 old.unlink(missing_ok=True)
     return notes / name, answers / f"{name}.answer"
 
@@ -301,7 +298,7 @@ def _until_closed(child: int, pipes: Mapping[int, str], answers: Answers, *, gra
                 ended, deadline = True, float("inf")
                 _interrupt(child)
             for pipe in open_pipes:
-                data = os.read(pipe, BLOCK_BYTES) if pipe in ready else None
+                data = os.read(pipe, 1 << 16) if pipe in ready else None
                 if text := streams[pipe].through(data):
                     answers.send({pipes[pipe]: text})
                 if data == b"":

@@ -41,11 +41,6 @@ LEAVE = (
 )
 """Files of a run that no table and no picture needs, and which may be large."""
 AGAIN = "type the same command again: what has come is not sent again"
-LARGE_BYTES = 20 * 2**20
-"""From so much on the progress of a transfer is shown, and no content is compared."""
-WITHOUT_RSYNC = (
-    "this machine has no rsync 3.1 or later: each copy sends every file (macOS: brew install rsync)"
-)
 INSTALL = "install it there (ask who runs the cluster), or load its module in your login shell's start file"
 
 
@@ -84,7 +79,8 @@ def send(connection: Connection, files: Sequence[Path], base: Path, folder: str)
 def is_large(path: Path) -> bool:
     """Return whether a file or folder is so large that only sizes and times are compared."""
     files = path.rglob("*") if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files if file.is_file()) > LARGE_BYTES
+    # From so much on the progress of a transfer is shown, and no content is compared
+    return sum(file.stat().st_size for file in files if file.is_file()) > 20 * 2**20
 
 
 def copies_below(files: Iterable[Path]) -> list[Path]:
@@ -127,7 +123,7 @@ def _has_rsync() -> bool:
     version = re.match(r"rsync\s+version v?(\d+)\.(\d+)", answer)
     has = version is not None and (int(version[1]), int(version[2])) >= (3, 1)
     if not has:
-        note(WITHOUT_RSYNC)
+        note("this machine has no rsync 3.1 or later: each copy sends every file (macOS: brew install rsync)")
     return has
 
 
