@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.row import Row
 from benchmarks.timing import JOBKIT
 from jobkit.extensions.corpus.plan import read_plan
-from jobkit.extensions.corpus.standing import Standing
+from jobkit.extensions.corpus.standing import CorpusState
 from jobkit.planning.sample import sample_text
 
 TITLE = "A corpus that is planned again: the tagger's entities"
@@ -93,7 +93,7 @@ def cuts(folder: Path) -> dict[str, list[int]]:
     """Return the paragraphs of each shard that counts, of both plans."""
     found = {}
     for out in ("calm", "again"):
-        live = {point.index for point in Standing(folder / out).points}
+        live = {point.index for point in CorpusState(folder / out).points}
         found[out] = [shard.paragraphs for shard in read_plan(folder / out) if shard.index in live]
     return found
 

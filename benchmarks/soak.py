@@ -25,11 +25,11 @@ from pathlib import Path
 
 from jobkit.core.records import RESULTS, Outcome
 from jobkit.runs.reader import read_status
-from jobkit.runs.status import PointState, RunStatus
+from jobkit.runs.status import PointStanding, RunStatus
 from tests.cluster.daemons import Daemons, SgeDaemons, SlurmDaemons
 
 JOBKIT = [sys.executable, "-m", "jobkit"]
-MOVING = frozenset({PointState.RUNNING, PointState.WAITING, PointState.UNSETTLED})
+MOVING = frozenset({PointStanding.RUNNING, PointStanding.WAITING, PointStanding.UNSETTLED})
 REPEATS = 10
 SPEC = """\
 name: soak
@@ -169,7 +169,7 @@ def settled(run: Path, report: Report) -> RunStatus:
         start = time.monotonic()
         (seen,) = read_status([run])
         report.status_s.append(round(time.monotonic() - start, 3))
-        if not any(point.state in MOVING for point in seen.points) and not seen.silent:
+        if not any(point.standing in MOVING for point in seen.points) and not seen.silent:
             return seen
         time.sleep(2)
 

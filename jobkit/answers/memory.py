@@ -377,11 +377,11 @@ def memory_by_setting(
     tried: Sequence[Trial] = (),
     *,
     asked_bytes: float | None = None,
-    gpu_bytes: float | None = None,
+    limit_bytes: float | None = None,
 ) -> dict[str, Memory] | str:
     """Return memory by the other knobs in words, or why nothing is known of any.
 
-    ``batches`` are by point id; ``tried`` are the predictions that were tested; ``gpu_bytes`` is of
+    ``batches`` are by point id; ``tried`` are the predictions that were tested; ``limit_bytes`` is of
     the GPU to fit, by default of the measured one.
     """
     apart: dict[str, list[Record]] = {}
@@ -400,7 +400,7 @@ def memory_by_setting(
             memory,
             tried=tried,
             asked_bytes=asked_bytes,
-            limit_bytes=None if memory.on_cpu else gpu_bytes or memory.limit_bytes,
+            limit_bytes=None if memory.on_cpu else limit_bytes or memory.limit_bytes,
         )
         for words, memory in whole.items()
     }

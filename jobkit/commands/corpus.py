@@ -197,7 +197,7 @@ def merge(
     from jobkit.extensions.corpus.merge import merge as join
     from jobkit.extensions.corpus.plan import MOST_NAMED, is_corpus_folder, is_unplanned
     from jobkit.extensions.corpus.provenance import bibtex, closing_line, methods
-    from jobkit.extensions.corpus.standing import Standing, finish
+    from jobkit.extensions.corpus.standing import CorpusState, finish
     from jobkit.launch.resume import warn_stand_in
     from jobkit.runs.which_run import changed_run_named
 
@@ -222,7 +222,7 @@ def merge(
         if error.exit_code != ExitCode.TO_COME:
             raise
         error.hint = _wait_or_resume(folder.absolute(), error.hint)
-        if not allow_missing or not Standing(folder).winners:
+        if not allow_missing or not CorpusState(folder).winners:
             raise
         partial = output or folder / f"merged.partial.{forms[0]}"
         merged = join(folder.absolute(), partial, *forms, **added, allow_missing=True)
@@ -266,10 +266,10 @@ def _say_merged(merged: Merged) -> None:
 def _wait_or_resume(folder: Path, resume: str) -> str:
     """Return what to do if shards have no result: wait for those that go on, run the others again."""
     from jobkit.runs.reader import read_status
-    from jobkit.runs.status import MOVING, PointState
+    from jobkit.runs.status import MOVING, PointStanding
 
     (run,) = read_status([folder])
-    left = {point.state for point in run.points} - {PointState.DONE}
+    left = {point.standing for point in run.points} - {PointStanding.DONE}
     if not left & MOVING:
         return resume
     status = f"jobkit status {terminal.shell_path(folder)} --watch"

@@ -102,7 +102,7 @@ def collect(
     output = None if output == STDOUT else output
     if output and plot and output.resolve() == plot.resolve():
         raise click.UsageError(f"--plot and --output both name {output}: give each a file of its own")
-    gpu_memory_bytes = None if gpu_memory is None else parse_size(gpu_memory)
+    limit_bytes = None if gpu_memory is None else parse_size(gpu_memory)
 
     found = tuple(path if path.exists() else find_run(path) or path for path in paths) or (usual(),)
     if not paths and not usual().exists():
@@ -122,12 +122,10 @@ def collect(
         notes = "".join(f"\n  {note}" for note in collected.notes)
         raise JobkitError(f"nothing to collect{notes}", hint=how_to_begin())
     if plot is not None:
-        pictures.plot(collected, plot, gpu_memory_bytes=gpu_memory_bytes, size=plot_size)
+        pictures.plot(collected, plot, limit_bytes=limit_bytes, size=plot_size)
         terminal.note(f"plot: {plot}")
     color = output is None and sys.stdout.isatty()
-    report = render(
-        collected, fmt, width=terminal.page_width(), gpu_memory_bytes=gpu_memory_bytes, color=color
-    )
+    report = render(collected, fmt, width=terminal.page_width(), limit_bytes=limit_bytes, color=color)
     if output is not None:
         shared.write_output(output, report)
         return collected.exit_code

@@ -17,7 +17,7 @@ from jobkit.runs import status
 from jobkit.runs.driver_lock import last_driver
 from jobkit.runs.journal import ADDERS, PURPOSES, JobTask, Role, Submission, read_journal
 from jobkit.runs.reader import read_status
-from jobkit.runs.status import LIVE, PointState, PointStatus, RunStatus
+from jobkit.runs.status import LIVE, PointStanding, PointStatus, RunStatus
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import State
 from jobkit.spec.sweep_spec import load_spec
@@ -58,8 +58,8 @@ def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
         note(f"{run.title} was: {status.count_by_state(run)}")
         chosen = _indices(run, named)
         for point in run.points:
-            if point.point.index in chosen and point.state not in LIVE:
-                missing = point.state is PointState.MISSING
+            if point.point.index in chosen and point.standing not in LIVE:
+                missing = point.standing is PointStanding.MISSING
                 why = "was never submitted" if missing else f"has ended ({point.outcome}): left alone"
                 note(f"{point.point.point_id} {why}")
         before = read_journal(run_dir).cancelled.keys()
@@ -114,7 +114,7 @@ def _schedulers(run_dir: Path) -> set[str]:
 
 def points_to_cancel(run: RunStatus, named: Sequence[str], kept: Sequence[str]) -> list[PointStatus]:
     """Return the points to end; refuse points that share a job with others, which are to stay."""
-    live = [point for point in run.points if point.state in LIVE]
+    live = [point for point in run.points if point.standing in LIVE]
     stay = _indices(run, kept)
     chosen = (_indices(run, named) if named else {point.point.index for point in live}) - stay
     points = [point for point in live if point.point.index in chosen]
@@ -186,7 +186,7 @@ def _cancel_parts(
             f"the scheduler accepted it, but within {SEEN_WITHIN_S:.0f} s jobkit has not seen the end of "
             f"{format_list(names, MOST_NAMES)}: jobkit status {run}"
         )
-    if any(point.state is PointState.RUNNING for point in ended):
+    if any(point.standing is PointStanding.RUNNING for point in ended):
         note(f"running {noun}s copy their results to the run folder")
     note_next(f"jobkit resume {run}")
     if refusals:

@@ -23,7 +23,7 @@ from jobkit.launch.submission import note_follow
 from jobkit.planning.prepare import Prepared
 from jobkit.runs.journal import FOLLOWED
 from jobkit.runs.reader import read_status
-from jobkit.runs.status import CANCELLED, PointState, why_failed
+from jobkit.runs.status import CANCELLED, PointStanding, why_failed
 from jobkit.runs.trials import MOST_TRIALS
 from jobkit.runs.which_run import start_time
 from jobkit.schedulers.protocol import Scheduler
@@ -229,10 +229,10 @@ def refuse_duplicate(run: Prepared, *, new: bool = False, dry_run: bool = False)
     if folder is None:
         return
     (before,) = read_status([folder], ask=False)
-    numbers = {word: before.counts[word] for word in (CANCELLED, PointState.DONE, PointState.FAILED)}
+    numbers = {word: before.counts[word] for word in (CANCELLED, PointStanding.DONE, PointStanding.FAILED)}
     numbers["to come"] = len(before.points) - sum(numbers.values())
     counts = ", ".join(
-        f"{number} {word}{why_failed(before) if word == PointState.FAILED else ''}"
+        f"{number} {word}{why_failed(before) if word == PointStanding.FAILED else ''}"
         for word, number in numbers.items()
         if number
     )
@@ -241,11 +241,11 @@ def refuse_duplicate(run: Prepared, *, new: bool = False, dry_run: bool = False)
     if dry_run:
         note(f"{message}; --new submits it again")
         return
-    path, states = shell_path(folder), {point.state for point in before.points}
+    path, states = shell_path(folder), {point.standing for point in before.points}
     ways = [f"jobkit collect {path} prints its table"]
-    if states & {PointState.FAILED, PointState.MISSING}:
+    if states & {PointStanding.FAILED, PointStanding.MISSING}:
         ways.insert(0, f"jobkit resume {path} runs what failed or is missing")
-    if states - {PointState.FAILED, PointState.DONE, PointState.MISSING}:
+    if states - {PointStanding.FAILED, PointStanding.DONE, PointStanding.MISSING}:
         ways.insert(0, f"jobkit status {path} shows its progress")
     hint = f"{', '.join(ways)}; --new starts another run"
     raise JobkitError(f"{message}; nothing was submitted", hint=hint)

@@ -58,7 +58,7 @@ from jobkit.runs.request import (
 from jobkit.runs.status import (
     IN_QUEUE,
     LIVE,
-    PointState,
+    PointStanding,
     RunStatus,
     count_by_state,
     find_point,
@@ -211,9 +211,9 @@ def refuse_silent(run: RunStatus, so: str) -> None:
 
 
 def undecided(run: RunStatus) -> list[str]:
-    ending = sum(point.state in IN_QUEUE and point.task in run.ending for point in run.points)
+    ending = sum(point.standing in IN_QUEUE and point.task in run.ending for point in run.points)
     numbers = {
-        "left the queue without a trace": run.counts[PointState.UNSETTLED],
+        "left the queue without a trace": run.counts[PointStanding.UNSETTLED],
         "cancelled, and not over yet": ending,
     }
     lines = [f"{format_count(number, run.noun)} {words}" for words, number in numbers.items() if number]
@@ -398,8 +398,8 @@ class Resumption:
                 what.append(f"with {format_walltime(asked.walltime)} of walltime")
             if group.change.exclude:
                 what.append(f"not on {', '.join(group.change.exclude)}")
-            own = [point.state for point in points if point.point.index in group.points]
-            word = "again" if {*own} - {PointState.MISSING} else "begins"
+            own = [point.standing for point in points if point.point.index in group.points]
+            word = "again" if {*own} - {PointStanding.MISSING} else "begins"
             number = format_count(len(group.points), run.noun)
             note(f"{word}: {number}{', ' if what else ''}{' and '.join(what)}")
         for line in () if strictly else undecided(run):
@@ -477,9 +477,9 @@ def _end_stuck(run_dir: Path, run: RunStatus, only: Sequence[str]) -> bool:
     """Cancel the points that can never begin with what they request; ``only`` as in `run_again`."""
     names = [word for word in only if word not in {*WORDS, *Outcome}]
     chosen = [find_point(run.points, word) for word in names] if only else run.points
-    stuck = [point for point in chosen if point.state is PointState.STUCK]
+    stuck = [point for point in chosen if point.standing is PointStanding.STUCK]
     tasks = [point.task for point in stuck if point.task]
-    if stuck and all(point in stuck for point in run.points if point.state in LIVE):
+    if stuck and all(point in stuck for point in run.points if point.standing in LIVE):
         tasks += [first_task(job) for job, queued in followers(run, Role.FOLLOW) if queued]
     for sent, numbers in run.by_job(tasks):
         scheduler = by_name(sent.scheduler)

@@ -49,9 +49,9 @@ MOST = 0.5
 """The largest size worth measuring takes at most this share of a GPU, whose line is known roughly."""
 
 
-def share(gpu_bytes: float) -> float:
+def share(limit_bytes: float) -> float:
     """Return the share of a GPU that the largest size worth measuring takes: more of a small GPU."""
-    return min(MOST, max(TOP_LOAD_SHARE, GRAIN_HIDES_BYTES / gpu_bytes))
+    return min(MOST, max(TOP_LOAD_SHARE, GRAIN_HIDES_BYTES / limit_bytes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,15 +85,15 @@ class Chosen:
         return f"evenly spread up to {part} {whole}"
 
 
-def choose(spec: SweepSpec, model: ModelRef | None, loads: Loads, gpu_bytes: int | None = None) -> Chosen:
-    """Return the batch sizes worth measuring; ``gpu_bytes`` is ``None`` if the GPU's memory is not known.
+def choose(spec: SweepSpec, model: ModelRef | None, loads: Loads, limit_bytes: int | None = None) -> Chosen:
+    """Return the batch sizes worth measuring; ``limit_bytes`` is ``None`` if the GPU's memory is not known.
 
     On a CPU there is no GPU to fill, unless ``spec`` names one. Earlier runs may have a line for ``model``.
     """
-    line = None if spec.device == "cpu" and gpu_bytes is None else typical(spec.workload_name, model)
+    line = None if spec.device == "cpu" and limit_bytes is None else typical(spec.workload_name, model)
     if line is None:
         return Chosen(sizes=sizes(loads), loads=loads, largest_load=None, gpu="")
-    held = gpu_bytes or ASSUMED_BYTES
+    held = limit_bytes or ASSUMED_BYTES
     gpu = f"a GPU of {format_bytes_gib(held, 0) if held >= GIB else format_memory(held)}"
     workers = most_workers(spec)
     gpu += f" for {workers} workers" if workers > 1 else ""
@@ -102,7 +102,7 @@ def choose(spec: SweepSpec, model: ModelRef | None, loads: Loads, gpu_bytes: int
         sizes=sizes(loads, limit, share=part),
         loads=loads,
         largest_load=limit,
-        gpu=gpu if gpu_bytes else f"{gpu}, as none is named,",
+        gpu=gpu if limit_bytes else f"{gpu}, as none is named,",
         share=part,
     )
 

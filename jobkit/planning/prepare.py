@@ -161,8 +161,8 @@ def prepare(
     if batch_sizes.is_auto(named.spec):
         lengths = lengths_of(named, say)
         loads = batch_sizes.loads_of(named.spec, lengths)
-        gpu_bytes = batch_sizes.named_gpu_bytes(named.spec)
-        chosen = batch_sizes.choose(named.spec, named.inputs.model, loads, gpu_bytes)
+        limit_bytes = batch_sizes.named_gpu_bytes(named.spec)
+        chosen = batch_sizes.choose(named.spec, named.inputs.model, loads, limit_bytes)
         say(chosen.line)
         named = replace(named, spec=batch_sizes.decided(named.spec, chosen.sizes.batch_sizes))
     elif not named.spec.command:  # only the program knows what its text pads to

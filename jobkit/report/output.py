@@ -56,10 +56,10 @@ class GroupEstimate:
 
 
 @no_search_for_cycles()
-def estimates(collected: Collected, gpu_memory_bytes: int | None = None) -> tuple[GroupEstimate, ...]:
+def estimates(collected: Collected, limit_bytes: int | None = None) -> tuple[GroupEstimate, ...]:
     """Return an estimate for each group measured on a GPU, and each value of the other knobs.
 
-    ``gpu_memory_bytes``: the GPU to fit; by default the one that the group was measured on.
+    ``limit_bytes``: the GPU to fit; by default the one that the group was measured on.
     """
     found = []
     for group, first in enumerate(collected.by_group):
@@ -67,12 +67,12 @@ def estimates(collected: Collected, gpu_memory_bytes: int | None = None) -> tupl
             continue
         of_group = partial(GroupEstimate, group=group, run=first.folder)
         if first.file_format:
-            guess = guess_of_file([row for row in collected.rows if row.group == group], gpu_memory_bytes)
+            guess = guess_of_file([row for row in collected.rows if row.group == group], limit_bytes)
             found.append(of_group(knob=BATCH_SIZE, by_knob=guess))
             continue
         search = collected.search(group)
         answer = next(map(other_knobs, search.finals.winner_records), None) if search else None
-        memory = group_memory(collected, group, gpu_memory_bytes)
+        memory = group_memory(collected, group, limit_bytes)
         if isinstance(memory, str):
             why = Prediction(capacity_bytes=0, reason=memory)
             reason = Estimate(line=None, capacity_bytes=None, reason=memory)
@@ -97,11 +97,9 @@ def estimates(collected: Collected, gpu_memory_bytes: int | None = None) -> tupl
     return tuple(found)
 
 
-def group_memory(
-    collected: Collected, group: int, gpu_memory_bytes: int | None = None
-) -> dict[str, Memory] | str:
+def group_memory(collected: Collected, group: int, limit_bytes: int | None = None) -> dict[str, Memory] | str:
     """Return memory and largest batch of a group of runs of jobkit, as `jobkit recommend` has them."""
-    if (known := collected.memories.get((group, gpu_memory_bytes))) is not None:
+    if (known := collected.memories.get((group, limit_bytes))) is not None:
         return known
     alone = len(collected.by_group) == 1  # then a point that failed early is of this group, too
     rows = [row for row in collected.rows if not row.point.trial and (alone or row.group == group)]
@@ -112,18 +110,18 @@ def group_memory(
         from jobkit.report.recommend.material import spec_of  # here: of other runs collect reads no spec
 
         asked = {spec.asked_bytes for folder in searched if (spec := spec_of(folder)[0])}
-    found = collected.memories[group, gpu_memory_bytes] = memory_by_setting(
+    found = collected.memories[group, limit_bytes] = memory_by_setting(
         [row.record for row in rows if row.record],
         batches_of(row.result for row in rows),
         collected.lengths(rows),
         tuple(chain.from_iterable(collected.sources.trials.get(folder, ()) for folder in folders)),
-        asked_bytes=asked.pop() if len(asked) == 1 and gpu_memory_bytes is None else None,
-        gpu_bytes=gpu_memory_bytes,
+        asked_bytes=asked.pop() if len(asked) == 1 and limit_bytes is None else None,
+        limit_bytes=limit_bytes,
     )
     return found
 
 
-def guess_of_file(rows: Sequence[Row], gpu_memory_bytes: int | None = None) -> Estimate:
+def guess_of_file(rows: Sequence[Row], limit_bytes: int | None = None) -> Estimate:
     """Return the line through the peaks of a file, and where it meets the memory of the GPU.
 
     On a CPU the line is that of RAM, without a limit.
@@ -133,7 +131,7 @@ def guess_of_file(rows: Sequence[Row], gpu_memory_bytes: int | None = None) -> E
     guess = estimate(
         [size for size, _ in peaks],
         [peak for _, peak in peaks],
-        None if first.point.device == CPU else gpu_memory_bytes or first.cell("gpu_capacity_bytes"),
+        None if first.point.device == CPU else limit_bytes or first.cell("gpu_capacity_bytes"),
         model_bytes=model.value if model else 0.0,
     )
     items_total = max(row.cell("items_total") or 0 for row in rows)
@@ -452,7 +450,7 @@ def render(
     fmt: str = "table",
     *,
     width: int = 80,
-    gpu_memory_bytes: int | None = None,
+    limit_bytes: int | None = None,
     color: bool = False,
 ) -> str:
     """Return the report as text that ends with a newline.
@@ -460,7 +458,7 @@ def render(
     ``fmt``: ``table`` and ``md`` are for people, in GiB; ``csv`` and ``tsv`` hold one row per point, and
     ``json`` points, sizes, groups, estimates and notes, all in bytes and seconds.
     ``width``: columns of the terminal: the least important columns of a table give way. Only ``table``.
-    ``gpu_memory_bytes``: the GPU to estimate the largest batch for; by default the one measured on.
+    ``limit_bytes``: the GPU to estimate the largest batch for; by default the one measured on.
     ``color``: whether titles carry terminal colours. Only ``table``.
     """
     if fmt in DELIMITERS:
@@ -470,7 +468,7 @@ def render(
         for record in map(_whole_numbers, collected.point_records()):
             writer.writerow(for_csv(cell) if isinstance(cell, str) else cell for cell in record.values())
         return stream.getvalue()
-    per_group = estimates(collected, gpu_memory_bytes)
+    per_group = estimates(collected, limit_bytes)
     if fmt == "json":
         keys = filter(None, (extension.key for extension in EXTENSIONS.values()))
         report = {
@@ -485,7 +483,7 @@ def render(
             "to_come": collected.to_come,
         }
         return as_json(report, indent=2) + "\n"
-    shown = blocks(collected, per_group, asked=gpu_memory_bytes is not None)
+    shown = blocks(collected, per_group, asked=limit_bytes is not None)
     return as_markdown(shown) if fmt == "md" else as_text(shown, width, color=color, wider=WIDER)
 
 

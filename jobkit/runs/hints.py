@@ -40,7 +40,7 @@ from jobkit.runs.request import (
 from jobkit.runs.status import (
     Foreseen,
     JobStatus,
-    PointState,
+    PointStanding,
     PointStatus,
     RunStatus,
     given_to,
@@ -319,7 +319,7 @@ def advice(run: RunStatus, folder: str) -> tuple[list[str], list[Step]]:
     for points, _, way_out in _blocked(run, run.points):
         names = format_list([point.point.point_id for point in points], MOST_NAMES)
         command = f"; an administrator types: {shlex.join(way_out.admin_argv)}" if way_out.admin_argv else ""
-        notices.append(f"waiting for a person: {names} ({points[0].evidence or points[0].word}){command}")
+        notices.append(f"waiting for a person: {names} ({points[0].why or points[0].state}){command}")
     steps = (*releases(run, run.points, typed), *_run_again(run, typed), *_look(run, typed))
     first: dict[str, Step] = {}
     for step in steps:
@@ -371,7 +371,7 @@ def is_idle(run: RunStatus, job: JobStatus) -> bool:
     held = job.queued is not None and job.queued.state is State.HELD
     ends = (moment(point.record.ended_at) for point in run.points if point.record)
     lately = any(end and run.now - end < GONE_AFTER for end in ends)
-    return held and not lately and not any(point.state in status.LIVE for point in run.points)
+    return held and not lately and not any(point.standing in status.LIVE for point in run.points)
 
 
 def releases(run: RunStatus, points: Sequence[PointStatus], typed: str) -> Iterator[Step]:
@@ -429,7 +429,7 @@ def _run_again(run: RunStatus, typed: str) -> Iterator[Step]:
 def release_jobs(run: RunStatus) -> Iterator[Step]:
     """Yield what releases the jobs that wait for the points, or that plan them."""
     for job in run.jobs:
-        if job.queued is not None and (job.state == PointState.STUCK or is_idle(run, job)):
+        if job.queued is not None and (job.state == PointStanding.STUCK or is_idle(run, job)):
             sent = job.submission
             way_out = SCHEDULERS[sent.scheduler].remedy(sent.job, (sent.first,), job.queued)
             if way_out and way_out.argv:
@@ -441,7 +441,7 @@ def _resumes(run: RunStatus) -> str:
     if run.planner or not run.points:
         return "" if run.planner else f"submits the job that plans {run.kind.subject} again"
     failed, cancelled, missing = (
-        run.counts[word] for word in (PointState.FAILED, status.CANCELLED, PointState.MISSING)
+        run.counts[word] for word in (PointStanding.FAILED, status.CANCELLED, PointStanding.MISSING)
     )
     again = [f"{_the(failed, run.noun)} that failed"] if failed else []
     if cancelled:
@@ -456,12 +456,12 @@ def _resumes(run: RunStatus) -> str:
 
 def _look(run: RunStatus, typed: str) -> Iterator[Step]:
     """Yield what shows more: how the run goes on, or its results."""
-    states = {str(point.state) for point in run.points}
-    follows = PointState.FAILED in states  # else the job that runs failed points again adds nothing
+    states = {str(point.standing) for point in run.points}
+    follows = PointStanding.FAILED in states  # else the job that runs failed points again adds nothing
     states |= {job.state for job in run.jobs if follows or job.submission.role is not Role.FOLLOW}
-    if states & {PointState.RUNNING, PointState.WAITING}:
+    if states & {PointStanding.RUNNING, PointStanding.WAITING}:
         yield Step(f"jobkit status {typed} --watch", "follows it to its end", FixKind.WATCH)
-    for point in [point.point for point in run.points if point.state is PointState.RUNNING][:1]:
+    for point in [point.point for point in run.points if point.standing is PointStanding.RUNNING][:1]:
         does = f"prints the log of {point.point_id}"
         yield Step(f"jobkit logs {typed} {point.index} -f", does, FixKind.LOG)
     for command, does in run.kind.looks(run, typed):

@@ -124,7 +124,7 @@ def print_log(run: Path, log: Log, errors: ErrorFilter, out: BinaryIO, say: Say)
         if due and not grew:
             point = _point(run, log)
             say(f"{log.name}: {_state(point)}")
-            if point.state not in LIVE:
+            if point.standing not in LIVE:
                 break
         if grew:
             waits = pauses(FIRST_PAUSE_S, SLOWEST_PAUSE_S)
@@ -206,7 +206,7 @@ def _point(run: Path, log: Log) -> PointStatus:
 
 
 def _state(point: PointStatus) -> str:
-    return f"{point.word}, {point.evidence}" if point.evidence else point.word
+    return f"{point.state}, {point.why}" if point.why else point.state
 
 
 def _missing(run: Path, log: Log) -> JobkitError:
@@ -223,7 +223,7 @@ def _missing(run: Path, log: Log) -> JobkitError:
     hint, yet, exit_code = f"{_command('status', run, log)} shows everything known", "", ExitCode.USAGE
     if log.tried.task is None:
         hint, exit_code = f"{_command('resume', run)} submits it", ExitCode.TO_COME
-    elif point.state in LIVE:
+    elif point.standing in LIVE:
         hint, yet, exit_code = "with -f jobkit prints the log as soon as it comes", " yet", ExitCode.TO_COME
     return JobkitError(f"{log.name} has no log{yet}: {_state(point)}{job}", hint=hint, exit_code=exit_code)
 

@@ -34,7 +34,7 @@ from jobkit.runs.status import (
     RunStatus,
     kind_of,
     run_id_of,
-    state_of,
+    standing_of,
 )
 from jobkit.schedulers.local import WHOLE
 from jobkit.schedulers.protocol import Scheduler
@@ -518,7 +518,7 @@ def _run_status(run: OpenRun, now: datetime) -> RunStatus:
             point=result.point,
             all_tries=result.all_tries,
             batches=result.batches,
-            state=state_of(result, task, queued, run.accounts),
+            standing=standing_of(result, task, queued, run.accounts),
             task=task,
             queued=queued,
             vanished=tuple(not_started(result.point, run.accounts, earlier) for earlier in gone),

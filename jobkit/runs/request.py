@@ -24,7 +24,7 @@ from jobkit.core.terminal import NoWrap
 from jobkit.core.units import GIB, MIB, format_count
 from jobkit.runs import status
 from jobkit.runs.journal import JobTask
-from jobkit.runs.status import SWEEP, PointState, PointStatus, RunStatus, kind_for
+from jobkit.runs.status import SWEEP, PointStanding, PointStatus, RunStatus, kind_for
 from jobkit.runs.tries import Try, whole_s
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.worker.process import ALLOCATOR_VARIABLES
@@ -222,11 +222,13 @@ def select_points(points: Sequence[PointStatus], only: Sequence[str]) -> list[Po
 
 
 def _is_selected(point: PointStatus, word: str) -> bool:
-    if word == PointState.FAILED:
+    if word == PointStanding.FAILED:
         return point.failed
-    if word == PointState.MISSING:
-        return point.state is PointState.MISSING
-    return point.outcome == word and (point.state is PointState.FAILED or point.outcome is Outcome.PRUNED)
+    if word == PointStanding.MISSING:
+        return point.standing is PointStanding.MISSING
+    return point.outcome == word and (
+        point.standing is PointStanding.FAILED or point.outcome is Outcome.PRUNED
+    )
 
 
 def _named(points: Sequence[PointStatus], word: str) -> PointStatus:
@@ -237,12 +239,12 @@ def _named(points: Sequence[PointStatus], word: str) -> PointStatus:
         hint = f"{error.hint}; or --only takes {words}, or an outcome such as timeout"
         raise JobkitError(error.message, hint=hint) from error
     name = point.point.point_id
-    if point.state is PointState.DONE and point.outcome is not Outcome.PRUNED:
+    if point.standing is PointStanding.DONE and point.outcome is not Outcome.PRUNED:
         raise JobkitError(
             f"{name} is done ({point.outcome}): a finished {point.point.kind.noun} is never run again"
         )
-    if point.state in status.LIVE:
-        message = f"{name} is {point.state}: it is not run twice at a time"
+    if point.standing in status.LIVE:
+        message = f"{name} is {point.standing}: it is not run twice at a time"
         raise JobkitError(message, hint="jobkit cancel RUN POINT first")
     return point
 
@@ -314,7 +316,7 @@ def any_retry_due(run: RunStatus, policy: Policy) -> bool:
     return any(
         policy_change(policy, comparable_tries(point, given, given.get(point.task, ())))
         for point in run.points
-        if point.state is PointState.FAILED
+        if point.standing is PointStanding.FAILED
     )
 
 

@@ -88,7 +88,7 @@ class RunKind:
 
     def looks(self, run: RunStatus, typed: str) -> Iterator[NextStep]:
         """Yield what shows the results of a run; ``typed`` is its folder as a shell takes it."""
-        if any(point.state is PointState.DONE for point in run.points):
+        if any(point.standing is PointStanding.DONE for point in run.points):
             yield f"jobkit collect {typed}", "the table of what is done"
 
     def steps_after(self, folder: Path, outcomes: Collection[Outcome | None]) -> Iterator[NextStep]:
@@ -219,7 +219,7 @@ CANCELLED = str(Outcome.CANCELLED)
 TEST_CANCELLED = "test cancelled"  # of a trial: the sweep itself lacks nothing
 
 
-class PointState(StrEnum):
+class PointStanding(StrEnum):
     DONE = "done"
     FAILED = "failed"
     RUNNING = "running"
@@ -229,38 +229,38 @@ class PointState(StrEnum):
     MISSING = "missing"
 
 
-IN_QUEUE = frozenset({PointState.RUNNING, PointState.WAITING, PointState.STUCK})
+IN_QUEUE = frozenset({PointStanding.RUNNING, PointStanding.WAITING, PointStanding.STUCK})
 """The scheduler still holds the point's task."""
-LIVE = IN_QUEUE | {PointState.UNSETTLED}  # an unlisted task may still be there (nextflow#1007)
-MOVING = LIVE - {PointState.STUCK}
-TO_COME = MOVING | {PointState.MISSING}
-ENDINGS = frozenset({PointState.DONE, PointState.FAILED})
+LIVE = IN_QUEUE | {PointStanding.UNSETTLED}  # an unlisted task may still be there (nextflow#1007)
+MOVING = LIVE - {PointStanding.STUCK}
+TO_COME = MOVING | {PointStanding.MISSING}
+ENDINGS = frozenset({PointStanding.DONE, PointStanding.FAILED})
 
 
-def state_of(
+def standing_of(
     result: PointResult, task: JobTask | None, queued: Queued | None, accounts: Accounts
-) -> PointState:
+) -> PointStanding:
     """Return where a point stands by its tries, by its last ``task`` and by what the queue holds of that."""
     packed = task in accounts.packed
     # A try by hand is no answer while the scheduler has the point.
     by_hand = result.counts.by_hand and queued is not None
     if result.outcome in result.point.kind.answers and not by_hand:
-        return PointState.DONE
+        return PointStanding.DONE
     if queued is not None and queued.state is State.ERROR:
-        return PointState.STUCK
+        return PointStanding.STUCK
     latest = result.latest
     begun = bool(latest.number) and latest.task == task
     over = begun and bool(latest.record or latest.exit)
     if over and queued is not None and latest.provisional:
         over = queued.state is State.RUNNING and packed  # else the scheduler may be about to requeue it
     if queued is not None and queued.state in {State.RUNNING, State.ENDING} and not over:
-        return PointState.RUNNING if begun or (queued.task and not packed) else PointState.WAITING
+        return PointStanding.RUNNING if begun or (queued.task and not packed) else PointStanding.WAITING
     if queued is not None and queued.state not in {State.RUNNING, State.ENDING}:
-        return PointState.WAITING  # also a task that the scheduler will run again by itself
+        return PointStanding.WAITING  # also a task that the scheduler will run again by itself
     if result.outcome is not None:
-        return PointState.FAILED
+        return PointStanding.FAILED
     here = task is not None and runs_here(task.scheduler) and task in accounts.gone
-    return PointState.UNSETTLED if task and not here else PointState.MISSING
+    return PointStanding.UNSETTLED if task and not here else PointStanding.MISSING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,8 +295,8 @@ def to_go(points: Sequence[Pace], *, at_a_time: int = 0) -> float | None:
     Points that wait while none runs on a cluster make it unknown.
     """
     expected = [*zip(points, _expected(points), strict=True)]
-    left = [point.left(whole_s) for point, whole_s in expected if point.state == PointState.RUNNING]
-    to_come = [whole_s for point, whole_s in expected if point.state == PointState.WAITING]
+    left = [point.left(whole_s) for point, whole_s in expected if point.state == PointStanding.RUNNING]
+    to_come = [whole_s for point, whole_s in expected if point.state == PointStanding.WAITING]
     slots = [seconds for seconds in left if seconds is not None]
     if to_come:
         slots += [0.0] * (at_a_time - len(left))
@@ -312,14 +312,16 @@ def to_go(points: Sequence[Pace], *, at_a_time: int = 0) -> float | None:
 def overdue(points: Sequence[Pace]) -> list[int]:
     """Return the places of the points that run for much longer than such points take, and report nothing."""
     expected = enumerate(zip(points, _expected(points), strict=True))
-    return [place for place, (point, s) in expected if point.state == PointState.RUNNING and point.is_late(s)]
+    return [
+        place for place, (point, s) in expected if point.state == PointStanding.RUNNING and point.is_late(s)
+    ]
 
 
 def _expected(points: Sequence[Pace]) -> list[float | None]:
     """Return how long each point takes: the mean of its setting, else of all; ``None`` if unknown."""
     spans: dict[str | None, list[float]] = {}
     for point in points:
-        left_s = 0.0 if point.state == PointState.DONE else point.left_s
+        left_s = 0.0 if point.state == PointStanding.DONE else point.left_s
         if point.elapsed_s is not None and left_s is not None:
             for name in (point.setting, None):  # ``None`` stands for every setting
                 spans.setdefault(name, []).append(point.elapsed_s + left_s)
@@ -329,7 +331,7 @@ def _expected(points: Sequence[Pace]) -> list[float | None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointStatus(PointResult):
-    state: PointState
+    standing: PointStanding
     task: JobTask | None = None  # it was last submitted as; ``None`` if it never was
     queued: Queued | None = None  # what the queue holds of that task
     vanished: tuple[Try, ...] = ()  # the ends of earlier tasks of it that left no try, the oldest first
@@ -339,45 +341,45 @@ class PointStatus(PointResult):
 
     @property
     def cancelled(self) -> bool:
-        """Whether it was cancelled: no failure to a person, though its ``state`` is that."""
-        return self.state is PointState.FAILED and self.outcome is Outcome.CANCELLED
+        """Whether it was cancelled: no failure to a person, though its ``standing`` is that."""
+        return self.standing is PointStanding.FAILED and self.outcome is Outcome.CANCELLED
 
     @property
     def failed(self) -> bool:
-        return self.state is PointState.FAILED and not self.cancelled
+        return self.standing is PointStanding.FAILED and not self.cancelled
 
     @property
     def suspended(self) -> bool:
-        return self.state is PointState.RUNNING and self.queued is not None and self.queued.suspended
+        return self.standing is PointStanding.RUNNING and self.queued is not None and self.queued.suspended
 
     @property
     def blocked(self) -> bool:
         """Whether it waits until a person acts."""
-        return self.word in {HELD, PointState.STUCK}
+        return self.state in {HELD, PointStanding.STUCK}
 
     @property
-    def word(self) -> str:
-        """Its outcome, else its state, in a word; ``held`` if a person must release it."""
-        if self.state in ENDINGS:
+    def state(self) -> str:
+        """Its outcome, else its standing, in a word; ``held`` if a person must release it."""
+        if self.standing in ENDINGS:
             return str(self.outcome)
         held = self.queued is not None and self.queued.state is State.HELD
         if self.suspended:
             return SUSPENDED
-        return HELD if held and self.state is PointState.WAITING else str(self.state)
+        return HELD if held and self.standing is PointStanding.WAITING else str(self.standing)
 
     @property
-    def evidence(self) -> str:
+    def why(self) -> str:
         """What led to its outcome, or why it waits; empty if there is nothing to report."""
         evidence = self.counts.evidence
-        if self.state in ENDINGS:
+        if self.standing in ENDINGS:
             return "" if self.outcome is Outcome.OK else evidence
-        if self.task is None or self.state is PointState.MISSING:
+        if self.task is None or self.standing is PointStanding.MISSING:
             return "never submitted" if self.task is None else evidence
         if self.queued is None:
             return self.silent or f"left the queue: {evidence}"
-        if self.state is PointState.WAITING and self.queued.state is State.RUNNING and self.queued.task:
+        if self.standing is PointStanding.WAITING and self.queued.state is State.RUNNING and self.queued.task:
             return "the job that it shares has begun, and its turn is to come"
-        if self.state is PointState.RUNNING and not self.queued.task:
+        if self.standing is PointStanding.RUNNING and not self.queued.task:
             return ""  # the queue only reports that a driver here lives
         return explain_wait(self.task.scheduler, self.queued, self.now)
 
@@ -388,8 +390,8 @@ class PointStatus(PointResult):
         It has been running by its task's time, from the scheduler's one clock; if several points share the
         task, since its try began, by the node's clock.
         """
-        if self.state is not PointState.RUNNING:
-            return self.elapsed_of(self.counts) if self.state in ENDINGS else None
+        if self.standing is not PointStanding.RUNNING:
+            return self.elapsed_of(self.counts) if self.standing in ENDINGS else None
         queued = self.queued
         if queued is None or not queued.task or self.task in self.shared_tasks:
             begin = next((tried.begin for tried in self.tries), None)
@@ -405,20 +407,20 @@ class PointStatus(PointResult):
 
     @property
     def progress(self) -> Progress | None:
-        runs = self.state is PointState.RUNNING and not self.counts.by_hand
+        runs = self.standing is PointStanding.RUNNING and not self.counts.by_hand
         return progress_of(self.batches) if runs else None
 
     @property
     def pace(self) -> Pace:
         """How long it takes; no time for a point whose outcome does not apply to other points."""
-        done = self.state is PointState.DONE
+        done = self.standing is PointStanding.DONE
         measured = self.outcome is Outcome.OK and self.point.kind.main
         shared = self.counts.task in self.shared_tasks
         elapsed_s = task_s(self.counts, shared=shared) if done else self.elapsed_s
         left_s = self.progress.left_s if self.progress else None
         return Pace(
             setting=repr(sorted(self.point.params.items())),
-            state=str(self.state) if measured or not done else "",
+            state=str(self.standing) if measured or not done else "",
             elapsed_s=None if self.suspended else elapsed_s,
             left_s=None if self.suspended else left_s,
         )
@@ -446,9 +448,9 @@ class JobStatus:
 
 
 _JOB_STATES = {
-    State.ERROR: str(PointState.STUCK),
-    **dict.fromkeys((State.RUNNING, State.ENDING), str(PointState.RUNNING)),
-    **dict.fromkeys((State.PENDING, State.HELD), str(PointState.WAITING)),
+    State.ERROR: str(PointStanding.STUCK),
+    **dict.fromkeys((State.RUNNING, State.ENDING), str(PointStanding.RUNNING)),
+    **dict.fromkeys((State.PENDING, State.HELD), str(PointStanding.WAITING)),
 }
 
 
@@ -535,7 +537,7 @@ class RunStatus:
             if point.cancelled
             else SUSPENDED
             if point.suspended
-            else str(point.state)
+            else str(point.standing)
             for point in self.points
         )
 
@@ -544,8 +546,8 @@ class RunStatus:
         if not self.points:
             return ExitCode.TO_COME if self.planner else ExitCode.FAILED
         counted = (point for point in self.points if point.point.kind.missed or not point.cancelled)
-        states = {point.state for point in counted}
-        failed = states & {PointState.FAILED, PointState.STUCK} or self.gone
+        states = {point.standing for point in counted}
+        failed = states & {PointStanding.FAILED, PointStanding.STUCK} or self.gone
         return exit_code(failed=bool(failed), to_come=bool(states & TO_COME))
 
     @cached_property
@@ -559,11 +561,11 @@ class RunStatus:
         jobs = []
         for submission, queued in (*followers(self, *ADDERS), *followers(self, Role.FOLLOW)):
             if queued is not None:
-                state = _JOB_STATES.get(queued.state, str(PointState.UNSETTLED))
+                state = _JOB_STATES.get(queued.state, str(PointStanding.UNSETTLED))
                 evidence = explain_wait(submission.scheduler, queued, self.now)
             else:
                 evidence = self.ends.get(first_task(submission), "")
-                state = ENDED if evidence else str(PointState.UNSETTLED)
+                state = ENDED if evidence else str(PointStanding.UNSETTLED)
             jobs.append(JobStatus(submission=submission, state=state, evidence=evidence, queued=queued))
         return jobs
 
@@ -646,12 +648,12 @@ def count_by_state(run: RunStatus) -> str:
     """Return how many points stand where: ``40 points: 36 done, 3 failed (2 bug, 1 lost), 1 cancelled``."""
     if not run.points:
         return f"{run.kind.subject} is not planned yet"
-    words = [str(state) for state in PointState]
-    words.insert(words.index(PointState.FAILED) + 1, CANCELLED)
-    words.insert(words.index(PointState.RUNNING) + 1, SUSPENDED)
+    words = [str(state) for state in PointStanding]
+    words.insert(words.index(PointStanding.FAILED) + 1, CANCELLED)
+    words.insert(words.index(PointStanding.RUNNING) + 1, SUSPENDED)
     words.append(TEST_CANCELLED)
     parts = [
-        f"{run.counts[word]:,} {word}{why_failed(run) if word == PointState.FAILED else ''}"
+        f"{run.counts[word]:,} {word}{why_failed(run) if word == PointStanding.FAILED else ''}"
         for word in words
         if run.counts[word]
     ]
@@ -661,7 +663,9 @@ def count_by_state(run: RunStatus) -> str:
 def why_failed(run: RunStatus) -> str:
     """Return the outcomes of the points that failed, each with its number: `` (2 bug, 1 timeout)``."""
     failed = Counter(
-        str(point.outcome) for point in run.points if point.state is PointState.FAILED and not point.cancelled
+        str(point.outcome)
+        for point in run.points
+        if point.standing is PointStanding.FAILED and not point.cancelled
     )
     return f" ({', '.join(f'{number:,} {outcome}' for outcome, number in failed.most_common())})"
 

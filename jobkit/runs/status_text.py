@@ -37,7 +37,7 @@ from jobkit.runs.status import (
     ENDINGS,
     SUSPENDED,
     JobStatus,
-    PointState,
+    PointStanding,
     PointStatus,
     RunStatus,
     count_by_state,
@@ -57,8 +57,8 @@ LONG_WORD = 16
 LEAST_WORDS = 32
 """The least width of the last column; other columns are left out before it is narrower."""
 ORDER = (
-    *(PointState.STUCK, PointState.FAILED, PointState.RUNNING, PointState.UNSETTLED),
-    *(PointState.DONE, PointState.WAITING, PointState.MISSING),
+    *(PointStanding.STUCK, PointStanding.FAILED, PointStanding.RUNNING, PointStanding.UNSETTLED),
+    *(PointStanding.DONE, PointStanding.WAITING, PointStanding.MISSING),
 )
 """How urgent the states of points are: first those that wait for a person."""
 Row = tuple[str, ...]  # a cell for each of `COLUMNS`
@@ -99,7 +99,7 @@ def _about(run: RunStatus) -> Iterator[str]:
         parts.append(f"{name} job {format_list(jobs[::-1], MOST_ALIKE)}" if jobs else name)
     parts += filter(None, [_gpu(run)])
     if run.to_go_s is not None:
-        number = max(1, run.counts[PointState.RUNNING])
+        number = max(1, run.counts[PointStanding.RUNNING])
         at_a_time = f"{number} run{'s' if number == 1 else ''} at a time"
         parts.append(f"about {format_about(run.to_go_s)} to go if {at_a_time}, as now")
     if parts:
@@ -150,11 +150,11 @@ def _rows(run: RunStatus, most: int) -> Iterator[Row]:
     """Yield a row a point; of many points a row for each state, with the first point as an example."""
     if len(run.points) > most:
         alike: dict[str, list[PointStatus]] = {}
-        for point in sorted(run.points, key=lambda point: (point.cancelled, ORDER.index(point.state))):
-            alike.setdefault(point.word, []).append(point)
+        for point in sorted(run.points, key=lambda point: (point.cancelled, ORDER.index(point.standing))):
+            alike.setdefault(point.state, []).append(point)
         for word, points in alike.items():
             names = f"{'for instance ' if len(points) > 1 else ''}{points[0].point.point_id}"
-            words = "" if points[0].state is PointState.DONE else _words(points[0])
+            words = "" if points[0].standing is PointStanding.DONE else _words(points[0])
             example = f"{names}: {words}" if words else ""
             yield format_count(len(points), run.noun), word, "", "", "", "", example
         return
@@ -162,7 +162,7 @@ def _rows(run: RunStatus, most: int) -> Iterator[Row]:
         tries, elapsed_s = len(point.tries), point.elapsed_s
         yield (
             point.point.point_id,
-            point.word,
+            point.state,
             "" if elapsed_s is None else format_clock(elapsed_s),
             str(tries) if tries > 1 else "",
             point.node or (point.queued.node if point.queued else ""),
@@ -172,10 +172,10 @@ def _rows(run: RunStatus, most: int) -> Iterator[Row]:
 
 
 def _words(point: PointStatus) -> str:
-    if point.state is not PointState.RUNNING:
-        return point.evidence.removeprefix("exit file: ").removeprefix("accounting: ")
+    if point.standing is not PointStanding.RUNNING:
+        return point.why.removeprefix("exit file: ").removeprefix("accounting: ")
     far = far_words(point.progress) if point.progress else "no progress is copied home yet"
-    return f"{far}; {point.evidence}" if point.evidence else far
+    return f"{far}; {point.why}" if point.why else far
 
 
 def far_words(progress: Progress, *, over: bool = False) -> str:
@@ -218,8 +218,8 @@ def _notes(run: RunStatus, notices: Sequence[str]) -> list[str]:
     more = len(run.notes) - len(notes)
     notes += [f"and {more} more notes"] if more > 0 else []
     # A row cuts the reason why results are not home, and with it the folder that has them.
-    failed = [point for point in run.points if point.word == Outcome.STAGE_OUT]
-    reasons = dict.fromkeys(point.evidence.removeprefix("exit file: ") for point in failed)
+    failed = [point for point in run.points if point.state == Outcome.STAGE_OUT]
+    reasons = dict.fromkeys(point.why.removeprefix("exit file: ") for point in failed)
     kept = [f"{Outcome.STAGE_OUT}: {reason}" for reason in list(reasons)[:MOST_NOTES]]
     lines = [plain(line) for line in (*notices, *jobs, *kept, *notes)]
     return ["", *lines] if lines else []
@@ -233,16 +233,16 @@ def job_line(run: RunStatus, job: JobStatus) -> str:
     sent, plans, blocked = job.submission, job.submission.role in PLANNERS, any(p.blocked for p in run.points)
     begins, idle = f"begins when the {run.noun}s have ended", is_idle(run, job)
     ended, failed = job.state == ENDED, any(point.failed for point in run.points)
-    if plans and run.points and job.state != PointState.STUCK:
+    if plans and run.points and job.state != PointStanding.STUCK:
         return ""
     if sent.role is Role.FOLLOW:  # it needs no person if it waits, runs, or is over
-        waits = job.state == PointState.WAITING and not blocked and not idle
-        if waits or job.state == PointState.RUNNING or (ended and not failed):
+        waits = job.state == PointStanding.WAITING and not blocked and not idle
+        if waits or job.state == PointStanding.RUNNING or (ended and not failed):
             return ""
     stands: dict[str, str] = {
-        PointState.RUNNING: "is running",
-        PointState.STUCK: f"is stuck: {job.evidence}",
-        PointState.UNSETTLED: "has left the queue; how it ended is not known yet",
+        PointStanding.RUNNING: "is running",
+        PointStanding.STUCK: f"is stuck: {job.evidence}",
+        PointStanding.UNSETTLED: "has left the queue; how it ended is not known yet",
     }
     if ended:
         last = [other for other in run.jobs if other.submission.role is sent.role][-1]
@@ -281,7 +281,7 @@ def render_point(run: RunStatus, point: PointStatus, folder: str) -> str:
     lines = [
         f"{plain(of.point_id)}: {noun} {of.index} of {len(run.points)} of {plain(run.title)}",
         ", ".join(knobs),
-        plain(f"{point.word}: {point.evidence}" if point.evidence else point.word),
+        plain(f"{point.state}: {point.why}" if point.why else point.state),
     ]
     for tried in listed_tries(point):
         lines += ["", *_describe_try(run, point, tried)]
@@ -307,9 +307,9 @@ def _describe_try(run: RunStatus, point: PointStatus, tried: Try) -> Iterator[st
     if tried.by_hand:
         title += ", by hand (it counts only while no other try has begun)"
     provisional = " (provisional)" if tried.provisional else ""
-    decided = point.state in ENDINGS and tried.outcome is None  # by another try
-    yield f"{title}: {tried.outcome or ('no outcome' if decided else point.word)}{provisional}"
-    over = point.state is not PointState.RUNNING or tried.outcome is not None
+    decided = point.standing in ENDINGS and tried.outcome is None  # by another try
+    yield f"{title}: {tried.outcome or ('no outcome' if decided else point.state)}{provisional}"
+    over = point.standing is not PointStanding.RUNNING or tried.outcome is not None
     progress = progress_of_try(tried)
     below = tried.folder.removeprefix(f"{run.folder}/")
     fields = {
@@ -363,19 +363,19 @@ def _source(tried: Try) -> dict[str, str]:
 def next_steps(run: RunStatus, point: PointStatus, folder: str) -> Sequence[Step]:
     """Return what to type next for a point: what releases it or runs it again, and its log."""
     typed, index = shell_quote(folder), point.point.index
-    follow = " -f" * (point.state is PointState.RUNNING)
+    follow = " -f" * (point.standing is PointStanding.RUNNING)
     log = Step(f"jobkit logs {typed} {index}{follow}", "prints its log", FixKind.LOG)
     found: list[Step] = []
-    if point.state is PointState.MISSING:
+    if point.standing is PointStanding.MISSING:
         found.append(Step(f"jobkit resume {typed} {index}", "runs it"))
-    elif point.state in {PointState.STUCK, PointState.WAITING}:
+    elif point.standing in {PointStanding.STUCK, PointStanding.WAITING}:
         found += releases(run, [point], typed)
     elif point.failed and is_limited(point):
         needs = needed_by(run, [point])
         words = " ".join(need.option for need in needs)
         because = "; ".join(need.because for need in needs)
         found.append(Step(f"jobkit resume {typed} {index} {words}", because, FixKind.FIX))
-    elif point.state in ENDINGS:
+    elif point.standing in ENDINGS:
         outcome = point.outcome or Outcome.LOST
         found += remedy(outcome, point.counts.evidence, run=typed, point=index, alone=True)
     listed = [step for step in found if point.tries or step.kind is not FixKind.LOG]
@@ -389,7 +389,7 @@ Json = dict[str, object]
 
 def run_json(run: RunStatus, folder: str) -> Json:
     notices, steps = advice(run, folder)
-    states = Counter(point.state for point in run.points)
+    states = Counter(point.standing for point in run.points)
     return {
         "run": run.name,
         "folder": str(run.folder),
@@ -397,7 +397,7 @@ def run_json(run: RunStatus, folder: str) -> Json:
         "schedulers": run.schedulers,
         "silent": list(run.silent),
         "exit_code": run.exit_code,
-        "standings": {str(state): states[state] for state in PointState},
+        "standings": {str(state): states[state] for state in PointStanding},
         "to_go_s": _finite(run.to_go_s),
         "saved_s": _finite(run.saved[1] if run.saved else None),
         "gpus": run.requested.gpus,
@@ -426,12 +426,12 @@ def point_json(run: RunStatus, point: PointStatus, *, with_tries: bool = False) 
         "point": point.point.point_id,
         "params": dict(point.point.params),
         "repeat": point.point.repeat,
-        "state": point.word,
-        "standing": str(point.state),
+        "state": point.state,
+        "standing": str(point.standing),
         "outcome": point.outcome,
         "provisional": point.counts.provisional,
         "evidence": point.counts.evidence,
-        "why": point.evidence,
+        "why": point.why,
         **_task(point.task),
         "start_at": point.queued.start_at or None if point.queued else None,
         "node": point.node or (point.queued.node if point.queued else "") or None,

@@ -24,7 +24,7 @@ from jobkit.runs.hints import release_jobs, releases
 from jobkit.runs.journal import PLANNERS, SEARCHES, Role
 from jobkit.runs.reader import read_status, record_accounting
 from jobkit.runs.request import any_retry_due
-from jobkit.runs.status import ENDINGS, MOVING, PointState, PointStatus, RunStatus, first_task, followers
+from jobkit.runs.status import ENDINGS, MOVING, PointStanding, PointStatus, RunStatus, first_task, followers
 from jobkit.runs.status_text import cut, job_line, plain
 from jobkit.runs.tries import progress_of_try
 from jobkit.schedulers.registry import SCHEDULERS
@@ -105,7 +105,7 @@ def changes(runs: Sequence[RunStatus]) -> Hashable:
     """Return a key that changes with the states, not with the clock or each batch."""
     return tuple(
         (
-            tuple((p.word, p.queued.reason if p.queued else "", len(p.tries)) for p in run.points),
+            tuple((p.state, p.queued.reason if p.queued else "", len(p.tries)) for p in run.points),
             tuple((job.submission.job.id, job.state) for job in run.jobs),
             (tuple(run.silent), run.unanswered is None, run.left is None),
         )
@@ -127,12 +127,12 @@ class Failures:
             key = (point.point.index, point.counts.number, point.task)
             if point.failed and key not in self._known:
                 self._known.add(key)
-                evidence = point.evidence.removeprefix("exit file: ")
-                yield f"{point.point.point_id:<20} {plain(f'{point.word}: {evidence}')}"
+                evidence = point.why.removeprefix("exit file: ")
+                yield f"{point.point.point_id:<20} {plain(f'{point.state}: {evidence}')}"
 
 
 def is_over(run: RunStatus, policy: Policy) -> bool:
-    if any(point.state in MOVING for point in run.points):
+    if any(point.standing in MOVING for point in run.points):
         return False
     if _is_pending(run, *PLANNERS):
         return False
@@ -242,7 +242,7 @@ class ProgressBars:
                 self._bars.update(self._tasks[index], completed=done, total=total)
         elif tries:
             return  # the try is from before
-        if point.state not in ENDINGS:
+        if point.standing not in ENDINGS:
             return
         self._left.discard(index)
         if (task := self._tasks.get(index)) is not None:
@@ -266,7 +266,7 @@ def until_planned(run_dir: Path) -> None:
     said = ""
     for pause_s in pauses(FIRST_POLL_S, SLOWEST_POLL_S):
         (run,) = read_status([run_dir])
-        if run.planner is None or run.planner.state == PointState.STUCK:
+        if run.planner is None or run.planner.state == PointStanding.STUCK:
             break
         reason = run.planner.queued.reason if run.planner.queued else ""
         if reason not in {"", said}:

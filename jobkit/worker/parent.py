@@ -399,7 +399,7 @@ def main() -> int:
             return 0
         request, channel = forked
         request.become()
-    kept, inherited = steps.Standing(), {"waited_s": parent.waited_s, "idle": idle, "opening": opening}
+    kept, inherited = steps.Kept(), {"waited_s": parent.waited_s, "idle": idle, "opening": opening}
     while True:
         status = work.main(request.words, kept, forked=True, stands=True, **inherited)
         if not kept.state:

@@ -54,7 +54,7 @@ from jobkit.worker.measure.sampler import EnergyReading, sampling
 from jobkit.worker.mps import MpsDaemon, start_if_wanted
 from jobkit.worker.paragraphs import Call, Todo, split_sentences
 from jobkit.worker.record import Done, Report, Task, TryState, WorkerState
-from jobkit.worker.steps import Standing, Worker
+from jobkit.worker.steps import Kept, Worker
 from jobkit.worker.workloads.base import CHARACTERS, load_unit
 
 END_S = 10.0
@@ -384,7 +384,7 @@ class CallQueue:
                 raise failure  # the workload is at fault, not the paragraphs
 
 
-def supervise(state: TryState, stack: ExitStack, kept: Standing) -> None:
+def supervise(state: TryState, stack: ExitStack, kept: Kept) -> None:
     point = state.task.point
     todo = steps.read_inputs(state) if state.standing else _open(state, kept)
     workers: Pool = kept.pool
@@ -424,7 +424,7 @@ def supervise(state: TryState, stack: ExitStack, kept: Standing) -> None:
             workers.end(workers)
 
 
-def _open(state: TryState, kept: Standing) -> Todo:
+def _open(state: TryState, kept: Kept) -> Todo:
     """Start the workers, after all that is to be read before; return the work."""
     point = state.task.point
     state.workers = [WorkerState() for _ in range(point.workers * point.gpus)]

@@ -248,7 +248,7 @@ class Worker:
 
 
 @dataclass(slots=True)
-class Standing:
+class Kept:
     """The processes that a try has left for another one, with the model that they have loaded."""
 
     state: TryState | None = None  # of that try; ``None`` if it has left none

@@ -27,7 +27,7 @@ from jobkit.worker.measure import figures, memory, nvml
 from jobkit.worker.measure.sampler import sampling
 from jobkit.worker.paragraphs import Todo
 from jobkit.worker.record import ALONE, Task, TryState, record_of, work_of
-from jobkit.worker.steps import Standing, Worker
+from jobkit.worker.steps import Kept, Worker
 
 RESERVED_BYTES = 64 * 2**10
 """More than any record takes: some KiB, and the environment that it holds."""
@@ -36,7 +36,7 @@ RESERVE_FILE = "room.part"
 # -- the command
 
 
-def main(words: Sequence[str], kept: Standing | None = None, **inherited: Any) -> int:  # noqa: ANN401 - fields of several types
+def main(words: Sequence[str], kept: Kept | None = None, **inherited: Any) -> int:  # noqa: ANN401 - fields of several types
     """Run one try and return the worker's exit status; the parent of a forked try sets ``inherited``.
 
     ``kept`` are the processes that do it, and that it may leave for another try.
@@ -85,8 +85,8 @@ def parse(words: Sequence[str]) -> tuple[Task, Path | None]:
 # -- one try
 
 
-def run(task: Task, signal_file: Path | None = None, kept: Standing | None = None) -> Outcome:
-    kept = kept or Standing()
+def run(task: Task, signal_file: Path | None = None, kept: Kept | None = None) -> Outcome:
+    kept = kept or Kept()
     state = kept.take(task)
     worker = kept.worker or Worker(task, state.workers[0])
     state.output = None if task.point.command else work_of(task.point).output(task.out)
@@ -139,7 +139,7 @@ def _read_figures(state: TryState, limits_s: Sequence[float]) -> None:
             raise TryFailed(Outcome.BUG, message)
 
 
-def _run_steps(state: TryState, stack: ExitStack, worker: Worker, kept: Standing) -> None:
+def _run_steps(state: TryState, stack: ExitStack, worker: Worker, kept: Kept) -> None:
     """Do all that a signal may interrupt: prepare, warm up, work, write the recording, measure the need."""
     point = state.task.point
     if point.device == "cuda":

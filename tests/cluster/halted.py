@@ -12,7 +12,7 @@ from jobkit.core.json_codec import from_json
 from jobkit.core.layout import Begin, read_begin
 from jobkit.core.records import Outcome, Record
 from jobkit.runs.reader import read_status
-from jobkit.runs.status import IN_QUEUE, PointState, PointStatus
+from jobkit.runs.status import IN_QUEUE, PointStanding, PointStatus
 from tests.cluster.daemons import Wait, wait_for
 from tests.cluster.lab import WORKLOADS, ClusterLab
 from tests.support.commands import ended_well
@@ -66,16 +66,16 @@ class HaltedSweep:
         for size in sizes:
             (self.lab.home / f"go-{size}").touch()
 
-    def is_(self, run: Path, standing: PointState, outcome: Outcome | None, index: int = 1) -> None:
+    def is_(self, run: Path, standing: PointStanding, outcome: Outcome | None, index: int = 1) -> None:
         """Wait until a point stands so; fail with how it stands."""
         try:
             wait_for(lambda: self.stands(run, index) == (standing, outcome), 60)
         except TimeoutError:
             pytest.fail(f"not {standing}, {outcome} in time, but {seen(run)[index - 1]}")
 
-    def stands(self, run: Path, index: int = 1) -> tuple[PointState, Outcome | None]:
+    def stands(self, run: Path, index: int = 1) -> tuple[PointStanding, Outcome | None]:
         one = seen(run)[index - 1]
-        return one.state, one.outcome
+        return one.standing, one.outcome
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def halted(lab: ClusterLab, wait_until: Wait, monkeypatch: pytest.MonkeyPatch) -
     yield starter
     starter.go(*range(1, 10))
     for run in lab.home.glob("runs*/broken*"):
-        if any(one.state in IN_QUEUE for one in seen(run)):
+        if any(one.standing in IN_QUEUE for one in seen(run)):
             lab.jobkit("cancel", run)
 
 

@@ -24,7 +24,7 @@ from jobkit.core.errors import ExitCode
 from jobkit.core.layout import read_begin
 from jobkit.extensions.corpus.winners import read_winners
 from jobkit.runs.reader import read_status
-from jobkit.runs.status import PointState
+from jobkit.runs.status import PointStanding
 from tests.cluster.daemons import BUSY, until, wait_for
 from tests.cluster.lab import ClusterLab, on
 from tests.cluster.test_client import dies
@@ -109,7 +109,7 @@ def test_a_shard_runs_again_while_the_others_go_on(applied: Applied) -> None:
     has = f"Path({str(fault)!r}).exists() and 'word 0.' in map(str.strip, paragraphs)"
     applied.takes(f"1 if not ({has}) else open('/no such file')")  # which is no fault of the paragraph
     assert applied.apply(shards=8).returncode == 0
-    until(lambda: read_status([applied.out])[0].points[0].state is PointState.FAILED, "a shard fails")
+    until(lambda: read_status([applied.out])[0].points[0].standing is PointStanding.FAILED, "a shard fails")
     fault.unlink()
     assert "1 shard may begin next to job" in applied.lab.jobkit("resume", applied.out).stderr
     wait_for(lambda: applied.done() == 8, 180)
@@ -192,7 +192,7 @@ def test_a_shard_that_is_killed_every_few_seconds_ends(applied: Applied) -> None
     for number, victim in enumerate(("worker", "job script", "worker"), 1):
         wait_for((applied.out / f"results/shard-00001/try-{number}/parts.jsonl").exists, 60)
         assert any(killed(pid) for kind, pid in processes(applied.out) if kind == victim)
-        wait_for(lambda: read_status([applied.out])[0].points[0].state is PointState.FAILED, 60)
+        wait_for(lambda: read_status([applied.out])[0].points[0].standing is PointStanding.FAILED, 60)
         assert applied.lab.jobkit("resume", applied.out).returncode == 0
     wait_for(lambda: applied.done() == 1, 60)
     assert applied.merged() == applied.rows

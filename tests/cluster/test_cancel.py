@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jobkit.core.records import Outcome
 from jobkit.runs.reader import read_status
-from jobkit.runs.status import PointState, RunStatus
+from jobkit.runs.status import PointStanding, RunStatus
 from tests.cluster.daemons import Wait
 from tests.cluster.lab import FaultySweep
 from tests.support.commands import ended_well
@@ -24,7 +24,7 @@ def seen(run: Path) -> RunStatus:
 
 def running(run: Path) -> set[int]:
     """Return the points that run and have a batch home."""
-    running = {point.point.index for point in seen(run).points if point.state is PointState.RUNNING}
+    running = {point.point.index for point in seen(run).points if point.standing is PointStanding.RUNNING}
     return {
         index for index in running if list(run.glob(f"results/batch_size-{index}-r1/try-*/batches.jsonl"))
     }

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.runs.reader import read_status
-from jobkit.runs.status import PointState
+from jobkit.runs.status import PointStanding
 from tests.cluster.daemons import Wait
 from tests.cluster.lab import FaultySweep
 from tests.cluster.test_apply import Applied
@@ -56,9 +56,9 @@ def test_defaults_of_the_user_change_no_answer_of_a_scheduler(faulty: FaultySwee
 
     def stand() -> list[str]:
         (seen,) = read_status([run])
-        return [str(point.state) for point in seen.points]
+        return [str(point.standing) for point in seen.points]
 
-    wait_until(lambda: stand() == [PointState.RUNNING] * 2 + [PointState.WAITING], 60)
+    wait_until(lambda: stand() == [PointStanding.RUNNING] * 2 + [PointStanding.WAITING], 60)
     # afterwards the queue no longer holds what was cancelled, and the accounting may come late
     assert "gone" not in {json.loads(line)["kind"] for line in _lines(run / "accounting.jsonl")}
     done = lab.jobkit("cancel", run)

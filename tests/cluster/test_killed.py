@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.records import Outcome
-from jobkit.runs.status import PointState
+from jobkit.runs.status import PointStanding
 from tests.cluster.daemons import said
 from tests.cluster.halted import HaltedSweep, batches, begun, home, record, seen
 from tests.cluster.lab import JOB_VARIABLE, RELEASE, SGE, ClusterLab, held_by, on
@@ -46,20 +46,20 @@ def test_kill_9_of_the_job_script(halted: HaltedSweep, monkeypatch: pytest.Monke
     else:
         halted.wait_until(lambda: f" {begun(run).job} " not in (said("qstat") or ""), 30)
     apart = Path(shutil.copytree(run, run.with_name("apart")))
-    halted.is_(run, PointState.FAILED, Outcome.LOST)
+    halted.is_(run, PointStanding.FAILED, Outcome.LOST)
     assert {"slurm": "the job script was killed", "sge": "qacct: failed 100"}[halted.lab.scheduler] in why(
         run
     )
     with_none(halted.lab, monkeypatch)
     if halted.lab.scheduler == "sge":
-        assert halted.stands(apart) == (PointState.UNSETTLED, None)
+        assert halted.stands(apart) == (PointStanding.UNSETTLED, None)
         a_minute_passes(apart)
-    assert halted.stands(apart) == (PointState.FAILED, Outcome.LOST)
+    assert halted.stands(apart) == (PointStanding.FAILED, Outcome.LOST)
     assert {"slurm": "the job script was killed", "sge": "not in the queue since"}[
         halted.lab.scheduler
     ] in why(apart)
     assert batches(run) == 1
-    assert halted.stands(run, 2) == (PointState.DONE, Outcome.OK)
+    assert halted.stands(run, 2) == (PointStanding.DONE, Outcome.OK)
 
 
 def why(run: Path) -> str:
@@ -155,7 +155,7 @@ def test_home_cannot_be_written_when_the_job_begins(halted: HaltedSweep) -> None
         run = halted.sweep("1", "--set", asked)
         filler = fill(full)
         release(halted.lab)
-        halted.is_(run, PointState.FAILED, Outcome.STAGE_OUT)
+        halted.is_(run, PointStanding.FAILED, Outcome.STAGE_OUT)
         assert "the job could not write in the run folder" in seen(run)[0].counts.evidence
         assert not home(run).exists()
         filler.unlink()
@@ -163,9 +163,9 @@ def test_home_cannot_be_written_when_the_job_begins(halted: HaltedSweep) -> None
     with restricted(run.parent, "ro"):
         release(halted.lab, "runs2")
         if scheduler == "slurm":
-            halted.is_(run, PointState.FAILED, Outcome.STAGE_OUT)
+            halted.is_(run, PointStanding.FAILED, Outcome.STAGE_OUT)
         else:
-            halted.is_(run, PointState.STUCK, Outcome.QUEUE_ERROR)
+            halted.is_(run, PointStanding.STUCK, Outcome.QUEUE_ERROR)
             assert "Eqw" in halted.lab.jobkit("status", run).stdout
 
 

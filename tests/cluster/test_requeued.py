@@ -9,7 +9,7 @@ import time
 import pytest
 
 from jobkit.core.records import Outcome
-from jobkit.runs.status import PointState, PointStatus
+from jobkit.runs.status import PointStanding, PointStatus
 from tests.cluster.daemons import SlurmDaemons, said
 from tests.cluster.halted import HaltedSweep, batches, begun, home, record, seen
 from tests.cluster.lab import SLURM
@@ -67,17 +67,17 @@ def test_a_task_is_requeued_half_way(halted: HaltedSweep) -> None:
     scontrol("requeue", task)
     states = set()
     while not (state := in_queue(task)).startswith("PENDING"):
-        states.add(seen(run)[0].state)
+        states.add(seen(run)[0].standing)
         assert state, "the scheduler has lost the task"
-    assert states <= {PointState.RUNNING, PointState.WAITING}
-    assert seen(run)[0].state is PointState.WAITING
+    assert states <= {PointStanding.RUNNING, PointStanding.WAITING}
+    assert seen(run)[0].standing is PointStanding.WAITING
     done = halted.lab.jobkit("resume", run)
     assert "nothing to run again" in done.stderr, done.stderr
     now(halted, task)
     halted.waits(1)
     assert begun(run, 1, 2).restart == 1
     halted.go(1)
-    halted.is_(run, PointState.DONE, Outcome.OK)
+    halted.is_(run, PointStanding.DONE, Outcome.OK)
     first = seen(run)[0].tries[1]
     assert first.outcome is Outcome.CANCELLED
     assert first.evidence == "stopped by SIGTERM; signal TERM; the scheduler began the task again"
@@ -114,7 +114,7 @@ def test_a_task_is_held_and_so_is_its_dependency(halted: HaltedSweep) -> None:
         assert told in status
         assert "to begin about" not in status
     said("scancel", before)
-    halted.wait_until(lambda: seen(run)[0].state is PointState.STUCK, 15)
+    halted.wait_until(lambda: seen(run)[0].standing is PointStanding.STUCK, 15)
 
 
 @SLURM
@@ -138,7 +138,7 @@ def test_a_task_is_preempted(slurm_alone: SlurmDaemons, halted: HaltedSweep) -> 
     said("scancel", (job or "").strip())
     halted.waits(1)
     halted.go(1)
-    halted.is_(run, PointState.DONE, Outcome.OK)
+    halted.is_(run, PointStanding.DONE, Outcome.OK)
     halted.wait_until(lambda: seen(run)[0].tries[1].outcome is Outcome.PREEMPTED, 30)
     assert "sacct: PREEMPTED" in seen(run)[0].tries[1].evidence
     assert (batches(run), batches(run, 1, 2)) == (1, 30)
@@ -168,8 +168,8 @@ def test_a_node_dies(slurm_alone: SlurmDaemons, halted: HaltedSweep) -> None:
     jobs = begun(back, 1).job, begun(left, 2).job
     slurm_alone.kill("slurmd-n1")
     scontrol("update", "nodename=n1", "state=down", "reason=killed")
-    halted.is_(left, PointState.FAILED, Outcome.NODE_FAIL)
-    halted.is_(back, PointState.WAITING, None)
+    halted.is_(left, PointStanding.FAILED, Outcome.NODE_FAIL)
+    halted.is_(back, PointStanding.WAITING, None)
     scontrol("update", f"JobId={jobs[0]}_1", "ReqNodeList=n2")
     now(halted, f"{jobs[0]}_1")
     halted.waits(1)
@@ -179,8 +179,8 @@ def test_a_node_dies(slurm_alone: SlurmDaemons, halted: HaltedSweep) -> None:
     halted.waits(2)
     assert begun(left, 2, 2).round == 2
     halted.go(1, 2)
-    halted.is_(back, PointState.DONE, Outcome.OK)
-    halted.is_(left, PointState.DONE, Outcome.OK)
+    halted.is_(back, PointStanding.DONE, Outcome.OK)
+    halted.is_(left, PointStanding.DONE, Outcome.OK)
     for run, size in ((back, 1), (left, 2)):
         halted.wait_until((home(run, size) / "exit").exists, 30)
         assert [record(run, size, number).try_number for number in (1, 2)] == [1, 2]
@@ -201,13 +201,13 @@ def test_the_only_node_that_matches_dies(slurm_alone: SlurmDaemons, halted: Halt
     halted.waits(1)
     slurm_alone.kill("slurmd-n1")
     scontrol("update", "nodename=n1", "state=down", "reason=killed")
-    halted.is_(run, PointState.FAILED, Outcome.NODE_FAIL)
+    halted.is_(run, PointStanding.FAILED, Outcome.NODE_FAIL)
     slurm_alone.healed()
     done = ended_well(halted.lab.jobkit("resume", run))
     assert "only n1 matches the request, so the points may run there again" in done.stderr
     halted.waits(1)
     halted.go(1)
-    halted.is_(run, PointState.DONE, Outcome.OK)
+    halted.is_(run, PointStanding.DONE, Outcome.OK)
 
 
 @SLURM
@@ -229,7 +229,7 @@ def test_the_accounting_dies_before_a_task_and_comes_back_after_it(
     begin = begun(run)
     os.killpg(os.getpgid(begin.pid or 0), signal.SIGKILL)
     halted.wait_until(lambda: not in_queue(begin.job), 30)
-    assert (seen(run)[0].state, seen(run)[0].outcome) == (PointState.UNSETTLED, None)
+    assert (seen(run)[0].standing, seen(run)[0].outcome) == (PointStanding.UNSETTLED, None)
     away = halted.lab.jobkit("waste", "--scheduler", "slurm", "--mine")
     assert (away.returncode, away.stdout) == (3, "")
     assert "does not answer" in away.stderr
@@ -241,6 +241,6 @@ def test_the_accounting_dies_before_a_task_and_comes_back_after_it(
         return looks[-1].outcome is not None
 
     halted.wait_until(settled, 60)
-    assert {look.state for look in looks[:-1]} <= {PointState.UNSETTLED, PointState.RUNNING}
-    assert (looks[-1].state, looks[-1].outcome) == (PointState.FAILED, Outcome.LOST)
+    assert {look.standing for look in looks[:-1]} <= {PointStanding.UNSETTLED, PointStanding.RUNNING}
+    assert (looks[-1].standing, looks[-1].outcome) == (PointStanding.FAILED, Outcome.LOST)
     assert "sacct: FAILED, ExitCode 0:9" in looks[-1].counts.evidence

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.records import Outcome
-from jobkit.runs.status import PointState
+from jobkit.runs.status import PointStanding
 from tests.cluster.daemons import Wait
 from tests.cluster.halted import batches, begun, home, seen
 from tests.cluster.lab import JOB_VARIABLE, SGE, WORKLOADS, ClusterLab, on
@@ -88,15 +88,15 @@ def test_kill_9_on_a_node(
     assert list(short.rglob("mps-*/pipe/control"))
     os.kill(victims[victim], signal.SIGKILL)
     wait_until(lambda: with_variable(mark) == [] and with_variable(f"TOLD={lab.home}") == [], 60)
-    wait_until(lambda: stands(run) == (PointState.FAILED, Outcome.LOST), 90)
+    wait_until(lambda: stands(run) == (PointStanding.FAILED, Outcome.LOST), 90)
     assert batches(run) == 6
     assert why(run)
     wait_until(lambda: not list(short.rglob("mps-*")), 30)
 
 
-def stands(run: Path) -> tuple[PointState, Outcome | None]:
+def stands(run: Path) -> tuple[PointStanding, Outcome | None]:
     (one,) = seen(run)
-    return one.state, one.outcome
+    return one.standing, one.outcome
 
 
 @SGE

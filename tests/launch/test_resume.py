@@ -22,7 +22,7 @@ from jobkit.runs.driver_lock import driving, last_driver
 from jobkit.runs.journal import JobTask, Role, note, read_journal
 from jobkit.runs.reader import read_status
 from jobkit.runs.results import read_run
-from jobkit.runs.status import PointState
+from jobkit.runs.status import PointStanding
 from jobkit.schedulers.types import State
 from tests.support.builders import events, write_begin, write_event, write_exit
 from tests.support.statuses import a_point, a_run, with_job
@@ -41,7 +41,7 @@ def refused(sweep: Sweep, *only: str, overrides: tuple[str, ...] = ()) -> Jobkit
 
 def test_the_job_of_a_search_is_undecided_while_it_ends_and_when_it_left_no_trace(tmp_path: Path) -> None:
     (tmp_path / TUNE_GOAL_FILE).touch()
-    run = replace(a_run([a_point(1, PointState.FAILED, Outcome.LOST)]), folder=tmp_path)
+    run = replace(a_run([a_point(1, PointStanding.FAILED, Outcome.LOST)]), folder=tmp_path)
     task = JobTask("slurm", "79", 1)
     ending = replace(with_job(run, Role.TUNE, State.ENDING), ending=frozenset({task}))
     lost, known = with_job(run, Role.TUNE), replace(with_job(run, Role.TUNE), ended=frozenset({task}))
@@ -121,10 +121,10 @@ def test_two_at_once_submit_once(sweep: Sweep) -> None:
     assert sorted("nothing to run again" in text for text in said) == [False, True]
     assert len(sweep.calls()) == 3
     assert sweep.standings() == [
-        PointState.DONE,
-        PointState.WAITING,
-        PointState.WAITING,
-        *[PointState.DONE] * 3,
+        PointStanding.DONE,
+        PointStanding.WAITING,
+        PointStanding.WAITING,
+        *[PointStanding.DONE] * 3,
     ]
 
 
@@ -166,7 +166,7 @@ def test_a_node_that_failed_is_used_again_if_no_other_matches(
     said = capsys.readouterr().err
     assert "only n1 matches the request, so the points may run there again" in said
     assert "#SBATCH --exclude" not in (sweep.run / "job-2.sh").read_text()
-    assert sweep.standings()[1] is PointState.WAITING
+    assert sweep.standings()[1] is PointStanding.WAITING
 
 
 @pytest.mark.slow
@@ -198,7 +198,7 @@ def test_a_second_group_that_is_refused_is_reported(sweep: Sweep, capsys: pytest
     said = capsys.readouterr().err
     assert "1 point not submitted: slurm would refuse this sweep" in said
     assert "submitted: slurm job 101" in said
-    assert sweep.standings()[1:4].count(PointState.WAITING) == 1, (
+    assert sweep.standings()[1:4].count(PointStanding.WAITING) == 1, (
         "the name of a round that was refused is free"
     )
     assert {"tasks-3.txt", "job-3.sh"}.isdisjoint(sweep.files())
@@ -361,7 +361,11 @@ def test_a_controller_that_stays_away_is_left_to_a_person(sweep: Sweep, clock: C
 def test_here_the_points_run_at_once(local: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_again(local, ("1", "3"), ()) is None
     (seen,) = read_status([local])
-    assert [point.state for point in seen.points] == [PointState.DONE, PointState.MISSING, PointState.DONE]
+    assert [point.standing for point in seen.points] == [
+        PointStanding.DONE,
+        PointStanding.MISSING,
+        PointStanding.DONE,
+    ]
     told = [(event["event"], event.get("only")) for event in events(local)]
     assert told == [("submitting", [1, 3]), ("submitted", [1, 3])]
     assert "begins: 2 points" in capsys.readouterr().err

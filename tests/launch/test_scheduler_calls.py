@@ -318,7 +318,7 @@ def test_one_that_was_not_taken_is_reported_as_refused(
     assert (event["event"], event["status"], event["first"], event["round"]) == ("refused", None, 1, 1)
     assert read_journal(run).unanswered is None
     (seen,) = read_status([run], ask=False)
-    assert [one.state for one in seen.points[3:]] == ["missing"] * 3
+    assert [one.standing for one in seen.points[3:]] == ["missing"] * 3
 
 
 @pytest.mark.slow

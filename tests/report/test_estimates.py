@@ -26,9 +26,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_another_memory_has_another_largest_batch(run: Path) -> None:
-    report = render(collect([run]), width=200, gpu_memory_bytes=4 * GIB)
+    report = render(collect([run]), width=200, limit_bytes=4 * GIB)
     assert "3.33 GiB for the allocator" in report
-    report = render(collect([run]), width=200, gpu_memory_bytes=2**20)
+    report = render(collect([run]), width=200, limit_bytes=2**20)
     assert "Largest safe batch_size: 0; " in report
     assert "Not even a batch of 1 fits: with no batch at all the line has " in report
 

@@ -52,7 +52,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_published_log_at_80_columns() -> None:
-    report = render(collect([OLD_LOG]), width=80, gpu_memory_bytes=30 * GIB)
+    report = render(collect([OLD_LOG]), width=80, limit_bytes=30 * GIB)
     assert report == (REPORTS / "old-log-80.txt").read_text()
 
 

@@ -15,13 +15,13 @@ from jobkit.core.units import MIB
 from jobkit.extensions.corpus.plan import Piece, Shard
 from jobkit.runs.hints import FixKind, advice, is_limited, needed_by
 from jobkit.runs.journal import JobTask, Role
-from jobkit.runs.status import PointState, PointStatus, RunStatus
+from jobkit.runs.status import PointStanding, PointStatus, RunStatus
 from jobkit.runs.status_text import job_line
 from jobkit.schedulers.types import Accounted, State
 from tests.support.builders import batch, record
 from tests.support.statuses import AT, a_point, a_run, submission, tried, waits, with_job
 
-DONE, RUNNING = a_point(1, PointState.DONE, Outcome.OK), a_point(7, PointState.RUNNING)
+DONE, RUNNING = a_point(1, PointStanding.DONE, Outcome.OK), a_point(7, PointStanding.RUNNING)
 RESUME, COLLECT = "jobkit resume runs/demo", "jobkit collect runs/demo"
 WHY, WATCH = "jobkit status runs/demo 2", "jobkit status runs/demo --watch"
 
@@ -39,7 +39,7 @@ def marked(folder: Path, mark: str) -> Path:
 
 
 def failed(index: int, outcome: Outcome = Outcome.BUG) -> PointStatus:
-    return a_point(index, PointState.FAILED, outcome)
+    return a_point(index, PointStanding.FAILED, outcome)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_what_fixes_a_lack_of_memory_comes_before_the_page_of_the_point(tmp_path
 
 
 def test_a_task_in_error_is_released_by_a_command_and_holds_the_job_that_follows() -> None:
-    stuck = [a_point(n, PointState.STUCK, queued=waits(State.ERROR, "Eqw")) for n in (3, 4, 6, 9)]
+    stuck = [a_point(n, PointStanding.STUCK, queued=waits(State.ERROR, "Eqw")) for n in (3, 4, 6, 9)]
     run = with_job(a_run([DONE, *stuck]), Role.FOLLOW, State.PENDING, "Dependency")
     assert commands(run)[0] == "qmod -cj 77.3-4 77.6 77.9"
     ((notice,), _) = advice(run, "runs/demo")
@@ -83,12 +83,12 @@ def test_a_task_in_error_is_released_by_a_command_and_holds_the_job_that_follows
 
 
 def test_tasks_that_wait_for_different_reasons_are_released_apart() -> None:
-    held = a_point(3, PointState.WAITING, queued=waits(State.HELD, "JobHeldUser"))
-    long = a_point(4, PointState.STUCK, queued=waits(State.ERROR, "QOSMaxWallDurationPerJobLimit"))
-    never = a_point(5, PointState.STUCK, queued=waits(State.ERROR, "DependencyNeverSatisfied"))
-    admin = a_point(6, PointState.WAITING, queued=waits(State.HELD, "JobHeldAdmin"))
+    held = a_point(3, PointStanding.WAITING, queued=waits(State.HELD, "JobHeldUser"))
+    long = a_point(4, PointStanding.STUCK, queued=waits(State.ERROR, "QOSMaxWallDurationPerJobLimit"))
+    never = a_point(5, PointStanding.STUCK, queued=waits(State.ERROR, "DependencyNeverSatisfied"))
+    admin = a_point(6, PointStanding.WAITING, queued=waits(State.HELD, "JobHeldAdmin"))
     allows = "Job's QOS not permitted to use this partition (nlp allows gpuq not normal)"
-    barred = a_point(7, PointState.STUCK, queued=waits(State.ERROR, allows))
+    barred = a_point(7, PointStanding.STUCK, queued=waits(State.ERROR, allows))
     notices, steps = advice(a_run([held, long, barred, never, admin]), "runs/demo")
     assert [step.command for step in steps if step.kind is not FixKind.WATCH] == [
         "scontrol release 77_3",
@@ -103,7 +103,7 @@ def test_tasks_that_wait_for_different_reasons_are_released_apart() -> None:
 
 
 def test_a_scheduler_that_does_not_answer_is_named_and_nothing_is_submitted() -> None:
-    points = [a_point(1, PointState.UNSETTLED), failed(2)]
+    points = [a_point(1, PointStanding.UNSETTLED), failed(2)]
     run = with_job(a_run(points, silent={"slurm": JobkitError("slurm does not answer")}), Role.FOLLOW)
     notices, _ = advice(run, "runs/demo")
     assert len(notices) == 1
@@ -116,7 +116,7 @@ def test_a_submission_of_this_half_minute_is_under_way_and_nothing_is_submitted_
     begun = {"at": AT, "scheduler": "slurm"}
     soon, late = (
         replace(
-            a_run([a_point(1, PointState.FAILED, Outcome.BUG)]),
+            a_run([a_point(1, PointStanding.FAILED, Outcome.BUG)]),
             unanswered=begun,
             now=datetime.fromisoformat(AT) + timedelta(seconds=seconds),
         )
@@ -231,7 +231,7 @@ def out_of_time(
     task = JobTask("slurm", "77", index)
     account = Accounted(job_id="77", task=index, ended=True, outcome=Outcome.TIMEOUT, elapsed_s=spent_s)
     found = replace(tried(1, Outcome.TIMEOUT, task=task), folder=str(folder), account=account)
-    return a_point(index, PointState.FAILED, Outcome.TIMEOUT, tries=[found])
+    return a_point(index, PointStanding.FAILED, Outcome.TIMEOUT, tries=[found])
 
 
 def test_the_walltime_is_that_of_the_measured_pace(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_the_walltime_of_a_shard_without_a_pace_is_no_less_than_was_planned(
 
 
 def ran_out(*given: str, folder: Path) -> tuple[RunStatus, PointStatus]:
-    point = a_point(1, PointState.FAILED, Outcome.RAM_OOM)
+    point = a_point(1, PointStanding.FAILED, Outcome.RAM_OOM)
     return a_run([point], folder=folder, submissions=(replace(submission(), given=given),)), point
 
 
@@ -304,7 +304,7 @@ def test_the_memory_is_no_less_than_was_measured(tmp_path: Path, measured: str) 
     run, point = ran_out(folder=tmp_path)
     if measured == "in the run":
         told = replace(record(point.point), memory=MemoryReadings(rss_peak_bytes=900 * MIB))
-        done = a_point(2, PointState.DONE, Outcome.OK, tries=[tried(1, Outcome.OK, record=told)])
+        done = a_point(2, PointStanding.DONE, Outcome.OK, tries=[tried(1, Outcome.OK, record=told)])
         run = replace(run, points=(point, done))
     else:
         point = replace(point, point=replace(point.point, shard=True))
@@ -316,6 +316,6 @@ def test_the_memory_is_no_less_than_was_measured(tmp_path: Path, measured: str) 
 
 def test_a_batch_that_hung_and_a_bug_lack_neither() -> None:
     hung = replace(tried(1), outcome=Outcome.TIMEOUT, hung=True)
-    others = [a_point(1, PointState.FAILED, Outcome.TIMEOUT, tries=[hung]), failed(2)]
+    others = [a_point(1, PointStanding.FAILED, Outcome.TIMEOUT, tries=[hung]), failed(2)]
     assert not any(map(is_limited, others))
     assert needed_by(a_run(others), others) == []

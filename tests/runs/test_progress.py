@@ -7,7 +7,7 @@ import pytest
 
 from jobkit.core.layout import Exit
 from jobkit.core.records import Outcome
-from jobkit.runs.status import Pace, PointState, PointStatus, to_go
+from jobkit.runs.status import Pace, PointStanding, PointStatus, to_go
 from jobkit.runs.tries import progress_of
 from tests.support.builders import batch, point, record
 from tests.support.statuses import a_point, a_run, tried
@@ -73,15 +73,15 @@ def test_points_wait_for_the_slot_that_is_free_first(
 
 def left_out(index: int, outcome: Outcome, because: str) -> PointStatus:
     exit_ = Exit(status=0, stage="gate", outcome=outcome, because=because)
-    return a_point(index, PointState.DONE, outcome, tries=[replace(tried(1, outcome), exit=exit_)])
+    return a_point(index, PointStanding.DONE, outcome, tries=[replace(tried(1, outcome), exit=exit_)])
 
 
 def test_a_pruned_point_saves_the_time_of_the_point_that_ran_out_of_memory() -> None:
     out = tried(1, Outcome.GPU_OOM, record=record(point(2)))  # a minute
     small = tried(1, Outcome.OK, record=record(point(1)))
     points = [
-        a_point(1, PointState.DONE, Outcome.OK, tries=[small]),
-        a_point(2, PointState.DONE, Outcome.GPU_OOM, tries=[out, small]),
+        a_point(1, PointStanding.DONE, Outcome.OK, tries=[small]),
+        a_point(2, PointStanding.DONE, Outcome.GPU_OOM, tries=[out, small]),
     ]
     assert a_run(points).saved is None
     pruned = [left_out(n, Outcome.PRUNED, "p002") for n in (3, 4)]
@@ -98,10 +98,10 @@ def test_a_pruned_point_saves_the_time_of_the_point_that_ran_out_of_memory() -> 
         left_out(3, Outcome.STOPPED, "p002"),
         left_out(3, Outcome.PRUNED, ""),
         left_out(3, Outcome.PRUNED, "p001"),
-        a_point(3, PointState.DONE, Outcome.PRUNED),
+        a_point(3, PointStanding.DONE, Outcome.PRUNED),
     ],
 )
 def test_what_is_still_to_be_measured_or_has_no_known_cause_saves_nothing(skipped: PointStatus) -> None:
     took = tried(1, Outcome.GPU_OOM, record=record(point(2)))
-    out = a_point(2, PointState.DONE, Outcome.GPU_OOM, tries=[took])
-    assert a_run([a_point(1, PointState.DONE, Outcome.GPU_OOM), out, skipped]).saved is None
+    out = a_point(2, PointStanding.DONE, Outcome.GPU_OOM, tries=[took])
+    assert a_run([a_point(1, PointStanding.DONE, Outcome.GPU_OOM), out, skipped]).saved is None

@@ -26,7 +26,7 @@ from jobkit.runs.request import (
     select_points,
     walltime_request,
 )
-from jobkit.runs.status import PointState, PointStatus
+from jobkit.runs.status import PointStanding, PointStatus
 from jobkit.runs.tries import Try, whole_s
 from jobkit.schedulers.types import Accounted
 from jobkit.spec.policy import Policy
@@ -97,20 +97,20 @@ def again(
     return groups(looks, spec_of, {TASK: given_}, now, strictly=strictly, anywhere=anywhere)
 
 
-def one_look(index: int, standing: PointState, *ended: Outcome | None) -> PointStatus:
+def one_look(index: int, standing: PointStanding, *ended: Outcome | None) -> PointStatus:
     """Return a look at a point; its outcomes the oldest first."""
     tries = tuple(tried(outcome, number=number) for number, outcome in enumerate(ended, 1))[::-1]
     return PointStatus(
-        point=point(index), state=standing, all_tries=tries or (tried(None, number=0),), task=TASK
+        point=point(index), standing=standing, all_tries=tries or (tried(None, number=0),), task=TASK
     )
 
 
-def looks_of(*standings: PointState) -> list[PointStatus]:
-    outcome = {PointState.DONE: Outcome.OK, PointState.FAILED: Outcome.BUG}
+def looks_of(*standings: PointStanding) -> list[PointStatus]:
+    outcome = {PointStanding.DONE: Outcome.OK, PointStanding.FAILED: Outcome.BUG}
     return [one_look(n, standing, outcome.get(standing)) for n, standing in enumerate(standings, 1)]
 
 
-LOOKS = st.lists(st.sampled_from(PointState), min_size=1, max_size=12).map(lambda all_: looks_of(*all_))
+LOOKS = st.lists(st.sampled_from(PointStanding), min_size=1, max_size=12).map(lambda all_: looks_of(*all_))
 
 
 def indices(looks: Sequence[PointStatus]) -> list[int]:
@@ -123,12 +123,12 @@ def test_a_point_by_name_is_taken_or_refused_but_never_run_twice(
 ) -> None:
     one = data.draw(st.sampled_from(looks))
     word = data.draw(st.sampled_from([one.point.point_id, str(one.point.index)]))
-    if one.state in {PointState.FAILED, PointState.MISSING}:
+    if one.standing in {PointStanding.FAILED, PointStanding.MISSING}:
         assert select_points(looks, [word]) == [one]
         return
     with pytest.raises(JobkitError) as caught:
         select_points(looks, ["failed", word])
-    told = "a finished point is never run again" if one.state is PointState.DONE else "twice at a time"
+    told = "a finished point is never run again" if one.standing is PointStanding.DONE else "twice at a time"
     assert told in caught.value.message
 
 
@@ -148,34 +148,34 @@ def test_a_point_by_name_is_taken_or_refused_but_never_run_twice(
 )
 def test_what_a_word_selects(only: list[str], expected: list[int]) -> None:
     looks = [
-        one_look(1, PointState.FAILED, Outcome.TIMEOUT),
-        one_look(2, PointState.FAILED, Outcome.LOST),
-        one_look(3, PointState.FAILED, Outcome.CANCELLED),
-        one_look(4, PointState.DONE, Outcome.PRUNED),
-        one_look(5, PointState.MISSING),
-        one_look(6, PointState.WAITING),
+        one_look(1, PointStanding.FAILED, Outcome.TIMEOUT),
+        one_look(2, PointStanding.FAILED, Outcome.LOST),
+        one_look(3, PointStanding.FAILED, Outcome.CANCELLED),
+        one_look(4, PointStanding.DONE, Outcome.PRUNED),
+        one_look(5, PointStanding.MISSING),
+        one_look(6, PointStanding.WAITING),
     ]
     assert indices(select_points(looks, only)) == expected
 
 
 def test_a_result_is_refused_unless_it_is_the_failure_of_a_trial() -> None:
     with pytest.raises(JobkitError, match="--only gpu_oom: a point with this outcome is done") as caught:
-        select_points([one_look(1, PointState.DONE, Outcome.GPU_OOM)], ["gpu_oom"])
+        select_points([one_look(1, PointStanding.DONE, Outcome.GPU_OOM)], ["gpu_oom"])
     assert caught.value.hint == "jobkit sweep SPEC --new runs all points again"
-    trial = one_look(1, PointState.FAILED, Outcome.GPU_OOM)
+    trial = one_look(1, PointStanding.FAILED, Outcome.GPU_OOM)
     assert select_points([trial], ["gpu_oom"]) == [trial]
 
 
 def test_a_point_that_was_left_out_may_be_run_by_name_alone() -> None:
-    pruned = one_look(1, PointState.DONE, Outcome.PRUNED)
+    pruned = one_look(1, PointStanding.DONE, Outcome.PRUNED)
     assert select_points([pruned], []) == []
     assert select_points([pruned], ["1"]) == [pruned]
 
 
 def test_what_a_person_wants_is_not_counted_but_grows_as_the_policy_says() -> None:
-    often = one_look(1, PointState.FAILED, *[Outcome.RAM_OOM] * 5)
-    bug = one_look(2, PointState.FAILED, Outcome.BUG)
-    never = replace(one_look(3, PointState.MISSING), task=None)
+    often = one_look(1, PointStanding.FAILED, *[Outcome.RAM_OOM] * 5)
+    bug = one_look(2, PointStanding.FAILED, Outcome.BUG)
+    never = replace(one_look(3, PointStanding.MISSING), task=None)
     assert again([often, bug, never], strictly=True) == []
     grown, plain = again([often, bug, never], strictly=False)
     assert (grown.points, grown.change) == ((1,), Change(memory=1.5**5))
@@ -197,13 +197,13 @@ def test_points_of_a_group_get_no_less_than_their_tries_need(tmp_path: Path) -> 
     """At the pace of the try one point takes two hours; the other held 1 GiB of the 200 MiB requested."""
     late = replace(out_of_time(tmp_path / "try-1", 1, batches=9, spent_s=20.0, total=14_000), task=TASK)
     account = Accounted(job_id="77", task=2, ended=True, outcome=Outcome.RAM_OOM, max_rss_bytes=2**30)
-    full = one_look(2, PointState.FAILED, Outcome.RAM_OOM)
+    full = one_look(2, PointStanding.FAILED, Outcome.RAM_OOM)
     full = replace(full, all_tries=(replace(full.all_tries[0], account=account),))
     gone = replace(
-        one_look(4, PointState.FAILED, Outcome.PREEMPTED),
+        one_look(4, PointStanding.FAILED, Outcome.PREEMPTED),
         all_tries=(tried(Outcome.PREEMPTED, number=2), *full.all_tries),
     )
-    looks = [late, full, one_look(3, PointState.FAILED, Outcome.PREEMPTED), gone]
+    looks = [late, full, one_look(3, PointStanding.FAILED, Outcome.PREEMPTED), gone]
     needs = {group.points: group.spec.resources for group in again(looks, strictly=True)}
     pace_s = whole_s(late.counts, shared=False)
     assert pace_s
@@ -216,8 +216,8 @@ def test_points_of_a_group_get_no_less_than_their_tries_need(tmp_path: Path) -> 
 
 def test_where_a_site_cannot_stay_away_from_a_node_points_run_again_anywhere() -> None:
     looks = [
-        one_look(1, PointState.FAILED, Outcome.NODE_FAIL),
-        one_look(2, PointState.FAILED, Outcome.PREEMPTED),
+        one_look(1, PointStanding.FAILED, Outcome.NODE_FAIL),
+        one_look(2, PointStanding.FAILED, Outcome.PREEMPTED),
     ]
     there, anywhere = (
         {group.change.exclude: group.points for group in again(looks, strictly=True, anywhere=it)}
@@ -234,7 +234,7 @@ def test_what_a_person_gave_stays_and_grows_from_there() -> None:
     """The tries before ran with less: that they ran out of memory tells nothing of it."""
     earlier, later = JobTask("slurm", "76", 1), TASK
     out = replace(tried(Outcome.RAM_OOM), task=earlier)
-    look = one_look(1, PointState.FAILED, Outcome.RAM_OOM)
+    look = one_look(1, PointStanding.FAILED, Outcome.RAM_OOM)
     look = replace(look, all_tries=(*look.tries, out, out))
     (group,) = groups([look], spec_of, {later: LARGE}, (), strictly=True)
     assert (group.given, group.change.memory) == (LARGE, 1.5)
@@ -244,7 +244,7 @@ def test_what_a_person_gave_stays_and_grows_from_there() -> None:
 
 
 def test_what_a_person_gives_now_is_the_last_word() -> None:
-    failed = one_look(1, PointState.FAILED, *[Outcome.RAM_OOM] * 2)
+    failed = one_look(1, PointStanding.FAILED, *[Outcome.RAM_OOM] * 2)
     for before in ((), LARGE):
         (group,) = again([failed], LARGE, given_=before, strictly=False)
         assert group.spec.resources.memory == 16 * 2**30
@@ -253,7 +253,7 @@ def test_what_a_person_gives_now_is_the_last_word() -> None:
 
 def test_a_walltime_that_a_person_gave_does_not_hide_what_is_known_of_memory() -> None:
     (group,) = again(
-        [one_look(1, PointState.FAILED, Outcome.RAM_OOM)], ("resources.walltime=1h",), strictly=False
+        [one_look(1, PointStanding.FAILED, Outcome.RAM_OOM)], ("resources.walltime=1h",), strictly=False
     )
     assert group.change.memory == 1.5
 
@@ -262,7 +262,7 @@ def test_a_hang_counts_whatever_walltime_a_person_gave() -> None:
     given_ = ("resources.walltime=1h",)
     earlier, later = JobTask("slurm", "76", 1), TASK
     hung = tried(Outcome.TIMEOUT, hung=True)
-    look = one_look(1, PointState.FAILED, Outcome.TIMEOUT)
+    look = one_look(1, PointStanding.FAILED, Outcome.TIMEOUT)
     once = replace(look, all_tries=(hung,))
     (group,) = groups([once], spec_of, {later: given_}, (), strictly=True)
     assert group.change == Change()
@@ -285,5 +285,5 @@ def test_of_one_key_the_last_counts(before: Overrides, now: Overrides, both: Ove
 
 def test_a_word_that_names_no_point_gets_the_words_that_only_takes() -> None:
     with pytest.raises(JobkitError, match="no point 'p0002'") as caught:
-        select_points(looks_of(*[PointState.FAILED] * 3), ["p0002"])
+        select_points(looks_of(*[PointStanding.FAILED] * 3), ["p0002"])
     assert "--only takes failed, cancelled, missing" in caught.value.hint

@@ -15,7 +15,7 @@ from jobkit.core.layout import ORDER_FILE, POINTS_FILE, SEARCH_GOAL_FILE, TRIALS
 from jobkit.core.records import JobFacts, Outcome, Point
 from jobkit.runs.journal import JobTask, Role
 from jobkit.runs.reader import read_status
-from jobkit.runs.status import PointState, PointStatus, Requested, count_by_state, history
+from jobkit.runs.status import PointStanding, PointStatus, Requested, count_by_state, history
 from jobkit.schedulers.types import Queued, State
 from tests.support.builders import (
     grid,
@@ -40,7 +40,7 @@ LOCAL = JobTask("local", "77", 1)
 
 
 def stands(
-    standing: PointState,
+    standing: PointStanding,
     outcome: Outcome | None = None,
     *,
     queued: Queued | None = None,
@@ -51,7 +51,7 @@ def stands(
     return PointStatus(
         point=point(index),
         all_tries=(tried(0, outcome, evidence="so it is", task=task),),
-        state=standing,
+        standing=standing,
         task=task,
         queued=queued,
         silent=silent,
@@ -64,9 +64,9 @@ def local(moment: datetime) -> str:
 
 
 def test_points_are_counted_by_where_they_stand() -> None:
-    running, done = stands(PointState.RUNNING), stands(PointState.DONE, Outcome.OK)
+    running, done = stands(PointStanding.RUNNING), stands(PointStanding.DONE, Outcome.OK)
     bug, late, cancelled = (
-        stands(PointState.FAILED, outcome) for outcome in (Outcome.BUG, Outcome.TIMEOUT, Outcome.CANCELLED)
+        stands(PointStanding.FAILED, outcome) for outcome in (Outcome.BUG, Outcome.TIMEOUT, Outcome.CANCELLED)
     )
     assert count_by_state(a_run([cancelled, done, bug, late, bug, running, cancelled])) == (
         "7 points: 1 done, 3 failed (2 bug, 1 timeout), 2 cancelled, 1 running"
@@ -79,21 +79,29 @@ def test_points_are_counted_by_where_they_stand() -> None:
 @pytest.mark.parametrize(
     ("standing", "code"),
     [
-        ((PointState.DONE,), 0),
-        ((PointState.DONE, PointState.FAILED), 4),
-        ((PointState.STUCK,), 4),
-        *(((standing, PointState.FAILED), 5) for standing in (PointState.RUNNING, PointState.WAITING)),
-        *(((standing, PointState.FAILED), 5) for standing in (PointState.UNSETTLED, PointState.MISSING)),
+        ((PointStanding.DONE,), 0),
+        ((PointStanding.DONE, PointStanding.FAILED), 4),
+        ((PointStanding.STUCK,), 4),
+        *(
+            ((standing, PointStanding.FAILED), 5)
+            for standing in (PointStanding.RUNNING, PointStanding.WAITING)
+        ),
+        *(
+            ((standing, PointStanding.FAILED), 5)
+            for standing in (PointStanding.UNSETTLED, PointStanding.MISSING)
+        ),
     ],
 )
-def test_the_exit_code_is_that_of_what_is_most_to_come(standing: tuple[PointState, ...], code: int) -> None:
+def test_the_exit_code_is_that_of_what_is_most_to_come(
+    standing: tuple[PointStanding, ...], code: int
+) -> None:
     assert a_run([stands(each) for each in standing]).exit_code == code
 
 
 SOON, PAST = NOW + timedelta(minutes=5), NOW - timedelta(hours=1)
 AHEAD = "Priority: other jobs are ahead of it"
 SHARES = "the job that it shares has begun, and its turn is to come"
-WAITING, RUNNING = PointState.WAITING, PointState.RUNNING
+WAITING, RUNNING = PointStanding.WAITING, PointStanding.RUNNING
 SUSPENDED = replace(waits(State.RUNNING, "s: suspended"), suspended=True)
 AHEAD_SOON = waits(reason="Priority", start_at=local(SOON))
 
@@ -101,13 +109,17 @@ AHEAD_SOON = waits(reason="Priority", start_at=local(SOON))
 @pytest.mark.parametrize(
     ("point", "state", "why"),
     [
-        (stands(PointState.DONE, Outcome.OK), "ok", ""),
-        (stands(PointState.DONE, Outcome.PRUNED), "pruned", "so it is"),
-        (stands(PointState.FAILED, Outcome.BUG, queued=waits()), "bug", "so it is"),
-        (stands(PointState.UNSETTLED), "unsettled", "left the queue: so it is"),
-        (stands(PointState.UNSETTLED, silent="slurm does not answer"), "unsettled", "slurm does not answer"),
+        (stands(PointStanding.DONE, Outcome.OK), "ok", ""),
+        (stands(PointStanding.DONE, Outcome.PRUNED), "pruned", "so it is"),
+        (stands(PointStanding.FAILED, Outcome.BUG, queued=waits()), "bug", "so it is"),
+        (stands(PointStanding.UNSETTLED), "unsettled", "left the queue: so it is"),
+        (
+            stands(PointStanding.UNSETTLED, silent="slurm does not answer"),
+            "unsettled",
+            "slurm does not answer",
+        ),
         (stands(WAITING, queued=waits(State.HELD)), "held", ""),
-        (stands(PointState.STUCK, Outcome.QUEUE_ERROR, queued=waits(State.ERROR)), "stuck", ""),
+        (stands(PointStanding.STUCK, Outcome.QUEUE_ERROR, queued=waits(State.ERROR)), "stuck", ""),
         (stands(WAITING, queued=waits(State.RUNNING)), "waiting", SHARES),
         (stands(RUNNING, queued=waits(State.RUNNING, start_at=local(SOON))), "running", ""),
         (stands(RUNNING, queued=waits(State.RUNNING, task=0), task=LOCAL), "running", ""),
@@ -118,7 +130,7 @@ AHEAD_SOON = waits(reason="Priority", start_at=local(SOON))
     ],
 )
 def test_the_word_for_where_a_point_stands_and_why(point: PointStatus, state: str, why: str) -> None:
-    assert (point.word, point.evidence) == (state, why)
+    assert (point.state, point.why) == (state, why)
 
 
 BEGIN = Begin(scheduler="slurm", job="77", task=1, restart=0, round=1, at="2026-01-02T11:59:00Z")
@@ -144,7 +156,7 @@ def test_how_long_a_point_has_been_running(
     elapsed_s: float | None,
 ) -> None:
     """By the scheduler's clock; a point that shares its task by the node's, since its own try began."""
-    point = stands(PointState.RUNNING, queued=queued)
+    point = stands(PointStanding.RUNNING, queued=queued)
     begun = replace(tried(1), begin=begin)
     packed = frozenset({TASK}) if shared else frozenset()
     assert replace(point, all_tries=(begun,), shared_tasks=packed).elapsed_s == elapsed_s
@@ -168,9 +180,9 @@ def test_a_sweep_tells_how_long_it_has_to_go_unless_somebody_must_act(
     queue.holds(*rows, "77_4|PENDING|Priority|||N/A")
     assert seen(run).to_go_s == pytest.approx(40 + 60 + 60)
     queue.holds(*rows, "77_4|PENDING|JobHeldUser|||N/A")
-    assert (seen(run).to_go_s, seen(run).points[3].word) == (None, "held")
+    assert (seen(run).to_go_s, seen(run).points[3].state) == (None, "held")
     queue.holds(*rows, "77_4|PENDING|BadConstraints|||N/A")
-    assert (seen(run).to_go_s, seen(run).points[3].word) == (None, "stuck")
+    assert (seen(run).to_go_s, seen(run).points[3].state) == (None, "stuck")
 
 
 @pytest.mark.slow
@@ -275,7 +287,7 @@ def test_a_further_trial_of_the_largest_batch_is_of_the_job_that_made_it(
     write_begin(run, points[2], job=78, task=1)
     queue.squeue("78_1 RUNNING")
     last = seen(run).points[2]
-    assert (last.state, last.task and last.task.job_id) == (PointState.RUNNING, "78")
+    assert (last.standing, last.task and last.task.job_id) == (PointStanding.RUNNING, "78")
     assert queue.called("squeue")[0].split()[-1] == "78"
 
 
@@ -313,7 +325,7 @@ def test_a_trial_that_ran_out_of_memory_has_its_answer(tmp_path: Path) -> None:
     run = write_points(tmp_path / "run", [*points, trial])
     for one in (points[0], trial):
         write_record(run, replace(record(one), outcome=Outcome.RAM_OOM))
-    assert standings(run) == [PointState.FAILED, PointState.DONE]
+    assert standings(run) == [PointStanding.FAILED, PointStanding.DONE]
 
 
 @pytest.mark.slow
@@ -346,15 +358,15 @@ def test_where_points_stand(tmp_path: Path, programs: Programs) -> None:
     waiting = ("77_3 PENDING Resources", "77_6 PENDING BadConstraints")
     programs.squeue(*waiting, "77_4 RUNNING", "77_5 RUNNING", "77_8 COMPLETING")
     assert standings(run) == [
-        PointState.DONE,
-        PointState.FAILED,
-        PointState.WAITING,
-        PointState.RUNNING,
-        PointState.RUNNING,
-        PointState.STUCK,
-        PointState.UNSETTLED,
-        PointState.FAILED,
-        PointState.MISSING,
+        PointStanding.DONE,
+        PointStanding.FAILED,
+        PointStanding.WAITING,
+        PointStanding.RUNNING,
+        PointStanding.RUNNING,
+        PointStanding.STUCK,
+        PointStanding.UNSETTLED,
+        PointStanding.FAILED,
+        PointStanding.MISSING,
     ]
     assert seen(run).points[2].queued == Queued(
         job_id="77", task=3, state=State.PENDING, reason="Resources", name=RUN_ID, node="n1"
@@ -372,12 +384,12 @@ def test_points_that_share_a_task(tmp_path: Path, programs: Programs) -> None:
     write_record(run, replace(record(points[0]), outcome=Outcome.BUG, job=job))
     write_begin(run, points[1], task=1)
     programs.squeue("77_1 RUNNING")
-    assert standings(run) == [PointState.FAILED, PointState.RUNNING, PointState.WAITING]
+    assert standings(run) == [PointStanding.FAILED, PointStanding.RUNNING, PointStanding.WAITING]
     write_record(run, replace(record(points[1]), job=job))
     programs.squeue()
     programs.sacct("77_1 TIMEOUT 0:0")
     found = seen(run).points
-    assert [one.state for one in found] == [PointState.FAILED, PointState.DONE, PointState.FAILED]
+    assert [one.standing for one in found] == [PointStanding.FAILED, PointStanding.DONE, PointStanding.FAILED]
     assert found[2].outcome is Outcome.TIMEOUT
     programs.sacct("77_1 FAILED 1:0")
     last = seen(run).points[2]
@@ -405,7 +417,9 @@ def test_one_queue_call_and_one_accounting_call_for_all_runs(tmp_path: Path, pro
     assert queue.startswith("squeue ")
     assert queue.endswith(" -j 77,877,78,878,79,879")
     assert accounting.startswith("sacct ")
-    assert [one.points[0].state for one in found] == [PointState.RUNNING] + [PointState.UNSETTLED] * 2
+    assert [one.points[0].standing for one in found] == [PointStanding.RUNNING] + [
+        PointStanding.UNSETTLED
+    ] * 2
     assert found[0].points[50].outcome is Outcome.TIMEOUT
     assert [one.points[50].outcome for one in found[1:]] == [None, None]
 
@@ -417,7 +431,7 @@ def test_a_scheduler_that_does_not_answer_is_silent(tmp_path: Path, programs: Pr
     programs.says("squeue", status=1, error="slurm_load_jobs error: Unable to contact slurm controller")
     found = seen(tmp_path / "run")
     assert [*found.silent] == ["slurm"]
-    assert [point.state for point in found.points] == [PointState.DONE, PointState.UNSETTLED]
+    assert [point.standing for point in found.points] == [PointStanding.DONE, PointStanding.UNSETTLED]
     assert [call.split()[0] for call in programs.calls()] == ["squeue"], "nothing has left the queue"
     programs.at(90)
     assert seen(tmp_path / "run").points[1].outcome is None, "silence makes nothing gone"
@@ -500,9 +514,9 @@ def test_what_the_accounting_alone_lists_as_alive_is_not_lost(tmp_path: Path, pr
     for seconds in (0, 90):
         programs.at(seconds)
         alive, ended = seen(run).points
-        assert (alive.state, ended.outcome) == (PointState.RUNNING, Outcome.LOST)
+        assert (alive.standing, ended.outcome) == (PointStanding.RUNNING, Outcome.LOST)
     evidence = "the queue does not list it; sacct: RUNNING, ExitCode 0:0"
-    assert alive.evidence == f"{evidence}; if it no longer runs: jobkit cancel"
+    assert alive.why == f"{evidence}; if it no longer runs: jobkit cancel"
     programs.says("sacct", status=1, error="sacct: error: Problem talking to the database")
     for seconds in (180, 300):
         programs.at(seconds)
@@ -529,7 +543,7 @@ def test_what_was_preempted_for_good_is_soon_asked_no_more(tmp_path: Path, progr
     run = tmp_path / "run"
     sweep(run, 1)
     programs.sacct("77_1 PREEMPTED 0:0")
-    assert (standings(run), outcomes(run)) == ([PointState.FAILED], [Outcome.PREEMPTED])
+    assert (standings(run), outcomes(run)) == ([PointStanding.FAILED], [Outcome.PREEMPTED])
     programs.at(61)
     assert outcomes(run) == [Outcome.PREEMPTED]
     programs.calls()
@@ -547,12 +561,14 @@ def test_a_task_in_eqw_is_stuck_and_runs_when_it_is_cleared(tmp_path: Path, prog
     one, other = sweep(run, 2, "sge")
     programs.says("qstat", f"<job_info>{EQW.format('Eqw', 1)}</job_info>")
     programs.says("qacct", qacct(1, "26"))
-    assert standings(run) == [PointState.STUCK, PointState.UNSETTLED], "task 2 makes it ask the accounting"
+    assert standings(run) == [PointStanding.STUCK, PointStanding.UNSETTLED], (
+        "task 2 makes it ask the accounting"
+    )
     write_exit(run, other, FAILED)
-    assert standings(run) == [PointState.STUCK, PointState.FAILED]
+    assert standings(run) == [PointStanding.STUCK, PointStanding.FAILED]
     write_begin(run, one, scheduler="sge")
     programs.says("qstat", f"<job_info>{EQW.format('r', 1)}</job_info>")
-    assert standings(run) == [PointState.RUNNING, PointState.FAILED]
+    assert standings(run) == [PointStanding.RUNNING, PointStanding.FAILED]
     programs.says("qstat", "<job_info></job_info>")
     programs.says("qacct", qacct(1, "26"), qacct(1, "37"))
     assert outcomes(run) == [Outcome.TIMEOUT, Outcome.BUG]
@@ -568,18 +584,18 @@ def test_a_point_that_was_submitted_again_is_looked_for_there(tmp_path: Path, pr
     write_submitted(run, "slurm", "78", first=1, last=1, round=2)
     programs.squeue("78_1 PENDING Priority")
     again, left = seen(run).points
-    assert (again.state, again.outcome, again.task) == (
-        PointState.WAITING,
+    assert (again.standing, again.outcome, again.task) == (
+        PointStanding.WAITING,
         None,
         JobTask("slurm", "78", 1),
     )
     assert [tried.number for tried in again.tries] == [1]
-    assert left.state is PointState.FAILED
+    assert left.standing is PointStanding.FAILED
     programs.squeue()
-    assert seen(run).points[0].state is PointState.UNSETTLED
+    assert seen(run).points[0].standing is PointStanding.UNSETTLED
     programs.sacct("78_1 NODE_FAIL 0:0")
     again = seen(run).points[0]
-    assert (again.state, again.outcome) == (PointState.FAILED, Outcome.NODE_FAIL)
+    assert (again.standing, again.outcome) == (PointStanding.FAILED, Outcome.NODE_FAIL)
     assert [(one.outcome, one.node) for one in history(again)] == [
         (Outcome.RAM_OOM, "node1"),
         (Outcome.NODE_FAIL, "n1"),
@@ -602,11 +618,11 @@ def test_what_ran_by_hand_is_done_once_the_queue_has_let_the_point_go(
     (one,) = sweep(run, 1)
     write_record(run, replace(record(one), job=JobFacts(scheduler="hand", job_id="4711")))
     programs.squeue("77_1 PENDING Priority")
-    assert standings(run) == [PointState.WAITING]
+    assert standings(run) == [PointStanding.WAITING]
     (seen_one,) = seen(run).points
     assert (seen_one.tries, len(seen_one.by_hand), history(seen_one)) == ((), 1, ())
     programs.squeue()
-    assert standings(run) == [PointState.DONE]
+    assert standings(run) == [PointStanding.DONE]
 
 
 @pytest.mark.slow
@@ -635,12 +651,12 @@ def test_a_task_that_has_just_begun_is_not_cancelled_with_those_that_it_waited_w
     queue.says("sacct", SHARED.format(name=RUN_ID))
     queue.squeue("77_1 RUNNING", "77_2 RUNNING")
     for _ in range(2):
-        assert standings(run) == [PointState.RUNNING, PointState.RUNNING, PointState.FAILED]
+        assert standings(run) == [PointStanding.RUNNING, PointStanding.RUNNING, PointStanding.FAILED]
     write_begin(run, points[1])
     (without,) = read_status([run], ask=False)
     assert without.points[1].outcome is None, "it has begun: that account is not of it"
     queue.squeue("77_1 RUNNING")
-    assert seen(run).points[1].state is PointState.UNSETTLED, "its own row is on its way"
+    assert seen(run).points[1].standing is PointStanding.UNSETTLED, "its own row is on its way"
 
 
 @pytest.mark.slow
@@ -676,17 +692,17 @@ def test_a_task_that_is_about_to_be_requeued_is_not_over(tmp_path: Path, queue: 
     write_submitted(run, "slurm", "77", first=1, last=1)
     cut_short(run, one)
     for word, reason, standing in (
-        ("RUNNING", "None", PointState.RUNNING),
-        ("COMPLETING", "None", PointState.RUNNING),
-        ("PENDING", "BeginTime", PointState.WAITING),
+        ("RUNNING", "None", PointStanding.RUNNING),
+        ("COMPLETING", "None", PointStanding.RUNNING),
+        ("PENDING", "BeginTime", PointStanding.WAITING),
     ):
         queue.squeue(f"77_1 {word} {reason}")
-        assert seen(run).points[0].state is standing, word
+        assert seen(run).points[0].standing is standing, word
     queue.squeue()
-    assert seen(run).points[0].state is PointState.FAILED
+    assert seen(run).points[0].standing is PointStanding.FAILED
     write_record(run, replace(record(one), outcome=Outcome.BUG))
     queue.squeue("77_1 COMPLETING")
-    assert seen(run).points[0].state is PointState.FAILED, "a bug is a bug"
+    assert seen(run).points[0].standing is PointStanding.FAILED, "a bug is a bug"
 
 
 @pytest.mark.slow

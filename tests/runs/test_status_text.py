@@ -15,7 +15,7 @@ from jobkit.core.layout import Begin, Exit
 from jobkit.core.records import JobFacts, Outcome
 from jobkit.runs.journal import Role
 from jobkit.runs.reader import read_status
-from jobkit.runs.status import PointState, PointStatus, RunStatus
+from jobkit.runs.status import PointStanding, PointStatus, RunStatus
 from jobkit.runs.status_text import (
     cut,
     listed_tries,
@@ -58,11 +58,11 @@ def rows(run: RunStatus, *, width: int = 120, most: int = 40) -> list[str]:
 def test_a_run_on_a_page() -> None:
     running = waits(State.RUNNING, elapsed_s=45)
     points = [
-        a_point(1, PointState.DONE, Outcome.OK, tries=[tried(1, Outcome.OK, record=record(point(1)))]),
-        a_point(2, PointState.FAILED, Outcome.STAGE_IN, why="exit file: no text"),
-        a_point(3, PointState.RUNNING, batches=HALF, queued=running),
-        a_point(4, PointState.RUNNING, queued=running),
-        a_point(5, PointState.WAITING, queued=waits(State.PENDING, "Priority")),
+        a_point(1, PointStanding.DONE, Outcome.OK, tries=[tried(1, Outcome.OK, record=record(point(1)))]),
+        a_point(2, PointStanding.FAILED, Outcome.STAGE_IN, why="exit file: no text"),
+        a_point(3, PointStanding.RUNNING, batches=HALF, queued=running),
+        a_point(4, PointStanding.RUNNING, queued=running),
+        a_point(5, PointStanding.WAITING, queued=waits(State.PENDING, "Priority")),
     ]
     run = with_job(a_run(points), Role.FOLLOW, State.PENDING, "Dependency")
     assert lines(run) == [
@@ -82,8 +82,8 @@ def test_a_run_on_a_page() -> None:
 
 
 def test_when_a_run_ends_is_not_known_if_a_point_takes_longer_than_others_and_reports_nothing() -> None:
-    done = a_point(1, PointState.DONE, Outcome.OK, tries=[tried(1, Outcome.OK, record=record(point(1)))])
-    late = a_point(2, PointState.RUNNING, queued=waits(State.RUNNING, elapsed_s=100))
+    done = a_point(1, PointStanding.DONE, Outcome.OK, tries=[tried(1, Outcome.OK, record=record(point(1)))])
+    late = a_point(2, PointStanding.RUNNING, queued=waits(State.RUNNING, elapsed_s=100))
     shown = lines(a_run([done, late]))
     assert not [line for line in shown if "to go" in line]
     assert (
@@ -93,20 +93,20 @@ def test_when_a_run_ends_is_not_known_if_a_point_takes_longer_than_others_and_re
 
 @given(st.lists(st.text(max_size=60), min_size=1, max_size=6), st.integers(40, 200))
 def test_no_row_is_wider_than_the_terminal_or_controls_it(words: list[str], width: int) -> None:
-    points = [a_point(n, PointState.FAILED, Outcome.BUG, why=why) for n, why in enumerate(words, 1)]
+    points = [a_point(n, PointStanding.FAILED, Outcome.BUG, why=why) for n, why in enumerate(words, 1)]
     found = rows(a_run(points), width=width)
     assert len(found) == len(points) + 1
     assert all(len(line) <= width and line.isprintable() for line in found)
 
 
 def many() -> list[PointStatus]:
-    points = [a_point(n, PointState.DONE, Outcome.OK) for n in range(1, 31)]
-    points += [a_point(n, PointState.FAILED, Outcome.BUG, why="broken") for n in range(31, 71)]
-    points += [a_point(71, PointState.RUNNING)]
+    points = [a_point(n, PointStanding.DONE, Outcome.OK) for n in range(1, 31)]
+    points += [a_point(n, PointStanding.FAILED, Outcome.BUG, why="broken") for n in range(31, 71)]
+    points += [a_point(71, PointStanding.RUNNING)]
     for n, state, reason in ((72, State.PENDING, "Priority"), (73, State.HELD, "JobHeldUser")):
-        points += [a_point(n, PointState.WAITING, queued=waits(state, reason))]
-    points += [a_point(74, PointState.STUCK, queued=waits(State.ERROR, "BadConstraints"))]
-    return [*points, a_point(75, PointState.MISSING)]
+        points += [a_point(n, PointStanding.WAITING, queued=waits(state, reason))]
+    points += [a_point(74, PointStanding.STUCK, queued=waits(State.ERROR, "BadConstraints"))]
+    return [*points, a_point(75, PointStanding.MISSING)]
 
 
 def test_many_points_are_a_line_for_each_state_the_most_urgent_first() -> None:
@@ -123,7 +123,7 @@ def test_many_points_are_a_line_for_each_state_the_most_urgent_first() -> None:
 
 
 def test_what_could_not_be_read_is_named_and_the_rest_counted() -> None:
-    run = a_run([a_point(1, PointState.DONE, Outcome.OK)], notes=tuple(f"line {n}" for n in range(1, 8)))
+    run = a_run([a_point(1, PointStanding.DONE, Outcome.OK)], notes=tuple(f"line {n}" for n in range(1, 8)))
     found = lines(run)
     assert found[found.index("line 1") :][:6] == [
         *(f"line {n}" for n in range(1, 6)),
@@ -133,7 +133,7 @@ def test_what_could_not_be_read_is_named_and_the_rest_counted() -> None:
 
 def test_the_reason_why_results_are_not_home_is_shown_whole() -> None:
     why = "exit file: No space left on device; results kept in /scratch/" + "long/" * 30 + "out"
-    run = a_run([a_point(1, PointState.FAILED, Outcome.STAGE_OUT, why=why)])
+    run = a_run([a_point(1, PointStanding.FAILED, Outcome.STAGE_OUT, why=why)])
     assert why.removeprefix("exit file: ") in render(run, "runs/demo", width=80, most=40)
 
 
@@ -148,7 +148,7 @@ def shown(of: PointStatus, *, mine: bool = True) -> list[str]:
 
 
 def failed(of: Try) -> PointStatus:
-    return a_point(1, PointState.FAILED, of.outcome, tries=(of,))
+    return a_point(1, PointStanding.FAILED, of.outcome, tries=(of,))
 
 
 def test_a_try_that_was_killed_shows_every_source() -> None:
@@ -168,20 +168,20 @@ def test_a_try_that_was_killed_shows_every_source() -> None:
 def test_a_try_beside_the_one_that_decided_the_point_is_not_called_after_it() -> None:
     """A worker that outlived its node's daemon has written nothing yet."""
     beside = tried(2, evidence="no record yet: running, or not copied home yet")
-    point = a_point(1, PointState.DONE, Outcome.OK, tries=[beside, tried(1, Outcome.OK)])
+    point = a_point(1, PointStanding.DONE, Outcome.OK, tries=[beside, tried(1, Outcome.OK)])
     text = render_point(a_run([point]), point, "runs/demo")
     assert "try 2: no outcome" in text
     assert "running" not in text.partition("try 2")[2].partition("try 1")[0]
 
 
 def test_what_to_type_about_a_point() -> None:
-    held = shown(a_point(1, PointState.WAITING, queued=waits(State.HELD, "JobHeldUser")))
+    held = shown(a_point(1, PointStanding.WAITING, queued=waits(State.HELD, "JobHeldUser")))
     assert held[4] == "no try: held"
     assert held[-1].split("#")[0].split() == ["next:", "scontrol", "release", "77_1"]
-    missing = a_point(1, PointState.MISSING)
+    missing = a_point(1, PointStanding.MISSING)
     assert shown(missing)[-1].split("#")[0].split() == ["next:", "jobkit", "resume", "runs/demo", "1"]
     assert shown(missing, mine=False)[-1] == "no try: missing"
-    running = shown(a_point(1, PointState.RUNNING, batches=HALF))
+    running = shown(a_point(1, PointStanding.RUNNING, batches=HALF))
     assert running[-1].startswith("next: jobkit logs runs/demo 1 -f ")
 
 
@@ -195,7 +195,7 @@ def test_tries_by_hand_stand_among_the_others_and_are_marked() -> None:
     by_hand = replace(record(point()), job=JobFacts(scheduler="hand", job_id="9"))
     own = [tried(number, Outcome.TIMEOUT) for number in (3, 1)]
     hand = tried(2, Outcome.OK, record=by_hand, task=None)
-    of = a_point(1, PointState.FAILED, Outcome.TIMEOUT, tries=(*own, hand))
+    of = a_point(1, PointStanding.FAILED, Outcome.TIMEOUT, tries=(*own, hand))
     assert [each.number for each in listed_tries(of)] == [3, 2, 1]
     assert "try 2, by hand (it counts only while no other try has begun): ok" in shown(of)
 
@@ -240,8 +240,8 @@ def of(point: PointStatus, *, with_tries: bool = False) -> dict[str, object]:
 
 
 def test_a_run_for_programs() -> None:
-    running = a_point(2, PointState.RUNNING, batches=HALF, queued=waits(State.RUNNING, elapsed_s=4.0))
-    run = a_run([a_point(1, PointState.DONE, Outcome.OK), running])
+    running = a_point(2, PointStanding.RUNNING, batches=HALF, queued=waits(State.RUNNING, elapsed_s=4.0))
+    run = a_run([a_point(1, PointStanding.DONE, Outcome.OK), running])
     run = with_job(run, Role.FOLLOW, State.PENDING, "Dependency")
     found = json.loads(json.dumps(run_json(run, "runs/demo"), allow_nan=False))
     assert (found["to_go_s"], found["saved_s"], found["gpus"], found["exit_code"]) == (0.5, None, 1, 5)
@@ -255,15 +255,15 @@ def test_a_run_for_programs() -> None:
 
 
 def test_what_is_not_known_is_null_and_never_nan() -> None:
-    missing = of(a_point(1, PointState.MISSING))
+    missing = of(a_point(1, PointStanding.MISSING))
     unknown = ("scheduler", "job", "task", "node", "elapsed_s", "start_at")
     assert {missing[key] for key in unknown} == {None}
     endless = [replace(batch(0), seconds=math.inf, characters_total=10**6)]
     queued = waits(State.RUNNING, elapsed_s=math.nan)
-    odd = of(a_point(1, PointState.RUNNING, batches=endless, queued=queued))
+    odd = of(a_point(1, PointStanding.RUNNING, batches=endless, queued=queued))
     assert (odd["left_s"], odd["elapsed_s"]) == (None, None)
     queued = waits(State.PENDING, "Priority", start_at="2026-01-02T12:00:00", node="n7")
-    found = of(a_point(1, PointState.WAITING, queued=queued))
+    found = of(a_point(1, PointStanding.WAITING, queued=queued))
     assert (found["start_at"], found["node"]) == ("2026-01-02T12:00:00", "n7"), "by the queue"
 
 

@@ -14,7 +14,7 @@ from jobkit.runs import watch as status_watch
 from jobkit.runs.driver_lock import driving, last_driver
 from jobkit.runs.journal import JobTask, Role
 from jobkit.runs.reader import read_status
-from jobkit.runs.status import PointState, RunKind, RunStatus
+from jobkit.runs.status import PointStanding, RunKind, RunStatus
 from jobkit.runs.watch import ProgressBars, Screen, is_over, watch
 from jobkit.schedulers.types import State
 from jobkit.spec.policy import Policy
@@ -64,7 +64,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Clock:
 
 
 def words(found: Sequence[RunStatus]) -> str:
-    return "".join(f"{one.points[0].word}\n" for one in found)
+    return "".join(f"{one.points[0].state}\n" for one in found)
 
 
 @pytest.mark.slow
@@ -203,7 +203,7 @@ def test_what_a_person_must_release_is_printed_once_with_its_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     held = waits(State.HELD, "JobHeldUser")
-    run = a_run([a_point(1, PointState.WAITING, queued=held)], queued={TASK: held})
+    run = a_run([a_point(1, PointStanding.WAITING, queued=held)], queued={TASK: held})
     progress = ProgressBars(run.folder, [run.points[0].point])
     progress.refresh(run)
     progress.refresh(run)
@@ -236,16 +236,16 @@ def test_a_try_from_before_a_point_was_submitted_again_is_old(driven: Path, poin
 
 
 def follows(outcome: Outcome, state: State) -> RunStatus:
-    return with_job(a_run([a_point(1, PointState.FAILED, outcome)]), Role.FOLLOW, state)
+    return with_job(a_run([a_point(1, PointStanding.FAILED, outcome)]), Role.FOLLOW, state)
 
 
-MOVING = {PointState.RUNNING, PointState.WAITING, PointState.UNSETTLED}
+MOVING = {PointStanding.RUNNING, PointStanding.WAITING, PointStanding.UNSETTLED}
 
 
 @pytest.mark.parametrize(
     ("run", "over"),
     [
-        *((a_run([a_point(1, standing)]), standing not in MOVING) for standing in PointState),
+        *((a_run([a_point(1, standing)]), standing not in MOVING) for standing in PointStanding),
         (follows(Outcome.RAM_OOM, State.PENDING), False),
         (follows(Outcome.RAM_OOM, State.ERROR), True),
         (follows(Outcome.BUG, State.PENDING), True),
@@ -261,7 +261,7 @@ def test_a_run_is_over_once_no_point_moves_and_no_job_that_can_begin_runs_one_ag
 def test_the_trials_of_the_largest_batch_are_waited_for_until_the_last_or_until_their_job_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    run = with_job(a_run([a_point(1, PointState.DONE, Outcome.OK)]), Role.FIND, State.RUNNING)
+    run = with_job(a_run([a_point(1, PointStanding.DONE, Outcome.OK)]), Role.FIND, State.RUNNING)
     for tried_all in (False, True):
         monkeypatch.setattr(RunKind, "finished", lambda *_, all_=tried_all: all_)
         assert is_over(run, Policy()) is tried_all

@@ -14,7 +14,7 @@ from jobkit.core.records import Point, Record
 from jobkit.extensions.corpus import apply
 from jobkit.extensions.corpus.setting import find_setting
 from jobkit.extensions.corpus.shards import CorpusSummary
-from jobkit.extensions.corpus.standing import Standing
+from jobkit.extensions.corpus.standing import CorpusState
 from jobkit.extensions.corpus.winners import claim
 from jobkit.planning.prepare import Prepared
 from tests.support.builders import grid, record, write_record, write_records
@@ -101,7 +101,7 @@ def write_planned(asked: apply.ApplyRequest, out: Path = OUT) -> Prepared:
 
 def win(run: Path, *indices: int) -> None:
     """Let shards be done: their rows and records are home, and claimed."""
-    for point in Standing(run).points:
+    for point in CorpusState(run).points:
         if point.index in indices:
             work(run, point.index)
             write_record(run, measured_record(point, 1.0))

@@ -14,7 +14,7 @@ from jobkit.core.layout import Exit
 from jobkit.core.records import Outcome, Point
 from jobkit.runs import reader as states
 from jobkit.runs.reader import read_status
-from jobkit.runs.status import PointState, RunStatus
+from jobkit.runs.status import PointStanding, RunStatus
 from tests.support.builders import grid, point, write_points, write_submitted
 
 RUN_ID = point().run_id
@@ -110,8 +110,8 @@ def sweep(run: Path, count: int, scheduler: str = "slurm") -> list[Point]:
     return points
 
 
-def standings(run: Path) -> list[PointState]:
-    return [point.state for point in seen(run).points]
+def standings(run: Path) -> list[PointStanding]:
+    return [point.standing for point in seen(run).points]
 
 
 def outcomes(run: Path) -> list[Outcome | None]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from jobkit.core.records import Outcome, Record
 from jobkit.runs.journal import JobTask, Role, Submission
-from jobkit.runs.status import PointState, PointStatus, Requested, RunStatus
+from jobkit.runs.status import PointStanding, PointStatus, Requested, RunStatus
 from jobkit.runs.tries import Try
 from jobkit.schedulers.types import JobId, Queued, State
 from tests.support.builders import batch, point
@@ -45,7 +45,7 @@ def tried(
 
 def a_point(
     index: int,
-    standing: PointState,
+    standing: PointStanding,
     outcome: Outcome | None = None,
     *,
     why: str = "",
@@ -54,13 +54,13 @@ def a_point(
 ) -> PointStatus:
     """Return a point: the task of its number of job 77, unless it is missing; with a try if it has begun."""
     queued: Queued | None = fields.pop(
-        "queued", waits(State.RUNNING) if standing is PointState.RUNNING else None
+        "queued", waits(State.RUNNING) if standing is PointStanding.RUNNING else None
     )
-    task = None if standing is PointState.MISSING else JobTask(_scheduler(queued), "77", index)
-    number = 1 if outcome is not None or standing is PointState.RUNNING else 0
+    task = None if standing is PointStanding.MISSING else JobTask(_scheduler(queued), "77", index)
+    number = 1 if outcome is not None or standing is PointStanding.RUNNING else 0
     return PointStatus(
         point=point(index),
-        state=standing,
+        standing=standing,
         all_tries=tuple(tries) or (tried(number, outcome, evidence=why, task=task),),
         task=task,
         queued=replace(queued, task=index) if queued else None,

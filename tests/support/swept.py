@@ -17,7 +17,7 @@ from jobkit.launch import submission as submit
 from jobkit.planning.prepare import Options, Prepared, prepare
 from jobkit.runs import reader as states
 from jobkit.runs.reader import read_status
-from jobkit.runs.status import PointState
+from jobkit.runs.status import PointStanding
 from tests.support.builders import events, record, write_begin, write_exit, write_record, write_submitted
 
 SPEC = """\
@@ -122,9 +122,9 @@ class Sweep:
     def rounds(self) -> list[tuple[str, object]]:
         return [(str(event["event"]), event.get("round")) for event in events(self.run)][1:]
 
-    def standings(self) -> list[PointState]:
+    def standings(self) -> list[PointStanding]:
         (seen,) = read_status([self.run])
-        return [point.state for point in seen.points]
+        return [point.standing for point in seen.points]
 
 
 OK, OOM, LATE, BUG = Outcome.OK, Outcome.RAM_OOM, Outcome.TIMEOUT, Outcome.BUG

@@ -20,7 +20,7 @@ from jobkit.core.layout import read_begin
 from jobkit.core.records import STANZA, Outcome
 from jobkit.report.tables import collect
 from jobkit.runs.reader import read_status
-from jobkit.runs.status import PointState
+from jobkit.runs.status import PointStanding
 from jobkit.runs.tries import worker_s
 from jobkit.worker.workloads.model import fingerprint
 from tests.support.builders import MODEL, write_model
@@ -550,4 +550,4 @@ def test_a_node_whose_clock_is_wrong(tmp_path: Path) -> None:
     assert found["outcome"].tolist() == ["ok", "ok"]
     assert (found.select_dtypes("number").fillna(0) >= 0).all(axis=None)
     (seen,) = read_status([run.dir], ask=False)
-    assert [point.state for point in seen.points] == [PointState.DONE] * 2
+    assert [point.standing for point in seen.points] == [PointStanding.DONE] * 2

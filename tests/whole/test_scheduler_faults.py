@@ -18,7 +18,7 @@ from jobkit.launch import resume
 from jobkit.launch.resume import run_again
 from jobkit.runs import journal, tries
 from jobkit.runs.reader import read_status
-from jobkit.runs.status import PointState, PointStatus, RunStatus
+from jobkit.runs.status import PointStanding, PointStatus, RunStatus
 from tests.fakes.cluster import FakeCluster
 from tests.support.commands import ended_well, jobkit
 from tests.support.sites import EXCLUDE, REQUESTS
@@ -60,7 +60,7 @@ class Lab:
         """Sweep two points of which the second never ends; return when that runs."""
         self.fail(b2="slow")
         assert self.sweep().returncode == 0
-        self.until(lambda: self.point(2).state is PointState.RUNNING and bool(self.point(2).tries))
+        self.until(lambda: self.point(2).standing is PointStanding.RUNNING and bool(self.point(2).tries))
 
     @property
     def run(self) -> Path:
@@ -140,8 +140,8 @@ def test_a_queue_that_is_empty_or_away_or_shows_another_job_of_the_number(lab: L
     """
     lab.begin_slow()
     lab.cluster.fault("queue_empty", 1)
-    assert lab.point(2).state in {PointState.UNSETTLED, PointState.RUNNING}
-    assert lab.point(2).state is PointState.RUNNING
+    assert lab.point(2).standing in {PointStanding.UNSETTLED, PointStanding.RUNNING}
+    assert lab.point(2).standing is PointStanding.RUNNING
     with pytest.raises(JobkitError, match="is running: it is not run twice at a time"):
         run_again(lab.run, ["2"], [])
     lab.cluster.fault("controller_away")
@@ -150,7 +150,7 @@ def test_a_queue_that_is_empty_or_away_or_shows_another_job_of_the_number(lab: L
         run_again(lab.run, [], [])
     assert caught.value.exit_code == 3
     lab.cluster.fix()
-    assert lab.point(2).state is PointState.RUNNING
+    assert lab.point(2).standing is PointStanding.RUNNING
     job = lab.job
     lab.cluster.fault("accounting_off")
     lab.cluster.kill(job, 2)
@@ -169,7 +169,7 @@ def test_a_controller_that_refuses_every_third_call_and_a_partition_that_is_full
     lab.cluster.fault("full")
     lab.cluster.fault("refuses_every", 3)
     ended_well(lab.sweep())
-    lab.until(lambda: [point.state for point in lab.look().points] == [PointState.WAITING] * 2)
+    lab.until(lambda: [point.standing for point in lab.look().points] == [PointStanding.WAITING] * 2)
     lab.cluster.fix("full")
     lab.until(lambda: lab.outcomes() == [OK] * 2)
     assert len(lab.cluster.jobs()) == 1
@@ -186,11 +186,11 @@ def test_an_accounting_that_lags_is_waited_for(lab: Lab) -> None:
     lab.cluster.fault("accounting_lags", 3)
     lab.fail(b1="slow")
     assert lab.sweep().returncode == 0
-    lab.until(lambda: lab.point(1).state is PointState.RUNNING and bool(lab.point(1).tries))
+    lab.until(lambda: lab.point(1).standing is PointStanding.RUNNING and bool(lab.point(1).tries))
     lab.cluster.kill(lab.job, 1, whole=True)  # nobody is left to write a file
-    lab.until(lambda: lab.point(1).state is not PointState.RUNNING)
+    lab.until(lambda: lab.point(1).standing is not PointStanding.RUNNING)
     lab.until(lambda: lab.point(1).outcome is not None)
-    assert lab.point(1).state is PointState.FAILED
+    assert lab.point(1).standing is PointStanding.FAILED
     assert "it ended" in lab.point(1).counts.evidence
 
 

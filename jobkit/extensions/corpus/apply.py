@@ -67,7 +67,7 @@ from jobkit.extensions.corpus.shards import (
     table_bytes,
     unread_words,
 )
-from jobkit.extensions.corpus.standing import Standing, finish, gone_words, measures
+from jobkit.extensions.corpus.standing import CorpusState, finish, gone_words, measures
 from jobkit.extensions.corpus.tables import FILE_ROW
 from jobkit.extensions.corpus.winners import retire
 from jobkit.launch import launch, resume, submission
@@ -159,7 +159,7 @@ def apply(
     point = setting.point
     staged = str(Path(point.files[0].path).parent) if point.files else None
     check_format(request.fmt, traits(point.workload, point.workload_folder, staged).columns)
-    before = Standing(out).corpus if is_corpus_folder(out) and not unplanned else None
+    before = CorpusState(out).corpus if is_corpus_folder(out) and not unplanned else None
     if as_job:
         found = find_sources(request.paths)
         if before is None:
@@ -675,7 +675,7 @@ def find_gone(run_dir: Path, asked: Asked) -> None:
         words = (word for word in asked.only if word not in {*WORDS, *Outcome})
         named = {point_named(points, word).index for word in words}
     with run_lock(run_dir) if again else contextlib.nullcontext():
-        standing = Standing(run_dir)
+        standing = CorpusState(run_dir)
         bad = [one for one in standing.winners.values() if one.quarantined] if asked.quarantine else []
         gone = [] if asked.quarantine else standing.gone(read=again)
         found = [one for one in [*bad, *gone] if not named or one.index in named]
@@ -726,7 +726,7 @@ class CorpusResumption(Resumption):
         code = super().nothing(run, spec, by_itself=by_itself, wait=wait)
         if code or by_itself:
             return code
-        if all(point.state in ENDINGS for point in run.points):
+        if all(point.standing in ENDINGS for point in run.points):
             return None
         points = [point.point for point in run.points]
         return submission.wait_for_points(run.folder, points, spec.policy, run) if wait else 0

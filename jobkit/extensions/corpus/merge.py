@@ -35,7 +35,7 @@ from jobkit.extensions.corpus.readers import (
 )
 from jobkit.extensions.corpus.rows import OFFSETS, Array, read_vectors
 from jobkit.extensions.corpus.shards import format_bytes
-from jobkit.extensions.corpus.standing import Standing, gone_words
+from jobkit.extensions.corpus.standing import CorpusState, gone_words
 from jobkit.extensions.corpus.winners import digest, part_files, read_quarantine
 from jobkit.launch.local import ended_by_signals
 
@@ -79,7 +79,7 @@ def merge(
     ``allow_missing`` writes the results that there are, if there are any, ``allow_quarantine`` those of the
     other paragraphs.
     """
-    standing = Standing(run_dir)
+    standing = CorpusState(run_dir)
     if standing.shards.keys() - standing.winners.keys():
         standing.settle()
     _leave_out(standing, standing.gone(), allow_missing=allow_missing)
@@ -192,7 +192,7 @@ def _noted(does: str, items: Iterable[Any], rows: int) -> Iterator[Any]:
             last = now
 
 
-def _leave_out(standing: Standing, gone: Sequence[Winner], *, allow_missing: bool) -> None:
+def _leave_out(standing: CorpusState, gone: Sequence[Winner], *, allow_missing: bool) -> None:
     """Refuse shards that have no result, or whose rows are gone; if permitted, leave them out."""
     missing = [point.point_id for point in standing.points if point.index not in standing.winners]
     left = {index: winner for index, winner in standing.winners.items() if winner not in gone}
@@ -207,7 +207,7 @@ def _leave_out(standing: Standing, gone: Sequence[Winner], *, allow_missing: boo
     standing.winners = left
 
 
-def _refuse_quarantine(standing: Standing, *, allowed: bool) -> None:
+def _refuse_quarantine(standing: CorpusState, *, allowed: bool) -> None:
     number = sum(winner.quarantined for winner in standing.winners.values())
     if number and not allowed:
         typed = shell_path(standing.folder)
@@ -222,7 +222,7 @@ def _refuse_quarantine(standing: Standing, *, allowed: bool) -> None:
 
 def default_format(run_dir: Path) -> str:
     """Return the format that `jobkit apply` was given; without one, Parquet for vectors."""
-    standing = Standing(run_dir)
+    standing = CorpusState(run_dir)
     form = standing.corpus.format
     vectors = form == formats.DEFAULT_FORMAT and any(one.vectors for one in standing.winners.values())
     return "parquet" if vectors else form
@@ -274,7 +274,7 @@ class _Results:
     ``added`` are the columns that a merge adds to those of the workload; ``context`` as in `merge`.
     """
 
-    def __init__(self, standing: Standing, added: Collection[str], context: int | None) -> None:
+    def __init__(self, standing: CorpusState, added: Collection[str], context: int | None) -> None:
         self._folder, self._corpus, self._winners = standing.folder, standing.corpus, standing.winners
         self._named, self._with_text, self._context = formats.FILE in added, formats.TEXT in added, context
         self.rows = sum(winner.rows for winner in self._winners.values())

@@ -34,7 +34,7 @@ from jobkit.extensions.corpus.formats import counts_path
 from jobkit.extensions.corpus.plan import MOST_NAMED, is_unplanned, parse_type
 from jobkit.extensions.corpus.provenance import bibtex, methods, provenance, read_promise
 from jobkit.extensions.corpus.rows import read_vectors
-from jobkit.extensions.corpus.standing import Standing
+from jobkit.extensions.corpus.standing import CorpusState
 from jobkit.extensions.corpus.winners import part_files
 from jobkit.report.page import OfRun, PictureGroup, folded, source
 from jobkit.report.plot.drawing import from_zero
@@ -69,7 +69,7 @@ class DocumentCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusReport:
-    standing: Standing
+    standing: CorpusState
     results: Sequence[PointResult]  # the shards, and their tries
     data: Mapping[str, Any]  # of `provenance`, for the shards that are done; else empty
     counts: Sequence[DocumentCount]  # of each document, in corpus order; empty if the results are not merged
@@ -91,7 +91,7 @@ def read_corpus_report(folder: Path) -> CorpusReport:
     if is_unplanned(folder):
         hint = f"jobkit status {shell_path(folder)} shows the job that plans it"
         raise JobkitError(f"{folder}: the corpus is not planned yet", hint=hint)
-    standing, notes = Standing(folder), list[str]()
+    standing, notes = CorpusState(folder), list[str]()
     results = list(each_point(folder, notes))
     if not results:
         raise JobkitError(f"{folder}: nothing to report", hint="jobkit status shows what there is")

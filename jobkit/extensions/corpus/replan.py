@@ -37,7 +37,7 @@ from jobkit.extensions.corpus.shards import (
     refuse_too_large,
     table_bytes,
 )
-from jobkit.extensions.corpus.standing import Standing, measures
+from jobkit.extensions.corpus.standing import CorpusState, measures
 from jobkit.extensions.corpus.winners import withdraw
 from jobkit.launch import cancel, resume
 from jobkit.launch.resume import refuse_moved_run, refuse_silent, run_lock, spec_of_run
@@ -62,7 +62,7 @@ ENOUGH = 2  # number of done shards that show the speed of the rest better than 
 
 def measured(run_dir: Path) -> bool:
     """Return whether the first shard has measured the speed, and the rest is still to be cut by it."""
-    return measures(run_dir) is not None and bool(Standing(run_dir).settle())
+    return measures(run_dir) is not None and bool(CorpusState(run_dir).settle())
 
 
 def replan(run_dir: Path, wishes: ShardOptions, overrides: Sequence[str], *, wait: bool) -> int | None:
@@ -74,7 +74,7 @@ def replan(run_dir: Path, wishes: ShardOptions, overrides: Sequence[str], *, wai
     if not (alone := measured(run_dir)):  # no other shard was submitted
         _end_open(run_dir)
     with run_lock(run_dir):
-        standing = Standing(run_dir)
+        standing = CorpusState(run_dir)
         # a shard of a large paragraph alone stays as it is
         kept = standing.settle().keys() | read_journal(run_dir).needs.keys()
         rest = [point for point in standing.points if point.index not in kept]
@@ -131,7 +131,7 @@ def _end_open(run_dir: Path) -> None:
 
 
 def _open(run: RunStatus) -> int:
-    return max(sum(point.state in LIVE for point in run.points), len(run.queued))
+    return max(sum(point.standing in LIVE for point in run.points), len(run.queued))
 
 
 def grow(
@@ -149,7 +149,7 @@ def grow(
     ``corpus`` and ``pieces`` are of all files, those of the run first.
     """
     with contextlib.nullcontext() if dry else run_lock(run_dir):
-        standing = Standing(run_dir)
+        standing = CorpusState(run_dir)
         before, number = standing.corpus, len(standing.corpus.sources)
         if before.sources != corpus.sources[:number]:
             message = f"{run_dir}: another command has just added files"

@@ -60,7 +60,7 @@ from jobkit.runs.status import (
     Foreseen,
     NextStep,
     Order,
-    PointState,
+    PointStanding,
     PointStatus,
     RunKind,
     RunStatus,
@@ -68,7 +68,7 @@ from jobkit.runs.status import (
 from jobkit.runs.tries import Try
 
 
-class Standing:
+class CorpusState:
     """What each shard in force is to do, and which try of it counts; each part is read when it is used."""
 
     def __init__(self, folder: Path) -> None:
@@ -152,7 +152,7 @@ def finish(run_dir: Path) -> Mapping[str, Any]:
     """Write ``provenance.json`` if every shard has a winner; return what it has, nothing until then."""
     if not is_planned(run_dir):
         return {}
-    standing = Standing(run_dir)
+    standing = CorpusState(run_dir)
     if not standing.settle() or standing.indices - standing.winners.keys() or standing.gone(MOST_LOOKED):
         return {}
     from jobkit.extensions.corpus.provenance import write_provenance  # most looks come before the end
@@ -203,7 +203,9 @@ def progress(run: RunStatus) -> Progress | None:
         return None
     gone = set(run.gone)
     done = [
-        (one, part) for one, part in pairs if one.state is PointState.DONE and one.point.point_id not in gone
+        (one, part)
+        for one, part in pairs
+        if one.standing is PointStanding.DONE and one.point.point_id not in gone
     ]
     timed = [(part, _took_s(one, part)) for one, part in done if part.expected_s]
     took = [(part, seconds) for part, seconds in timed if seconds is not None]
@@ -265,7 +267,7 @@ def quarantined(folder: Path) -> int:
 
 @lru_cache(maxsize=4)
 def _quarantined(folder: Path, _changed_ns: int) -> int:
-    return sum(winner.quarantined for winner in Standing(folder).winners.values())
+    return sum(winner.quarantined for winner in CorpusState(folder).winners.values())
 
 
 def _took_s(point: PointStatus, part: Shard) -> float | None:
@@ -275,7 +277,7 @@ def _took_s(point: PointStatus, part: Shard) -> float | None:
 
 
 def _far(point: PointStatus, part: Shard) -> tuple[int, int]:
-    if point.state is PointState.DONE:
+    if point.standing is PointStanding.DONE:
         return part.paragraphs, part.characters
     if point.progress is None:
         return 0, 0
@@ -286,9 +288,9 @@ def _far(point: PointStatus, part: Shard) -> tuple[int, int]:
 
 
 def _is_slow(point: PointStatus, part: Shard) -> bool:
-    if part.slow_s is None or point.state not in {PointState.DONE, PointState.RUNNING}:
+    if part.slow_s is None or point.standing not in {PointStanding.DONE, PointStanding.RUNNING}:
         return False
-    took = _took_s(point, part) if point.state is PointState.DONE else point.elapsed_s
+    took = _took_s(point, part) if point.standing is PointStanding.DONE else point.elapsed_s
     return took is not None and took > part.slow_s
 
 
@@ -313,7 +315,7 @@ def _left(run: RunStatus, took: Sequence[float], planned: Sequence[Shard]) -> di
 
 def _failed_lines(run: RunStatus, parts: Mapping[int, Shard]) -> Iterator[str]:
     """Yield the longest paragraph of shards that failed, which mostly holds a corpus back."""
-    ended = [point for point in run.points if point.state is PointState.FAILED]
+    ended = [point for point in run.points if point.standing is PointStanding.FAILED]
     own = [point for point in ended if not (point.tries and Path(point.tries[0].folder, GONE_ROWS).exists())]
     failed = [point.point for point in own if not point.cancelled and point.point.index in parts]
     for point in failed[:MOST_NAMED]:
@@ -325,7 +327,7 @@ def _failed_lines(run: RunStatus, parts: Mapping[int, Shard]) -> Iterator[str]:
                 longest = max(read_pieces(corpus, (piece,)), key=lambda one: len(one.text))
                 place = place_of(corpus, piece, longest)
         yield f"{point.point_id} failed; its longest paragraph, {piece.longest:,} characters: {place}"
-    if ended and any(point.state is PointState.DONE for point in run.points):
+    if ended and any(point.standing is PointStanding.DONE for point in run.points):
         yield f"the results of the other shards: jobkit merge {shell_path(run.folder)} --allow-missing"
 
 
@@ -421,7 +423,7 @@ class CorpusRun(RunKind):
         """Yield what joins the results, once all are there."""
         if run.gone:
             yield f"jobkit resume {typed} --rows-gone", "runs again the shards whose rows are gone"
-        elif {point.state for point in run.points} == {PointState.DONE}:
+        elif {point.standing for point in run.points} == {PointStanding.DONE}:
             option = " --allow-quarantine" if quarantined(run.folder) else ""
             yield f"jobkit merge {typed}{option}", "joins the results of all shards"
 
@@ -434,7 +436,7 @@ class CorpusRun(RunKind):
             merged = sum(1 for _ in read_lines(counts_path(folder / "merged.jsonl")))
         if set(outcomes) != {Outcome.OK}:
             yield f"jobkit status {shell_path(folder)}", "how much of the corpus is done"
-        elif merged != Standing(folder).corpus.documents:  # it has grown since
+        elif merged != CorpusState(folder).corpus.documents:  # it has grown since
             yield f"jobkit merge {shell_path(folder)}", "joins the results of all shards"
 
     def refusal(self, folder: Path, command: str) -> JobkitError | None:
@@ -460,10 +462,10 @@ class CorpusRun(RunKind):
 
     def gone(self, run: RunStatus) -> Sequence[str]:
         """Return the shards whose rows are gone, once the run has ended, of some that are looked at."""
-        if any(point.state not in ENDINGS for point in run.points):
+        if any(point.standing not in ENDINGS for point in run.points):
             return ()
         with suppress(JobkitError):  # what cannot be read may be there
-            return [winner.point_id for winner in Standing(run.folder).gone(MOST_LOOKED)]
+            return [winner.point_id for winner in CorpusState(run.folder).gone(MOST_LOOKED)]
         return ()
 
     def is_home(self, home: str, folder: str) -> bool:

@@ -60,8 +60,8 @@ def profile(
         target = None if target and target.outcome is Outcome.OK and again else target
     if target and target.outcome is Outcome.OK:
         return _print(target)
-    if target and target.state in LIVE:
-        note(f"{target.point.point_id} is {target.state}: jobkit status {shell_path(run_dir)} shows it")
+    if target and target.standing in LIVE:
+        note(f"{target.point.point_id} is {target.standing}: jobkit status {shell_path(run_dir)} shows it")
         return ExitCode.TO_COME
     index = target.point.index if target else _add(run, source, profiler, overrides)
     code = run_again(run_dir, [str(index)], overrides, wait=wait)
@@ -91,7 +91,7 @@ def _profile_of(point: Point, profiler: str | None) -> Point:
 
 def _add(run: RunStatus, source: PointStatus, profiler: str | None, overrides: Sequence[str]) -> int:
     if source.outcome is not Outcome.OK:
-        message = f"{source.point.point_id} is {source.word}: only a point that succeeded can be profiled"
+        message = f"{source.point.point_id} is {source.state}: only a point that succeeded can be profiled"
         raise JobkitError(message, hint=f"jobkit status {shell_path(run.folder)}")
     if any(not run.ends.get(first_task(job)) for job, _ in followers(run, Role.FIND)):
         message = "the job that tests the largest batch has not ended, and it adds points too"
@@ -115,8 +115,8 @@ def _print(point: PointStatus) -> int:
     if point.outcome is not Outcome.OK or files is None:
         run = shell_path(Path(files.folder).parents[2]) if files else "RUN"
         index = point.point.index
-        steps = remedy(point.outcome, point.evidence, run=run, point=index) if point.outcome else ()
-        message = f"{name} is {point.word}: {point.evidence}"
+        steps = remedy(point.outcome, point.why, run=run, point=index) if point.outcome else ()
+        message = f"{name} is {point.state}: {point.why}"
         hint = f"{steps[0].command}   {steps[0].does}" if steps else ""
         raise JobkitError(message, hint=hint, exit_code=ExitCode.FAILED)
     folder = Path(files.folder)

@@ -100,20 +100,20 @@ def memory_of_records(
     memory: Memory,
     tries: Sequence[Record],
     trials: Sequence[Trial] = (),
-    gpu_memory_bytes: int | None = None,
+    limit_bytes: int | None = None,
 ) -> MemoryPanel:
     """Return the panel of a group of points of run folders.
 
     ``memory``: what the points show, as `jobkit.answers.memory.memory_by_setting` returns it.
     ``tries``: of points that tried a prediction. The line is without them: it is what they are held to.
     ``trials``: what was predicted for the tries before they ran.
-    ``gpu_memory_bytes``: of the GPU to draw, the context included; by default what the tries had to stay
+    ``limit_bytes``: of the GPU to draw, the context included; by default what the tries had to stay
         within, else the GPU measured on.
     """
     workload = next((one.point.workload for one in memory.records), "")
     line, notes = memory.line, tuple[str, ...]()
     ram, limit = memory.on_cpu, None  # unknown on a CPU without trials
-    if trials and (gpu_memory_bytes is None or ram):
+    if trials and (limit_bytes is None or ram):
         size_bytes = min(trial.capacity_bytes for trial in trials)
         limit = Limit(f"limit {format_bytes_gib(size_bytes)}", size_bytes)
     elif memory.limit_bytes is not None and not ram:
@@ -266,27 +266,27 @@ class GroupPlot:
 
 
 def group_plots(
-    collected: Collected, gpu_memory_bytes: int | None = None, advice: Advice | None = None
+    collected: Collected, limit_bytes: int | None = None, advice: Advice | None = None
 ) -> list[GroupPlot]:
     """Return what to draw of each group, in the order of the tables.
 
     ``collected``: what was read.
-    ``gpu_memory_bytes``: the GPU to draw the capacity of; by default the one measured on.
+    ``limit_bytes``: the GPU to draw the capacity of; by default the one measured on.
     ``advice``: what the run recommends, if it does.
     """
     taken = advice.recommended.params if advice else None
-    return [_group(collected, group, gpu_memory_bytes, taken) for group in range(len(collected.by_group))]
+    return [_group(collected, group, limit_bytes, taken) for group in range(len(collected.by_group))]
 
 
 def _group(
-    collected: Collected, group: int, gpu_memory_bytes: int | None, taken: Mapping[str, Value] | None
+    collected: Collected, group: int, limit_bytes: int | None, taken: Mapping[str, Value] | None
 ) -> GroupPlot:
     rows = [row for row in collected.rows if row.group == group]
     if rows[0].file_format:
         peak = RAM if rows[0].point.device == CPU else GPU_MEMORY
-        memory = memory_of_file(guess_of_file(rows, gpu_memory_bytes), peaks_of_file(rows), peak.label)
+        memory = memory_of_file(guess_of_file(rows, limit_bytes), peaks_of_file(rows), peak.label)
     else:
-        memory = _memory(collected, group, rows, gpu_memory_bytes)
+        memory = _memory(collected, group, rows, limit_bytes)
     sizes = [size for size in collected.by_size if size.first.group == group]
     if found := collected.sources.searches.get(rows[0].folder):
         # it has no knee, and a part of the text is no size
@@ -301,9 +301,7 @@ def _group(
     return GroupPlot(memory, speed, sizes, tuple(panel for panel in panels if panel.series))
 
 
-def _memory(
-    collected: Collected, group: int, rows: Sequence[Row], gpu_memory_bytes: int | None
-) -> MemoryPanel:
+def _memory(collected: Collected, group: int, rows: Sequence[Row], limit_bytes: int | None) -> MemoryPanel:
     tries = [row for row in rows if row.point.trial]
     tested = [row.record for row in tries if row.record]
     indices = {(row.folder, row.point.index) for row in tries}
@@ -313,12 +311,10 @@ def _memory(
         for trial in sorted(trials, key=attrgetter("index"))
         if (folder, trial.index) in indices
     ]
-    found = group_memory(collected, group, gpu_memory_bytes)
+    found = group_memory(collected, group, limit_bytes)
     if isinstance(found, str):
         return MemoryPanel(across="load", up="memory", marks=(), notes=(found,))
-    panels = {
-        words: memory_of_records(memory, tested, tried, gpu_memory_bytes) for words, memory in found.items()
-    }
+    panels = {words: memory_of_records(memory, tested, tried, limit_bytes) for words, memory in found.items()}
     return together(panels) if len(panels) > 1 else next(iter(panels.values()))
 
 

@@ -75,16 +75,16 @@ class Picture:
 
 
 def pictures(
-    collected: Collected, gpu_memory_bytes: int | None = None, advice: Advice | None = None
+    collected: Collected, limit_bytes: int | None = None, advice: Advice | None = None
 ) -> list[list[Picture]]:
     """Return the pictures of each group, in the order of the tables.
 
     ``collected``: what was read.
-    ``gpu_memory_bytes``: the GPU to draw the capacity of; by default the one measured on.
+    ``limit_bytes``: the GPU to draw the capacity of; by default the one measured on.
     ``advice``: what the run recommends, if it does: the ring is around its setting.
     """
     rows = [[row for row in collected.rows if row.group == n] for n in range(len(collected.by_group))]
-    groups = panels.group_plots(collected, gpu_memory_bytes, advice)
+    groups = panels.group_plots(collected, limit_bytes, advice)
     return [_of_group(*pair) for pair in zip(groups, rows, strict=True)]
 
 
@@ -428,14 +428,12 @@ def check_plot(path: Path) -> None:
         raise lack
 
 
-def plot(
-    collected: Collected, path: Path, *, gpu_memory_bytes: int | None = None, size: str = SCREEN
-) -> None:
+def plot(collected: Collected, path: Path, *, limit_bytes: int | None = None, size: str = SCREEN) -> None:
     """Draw what was collected into a file, whole or not at all.
 
     ``collected``: what was read.
     ``path``: ends in one of `SUFFIXES`.
-    ``gpu_memory_bytes``: the GPU to draw the capacity of; by default the one measured on.
+    ``limit_bytes``: the GPU to draw the capacity of; by default the one measured on.
     ``size``: A key of `DPI`.
     """
     check_plot(path)
@@ -446,7 +444,7 @@ def plot(
     with styles.context(["default", dict(STYLE)]), warnings.catch_warnings():
         # A text may have a name in any script: what the font lacks is drawn as a box.
         warnings.filterwarnings("ignore", message="Glyph")
-        picture = figure(collected, gpu_memory_bytes=gpu_memory_bytes, size=size)
+        picture = figure(collected, limit_bytes=limit_bytes, size=size)
         picture.savefig(drawn, format=suffix[1:], dpi=DPI[size], metadata=METADATA[suffix])
     try:
         write_atomically(path, drawn.getvalue())
@@ -455,7 +453,7 @@ def plot(
         raise JobkitError(f"--plot {path}: {error.strerror}", hint=hint) from error
 
 
-def figure(collected: Collected, *, gpu_memory_bytes: int | None = None, size: str = SCREEN) -> Figure:
+def figure(collected: Collected, *, limit_bytes: int | None = None, size: str = SCREEN) -> Figure:
     """Return the figure: pictures side by side, group below group; for one group on paper a column.
 
     Call it within `matplotlib.style.context` of `STYLE` for what `plot` draws. Its axes are in pixels.
@@ -473,7 +471,7 @@ def figure(collected: Collected, *, gpu_memory_bytes: int | None = None, size: s
             "text, model, GPU, versions or settings are never mixed",
             hint="name fewer runs, one picture each: jobkit collect RUN --plot FILE",
         )
-    drawn, titles = pictures(collected, gpu_memory_bytes, advised({row.folder for row in collected.rows})), []
+    drawn, titles = pictures(collected, limit_bytes, advised({row.folder for row in collected.rows})), []
     alike = len({group.cell("versions") for group in collected.by_group}) == 1  # then they are left out
     for number, group in enumerate(collected.by_group):
         lines = heading(group, [size for size in collected.by_size if size.first.group == number])

@@ -20,7 +20,7 @@ from jobkit.extensions.corpus.ledger import corpora
 from jobkit.extensions.corpus.merge import merge
 from jobkit.extensions.corpus.page import read_corpus_report
 from jobkit.extensions.corpus.provenance import bibtex, closing_line, methods, read_promise
-from jobkit.extensions.corpus.standing import Standing, finish
+from jobkit.extensions.corpus.standing import CorpusState, finish
 from jobkit.report.page import page
 from tests.report.test_page import Parsed
 from tests.support.applied import win
@@ -66,7 +66,7 @@ def test_a_corpus_that_is_done_is_counted_by_document_once_it_is_merged(tagged: 
 
 
 def test_what_failed_has_its_reason_and_a_command(tagged: Path) -> None:
-    point = Standing(tagged).points[1]
+    point = CorpusState(tagged).points[1]
     write_begin(tagged, point, at="2026-01-02T10:15:30+00:00")
     write_exit(tagged, point, Exit(status=1, stage="environment", message="no venv"))
     found = read_corpus_report(tagged)

@@ -20,7 +20,7 @@ from jobkit.extensions.corpus import apply, ledger
 from jobkit.extensions.corpus.apply import ApplyRequest
 from jobkit.extensions.corpus.plan import is_corpus_folder, is_unplanned, read_plan
 from jobkit.extensions.corpus.shards import ShardOptions, plan_lines, plan_shards
-from jobkit.extensions.corpus.standing import Standing, finish
+from jobkit.extensions.corpus.standing import CorpusState, finish
 from jobkit.launch import resume
 from jobkit.launch.cancel import cancel
 from jobkit.launch.launch import Preview
@@ -187,7 +187,7 @@ def test_a_finished_corpus_grows_by_new_files_alone(home: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(resume, "run_again", lambda *_, **__: 0)
         assert jobkit(*words).returncode == 0
-    assert [(point.index, point.repeat) for point in Standing(OUT.absolute()).points] == [(1, 1), (2, 2)]
+    assert [(point.index, point.repeat) for point in CorpusState(OUT.absolute()).points] == [(1, 1), (2, 2)]
     assert jobkit("merge", OUT).returncode == ExitCode.TO_COME
     win(OUT, 2)
     assert "jobkit merge" in jobkit("report", OUT).stderr
@@ -211,7 +211,7 @@ def test_a_new_file_shares_no_id_with_an_old_one(home: Path, monkeypatch: pytest
     with pytest.raises(JobkitError, match=r"a\.jsonl:1: the id 'x' \(id\) is also that of b\.jsonl:1"):
         apply.apply(OUT, both)
     assert apply.apply(OUT, replace(both, skip_bad=True)) == 0
-    corpus = Standing(OUT.absolute()).corpus
+    corpus = CorpusState(OUT.absolute()).corpus
     assert ([one.name for one in corpus.sources], len(corpus.skipped)) == (["b.jsonl", "a.jsonl"], 1)
     assert len(list(read_plan(OUT))) == 1, "there is nothing to tag"
 
@@ -471,7 +471,7 @@ def test_a_spec_without_a_speed_measures_it_and_cuts_the_rest_by_it(home: Path) 
     assert "measures the speed" in jobkit(*words, "--dry-run").stdout
     done = jobkit(*words)
     assert (done.returncode, "measures the speed" in done.stderr) == (0, True), done.stderr
-    first, rest = Standing(home / "tagged").shards.values()
+    first, rest = CorpusState(home / "tagged").shards.values()
     assert (first.index, rest.index, first.expected_s, bool(rest.expected_s)) == (1, 3, None, True)
     assert first.paragraphs + rest.paragraphs == 12_000
     assert "12,000 rows of 12,000 paragraphs and 2 shards" in jobkit("merge", "tagged").stdout

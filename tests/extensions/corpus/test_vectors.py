@@ -25,7 +25,7 @@ from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Rows, read_p
 from jobkit.extensions.corpus.readers import Paragraph
 from jobkit.extensions.corpus.rows import RowsFile
 from jobkit.extensions.corpus.scan import find_sources, scan
-from jobkit.extensions.corpus.standing import Standing
+from jobkit.extensions.corpus.standing import CorpusState
 from jobkit.extensions.corpus.winners import claim, has_rows, part_files, read_winners
 from jobkit.worker.failure import TryFailed
 from jobkit.worker.workloads.base import Result
@@ -121,11 +121,11 @@ def test_a_part_has_numbers_alone_and_the_manifest_its_contract(run: Path, kind:
 @pytest.mark.usefixtures("kind")
 def test_a_report_has_number_width_type_and_norm(run: Path) -> None:
     norms = [float(np.linalg.norm(embedded([one.text]))) for one in finished(run)]
-    report = CorpusReport(standing=Standing(run), results=(), data={}, counts=(), notes=())
+    report = CorpusReport(standing=CorpusState(run), results=(), data={}, counts=(), notes=())
     (block,) = result_blocks(report)
     assert block.title == f"{len(norms):,} vectors of 384 numbers, fp32"
     assert block.before[0].startswith(f"Norm: {np.mean(norms):.4g} on average, {min(norms):.4g} to ")
-    Path(part_files(run, Standing(run).winners[1])[0][0]).unlink()
+    Path(part_files(run, CorpusState(run).winners[1])[0][0]).unlink()
     assert next(result_blocks(report)).title == "The results cannot be read"
 
 

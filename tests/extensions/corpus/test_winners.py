@@ -35,14 +35,14 @@ from jobkit.extensions.corpus.plan import ROWS_FILE, Winner, read_corpus, read_p
 from jobkit.extensions.corpus.replan import replan
 from jobkit.extensions.corpus.scan import find_sources, scan
 from jobkit.extensions.corpus.shards import ShardOptions
-from jobkit.extensions.corpus.standing import Standing, progress
+from jobkit.extensions.corpus.standing import CorpusState, progress
 from jobkit.extensions.corpus.winners import claim, claim_all, read_winners, withdraw
 from jobkit.launch import resume
 from jobkit.launch.resume import Asked, Resumption, spec_of_run
 from jobkit.runs.journal import read_journal
 from jobkit.runs.reader import read_status
 from jobkit.runs.results import read_run
-from jobkit.runs.status import PointState, point_named
+from jobkit.runs.status import PointStanding, point_named
 from tests.support.applied import (
     measured_record,
     measured_run,
@@ -188,12 +188,12 @@ def end_well(run: Path, index: int, *, rows: bool = True, took_s: float = 1.1) -
 def test_a_record_without_its_rows_is_no_success(tagged: Path) -> None:
     end_well(tagged, 1, rows=False)
     assert outcomes(tagged)[0] not in {Outcome.OK, None}
-    assert Standing(tagged).settle() == {}
+    assert CorpusState(tagged).settle() == {}
 
 
 def test_a_winner_is_done_also_without_its_record(tagged: Path) -> None:
     folder = end_well(tagged, 1)
-    Standing(tagged).settle()
+    CorpusState(tagged).settle()
     (folder / "record.json").unlink()
     assert outcomes(tagged)[0] is Outcome.OK
 
@@ -202,7 +202,7 @@ def test_rows_that_do_not_match_run_again(tagged: Path) -> None:
     folder = end_well(tagged, 1)
     text = (folder / ROWS_FILE).read_text()
     (folder / ROWS_FILE).write_text(text.replace("word", "wort"))
-    assert Standing(tagged).settle() == {}
+    assert CorpusState(tagged).settle() == {}
     assert (folder / BAD_ROWS).is_file()
     assert outcomes(tagged)[0] is not Outcome.OK
 
@@ -219,7 +219,7 @@ def test_rows_that_come_home_while_winners_are_claimed_are_not_bad(
         return winners
 
     monkeypatch.setattr("jobkit.extensions.corpus.standing.claim_all", claim_late)
-    assert list(Standing(tagged).settle()) == [1]
+    assert list(CorpusState(tagged).settle()) == [1]
     assert not list(tagged.rglob(BAD_ROWS))
 
 
@@ -233,7 +233,7 @@ def plan_again(run: Path) -> None:
 
 @pytest.mark.parametrize("before", range(4))
 @pytest.mark.parametrize(
-    "read", [lambda run: Standing(run).points, lambda run: [one.point for one in read_run(run).points]]
+    "read", [lambda run: CorpusState(run).points, lambda run: [one.point for one in read_run(run).points]]
 )
 def test_a_reader_sees_the_plan_before_or_the_plan_after(
     tagged: Path, monkeypatch: pytest.MonkeyPatch, before: int, read: Callable[[Path], list[Point]]
@@ -262,7 +262,7 @@ def test_done_are_whole_shards_and_the_batches_of_those_that_run(promised: Path)
     (run,) = read_status([promised])
     first, second, third = run.points
     batches = [replace(batch(n, items=2), characters=20) for n in range(2)]
-    second = replace(second, state=PointState.RUNNING, all_tries=first.all_tries, batches=batches)
+    second = replace(second, standing=PointStanding.RUNNING, all_tries=first.all_tries, batches=batches)
     found = progress(replace(run, points=(first, second, third)))
     assert found
     done, *_ = shards = list(read_plan(promised))
@@ -332,7 +332,7 @@ def grown(out: Path, shards: int = 2) -> None:
 
 def once(out: Path, paragraphs: int = 60) -> bool:
     """Return whether each paragraph of the corpus is in one shard that counts, and in no other."""
-    live = {point.index for point in Standing(out).points}
+    live = {point.index for point in CorpusState(out).points}
     found = Counter(
         (piece.source, piece.start, number)
         for shard in read_plan(out)
@@ -346,8 +346,8 @@ def once(out: Path, paragraphs: int = 60) -> bool:
 def test_the_rest_is_cut_again_and_what_is_done_stays(out: Path) -> None:
     before = [(out / name).read_text() for name in (PLAN_FILE, POINTS_FILE)]
     planned_again(out, 4, "resources.walltime=00:09:00", "max_parallel=3")
-    assert [point.index for point in Standing(out).points] == [2, *range(5, 9)]
-    assert {shard.index for shard in read_plan(out)} - Standing(out).indices == {1, 3, 4}
+    assert [point.index for point in CorpusState(out).points] == [2, *range(5, 9)]
+    assert {shard.index for shard in read_plan(out)} - CorpusState(out).indices == {1, 3, 4}
     assert once(out)
     for name, text in zip((PLAN_FILE, POINTS_FILE), before, strict=True):
         assert (out / name).read_text().startswith(text), "no line is changed"
@@ -367,12 +367,12 @@ def test_the_rest_is_cut_again_and_what_is_done_stays(out: Path) -> None:
 
 
 def test_a_shard_that_ends_after_it_was_replaced_counts_for_nothing(out: Path) -> None:
-    old = {point.index: point for point in Standing(out).points}
+    old = {point.index: point for point in CorpusState(out).points}
     planned_again(out)
     work(out, 3)
     assert claim(out, old[3], 1) is None, "a node that was cut off brings its rows, and they are closed"
     win(out, *range(5, 11))
-    assert 3 not in Standing(out).settle()
+    assert 3 not in CorpusState(out).settle()
     assert merge(out, out / "merged.jsonl").shards == 7
 
 
@@ -397,11 +397,11 @@ def test_a_plan_that_was_cut_off_at_any_line_is_made_again(
             for other in names[place + 1 :]:
                 (out / other).write_text(before[other])
             (out / name).write_text(before[name] + cut)
-            assert [point.index for point in Standing(out).points] == [1, 2, 3, 4], (name, cut)
-            assert (once(out), Standing(out).corpus) == (True, corpus)
+            assert [point.index for point in CorpusState(out).points] == [1, 2, 3, 4], (name, cut)
+            assert (once(out), CorpusState(out).corpus) == (True, corpus)
             again(out)
             assert once(out, paragraphs), (name, cut)
-            live = Standing(out).points
+            live = CorpusState(out).points
             assert len(live) == shards
             for number, line in enumerate((out / POINTS_FILE).read_text().splitlines(), 1):
                 for one in live:
@@ -413,7 +413,7 @@ def test_plans_follow_each_other(out: Path) -> None:
     planned_again(out, 3, "resources.memory=2GiB")
     win(out, 6)
     planned_again(out, 2, "scheduler=slurm")
-    assert [point.index for point in Standing(out).points] == [2, 6, 8, 9]
+    assert [point.index for point in CorpusState(out).points] == [2, 6, 8, 9]
     assert once(out)
     assert {point.repeat for point in read_points(out)[0]} == {1, 2, 3}
     spec = spec_of_run(out)
@@ -424,7 +424,7 @@ def test_plans_follow_each_other(out: Path) -> None:
 
 def test_a_shard_that_was_planned_again_is_named_as_such(out: Path) -> None:
     planned_again(out, 3)
-    live = Standing(out).points
+    live = CorpusState(out).points
     assert [point_named(live, word) for word in ("2", "shard-2", "shard-00002")] == live[:1] * 3
     for word in ("1", "shard-00004"):
         with pytest.raises(JobkitError, match="was planned again"):
@@ -438,7 +438,7 @@ def test_what_the_setting_consists_of_and_another_run_are_refused(out: Path) -> 
         replan(out, ShardOptions(), ("workers=3",), wait=False)
     with pytest.raises(JobkitError, match="is for the folder of jobkit apply"):
         Resumption().resume(out.parent / "run", Asked(replan=True))
-    assert len(Standing(out).points) == 4
+    assert len(CorpusState(out).points) == 4
 
 
 @pytest.mark.parametrize("again", [planned_again, grown])
@@ -446,7 +446,7 @@ def test_a_later_plan_without_its_journal_is_no_smaller_corpus(
     out: Path, again: Callable[[Path], None]
 ) -> None:
     again(out)
-    win(out, *(point.index for point in Standing(out).points))
+    win(out, *(point.index for point in CorpusState(out).points))
     (out / JOURNAL_FILE).unlink()
     with pytest.raises(JobkitError, match=r"journal\.jsonl: gone"):
         merge(out, out / "merged.jsonl")

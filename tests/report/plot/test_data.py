@@ -74,8 +74,8 @@ def all_failed(folder: Path) -> Path:
     )
 
 
-def group_of(path: Path, gpu_memory_bytes: int | None = None) -> GroupPlot:
-    (found,) = group_plots(collect([path]), gpu_memory_bytes)
+def group_of(path: Path, limit_bytes: int | None = None) -> GroupPlot:
+    (found,) = group_plots(collect([path]), limit_bytes)
     return found
 
 
