@@ -27,14 +27,11 @@ MIN_DISTINCT_LOADS = 4  # fewer are not fitted: two give a line, three hardly an
 UPPER_PART = 0.1
 """Loads below this share of the largest are left out: fixed costs bend the line there (with Stanza
 below about 4,000 padded characters; the line of small tensors, LSTM weights laid out again)."""
-STRAIGHT = 0.98  # R² below which a straight line is doubted
 MAX_EXTRAPOLATION = 5.0  # times the largest load: beyond, a curve too slight to be seen may have grown large
-SAME_LOADS = 1e-3  # loads that differ by a smaller share of the largest are taken as one
 EXTRAPOLATION_MARGIN = 0.005
 """What the bound adds, as a share of the bytes beyond the largest load measured: small batches do not show
 how the allocator cuts up large ones. On an H200 a batch of 16 GiB, predicted from 4, needed 0.54 % more than
 the line, although the scatter alone allowed for 0.33 %."""
-SLOPE_TOLERANCE = 0.05  # two estimates of the slope that differ by a larger share disagree
 STEPS_BYTES = (20 * 2**20, 2 * 2**20)
 """Steps of PyTorch's allocator (c10/cuda/CUDACachingAllocator.cpp). Four points on such steps may lie on a
 line by chance, so their scatter is never taken to be less than that of the rounding."""
@@ -48,7 +45,6 @@ first, or the scatter above the second: on an H200 such steps make 4 to 27 MiB, 
 ROUNDING = 1e-9  # what a computed value may be off by, as a share of it
 CURVED = "memory grows faster than a straight line over what was measured, so the bound follows a curve"
 MOST_PAIRS = 20_000
-_HALVINGS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,7 +264,7 @@ class Fit(FittedLine):
         low, high = 0.0, self.largest(room)
         if self.upper(low) > room:
             return 0.0
-        for _ in range(_HALVINGS):
+        for _ in range(60):
             middle = (low + high) / 2
             low, high = (middle, high) if self.upper(middle) <= room else (low, middle)
         too_much = [batch.load for batch in self.failed if batch.above_bytes >= room]
@@ -291,7 +287,8 @@ def fit_memory(
         return f"{format_count(len(loads), 'distinct load')} {few}"
     if len(points) < MIN_DISTINCT_LOADS:
         return f"{format_count(len(points), 'point')} {few}"
-    if max(loads) - min(loads) < SAME_LOADS * max(loads):
+    # loads that differ by a smaller share of the largest are taken as one
+    if max(loads) - min(loads) < 1e-3 * max(loads):
         return "the measured loads are almost equal, so no line can be fitted"
     measured, line = tuple(used), regress(used)
     for number, bound in enumerate(sorted(censored, key=lambda batch: (batch.load, batch.above_bytes))):
@@ -406,9 +403,10 @@ def doubts(fit: Fit, load: float | None = None) -> tuple[str, ...]:
         notes.append(f"{load / fit.load_max:.0f} times the largest load measured: far beyond the evidence")
     if fit.intercept_bytes < 0:
         notes.append("the line meets load 0 below zero, so memory grows faster than a line")
-    if fit.r_squared < STRAIGHT:
+    if fit.r_squared < 0.98:
         notes.append(f"memory does not follow the load in a straight line (R² {fit.r_squared:.3f})")
-    if abs(other) > SLOPE_TOLERANCE:
+    # estimates of the slope that differ by a larger share disagree
+    if abs(other) > 0.05:
         side = "steeper" if other > 0 else "flatter"
         notes.append(
             f"the line of the median slope is {abs(other):.0%} {side}: single points pull the fitted line"

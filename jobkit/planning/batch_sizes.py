@@ -45,13 +45,12 @@ GRAIN_HIDES_BYTES = 2 * GIB
 """From this size on a batch is large next to the blocks of 20 MiB that PyTorch's allocator takes. Below, the
 blocks bend the line: on an H200, with PyTorch's default allocator under a cap of 4 GiB, the bound from
 batches of up to 1 GiB was 91 % of the largest load that fits, and that from batches of up to 2 GiB 97 %."""
-MOST = 0.5
-"""The largest size worth measuring takes at most this share of a GPU, whose line is known roughly."""
 
 
 def share(limit_bytes: float) -> float:
     """Return the share of a GPU that the largest size worth measuring takes: more of a small GPU."""
-    return min(MOST, max(TOP_LOAD_SHARE, GRAIN_HIDES_BYTES / limit_bytes))
+    # the largest size takes at most this share of a GPU, whose line is known roughly
+    return min(0.5, max(TOP_LOAD_SHARE, GRAIN_HIDES_BYTES / limit_bytes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

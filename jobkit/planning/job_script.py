@@ -110,12 +110,9 @@ COPIER = "rsync"
 SCRATCH_MARGIN_BYTES = 64 * 2**20
 """The space required on scratch beyond the inputs: results are a few MiB."""
 
-IMAGE_VARIABLE = "SINGULARITY_CONTAINER"
-"""Singularity and Apptainer set it inside a container (apptainer.org/docs/user, appendix)."""
 FETCH_BODY = "fetch.sh.j2"
 FIND_BODY = "find.sh.j2"
 FIND_PURPOSE = "predicts the largest batch and tests it, with three batches at most."
-FOLLOW_BODY = "follow.sh.j2"
 FOLLOW_PURPOSE = "submits points again as its policy says, or records what a person must do."
 FOLLOW_RESOURCES = {
     "gpus": 0,
@@ -336,7 +333,7 @@ def render_resume(
     places = {name: os.environ[name] for name in PLACES if name in os.environ}
     values = job_values(bare, site, run_dir, point)
     return _filled(
-        bare, site, values | {"body": FOLLOW_BODY, "warning_s": 0, "variables": places, "purpose": purpose}
+        bare, site, values | {"body": "follow.sh.j2", "warning_s": 0, "variables": places, "purpose": purpose}
     )
 
 
@@ -379,7 +376,8 @@ def variables(spec: SweepSpec, site: Site, point: Point | None) -> dict[str, str
         limit = spec.policy.quarantine
         chosen[process.QUARANTINE_VARIABLE] = f"{limit.most:g} {limit.least}"
     recorded = by_name(site.scheduler).RECORDED_VARIABLES
-    recorded += (IMAGE_VARIABLE,) if spec.environment.container else ()
+    # Singularity and Apptainer set it inside a container (apptainer.org/docs/user, appendix)
+    recorded += ("SINGULARITY_CONTAINER",) if spec.environment.container else ()
     if spec.environment.modules:
         recorded += (process.LOADED_VARIABLE,)
         chosen[process.MODULES_VARIABLE] = ":".join(spec.environment.modules)

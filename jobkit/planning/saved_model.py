@@ -26,8 +26,6 @@ OTHER_WEIGHTS = {"*.onnx": "ONNX", "*.xml": "OpenVINO", "*.h5": "TensorFlow", "*
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 """The names of weights in one file; with ``.index.json`` of their list of files."""
 POINTER = b"version https://git-lfs"
-NO_WEIGHTS = ("adapter", "training_args", "optimizer")
-"""How names begin that end as those of weights."""
 TOKENIZER, OF_TEXT = "tokenizer_config.json", "sentence_bert_config.json"
 OF_LIBRARY = "config_sentence_transformers.json"
 LIMITS = ("max_seq_length", "model_max_length", "max_length")
@@ -131,7 +129,8 @@ def _refuse_number(file: str, key: str, value: object, least: int) -> None:
 
 def _refuse_weights(folder: Path) -> None:
     files = [path for end in ("*.safetensors", "*.bin") for path in folder.glob(end)]
-    files = [path for path in files if not path.name.startswith(NO_WEIGHTS)]
+    # these names end as those of weights
+    files = [path for path in files if not path.name.startswith(("adapter", "training_args", "optimizer"))]
     if not any((folder / name).exists() for name in WEIGHTS):
         named = [read_json(folder / f"{name}.index.json").get("weight_map", {}).values() for name in WEIGHTS]
         files += [folder / name for name in sorted({*(named[0] or named[1])})]

@@ -48,7 +48,6 @@ from jobkit.worker.workloads.stanza_ner import StanzaNer
 
 LONGEST_TRAINED_CHARS = 120
 """Sentences longer than this are not trained on: they cost much and teach nothing new."""
-COMMON = frozenset({"PERSON", "GPE", "DATE"})
 EMPTY_SHARE, COMMON_SHARE = 0.15, 0.5
 """The share of sentences without an entity, and with common entities only, that is trained on."""
 
@@ -67,7 +66,7 @@ def tagged_sentences(sample: Sample) -> Iterator[list[dict[str, Any]]]:
     for number, (text, sentences) in enumerate(zip(sample.paragraphs, sample.sentences, strict=True)):
         for start, end in sentences:
             inside = [entity for entity in gold.get(number, []) if start <= entity.start < end]
-            common = {entity.label for entity in inside} <= COMMON
+            common = {entity.label for entity in inside} <= {"PERSON", "GPE", "DATE"}
             share = (COMMON_SHARE if common else 1.0) if inside else EMPTY_SHARE
             if end - start > LONGEST_TRAINED_CHARS or random.random() >= share:  # noqa: S311
                 continue
@@ -433,16 +432,11 @@ def _evaluate(folder: Path, size: str, device: str) -> dict[str, Any]:
 # -- stand-ins with random weights
 
 RANDOM_SEED = 1847
-SAMPLE_PARAGRAPHS = 1000
-"""Paragraphs of the sample from which the vocabulary is made."""
 LABELS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC", "B-MISC", "I-MISC")
 """The labels of CoNLL 2003, which most English entity models of the hub have."""
-SPACY_LABELS = ("PERSON", "ORG", "GPE", "DATE")
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 O_BIAS = {"full": 1.18, "tiny": 0.38}
 """Of the head of a tagger, by size: with it the sample has about 3 entities a paragraph (measured)."""
-SCORE_SPREAD = 0.5
-"""Spread of spaCy's last layer. Before the training its weights are 0: all choices would have one score."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -568,13 +562,14 @@ def _build_spacy(folder: Path, architecture: Architecture) -> None:
     config = nlp.get_factory_meta("ner").default_config
     tok2vec = {**config["model"]["tok2vec"], **architecture.dimensions}
     tagger: Any = nlp.add_pipe("ner", config={"model": {**config["model"], "tok2vec": tok2vec}})
-    for label in SPACY_LABELS:
+    for label in ("PERSON", "ORG", "GPE", "DATE"):
         tagger.add_label(label)
     nlp.initialize()
     generator = np.random.default_rng(RANDOM_SEED)
     for node in tagger.model.walk():
         if node.has_param("W") and not np.any(weights := node.get_param("W")):
-            spread = generator.normal(0, SCORE_SPREAD, weights.shape)
+            # before the training the weights are 0: all choices would have one score
+            spread = generator.normal(0, 0.5, weights.shape)
             node.set_param("W", spread.astype(weights.dtype))
     nlp.to_disk(folder)
 
@@ -586,7 +581,7 @@ def _tokenizer(architecture: Architecture, *, lowercase: bool) -> Any:  # noqa: 
 
     pad, unknown, begin, end, mask = SPECIAL
     normalizer, splitter = normalizers.BertNormalizer(lowercase=lowercase), pre_tokenizers.BertPreTokenizer()
-    text = normalizer.normalize_str(sample_text(SAMPLE_PARAGRAPHS))
+    text = normalizer.normalize_str(sample_text(1000))
     size = architecture.dimensions["vocab_size"]
     entries = vocabulary((word for word, _ in splitter.pre_tokenize_str(text)), size)
     made = Tokenizer(models.WordPiece({entry: at for at, entry in enumerate(entries)}, unk_token=unknown))

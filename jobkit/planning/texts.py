@@ -41,12 +41,6 @@ if TYPE_CHECKING:
 SAMPLE = re.compile(r"sample(?::([1-9]\d{0,3}))?", re.ASCII)
 """``sample``, or ``sample:300`` for a sample of 300 paragraphs."""
 MOST_PARAGRAPHS = 9999
-MOST_SAMPLE_BYTES = 1 << 22
-"""More than the text of `MOST_PARAGRAPHS` has, so that a large corpus is not read."""
-MOST_TEXT_BYTES = 1 << 32
-"""Of the text of a sweep, which every point reads whole; a corpus may be larger."""
-TIMEOUT_S = 60
-BLOCK_BYTES = 1 << 20
 MOST_NAMES = 10_000
 """How many names of a folder are searched for one like a name that does not exist."""
 KEY_HINT = "`text` may be a path, an http(s) address, or `sample`"
@@ -113,7 +107,8 @@ def is_sample_file(path: Path, cache: Path) -> bool:
     notes = (cache / "texts").glob(f"sample-*-of-{generator_version()}.sha256")
     try:
         digests = {note.read_text(encoding="ascii").strip() for note in notes}
-        small = path.stat().st_size <= MOST_SAMPLE_BYTES
+        # more than the longest built-in text has, so that a large corpus is not read
+        small = path.stat().st_size <= 1 << 22
         return small and hashlib.sha256(read_bytes(path)).hexdigest() in digests
     except (OSError, ValueError):
         return False
@@ -182,7 +177,8 @@ def _files_in(folder: Path) -> list[str]:
 def _checked(path: Path, name: str) -> TextRef:
     """Return a text after it was read whole, as a job will read it."""
     try:
-        data = read_bytes(path, MOST_TEXT_BYTES)
+        # every point reads the text of a sweep whole; a corpus may be larger
+        data = read_bytes(path, 1 << 32)
     except OSError as error:
         raise JobkitError(f"text {path}: {error.strerror}", hint=KEY_HINT) from error
     if not data:
@@ -246,9 +242,9 @@ def _fetch(address: str, into: IO[bytes]) -> None:
     from urllib.request import Request, urlopen
 
     request = Request(address, headers={"User-Agent": "jobkit"})  # noqa: S310 - http(s) was checked
-    with urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the same
+    with urlopen(request, timeout=60) as answer:  # noqa: S310 - the same
         expected = answer.headers.get("Content-Length")
-        shutil.copyfileobj(answer, into, BLOCK_BYTES)
+        shutil.copyfileobj(answer, into, 1 << 20)
         into.flush()
     if expected is not None and into.tell() != int(expected):
         raise OSError(f"{into.tell()} of {expected} bytes came")

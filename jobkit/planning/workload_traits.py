@@ -29,7 +29,6 @@ from jobkit.worker.workloads import own
 from jobkit.worker.workloads.base import CHARACTERS, SHIPPED
 from jobkit.worker.workloads.stanza_ner import SLEEP_WHILE_WAITING
 
-NO_GPUS = {"CUDA_VISIBLE_DEVICES": ""}
 FIX = "jobkit doctor reports what this Python lacks"
 
 
@@ -42,7 +41,7 @@ def run_in_child(function: str, *arguments: object, say: Say, what: str, gpus: b
     """
     reply: dict[str, Any] = {}
     argv = (sys.executable, "-P", "-m", "jobkit.planning.workload_traits", function)
-    env = dict([SLEEP_WHILE_WAITING]) | os.environ | ({} if gpus else NO_GPUS)
+    env = dict([SLEEP_WHILE_WAITING]) | os.environ | ({} if gpus else {"CUDA_VISIBLE_DEVICES": ""})
     done = shell.run_streaming(argv, partial(_receive, reply, say), text=json.dumps(arguments), env=env)
     if "error" in reply:
         message, hint, exit_code = reply["error"]

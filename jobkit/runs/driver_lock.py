@@ -26,7 +26,6 @@ from jobkit.core.terminal import shell_path
 from jobkit.schedulers.types import JobId
 
 PATIENCE_S, POLL_S = 2.0, 0.05  # a process that checks the lock holds it for a moment
-_START = 19  # place of the start time in ``/proc/PID/stat`` after the name, in ticks since the boot (proc(5))
 
 
 class Life(StrEnum):
@@ -162,7 +161,8 @@ def _start_of(pid: int) -> str | None:
     with suppress(OSError):
         text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
         words = text.rpartition(")")[2].split()
-        return None if words[0] == "Z" else words[_START]
+        # the start time, in ticks since the boot (proc(5))
+        return None if words[0] == "Z" else words[19]
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

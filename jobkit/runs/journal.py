@@ -98,7 +98,8 @@ class Submission:
         if name and row.name not in {"", name}:
             return False
         at, user = moment(self.at), self.scheduler_id.user if self.scheduler_id else ""
-        before = at and row.submitted_at and row.submitted_at < at - CLOCKS
+        # an hour that summer time repeats, and clocks that differ
+        before = at and row.submitted_at and row.submitted_at < at - timedelta(hours=2)
         return None if before or (user and row.user not in {"", user}) else True
 
     def points_of(self, task: int) -> tuple[int, ...]:
@@ -193,7 +194,6 @@ def _number(value: object) -> int:
     return value if isinstance(value, int) else 1
 
 
-CLOCKS = timedelta(hours=2)  # an hour that summer time repeats, and clocks that differ
 STILL_AT_IT = timedelta(seconds=30)
 """A submit command may outlive its client for so long; clocks of login nodes may differ by it."""
 MOST_TASKS = 1_000_000  # a line with more tasks, or with numbers far beyond, is damaged: no array is so long

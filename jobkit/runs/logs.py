@@ -74,7 +74,6 @@ def find_log(run: Path, word: str, number: int | None = None) -> Log:
 
 FIRST_PAUSE_S, SLOWEST_PAUSE_S = 0.2, 2.0
 ASK_EVERY_S = 30.0  # time without output until the scheduler is asked whether more is to come
-CHUNK_BYTES = 2**16
 
 
 class ErrorFilter:
@@ -156,7 +155,7 @@ def _copy(path: Path, place: int, errors: ErrorFilter, out: BinaryIO) -> int:
             if place > stream.seek(0, 2):
                 place = 0
             stream.seek(place)
-            while data := stream.read(CHUNK_BYTES):
+            while data := stream.read(2**16):
                 out.write(errors.through(data))
             out.flush()
             return stream.tell()

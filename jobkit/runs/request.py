@@ -42,7 +42,6 @@ TEXT_BYTES = 128 * MIB  # a shard's text beyond this is added to its request
 SMALL_STEP_BYTES, SMALL_STEPS = 100 * MIB, 10
 WALLTIME_FACTOR = 1.25
 WALLTIME_STEP_S = 300
-STAGING_S = 60  # for what a node does to its jobs beyond the measured work
 WARNING_S = 60  # the default of ``warning_s`` in a site file
 
 
@@ -54,7 +53,8 @@ def memory_request(held_bytes: float, text_bytes: float = 0) -> int:
 
 def walltime_request(longest_s: float, warning_s: float = WARNING_S) -> int:
     """Return the walltime for work of at most ``longest_s``, with a warning before the end."""
-    return round_up_walltime(WALLTIME_FACTOR * (longest_s + STAGING_S + warning_s))
+    # 60 s: for what a node does to its jobs beyond the measured work
+    return round_up_walltime(WALLTIME_FACTOR * (longest_s + 60 + warning_s))
 
 
 def round_up_memory(size: float) -> int:
@@ -378,7 +378,6 @@ ORDERS = {
     "text": "batches as the text stands",
     "sorted": "sorted by length",
 }  # in words
-WITH_TF32 = "# in Python: torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True"
 WITH_MPS = (
     'export CUDA_MPS_PIPE_DIRECTORY="$(mktemp -d)" CUDA_MPS_LOG_DIRECTORY="$(mktemp -d)"',
     "nvidia-cuda-mps-control -d && trap 'echo quit | nvidia-cuda-mps-control' EXIT",
@@ -499,7 +498,7 @@ def _lines(record: Record, allocator: str | None) -> Iterator[str]:
         yield from (f"export {name}={shlex.quote(str(allocator))}" for name in _names(record))
     override = record.environment.get(OVERRIDE)
     if (precision := record.ran(PRECISION)) == TF32:
-        yield WITH_TF32
+        yield "# in Python: torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True"
     elif precision or override:
         # Read by cuBLAS and cuDNN themselves, whatever torch asks of them.
         yield f"export {OVERRIDE}={shlex.quote(override or '0')}"

@@ -189,16 +189,14 @@ def _with_walltime(tried: Try, accounts: Accounts) -> Try:
     return replace(tried, evidence=evidence)
 
 
-LOG_TAIL_BYTES = 16 * 2**10  # how much of a log is read: its end shows how the try ended
-
-
 def _with_log(tried: Try, path: Path | None) -> Try:
     """Return a try that left no record with what its log reports: the last source."""
     if tried.record is not None or path is None or tried.outcome not in {Outcome.LOST, Outcome.BUG}:
         return tried
     try:
         with os.fdopen(open_regular(path), "rb") as stream:
-            stream.seek(max(0, os.fstat(stream.fileno()).st_size - LOG_TAIL_BYTES))
+            # the end of a log shows how the try ended
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - 16 * 2**10))
             text = stream.read().decode("utf-8", "replace")
     except OSError:
         return tried

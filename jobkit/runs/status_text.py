@@ -53,7 +53,6 @@ from jobkit.schedulers.types import JobId, Queued, Remedy
 
 MOST_ALIKE = 3  # points that run longer than others, in one line
 MOST_NOTES = 5
-LONG_WORD = 16
 LEAST_WORDS = 32
 """The least width of the last column; other columns are left out before it is narrower."""
 ORDER = (
@@ -203,7 +202,7 @@ def cut(text: str, width: int) -> str:
     if len(text) <= width:
         return text
     words, _, part = text[:width].rpartition(" ")
-    kept = words if words and len(part) < LONG_WORD else text[: width - 1]
+    kept = words if words and len(part) < 16 else text[: width - 1]
     return f"{re.sub(r' [0-9.,]+$', '', kept.rstrip()).rstrip()}…"
 
 
@@ -270,9 +269,6 @@ def next_line(listed: Sequence[Step]) -> list[str]:
     return ["", *after, terminal.next_line(plain(first.command), plain(first.does))]
 
 
-MARGIN = 12
-
-
 def render_point(run: RunStatus, point: PointStatus, folder: str) -> str:
     """Return all about a point, in lines that end with a newline; ``folder`` is as a person types it."""
     of, noun = point.point, point.point.kind.noun
@@ -322,7 +318,7 @@ def _describe_try(run: RunStatus, point: PointStatus, tried: Try) -> Iterator[st
         "log": log_of(run, point, tried).removeprefix(f"{run.folder}/"),
         "files": f"{below}/ {' '.join(sorted(names(tried.folder)))}" if below else "",
     }
-    yield from (f"  {name.ljust(MARGIN)}{plain(text)}" for name, text in fields.items() if text)
+    yield from (f"  {name.ljust(12)}{plain(text)}" for name, text in fields.items() if text)
 
 
 def _ran(tried: Try, elapsed_s: float | None) -> str:

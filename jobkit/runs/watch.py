@@ -152,7 +152,6 @@ def _is_pending(run: RunStatus, *roles: Role) -> bool:
     return first_task(submission) not in run.ended and not in_error
 
 
-MOST_BARS = 24  # with more points, bars of finished ones go, so that running ones stay in sight
 PAUSES = 9
 """Least time between two readings of the run folder, in times of the first reading."""
 
@@ -247,7 +246,8 @@ class ProgressBars:
         self._left.discard(index)
         if (task := self._tasks.get(index)) is not None:
             self._bars.stop_task(task)
-            self._bars.update(task, visible=self._total <= MOST_BARS)
+            # with more points, bars of finished ones go, so that running ones stay in sight
+            self._bars.update(task, visible=self._total <= 24)
         if not self._console.is_terminal:
             ended = self._total - len(self._left)
             self._print([f"{point.point.point_id:<20} {ended}/{self._total} {self._noun}s{self._to_go(run)}"])

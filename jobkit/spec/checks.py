@@ -178,15 +178,12 @@ def _unstaged(text: str, folder: Path, staged: set[str]) -> Iterator[tuple[Loc, 
     """Yield the words that name a file next to the spec which does not travel with the run."""
     for word in dict.fromkeys(command_line.split(text)):
         name = word.removeprefix("./")
-        if not name or word.startswith(("/", "-", "{")) or "\0" in word or len(word) > MOST_PATH:
+        if not name or word.startswith(("/", "-", "{")) or "\0" in word or len(word) > 255:
             continue
         kept = {name, *(str(parent) for parent in PurePosixPath(name).parents)}
         if (folder / name).is_file() and not kept & staged:
             what = f"workload.command: {word} is a file next to the spec, and does not travel with the run"
             yield ("workload", "command"), f"{what}; add it: files: [{name}]"
-
-
-MOST_PATH = 255
 
 
 def _pattern_faults(metrics: object) -> Iterator[tuple[Loc, str]]:

@@ -573,7 +573,6 @@ def load_spec(
     return spec
 
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
 FILE = "jobkit.schema.json"
 """Its name next to the shipped sweeps, which name it in their first line."""
 
@@ -592,7 +591,7 @@ def spec_schema() -> dict[str, Any]:
         _describe(part, models[name])
     _add_knobs(parts[Axes.__name__])
     whole["properties"]["workload"]["anyOf"][0]["enum"] = offered()
-    return {"$schema": DIALECT, **whole, "$defs": parts}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "$defs": parts}
 
 
 def _models(model: type[BaseModel]) -> list[type[BaseModel]]:

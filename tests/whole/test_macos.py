@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 CLIENT = "several or dry-run or preflight"
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_the_commands_that_run_nothing_here_answer_as_on_linux(tmp_path: Path) -> None:
     shutil.copy(ROOT / "tests" / "support" / "macos.py", tmp_path / "sitecustomize.py")
