@@ -1,7 +1,8 @@
 """Replay rules for the request of the next job on public traces, and on an export of an accounting.
 
 ``python -m benchmarks.past_jobs_public FOLDER [--json FILE]``: FOLDER has ``trace_*.csv`` of Nextflow, as
-``data/`` of https://github.com/dos-group/sizey, or ``*.txt`` of ``sacct --parsable2`` with its header.
+``data/`` of https://github.com/dos-group/sizey, or ``*.txt`` of ``sacct --parsable2`` with its header
+(docs/waste.md has the command). Jobs of names of their own count as one name, as in ``jobkit waste``.
 For each job in the order of submission a rule sees what those of its name and request used that had ended by
 then. A job with too little is killed, and runs again with half as much more memory, or twice the walltime,
 until it has enough: all of its hours count. A rule is chosen on four workflows and judged on the other two.
@@ -15,17 +16,18 @@ import csv
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from heapq import heappop, heappush
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 
+from jobkit.core.errors import JobkitError
 from jobkit.core.units import GIB, MIB
-from jobkit.extensions.past_jobs.groups import MEMORY, WALLTIME, JudgedResource, Used
+from jobkit.extensions.past_jobs.groups import MEMORY, WALLTIME, Groups, JudgedResource, Used
 from jobkit.runs.request import LEAST_ROOM_BYTES
-from jobkit.schedulers.protocol import PastJob
+from jobkit.schedulers.protocol import PastJob, without_impossible
 from jobkit.schedulers.slurm_past import read
 
 MOST_KILLED, HOUR_S = 0.01, 3600.0
@@ -86,8 +88,9 @@ def tasks_of(folder: Path) -> list[Task]:
     found = [task for path in sorted(folder.glob("trace_*.csv")) for task in nextflow(path)]
     for path in sorted(folder.glob("*.txt")):
         with path.open(encoding="utf-8", errors="replace") as stream:
-            jobs = (job for job in read(stream, "") if job.well and job.held_bytes and job.memory_bytes)
-            found += [Task(path.stem, job) for job in jobs]
+            jobs = (without_impossible(job) for job in read(stream, "") if not job.follows)
+            groups = Groups(job for job in jobs if job.well and job.held_bytes and job.memory_bytes).groups()
+        found += [Task(path.stem, replace(job, name=each.name)) for each in groups for job in each.jobs]
     return found
 
 
@@ -190,12 +193,16 @@ def replayed(tasks: Iterable[Task], rule: Rule) -> dict[str, Outcome]:
         outcome = found.setdefault(group[0].workflow, Outcome())
         seen = {resource.name: Seen() for resource in (MEMORY, WALLTIME)}
         running: list[tuple[str, int, Task]] = []
-        for number, task in enumerate(sorted(group, key=lambda task: task.job.submitted)):
-            while running and running[0][0] <= task.job.submitted:
+        for number, task in enumerate(sorted(group, key=_submitted)):
+            while running and running[0][0] <= _submitted(task):
                 _note(seen, heappop(running)[2])
             heappush(running, (task.job.over, number, task))
             _run(outcome, rule, seen, task)
     return found
+
+
+def _submitted(task: Task) -> str:
+    return task.job.submitted or task.job.began
 
 
 def _note(seen: dict[str, Seen], task: Task) -> None:
@@ -237,7 +244,8 @@ def chosen(found: dict[str, dict[str, Outcome]], asked: dict[str, Outcome]) -> l
     """Return for each two workflows the rule that the others choose: the fewest GiB-hours in the limit."""
     rows: list[dict[str, object]] = []
     for judged in combinations(sorted(asked), 2):
-        others = [name for name in asked if name not in judged]
+        if not (others := [name for name in asked if name not in judged]):
+            continue
         fit = [name for name, each in found.items() if total(each, others).killed <= MOST_KILLED]
         if fit:
             best = min(fit, key=lambda name: total(found[name], others).gib_hours)
@@ -273,7 +281,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
-    tasks = tasks_of(options.folder)
+    try:
+        tasks = tasks_of(options.folder)
+    except JobkitError as error:
+        parser.error(f"{error.message}: {error.hint}")
     if not tasks:
         parser.error(f"{options.folder}: no trace_*.csv and no *.txt of sacct with a request and a peak")
     found = {name: replayed(tasks, rule) for name, rule in RULES.items()}
@@ -282,14 +293,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     totals = {name: total(each, each) for name, each in found.items()}
     asked = totals["as asked"]
-    print(f"{asked.tasks:,} tasks; they used {asked.used_gib_hours:,.0f} GiB-hours")
+    print(f"{asked.tasks:,} tasks; they used {asked.used_gib_hours:,.4g} GiB-hours")
     print(f"{'rule':33} killed by memory  by walltime  GiB-hours    CPU-hours")
     for name, each in totals.items():
         share = each.gib_hours / asked.gib_hours - 1
         killed = (100 * each.killed, 100 * each.killed_by_walltime / each.tasks)
         print(
-            f"{name:33} {killed[0]:14.2f} % {killed[1]:10.2f} % {each.gib_hours:9,.0f} {100 * share:+4.0f} % "
-            f"{each.cpu_hours:9,.0f}"
+            f"{name:33} {killed[0]:14.2f} % {killed[1]:10.2f} % {each.gib_hours:9,.4g} {100 * share:+4.0f} % "
+            f"{each.cpu_hours:9,.4g}"
         )
     splits = chosen(candidates, found["as asked"])
     for split in splits:

@@ -80,8 +80,8 @@ def seconds_of(text: str) -> float | None:
     found = _TIME.fullmatch(text.strip()) if text else None
     if not found:
         return None
-    days, hours, minutes, seconds = (float(group or 0) for group in found.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    days, hours, minutes, seconds = found.groups("0")
+    return ((float(days) * 24 + float(hours)) * 60 + float(minutes)) * 60 + float(seconds)
 
 
 def find_job_id(answer: str, patterns: tuple[str, ...], command: str) -> JobId:

@@ -170,7 +170,7 @@ def one_slot(*_: object, **__: object) -> int:
 quoted_path = shlex.quote  # a header line reads a path as the shell does
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not frozen: of a million that costs 4 s
 class PastJob:
     """One run of a job, of a task of an array, or of a component of a heterogeneous job."""
 

@@ -9,9 +9,11 @@ import math
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import date
 from functools import lru_cache
+from itertools import chain
+from operator import itemgetter
+from typing import Any
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import FOLLOW_SCRIPT
@@ -27,10 +29,13 @@ COLUMNS = (
     *("ReqMem", "AllocCPUS", "NNodes", "NTasks", "TotalCPU", "MaxRSS", "ReqTRES", "AllocTRES"),
     *("TRESUsageInMax", "TRESUsageInTot", "TRESUsageInAve", "JobName"),
 )  # the name is the last column, because it may contain line ends
+EXPORTED = (*COLUMNS[:-1], "Account", "Submit", "SubmitLine", COLUMNS[-1])
 NEEDED = ("JobID", "JobName", "State", "Start", "End", "ReqMem", "AllocCPUS", "MaxRSS")
+CACHED = "may count the page cache"
 _HEADER = re.compile(r"JobID(\|[0-9a-f]{6}\||\W)")
 _STEP = re.compile(r"(?P<job>\d+(?:_(?:\d+|\[.*\])|\+\d+)?)(?:\.(?P<step>\w+))?")
 _GPUS = re.compile(r"(?:^|,)gres/gpu(:[^=,]+)?=(\d{1,9})(?=,|$)")
+_OF_REQUEST = itemgetter("TimelimitRaw", "ReqMem", "AllocCPUS", "NNodes", "ReqTRES", "AllocTRES")
 _SHARED = re.compile(r"--mem-per-([cg]pu)\b")
 
 Row = Mapping[str, str]
@@ -45,7 +50,7 @@ def argvs(whose: Whose, days: Sequence[date], site: str) -> tuple[tuple[str, ...
     """
     version = re.search(r"^SLURM_VERSION\s*=\s*(\d+)\.(\d+)", site, re.MULTILINE)
     recent = version and (int(version[1]), int(version[2])) >= (21, 8)
-    columns = (*COLUMNS[:-1], "Account", "Submit", *(["SubmitLine"] if recent else []), COLUMNS[-1])
+    columns = [name for name in EXPORTED if recent or name != "SubmitLine"]
     bar = f"--delimiter=|{secrets.token_hex(3)}|"
     command = ("sacct", "-P", bar, "-D", f"--format={','.join(columns)}")
     if whose.ids:
@@ -59,44 +64,28 @@ def argvs(whose: Whose, days: Sequence[date], site: str) -> tuple[tuple[str, ...
 def read(lines: Iterable[str], site: str) -> Iterator[PastJob]:
     """Yield the jobs; the rows of a job's steps follow its own (measured). Without a header, `COLUMNS`."""
     known, rows, cached = slurm.statuses(site), list[Row](), CACHED in " ".join(how_measured(site))
-    for row in _rows(lines):
+    for row in chain(_rows(lines), ({"JobID": "", "State": "the end of all"},)):
         name, _, step = row["JobID"].partition(".")
         if rows and not step:
-            yield _without_cache(_job(rows[0], rows[1:]), cached=cached)
+            yield _job(rows[0], rows[1:], cached=cached)
             rows = []
         if rows or not step:
             rows.append(slurm.with_status(row, name, known) if row["State"] == "FAILED" else row)
-    if rows:
-        yield _without_cache(_job(rows[0], rows[1:]), cached=cached)
-
-
-CACHED, FULL = "may count the page cache", 0.95
-
-
-def _without_cache(job: PastJob, *, cached: bool) -> PastJob:
-    """Return a job without a MaxRSS near its limit where the page cache counts: files fill what is free."""
-    if not (cached and job.well and (job.held_bytes or 0) >= FULL * (job.memory_bytes or math.inf)):
-        return job
-    return replace(job, held_bytes=None, doubts=(PAGE_CACHE,))
 
 
 def _rows(lines: Iterable[str]) -> Iterator[dict[str, str]]:
     """Yield the rows by column; a line with fewer cells goes on in the next, or is a part of a name."""
-    bar, begun = "|", ""
-    columns: tuple[str, ...] = COLUMNS
-    more = [name for name in _KNOWN if name not in columns]
-    known, blank = (*columns, *more), [""] * len(more)
-    for line in lines:
-        if header := _HEADER.match(line):
-            bar = header[1]
-            columns = tuple(line.rstrip("\n").split(bar))
+    for line in chain(("|".join(COLUMNS),), lines):
+        if line.startswith("JobID") and (header := _HEADER.match(line)):
+            bar, begun = header[1], ""
+            columns, extern = line.rstrip("\n").split(bar), f".extern{bar}"
             if lack := [name for name in NEEDED if name not in columns]:
                 message = f"sacct's header has no column {', '.join(lack)}"
-                raise JobkitError(message, hint=f"sacct --parsable2 --format={','.join(COLUMNS)}")
-            more = [name for name in _KNOWN if name not in columns]
-            known, blank = (*columns, *more), [""] * len(more)
+                raise JobkitError(message, hint=f"sacct --parsable2 --format={','.join(EXPORTED)}")
+            blank = [name for name in EXPORTED if name not in columns]
+            known, blank = [*columns, *blank], [""] * len(blank)
             continue
-        if f".extern{bar}" in line[:60]:  # what it holds is Slurm's own
+        if extern in line[:60]:  # what it holds is Slurm's own
             continue
         text = begun + line
         cells = text.rstrip("\n").split(bar, len(columns) - 1)
@@ -106,28 +95,20 @@ def _rows(lines: Iterable[str]) -> Iterator[dict[str, str]]:
             yield dict(zip(known, cells + blank, strict=True))
 
 
-_KNOWN = (*COLUMNS, "Account", "Submit", "SubmitLine")
-
-
-def _job(row: Row, steps: Sequence[Row]) -> PastJob:
-    word, outcome = "COMPLETED", None
-    if {row["State"], *(step["State"] for step in steps)} != {word}:
+def _job(row: Row, steps: Sequence[Row], *, cached: bool) -> PastJob:
+    word, outcome, ended = "COMPLETED", None, row["End"] != slurm.UNKNOWN
+    if row["State"] != word or any(step["State"] != word for step in steps):
         word, outcome, _ = slurm.end_of(row, steps)
-    nodes, cpus = max(1, _whole(row["NNodes"])), max(1, _whole(row["AllocCPUS"]))
-    ended = row["End"] != slurm.UNKNOWN
-    asked, got = _tres(row["ReqTRES"]), _tres(row["AllocTRES"])
-    used = [_parts(text) for step in steps if "gres/gpu" in (text := step["TRESUsageInMax"])]
-    sizes = [size for each in used if (size := bytes_of(each.get("gres/gpumem", ""))) is not None]
-    loads = [load for each in used if (load := number_of(each.get("gres/gpuutil", ""))) is not None]
+    request = _requested(_key(row["SubmitLine"]), row.get("Timelimit", ""), *_OF_REQUEST(row))
+    nodes, memory = request["nodes"], request["memory_bytes"]
+    peaks = [bytes_of(step["MaxRSS"]) for step in steps]
+    used = [text for step in steps if "gres/gpu" in (text := step["TRESUsageInMax"])]
+    sizes = [size for text in used if (size := bytes_of(_part(text, "gres/gpumem"))) is not None]
+    loads = [load for text in used if (load := number_of(_part(text, "gres/gpuutil"))) is not None]
     seen = nodes == 1 or sum(max(1, _whole(step["NNodes"])) for step in steps) >= nodes
-    own_cpus = _whole(asked.get("cpu", "")) or cpus
-    gpus = _gpus(row["ReqTRES"])[0]
-    if own_cpus == cpus:  # a whole node has GPUs that were not requested
-        gpus = gpus or _gpus(row["AllocTRES"])[0]
-    key, shares = "--mem", 1
-    of_cpu = "--mem-per-cpu" if row["ReqMem"].endswith("c") else ""
-    if shared := _SHARED.search(row["SubmitLine"] or of_cpu):
-        key, shares = shared[0], max(1, (gpus if shared[1] == "gpu" else cpus) // nodes)
+    held = _held(steps, peaks, nodes) if seen else None
+    # files fill what is free where the page cache counts
+    doubted = cached and word == "COMPLETED" and held is not None and held >= 0.95 * (memory or math.inf)
     elapsed = row["ElapsedRaw"]
     return PastJob(
         scheduler=slurm.NAME,
@@ -146,23 +127,20 @@ def _job(row: Row, steps: Sequence[Row]) -> PastJob:
         began=row["Start"] if steps or row["AllocTRES"] else "",
         over=row["End"] if ended else "",
         elapsed_s=(number_of(elapsed) if elapsed else seconds_of(row.get("Elapsed", ""))) or 0.0,
-        walltime_s=60.0 * _whole(row["TimelimitRaw"]) or seconds_of(row.get("Timelimit", "")) or None,
-        memory_bytes=_requested(row, asked, got, nodes, cpus),
-        memory_key=key,
-        memory_shares=shares,
-        held_bytes=_held(steps, nodes) if steps and seen else None,
-        process_bytes=slurm.max_rss_bytes(steps),
-        cpus=own_cpus,
-        held_cpus=cpus,
+        held_bytes=None if doubted else held,
+        process_bytes=max(filter(None, peaks), default=None),
         cpu_s=_cpu_s(row, steps) if seen else None,
-        processes=max((_whole(step["NTasks"]) for step in steps), default=1),
-        gpus=gpus,
-        gpu_type=_gpus(row["AllocTRES"])[1] or _gpus(row["ReqTRES"])[1],
+        processes=max([_whole(step["NTasks"]) for step in steps], default=1),
         gpu_bytes=max(sizes, default=None),
         gpu_percent=max(loads, default=None),
-        nodes=nodes,
         follows=row["SubmitLine"].endswith(f"/{FOLLOW_SCRIPT}") and bool(RUN_NAME.search(row["JobName"])),
+        doubts=(PAGE_CACHE,) if doubted else (),
+        **request,
     )
+
+
+def _key(submit_line: str) -> str:
+    return found[0] if (found := _SHARED.search(submit_line)) else ""
 
 
 @lru_cache(4096)  # most are small
@@ -170,14 +148,11 @@ def _whole(text: str) -> int:
     return int(number_of(text) or 0) if text else 0
 
 
-def _parts(tres: str) -> dict[str, str]:
-    return dict(part.partition("=")[::2] for part in tres.split(","))
+def _part(tres: str, name: str) -> str:
+    """Return a value of a list of TRES."""
+    return f",{tres}".partition(f",{name}=")[2].partition(",")[0]
 
 
-_tres = lru_cache(4096)(_parts)  # what jobs request is often the same
-
-
-@lru_cache(4096)
 def _gpus(tres: str) -> tuple[int, str]:
     """Return the GPUs of a list of TRES, which has their number, or that of each type, or both; the types."""
     found = [(kind, int(number)) for kind, number in _GPUS.findall(tres)]
@@ -185,50 +160,66 @@ def _gpus(tres: str) -> tuple[int, str]:
     return whole, ",".join(sorted(kind[1:] for kind, _ in found if kind))
 
 
-def _requested(row: Row, asked: Row, got: Row, nodes: int, cpus: int) -> int | None:
-    """Return the memory on each node, as requested: a whole node has more (``--exclusive``, ``--mem=0``).
+@lru_cache(4096)  # jobs often request the same
+def _requested(
+    key: str, clock: str, minutes: str, req_mem: str, alloc_cpus: str, n_nodes: str, req: str, alloc: str
+) -> dict[str, Any]:
+    """Return what a job requested, by the fields of `PastJob`.
 
-    ReqMem is of a node or a CPU with ``n`` or ``c``, else of all nodes.
+    Memory is that of a node, as requested: a whole node has more (``--exclusive``, ``--mem=0``). ReqMem is of
+    a node or a CPU with ``n`` or ``c``, else of all nodes.
     """
-    if size := bytes_of(asked.get("mem", "")):
-        return size // max(1, _whole(asked.get("node", "")) or nodes)
-    if size := bytes_of(got.get("mem", "")):
-        return size // nodes
-    of = row["ReqMem"][-1:]
-    size = bytes_of(row["ReqMem"].rstrip("nc"))
-    if size is not None:
-        size = size if of == "n" else size * (cpus if of == "c" else 1) // nodes
-    return size or None
+    (gpus, types), (other, kinds) = _gpus(req), _gpus(alloc)
+    nodes, held_cpus = max(1, _whole(n_nodes)), max(1, _whole(alloc_cpus))
+    cpus = _whole(_part(req, "cpu")) or held_cpus
+    if cpus == held_cpus:  # a whole node has GPUs that were not requested
+        gpus = gpus or other
+    if size := bytes_of(_part(req, "mem")):
+        size //= max(1, _whole(_part(req, "node")) or nodes)
+    elif size := bytes_of(_part(alloc, "mem")):
+        size //= nodes
+    elif (size := bytes_of(req_mem.rstrip("nc"))) and not req_mem.endswith("n"):
+        size = size * (held_cpus if req_mem.endswith("c") else 1) // nodes
+    key = key or ("--mem-per-cpu" if req_mem.endswith("c") else "--mem")
+    of = {"--mem-per-cpu": held_cpus, "--mem-per-gpu": gpus}.get(key, nodes)
+    return {
+        "walltime_s": 60.0 * _whole(minutes) or seconds_of(clock) or None,
+        "memory_bytes": size or None,
+        "memory_key": key,
+        "memory_shares": max(1, of // nodes),
+        "cpus": cpus,
+        "held_cpus": held_cpus,
+        "gpus": gpus,
+        "gpu_type": kinds or types,
+        "nodes": nodes,
+    }
 
 
 def _cpu_s(row: Row, steps: Sequence[Row]) -> float | None:
     """Return the CPU time; some versions leave TotalCPU at 0 and have it in the TRES of the steps."""
     if total := seconds_of(row["TotalCPU"]):
         return total
-    found = [seconds_of(_parts(step["TRESUsageInTot"]).get("cpu", "")) for step in steps]
-    return math.fsum(filter(None, found)) or seconds_of(row["TotalCPU"])
+    found = [seconds_of(_part(step["TRESUsageInTot"], "cpu")) for step in steps]
+    return math.fsum(filter(None, found)) or total
 
 
-def _held(steps: Sequence[Row], nodes: int) -> int | None:
+def _held(steps: Sequence[Row], peaks: Sequence[int | None], nodes: int) -> int | None:
     """Return the most memory on a node at once: the sum over the steps that ran at the same time.
 
     MaxRSS is of the largest task of a step, TRESUsageInTot the sum over its tasks (sacct(1)), each at its own
     peak. The tasks of a step over several nodes are taken to be spread evenly.
     """
-    sizes = [(step, size) for step in steps if (size := _held_by(step, nodes))]
-    if len(sizes) <= 1:
-        return sizes[0][1] if sizes else None
-    begun = {step["Start"] for step, _ in sizes}
-    sums = (sum(size for step, size in sizes if step["Start"] <= at < step["End"]) for at in begun)
-    return max((*sums, *(size for _, size in sizes)), default=None)
-
-
-def _held_by(step: Row, nodes: int) -> int | None:
-    largest, tasks = bytes_of(step["MaxRSS"]), _whole(step["NTasks"]) or 1
-    if largest is None or tasks == 1:
-        return largest
-    whole = bytes_of(_parts(step["TRESUsageInTot"]).get("mem", "")) if nodes == 1 else None
-    return whole if whole is not None else largest * math.ceil(tasks / nodes)
+    sizes = []
+    for step, size in zip(steps, peaks, strict=True):
+        if size is not None and (tasks := _whole(step["NTasks"])) > 1:
+            whole = bytes_of(_part(step["TRESUsageInTot"], "mem")) if nodes == 1 else None
+            size = size * math.ceil(tasks / nodes) if whole is None else whole  # noqa: PLW2901
+        if size:
+            sizes.append((step["Start"], step["End"], size))
+    if len(sizes) == 1:
+        return sizes[0][2]
+    sums = [sum(size for begun, over, size in sizes if begun <= at < over) for at, _, _ in sizes]
+    return max((*sums, *(size for _, _, size in sizes)), default=None)
 
 
 def refusal(answer: Completed) -> str:

@@ -30,7 +30,7 @@ from jobkit.extensions.past_jobs.groups import (
     later_use_more,
     replay,
 )
-from jobkit.extensions.past_jobs.output import as_json, blocks, lines_for, worst_first
+from jobkit.extensions.past_jobs.output import as_csv, as_json, blocks, lines_for, worst_first
 from jobkit.schedulers import slurm_past
 from jobkit.schedulers.protocol import PastJob, Whose
 from tests.support.commands import jobkit
@@ -162,9 +162,9 @@ def test_the_rate_is_that_of_the_order_of_submission() -> None:
     assert later_use_more(shuffled) is False
     assert later_use_more(([1.0] * 10 + [5.0] * 10) * 2) is None
     jumps = [*[1.0] * 10, 9.0, *[1.0] * 4]
-    told = replay(in_order(jumps))
-    assert (told.asked, told.lacking, dict(told.short)) == (13, 1, {"memory": 1})
-    assert replay(in_order(jumps, hours_apart=0)).asked == 0, "none had ended"
+    asked, lacking, short = replay(in_order(jumps))
+    assert (asked, lacking, dict(short)) == (13, 1, {"memory": 1})
+    assert replay(in_order(jumps, hours_apart=0))[0] == 0, "none had ended"
     steady, growing = (AlikeJobs(in_order(sizes)).need(MEMORY) for sizes in ([4.0] * 9 + [4.1], grows[:10]))
     assert (steady.next, growing.next) == (5 * GIB, 5 * GIB)
     assert (growing.most or 0) < 3.3 * GIB
@@ -382,6 +382,20 @@ def test_ten_thousand_jobs_are_printed_piece_by_piece() -> None:
     assert max(map(len, pieces)) < sum(map(len, pieces)) / 9
     (group,) = json.loads("".join(pieces))["groups"]
     assert (len(group["jobs"]), group["jobs"][0]["name"]) == (10_000, "train")
+
+
+def test_hours_that_are_not_known_are_null() -> None:
+    """Zeros of a GPU that nothing shows to be measured, no MaxRSS, no CPU time; none is not the same as 0."""
+    silent = replace(JOB, gpus=1, gpu_percent=0.0, gpu_bytes=0, held_bytes=None, cpu_s=None)
+    found = []
+    for job in (silent, JOB):
+        history = History(scheduler="slurm", found=Groups([job]))
+        (group,) = json.loads("".join(as_json(history, worst_first(history))))["groups"]
+        (_, line) = "".join(as_csv(history, worst_first(history))).splitlines()
+        found.append((group["unused_hours"], line.split(",")[4:7]))
+    known = {"gpu": 0.0, "gib": pytest.approx(13 / 6), "cpu": pytest.approx(13 / 12)}
+    assert found[0] == ({"gpu": None, "gib": None, "cpu": None}, ["", "", ""])
+    assert found[1] == (known, ["0.0", "2.167", "1.083"])
 
 
 def test_of_very_many_jobs_a_part_is_kept_and_the_largest() -> None:

@@ -10,11 +10,38 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import archives, intervals, page
+from benchmarks import archives, intervals, page, past_jobs_public
+from tests.support.surveys import DATA
 
 
 def test_every_benchmark_has_raw_data() -> None:
     assert {path.stem for path in archives.RECORDS.glob("*.json")} >= {*page.NAMES, *page.SHOWN}
+
+
+@pytest.mark.parametrize("without", ["", "Submit"])
+def test_an_export_of_sacct_is_replayed_in_the_order_of_its_jobs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], without: str
+) -> None:
+    """The jobs of a real Slurm: an export without the time of submission has that of the start."""
+    rows = [line.split("|", 23) for line in (DATA / "slurm/export-practice.txt").read_text().splitlines()]
+    kept = [place for place, column in enumerate(rows[0]) if column != without]
+    export = "\n".join("|".join(row[place] for place in kept) for row in rows)
+    (tmp_path / "lab.txt").write_text(export + "\n", encoding="utf-8")
+    past_jobs_public.main([str(tmp_path)])
+    said = capsys.readouterr().out
+    assert "40 tasks; they used 0.002577 GiB-hours" in said
+    killed = {line[:33].strip(): float(line[33:].split()[0]) for line in said.splitlines()[2:]}
+    assert (killed["as asked"], killed["jobkit"]) == (0, 0)
+    assert killed["the largest so far"] > 0, "the jobs of a name of its own each are one group that grows"
+
+
+def test_an_export_without_the_columns_is_refused_with_those_that_it_needs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "lab.txt").write_text("JobID|JobName|State\n1|fit|COMPLETED\n", encoding="utf-8")
+    with pytest.raises(SystemExit):
+        past_jobs_public.main([str(tmp_path)])
+    assert "--format=JobID,User" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("repeats", ["3", "auto"])

@@ -53,14 +53,18 @@ class History:
     def add(self, job: PastJob) -> None:
         """Take a job that has ended."""
         self.found.add(job)
-        reasons = [
-            PAGE_CACHE if PAGE_CACHE in job.doubts else "figures that cannot be" if job.doubts else "",
-            "no MaxRSS" if job.well and job.held_bytes is None and not job.doubts else "",
-            "no figure of the GPU" if job.gpus and job.gpu_percent is None and not job.doubts else "",
-        ]
-        if job.doubts and PAGE_CACHE not in job.doubts and len(self.doubted) <= MOST_NAMED:
-            self.doubted.append(f"{job.job_id}: {', '.join(job.doubts)}")
-        if reason := next(filter(None, reasons), ""):
+        reason = ""
+        if PAGE_CACHE in job.doubts:
+            reason = PAGE_CACHE
+        elif job.doubts:
+            reason = "figures that cannot be"
+            if len(self.doubted) <= MOST_NAMED:
+                self.doubted.append(f"{job.job_id}: {', '.join(job.doubts)}")
+        elif job.well and job.held_bytes is None:
+            reason = "no MaxRSS"
+        elif job.gpus and job.gpu_percent is None:
+            reason = "no figure of the GPU"
+        if reason:
             self.unjudged[reason] += 1
             self.unjudged_s += job.elapsed_s
 
@@ -72,13 +76,11 @@ class History:
         """Return a line on the jobs whose figures say nothing; empty if there are none."""
         reasons, seconds = Counter(self.unjudged), self.unjudged_s
         for group in self.found.found.values():
-            first, lasted = group.jobs[0], math.fsum(job.elapsed_s for job in group.jobs)
-            zeros = first.gpus and group.idle and self.found.idle(group) is None
-            for reason in filter(
-                None, (group.constant and "the same MaxRSS in each", zeros and "0 for each GPU of the type")
-            ):
-                reasons[str(reason)] += group.number
-                seconds += lasted
+            zeros = group.jobs[0].gpus and group.idle and self.found.idle(group) is None
+            same = "the same MaxRSS in each" if group.constant else ""
+            for reason in filter(None, (same, "0 for each GPU of the type" if zeros else "")):
+                reasons[reason] += group.number
+                seconds += math.fsum(job.elapsed_s for job in group.jobs)
         if not reasons:
             return ""
         why = ", ".join(f"{reason} ({number:,})" for reason, number in reasons.most_common())
@@ -115,6 +117,7 @@ def ask(
         every = _asked(found, past, whose, since or date.today())  # noqa: DTZ011 - the cluster's day
     ids = tuple(_TASKS.split(id_)[0] for id_ in whose.ids)
     seen, hashed = set[str](), hasher() if hide else None
+    wanted = {"user": whose.user, "account": whose.account, "queue": whose.queue} if file else {}
     again: dict[str, list[PastJob]] = {}  # earlier runs of jobs that have not ended so far
     running: dict[str, None] = {}
     for each in every:
@@ -123,11 +126,10 @@ def ask(
             seen.update((job.job_id, re.split(r"[_.+]", job.job_id)[0]))
         if (job.gpu_percent or 0) > 0 or job.gpu_bytes:
             found.found.measured.add(job.gpu_type)
-        chosen = any(_is(job, id_) for id_ in ids) if ids else not job.follows
-        if not (chosen and _fits(job, whose if file else Whose(), name)):
+        if not _is_asked_for(job, ids, name, wanted):
             continue
         if hashed:
-            job = replace(job, user=hashed(job.user))
+            job.user = hashed(job.user)
         if not job.ended:
             running |= {} if job.again else {job.job_id: None}
             again.setdefault(job.job_id, []).extend([job] if job.again and job.began else [])
@@ -143,11 +145,12 @@ def ask(
     return found
 
 
-def _fits(job: PastJob, whose: Whose, name: str) -> bool:
-    """Return whether a job is asked for: a file has jobs that are not."""
-    pairs = ((whose.user, job.user), (whose.account, job.account), (whose.queue, job.queue))
+def _is_asked_for(job: PastJob, ids: tuple[str, ...], name: str, wanted: Mapping[str, str]) -> bool:
+    """Return whether an id names a job, or the array or the heterogeneous job of it, and the rest fits."""
+    if not {job.job_id, re.split(r"[_.+]", job.job_id)[0]}.intersection(ids) if ids else job.follows:
+        return False
     named = name in {"*", job.name} or fnmatchcase(job.name, name)
-    return named and all(not wanted or wanted in found.split(",") for wanted, found in pairs)
+    return named and all(not value or value in getattr(job, key).split(",") for key, value in wanted.items())
 
 
 def hasher() -> Callable[[str], str]:
@@ -194,11 +197,6 @@ def past_of(scheduler: str) -> PastJobs:
         title = asked.TITLE
         message = f"jobkit reads past jobs in the accounting of Slurm and Grid Engine, not of {title}"
         raise JobkitError(message, hint="a run of jobkit has records of its own: jobkit waste RUN") from None
-
-
-def _is(job: PastJob, word: str) -> bool:
-    """Return whether a word names a job, or the array or the heterogeneous job that it is part of."""
-    return word in {job.job_id, re.split(r"[_.+]", job.job_id)[0]}
 
 
 def _asked(found: History, past: PastJobs, whose: Whose, since: date) -> Iterator[PastJob]:
@@ -257,28 +255,20 @@ def _read(
 
 
 def _nothing(found: History, past: PastJobs, whose: Whose, since: date | None, name: str) -> tuple[str, str]:
-    ids = whose.ids
     if found.running:
-        what = format_list(found.running, MOST_NAMED)
         more = f"; not in the accounting: {', '.join(found.unknown)}" if found.unknown else ""
-        return (
-            f"{what}: not ended yet, so what it used is not known{more}",
-            "type the command again when the job has ended",
-        )
-    if ids:
-        what, mine = format_list(list(ids), MOST_NAMED), "jobkit waste --mine --days 30 lists yours"
-        if whole := [id_ for id_ in found.unknown if not id_.isdecimal()]:
-            hint = f"of the whole job: jobkit waste {' '.join(re.split(r'[_.+]', id_)[0] for id_ in whole)}"
+        what = f"{format_list(found.running, MOST_NAMED)}: not ended yet, so what it used is not known{more}"
+        return what, "type the command again when the job has ended"
+    if whose.ids:
+        what, mine = format_list(list(whose.ids), MOST_NAMED), "jobkit waste --mine --days 30 lists yours"
+        if whole := [re.split(r"[_.+]", id_)[0] for id_ in found.unknown if not id_.isdecimal()]:
+            hint = f"of the whole job: jobkit waste {' '.join(whole)}"
             return f"{what}: {past.ACCOUNTING} has no job or task of this name", hint
         if found.unknown:
             return f"{what}: {past.ACCOUNTING} has no such job", f"was the job on this cluster? {mine}"
         return f"{what}: it never began, so it used nothing", mine
-    of = (
-        "of yours" if whose.user == user_name() else f"of {whose.user}" if whose.user else "that is asked for"
-    )
+    whom = "yours" if whose.user == user_name() else whose.user
     which = "" if name == "*" else f" called {name!r}"
-    when = f" has ended since {since}" if since else " is in the file"
-    return (
-        f"no job {of}{which}{when}",
-        "look further back: --since 90d; upper and lower case differ in a name",
-    )
+    when = f"has ended since {since}" if since else "is in the file"
+    hint = "look further back: --since 90d; upper and lower case differ in a name"
+    return f"no job {f'of {whom}' if whose.user else 'that is asked for'}{which} {when}", hint

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.paths import user_name
-from jobkit.core.units import format_count, format_memory, format_walltime
+from jobkit.core.units import format_count
 from jobkit.extensions.past_jobs.ask import ask
 from jobkit.extensions.past_jobs.groups import MEMORY, WALLTIME, Used
 from jobkit.schedulers.protocol import PastJob, Whose
@@ -17,7 +17,6 @@ from jobkit.schedulers.registry import runs_here
 DAYS = 30
 RUN_ID = "-[0-9]*-[0-9]*-????"
 """The end of the name of a run's jobs: date, time, four digits."""
-KEYS = (("memory", MEMORY, format_memory), ("walltime", WALLTIME, format_walltime))
 
 
 def decided(name: str, scheduler: str, asked: Mapping[str, int]) -> dict[str, dict[str, object]]:
@@ -30,14 +29,13 @@ def decided(name: str, scheduler: str, asked: Mapping[str, int]) -> dict[str, di
         return {}
     jobs, source = _jobs(name, scheduler)
     found: dict[str, dict[str, object]] = {}
-    for key, resource, words in KEYS:
-        if key not in asked:
-            continue
+    for resource in (each for each in (MEMORY, WALLTIME) if each.name in asked):
+        key, words = resource.name, resource.words
         used, requested = list[float](), [float(asked[key])]
         for job in jobs:
-            more, (wanted, held) = resource.more if job.outcome is resource.lack else 1.0, resource.read(job)
-            requested += [more * wanted] if wanted else []
-            used += [more * held] if held is not None and (job.well or more > 1) else []
+            lacked, wanted, held = job.outcome is resource.lack, resource.read(job)[0], resource.needed(job)
+            requested += [wanted * (resource.more if lacked else 1)] if wanted else []
+            used += [held] if held is not None and (job.well or lacked) else []
         floor, ceiling = int(max(used, default=0)), int(max(requested))
         if len(used) >= resource.least:
             request = max(floor, min(ceiling, Used(used).request(resource)))

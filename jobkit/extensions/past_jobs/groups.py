@@ -7,14 +7,14 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heappop, heappush
 from itertools import pairwise
 from statistics import NormalDist, median
 
 from jobkit.core.records import Outcome
-from jobkit.core.units import GIB
+from jobkit.core.units import GIB, format_memory, format_walltime
 from jobkit.runs.request import LEAST_ROOM_BYTES, round_up_memory, round_up_walltime, walltime_request
 from jobkit.schedulers.protocol import PastJob
 from jobkit.spec.policy import RamOom, Timeout
@@ -65,6 +65,12 @@ class JudgedResource:
     least: int = 2  # how many jobs must have ended before a job can go by them without a person
     enough: Callable[[float], int]  # returns what to request for the most that was used
     round_up: Callable[[float], int]  # returns a request in the steps that people use
+    words: Callable[[float], str]
+
+    def needed(self, job: PastJob) -> float | None:
+        """Return what a job used, or what it gets next if it had too little; ``None`` if not known."""
+        used = self.read(job)[1]
+        return used if used is None or job.outcome is not self.lack else used * self.more
 
 
 def _busy_cpus(job: PastJob) -> tuple[float | None, float | None]:
@@ -88,6 +94,7 @@ MEMORY = JudgedResource(
     more=RamOom().memory,
     enough=lambda most: round_up_memory(max(MEMORY_FACTOR * most, most + LEAST_ROOM_BYTES)),
     round_up=round_up_memory,
+    words=format_memory,
 )
 WALLTIME = JudgedResource(
     name="walltime",
@@ -97,9 +104,16 @@ WALLTIME = JudgedResource(
     least=10,
     enough=lambda most: max(walltime_request(most), round_up_walltime(TIME_FACTOR * most)),
     round_up=round_up_walltime,
+    words=format_walltime,
 )
-CPUS = JudgedResource(name="CPUs busy", read=_busy_cpus, enough=_whole_cpus, round_up=_whole_cpus)
-"""The CPUs that were busy on average: a job may have needed more of them at times."""
+CPUS = JudgedResource(
+    name="CPUs busy",  # on average: a job may have needed more of them at times
+    read=_busy_cpus,
+    enough=_whole_cpus,
+    round_up=_whole_cpus,
+    words=lambda value: f"{value:.0f}" if value == int(value) else f"{value:.1f}",
+)
+RESOURCES = (MEMORY, WALLTIME, CPUS)
 
 
 class Used:
@@ -157,45 +171,33 @@ def later_use_more(values: Sequence[float]) -> bool | None:
     return None if runs - expected < -ORDERED * spread else False
 
 
-@dataclass(slots=True)
-class Replay:
-    """The advice, asked for each job when it was submitted, by the jobs that had ended by then."""
+def replay(jobs: Iterable[PastJob]) -> tuple[int, int, Counter[str]]:
+    """Ask for each job, when it was submitted, by those that had ended.
 
-    asked: int = 0  # for how many jobs enough had ended
-    lacking: int = 0  # how many of these would have had too little
-    short: Counter[str] = field(default_factory=Counter)  # how many, by resource
-
-
-def replay(jobs: Iterable[PastJob]) -> Replay:
-    """Ask for each job by those that had ended when it was submitted."""
-    result, running = Replay(), list[tuple[str, int, PastJob]]()
+    Return for how many enough had ended, how many of these would have had too little, and of which resource.
+    """
+    asked, lacking, short, running = 0, 0, Counter[str](), list[tuple[str, int, PastJob]]()
     seen = {resource.name: Used() for resource in (MEMORY, WALLTIME)}
-    for number, job in enumerate(sorted(jobs, key=lambda job: job.submitted or job.began)):
-        while running and running[0][0] <= (job.submitted or job.began):
+    for number, job in enumerate(sorted(jobs, key=_submitted)):
+        while running and running[0][0] <= _submitted(job):
             ended = heappop(running)[2]
             for resource in (MEMORY, WALLTIME):
-                _, used = resource.read(ended)
-                if used is not None:
-                    seen[resource.name].add(used * (resource.more if ended.outcome is resource.lack else 1))
+                if (used := resource.needed(ended)) is not None:
+                    seen[resource.name].add(used)
         heappush(running, (job.over or "~", number, job))
-        known = [
-            resource
-            for resource in (MEMORY, WALLTIME)
-            if len(seen[resource.name].largest) >= resource.least and None not in resource.read(job)
-        ]
-        result.asked += bool(known)
-        short = [name for resource in known if (name := _lacks(job, resource, seen[resource.name]))]
-        result.lacking += bool(short)
-        result.short.update(short)
-    return result
+        known, lacks = False, []
+        for resource in (MEMORY, WALLTIME):
+            past, needed, requested = seen[resource.name], resource.needed(job), resource.read(job)[0]
+            if len(past.largest) >= resource.least and needed is not None and requested is not None:
+                known, wanted = True, min(past.request(resource), int(requested))
+                lacks += [resource.name] if needed > wanted < requested else []
+        asked, lacking = asked + known, lacking + bool(lacks)
+        short.update(lacks)
+    return asked, lacking, short
 
 
-def _lacks(job: PastJob, resource: JudgedResource, seen: Used) -> str:
-    """Return the name of a resource if a job with the request that was advised had had too little of it."""
-    requested, used = resource.read(job)
-    wanted = min(seen.request(resource), int(requested or 0))
-    needed = (used or 0.0) * (resource.more if job.outcome is resource.lack else 1)
-    return resource.name if needed > wanted and wanted < (requested or 0) else ""
+def _submitted(job: PastJob) -> str:
+    return job.submitted or job.began
 
 
 class AlikeJobs:
@@ -209,19 +211,20 @@ class AlikeJobs:
         self.number, self.well, self.tasks, self.idle = 0, 0, 0, True
         # what they held and did not use, as far as the accounting has it
         self.unused_gpu = self.unused_gib = self.unused_cpu = self.gpu_hours = 0.0
-        self.exceeded: Counter[str] = Counter()
+        self.ends: Counter[Outcome] = Counter()
         self._every, self._last = 1, ""
-        self._largest: dict[str, float] = {}
+        self._largest = {resource.name: 0.0 for resource in RESOURCES}
         for job in jobs:
             self.add(job)
 
     def add(self, job: PastJob) -> bool:
         """Count a job; return whether it is kept."""
         hours = job.elapsed_s / HOUR_S
-        for resource in (MEMORY, WALLTIME, CPUS):
-            _, used = resource.read(job)
-            self._largest[resource.name] = max(used or 0.0, self._largest.get(resource.name, 0.0))
-            self.exceeded[resource.name] += resource.lack is not None and job.outcome is resource.lack
+        for resource in RESOURCES:
+            if (used := resource.read(job)[1]) and used > self._largest[resource.name]:
+                self._largest[resource.name] = used
+        if job.outcome:
+            self.ends[job.outcome] += 1
         if job.memory_bytes and job.held_bytes is not None:
             self.unused_gib += hours * job.nodes * max(0, job.memory_bytes - job.held_bytes) / GIB
         if job.cpu_s is not None:
@@ -258,7 +261,10 @@ class AlikeJobs:
         return self.jobs[0].user
 
     def ordered(self) -> list[PastJob]:
-        return sorted(self.jobs, key=lambda job: job.submitted or job.began)
+        return sorted(self.jobs, key=_submitted)
+
+    def needs(self) -> list[JobNeed]:
+        return [self.need(resource) for resource in RESOURCES]
 
     def need(self, resource: JudgedResource) -> JobNeed:
         """Return what the next job needs of a resource.
@@ -270,7 +276,7 @@ class AlikeJobs:
         requested, values = pairs[0][0], [value for _, value in pairs if value is not None]
         if values and self._largest[resource.name] > max(values):
             values.append(self._largest[resource.name])
-        used, exceeded = tuple(sorted(values)), self.exceeded[resource.name]
+        used, exceeded = tuple(sorted(values)), self.ends[resource.lack] if resource.lack else 0
         wanted: int | None = None
         if exceeded and requested is not None:
             wanted = resource.round_up(resource.more * max((requested, *used)))
@@ -288,7 +294,7 @@ class AlikeJobs:
     @property
     def lacked(self) -> bool:
         """Whether a job ended because it had too little."""
-        return any(self.exceeded.values())
+        return bool(self.ends[Outcome.RAM_OOM] or self.ends[Outcome.TIMEOUT])
 
     def reserved_memory(self) -> tuple[float, float] | None:
         """Return the byte-seconds that these jobs reserved, and would have reserved with the next request.

@@ -7,26 +7,25 @@ import io
 import math
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import median
 
 from jobkit.core import terminal
 from jobkit.core.blocks import Block, Column
 from jobkit.core.records import Outcome
-from jobkit.core.units import GIB, format_count, format_list, format_memory, format_walltime
+from jobkit.core.units import GIB, format_count, format_list, format_memory
 from jobkit.extensions.past_jobs.ask import MOST_NAMED, History, past_of
 from jobkit.extensions.past_jobs.groups import (
-    CPUS,
     HOUR_S,
     LEAST_HOURS,
     LEAST_SHARES,
     MEMORY,
     PERCENT,
+    RESOURCES,
     WALLTIME,
     AlikeJobs,
     JobNeed,
-    JudgedResource,
     few_hours,
     later_use_more,
     replay,
@@ -38,25 +37,18 @@ MOST_GROUPS, MOST_ROWS = 10, 20
 PIECE = 1000
 """Jobs that are printed at once as JSON."""
 _ENDS = {Outcome.RAM_OOM: "ran out of memory", Outcome.TIMEOUT: "ran out of walltime"}
-_WORDS: dict[str, Callable[[float], str]] = {
-    MEMORY.name: format_memory,
-    WALLTIME.name: format_walltime,
-    CPUS.name: lambda value: f"{value:.0f}" if value == int(value) else f"{value:.1f}",
-}
-SERVED = (0.95, 0.99, 1.0)
+_WORDS = {resource.name: resource.words for resource in RESOURCES}
+SERVED, HOURS = (0.95, 0.99, 1.0), ("gpu", "gib", "cpu")
 
 
-def unused(history: History, group: AlikeJobs) -> tuple[float | None, float | None, float | None]:
+def unused(history: History, group: AlikeJobs) -> list[float | None]:
     """Return the GPU-hours, GiB-hours and CPU-hours that jobs held and did not use; ``None`` if unknown."""
     jobs = group.jobs
     gpu = history.found.idle(group) is not None or not jobs[0].gpus
     memory = not group.constant and any(job.memory_bytes and job.held_bytes is not None for job in jobs)
     cpu = any(job.cpu_s is not None for job in jobs)
-    return (
-        group.unused_gpu if gpu else None,
-        group.unused_gib if memory else None,
-        group.unused_cpu if cpu else None,
-    )
+    hours = ((gpu, group.unused_gpu), (memory, group.unused_gib), (cpu, group.unused_cpu))
+    return [value if known else None for known, value in hours]
 
 
 def worst_first(history: History, least_hours: float = 0.0) -> list[AlikeJobs]:
@@ -64,63 +56,69 @@ def worst_first(history: History, least_hours: float = 0.0) -> list[AlikeJobs]:
 
     ``least_hours``: leave out what leaves less unused, of each resource.
     """
-    groups = history.found.groups()
-    hours = {id(group): [value or 0.0 for value in unused(history, group)] for group in groups}
+    found = [(group, [value or 0.0 for value in unused(history, group)]) for group in history.found.groups()]
     by_user: dict[str, list[float]] = {}
-    for group in groups:
-        before = by_user.get(group.user, [0.0, 0.0, 0.0])
-        by_user[group.user] = [a + b for a, b in zip(before, hours[id(group)], strict=True)]
-    worst = sorted(
-        (group for group in groups if max(hours[id(group)]) >= least_hours),
-        key=lambda group: (not group.lacked, *(-value for value in hours[id(group)])),
-    )
-    return sorted(worst, key=lambda group: [-value for value in by_user[group.user]])
+    for group, hours in found:
+        by_user[group.user] = [a + b for a, b in zip(by_user.get(group.user, [0.0] * 3), hours, strict=True)]
+    found = [(group, hours) for group, hours in found if max(hours) >= least_hours]
+    found.sort(key=lambda one: ([-x for x in by_user[one[0].user]], not one[0].lacked, [-x for x in one[1]]))
+    return [group for group, _ in found]
 
 
 def blocks(history: History, groups: Sequence[AlikeJobs], *, table: bool = False) -> Iterator[Block]:
     """Yield a table with a line for each group, or a block for each; and what the figures cannot show."""
-    most, number = MOST_ROWS if table else MOST_GROUPS, sum(group.number for group in groups)
-    shown = groups[:most]
+    most, shown = MOST_ROWS if table else MOST_GROUPS, groups[: MOST_ROWS if table else MOST_GROUPS]
     not_judged = tuple(filter(None, [history.not_judged()]))
     if table:
         names, users = {group.name for group in groups}, {group.user for group in groups}
-        of = (
-            f"of {format_count(len(users), 'user')}"
-            if len(users) > 1
-            else f"of {format_count(len(names), 'name')}"
-        )
-        title = f"{format_count(number, 'job')} {of} on {by_name(history.scheduler).TITLE}, the worst first"
+        of = format_count(len(users), "user") if len(users) > 1 else format_count(len(names), "name")
+        jobs = format_count(sum(group.number for group in groups), "job")
+        title = f"{jobs} of {of} on {by_name(history.scheduler).TITLE}, the worst first"
         yield Block(title=title, before=not_judged, columns=_overview(history, shown))
     else:
         for place, group in enumerate(shown):
             yield _details(history, group, () if place else not_judged)
-    others = list(dict.fromkeys(group.name for group in groups[most:]))
+    yield Block(
+        after=tuple(
+            _cautions(history, shown, list(dict.fromkeys(g.name for g in groups[most:])), table=table)
+        )
+    )
+
+
+def _cautions(
+    history: History, shown: Sequence[AlikeJobs], others: list[str], *, table: bool
+) -> Iterator[str]:
     jobs = [job for group in shown for job in group.jobs]
-    lines: dict[str, object] = {
-        f"Less to gain, and not shown: {format_list(others, MOST_NAMED)}. To see one: --name NAME.": others,
-        "The lines leave room: a tenth more memory, at least 256 MiB, twice the standard deviation, and what "
-        "the later half used more than the earlier; as much time again, at least four minutes.": not table
-        and any(lines_for(history, group) for group in shown),
-        f"Not ended yet, so not counted: {format_list(history.running, MOST_NAMED)}.": history.running,
-        f"Not in the accounting: {format_list(history.unknown, MOST_NAMED)}.": history.unknown,
-        f"Impossible, so not used: {format_list(history.doubted, MOST_NAMED)}.": history.doubted,
-        **dict.fromkeys(history.notes, any(job.held_bytes for job in jobs)),
-        "The accounting adds up the peaks of the processes of a job, which together may have held less.": any(
-            job.processes > 1 for job in jobs
-        ),
-        "This site does not record the use of GPUs. In a job, this measures it once: "
-        "nvidia-smi --query-gpu=memory.used,utilization.gpu --format=csv -l 5": any(
-            job.gpus and job.gpu_percent is None for job in jobs
-        ),
-    }
-    yield Block(after=tuple(line for line, holds in lines.items() if holds))
+    if others:
+        yield f"Less to gain, and not shown: {format_list(others, MOST_NAMED)}. To see one: --name NAME."
+    if not table and any(lines_for(history, group) for group in shown):
+        yield (
+            "The lines leave room: a tenth more memory, at least 256 MiB, twice the standard deviation, and "
+            "what the later half used more than the earlier; as much time again, at least four minutes."
+        )
+    for words, ids in (
+        ("Not ended yet, so not counted", history.running),
+        ("Not in the accounting", history.unknown),
+        ("Impossible, so not used", history.doubted),
+    ):
+        if ids:
+            yield f"{words}: {format_list(ids, MOST_NAMED)}."
+    if any(job.held_bytes for job in jobs):
+        yield from history.notes
+    if any(job.processes > 1 for job in jobs):
+        yield "The accounting adds up the peaks of the processes of a job, which together may have held less."
+    if any(job.gpus and job.gpu_percent is None for job in jobs):
+        yield (
+            "This site does not record the use of GPUs. In a job, this measures it once: "
+            "nvidia-smi --query-gpu=memory.used,utilization.gpu --format=csv -l 5"
+        )
 
 
 def _overview(history: History, groups: Sequence[AlikeJobs]) -> tuple[Column, ...]:
     """Return a row for each group: its unused hours, and the largest part of its request in use."""
 
-    def used(group: AlikeJobs, resource: JudgedResource) -> str:
-        need, words = group.need(resource), _WORDS[resource.name]
+    def used(need: JobNeed) -> str:
+        words = _WORDS[need.name]
         if need.most is None or not need.requested:
             return "not known" if need.most is None else words(need.most)
         part = "too little:" if need.exceeded else f"{PERCENT * need.most / need.requested:,.0f} % of"
@@ -129,25 +127,21 @@ def _overview(history: History, groups: Sequence[AlikeJobs]) -> tuple[Column, ..
     several = len({group.user for group in groups}) > 1
     rows = (
         (
-            group.user if several else "",
-            group.name,
-            f"{group.tasks:,}",
+            *(group.user if several else "", group.name, f"{group.tasks:,}"),
             *(few_hours(value) if value and value >= LEAST_HOURS else "" for value in unused(history, group)),
-            *(used(group, resource) for resource in (MEMORY, WALLTIME, CPUS)),
+            *map(used, group.needs()),
             f"{group.jobs[0].gpus}: {_gpu(history, group)[1]}" if group.jobs[0].gpus else "",
         )
         for group in groups
     )
-    hours = "hours: of the GPUs, memory and CPUs that the jobs held and did not use"
-    share = (
-        "%: share of the request that the largest job used; too little: jobs ended for lack of the resource"
+    notes = (
+        "hours: of the GPUs, memory and CPUs that the jobs held and did not use",
+        "%: share of the request that the largest job used; too little: jobs ended for lack of the resource",
     )
     heads = {"user": 0, "name": 0, "jobs": 0, "GPU-\nhours": 1, "GiB-\nhours": 1, "CPU-\nhours": 1}
     heads |= {"memory": 0, "walltime": 2, "CPUs busy": 3, "GPUs": 4}
     return tuple(
-        Column(
-            head, cells, rank=rank, left=head in {"user", "name"}, notes=() if not rank else (hours, share)
-        )
+        Column(head, cells, rank=rank, left=head in {"user", "name"}, notes=notes if rank else ())
         for (head, rank), cells in zip(heads.items(), zip(*rows, strict=True), strict=True)
     )
 
@@ -156,34 +150,9 @@ def _details(history: History, group: AlikeJobs, not_judged: tuple[str, ...] = (
     first, last = group.jobs[0], group.jobs[-1]
     ids = list(dict.fromkeys(job.job_id for job in group.jobs))
     when = " to ".join(dict.fromkeys((first.began[:10], last.began[:10])))
-    needs = [group.need(resource) for resource in (MEMORY, WALLTIME, CPUS)]
-    rows = [*map(_row, needs), *([("GPUs", str(first.gpus), *_gpu(history, group))] if first.gpus else [])]
+    rows = [_row(need) for need in group.needs()]
+    rows += [("GPUs", str(first.gpus), *_gpu(history, group))] if first.gpus else []
     heads = ("", "requested", "used, median", "used" if group.number == 1 else "used, most", "next job")
-    ends = Counter(_end(job) for job in group.jobs if not job.well)
-    unlimited = (need for need in needs if not need.exceeded and need.requested is not None)
-    more = [need.name for need in unlimited if (need.most or 0) > (need.requested or 0)]
-    unknown = [f"use of {need.name}" for need in needs if need.most is None]
-    unknown += [f"requested {need.name}" for need in needs if need.requested is None]
-    idle, lines = history.found.idle(group), lines_for(history, group)
-    before, after = group.reserved_memory() or (0.0, 0.0)
-    fits = not lines and group.well and not idle
-    shared = f" (--mem also in place of --mem-per-cpu{' and --mem-per-gpu' if first.gpus else ''})"
-    other = shared if any("--mem=" in line for line in lines) else ""
-    less = PERCENT * (1 - after / before) if before else 0
-    sentences: dict[str, object] = {
-        **{f"{format_count(n, 'job')} {end}: a whole run may use more.": n for end, n in ends.most_common()},
-        **dict.fromkeys(_confidence(group), True),
-        f"No job used its GPU: leave out its line. They held {few_hours(group.gpu_hours)} GPU-hours.": idle,
-        "The GPU has 0 in each job, and no other job shows that this site measures it.": idle is None
-        and first.gpu_percent is not None,
-        f"Each of {group.number:,} jobs has the same MaxRSS: that is no measurement.": group.constant,
-        f"Jobs used more than requested ({', '.join(more)}): with a limit such jobs end or are slower.": more,
-        f"Not known: {', '.join(unknown)}.": fits and unknown,
-        "The request fits: change nothing.": fits and not unknown,
-        f"For the next job like these, in place of its own lines{other}:": lines,
-        **{terminal.NoWrap(line, "  "): True for line in lines},
-        f"With these lines the jobs would have reserved {less:.0f} % fewer GiB-hours of memory.": less > 0,
-    }
     return Block(
         title=f"{group.name}: {format_count(group.tasks, 'job')} on {by_name(first.scheduler).TITLE}, {when}",
         before=(*not_judged, f"{format_list(ids, MOST_NAMED)}, by {group.user}, in {first.queue}"),
@@ -191,8 +160,43 @@ def _details(history: History, group: AlikeJobs, not_judged: tuple[str, ...] = (
             Column(head, cells, left=not head)
             for head, cells in zip(heads, zip(*rows, strict=True), strict=True)
         ),
-        after=tuple(sentence for sentence, holds in sentences.items() if holds),
+        after=tuple(_findings(history, group)),
     )
+
+
+def _findings(history: History, group: AlikeJobs) -> Iterator[str]:
+    """Yield how the jobs ended, what their figures show, and the lines for the next one."""
+    first, needs, idle, lines = (
+        group.jobs[0],
+        group.needs(),
+        history.found.idle(group),
+        lines_for(history, group),
+    )
+    for end, number in Counter(_end(job) for job in group.jobs if not job.well).most_common():
+        yield f"{format_count(number, 'job')} {end}: a whole run may use more."
+    yield from _confidence(group)
+    if idle:
+        yield f"No job used its GPU: leave out its line. They held {few_hours(group.gpu_hours)} GPU-hours."
+    if idle is None and first.gpu_percent is not None:
+        yield "The GPU has 0 in each job, and no other job shows that this site measures it."
+    if group.constant:
+        yield f"Each of {group.number:,} jobs has the same MaxRSS: that is no measurement."
+    unlimited = [need for need in needs if not need.exceeded and need.requested is not None]
+    if more := ", ".join(need.name for need in unlimited if (need.most or 0) > (need.requested or 0)):
+        yield f"Jobs used more than requested ({more}): with a limit such jobs end or are slower."
+    if not lines and group.well and not idle:
+        unknown = [f"use of {need.name}" for need in needs if need.most is None]
+        unknown += [f"requested {need.name}" for need in needs if need.requested is None]
+        yield f"Not known: {', '.join(unknown)}." if unknown else "The request fits: change nothing."
+    if lines:
+        shared = f" (--mem also in place of --mem-per-cpu{' and --mem-per-gpu' if first.gpus else ''})"
+        other = shared if any("--mem=" in line for line in lines) else ""
+        yield f"For the next job like these, in place of its own lines{other}:"
+        yield from (terminal.NoWrap(line, "  ") for line in lines)
+    before, after = group.reserved_memory() or (0.0, 0.0)
+    if after < before:
+        less = PERCENT * (1 - after / before)
+        yield f"With these lines the jobs would have reserved {less:.0f} % fewer GiB-hours of memory."
 
 
 def _row(need: JobNeed) -> tuple[str, ...]:
@@ -233,18 +237,18 @@ def _confidence(group: AlikeJobs) -> Iterator[str]:
     if group.number == 1:
         yield f"One job is little evidence. Try --name {shlex.quote(group.name)}."
         return
-    result = replay(group.jobs)
-    if result.asked:
-        parts = " and ".join(f"{number:,} of {name}" for name, number in result.short.items())
+    asked, lacking, short = replay(group.jobs)
+    if asked:
+        parts = " and ".join(f"{number:,} of {name}" for name, number in short.items())
         yield (
             "If each job had requested what jobkit advises from the jobs that had ended before: "
-            f"{result.lacking:,} of {result.asked:,} would have had too little{parts and f' ({parts})'}."
+            f"{lacking:,} of {asked:,} would have had too little{parts and f' ({parts})'}."
         )
     else:
         yield "Too few had ended when the others were submitted: nothing shows how often the next has enough."
     for resource in (MEMORY, WALLTIME):
         values = [used for job in group.ordered() if (used := resource.read(job)[1]) is not None]
-        half, words = len(values) // 2, _WORDS[resource.name]
+        half, words = len(values) // 2, resource.words
         if (order := later_use_more(values)) is not False:
             early, late = (words(median(part)) for part in (values[:half], values[half:]))
             grew = f"later jobs use more: {late} (median of the later half), {early} of the earlier"
@@ -259,7 +263,7 @@ def _confidence(group: AlikeJobs) -> Iterator[str]:
 
 def lines_for(history: History, group: AlikeJobs) -> list[str]:
     """Return the lines for the next job, which hold together: memory by CPU or GPU goes with their number."""
-    memory, walltime, cpus = (group.need(resource) for resource in (MEMORY, WALLTIME, CPUS))
+    memory, walltime, cpus = group.needs()
     first = group.jobs[0]
     fewer = cpus.next if cpus.changes and first.nodes == 1 and first.processes == 1 else None
     size = memory.next if memory.next is not None else int(memory.requested or 0) or None
@@ -278,21 +282,18 @@ def lines_for(history: History, group: AlikeJobs) -> list[str]:
 
 def as_csv(history: History, groups: Sequence[AlikeJobs]) -> Iterator[str]:
     """Yield a line for each group: bytes, seconds, CPUs, and hours that were not used."""
+    heads = ["user", "account", "name", "jobs", *(f"unused_{name}_hours" for name in HOURS)]
     names = ("memory_bytes", "walltime_s", "cpus")
-    heads = [f"{name}_{what}" for name in names for what in ("requested", "used_most", "next")]
-    hours = ("gpu_hours", "gib_hours", "cpu_hours")
-    yield _csv("user", "account", "name", "jobs", *(f"unused_{name}" for name in hours), *heads)
+    rows: list[list[object]] = [
+        [*heads, *(f"{name}_{what}" for name in names for what in ("requested", "used_most", "next"))]
+    ]
     for group in groups:
-        first, needs = group.jobs[0], [group.need(resource) for resource in (MEMORY, WALLTIME, CPUS)]
-        figures = [value for need in needs for value in (need.requested, need.most, need.next)]
-        rounded = (None if value is None else round(value, 3) for value in unused(history, group))
-        yield _csv(group.user, first.account, group.name, group.tasks, *rounded, *figures)
-
-
-def _csv(*cells: object) -> str:
+        figures = [value for need in group.needs() for value in (need.requested, need.most, need.next)]
+        rounded = [None if value is None else round(value, 3) for value in unused(history, group)]
+        rows.append([group.user, group.jobs[0].account, group.name, group.tasks, *rounded, *figures])
     stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerow(cells)
-    return stream.getvalue()
+    csv.writer(stream, lineterminator="\n").writerows(rows)
+    yield stream.getvalue()
 
 
 def as_json(history: History, groups: Sequence[AlikeJobs]) -> Iterator[str]:
@@ -305,17 +306,16 @@ def as_json(history: History, groups: Sequence[AlikeJobs]) -> Iterator[str]:
         for first in range(0, len(group.jobs), PIECE):
             jobs = group.jobs[first : first + PIECE]
             yield ("," if first else "") + "\n " + ",\n ".join(map(terminal.as_json, jobs))
-        reserved, told = group.reserved_memory(), replay(group.jobs)
-        hours = dict(zip(("gpu", "gib", "cpu"), unused(history, group), strict=True))
+        reserved, (asked, lacking, short) = group.reserved_memory(), replay(group.jobs)
         idle = history.found.idle(group)
         more = {
             "user": group.user,
-            "needs": [group.need(resource) for resource in (MEMORY, WALLTIME, CPUS)],
+            "needs": group.needs(),
             "ended_well": group.well,
-            "replayed": {"asked": told.asked, "too_little": told.lacking, "by_resource": dict(told.short)},
+            "replayed": {"asked": asked, "too_little": lacking, "by_resource": short},
             "lines": lines_for(history, group),
             "idle_gpu_hours": None if idle is None else group.gpu_hours * idle,
-            "unused_hours": hours,
+            "unused_hours": dict(zip(HOURS, unused(history, group), strict=True)),
             "reserved_gib_hours": reserved and [size / GIB / HOUR_S for size in reserved],
         }
         yield "],\n " + terminal.as_json(more)[1:]
