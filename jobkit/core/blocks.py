@@ -25,7 +25,7 @@ class Column:
 
     @cached_property
     def width(self) -> int:
-        return max(map(display_width, (*self.head.split("\n"), *self.cells)))
+        return max(map(display_width, map(printable, (*self.head.split("\n"), *self.cells))))
 
     @property
     def name(self) -> str:
@@ -93,9 +93,8 @@ def table(columns: Sequence[Column], *, rule: bool = True) -> list[str]:
 def _padded(column: Column, high: int, *, rule: bool) -> list[str]:
     head = column.head.split("\n")
     lines = [*[""] * (high + 1 - len(head)), *head, *["─" * column.width] * rule, *column.cells]
-    pads = (" " * (column.width - display_width(line)) for line in lines)
-    pairs = zip(map(printable, lines), pads, strict=True)
-    return [line + pad if column.left else pad + line for line, pad in pairs]
+    shown = [(line, " " * (column.width - display_width(line))) for line in map(printable, lines)]
+    return [line + pad if column.left else pad + line for line, pad in shown]
 
 
 def as_text(

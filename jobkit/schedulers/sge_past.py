@@ -36,8 +36,7 @@ def read(lines: Iterable[str], site: str) -> Iterator[PastJob]:
     """Yield the jobs."""
     named = {name: each for each in sge_survey.resources(site) for name in (each.name, each.shortcut)}
     kinds = sge_survey.memory_resources(named.values())
-    # Resources that are memory, of each slot, where the site is not known
-    memories = {name for name, each in named.items() if each in kinds} or {"h_vmem", "h_rss", "s_vmem"}
+    memories = {name for name, each in named.items() if each in kinds} or set(sge_survey.LIMITS)
     counted = [(name, each) for name, each in named.items() if each.counted is not Consumable.NOT]
     gpus = {name for name, each in counted if sge_survey.gpu_resource((each,))}
     slaves_s: dict[str, float] = {}  # CPU time of the tasks that a parallel job has started on other hosts

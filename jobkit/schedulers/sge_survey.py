@@ -147,6 +147,7 @@ def resources(text: str) -> tuple[Resource, ...]:
             shortcut=row[1],
             kind=row[2].upper(),
             counted=_CONSUMABLE.get(row[5].upper(), Consumable.NOT),
+            limit=row[0] in LIMITS,
             exclusive=row[2].upper() == "BOOL" and row[3].upper() == "EXCL",
         )
         for row in rows
@@ -177,15 +178,16 @@ _PLAIN = ("ngpus", "gpu", "gpus", "ngpu", "num_gpu", "num_gpus", "n_gpu", "n_gpu
 _MEMORY = ("h_vmem", "m_mem_free", "mem_free", "virtual_free", "h_rss", "s_vmem")
 """What sites count memory by, most often first; the names are complex(5)'s and Univa's."""
 _OF_SITES = ("h_data", "memory", "rmem")  # names for memory at some sites only
+LIMITS = ("h_vmem", "s_vmem", "h_rss")
+"""If nothing is counted: a limit on a job, before a node with that much free now, which reserves nothing."""
 
 
 def memory_resources(known: Iterable[Resource]) -> tuple[Resource, ...]:
-    """Return the resources that are memory, the best to ask by first: counted ones, then those of nodes."""
+    """Return the resources that are memory, the best to ask by first: counted ones, then limits."""
     found = {resource.name: resource for resource in known if resource.kind == "MEMORY"}
     here = (name for name in _MEMORY + _OF_SITES if name in found)
     counted = (name for name in here if found[name].counted is not Consumable.NOT)
-    # If nothing is counted: a node with that much free, before a limit on virtual memory
-    names = dict.fromkeys((*counted, "mem_free", "virtual_free", "h_vmem", *_MEMORY))
+    names = dict.fromkeys((*counted, *LIMITS, *_MEMORY))
     return tuple(found[name] for name in names if name in found)
 
 

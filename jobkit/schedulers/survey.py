@@ -16,6 +16,7 @@ from jobkit.schedulers.types import Check, JobRequest
 PRACTICE_ENV = 'eval "$(jobkit practice env)"'
 PRACTICE_NEEDS = "a practice cluster needs in every shell:"
 """What a person checks if a scheduler does not answer; `PRACTICE_ENV` follows it."""
+NOTHING_HOLDS = "nothing reserves or limits memory"
 MOST_NAMES = 12  # names of a kind that a message lists
 
 
@@ -268,9 +269,15 @@ class Resource:
     shortcut: str = ""
     kind: str = ""  # its type in the scheduler's words: ``INT``, ``MEMORY``
     counted: Consumable = Consumable.NOT  # see `Consumable`
+    limit: bool = False  # whether it limits the memory of a job, also if it is not counted: for each slot
     exclusive: bool = False  # whether it gives a job the host to itself (complex(5), relation ``EXCL``)
     # by queue, the most that a node has left now; only if the scheduler reports it
     most: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def holds_nothing(self) -> bool:
+        """Whether a request only chooses a node, and neither reserves nor limits anything."""
+        return not self.limit and self.counted is Consumable.NOT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

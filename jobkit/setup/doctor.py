@@ -100,8 +100,9 @@ class Case:
 
     @property
     def importable(self) -> str:
-        """The workload that a job must be able to import: for a command it is enough to run jobkit."""
-        return "count" if self.spec.command else self.spec.workload_name
+        """The workload that a job must be able to import: for a command or a site jobkit is enough."""
+        of_site = not self.given and self.spec.site != "auto"
+        return "count" if self.spec.command or of_site else self.spec.workload_name
 
     @property
     def program(self) -> str:

@@ -19,6 +19,7 @@ from jobkit.core.units import GIB, format_bytes_gib, format_count, format_size, 
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, choose_scheduler, query_environment, runs_here
 from jobkit.schedulers.survey import (
+    NOTHING_HOLDS,
     PRACTICE_ENV,
     PRACTICE_NEEDS,
     Consumable,
@@ -26,7 +27,7 @@ from jobkit.schedulers.survey import (
     Survey,
     gpu_counts,
 )
-from jobkit.spec.site import Requests, Site, load_site, own_site
+from jobkit.spec.site import Requests, Site, find_site, load_site, own_site
 from jobkit.worker.measure import nvml
 
 TIMEOUT_S = 20.0
@@ -210,7 +211,9 @@ def site_text(survey: Survey, choice: InitResources, usual: Site, plan: InitFile
     ``usual``: the shipped default of this scheduler, whose spellings are kept.
     """
     product = plain(f"{survey.product} {survey.version}".strip())
-    per = "slot" if any(each.counted is Consumable.SLOT for each in survey.memory[:1]) else "job"
+    per = "job"
+    if (first := next(iter(survey.memory), None)) and first.counted is not Consumable.JOB:
+        per = "slot" if first.limit or first.counted is Consumable.SLOT else "job"  # queue_conf(5), h_vmem
     gpus_per_slot = survey.gpus is not None and survey.gpus.counted is Consumable.SLOT
     lines = [
         f"# The names that {cluster_of(survey)} uses. Written by jobkit init on {plan.date} from the",
@@ -330,6 +333,7 @@ def _by_name(survey: Survey, choice: InitResources) -> _Spelt:
     spelt["cpus"] = spelling, _and_others(note, [name for name in every if name != environment])
 
     note = f"{source}: {COUNTED[memory[0].counted]}" if memory else f"{source} names no memory"
+    note += f"; {NOTHING_HOLDS}" if not memory or memory[0].holds_nothing else ""
     note = _and_others(note, [resource.name for resource in survey.memory[1:]])
     spelt["memory"] = f"{option} {memory[0].name}={{memory}}" if memory else None, note
 
@@ -422,13 +426,16 @@ def plan_for(folder: Path, scheduler: str, site: Path | None, only: str | None) 
     if runs_here(name) and only == SITE:
         hint = "run it on a login node of the cluster, or name one: --scheduler slurm"
         raise JobkitError(f"there is no scheduler here to ask ({why})", hint=hint)
+    path = None if runs_here(name) else (site.expanduser().absolute() if site else own_site())
+    # a site file that is there, such as one for all users, is used
+    use = path and not only and path.exists() and (site or find_site("auto", name)[1] == path)
     plan = InitFiles(
         scheduler=by_name(name),
         why=why,
-        site_file=None if runs_here(name) else (site.expanduser().absolute() if site else own_site()),
+        site_file=path,
         spec_file=None if only == SITE else folder / SPEC_NAME,
         own=site is None,
-        write_site=not runs_here(name) and only != SPEC,
+        write_site=bool(path) and only != SPEC and not use,
         date=datetime.now().astimezone().strftime("%Y-%m-%d"),
     )
     given = f" --scheduler {scheduler}" * (scheduler != "auto")
@@ -463,6 +470,7 @@ def begin(plan: InitFiles, say: Say) -> list[tuple[Path, str]]:
         text = site_text(survey, choice, usual, plan)
         files.append((plan.site_file, f"the cluster's names; {use}", text))
     elif plan.site_file is not None:  # the file exists
+        say(f"using the site file {plan.site_file}")
         site = load_site(plan.site, name)
         choice = spelt(choose(survey, site.queue), site.requests)
     if plan.spec_file is not None:

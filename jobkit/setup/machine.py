@@ -21,6 +21,7 @@ from jobkit.planning.prepare import NAMING
 from jobkit.planning.texts import find_text
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.survey import (
+    NOTHING_HOLDS,
     PRACTICE_ENV,
     PRACTICE_NEEDS,
     Consumable,
@@ -298,7 +299,12 @@ def memory(survey: Survey, asking: SiteRequest) -> Finding | None:
     """Return whether the site file and the cluster agree on what memory is counted for."""
     spelling, per = asking.site.requests.memory or "", asking.site.memory_per
     named = (resource for resource in survey.resources or () if f"{resource.name}=" in spelling)
-    if (resource := next(named, None)) is None or resource.counted in {Consumable.NOT, per}:
+    resource = next(named, None)
+    if survey.resources is not None and (resource.holds_nothing if resource else not spelling):
+        better = next((each.name for each in survey.memory if not each.holds_nothing), "")
+        hint = f"jobkit init would request {better!r}: see `requests` in the site file" if better else SUPPORT
+        return warning("memory", f"{NOTHING_HOLDS}: jobs share what a node has, whatever they request", hint)
+    if resource is None or resource.counted in {Consumable.NOT, per}:
         return None
     message = f"{resource.name!r} is counted for each {resource.counted}; the site file has memory_per: {per}"
     return warning("memory", message, f"set memory_per: {resource.counted} in the site file")

@@ -21,6 +21,14 @@ def test_a_table_of_question_marks_and_a_column_without_a_value_are_not_shown() 
     assert as_text([Block(title="none", columns=(empty,), after=("why",))]) == "none\nwhy\n"
 
 
+def test_a_control_character_is_spelt_out_and_moves_no_column() -> None:
+    names = Column("name", ["a\x1b[1m", "b"], left=True)
+    head, rule, *rows = as_text([Block(columns=(names, SIZE))]).splitlines()
+    assert {line.rindex(end) for line, end in zip((head, *rows), ("size", "a|b", "c"), strict=True)} == {10}
+    assert "\\x1b" in rows[0]
+    assert set(rule) == {"─"}
+
+
 def test_only_titles_and_notes_have_a_colour() -> None:
     text = as_text([WHOLE], 80, color=True)
     coloured = [line for line in text.splitlines() if "\x1b" in line]

@@ -129,6 +129,7 @@ def test_a_queue_on_several_hosts_that_differ() -> None:
     [
         ({"mem_free": Consumable.NOT, "h_vmem": Consumable.SLOT}, ["h_vmem", "mem_free"]),
         ({"m_mem_free": Consumable.JOB, "h_vmem": Consumable.NOT}, ["m_mem_free", "h_vmem"]),
+        ({"mem_free": Consumable.NOT, "h_vmem": Consumable.NOT}, ["h_vmem", "mem_free"]),
         ({"mem_total": Consumable.NOT}, []),
     ],
 )

@@ -35,6 +35,8 @@ def test_without_a_spec_a_small_one_is_looked_at(here: Path) -> None:
     own = write(here / "config" / "site.yaml", "name: ours\nscheduler: slurm\n")
     case = opened(scheduler="slurm")
     assert (case.site_file, case.opening[0].status) == (own, Status.OK)
+    of_site = opened(scheduler="slurm", site=str(own))
+    assert of_site.importable == "count", "a check of a site is not about the packages of a workload"
     alone = opened(scheduler="local")
     assert (alone.local, [one.status for one in alone.opening]) == (True, [Status.OK]), "needs no site file"
     assert with_gpus(alone, Survey(product="this machine")).spec.resources.gpus == 1

@@ -17,7 +17,7 @@ from jobkit.core.units import GIB
 from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.sge_survey import resources
 from jobkit.schedulers.survey import Consumable, Queue, Resource, Survey
-from jobkit.setup.init import InitFiles, ask_site, begin, choose, plan_for, site_text, spec_text
+from jobkit.setup.init import SPEC_NAME, InitFiles, ask_site, begin, choose, plan_for, site_text, spec_text
 from jobkit.spec.site import Site, directives, load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from tests.fakes.cluster import FakeCluster
@@ -53,12 +53,11 @@ def test_nothing_is_written_over(fake_slurm: FakeCluster, own_site: Path, tmp_pa
 
     with pytest.raises(JobkitError, match="nothing was written, for there is already") as both:
         init(tmp_path, "slurm")
-    assert "--site-file FILE" in both.value.hint
-    assert str(own_site) in both.value.hint
-    with pytest.raises(JobkitError) as site_only:
-        init(tmp_path / "other", "slurm")
-    assert f"jobkit init {tmp_path / 'other'} --only spec" in site_only.value.hint
-    assert not (tmp_path / "other").exists()
+    with pytest.raises(JobkitError, match="already") as site_only:
+        init(tmp_path, "slurm", only="site")
+    assert "--site-file FILE" in site_only.value.hint
+    assert str(own_site) in site_only.value.hint
+    assert str(spec) in both.value.hint
     site.rename(tmp_path / "away.yaml")
     with pytest.raises(JobkitError) as spec_only:
         init(tmp_path, "slurm")
@@ -66,6 +65,12 @@ def test_nothing_is_written_over(fake_slurm: FakeCluster, own_site: Path, tmp_pa
     assert not own_site.exists()
     assert [path.read_bytes() for path in (tmp_path / "away.yaml", spec)] == before
     assert fake_slurm.calls() == [], "nobody is asked for nothing"
+    (tmp_path / "away.yaml").rename(site)
+    assert init(tmp_path / "other", "slurm") == [tmp_path / "other" / SPEC_NAME], "the site file is used"
+    own_site.write_text("name: ours\nscheduler: sge\n", encoding="utf-8")
+    with pytest.raises(JobkitError) as of_another:
+        init(tmp_path / "third", "slurm")
+    assert f"jobkit init {tmp_path / 'third'} --only spec" in of_another.value.hint
 
 
 def test_a_spec_keeps_to_the_site_file_and_sets_nothing_that_it_has_no_header_line_for(

@@ -165,4 +165,7 @@ def test_a_site_file_that_counts_memory_otherwise_than_the_cluster() -> None:
     assert per_job["memory"].status is Status.WARNING
     assert per_job["memory"].hint == "set memory_per: slot in the site file"
     assert "memory" not in per_slot
-    assert "memory" not in looked(GRID, grid())
+    assert "memory" not in looked(GRID, grid(requests=OTHER_SGE))
+    free = looked(GRID, grid(requests=Requests(memory="-l mem_free={memory}")))["memory"]
+    assert "nothing reserves or limits memory" in free.said
+    assert "'h_vmem'" in free.hint
