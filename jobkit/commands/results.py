@@ -432,6 +432,8 @@ def waste(words: tuple[str, ...], scheduler: str, as_json: bool, as_csv: bool, *
     ids = tuple(word for word in words if JOB_ID.fullmatch(word))
     if options["name"] == "":
         raise click.UsageError("--name is empty; is a variable of your shell not set?")
+    if options["mine"] and options["user"] not in {None, user_name()}:
+        raise click.UsageError("--mine and --user: name one of them")
     keys = ("mine", "name", "user", "account", "partition", "everyone", "file")
     if not ids and not any(options[key] for key in keys):
         if options["days"] is not None or options["since"]:

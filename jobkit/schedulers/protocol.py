@@ -197,12 +197,14 @@ class PastJob:
     memory_shares: int = 1  # how often a job gets it: for each slot, or each CPU or GPU of a node
     # most memory seen at once on a node; peaks of processes may differ in time, but are added up
     held_bytes: int | None = None
+    sampled_s: float = 0.0  # how often its memory was read; 0 if the peak is counted
     process_bytes: int | None = None  # the most that one process, or one task of a step, held
     cpus: int = 1  # requested
     held_cpus: int = 0  # that it got: more on whole nodes and with hyperthreads; 0 if as requested
     cpu_s: float | None = None  # CPU time that it used
     processes: int = 1  # how many tasks its largest step had at once
     gpus: int = 0  # requested
+    held_gpus: int = 0  # that it got: more on whole nodes; 0 if not known
     gpu_type: str = ""  # empty if the accounting does not name it
     gpu_bytes: int | None = None  # used, if the site records it
     gpu_percent: float | None = None  # used, the sum over its GPUs, if the site records it

@@ -64,10 +64,11 @@ def argvs(whose: Whose, days: Sequence[date], site: str) -> tuple[tuple[str, ...
 def read(lines: Iterable[str], site: str) -> Iterator[PastJob]:
     """Yield the jobs; the rows of a job's steps follow its own (measured). Without a header, `COLUMNS`."""
     known, rows, cached = slurm.statuses(site), list[Row](), CACHED in " ".join(how_measured(site))
+    every = 0.0 if cached else _sampled_s(site) or 30.0  # the default of JobAcctGatherFrequency
     for row in chain(_rows(lines), ({"JobID": "", "State": "the end of all"},)):
         name, _, step = row["JobID"].partition(".")
         if rows and not step:
-            yield _job(rows[0], rows[1:], cached=cached)
+            yield _job(rows[0], rows[1:], every, cached=cached)
             rows = []
         if rows or not step:
             rows.append(slurm.with_status(row, name, known) if row["State"] == "FAILED" else row)
@@ -95,7 +96,7 @@ def _rows(lines: Iterable[str]) -> Iterator[dict[str, str]]:
             yield dict(zip(known, cells + blank, strict=True))
 
 
-def _job(row: Row, steps: Sequence[Row], *, cached: bool) -> PastJob:
+def _job(row: Row, steps: Sequence[Row], every: float, *, cached: bool) -> PastJob:
     word, outcome, ended = "COMPLETED", None, row["End"] != slurm.UNKNOWN
     if row["State"] != word or any(step["State"] != word for step in steps):
         word, outcome, _ = slurm.end_of(row, steps)
@@ -128,6 +129,7 @@ def _job(row: Row, steps: Sequence[Row], *, cached: bool) -> PastJob:
         over=row["End"] if ended else "",
         elapsed_s=(number_of(elapsed) if elapsed else seconds_of(row.get("Elapsed", ""))) or 0.0,
         held_bytes=None if doubted else held,
+        sampled_s=every,
         process_bytes=max(filter(None, peaks), default=None),
         cpu_s=_cpu_s(row, steps) if seen else None,
         processes=max([_whole(step["NTasks"]) for step in steps], default=1),
@@ -190,6 +192,7 @@ def _requested(
         "cpus": cpus,
         "held_cpus": held_cpus,
         "gpus": gpus,
+        "held_gpus": other,
         "gpu_type": kinds or types,
         "nodes": nodes,
     }
@@ -224,7 +227,7 @@ def _held(steps: Sequence[Row], peaks: Sequence[int | None], nodes: int) -> int 
 
 def refusal(answer: Completed) -> str:
     """Return why sacct gave no answer: accounting that is off or away, or a program that is missing."""
-    return "" if answer.ok else answer.said
+    return "" if answer.ok or "invalid user" in answer.said.lower() else answer.said
 
 
 def site_argvs(whose: Whose) -> tuple[tuple[str, ...], ...]:
@@ -234,6 +237,11 @@ def site_argvs(whose: Whose) -> tuple[tuple[str, ...], ...]:
     return ("scontrol", "show", "config"), *([(*slurm.STATUSES, *which)] if which else [])
 
 
+def _sampled_s(site: str) -> float:
+    found = re.search(r"^JobAcctGatherFrequency\s*=\s*(?:\S*task=)?(\d+)", site, re.MULTILINE)
+    return float(found[1]) if found else 0.0
+
+
 def how_measured(site: str) -> tuple[str, ...]:
     """Return what JobAcctGatherType, -Params and -Frequency imply for MaxRSS (slurm.conf(5)).
 
@@ -241,7 +249,7 @@ def how_measured(site: str) -> tuple[str, ...]:
     """
     found = dict(re.findall(r"^(JobAcctGather\w+|CgroupPlugin)\s*= *(\S*)", site, re.MULTILINE))
     gather, params = found.get("JobAcctGatherType", ""), found.get("JobAcctGatherParams", "").lower()
-    every = re.search(r"(?:^|task=)(\d+)", found.get("JobAcctGatherFrequency", ""))
+    every = _sampled_s(site)
     sentences = []
     if gather.endswith("none"):
         sentences += ["JobAcctGatherType is none here: the accounting has no use of memory or CPU."]
@@ -251,9 +259,9 @@ def how_measured(site: str) -> tuple[str, ...]:
         sentences += [f"MaxRSS is of the control group (JobAcctGatherType): it {cache}."]
     elif gather and "usepss" not in params and "noshare" not in params:
         sentences += ["MaxRSS adds up the processes of a task: memory that they share counts for each."]
-    if every and int(every[1]):
+    if every:
         shorter = "the accounting does not see a peak that is shorter"
-        sentences += [f"Memory is sampled every {every[1]} s: {shorter}."]
+        sentences += [f"Memory is sampled every {every:.0f} s: {shorter}."]
     elif not gather.endswith("none"):
         sentences += ["Memory is sampled: the accounting does not see a short peak."]
     return tuple(sentences)

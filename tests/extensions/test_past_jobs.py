@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import random
 import re
@@ -324,10 +325,41 @@ def test_a_person_reads_a_line_for_each_name_and_request_and_then_all_about_one(
     (arr,) = [row.split(maxsplit=2) for row in rows if row.startswith("arr ")]
     assert (arr[1], "45 % of 300.0 MiB   2 % of 00:05:00" in arr[2]) == ("3", True)
     text = "".join(jobkit("waste", "--name", name).stdout for name in ("arr", "steps", "oom"))
-    assert "#SBATCH --mem=600M" in text
+    assert "#SBATCH --mem=600M" not in text, "a job of 11 s may have held more"
+    assert "not known: sampled every 30 s, ran 11 s at most" in text
+    assert "#SBATCH --mem=300M" in text, "one that ran out of memory needs more"
     assert "nothing shows how often the next has enough" in text
     assert "1 job ran out of memory" in text
     assert "does not advise less" in text
+
+
+def test_what_would_be_a_formula_is_text_and_tasks_decide_on_cpus() -> None:
+    named = History(scheduler="slurm", found=Groups([replace(JOB, name="=cmd|' /C calc'!A0", processes=4)]))
+    (row,) = csv.DictReader("".join(as_csv(named, worst_first(named))).splitlines())
+    assert (row["name"], row["cpus_next"]) == ("'=cmd|' /C calc'!A0", "")
+
+
+def test_the_largest_figure_of_each_resource_is_shown_first() -> None:
+    memory = replace(JOB, name="memory", user="a", memory_bytes=900 * GIB, elapsed_s=9000.0)
+    many = [
+        replace(JOB, name="x" * size, user="b", gpus=1, gpu_percent=50.0, memory_bytes=4 * GIB)
+        for size in range(1, 30)
+    ]
+    every = History(scheduler="slurm", found=Groups([*many, memory]))
+    assert worst_first(every)[0].name == "memory"
+    text = as_text(blocks(every, worst_first(every), table=True))
+    assert "Less to gain" in text
+    assert "as a share of the largest" in text
+
+
+def test_a_whole_node_keeps_its_cpus_and_gpus_from_others() -> None:
+    whole = History(scheduler="slurm", found=Groups([replace(JOB, held_cpus=64, held_gpus=4)]))
+    (group,) = worst_first(whole)
+    assert "held 64 CPUs and 4 GPUs and requested 8 CPUs: leave out --exclusive" in as_text(
+        blocks(whole, [group])
+    )
+    assert group.unused_cpu == pytest.approx(600 / 3600 * 64 - 0.25)
+    assert group.unused_gpu == pytest.approx(600 / 3600 * 4)
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.files import write_atomically
 from jobkit.core.paths import accounting_folder, user_name
 from jobkit.core.units import format_count, format_list
-from jobkit.extensions.past_jobs.groups import HOUR_S, Groups, few_hours
+from jobkit.extensions.past_jobs.groups import HOUR_S, Groups, barely_sampled, few_hours
 from jobkit.schedulers.protocol import PAGE_CACHE, PastJob, PastJobs, Whose, without_impossible
 from jobkit.schedulers.registry import SCHEDULERS, by_name, choose_scheduler, query_environment, runs_here
 
@@ -48,6 +48,7 @@ class History:
     doubted: list[str] = field(default_factory=list)  # the first jobs with figures that cannot be
     unjudged: Counter[str] = field(default_factory=Counter)  # jobs by the reason
     unjudged_s: float = 0.0  # how long these ran
+    named: bool = False  # whether they were asked for by name
     notes: tuple[str, ...] = ()  # how the site measures memory
 
     def add(self, job: PastJob) -> None:
@@ -78,7 +79,8 @@ class History:
         for group in self.found.found.values():
             zeros = group.jobs[0].gpus and group.idle and self.found.idle(group) is None
             same = "the same MaxRSS in each" if group.constant else ""
-            for reason in filter(None, (same, "0 for each GPU of the type" if zeros else "")):
+            short = "ran for too few samples of their memory" if barely_sampled(group.jobs) else ""
+            for reason in filter(None, (same, short, "0 for each GPU of the type" if zeros else "")):
                 reasons[reason] += group.number
                 seconds += math.fsum(job.elapsed_s for job in group.jobs)
         if not reasons:
@@ -115,6 +117,7 @@ def ask(
             raise JobkitError(message, hint=hint)
         found, past = History(scheduler=scheduler, found=Groups()), past_of(scheduler)
         every = _asked(found, past, whose, since or date.today())  # noqa: DTZ011 - the cluster's day
+    found.named = name != "*"
     ids = tuple(_TASKS.split(id_)[0] for id_ in whose.ids)
     seen, hashed = set[str](), hasher() if hide else None
     wanted = {"user": whose.user, "account": whose.account, "queue": whose.queue} if file else {}

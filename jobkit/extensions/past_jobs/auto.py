@@ -10,7 +10,7 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.paths import user_name
 from jobkit.core.units import format_count
 from jobkit.extensions.past_jobs.ask import ask
-from jobkit.extensions.past_jobs.groups import MEMORY, WALLTIME, Used
+from jobkit.extensions.past_jobs.groups import MEMORY, WALLTIME, Used, barely_sampled
 from jobkit.schedulers.protocol import PastJob, Whose
 from jobkit.schedulers.registry import runs_here
 
@@ -37,13 +37,15 @@ def decided(name: str, scheduler: str, asked: Mapping[str, int]) -> dict[str, di
             requested += [wanted * (resource.more if lacked else 1)] if wanted else []
             used += [held] if held is not None and (job.well or lacked) else []
         floor, ceiling = int(max(used, default=0)), int(max(requested))
-        if len(used) >= resource.least:
+        few = resource is MEMORY and barely_sampled(jobs)
+        if len(used) >= resource.least and not few:
             request = max(floor, min(ceiling, Used(used).request(resource)))
             line = f"auto is {words(request)}, by {format_count(len(used), 'job')} {source}"
             line += f"; floor {words(floor)}, ceiling {words(ceiling)}"
         else:
             request, least = asked[key], format_count(resource.least, "job")
             line = f"auto is the default, {words(request)}: it takes {least}, and {len(used)} ended {source}"
+            line += ", too short for samples of their memory" if few else ""
         found[key] = {"request": request, "floor": floor, "ceiling": ceiling, "source": source, "line": line}
     return found
 

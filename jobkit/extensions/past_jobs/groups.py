@@ -200,6 +200,11 @@ def _submitted(job: PastJob) -> str:
     return job.submitted or job.began
 
 
+def barely_sampled(jobs: Sequence[PastJob]) -> bool:
+    """Return whether fewer than ten samples of memory exist of most jobs: one may have held much more."""
+    return 2 * sum(job.elapsed_s < 10 * job.sampled_s for job in jobs) > len(jobs)
+
+
 class AlikeJobs:
     """Past jobs of one user, name and request, and what the next one needs.
 
@@ -228,10 +233,10 @@ class AlikeJobs:
         if job.memory_bytes and job.held_bytes is not None:
             self.unused_gib += hours * job.nodes * max(0, job.memory_bytes - job.held_bytes) / GIB
         if job.cpu_s is not None:
-            self.unused_cpu += max(0.0, hours * job.cpus - job.cpu_s / HOUR_S)
-        if job.gpus:
-            self.gpu_hours += hours * job.gpus
-            self.unused_gpu += hours * max(0.0, job.gpus - (job.gpu_percent or 0) / PERCENT)
+            self.unused_cpu += max(0.0, hours * max(job.cpus, job.held_cpus) - job.cpu_s / HOUR_S)
+        if gpus := max(job.gpus, job.held_gpus):
+            self.gpu_hours += hours * gpus
+            self.unused_gpu += hours * max(0.0, gpus - (job.gpu_percent or 0) / PERCENT)
         self.idle = self.idle and job.gpu_percent == 0 and not job.gpu_bytes
         self.well += job.well
         self.tasks += job.job_id != self._last
@@ -283,6 +288,9 @@ class AlikeJobs:
         elif used and requested is not None and self.well and not (resource is MEMORY and self.constant):
             wanted = Used(values).request(resource) if resource.lack else resource.enough(used[-1])
             wanted = wanted if used[-1] > requested else min(int(requested), wanted)
+        tasks = resource is CPUS and any(job.nodes > 1 or job.processes > 1 for job in self.jobs)
+        if tasks or (resource is MEMORY and not exceeded and barely_sampled(self.jobs)):
+            wanted = None
         return JobNeed(name=resource.name, requested=requested, used=used, exceeded=exceeded, next=wanted)
 
     @property

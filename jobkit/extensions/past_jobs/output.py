@@ -26,6 +26,7 @@ from jobkit.extensions.past_jobs.groups import (
     WALLTIME,
     AlikeJobs,
     JobNeed,
+    barely_sampled,
     few_hours,
     later_use_more,
     replay,
@@ -45,23 +46,23 @@ def unused(history: History, group: AlikeJobs) -> list[float | None]:
     """Return the GPU-hours, GiB-hours and CPU-hours that jobs held and did not use; ``None`` if unknown."""
     jobs = group.jobs
     gpu = history.found.idle(group) is not None or not jobs[0].gpus
-    memory = not group.constant and any(job.memory_bytes and job.held_bytes is not None for job in jobs)
+    memory = not (group.constant or barely_sampled(jobs)) and any(
+        job.memory_bytes and job.held_bytes is not None for job in jobs
+    )
     cpu = any(job.cpu_s is not None for job in jobs)
     hours = ((gpu, group.unused_gpu), (memory, group.unused_gib), (cpu, group.unused_cpu))
     return [value if known else None for known, value in hours]
 
 
 def worst_first(history: History, least_hours: float = 0.0) -> list[AlikeJobs]:
-    """Return the jobs by the user who leaves most unused; of each first those that had too little.
+    """Return the jobs by their largest share of what the worst leave unused, so no largest figure is late.
 
     ``least_hours``: leave out what leaves less unused, of each resource.
     """
     found = [(group, [value or 0.0 for value in unused(history, group)]) for group in history.found.groups()]
-    by_user: dict[str, list[float]] = {}
-    for group, hours in found:
-        by_user[group.user] = [a + b for a, b in zip(by_user.get(group.user, [0.0] * 3), hours, strict=True)]
+    largest = [max(column) or 1.0 for column in zip(*(hours for _, hours in found), strict=True)]
     found = [(group, hours) for group, hours in found if max(hours) >= least_hours]
-    found.sort(key=lambda one: ([-x for x in by_user[one[0].user]], not one[0].lacked, [-x for x in one[1]]))
+    found.sort(key=lambda one: sorted((-a / b for a, b in zip(one[1], largest, strict=True))))
     return [group for group, _ in found]
 
 
@@ -73,6 +74,7 @@ def blocks(history: History, groups: Sequence[AlikeJobs], *, table: bool = False
         names, users = {group.name for group in groups}, {group.user for group in groups}
         of = format_count(len(users), "user") if len(users) > 1 else format_count(len(names), "name")
         jobs = format_count(sum(group.number for group in groups), "job")
+        of += f" of {groups[0].user}" if len(users) == 1 else ""
         title = f"{jobs} of {of} on {by_name(history.scheduler).TITLE}, the worst first"
         yield Block(title=title, before=not_judged, columns=_overview(history, shown))
     else:
@@ -135,6 +137,7 @@ def _overview(history: History, groups: Sequence[AlikeJobs]) -> tuple[Column, ..
         for group in groups
     )
     notes = (
+        "order: by the hours, each as a share of the largest in its column",
         "hours: of the GPUs, memory and CPUs that the jobs held and did not use",
         "%: share of the request that the largest job used; too little: jobs ended for lack of the resource",
     )
@@ -174,7 +177,14 @@ def _findings(history: History, group: AlikeJobs) -> Iterator[str]:
     )
     for end, number in Counter(_end(job) for job in group.jobs if not job.well).most_common():
         yield f"{format_count(number, 'job')} {end}: a whole run may use more."
-    yield from _confidence(group)
+    yield from _confidence(group, named=history.named)
+    whole = first.held_cpus > 2 * first.cpus  # two threads of a core are no whole node
+    if short := barely_sampled(group.jobs):
+        ran = f"ran {max(job.elapsed_s for job in group.jobs):,.0f} s at most"
+        yield f"Use of memory is not known: sampled every {first.sampled_s:.0f} s, {ran}."
+    if whole:
+        held = f"{first.held_cpus} CPUs" + (f" and {first.held_gpus} GPUs" if first.held_gpus else "")
+        yield f"Each job held {held} and requested {format_count(first.cpus, 'CPU')}: leave out --exclusive."
     if idle:
         yield f"No job used its GPU: leave out its line. They held {few_hours(group.gpu_hours)} GPU-hours."
     if idle is None and first.gpu_percent is not None:
@@ -184,7 +194,7 @@ def _findings(history: History, group: AlikeJobs) -> Iterator[str]:
     unlimited = [need for need in needs if not need.exceeded and need.requested is not None]
     if more := ", ".join(need.name for need in unlimited if (need.most or 0) > (need.requested or 0)):
         yield f"Jobs used more than requested ({more}): with a limit such jobs end or are slower."
-    if not lines and group.well and not idle:
+    if not lines and group.well and not (idle or short or whole):
         unknown = [f"use of {need.name}" for need in needs if need.most is None]
         unknown += [f"requested {need.name}" for need in needs if need.requested is None]
         yield f"Not known: {', '.join(unknown)}." if unknown else "The request fits: change nothing."
@@ -229,13 +239,13 @@ def _end(job: PastJob) -> str:
     return _ENDS.get(job.outcome, f"ended as {job.outcome}") if job.outcome else f"failed ({job.state})"
 
 
-def _confidence(group: AlikeJobs) -> Iterator[str]:
+def _confidence(group: AlikeJobs, *, named: bool) -> Iterator[str]:
     """Yield what the jobs say about the next one, in the order in which they were submitted."""
     if not group.well:
         yield "No job completed, so jobkit does not advise less."
         return
     if group.number == 1:
-        yield f"One job is little evidence. Try --name {shlex.quote(group.name)}."
+        yield "One job is little evidence." + ("" if named else f" Try --name {shlex.quote(group.name)}.")
         return
     asked, lacking, short = replay(group.jobs)
     if asked:
@@ -258,6 +268,8 @@ def _confidence(group: AlikeJobs) -> Iterator[str]:
             ranked = sorted(values)
             sizes = {share: resource.round_up(ranked[math.ceil(share * len(ranked)) - 1]) for share in SERVED}
             shares = ", ".join(f"{PERCENT * share:.0f} % {words(size)}" for share, size in sizes.items())
+            if sizes[0.95] > (resource.read(group.jobs[0])[0] or math.inf):
+                continue  # the least that is ever requested says nothing
             yield f"The {resource.name} that would have served a share of them: {shares}."
 
 
@@ -265,7 +277,7 @@ def lines_for(history: History, group: AlikeJobs) -> list[str]:
     """Return the lines for the next job, which hold together: memory by CPU or GPU goes with their number."""
     memory, walltime, cpus = group.needs()
     first = group.jobs[0]
-    fewer = cpus.next if cpus.changes and first.nodes == 1 and first.processes == 1 else None
+    fewer = cpus.next if cpus.changes else None
     size = memory.next if memory.next is not None else int(memory.requested or 0) or None
     without_gpu = first.memory_key == "--mem-per-gpu" and history.found.idle(group)
     shared = first.memory_shares > 1 and first.memory_key != "--mem-per-gpu"
@@ -292,7 +304,9 @@ def as_csv(history: History, groups: Sequence[AlikeJobs]) -> Iterator[str]:
         rounded = [None if value is None else round(value, 3) for value in unused(history, group)]
         rows.append([group.user, group.jobs[0].account, group.name, group.tasks, *rounded, *figures])
     stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows(rows)
+    csv.writer(stream, lineterminator="\n").writerows(
+        [terminal.for_csv(cell) if isinstance(cell, str) else cell for cell in row] for row in rows
+    )
     yield stream.getvalue()
 
 
