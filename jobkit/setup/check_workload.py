@@ -44,6 +44,7 @@ class Subject:
     model: ModelRef | None
     device: str
     threads: int
+    nan: str | None  # as in a spec
 
 
 def find_subject(word: str, *, text: str, model: str, device: str, say: Say) -> Subject:
@@ -53,6 +54,7 @@ def find_subject(word: str, *, text: str, model: str, device: str, say: Say) -> 
     """
     decided = device if device != "auto" else CUDA if nvml.list_gpus() else "cpu"
     name, _, size = model.partition(":")
+    nan: str | None = "quarantine"
     if word.endswith(SPEC_SUFFIXES):
         words = [f"text={text}", "text_sample=null", f"device={decided}", "scheduler=local"]
         words += [f"model.name={name}"] * bool(name) + [f"model.size={size}"] * bool(size)
@@ -60,7 +62,7 @@ def find_subject(word: str, *, text: str, model: str, device: str, say: Say) -> 
         named.spec.refuse_command("jobkit workload check")
         found, folder = named.spec.workload_name, spec_folder(Path(word))
         ref, chosen = named.inputs.text, named.inputs.model
-        threads = named.spec.threads or named.spec.resources.cpus
+        threads, nan = named.spec.threads or named.spec.resources.cpus, named.spec.nan
     else:
         found, folder, threads, chosen = word, str(Path.cwd()), 1, None
         ref = find_text(text, base=Path(), cache=cache_dir())
@@ -78,6 +80,7 @@ def find_subject(word: str, *, text: str, model: str, device: str, say: Say) -> 
         model=chosen,
         device=decided,
         threads=threads,
+        nan=nan,
     )
 
 
@@ -157,14 +160,19 @@ def _memory(probe: Probe) -> Finding:
     # The least growth of the memory from which a line through it means anything: the allocator keeps some
     if grown < 4 * 2**20:
         what = f"{probe.memory} memory grows by {_mib(grown)}, too little"
-        return unknown(check, what, "try --device cuda, or a longer --text")
+        return unknown(check, what, f"{_on_gpu()}, or with a longer --text")
     r2, worst = line_of(probe.loads, probe.peaks)
+    r2 = round(r2, 3)  # what is printed decides
     what = f"{probe.memory} memory by the load: R² {r2:.3f}, worst residual {_mib(worst)} of {_mib(grown)}"
     if r2 >= (LEAST_R2 if exact else LEAST_R2_RESIDENT):
         return fine(check, what)
     if not exact:
-        return unknown(check, what, "a CPU's allocator keeps memory; try --device cuda")
+        return unknown(check, what, f"a CPU's allocator keeps memory; {_on_gpu()}")
     return missing(check, what, "return the size that the framework pads to as the load")
+
+
+def _on_gpu() -> str:
+    return f"try --device cuda{'' if nvml.list_gpus() else ' on a machine with a GPU'}"
 
 
 def _mib(size_bytes: float) -> str:
@@ -229,15 +237,20 @@ def _commands(
     if memory.status is Status.MISSING:
         yield missing("find_max, verify", "they predict memory from the load", "as for the load")
     elif subject.device != CUDA:
-        yield unknown("find_max, verify", "they need a GPU", "try --device cuda")
+        yield unknown("find_max, verify", "they need a GPU", _on_gpu())
     else:
         yield replace(memory, name="find_max, verify", said="as load and memory")
     effective = "batch_size is effective" if size.status is Status.OK else size.said
     yield replace(size, name="tune", said=effective)
     if probe.not_json:
-        yield missing("apply", f"rows: {probe.not_json}", "return numbers, text, lists and mappings")
+        yield missing("apply", probe.not_json, "return numbers, text, lists and mappings")
+    elif probe.nan and (subject.nan or "vectors" in probe.writes):
+        what = f"column {probe.nan} has NaN or infinity: apply puts such a paragraph into quarantine"
+        yield missing("apply", what, "return finite numbers")
     elif probe.rows:
-        yield fine("apply", f"columns {', '.join(subject.traits.columns)}")
+        columns = ", ".join(subject.traits.columns)
+        array = "" if "vectors" in probe.writes else "; for one vector a paragraph return a numpy array"
+        yield fine("apply", f"{probe.writes}, columns {columns}{array * (columns == 'result')}")
     else:
         yield missing("apply", "the workload returned no row", "return the rows of each paragraph")
 

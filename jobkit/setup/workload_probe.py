@@ -80,6 +80,8 @@ class Probe:
     again: OutputDifference  # how a second run at the same batch size differs
     size_reported: list[Value | None]  # by batch size, what ``effective`` returned
     knobs: list[KnobTrial]
+    writes: str = ""  # what ``jobkit apply`` would write
+    nan: str = ""  # the column with NaN or infinity; else empty
     not_json: str = ""  # why ``jobkit apply`` could not write a row; else empty
     failed: str = ""  # the batch size that failed, and why
 
@@ -101,7 +103,7 @@ def probe(
     subject = _Subject(name, folder, Path(model) if model else None, options, device, threads)
     sizes = [*(size for size in BATCHES if size < len(paragraphs)), len(paragraphs)]
     passes: list[_Pass] = []
-    failed = not_json = ""
+    failed = ""
     for size in sizes:
         say(f"batch size {size}")
         try:
@@ -113,10 +115,7 @@ def probe(
             break
     first = passes[0]
     again = subject.work(paragraphs, {BATCH_SIZE: sizes[0]})
-    try:
-        json.dumps(first.rows)
-    except (TypeError, ValueError) as error:
-        not_json = str(error)
+    each = f"{sum(map(len, first.rows)) / len(paragraphs):.3g} rows a paragraph on average"
     found = Probe(
         network=network,
         load_s=first.load_s,
@@ -130,7 +129,8 @@ def probe(
         again=difference(first, again),
         size_reported=[one.effective.get(BATCH_SIZE) for one in passes],
         knobs=[subject.tried(knob, paragraphs[:KNOB_PARAGRAPHS], say) for knob in subject.knobs()],
-        not_json=not_json,
+        writes=f"vectors {first.vectors}, one a paragraph" if first.vectors else each,
+        **_not_written(first, columns_of(own.checked_class(name, folder))),
         failed=failed,
     )
     return asdict(found)
@@ -147,6 +147,21 @@ class _Pass:
     tokens: list[int | None]
     effective: Mapping[str, Value | None]
     has_rows: bool
+    vectors: str | None  # their type
+
+
+def _not_written(one: _Pass, columns: Sequence[str]) -> dict[str, str]:
+    """Return the fields of a `Probe` that say which column is no JSON, and why."""
+    found: dict[str, str] = {}
+    for row in (row for rows in one.rows for row in rows):
+        for column, value in zip(columns, row, strict=False):
+            try:
+                json.dumps(value, allow_nan=False)
+            except TypeError as error:
+                return {"not_json": f"column {column}: {error}"}
+            except ValueError:
+                found["nan"] = column
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +207,7 @@ class _Subject:
         del workload
         gc.collect()
         device.empty_cache()
-        return _Pass(load_s, *heaviest, rows, tokens, effective, has_rows)
+        return _Pass(load_s, *heaviest, rows, tokens, effective, has_rows, vectors)
 
     def knobs(self) -> Iterator[Knob]:
         workload = own.checked_class(self.name, self.folder)

@@ -44,11 +44,13 @@ SUBJECT = Subject(
     model=None,
     device="cuda",
     threads=1,
+    nan="quarantine",
 )
 BARE = replace(SUBJECT, device="cpu", traits=SUBJECT.traits._replace(reports_lengths=False))
 INFINITE = float("inf")
 UNLIKE = OutputDifference(paragraphs=3, distance=INFINITE)
 APART = OutputDifference(paragraphs=2, distance=0.5)
+NEARLY = [10 * MIB, 59 * MIB, 110 * MIB]  # R² is 0.8999
 SPREAD = [9 * MIB, 90 * MIB, 10 * MIB]
 
 
@@ -73,6 +75,7 @@ def test_a_workload_with_nothing_wrong() -> None:
         ({"failed": "batch size 64: boom"}, "knob batch_size", "no", "boom"),
         ({"peaks": SPREAD}, "load and memory", "no", "worst residual"),
         ({"peaks": SPREAD, "memory": "resident"}, "load and memory", "unknown", "CPU"),
+        ({"peaks": NEARLY, "memory": "resident"}, "load and memory", "ok", "R² 0.900"),
         ({"peaks": [9 * MIB, 9 * MIB, 10 * MIB]}, "load and memory", "unknown", "1.0 MiB, too little"),
         ({"by_size": [SAME, UNLIKE]}, "equal output", "no", "1 and 4"),
         ({"by_size": [replace(UNLIKE, distance=1e-5)]}, "equal output", "ok", "1e-05"),
@@ -80,6 +83,8 @@ def test_a_workload_with_nothing_wrong() -> None:
         ({"rows": False, "counts": True}, "equal output", "ok", "the count is equal"),
         ({"rows": False}, "apply", "no", "no row"),
         ({"not_json": "a set"}, "apply", "no", "a set"),
+        ({"nan": "label"}, "apply", "no", "column label has NaN"),
+        ({"nan": "label", "subject": replace(SUBJECT, nan=None)}, "apply", "ok", "label"),
         ({"predicted": [10, 40, 161]}, "preflight", "no", "load of 161, and it was 160"),
         ({"subject": BARE}, "preflight", "no", "lengths"),
     ],
@@ -148,6 +153,18 @@ def of_one(paragraph):
 def some(paragraphs, seen=[]):
     seen.append(1)
     return numpy.ones((len(paragraphs), 2)) if len(seen) < 4 else None
+
+
+def vectors(paragraphs):
+    return numpy.ones((len(paragraphs), 2))
+
+
+def lists(paragraphs):
+    return [[1.0, 2.0] for _ in paragraphs]
+
+
+def infinite(paragraphs):
+    return [[1.0, {"score": float("-inf")}] for _ in paragraphs]
 """
 
 
@@ -167,6 +184,24 @@ def test_functions_are_tried_from_the_outside(tmp_path: Path) -> None:
     assert wrong.stdout.splitlines()[-1].startswith("It needs a change: no knob batch_size,")
     for check in ("deterministic", "preflight", "tune"):
         assert any(line.split()[:2] == [check, "no"] for line in wrong.stdout.splitlines()), check
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("function", "code", "writes"),
+    [
+        ("vectors", 0, "vectors fp32[2], one a paragraph, columns result"),
+        ("lists", 0, "2 rows a paragraph on average, columns result; for one vector a paragraph"),
+        ("infinite", 4, "column result has NaN or infinity"),
+    ],
+)
+def test_what_apply_would_write(function: str, code: int, writes: str, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(f"{SOURCE}\n\ndef lengths(texts):\n    return [*map(len, texts)]\n")
+    words = ("--json", "--device", "cpu", "--text", "sample:20")
+    done = jobkit("workload", "check", f"own.py:{function}", *words, cwd=tmp_path)
+    (apply,) = (one for one in json.loads(done.stdout)["answers"] if one["check"] == "apply")
+    assert apply["what"].startswith(writes)
+    assert done.returncode == code
 
 
 @pytest.mark.slow
