@@ -40,4 +40,6 @@ def test_only_a_site_file(here: Path) -> None:
     words = ["--scheduler", "slurm", "--site", given[-1]]
     assert done.stdout.splitlines()[-1] == f"next: jobkit doctor {' '.join(words)}"
     assert next_command("", words) == f"jobkit init {' '.join(given)} --only spec"
-    assert f"alone: jobkit init . --only spec {' '.join(given)};" in jobkit("init", *given).stderr
+    again = jobkit("init", *given)
+    assert f"using the site file {here / 'ours.yaml'}" in again.stderr
+    assert (here / "first.yaml").exists(), again.stdout

@@ -352,7 +352,7 @@ class TuneResumption(Resumption):
     ) -> int | None:
         """Go on with a search that was cut short; return an exit code, or ``None`` if it has ended.
 
-        If no person asked (``by_itself``) at most `MOST_JOBS` jobs are submitted.
+        If no person asked (``by_itself``) at most three jobs are submitted: two may be killed.
         """
         run_dir = run.folder
         if (run_dir / SETTING_FILE).is_file():
