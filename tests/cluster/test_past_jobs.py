@@ -88,12 +88,11 @@ def test_jobs_of_a_plain_script_get_the_lines_of_the_next_one(plain: PlainUser) 
     assert memory["used"] == sorted(memory["used"])
     assert len(memory["used"]) == groups["sizes"]["ended_well"] == 3
     assert 120 * 2**20 < memory["used"][-1] < 200 * 2**20
-    assert (memory["next"], walltime["next"]) == (400 * 2**20, 300)
+    sampled = plain.scheduler == "slurm"  # too few samples of so short a job for an advice
+    assert (memory["next"], walltime["next"]) == (None if sampled else 400 * 2**20, 300)
     assert groups["fails"]["lines"] == []
     text = plain.waste(array).stdout
-    prefix = "#SBATCH --mem=400M" if plain.scheduler == "slurm" else "#$ -l h_vmem=400M"
-    assert prefix in text
-    assert "nothing shows how often the next has enough" in text
+    assert ("#SBATCH --mem" in text, "#$ -l h_vmem=400M" in text) == (False, not sampled)
 
 
 @pytest.mark.parametrize("status", [128, 201, 255])
