@@ -29,9 +29,10 @@ TELLS = 2.0  # a load this many times the largest measured distinguishes a curve
 SAME_CAPACITY = 0.99  # trials with at least this share of a capacity count for it: the rest is rounding
 
 NOTHING = "no point has succeeded yet"
-TOO_SMALL = dict(
-    zip(SIZES, ("not even a batch of 1 fits", "not even a batch of the longest sentence fits"), strict=True)
-)
+
+
+def too_small(knob: str) -> str:
+    return f"not even a batch of {'1' if knob == BATCH_SIZE else 'the longest sentence'} fits"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from jobkit.answers.loads import read_lengths
-from jobkit.answers.memory import TOO_SMALL, Memory, measured_bytes, memory_of
+from jobkit.answers.memory import Memory, measured_bytes, memory_of, too_small
 from jobkit.core import layout
 from jobkit.core.files import append_line
 from jobkit.core.json_codec import to_json
@@ -125,9 +125,8 @@ def _predicted(
         return Trial(message="the GPU does not report its memory: set find_max.memory")
     batch = memory.testable(_batch(memory, capacity, done))
     if isinstance(memory.line, str) or not batch:
-        return Trial(
-            capacity_bytes=capacity, message=memory.predict(capacity).reason or TOO_SMALL[memory.knob]
-        )
+        why = memory.predict(capacity).reason or too_small(memory.knob)
+        return Trial(capacity_bytes=capacity, message=why)
     load = memory.own_load(batch)
     size: dict[str, Any] = {memory.knob: batch}
     trial = Trial(

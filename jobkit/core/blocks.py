@@ -24,8 +24,13 @@ class Column:
     sum_of: tuple[str, ...] = ()  # the heads of its parts: a table that has all of them leaves the sum out
 
     @cached_property
+    def shown(self) -> list[str]:
+        """The lines of the head, then the cells, as a terminal can show them."""
+        return [*map(printable, (*self.head.split("\n"), *self.cells))]
+
+    @cached_property
     def width(self) -> int:
-        return max(map(display_width, map(printable, (*self.head.split("\n"), *self.cells))))
+        return max(map(display_width, self.shown))
 
     @property
     def name(self) -> str:
@@ -91,10 +96,11 @@ def table(columns: Sequence[Column], *, rule: bool = True) -> list[str]:
 
 
 def _padded(column: Column, high: int, *, rule: bool) -> list[str]:
-    head = column.head.split("\n")
-    lines = [*[""] * (high + 1 - len(head)), *head, *["─" * column.width] * rule, *column.cells]
-    shown = [(line, " " * (column.width - display_width(line))) for line in map(printable, lines)]
-    return [line + pad if column.left else pad + line for line, pad in shown]
+    head = 1 + column.head.count("\n")
+    lines = [*[""] * (high + 1 - head), *column.shown[:head], *["─" * column.width] * rule]
+    lines += column.shown[head:]
+    pads = (" " * (column.width - display_width(line)) for line in lines)
+    return [line + pad if column.left else pad + line for line, pad in zip(lines, pads, strict=True)]
 
 
 def as_text(

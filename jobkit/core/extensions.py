@@ -43,7 +43,7 @@ class Part(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
-    """What an extension has for each hook of the kernel; a name beside a hook is where the kernel asks."""
+    """What an extension gives the kernel. The comment of a field names the module that asks for it."""
 
     marks: tuple[str, ...] = ()  # a run folder with any of these files is a run of this extension
     logs: str = ""  # pattern of files in ``logs/`` of any run which the extension reads; empty for none

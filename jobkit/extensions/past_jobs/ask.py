@@ -150,10 +150,13 @@ def ask(
 
 def _is_asked_for(job: PastJob, ids: tuple[str, ...], name: str, wanted: Mapping[str, str]) -> bool:
     """Return whether an id names a job, or the array or the heterogeneous job of it, and the rest fits."""
-    if not {job.job_id, re.split(r"[_.+]", job.job_id)[0]}.intersection(ids) if ids else job.follows:
-        return False
+    chosen = {job.job_id, re.split(r"[_.+]", job.job_id)[0]}.intersection(ids) if ids else not job.follows
     named = name in {"*", job.name} or fnmatchcase(job.name, name)
-    return named and all(not value or value in getattr(job, key).split(",") for key, value in wanted.items())
+    return (
+        bool(chosen)
+        and named
+        and all(not value or value in getattr(job, key).split(",") for key, value in wanted.items())
+    )
 
 
 def hasher() -> Callable[[str], str]:

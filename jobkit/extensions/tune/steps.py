@@ -118,6 +118,7 @@ class TuneGoal:
 
     @property
     def on_gpu(self) -> bool:
+        """Whether it is the GPU that the settings share: then ``mps`` may be on."""
         return self.mps
 
     @property

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter, itemgetter
 
-from jobkit.answers.memory import NEED, TOO_SMALL, Memory, measured_bytes
+from jobkit.answers.memory import NEED, Memory, measured_bytes, too_small
 from jobkit.answers.memory_line import Estimate
 from jobkit.answers.objective import SearchAnswer
 from jobkit.answers.setting import Mean, other_knobs
@@ -127,7 +127,7 @@ def memory_of_records(
         marks.append(Marks(PREDICTED, "predicted", tuple((one.load, one.expected_bytes) for one in trials)))
     elif limit and not memory.largest.reason:  # the largest safe batch, and the weightiest doubt
         largest, loads = memory.largest, memory.loads
-        notes = largest.doubts[:1] if largest.safe_batch else (TOO_SMALL[largest.knob],)
+        notes = largest.doubts[:1] if largest.safe_batch else (too_small(largest.knob),)
         load = loads.load(largest.safe_batch) if loads else largest.safe_load
         whole = " (whole text)" if largest.saturated else ""
         name = f"predicted, {SIZES[largest.knob]} {largest.safe_batch:,}{whole}"

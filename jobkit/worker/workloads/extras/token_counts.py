@@ -21,7 +21,7 @@ CHANGING = {
     *("max_input_chars_per_word", "wordpieces_prefix", "sp_model_kwargs", "legacy", "src_lang", "tgt_lang"),
     *("language_codes", "split_by_punct", "do_split_on_punc", "unk_id", "offset", "vocab_type", "auto_map"),
 }
-"""Of `TOKENIZER_SETTINGS`, and beside them, what may change the number of tokens."""
+"""Settings of a tokenizer that may change how many tokens a text has."""
 OF_BERT = {
     "do_lower_case": ("lowercase", True),
     "strip_accents": ("strip_accents", None),
