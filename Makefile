@@ -78,8 +78,8 @@ installs: model       ## what CI alone runs: tests that install packages, and th
 ALSO =
 cluster: setup
 ifeq ($(JOBKIT_CLUSTER),1)
-	$(BIN)/python -m pytest tests/cluster $(ALSO) -n 6 --dist loadgroup --skipped .cache/skipped/cluster || { \
-		test $$? = 1 && $(BIN)/python -m pytest tests/cluster $(ALSO) -n 1 --dist loadgroup --last-failed --last-failed-no-failures none; }
+	$(BIN)/python -m pytest tests/cluster $(ALSO) -n 6 --dist loadgroup --skipped .cache/skipped/cluster \
+		--failed .cache/failed || { test $$? = 1 && $(BIN)/python -m pytest @.cache/failed -n 1 --dist loadgroup; }
 else
 	$(BIN)/python -m pytest tests/cluster -q
 	@echo "skipped: they need real Slurm and Grid Engine, which JOBKIT_CLUSTER=1 installs"

@@ -78,6 +78,7 @@ sys.addaudithook(WATCH)
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="leave out the tests that are marked as slow")
     parser.addoption("--skipped", type=Path, help="write to this file the ids of the tests that are skipped")
+    parser.addoption("--failed", type=Path, help="write to this file the ids of the tests that fail")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -94,11 +95,16 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Write which tests were skipped: `.ci/run` runs these where nothing is missing."""
-    if file := config.getoption("skipped"):
-        names = {GROUP.sub("", report.nodeid) for report in terminalreporter.stats.get("skipped", ())}
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("".join(f"{name}\n" for name in sorted(names)), encoding="utf-8")
+    """Write which tests were skipped, and which failed: they run again elsewhere, or alone.
+
+    ``--last-failed`` does not find a test of a group: what it keeps ends with the name of the group.
+    """
+    for option, kinds in (("skipped", ("skipped",)), ("failed", ("failed", "error"))):
+        if file := config.getoption(option):
+            reports = (report for kind in kinds for report in terminalreporter.stats.get(kind, ()))
+            names = {GROUP.sub("", report.nodeid) for report in reports}
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("".join(f"{name}\n" for name in sorted(names)), encoding="utf-8")
 
 
 @cache
