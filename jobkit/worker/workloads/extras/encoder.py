@@ -15,6 +15,7 @@ Entities are aggregated for a whole batch at a time. The steps are those of
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import os
 from array import array
@@ -22,6 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from operator import itemgetter
+from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -218,28 +220,76 @@ def is_causal(network: Any) -> bool:  # noqa: ANN401 - transformers is untyped
     return bool(torch.equal(one, other))
 
 
-def fuse_norms(network: Any) -> list[Any]:  # noqa: ANN401 - as above
-    """Have each RMSNorm of a network run as one kernel if that gives what its own steps give; return them.
+def fuse(network: Any) -> list[Any]:  # noqa: ANN401 - as above
+    """Have RMSNorms and rotary positions run in fewer kernels if that gives what their own steps give.
 
-    Its own steps, one kernel each, read and write the whole batch several times.
+    Their own steps, one kernel each, read and write the whole batch several times. Returns the modules that
+    have a ``forward`` of their own now.
     """
     fused = []
     for module in network.modules():
-        eps = getattr(module, "variance_epsilon", getattr(module, "eps", None))
-        weight = getattr(module, "weight", None)
-        if not type(module).__name__.endswith("RMSNorm") or eps is None or weight is None or weight.ndim != 1:
-            continue
-
-        def forward(states: Any, weight: Any = weight, eps: float = eps) -> Any:  # noqa: ANN401
-            return torch.nn.functional.rms_norm(states, weight.shape, weight, eps)
-
-        states = torch.linspace(-3, 3, 4 * len(weight), device=weight.device).view(4, -1).to(weight.dtype)
-        with torch.inference_mode():
-            own, other = module(states).double(), forward(states).double()
-        if ((own - other).abs() <= 4 * torch.finfo(weight.dtype).eps * own.abs()).all():
-            module.forward = forward
+        if "forward" not in vars(module) and (made := _norm(module) or _rotary(module)):
+            module.forward = made
             fused.append(module)
     return fused
+
+
+def _norm(module: Any) -> Callable[[Any], Any] | None:  # noqa: ANN401 - as above
+    eps = getattr(module, "variance_epsilon", getattr(module, "eps", None))
+    weight = getattr(module, "weight", None)
+    if not type(module).__name__.endswith("RMSNorm") or eps is None or weight is None or weight.ndim != 1:
+        return None
+
+    def forward(states: Any) -> Any:  # noqa: ANN401
+        return torch.nn.functional.rms_norm(states, weight.shape, weight, eps)
+
+    states = torch.linspace(-3, 3, 4 * len(weight), device=weight.device).view(4, -1).to(weight.dtype)
+    with torch.inference_mode():
+        own, other = module(states).double(), forward(states).double()
+    near = (own - other).abs() <= 4 * torch.finfo(weight.dtype).eps * own.abs()
+    return forward if near.all() else None
+
+
+ROTATE = "apply_rotary_pos_emb"
+
+
+def _rotary(module: Any) -> Callable[..., Any] | None:  # noqa: ANN401 - as above
+    """Return the ``forward`` of a module in which another function turns queries and keys."""
+    forward, weight = type(module).forward, next(module.parameters(), None)
+    if weight is None or ROTATE not in getattr(getattr(forward, "__code__", None), "co_names", ()):
+        return None
+    own = forward.__globals__[ROTATE]
+
+    def turned(states: Any, cos: Any, sin: Any) -> Any:  # noqa: ANN401
+        half = states.shape[-1] // 2
+        found = states * cos
+        found[..., :half].addcmul_(states[..., half:], sin[..., :half], value=-1)
+        found[..., half:].addcmul_(states[..., :half], sin[..., half:])
+        return found
+
+    def rotate(q: Any, k: Any, cos: Any, sin: Any, unsqueeze_dim: int = 1) -> Any:  # noqa: ANN401
+        if {(one.dtype, one.shape[-1]) for one in (k, cos, sin)} != {(q.dtype, q.shape[-1])}:
+            return own(q, k, cos, sin, unsqueeze_dim=unsqueeze_dim)
+        cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
+        return turned(q, cos, sin), turned(k, cos, sin)
+
+    if [*inspect.signature(own).parameters] != [*inspect.signature(rotate).parameters]:
+        return None
+    angles = torch.linspace(0, 3, 24, device=weight.device).view(1, 3, 8)
+    turns = [angles.cos().to(weight.dtype), angles.sin().to(weight.dtype)]
+    states = torch.linspace(-3, 3, 48, device=weight.device).view(1, 2, 3, 8).to(weight.dtype)
+    try:
+        before = own(states, -states, *turns)
+    except RuntimeError:  # it takes the angles of half the columns
+        return None
+    after = rotate(states, -states, *turns)
+    distances = [(one.double() - two.double()).abs().max() for one, two in zip(before, after, strict=True)]
+    if max(distances) > 8 * torch.finfo(weight.dtype).eps:  # in bf16 they round at another place
+        return None
+    names = {**forward.__globals__, ROTATE: rotate}
+    made = FunctionType(forward.__code__, names, forward.__name__, forward.__defaults__, forward.__closure__)
+    made.__kwdefaults__ = forward.__kwdefaults__
+    return MethodType(made, module)
 
 
 # -- the entities of tokens

@@ -162,14 +162,14 @@ class EncoderWorkload:
         if wanted := str(params.get(SHORTCUTS, "")):
             self._effective[SHORTCUTS] = wanted
         if wanted == EXACT:
-            from jobkit.worker.workloads.extras.encoder import fuse_norms
+            from jobkit.worker.workloads.extras.encoder import fuse
 
             made = self.encoder()
             if isinstance(made, str):
                 self._effective[SHORTCUTS] = f"{OFF}: {made}"
             else:
                 self._encoder, self.tokenize_ahead = made, made.tokenize_ahead
-                self._changed += fuse_norms(self._network)
+                self._changed += fuse(self._network)
         self.change(params)
 
     def change(self, params: Mapping[str, Value]) -> None:
@@ -545,6 +545,7 @@ class SentenceEmbedding(EncoderWorkload):
 
         if causal := model[0].module_output_name == "token_embeddings" and is_causal(model[0].auto_model):
             model[0].forward = unmasked
+            model[0].auto_model.config.use_cache = False  # keys and values are not read again
             self._changed.append(model[0])
 
         most = most_tokens(model)
