@@ -25,6 +25,14 @@ def user_name() -> str:
         return getpass.getuser()
 
 
+def is_user(name: str) -> bool:
+    """Return whether the system knows a user by name; each number may be one."""
+    try:
+        return name.isdecimal() or name == user_name() or bool(pwd.getpwnam(name))
+    except KeyError:
+        return False
+
+
 def shipped_folder(name: str) -> Path:
     """Return the folder ``templates``, ``sweeps`` or ``docs``: of the checkout, else inside the package."""
     package = Path(__file__).resolve().parents[1]

@@ -203,6 +203,7 @@ class PastJob:
     held_cpus: int = 0  # that it got: more on whole nodes and with hyperthreads; 0 if as requested
     cpu_s: float | None = None  # CPU time that it used
     processes: int = 1  # how many tasks its largest step had at once
+    tasks: int = 0  # requested, if its command line does so
     gpus: int = 0  # requested
     held_gpus: int = 0  # that it got: more on whole nodes; 0 if not known
     gpu_type: str = ""  # empty if the accounting does not name it
@@ -210,6 +211,7 @@ class PastJob:
     gpu_percent: float | None = None  # used, the sum over its GPUs, if the site records it
     nodes: int = 1  # how many nodes it had
     environment: str = ""  # the parallel environment of Grid Engine; empty without one
+    by_default: tuple[str, ...] = ()  # ``memory``, ``walltime``: what is the default of its partition
     follows: bool = False  # whether it is jobkit's own, which runs points of a run again
     doubts: tuple[str, ...] = ()  # the figures of the accounting that cannot be; their fields are ``None``
 
@@ -262,7 +264,7 @@ class PastJobs(Protocol):
     """How an accounting is asked about past jobs: a module such as `jobkit.schedulers.slurm_past`."""
 
     ACCOUNTING: str  # what a person calls the source
-    EXPORT: tuple[str, ...]  # how a file of its answers begins
+    EXPORT: re.Pattern[str]  # how a file of its answers begins
 
     def argvs(self, whose: Whose, days: Sequence[date], site: str) -> tuple[tuple[str, ...], ...]:
         """Return the commands that print the jobs; without ids those of each of these days, in order.

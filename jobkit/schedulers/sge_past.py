@@ -18,7 +18,7 @@ from jobkit.schedulers.parsing import bytes_of, number_of, seconds_of
 from jobkit.schedulers.protocol import FOLLOW_BYTES, FOLLOW_S, RUN_NAME, PastJob, Whose
 from jobkit.schedulers.survey import Consumable, Resource
 
-ACCOUNTING, EXPORT = "Grid Engine's accounting (qacct)", ("====", "qname")
+ACCOUNTING, EXPORT = "Grid Engine's accounting (qacct)", re.compile("====|qname")
 
 
 def argvs(whose: Whose, days: Sequence[date], site: str) -> tuple[tuple[str, ...], ...]:

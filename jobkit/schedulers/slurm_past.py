@@ -19,11 +19,11 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.layout import FOLLOW_SCRIPT
 from jobkit.core.shell import Completed
 from jobkit.core.units import MIB, format_walltime
-from jobkit.schedulers import slurm
+from jobkit.schedulers import slurm, slurm_survey
 from jobkit.schedulers.parsing import bytes_of, number_of, seconds_of
 from jobkit.schedulers.protocol import PAGE_CACHE, RUN_NAME, PastJob, Whose
 
-ACCOUNTING, EXPORT = "Slurm's accounting (sacct)", ("JobID",)
+ACCOUNTING, EXPORT = "Slurm's accounting (sacct)", re.compile(r"(?:\w+\W)*JobID\W")
 COLUMNS = (
     *("JobID", "User", "Partition", "State", "ExitCode", "Start", "End", "ElapsedRaw", "TimelimitRaw"),
     *("ReqMem", "AllocCPUS", "NNodes", "NTasks", "TotalCPU", "MaxRSS", "ReqTRES", "AllocTRES"),
@@ -32,11 +32,16 @@ COLUMNS = (
 EXPORTED = (*COLUMNS[:-1], "Account", "Submit", "SubmitLine", COLUMNS[-1])
 NEEDED = ("JobID", "JobName", "State", "Start", "End", "ReqMem", "AllocCPUS", "MaxRSS")
 CACHED = "may count the page cache"
-_HEADER = re.compile(r"JobID(\|[0-9a-f]{6}\||\W)")
+_HEADER = re.compile(r"\w+(\|[0-9a-f]{6}\||\W)(?:\w+\1)*\w*\s*")
 _STEP = re.compile(r"(?P<job>\d+(?:_(?:\d+|\[.*\])|\+\d+)?)(?:\.(?P<step>\w+))?")
 _GPUS = re.compile(r"(?:^|,)gres/gpu(:[^=,]+)?=(\d{1,9})(?=,|$)")
 _OF_REQUEST = itemgetter("TimelimitRaw", "ReqMem", "AllocCPUS", "NNodes", "ReqTRES", "AllocTRES")
 _SHARED = re.compile(r"--mem-per-([cg]pu)\b")
+_CLOCK = re.compile(r" (?:-t|--time\b)")
+_TASKS = re.compile(
+    r"\S*sbatch(?: +(?:--(?!wrap)[\w-]+(?:=\S*)?|-[HkOQsvVW]+|-[aAbBcCdDeFGiJLMmNopqStwx] *\S+))*?"
+    r" +(?:-n *|--ntasks[= ])(\d+)(?!\S)"
+)  # among the options before the script
 
 Row = Mapping[str, str]
 
@@ -47,6 +52,7 @@ def argvs(whose: Whose, days: Sequence[date], site: str) -> tuple[tuple[str, ...
     ``-D``: a requeued job has a row for each run. The delimiter is one that no name can hold and the header
     shows: sacct prints line ends in names, so the rest of a name could look like a row. With ids sacct looks
     at all times, and ``--allusers`` shows the job of another user if the site permits it (sacct(1)).
+    The jobs of one user are one call, since sacct(1) wants few; those of all may be too much for slurmdbd.
     """
     version = re.search(r"^SLURM_VERSION\s*=\s*(\d+)\.(\d+)", site, re.MULTILINE)
     recent = version and (int(version[1]), int(version[2])) >= (21, 8)
@@ -58,45 +64,59 @@ def argvs(whose: Whose, days: Sequence[date], site: str) -> tuple[tuple[str, ...
     which = ["-u", whose.user] if whose.user else ["--allusers"]
     which += ["-A", whose.account] if whose.account else []
     which += ["-r", whose.queue] if whose.queue else []
-    return tuple((*command, *which, "-S", f"{day}T00:00:00", "-E", f"{day}T23:59:59") for day in days)
+    spans = [(days[0], days[-1])] if whose.user else [(day, day) for day in days]
+    return tuple((*command, *which, "-S", f"{one}T00:00:00", "-E", f"{last}T23:59:59") for one, last in spans)
 
 
 def read(lines: Iterable[str], site: str) -> Iterator[PastJob]:
     """Yield the jobs; the rows of a job's steps follow its own (measured). Without a header, `COLUMNS`."""
     known, rows, cached = slurm.statuses(site), list[Row](), CACHED in " ".join(how_measured(site))
     every = 0.0 if cached else _sampled_s(site) or 30.0  # the default of JobAcctGatherFrequency
+    defaults = _defaults(site)
     for row in chain(_rows(lines), ({"JobID": "", "State": "the end of all"},)):
         name, _, step = row["JobID"].partition(".")
         if rows and not step:
-            yield _job(rows[0], rows[1:], every, cached=cached)
+            yield _job(rows[0], rows[1:], every, defaults, cached=cached)
             rows = []
-        if rows or not step:
+        if not step or (rows and name == rows[0]["JobID"]):
             rows.append(slurm.with_status(row, name, known) if row["State"] == "FAILED" else row)
 
 
 def _rows(lines: Iterable[str]) -> Iterator[dict[str, str]]:
-    """Yield the rows by column; a line with fewer cells goes on in the next, or is a part of a name."""
+    """Yield the rows by column; a line with fewer cells goes on in the next, or is a part of a name.
+
+    With more cells bars are in the name, as far as they shift the state, else in what was typed.
+    """
+    begun = ""
     for line in chain(("|".join(COLUMNS),), lines):
-        if line.startswith("JobID") and (header := _HEADER.match(line)):
-            bar, begun = header[1], ""
-            columns, extern = line.rstrip("\n").split(bar), f".extern{bar}"
+        if "JobID" in line and (header := _HEADER.fullmatch(line)):
+            bar, columns = header[1], line.rstrip("\n").split(header[1])
             if lack := [name for name in NEEDED if name not in columns]:
                 message = f"sacct's header has no column {', '.join(lack)}"
                 raise JobkitError(message, hint=f"sacct --parsable2 --format={','.join(EXPORTED)}")
             blank = [name for name in EXPORTED if name not in columns]
             known, blank = [*columns, *blank], [""] * len(blank)
+            place, state, name = (columns.index(each) for each in ("JobID", "State", "JobName"))
+            typed = columns.index("SubmitLine") if "SubmitLine" in columns else name
             continue
-        if extern in line[:60]:  # what it holds is Slurm's own
-            continue
-        text = begun + line
-        cells = text.rstrip("\n").split(bar, len(columns) - 1)
-        complete = len(cells) == len(columns)
-        begun = text if not complete and len(bar) > 1 and len(cells) > 1 else ""
-        if complete and _STEP.fullmatch(cells[0]):
+        cells = line.rstrip("\n").split(bar)
+        if begun and (len(cells) < len(columns) or not _STEP.fullmatch(cells[place])):
+            line = begun + line  # noqa: PLW2901
+            cells = line.rstrip("\n").split(bar)
+        more, begun = len(cells) - len(columns), ""
+        if more > 0:
+            shifts = range(more + 1 if name < state else 0)
+            of_name = next((shift for shift in shifts if cells[state + shift][:1].isalpha()), 0)
+            for at, bars in ((name, of_name), (typed, more - of_name)):
+                cells[at : at + bars + 1] = [bar.join(cells[at : at + bars + 1])]
+        elif more < 0 < len(cells) - 1:
+            begun = line
+        # what the step "extern" holds is Slurm's own
+        if more >= 0 and _STEP.fullmatch(cells[place]) and not cells[place].endswith(".extern"):
             yield dict(zip(known, cells + blank, strict=True))
 
 
-def _job(row: Row, steps: Sequence[Row], every: float, *, cached: bool) -> PastJob:
+def _job(row: Row, steps: Sequence[Row], every: float, defaults: Defaults, *, cached: bool) -> PastJob:
     word, outcome, ended = "COMPLETED", None, row["End"] != slurm.UNKNOWN
     if row["State"] != word or any(step["State"] != word for step in steps):
         word, outcome, _ = slurm.end_of(row, steps)
@@ -133,16 +153,42 @@ def _job(row: Row, steps: Sequence[Row], every: float, *, cached: bool) -> PastJ
         process_bytes=max(filter(None, peaks), default=None),
         cpu_s=_cpu_s(row, steps) if seen else None,
         processes=max([_whole(step["NTasks"]) for step in steps], default=1),
+        tasks=int(asked[1]) if (asked := _TASKS.match(row["SubmitLine"])) else 0,
         gpu_bytes=max(sizes, default=None),
         gpu_percent=max(loads, default=None),
         follows=row["SubmitLine"].endswith(f"/{FOLLOW_SCRIPT}") and bool(RUN_NAME.search(row["JobName"])),
         doubts=(PAGE_CACHE,) if doubted else (),
+        by_default=_by_default(row, request, defaults) if defaults else (),
         **request,
     )
 
 
 def _key(submit_line: str) -> str:
     return found[0] if (found := _SHARED.search(submit_line)) else ""
+
+
+Defaults = Mapping[str, tuple[str, int, float | None]]
+
+
+def _defaults(site: str) -> Defaults:
+    """Return by partition ``CPU`` or ``Node`` and the bytes a job gets for each, and its seconds."""
+    found, whole = {}, dict(re.findall(r"^DefMemPer(\w+) *= *(\d+)", site, re.MULTILINE))
+    for name, row in slurm_survey.shown("Partition", site).items():
+        sizes = {per: row.get(f"DefMemPer{per}", "") for per in ("CPU", "Node")}
+        sizes = {per: size for per, size in sizes.items() if size.isdecimal()}
+        per, size = next(iter((sizes or whole).items()), ("", "0"))
+        seconds = seconds_of(row.get("DefaultTime", "")) or seconds_of(row.get("MaxTime", ""))
+        found[name] = (per, int(size) * MIB, seconds)
+    return found
+
+
+def _by_default(row: Row, request: Mapping[str, Any], defaults: Defaults) -> tuple[str, ...]:
+    """Return what has the partition's default, if the command line does not request it."""
+    per, size, seconds = defaults.get(row["Partition"], ("", 0, None))
+    size = size * request["cpus"] // request["nodes"] if per == "CPU" else size
+    memory = size and size == request["memory_bytes"] and " --mem" not in row["SubmitLine"]
+    walltime = seconds and seconds == request["walltime_s"] and not _CLOCK.search(row["SubmitLine"])
+    return tuple(name for name, same in (("memory", memory), ("walltime", walltime)) if same)
 
 
 @lru_cache(4096)  # most are small
@@ -177,7 +223,9 @@ def _requested(
     if cpus == held_cpus:  # a whole node has GPUs that were not requested
         gpus = gpus or other
     if size := bytes_of(_part(req, "mem")):
-        size //= max(1, _whole(_part(req, "node")) or nodes)
+        # by CPU it is that of all, and ReqTRES has the fewest nodes that were asked for (measured)
+        by_cpu = size == bytes_of(_part(alloc, "mem"))
+        size //= nodes if by_cpu else max(1, _whole(_part(req, "node")) or nodes)
     elif size := bytes_of(_part(alloc, "mem")):
         size //= nodes
     elif (size := bytes_of(req_mem.rstrip("nc"))) and not req_mem.endswith("n"):
@@ -231,10 +279,11 @@ def refusal(answer: Completed) -> str:
 
 
 def site_argvs(whose: Whose) -> tuple[tuple[str, ...], ...]:
-    """Return the commands that print the configuration, and the statuses that sacct does not have."""
+    """Return the commands that print configuration, partitions, and the statuses that sacct does not have."""
     jobs = ",".join(re.split(r"\D", id_)[0] for id_ in whose.ids)
     which = ("-j", jobs) if jobs else ("-u", whose.user) if whose.user else ()
-    return ("scontrol", "show", "config"), *([(*slurm.STATUSES, *which)] if which else [])
+    site = (("scontrol", "show", "config"), ("scontrol", "-o", "show", "partition"))
+    return *site, *([(*slurm.STATUSES, *which)] if which else [])
 
 
 def _sampled_s(site: str) -> float:
@@ -274,6 +323,6 @@ def lines(job: PastJob, *, memory: int | None, walltime: int | None, cpus: int |
         found.append(f"{job.memory_key}={math.ceil(memory / shares / MIB)}M")
     if walltime is not None:
         found.append(f"--time={format_walltime(walltime)}")
-    if cpus is not None:
-        found.append(f"--cpus-per-task={cpus}")
+    if cpus is not None:  # of the one task that ran
+        found += ["--ntasks=1", f"--cpus-per-task={cpus}"]
     return [f"{slurm.DIRECTIVE} {line}" for line in found]

@@ -91,6 +91,11 @@ def test_jobs_of_a_plain_script_get_the_lines_of_the_next_one(plain: PlainUser) 
     sampled = plain.scheduler == "slurm"  # too few samples of so short a job for an advice
     assert (memory["next"], walltime["next"]) == (None if sampled else 400 * 2**20, 300)
     assert groups["fails"]["lines"] == []
+    export = "sacct -P --format=ALL -S now-30days" if sampled else "qacct -d 30 -j"
+    answer = subprocess.run(export.split(), check=True, capture_output=True, text=True)
+    (plain.home / "export").write_text(answer.stdout, encoding="utf-8")
+    exported = {job["job_id"] for job in plain.judged("sizes", "--from", "export")}
+    assert exported.issuperset(job["job_id"] for job in plain.judged("sizes", array))
     text = plain.waste(array).stdout
     assert ("#SBATCH --mem" in text, "#$ -l h_vmem=400M" in text) == (False, not sampled)
 

@@ -444,6 +444,7 @@ def test_of_very_many_jobs_a_part_is_kept_and_the_largest() -> None:
     [
         (["--name", ""], "--name is empty"),
         (["--mine", "4711"], "name no RUN and no JOBID"),
+        (["--mine", "--user", "nosuch"], "--mine and --user: name one of them"),
         (["4711", "--days", "3"], "however old the job is"),
         ([""], "RUN is empty"),
     ],
@@ -493,6 +494,43 @@ def test_jobs_of_all_users_are_read_from_a_file_and_counted_by_user(tmp_path: Pa
     (tmp_path / "no-header").write_text(rows[1], encoding="utf-8")
     done = jobkit("waste", "--from", "no-header")
     assert (done.returncode, "neither the header of sacct" in done.stderr) == (2, True)
+    assert "qacct -d 30 -j > FILE" in done.stderr
+
+
+def test_an_export_with_all_columns_has_what_jobs_held_and_how_many_tasks_ran() -> None:
+    """Names and command lines with bars and line ends too."""
+    export = str(DATA / "slurm/export-all.txt")
+    rows = jobkit("waste", "--from", export).stdout.partition("─\n")[2].partition("\n\n")[0]
+    found = {row.split()[0]: row for row in rows.splitlines()}
+    assert set(found) == {"excl", "ntasks", "wide", "lines", "na|me"}
+    assert "4 % of 8" in found["excl"]
+    assert "78 % of 600.0 MiB" in found["wide"], "of 12 CPUs on two nodes, 100 MiB each"
+    text = jobkit("waste", "--from", export, "--name", "excl").stdout
+    assert "1, held 8" in text
+    text = jobkit("waste", "--from", export, "--name", "ntasks").stdout
+    assert "asked for 4 tasks; one ran" in text
+    assert "#SBATCH --ntasks=1" in text
+
+
+@pytest.mark.slow
+def test_what_a_partition_gives_by_default_is_called_so(slurm: Program) -> None:
+    partition = "PartitionName=cpu DefaultTime=NONE MaxTime=00:05:00 DefMemPerNode=UNLIMITED"
+    slurm("scontrol", f"echo 'DefMemPerCPU = 200'; echo '{partition}'")
+    text = jobkit("waste", "--name", "gpu").stdout
+    rows = {line.split()[0]: line.split()[1:4] for line in text.splitlines() if line}
+    assert rows["memory"] == ["200.0", "MiB", "(default)"]
+    assert rows["walltime"][:2] == ["00:05:00", "(default)"]
+    assert "(default)" not in jobkit("waste", "--name", "steps").stdout
+
+
+@pytest.mark.slow
+def test_the_jobs_of_a_user_are_one_call_and_one_whom_no_system_knows_is_named(
+    slurm: Program, tmp_path: Path
+) -> None:
+    slurm("sacct", f"echo x >> {tmp_path}/asked; echo 'sacct: error: Invalid user id: x' >&2; exit 1")
+    done = jobkit("waste", "--user", "no-such-user", "--since", "90d")
+    assert (done.returncode, "no user no-such-user" in done.stderr) == (2, True)
+    assert (tmp_path / "asked").read_text(encoding="utf-8").split() == ["x"]
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import math
 import re
 import secrets
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,7 +23,7 @@ from typing import cast
 from jobkit.core import shell
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.files import write_atomically
-from jobkit.core.paths import accounting_folder, user_name
+from jobkit.core.paths import accounting_folder, is_user, user_name
 from jobkit.core.units import format_count, format_list
 from jobkit.extensions.past_jobs.groups import HOUR_S, Groups, barely_sampled, few_hours
 from jobkit.schedulers.protocol import PAGE_CACHE, PastJob, PastJobs, Whose, without_impossible
@@ -33,8 +34,9 @@ JOB_ID = re.compile(
 )
 """How people type a job: ``4711`` or ``4711_[1-3]``, a task ``4711_3`` or ``4711.3``, a part ``4711+1``, and
 a step, ``4711.batch``."""
+_EXPORTS = "on Slurm sacct -P --format=ALL -S now-30days > FILE, on Grid Engine qacct -d 30 -j > FILE"
 _TASKS = re.compile(r"[_.]?\[|[_.]\d+-")
-MOST_NAMED = 5
+MOST_NAMED, MOST_REST_S = 5, 5.0
 
 
 @dataclass(kw_only=True)
@@ -143,7 +145,7 @@ def ask(
     found.running = list(running)
     found.unknown = [id_ for id_ in ids if id_ not in seen]
     if not found.found.found:
-        message, hint = _nothing(found, past, replace(whose, ids=ids), since, name)
+        message, hint = _nothing(found, past, replace(whose, ids=ids), None if file else since, name)
         raise JobkitError(message, hint=hint)
     return found
 
@@ -175,15 +177,11 @@ def _of_file(path: Path, since: date | None) -> tuple[History, PastJobs, Iterato
         with path.open(encoding="utf-8", errors="replace") as stream:
             first = next(filter(str.strip, stream), "")
     except OSError as error:
-        message = f"{path}: {error.strerror}"
-        raise JobkitError(
-            message, hint="sacct --parsable2 ... > FILE writes one; jobkit help waste"
-        ) from None
+        raise JobkitError(f"{path}: {error.strerror}", hint=_EXPORTS) from None
     names = (name for name in SCHEDULERS if not runs_here(name))
-    scheduler = next((name for name in names if first.startswith(past_of(name).EXPORT)), "")
+    scheduler = next((name for name in names if past_of(name).EXPORT.match(first)), "")
     if not scheduler:
-        hint = "sacct --parsable2 --format=... without --noheader, or qacct -j, write such files"
-        raise JobkitError(f"{path}: neither the header of sacct nor a record of qacct", hint=hint)
+        raise JobkitError(f"{path}: neither the header of sacct nor a record of qacct", hint=_EXPORTS)
     past = past_of(scheduler)
 
     def jobs() -> Iterator[PastJob]:
@@ -242,10 +240,13 @@ def _read(
             yield from past.read(lines, site)
         return
     with tempfile.TemporaryFile("w+", encoding="utf-8") as stream:
+        begun = time.monotonic()
         answer = shell.run_streaming(argv, stream.write, text="", env=environment)
+        if kept:  # more calls follow: slurmdbd rests as long as it worked (sacct(1), PERFORMANCE)
+            time.sleep(min(MOST_REST_S, time.monotonic() - begun))
         if refusal := past.refusal(answer):
             message = f"{past.ACCOUNTING} does not answer: {' '.join(refusal.split())}"
-            hint = "--scheduler NAME asks another scheduler; jobkit waste RUN reads the records of a run"
+            hint = "--days N asks for less, --scheduler NAME another; jobkit waste RUN reads a run's records"
             raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
         with contextlib.suppress(OSError):  # a full home keeps no answer
             if kept:
@@ -277,4 +278,6 @@ def _nothing(found: History, past: PastJobs, whose: Whose, since: date | None, n
     which = "" if name == "*" else f" called {name!r}"
     when = f"has ended since {since}" if since else "is in the file"
     hint = "look further back: --since 90d; upper and lower case differ in a name"
+    if since and not is_user(whose.user or user_name()):
+        return f"this system has no user {whose.user}", "--all lists the jobs of all users"
     return f"no job {f'of {whom}' if whose.user else 'that is asked for'}{which} {when}", hint

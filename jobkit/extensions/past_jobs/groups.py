@@ -35,6 +35,8 @@ class JobNeed:
     used: tuple[float, ...] = ()  # by each job in which it is known, in ascending order
     exceeded: int = 0  # how many jobs ended because they had too little: their use is a lower limit
     next: int | None = None  # what to request; ``None`` if that is not known
+    held: float | None = None  # by the job that used most: more CPUs on whole nodes and with hyperthreads
+    by_default: bool = False  # whether the request is the default of the partition
 
     @property
     def most(self) -> float | None:
@@ -78,6 +80,10 @@ def _busy_cpus(job: PastJob) -> tuple[float | None, float | None]:
     if job.cpu_s is None or not job.elapsed_s:
         return job.cpus, None
     return job.cpus, min(job.cpu_s / job.elapsed_s, max(job.cpus, job.cpu_s / (job.elapsed_s + 1)))
+
+
+def _busy_and_held(job: PastJob) -> tuple[float, int]:
+    return _busy_cpus(job)[1] or 0.0, max(job.cpus, job.held_cpus)
 
 
 def _whole_cpus(busy: float) -> int:
@@ -288,10 +294,21 @@ class AlikeJobs:
         elif used and requested is not None and self.well and not (resource is MEMORY and self.constant):
             wanted = Used(values).request(resource) if resource.lack else resource.enough(used[-1])
             wanted = wanted if used[-1] > requested else min(int(requested), wanted)
-        tasks = resource is CPUS and any(job.nodes > 1 or job.processes > 1 for job in self.jobs)
-        if tasks or (resource is MEMORY and not exceeded and barely_sampled(self.jobs)):
+        if resource is CPUS and any(
+            job.nodes > 1 or job.processes > 1 or (job.tasks > 1 and wanted != 1) for job in self.jobs
+        ):
+            wanted = None  # its tasks decide
+        if resource is MEMORY and not exceeded and barely_sampled(self.jobs):
             wanted = None
-        return JobNeed(name=resource.name, requested=requested, used=used, exceeded=exceeded, next=wanted)
+        return JobNeed(
+            name=resource.name,
+            requested=requested,
+            used=used,
+            exceeded=exceeded,
+            next=wanted,
+            held=max(map(_busy_and_held, self.jobs))[1] if resource is CPUS else requested,
+            by_default=all(resource.name in job.by_default for job in self.jobs),
+        )
 
     @property
     def constant(self) -> bool:

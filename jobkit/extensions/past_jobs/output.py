@@ -121,10 +121,10 @@ def _overview(history: History, groups: Sequence[AlikeJobs]) -> tuple[Column, ..
 
     def used(need: JobNeed) -> str:
         words = _WORDS[need.name]
-        if need.most is None or not need.requested:
+        if need.most is None or not need.held:
             return "not known" if need.most is None else words(need.most)
-        part = "too little:" if need.exceeded else f"{PERCENT * need.most / need.requested:,.0f} % of"
-        return f"{part} {words(need.requested)}"
+        part = "too little:" if need.exceeded else f"{PERCENT * need.most / need.held:,.0f} % of"
+        return f"{part} {words(need.held)}{_default(need)}"
 
     several = len({group.user for group in groups}) > 1
     rows = (
@@ -139,7 +139,8 @@ def _overview(history: History, groups: Sequence[AlikeJobs]) -> tuple[Column, ..
     notes = (
         "order: by the hours, each as a share of the largest in its column",
         "hours: of the GPUs, memory and CPUs that the jobs held and did not use",
-        "%: share of the request that the largest job used; too little: jobs ended for lack of the resource",
+        "%: share of the request, or of the CPUs held, that the largest job used",
+        "too little: jobs ended for lack of the resource",
     )
     heads = {"user": 0, "name": 0, "jobs": 0, "GPU-\nhours": 1, "GiB-\nhours": 1, "CPU-\nhours": 1}
     heads |= {"memory": 0, "walltime": 2, "CPUs busy": 3, "GPUs": 4}
@@ -185,6 +186,8 @@ def _findings(history: History, group: AlikeJobs) -> Iterator[str]:
     if whole:
         held = f"{first.held_cpus} CPUs" + (f" and {first.held_gpus} GPUs" if first.held_gpus else "")
         yield f"Each job held {held} and requested {format_count(first.cpus, 'CPU')}: leave out --exclusive."
+    if first.tasks > 1 and needs[2].next == 1:
+        yield f"Each job asked for {first.tasks} tasks; one ran, on one CPU: without srun a script runs once."
     if idle:
         yield f"No job used its GPU: leave out its line. They held {few_hours(group.gpu_hours)} GPU-hours."
     if idle is None and first.gpu_percent is not None:
@@ -192,7 +195,7 @@ def _findings(history: History, group: AlikeJobs) -> Iterator[str]:
     if group.constant:
         yield f"Each of {group.number:,} jobs has the same MaxRSS: that is no measurement."
     unlimited = [need for need in needs if not need.exceeded and need.requested is not None]
-    if more := ", ".join(need.name for need in unlimited if (need.most or 0) > (need.requested or 0)):
+    if more := ", ".join(need.name for need in unlimited if (need.most or 0) > (need.held or 0)):
         yield f"Jobs used more than requested ({more}): with a limit such jobs end or are slower."
     if not lines and group.well and not (idle or short or whole):
         unknown = [f"use of {need.name}" for need in needs if need.most is None]
@@ -209,9 +212,15 @@ def _findings(history: History, group: AlikeJobs) -> Iterator[str]:
         yield f"With these lines the jobs would have reserved {less:.0f} % fewer GiB-hours of memory."
 
 
+def _default(need: JobNeed) -> str:
+    return " (default)" if need.by_default else ""
+
+
 def _row(need: JobNeed) -> tuple[str, ...]:
     words = _WORDS[need.name]
-    requested = "not known" if need.requested is None else words(need.requested)
+    requested = "not known" if need.requested is None else words(need.requested) + _default(need)
+    if need.held != need.requested and need.held:
+        requested += f", held {words(need.held)}"
     if need.most is None or need.middle is None:
         return need.name, requested, "", "not known", ""
     mark = "more than " if need.exceeded else ""
@@ -280,7 +289,7 @@ def lines_for(history: History, group: AlikeJobs) -> list[str]:
     fewer = cpus.next if cpus.changes else None
     size = memory.next if memory.next is not None else int(memory.requested or 0) or None
     without_gpu = first.memory_key == "--mem-per-gpu" and history.found.idle(group)
-    shared = first.memory_shares > 1 and first.memory_key != "--mem-per-gpu"
+    shared = memory.by_default or (first.memory_shares > 1 and first.memory_key != "--mem-per-gpu")
     moved = bool(without_gpu) or (fewer is not None and shared)
     if without_gpu:
         first = replace(first, memory_key="--mem", memory_shares=1)
