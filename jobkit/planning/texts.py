@@ -408,6 +408,7 @@ def read_corpus(text: str, records: Sequence[Record]) -> CorpusVolume:
         ref = find_text(text, base=Path(), cache=cache_dir(), write=False)
     except JobkitError as error:
         hint = f"a number of paragraphs ({NUMBERS}), a text that is here, or sample"
+        hint = error.hint if Path(text).exists() else hint
         if text.startswith(("http://", "https://")):
             hint = f"fetch the text first, and name the file: curl -LO {shlex.quote(text)}"
         raise JobkitError(f"--corpus {text}: {error.message}", hint=hint) from error

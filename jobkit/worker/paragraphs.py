@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shlex
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -112,7 +113,10 @@ def _documents(text: str, name: str) -> Iterator[str]:
             if line.strip():
                 yield parse_line(line.encode(), Fields()).text.replace("\r\n", "\n").replace("\r", "\n")
         except BadLineError as error:
-            hint = "each line is a document with its text in the field `text`; name plain text .txt"
+            rename = f'sed \'s/"NAME":/"text":/\' {shlex.quote(name)} > NEW.jsonl'
+            hint = (
+                f"the text of a line is its field `text`; to rename a field: {rename}; name plain text .txt"
+            )
             raise JobkitError(f"text {name}:{number}: {error}", hint=hint) from error
 
 

@@ -61,6 +61,16 @@ def test_nothing_is_written_and_no_other_setting_is_next(tmp_path: Path) -> None
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 
+def test_a_corpus_with_another_field_or_encoding_is_refused_with_what_reads_it(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "demo", records())
+    (tmp_path / "a.jsonl").write_text('{"words": "Hello."}\n', encoding="utf-8")
+    (tmp_path / "b.txt").write_text("caf\xe9\n", encoding="latin-1")
+    done = jobkit("recommend", folder, "--corpus", "a.jsonl", cwd=tmp_path)
+    assert "jobkit apply RUN --corpus a.jsonl --out DIR --dry-run has these options" in done.stderr
+    assert "--text-field NAME" in done.stderr
+    assert "iconv -f latin1" in jobkit("recommend", folder, "--corpus", "b.txt", cwd=tmp_path).stderr
+
+
 @pytest.mark.slow
 def test_without_a_run_the_first_line_names_the_latest(here: Path) -> None:
     (name,) = (f"runs/{path.name}" for path in (here / "runs").iterdir())

@@ -563,7 +563,7 @@ def _pieces(parts: Iterable[ScanPart], places: dict[int, int]) -> Iterator[Piece
 
 _WAYS = {
     LFS_REASON: f"{LFS_HINT} fetches them",
-    "no field": "jobkit apply --text-field NAME names the field, also of some files: --text-field FILE=NAME",
+    "no field": "name the field: --text-field NAME, or of some files --text-field FILE=NAME",
     "the id": f"take FILE:ROW in place of these ids: --id {FILE_ROW}",
 }
 _WAYS["no column"] = _WAYS["no field"]
@@ -596,7 +596,7 @@ def _refusal(bad: Sequence[tuple[int, Bad]], found: Sequence[Source], *, more: b
         lines.append(f"\n  {found[source].path}{f':{one.line}' if one.line else ''}: {reason}")
     ways = [way for begin, way in _WAYS.items() if any(key[0].startswith(begin) for key in groups)]
     if known := next(filter(None, encodings.values()), ""):
-        ways.append(f"read them with jobkit apply --encoding {known} (auto: each by itself)")
+        ways.append(f"read them with --encoding {known} (auto: each by itself)")
     ways = ["fix them", *dict.fromkeys(ways), *([] if more else ["leave them out: --skip-bad"])]
     number = f"more than {MOST_BAD:,} places" if more else format_count(len(bad), "place")
     return JobkitError(
@@ -628,7 +628,14 @@ def volume(texts: Sequence[str], *, skip_bad: bool) -> CorpusVolume | None:
     plain = kind_of(text) == (TEXT, "") and not Path(text).is_dir()
     if not more and (not Path(text).exists() or (plain and not skip_bad)):
         return None
-    read = scan(find_sources(texts), skip_bad=skip_bad).corpus
+    try:
+        read = scan(find_sources(texts), skip_bad=skip_bad).corpus
+    except JobkitError as error:
+        if not any(option in error.hint for option in ("--text-field", "--encoding", "--id")):
+            raise
+        planned = f"jobkit apply RUN --corpus {' '.join(map(shell_quote, texts))} --out DIR --dry-run"
+        hint = f"{error.hint}. {planned} has these options, and the time"
+        raise JobkitError(error.message, hint=hint) from error
     name = text if not more else f"{text} and {format_count(len(more), 'more path')}"
     if bad := [*dict.fromkeys(one.source for one in read.skipped)]:
         name += f", without what cannot be read in {format_list(bad, MOST_NAMED)}"
