@@ -92,6 +92,7 @@ COLOURS = {"ok": "green", "warning": "yellow", "missing": "red", "unknown": "cya
 @shared.scheduler_option
 @shared.site_option
 @shared.runs_dir_option
+@shared.stand_in_option
 @click.option("--submit", is_flag=True, help="Also check a node: submit a job of a minute and wait for it.")
 @click.option(
     "--within",
@@ -129,8 +130,8 @@ def doctor(word: str | None, options: Options, submit: bool, within: str, whole:
       4   something is missing
       130 interrupted; the submitted job is cancelled
     """
-    if options.overrides and word is None:
-        raise click.UsageError("--set changes a key of a SPEC, and no SPEC is given")
+    if (options.overrides or options.stand_in) and word is None:
+        raise click.UsageError("--set and --stand-in change keys of a SPEC, and no SPEC is given")
     from jobkit.setup import doctor as checks
     from jobkit.setup import findings
     from jobkit.setup.doctor import open_case

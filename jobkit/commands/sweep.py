@@ -217,7 +217,6 @@ def preflight(
         shared.say_blocks(extension.blocks(result))
         from jobkit.planning.prepare import Options
 
-        words = [shlex.join(Options(overrides=overrides).words)] if overrides else []
-        words += ["--stand-in"] if stand_in else []
+        words = map(shlex.quote, Options(overrides=overrides, stand_in=stand_in).words)
         terminal.note_next(" ".join(["jobkit sweep", terminal.shell_path(spec), *words]), "measures it")
     return 0

@@ -86,11 +86,11 @@ class Options:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The options without ``--setting`` and ``--stand-in``, as a person types them."""
+        """The options without ``--setting``, as a person types them."""
         named = {**self.named, **({"runs-dir": str(self.runs_dir)} if self.runs_dir else {})}
         pairs = [("--set", hide_override(change, SweepSpec)) for change in self.overrides]
         pairs += [(f"--{name}", value) for name, value in named.items()]
-        return tuple(word for pair in pairs for word in pair)
+        return (*(word for pair in pairs for word in pair), *["--stand-in"] * self.stand_in)
 
     def runs_folder(self, site: Site) -> Path:
         """Return the absolute folder of the run folders."""

@@ -26,6 +26,7 @@ from jobkit.launch.job import announce, ids
 from jobkit.planning import prepare
 from jobkit.planning.batch_sizes import decided, is_auto
 from jobkit.planning.job_script import COPIER, PROGRAMS, SCRATCH_MARGIN_BYTES, fill, job_values, render_errand
+from jobkit.planning.models import STAND_IN, TINY
 from jobkit.planning.points import plan, request
 from jobkit.planning.workload_traits import traits
 from jobkit.schedulers.protocol import Scheduler
@@ -142,6 +143,10 @@ def open_case(path: Path | None, options: prepare.Options) -> Case:
     try:
         if path is not None:
             spec = load_spec(path, options.all_overrides)
+            if options.stand_in and machine.model(spec, path.parent, "").status is not Status.OK:
+                size = spec.model.size if "size" in spec.model.model_fields_set else TINY
+                changed = spec.model.model_copy(update={"fallback": STAND_IN, "size": size})
+                spec = spec.model_copy(update={"model": changed})
             spec = spec.model_copy(update={"environment": spec.environment.of_folder(path.parent)})
             opening.append(fine("spec", str(path)))
     except JobkitError as error:

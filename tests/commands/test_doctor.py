@@ -52,6 +52,22 @@ def test_the_sweep_that_is_next_is_the_one_that_was_looked_at() -> None:
 
 def test_what_contradicts_itself_is_refused() -> None:
     assert "no SPEC" in jobkit("doctor", "--set", "name=x").stderr
+    assert "no SPEC" in jobkit("doctor", "--stand-in").stderr
+
+
+@pytest.mark.slow
+def test_with_a_stand_in_a_model_that_is_missing_is_no_fault(here: Path) -> None:
+    (here / "spec.yaml").write_text(SPEC.replace("count", "stanza-ner"), encoding="utf-8")
+    words = ("spec.yaml", "--scheduler", "local")
+    found = [
+        {
+            finding["name"]: finding
+            for finding in json.loads(jobkit("doctor", *words, *more).stdout)["findings"]
+        }
+        for more in (["--json"], ["--json", "--stand-in"])
+    ]
+    assert [each["model"]["status"] for each in found] == ["missing", "ok"]
+    assert "the tiny stand-in" in found[1]["model"]["said"]
 
 
 def test_a_file_system_that_fails_is_a_finding() -> None:
