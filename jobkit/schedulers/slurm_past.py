@@ -89,7 +89,7 @@ def _rows(lines: Iterable[str]) -> Iterator[dict[str, str]]:
     """
     begun = ""
     for line in chain(("|".join(COLUMNS),), lines):
-        if "JobID" in line and (header := _HEADER.fullmatch(line)):
+        if not begun and "JobID" in line and (header := _HEADER.fullmatch(line)):
             bar, columns = header[1], line.rstrip("\n").split(header[1])
             if lack := [name for name in NEEDED if name not in columns]:
                 message = f"sacct's header has no column {', '.join(lack)}"
@@ -172,11 +172,10 @@ Defaults = Mapping[str, tuple[str, int, float | None]]
 
 def _defaults(site: str) -> Defaults:
     """Return by partition ``CPU`` or ``Node`` and the bytes a job gets for each, and its seconds."""
-    found, whole = {}, dict(re.findall(r"^DefMemPer(\w+) *= *(\d+)", site, re.MULTILINE))
+    found, whole = {}, re.findall(r"^DefMemPer(CPU|Node) *= *(\d+)", site, re.MULTILINE)
     for name, row in slurm_survey.shown("Partition", site).items():
-        sizes = {per: row.get(f"DefMemPer{per}", "") for per in ("CPU", "Node")}
-        sizes = {per: size for per, size in sizes.items() if size.isdecimal()}
-        per, size = next(iter((sizes or whole).items()), ("", "0"))
+        sizes = [(per, row.get(f"DefMemPer{per}", "")) for per in ("CPU", "Node")]
+        per, size = next((each for each in (*sizes, *whole) if each[1].isdecimal()), ("", "0"))
         seconds = seconds_of(row.get("DefaultTime", "")) or seconds_of(row.get("MaxTime", ""))
         found[name] = (per, int(size) * MIB, seconds)
     return found

@@ -508,7 +508,7 @@ def test_an_export_with_all_columns_has_what_jobs_held_and_how_many_tasks_ran() 
     text = jobkit("waste", "--from", export, "--name", "excl").stdout
     assert "1, held 8" in text
     text = jobkit("waste", "--from", export, "--name", "ntasks").stdout
-    assert "asked for 4 tasks; one ran" in text
+    assert "asked for 4 tasks; one ran, on 1 CPU: without srun" in text
     assert "#SBATCH --ntasks=1" in text
 
 

@@ -82,10 +82,6 @@ def _busy_cpus(job: PastJob) -> tuple[float | None, float | None]:
     return job.cpus, min(job.cpu_s / job.elapsed_s, max(job.cpus, job.cpu_s / (job.elapsed_s + 1)))
 
 
-def _busy_and_held(job: PastJob) -> tuple[float, int]:
-    return _busy_cpus(job)[1] or 0.0, max(job.cpus, job.held_cpus)
-
-
 def _whole_cpus(busy: float) -> int:
     return max(1, math.ceil(busy))
 
@@ -294,19 +290,19 @@ class AlikeJobs:
         elif used and requested is not None and self.well and not (resource is MEMORY and self.constant):
             wanted = Used(values).request(resource) if resource.lack else resource.enough(used[-1])
             wanted = wanted if used[-1] > requested else min(int(requested), wanted)
-        if resource is CPUS and any(
-            job.nodes > 1 or job.processes > 1 or (job.tasks > 1 and wanted != 1) for job in self.jobs
-        ):
-            wanted = None  # its tasks decide
-        if resource is MEMORY and not exceeded and barely_sampled(self.jobs):
+        tasks = resource is CPUS and any(job.nodes > 1 or job.processes > 1 for job in self.jobs)
+        if tasks or (resource is MEMORY and not exceeded and barely_sampled(self.jobs)):
             wanted = None
+        held = requested
+        if resource is CPUS:
+            held = max((_busy_cpus(job)[1] or 0, max(job.cpus, job.held_cpus)) for job in self.jobs)[1]
         return JobNeed(
             name=resource.name,
             requested=requested,
             used=used,
             exceeded=exceeded,
             next=wanted,
-            held=max(map(_busy_and_held, self.jobs))[1] if resource is CPUS else requested,
+            held=held,
             by_default=all(resource.name in job.by_default for job in self.jobs),
         )
 

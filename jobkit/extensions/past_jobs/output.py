@@ -186,8 +186,9 @@ def _findings(history: History, group: AlikeJobs) -> Iterator[str]:
     if whole:
         held = f"{first.held_cpus} CPUs" + (f" and {first.held_gpus} GPUs" if first.held_gpus else "")
         yield f"Each job held {held} and requested {format_count(first.cpus, 'CPU')}: leave out --exclusive."
-    if first.tasks > 1 and needs[2].next == 1:
-        yield f"Each job asked for {first.tasks} tasks; one ran, on one CPU: without srun a script runs once."
+    if first.tasks > 1 and (fewer := needs[2]).changes:
+        cpus = format_count(fewer.next or 1, "CPU")
+        yield f"Each job asked for {first.tasks} tasks; one ran, on {cpus}: without srun a script runs once."
     if idle:
         yield f"No job used its GPU: leave out its line. They held {few_hours(group.gpu_hours)} GPU-hours."
     if idle is None and first.gpu_percent is not None:

@@ -107,6 +107,7 @@ def test_the_citation_is_the_same_everywhere() -> None:
     entry = bibtex({"versions": {"jobkit": ["1.0"]}})
     assert (entry[:9], entry[-1], "{1.0}" in entry) == ("@software", "}", True)
     assert f"{{{{{author['name']}}}}}" in entry
+    assert all(cited.get(key, "") in entry for key in ("url", "repository-code", "doi"))
 
 
 def test_a_corpus_that_is_not_planned_has_no_report(tagged: Path) -> None:
