@@ -92,7 +92,7 @@ def main() -> None:
         (scratch / "text.txt").write_text("\n\n".join(several), encoding="utf-8")
         model, *_ = WORKLOADS["sentence-embedding"]
         work["lengths"] = ["-c", LENGTHS, str(scratch / "text.txt"), model]
-        rows = []
+        rows, seconds = list[dict[str, Any]](), defaultdict[str, list[float]](list)
         for run in range(arguments.runs):
             for what, words in work.items():
                 for build in arguments.builds[:: 1 if run % 2 else -1]:
@@ -100,12 +100,11 @@ def main() -> None:
                     rows.append({"what": what, "build": build.name, **found})
                     sys.stdout.write(f"{rows[-1]}\n")
                     sys.stdout.flush()
-    seconds = defaultdict[str, list[float]](list)
-    for row in rows:
-        seconds[f"{row['what']} {row['build']}"].append(row["wall_s"])
-    found = {name: median(several) for name, several in seconds.items()}
-    record = {"cores": os.cpu_count(), "paragraphs": arguments.lengths, "median_s": found, "rows": rows}
-    arguments.file.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+                    seconds[f"{what} {build.name}"].append(found["wall_s"])
+                    medians = {name: median(several) for name, several in seconds.items()}
+                    record = {"cores": os.cpu_count(), "paragraphs": arguments.lengths}
+                    record |= {"median_s": medians, "rows": rows}
+                    arguments.file.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
