@@ -9,7 +9,7 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.shell import Completed
 from jobkit.schedulers.types import JobId
 
-_UNITS = {"": 1, **{unit: 1024**power for power, unit in enumerate("KMGTP", 1)}}
+_UNITS: dict[str, int] = {"": 1, **{unit: 1024**power for power, unit in enumerate("KMGTP", 1)}}
 _UNITS |= {unit: 1000**power for power, unit in enumerate("kmgtp", 1)}
 _NUMBER = re.compile(r"\d{1,18}(?:\.\d+)?")
 _SIZE = re.compile(r"(\d{1,18}(?:\.\d+)?)([KMGTPkmgtp]?)B?")
@@ -71,6 +71,8 @@ def bytes_of(text: str) -> int | None:
     Powers of two (sacct(1) MaxRSS); in lower case, which only Grid Engine has, of ten: with ``h_vmem=1g`` a
     job gets 10^9 bytes (sge_types(1) memory_specifier, and measured).
     """
+    if text[:-1].isdecimal() and (unit := _UNITS.get(text[-1])) and len(text) < 12:  # as most of a million
+        return int(text[:-1]) * unit
     found = _SIZE.fullmatch(text.strip()) if text else None
     return int(float(found[1]) * _UNITS[found[2]]) if found else None
 

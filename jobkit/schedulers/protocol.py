@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Protocol
 
@@ -222,32 +222,21 @@ PAGE_CACHE = "page cache up to the limit"  # a doubt
 
 
 def without_impossible(job: PastJob) -> PastJob:
-    """Return a job without impossible figures, which `PastJob.doubts` then names."""
-    cpu_s, held, doubts = job.cpu_s, job.held_bytes, list(job.doubts)
-    cpus = max(job.cpus, job.held_cpus)
+    """Take the impossible figures from a job, name them in `PastJob.doubts`, and return it."""
+    cpus, percent = max(job.cpus, job.held_cpus), job.gpu_percent or 0
     most_s = cpus * (job.elapsed_s + 1)
     # A site that does not confine jobs may let them keep a few times their CPUs busy; more is an error
-    if cpu_s is not None and cpu_s > 10 * most_s:
-        doubts += [f"{cpu_s / most_s:,.0f} times the time of {format_count(cpus, 'CPU')}"]
-        cpu_s = None
-    if held is not None and held > MAX_BYTES:
-        doubts += [f"{format_memory(held)} of memory"]
-        held = None
-    gpu_bytes, percent = job.gpu_bytes, job.gpu_percent
+    if job.cpu_s is not None and job.cpu_s > 10 * most_s:
+        job.doubts += (f"{job.cpu_s / most_s:,.0f} times the time of {format_count(cpus, 'CPU')}",)
+        job.cpu_s = None
+    if job.held_bytes is not None and job.held_bytes > MAX_BYTES:
+        job.doubts += (f"{format_memory(job.held_bytes)} of memory",)
+        job.held_bytes = None
     # Of one GPU: utilisation is a mean of samples
-    if (gpu_bytes or 0) > MAX_BYTES or (percent or 0) > 110 * max(1, job.gpus):
-        doubts += ["figures of its GPUs"]
-        gpu_bytes = percent = None
-    if not doubts:
-        return job
-    return replace(
-        job,
-        doubts=tuple(doubts),
-        cpu_s=cpu_s,
-        held_bytes=held,
-        gpu_bytes=gpu_bytes,
-        gpu_percent=percent,
-    )
+    if (job.gpu_bytes or 0) > MAX_BYTES or percent > 110 * max(1, job.gpus):
+        job.doubts += ("figures of its GPUs",)
+        job.gpu_bytes = job.gpu_percent = None
+    return job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

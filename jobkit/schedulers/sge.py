@@ -12,6 +12,7 @@ not always name the value to change, so qconf is asked as well.
 
 from __future__ import annotations
 
+import calendar
 import contextlib
 import re
 import shlex
@@ -193,12 +194,17 @@ def elapsed_s(record: Mapping[str, str]) -> float | None:
     return (end - begin).total_seconds() if begin and end else wall
 
 
+_MONTHS = {name: f"{month:02}" for month, name in enumerate(calendar.month_abbr)}
+
+
 def moment(text: str) -> datetime | None:
     """Return a time of qacct; ``None`` for ``-/-`` and any other text."""
+    # Sun's are ``Thu Nov 26 00:29:25 2026``, the Open Cluster Scheduler's ISO 8601, Univa's neither
+    if len(words := text.split()) == 5:
+        text = f"{words[4]}-{_MONTHS.get(words[1])}-{words[2]:0>2}T{words[3]}"
     with contextlib.suppress(ValueError, OverflowError):
         return datetime.fromisoformat(text).astimezone()
-    # Of Sun, and of Univa and Altair; the Open Cluster Scheduler writes ISO 8601
-    for form in ("%a %b %d %H:%M:%S %Y", "%m/%d/%Y %H:%M:%S.%f", "%m/%d/%Y %H:%M:%S"):
+    for form in ("%m/%d/%Y %H:%M:%S.%f", "%m/%d/%Y %H:%M:%S"):
         with contextlib.suppress(ValueError, OverflowError):
             return datetime.strptime(text, form).astimezone()
     return None

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import lru_cache
-from itertools import chain
+from itertools import accumulate, chain
 from operator import itemgetter
 from typing import Any
 
@@ -30,12 +30,22 @@ COLUMNS = (
     *("TRESUsageInMax", "TRESUsageInTot", "TRESUsageInAve", "JobName"),
 )  # the name is the last column, because it may contain line ends
 EXPORTED = (*COLUMNS[:-1], "Account", "Submit", "SubmitLine", COLUMNS[-1])
+CELLS = (*EXPORTED, "Elapsed", "Timelimit")  # a person's export may have these in place of ...Raw
 NEEDED = ("JobID", "JobName", "State", "Start", "End", "ReqMem", "AllocCPUS", "MaxRSS")
 CACHED = "may count the page cache"
 _HEADER = re.compile(r"\w+(\|[0-9a-f]{6}\||\W)(?:\w+\1)*\w*\s*")
 _STEP = re.compile(r"(?P<job>\d+(?:_(?:\d+|\[.*\])|\+\d+)?)(?:\.(?P<step>\w+))?")
 _GPUS = re.compile(r"(?:^|,)gres/gpu(:[^=,]+)?=(\d{1,9})(?=,|$)")
-_OF_REQUEST = itemgetter("TimelimitRaw", "ReqMem", "AllocCPUS", "NNodes", "ReqTRES", "AllocTRES")
+_OF_JOB, _OF_SUBMISSION, _OF_REQUEST, _OF_STEP = (
+    itemgetter(*map(CELLS.index, names.split()))
+    for names in (
+        "JobID User Partition State Start End ElapsedRaw Elapsed TotalCPU AllocTRES",
+        "Account Submit SubmitLine JobName",
+        "Timelimit TimelimitRaw ReqMem AllocCPUS NNodes ReqTRES AllocTRES",
+        "Start End NTasks MaxRSS TRESUsageInMax TRESUsageInTot",
+    )
+)
+_STATE, _NODES, _TOTAL = map(CELLS.index, ("State", "NNodes", "TRESUsageInTot"))
 _SHARED = re.compile(r"--mem-per-([cg]pu)\b")
 _CLOCK = re.compile(r" (?:-t|--time\b)")
 _TASKS = re.compile(
@@ -43,7 +53,9 @@ _TASKS = re.compile(
     r" +(?:-n *|--ntasks[= ])(\d+)(?!\S)"
 )  # among the options before the script
 
-Row = Mapping[str, str]
+Row = Sequence[str]  # the cells of `CELLS`, in their order
+Statuses = Mapping[tuple[str, str], int]  # by job and end
+Defaults = Mapping[str, tuple[str, int, float | None]]  # as `_defaults` returns them
 
 
 def argvs(whose: Whose, days: Sequence[date], site: str) -> tuple[tuple[str, ...], ...]:
@@ -70,20 +82,23 @@ def argvs(whose: Whose, days: Sequence[date], site: str) -> tuple[tuple[str, ...
 
 def read(lines: Iterable[str], site: str) -> Iterator[PastJob]:
     """Yield the jobs; the rows of a job's steps follow its own (measured). Without a header, `COLUMNS`."""
-    known, rows, cached = slurm.statuses(site), list[Row](), CACHED in " ".join(how_measured(site))
-    every = 0.0 if cached else _sampled_s(site) or 30.0  # the default of JobAcctGatherFrequency
+    known, rows = slurm.statuses(site), list[Row]()
+    every = (
+        0.0 if CACHED in " ".join(how_measured(site)) else _sampled_s(site) or 30.0
+    )  # the default of JobAcctGatherFrequency
     defaults = _defaults(site)
-    for row in chain(_rows(lines), ({"JobID": "", "State": "the end of all"},)):
-        name, _, step = row["JobID"].partition(".")
-        if rows and not step:
-            yield _job(rows[0], rows[1:], every, defaults, cached=cached)
-            rows = []
-        if not step or (rows and name == rows[0]["JobID"]):
-            rows.append(slurm.with_status(row, name, known) if row["State"] == "FAILED" else row)
+    for row in chain(_rows(lines), (("",),)):
+        name, _, step = row[0].partition(".")
+        if not step:
+            if rows:
+                yield _job(rows[0], rows[1:], known, every, defaults)
+            rows = [row]
+        elif rows and name == rows[0][0]:
+            rows.append(row)
 
 
-def _rows(lines: Iterable[str]) -> Iterator[dict[str, str]]:
-    """Yield the rows by column; a line with fewer cells goes on in the next, or is a part of a name.
+def _rows(lines: Iterable[str]) -> Iterator[Row]:
+    """Yield the rows; a line with fewer cells goes on in the next, or is a part of a name.
 
     With more cells bars are in the name, as far as they shift the state, else in what was typed.
     """
@@ -94,8 +109,8 @@ def _rows(lines: Iterable[str]) -> Iterator[dict[str, str]]:
             if lack := [name for name in NEEDED if name not in columns]:
                 message = f"sacct's header has no column {', '.join(lack)}"
                 raise JobkitError(message, hint=f"sacct --parsable2 --format={','.join(EXPORTED)}")
-            blank = [name for name in EXPORTED if name not in columns]
-            known, blank = [*columns, *blank], [""] * len(blank)
+            ordered = columns == [*EXPORTED]
+            chosen = itemgetter(*(columns.index(each) if each in columns else -1 for each in CELLS))
             place, state, name = (columns.index(each) for each in ("JobID", "State", "JobName"))
             typed = columns.index("SubmitLine") if "SubmitLine" in columns else name
             continue
@@ -113,61 +128,88 @@ def _rows(lines: Iterable[str]) -> Iterator[dict[str, str]]:
             begun = line
         # what the step "extern" holds is Slurm's own
         if more >= 0 and _STEP.fullmatch(cells[place]) and not cells[place].endswith(".extern"):
-            yield dict(zip(known, cells + blank, strict=True))
+            cells += ("", "")
+            yield cells if ordered else chosen(cells)
 
 
-def _job(row: Row, steps: Sequence[Row], every: float, defaults: Defaults, *, cached: bool) -> PastJob:
-    word, outcome, ended = "COMPLETED", None, row["End"] != slurm.UNKNOWN
-    if row["State"] != word or any(step["State"] != word for step in steps):
-        word, outcome, _ = slurm.end_of(row, steps)
-    request = _requested(_key(row["SubmitLine"]), row.get("Timelimit", ""), *_OF_REQUEST(row))
-    nodes, memory = request["nodes"], request["memory_bytes"]
-    peaks = [bytes_of(step["MaxRSS"]) for step in steps]
-    used = [text for step in steps if "gres/gpu" in (text := step["TRESUsageInMax"])]
-    sizes = [size for text in used if (size := bytes_of(_part(text, "gres/gpumem"))) is not None]
-    loads = [load for text in used if (load := number_of(_part(text, "gres/gpuutil"))) is not None]
-    seen = nodes == 1 or sum(max(1, _whole(step["NNodes"])) for step in steps) >= nodes
-    held = _held(steps, peaks, nodes) if seen else None
-    # files fill what is free where the page cache counts
-    doubted = cached and word == "COMPLETED" and held is not None and held >= 0.95 * (memory or math.inf)
-    elapsed = row["ElapsedRaw"]
+def _job(row: Row, steps: Sequence[Row], known: Statuses, every: float, defaults: Defaults) -> PastJob:
+    job_id, user, queue, state, began, over, elapsed, clock, cpu, alloc = _OF_JOB(row)
+    account, submitted, submit_line, name = _OF_SUBMISSION(row)
+    word, outcome, ended = "COMPLETED", None, over != slurm.UNKNOWN
+    if {each[_STATE] for each in (row, *steps)} != {word}:
+        named, *others = (dict(zip(CELLS, each, strict=True)) for each in (row, *steps))
+        word, outcome, _ = slurm.end_of(named, others)
+        if word == "FAILED":
+            state = f"status {slurm.with_status(named, job_id, known)['ExitCode'].partition(':')[0]}"
+    key = found[0] if "--mem-per" in submit_line and (found := _SHARED.search(submit_line)) else ""
+    request = _requested(key, *_OF_REQUEST(row))
+    typed = " -n" in submit_line or " --ntasks" in submit_line
+    used, memory = _used(cpu, steps, request["nodes"]), request["memory_bytes"]
+    # files fill what is free where the page cache counts: memory is not sampled there
+    if not every and word == "COMPLETED" and (used["held_bytes"] or 0) >= 0.95 * (memory or math.inf):
+        used |= {"held_bytes": None, "doubts": (PAGE_CACHE,)}
     return PastJob(
         scheduler=slurm.NAME,
-        job_id=row["JobID"],
-        name=row["JobName"],
-        user=row["User"],
-        account=row["Account"],
-        queue=row["Partition"],
-        state=row["State"] if word != "FAILED" else f"status {row['ExitCode'].partition(':')[0]}",
+        job_id=job_id,
+        name=name,
+        user=user,
+        account=account,
+        queue=queue,
+        state=state,
         ended=ended and word in slurm.END_STATES,
         again=ended and word not in slurm.END_STATES,
         well=word == "COMPLETED",
         outcome=outcome,
-        submitted=row["Submit"],
+        submitted=submitted,
         # of a job that was cancelled while it waited Start is the end (measured)
-        began=row["Start"] if steps or row["AllocTRES"] else "",
-        over=row["End"] if ended else "",
-        elapsed_s=(number_of(elapsed) if elapsed else seconds_of(row.get("Elapsed", ""))) or 0.0,
-        held_bytes=None if doubted else held,
+        began=began if steps or alloc else "",
+        over=over if ended else "",
+        elapsed_s=(number_of(elapsed) if elapsed else seconds_of(clock)) or 0.0,
         sampled_s=every,
-        process_bytes=max(filter(None, peaks), default=None),
-        cpu_s=_cpu_s(row, steps) if seen else None,
-        processes=max([_whole(step["NTasks"]) for step in steps], default=1),
-        tasks=int(asked[1]) if (asked := _TASKS.match(row["SubmitLine"])) else 0,
-        gpu_bytes=max(sizes, default=None),
-        gpu_percent=max(loads, default=None),
-        follows=row["SubmitLine"].endswith(f"/{FOLLOW_SCRIPT}") and bool(RUN_NAME.search(row["JobName"])),
-        doubts=(PAGE_CACHE,) if doubted else (),
-        by_default=_by_default(row, request, defaults) if defaults else (),
+        tasks=int(asked[1]) if typed and (asked := _TASKS.match(submit_line)) else 0,
+        follows=submit_line.endswith(f"/{FOLLOW_SCRIPT}") and bool(RUN_NAME.search(name)),
+        by_default=_by_default(queue, submit_line, request, defaults) if defaults else (),
         **request,
+        **used,
     )
 
 
-def _key(submit_line: str) -> str:
-    return found[0] if (found := _SHARED.search(submit_line)) else ""
+def _used(cpu: str, steps: Sequence[Row], nodes: int) -> dict[str, Any]:
+    """Return what a job used, by the fields of `PastJob`: its memory is that of the steps at one time.
 
-
-Defaults = Mapping[str, tuple[str, int, float | None]]
+    MaxRSS is of the largest task of a step, TRESUsageInTot the sum over its tasks (sacct(1)), each at its own
+    peak. The tasks of a step over several nodes are taken to be spread evenly. Some versions leave TotalCPU
+    at 0 and have it in the TRES of the steps.
+    """
+    cpu_s, held, process, processes = seconds_of(cpu), 0, 0, 0 if steps else 1
+    changes, gpus = list[tuple[str, int]](), list[str]()  # of the memory, with their times
+    for begun, over, tasks, rss, most, total in map(_OF_STEP, steps):
+        number, size = _whole(tasks), bytes_of(rss) or 0
+        processes, process = max(processes, number), max(process, size)
+        if number > 1 and size:
+            whole = bytes_of(_part(total, "mem")) if nodes == 1 else None
+            size = size * math.ceil(number / nodes) if whole is None else whole
+        held = max(held, size)
+        if begun < over:
+            changes += ((begun, size), (over, -size))
+        if "gres/gpu" in most:
+            gpus.append(most)
+    if len(steps) > 1:
+        held = max((held, *accumulate(by for _, by in sorted(changes))))
+    if not cpu_s:
+        cpu_s = math.fsum(filter(None, [seconds_of(_part(step[_TOTAL], "cpu")) for step in steps])) or cpu_s
+    known = nodes == 1 or sum(max(1, _whole(step[_NODES])) for step in steps) >= nodes
+    used: dict[str, Any] = {
+        "held_bytes": held if known and held else None,
+        "process_bytes": process or None,
+        "cpu_s": cpu_s if known else None,
+        "processes": processes,
+    }
+    if gpus:
+        for name, key, parse in (("gpu_bytes", "gpumem", bytes_of), ("gpu_percent", "gpuutil", number_of)):
+            values = [parse(_part(text, f"gres/{key}")) for text in gpus]
+            used[name] = max((value for value in values if value is not None), default=None)
+    return used
 
 
 def _defaults(site: str) -> Defaults:
@@ -181,12 +223,14 @@ def _defaults(site: str) -> Defaults:
     return found
 
 
-def _by_default(row: Row, request: Mapping[str, Any], defaults: Defaults) -> tuple[str, ...]:
+def _by_default(
+    queue: str, submit_line: str, request: Mapping[str, Any], defaults: Defaults
+) -> tuple[str, ...]:
     """Return what has the partition's default, if the command line does not request it."""
-    per, size, seconds = defaults.get(row["Partition"], ("", 0, None))
+    per, size, seconds = defaults.get(queue, ("", 0, None))
     size = size * request["cpus"] // request["nodes"] if per == "CPU" else size
-    memory = size and size == request["memory_bytes"] and " --mem" not in row["SubmitLine"]
-    walltime = seconds and seconds == request["walltime_s"] and not _CLOCK.search(row["SubmitLine"])
+    memory = size and size == request["memory_bytes"] and " --mem" not in submit_line
+    walltime = seconds and seconds == request["walltime_s"] and not _CLOCK.search(submit_line)
     return tuple(name for name, same in (("memory", memory), ("walltime", walltime)) if same)
 
 
@@ -243,33 +287,6 @@ def _requested(
         "gpu_type": kinds or types,
         "nodes": nodes,
     }
-
-
-def _cpu_s(row: Row, steps: Sequence[Row]) -> float | None:
-    """Return the CPU time; some versions leave TotalCPU at 0 and have it in the TRES of the steps."""
-    if total := seconds_of(row["TotalCPU"]):
-        return total
-    found = [seconds_of(_part(step["TRESUsageInTot"], "cpu")) for step in steps]
-    return math.fsum(filter(None, found)) or total
-
-
-def _held(steps: Sequence[Row], peaks: Sequence[int | None], nodes: int) -> int | None:
-    """Return the most memory on a node at once: the sum over the steps that ran at the same time.
-
-    MaxRSS is of the largest task of a step, TRESUsageInTot the sum over its tasks (sacct(1)), each at its own
-    peak. The tasks of a step over several nodes are taken to be spread evenly.
-    """
-    sizes = []
-    for step, size in zip(steps, peaks, strict=True):
-        if size is not None and (tasks := _whole(step["NTasks"])) > 1:
-            whole = bytes_of(_part(step["TRESUsageInTot"], "mem")) if nodes == 1 else None
-            size = size * math.ceil(tasks / nodes) if whole is None else whole  # noqa: PLW2901
-        if size:
-            sizes.append((step["Start"], step["End"], size))
-    if len(sizes) == 1:
-        return sizes[0][2]
-    sums = [sum(size for begun, over, size in sizes if begun <= at < over) for at, _, _ in sizes]
-    return max((*sums, *(size for _, _, size in sizes)), default=None)
 
 
 def refusal(answer: Completed) -> str:
