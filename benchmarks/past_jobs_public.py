@@ -25,7 +25,7 @@ from statistics import fmean
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.units import GIB, MIB
-from jobkit.extensions.past_jobs.groups import MEMORY, WALLTIME, Groups, JudgedResource, Used
+from jobkit.extensions.past_jobs.groups import MEMORY, WALLTIME, History, JudgedResource, Used
 from jobkit.runs.request import LEAST_ROOM_BYTES
 from jobkit.schedulers.protocol import PastJob, without_impossible
 from jobkit.schedulers.slurm_past import read
@@ -89,7 +89,8 @@ def tasks_of(folder: Path) -> list[Task]:
     for path in sorted(folder.glob("*.txt")):
         with path.open(encoding="utf-8", errors="replace") as stream:
             jobs = (without_impossible(job) for job in read(stream, "") if not job.follows)
-            groups = Groups(job for job in jobs if job.well and job.held_bytes and job.memory_bytes).groups()
+            fit = (job for job in jobs if job.well and job.held_bytes and job.memory_bytes)
+            groups = History("slurm", fit).groups()
         found += [Task(path.stem, replace(job, name=each.name)) for each in groups for job in each.jobs]
     return found
 

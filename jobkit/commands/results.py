@@ -482,13 +482,9 @@ def _of_jobs(ids: tuple[str, ...], options: Mapping[str, Any], scheduler: str, f
     hours = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)h?", options["at_least"] or "0")
     if not hours:
         raise click.UsageError(f"--at-least {options['at_least']}: not like 50h")
+    user, account, queue = (options[key] or "" for key in ("user", "account", "partition"))
     history = ask.ask(
-        Whose(
-            ids=ids,
-            user=options["user"] or own,
-            account=options["account"] or "",
-            queue=options["partition"] or "",
-        ),
+        Whose(ids=ids, user=user or own, account=account, queue=queue),
         since=_since(options),
         name=options["name"] or "*",
         scheduler=scheduler,
@@ -497,7 +493,7 @@ def _of_jobs(ids: tuple[str, ...], options: Mapping[str, Any], scheduler: str, f
     )
     groups = output.worst_first(history, float(hours[1]))
     if form:
-        for piece in (output.as_json if form == "json" else output.as_csv)(history, groups):
+        for piece in output.as_json(history, groups) if form == "json" else output.as_csv(groups):
             terminal.say(piece, nl=False)
         return 0
     if not groups:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -36,6 +36,14 @@ class Column:
     def name(self) -> str:
         """Its head, which may have several lines, in one line."""
         return " ".join(self.head.split())
+
+
+def columns_of(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], left: Container[str]
+) -> tuple[Column, ...]:
+    """Return the columns of a table that is given by its rows, some flush left; none without a row."""
+    cells = zip(heads, zip(*rows, strict=True), strict=bool(rows))
+    return tuple(Column(head, [*column], left=head in left) for head, column in cells)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

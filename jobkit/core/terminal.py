@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import difflib
 import html
 import io
@@ -246,6 +247,15 @@ def as_json(data: object, *, indent: int | None = None) -> str:
     return "\n".join(
         line if line.isprintable() else "".join(map(_escaped, line)) for line in text.split("\n")
     )
+
+
+def as_csv(rows: Iterable[Iterable[object]], delimiter: str = ",") -> str:
+    """Return CSV in which no text is a formula."""
+    stream = io.StringIO()
+    csv.writer(stream, delimiter=delimiter, lineterminator="\n").writerows(
+        [for_csv(cell) if isinstance(cell, str) else cell for cell in row] for row in rows
+    )
+    return stream.getvalue()
 
 
 class LogSanitizer:

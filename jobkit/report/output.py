@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +23,7 @@ from jobkit.core.knobs import BATCH_SIZE, CPU
 from jobkit.core.layout import SEARCH_GOAL_FILE
 from jobkit.core.records import Outcome
 from jobkit.core.student import unknown_spread
-from jobkit.core.terminal import DELIMITERS, NoWrap, as_json, for_csv, shell_quote
+from jobkit.core.terminal import DELIMITERS, NoWrap, as_csv, as_json, shell_quote
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_list, format_memory, format_setting
 from jobkit.report.rows import SETTING, Row
 from jobkit.report.tables import Collected, Size, hidden_energy, no_search_for_cycles
@@ -462,12 +460,8 @@ def render(
     ``color``: whether titles carry terminal colours. Only ``table``.
     """
     if fmt in DELIMITERS:
-        stream = io.StringIO()
-        writer = csv.writer(stream, delimiter=DELIMITERS[fmt], lineterminator="\n")
-        writer.writerow(map(for_csv, collected.point_columns))
-        for record in map(_whole_numbers, collected.point_records()):
-            writer.writerow(for_csv(cell) if isinstance(cell, str) else cell for cell in record.values())
-        return stream.getvalue()
+        records = (record.values() for record in map(_whole_numbers, collected.point_records()))
+        return as_csv((collected.point_columns, *records), DELIMITERS[fmt])
     per_group = estimates(collected, limit_bytes)
     if fmt == "json":
         keys = filter(None, (extension.key for extension in EXTENSIONS.values()))

@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from jobkit.core import files
-from jobkit.core.blocks import Block, Column
+from jobkit.core.blocks import Block, columns_of
 from jobkit.core.errors import JobkitError
 from jobkit.core.json_codec import from_json
 from jobkit.core.records import Outcome
@@ -282,11 +282,8 @@ def _counted(rows: Iterator[Mapping[str, Any]], number: int) -> Iterator[Block]:
 
 def _table(title: str, names: Sequence[str], rows: Sequence[Sequence[str]], rest: str = "") -> Block:
     """Return a table of the first rows."""
-    cells, more = zip(*rows[:MOST_LISTED], strict=True), len(rows) - MOST_LISTED
-    columns = tuple(
-        Column(name, [*values], left=name not in {"rows", "done", "paragraphs"})
-        for name, values in zip(names, cells, strict=True)
-    )
+    more = len(rows) - MOST_LISTED
+    columns = columns_of(names, rows[:MOST_LISTED], {*names} - {"rows", "done", "paragraphs"})
     return Block(title=title, columns=columns, after=(f"... and {more:,} more{rest}",) if more > 0 else ())
 
 
@@ -327,8 +324,8 @@ def _fact_block(report: CorpusReport) -> Block:
         "versions": ", ".join(versions),
         "run folder": str(report.standing.folder),
     }
-    known = {name: value for name, value in facts.items() if value}
-    columns = (Column("what", [*known], left=True), Column("value", [*known.values()], left=True))
+    heads, known = ("what", "value"), [(name, value) for name, value in facts.items() if value]
+    columns = columns_of(heads, known, heads)
     return Block(title="GPU, versions, model, jobs", columns=columns, folded=True)
 
 

@@ -7,14 +7,12 @@ import gzip
 import hashlib
 import hmac
 import importlib
-import math
 import re
 import secrets
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -24,9 +22,9 @@ from jobkit.core import shell
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.files import write_atomically
 from jobkit.core.paths import accounting_folder, is_user, user_name
-from jobkit.core.units import format_count, format_list
-from jobkit.extensions.past_jobs.groups import HOUR_S, Groups, barely_sampled, few_hours
-from jobkit.schedulers.protocol import PAGE_CACHE, PastJob, PastJobs, Whose, without_impossible
+from jobkit.core.units import format_list
+from jobkit.extensions.past_jobs.groups import MOST_NAMED, History
+from jobkit.schedulers.protocol import PastJob, PastJobs, Whose, without_impossible
 from jobkit.schedulers.registry import SCHEDULERS, by_name, choose_scheduler, query_environment, runs_here
 
 JOB_ID = re.compile(
@@ -36,60 +34,7 @@ JOB_ID = re.compile(
 a step, ``4711.batch``."""
 _EXPORTS = "on Slurm sacct -P --format=ALL -S now-30days > FILE, on Grid Engine qacct -d 30 -j > FILE"
 _TASKS = re.compile(r"[_.]?\[|[_.]\d+-")
-MOST_NAMED, MOST_REST_S = 5, 5.0
-
-
-@dataclass(kw_only=True)
-class History:
-    """What the accounting answered."""
-
-    scheduler: str  # its name
-    found: Groups  # the jobs that have ended
-    running: list[str] = field(default_factory=list)  # the ids of those that have not
-    unknown: list[str] = field(default_factory=list)  # the ids that were asked for and that it does not know
-    doubted: list[str] = field(default_factory=list)  # the first jobs with figures that cannot be
-    unjudged: Counter[str] = field(default_factory=Counter)  # jobs by the reason
-    unjudged_s: float = 0.0  # how long these ran
-    named: bool = False  # whether they were asked for by name
-    notes: tuple[str, ...] = ()  # how the site measures memory
-
-    def add(self, job: PastJob) -> None:
-        """Take a job that has ended."""
-        self.found.add(job)
-        reason = ""
-        if PAGE_CACHE in job.doubts:
-            reason = PAGE_CACHE
-        elif job.doubts:
-            reason = "figures that cannot be"
-            if len(self.doubted) <= MOST_NAMED:
-                self.doubted.append(f"{job.job_id}: {', '.join(job.doubts)}")
-        elif job.well and job.held_bytes is None:
-            reason = "no MaxRSS"
-        elif job.gpus and job.gpu_percent is None:
-            reason = "no figure of the GPU"
-        if reason:
-            self.unjudged[reason] += 1
-            self.unjudged_s += job.elapsed_s
-
-    @property
-    def jobs(self) -> list[PastJob]:
-        return [job for group in self.found.found.values() for job in group.jobs]
-
-    def not_judged(self) -> str:
-        """Return a line on the jobs whose figures say nothing; empty if there are none."""
-        reasons, seconds = Counter(self.unjudged), self.unjudged_s
-        for group in self.found.found.values():
-            zeros = group.jobs[0].gpus and group.idle and self.found.idle(group) is None
-            same = "the same MaxRSS in each" if group.constant else ""
-            short = "ran for too few samples of their memory" if barely_sampled(group.jobs) else ""
-            for reason in filter(None, (same, short, "0 for each GPU of the type" if zeros else "")):
-                reasons[reason] += group.number
-                seconds += math.fsum(job.elapsed_s for job in group.jobs)
-        if not reasons:
-            return ""
-        why = ", ".join(f"{reason} ({number:,})" for reason, number in reasons.most_common())
-        jobs = format_count(reasons.total(), "job")
-        return f"{jobs}, {few_hours(seconds / HOUR_S)} hours could not be judged: {why}."
+MOST_REST_S = 5.0
 
 
 def ask(
@@ -110,29 +55,24 @@ def ask(
     ``hide``: have a hash in place of the name of each user.
     """
     if file:
-        found, past, every = _of_file(file, since)
+        scheduler = _exporter(file)
     else:
         scheduler, why = choose_scheduler(scheduler)
         if runs_here(by_name(scheduler).NAME):
             message = f"no accounting to ask about jobs: {why}"
             hint = "type it on a login node of the cluster, or read an export: --from FILE"
             raise JobkitError(message, hint=hint)
-        found, past = History(scheduler=scheduler, found=Groups()), past_of(scheduler)
-        every = _asked(found, past, whose, since or date.today())  # noqa: DTZ011 - the cluster's day
+    found, past = History(scheduler), past_of(scheduler)
+    today = date.today()  # noqa: DTZ011 - the cluster's day
+    every = _of_file(past, file, since) if file else _asked(found, past, whose, since or today)
     found.named = name != "*"
     ids = tuple(_TASKS.split(id_)[0] for id_ in whose.ids)
-    seen, hashed = set[str](), hasher() if hide else None
-    wanted = {"user": whose.user, "account": whose.account, "queue": whose.queue} if file else {}
+    keys = (("user", whose.user), ("account", whose.account), ("queue", whose.queue))
+    wanted = [(key, value) for key, value in keys if value and file]
+    hashed = hasher() if hide else None
     again: dict[str, list[PastJob]] = {}  # earlier runs of jobs that have not ended so far
     running: dict[str, None] = {}
-    for each in every:
-        job = without_impossible(each)
-        if ids:
-            seen.update((job.job_id, re.split(r"[_.+]", job.job_id)[0]))
-        if (job.gpu_percent or 0) > 0 or job.gpu_bytes:
-            found.found.measured.add(job.gpu_type)
-        if not _is_asked_for(job, ids, name, wanted):
-            continue
+    for job in _chosen(found, every, ids, name, wanted):
         if hashed:
             job.user = hashed(job.user)
         if not job.ended:
@@ -143,22 +83,30 @@ def ask(
                 found.add(run)
             running.pop(job.job_id, None)
     found.running = list(running)
-    found.unknown = [id_ for id_ in ids if id_ not in seen]
-    if not found.found.found:
+    if not found.jobs:
         message, hint = _nothing(found, past, replace(whose, ids=ids), None if file else since, name)
         raise JobkitError(message, hint=hint)
     return found
 
 
-def _is_asked_for(job: PastJob, ids: tuple[str, ...], name: str, wanted: Mapping[str, str]) -> bool:
-    """Return whether an id names a job, or the array or the heterogeneous job of it, and the rest fits."""
-    chosen = {job.job_id, re.split(r"[_.+]", job.job_id)[0]}.intersection(ids) if ids else not job.follows
-    named = name in {"*", job.name} or fnmatchcase(job.name, name)
-    return (
-        bool(chosen)
-        and named
-        and all(not value or value in getattr(job, key).split(",") for key, value in wanted.items())
-    )
+def _chosen(
+    found: History, jobs: Iterable[PastJob], ids: Sequence[str], name: str, wanted: Sequence[tuple[str, str]]
+) -> Iterator[PastJob]:
+    """Yield the jobs that fit: an id may name a job, its array, or its heterogeneous job."""
+    seen, named = set[str](), set[str]()
+    for job in map(without_impossible, jobs):
+        if (job.gpu_percent or 0) > 0 or job.gpu_bytes:
+            found.measured.add(job.gpu_type)
+        if ids:
+            named = {job.job_id, re.split(r"[_.+]", job.job_id)[0]}
+            seen |= named
+        if named.isdisjoint(ids) if ids else job.follows:
+            continue
+        if found.named and name != job.name and not fnmatchcase(job.name, name):
+            continue
+        if not wanted or all(value in getattr(job, key).split(",") for key, value in wanted):
+            yield job
+    found.unknown = [id_ for id_ in ids if id_ not in seen]
 
 
 def hasher() -> Callable[[str], str]:
@@ -171,25 +119,23 @@ def hasher() -> Callable[[str], str]:
     return lambda name: f"u-{hmac.new(key, name.encode(), hashlib.sha256).hexdigest()[:8]}"
 
 
-def _of_file(path: Path, since: date | None) -> tuple[History, PastJobs, Iterator[PastJob]]:
-    """Return a history to fill, and the jobs of an export; the first line shows of which command."""
+def _exporter(path: Path) -> str:
+    """Return the scheduler whose command has written a file; the first line shows it."""
     try:
         with path.open(encoding="utf-8", errors="replace") as stream:
             first = next(filter(str.strip, stream), "")
     except OSError as error:
         raise JobkitError(f"{path}: {error.strerror}", hint=_EXPORTS) from None
-    names = (name for name in SCHEDULERS if not runs_here(name))
-    scheduler = next((name for name in names if past_of(name).EXPORT.match(first)), "")
-    if not scheduler:
-        raise JobkitError(f"{path}: neither the header of sacct nor a record of qacct", hint=_EXPORTS)
-    past = past_of(scheduler)
+    for name in SCHEDULERS:
+        if not runs_here(name) and past_of(name).EXPORT.match(first):
+            return name
+    raise JobkitError(f"{path}: neither the header of sacct nor a record of qacct", hint=_EXPORTS)
 
-    def jobs() -> Iterator[PastJob]:
-        with path.open(encoding="utf-8", errors="replace") as stream:
-            low = f"{since}" if since else ""
-            yield from (job for job in past.read(stream, "") if not job.over or job.over >= low)
 
-    return History(scheduler=scheduler, found=Groups()), past, jobs()
+def _of_file(past: PastJobs, path: Path, since: date | None) -> Iterator[PastJob]:
+    low = f"{since}" if since else ""
+    with path.open(encoding="utf-8", errors="replace") as stream:
+        yield from (job for job in past.read(stream, "") if not job.over or job.over >= low)
 
 
 def past_of(scheduler: str) -> PastJobs:

@@ -6,7 +6,7 @@ import math
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heappop, heappush
@@ -14,14 +14,14 @@ from itertools import pairwise
 from statistics import NormalDist, median
 
 from jobkit.core.records import Outcome
-from jobkit.core.units import GIB, format_memory, format_walltime
+from jobkit.core.units import GIB, format_count, format_memory, format_walltime
 from jobkit.runs.request import LEAST_ROOM_BYTES, round_up_memory, round_up_walltime, walltime_request
-from jobkit.schedulers.protocol import PastJob
+from jobkit.schedulers.protocol import PAGE_CACHE, PastJob
 from jobkit.spec.policy import RamOom, Timeout
 
 HOUR_S = 3600.0
 LEAST_HOURS = 0.01
-PERCENT = 100
+PERCENT, MOST_NAMED = 100, 5
 MOST_KEPT, LEAST_KEPT = 40_000, 64
 """Jobs of which all is kept, of all groups and of one."""
 
@@ -42,11 +42,6 @@ class JobNeed:
     def most(self) -> float | None:
         """The most that a job used."""
         return self.used[-1] if self.used else None
-
-    @property
-    def middle(self) -> float | None:
-        """The median."""
-        return median(self.used) if self.used else None
 
     @property
     def changes(self) -> bool:
@@ -213,33 +208,31 @@ class AlikeJobs:
     Of very many it keeps a part, evenly over time, and all figures of the largest.
     """
 
-    def __init__(self, jobs: Iterable[PastJob] = ()) -> None:
+    def __init__(self, jobs: Iterable[PastJob] = (), measured: Container[str] = ()) -> None:
         self.jobs: list[PastJob] = []
-        self.number, self.well, self.tasks, self.idle = 0, 0, 0, True
+        self.number, self.well, self.tasks = 0, 0, 0
         # what they held and did not use, as far as the accounting has it
         self.unused_gpu = self.unused_gib = self.unused_cpu = self.gpu_hours = 0.0
         self.ends: Counter[Outcome] = Counter()
-        self._every, self._last = 1, ""
-        self._largest = {resource.name: 0.0 for resource in RESOURCES}
+        self._every, self._last, self._most = 1, "", (0.0,) * len(RESOURCES)
+        self.zeros, self._measured = True, measured  # zeros: of the use of a GPU in each job
         for job in jobs:
             self.add(job)
 
     def add(self, job: PastJob) -> bool:
         """Count a job; return whether it is kept."""
-        hours = job.elapsed_s / HOUR_S
-        for resource in RESOURCES:
-            if (used := resource.read(job)[1]) and used > self._largest[resource.name]:
-                self._largest[resource.name] = used
+        hours, held, cpu_s = job.elapsed_s / HOUR_S, job.held_bytes, job.cpu_s
+        self._most = tuple(map(max, self._most, (held or 0.0, job.elapsed_s, _busy_cpus(job)[1] or 0.0)))
         if job.outcome:
             self.ends[job.outcome] += 1
-        if job.memory_bytes and job.held_bytes is not None:
-            self.unused_gib += hours * job.nodes * max(0, job.memory_bytes - job.held_bytes) / GIB
-        if job.cpu_s is not None:
-            self.unused_cpu += max(0.0, hours * max(job.cpus, job.held_cpus) - job.cpu_s / HOUR_S)
+        if job.memory_bytes and held is not None:
+            self.unused_gib += hours * job.nodes * max(0, job.memory_bytes - held) / GIB
+        if cpu_s is not None:
+            self.unused_cpu += max(0.0, hours * max(job.cpus, job.held_cpus) - cpu_s / HOUR_S)
         if gpus := max(job.gpus, job.held_gpus):
             self.gpu_hours += hours * gpus
             self.unused_gpu += hours * max(0.0, gpus - (job.gpu_percent or 0) / PERCENT)
-        self.idle = self.idle and job.gpu_percent == 0 and not job.gpu_bytes
+        self.zeros = self.zeros and job.gpu_percent == 0 and not job.gpu_bytes
         self.well += job.well
         self.tasks += job.job_id != self._last
         self._last = job.job_id
@@ -256,6 +249,28 @@ class AlikeJobs:
             self.jobs = self.jobs[::2]
             self._every *= 2
         return before - len(self.jobs)
+
+    @property
+    def idle(self) -> bool | None:
+        """Whether no job used its GPU; ``None`` if that is not known.
+
+        Zeros say so only where another job on such a GPU has more: a site may be unable to measure it.
+        """
+        if any(job.gpu_percent is None for job in self.jobs):
+            return None
+        return self.zeros and (True if self.jobs[0].gpu_type in self._measured else None)
+
+    @property
+    def unused(self) -> dict[str, float | None]:
+        """The GPU-hours, GiB-hours and CPU-hours that they held and did not use; ``None`` if not known."""
+        jobs = self.jobs
+        memory = any(job.memory_bytes and job.held_bytes is not None for job in jobs)
+        memory = memory and not (self.constant or barely_sampled(jobs))
+        return {
+            "gpu": None if self.idle is None and jobs[0].gpus else self.unused_gpu,
+            "gib": self.unused_gib if memory else None,
+            "cpu": None if all(job.cpu_s is None for job in jobs) else self.unused_cpu,
+        }
 
     @property
     def name(self) -> str:
@@ -281,8 +296,8 @@ class AlikeJobs:
         """
         pairs = [resource.read(job) for job in self.ordered()]
         requested, values = pairs[0][0], [value for _, value in pairs if value is not None]
-        if values and self._largest[resource.name] > max(values):
-            values.append(self._largest[resource.name])
+        if values and (most := self._most[RESOURCES.index(resource)]) > max(values):
+            values.append(most)
         used, exceeded = tuple(sorted(values)), self.ends[resource.lack] if resource.lack else 0
         wanted: int | None = None
         if exceeded and requested is not None:
@@ -312,11 +327,6 @@ class AlikeJobs:
         sizes = {job.held_bytes for job in self.jobs}
         return len(self.jobs) >= LEAST_SAME and len(sizes) == 1 and None not in sizes
 
-    @property
-    def lacked(self) -> bool:
-        """Whether a job ended because it had too little."""
-        return bool(self.ends[Outcome.RAM_OOM] or self.ends[Outcome.TIMEOUT])
-
     def reserved_memory(self) -> tuple[float, float] | None:
         """Return the byte-seconds that these jobs reserved, and would have reserved with the next request.
 
@@ -338,30 +348,53 @@ def pattern_of(name: str) -> str:
     return _OWN_PARTS.sub(lambda found: "(*)" if found[0].startswith("(") else "*", name)
 
 
-class Groups:
-    """Past jobs by user, name and request."""
+class History:
+    """What an accounting answered: past jobs by user, name and request."""
 
-    def __init__(self, jobs: Iterable[PastJob] = ()) -> None:
-        self.found: dict[tuple[object, ...], AlikeJobs] = {}
-        self.measured: set[str] = set()  # the types of GPUs of which a job has a figure above 0
+    def __init__(self, scheduler: str, jobs: Iterable[PastJob] = ()) -> None:
+        self.scheduler, self.named = scheduler, False  # named: whether the jobs were asked for by name
+        self.running: list[str] = []  # the ids of those that have not ended
+        self.unknown: list[str] = []  # the ids that were asked for and that it does not know
+        self.doubted: list[str] = []  # the first jobs with figures that cannot be
+        self.unjudged, self.unjudged_s = Counter[str](), 0.0  # jobs by the reason; how long these ran
+        self.measured = set[str]()  # the types of GPUs of which a job has a figure above 0
+        self.notes: tuple[str, ...] = ()  # how the site measures memory
+        self._found: dict[tuple[object, ...], AlikeJobs] = {}
         self._kept, self._room = 0, MOST_KEPT
         for job in jobs:
             self.add(job)
 
     def add(self, job: PastJob) -> None:
+        """Take a job that has ended."""
+        reason = ""
+        if job.doubts:
+            reason = PAGE_CACHE if PAGE_CACHE in job.doubts else "figures that cannot be"
+            if reason is not PAGE_CACHE and len(self.doubted) <= MOST_NAMED:
+                self.doubted.append(f"{job.job_id}: {', '.join(job.doubts)}")
+        elif job.well and job.held_bytes is None:
+            reason = "no MaxRSS"
+        elif job.gpus and job.gpu_percent is None:
+            reason = "no figure of the GPU"
+        if reason:
+            self.unjudged[reason] += 1
+            self.unjudged_s += job.elapsed_s
         request = (job.memory_bytes, job.walltime_s, job.cpus, job.gpus, job.gpu_type, job.nodes)
-        key = (job.scheduler, job.user, pattern_of(job.name), *request)
-        if (group := self.found.get(key)) is None:
-            group = self.found[key] = AlikeJobs()
+        key = (job.user, pattern_of(job.name), *request)
+        if (group := self._found.get(key)) is None:
+            group = self._found[key] = AlikeJobs((), self.measured)
         self._kept += group.add(job)
         if self._kept > self._room:
-            self._kept -= sum(group.thin() for group in self.found.values())
+            self._kept -= sum(group.thin() for group in self._found.values())
             self._room = max(MOST_KEPT, 2 * self._kept)
+
+    @property
+    def jobs(self) -> list[PastJob]:
+        return [job for group in self._found.values() for job in group.jobs]
 
     def groups(self) -> list[AlikeJobs]:
         """Return those of each name apart, but together if the names are each job's own."""
         groups = []
-        for group in self.found.values():
+        for group in self._found.values():
             names = dict.fromkeys(job.name for job in group.jobs)
             own = "(*)" in group.name or (
                 len(names) >= LEAST_NAMES and len(names) * LEAST_NAMES > len(group.jobs)
@@ -369,19 +402,25 @@ class Groups:
             if len(names) == 1 or own or len(group.jobs) < group.number:
                 groups.append(group)
             else:
-                groups += [AlikeJobs(job for job in group.jobs if job.name == name) for name in names]
+                apart = ((job for job in group.jobs if job.name == name) for name in names)
+                groups += [AlikeJobs(jobs, self.measured) for jobs in apart]
         return groups
 
-    def idle(self, group: AlikeJobs) -> bool | None:
-        """Return whether no job used its GPU; ``None`` if that is not known.
-
-        Zeros say so only where another job on such a GPU has more: a site may be unable to measure it.
-        """
-        if any(job.gpu_percent is None for job in group.jobs):
-            return None
-        if not group.idle:
-            return False
-        return True if group.jobs[0].gpu_type in self.measured else None
+    def not_judged(self) -> str:
+        """Return a line on the jobs whose figures say nothing; empty if there are none."""
+        reasons, seconds = Counter(self.unjudged), self.unjudged_s
+        for group in self._found.values():
+            zeros = group.jobs[0].gpus and group.zeros and group.idle is None
+            same = "the same MaxRSS in each" if group.constant else ""
+            short = "ran for too few samples of their memory" if barely_sampled(group.jobs) else ""
+            for reason in filter(None, (same, short, "0 for each GPU of the type" if zeros else "")):
+                reasons[reason] += group.number
+                seconds += math.fsum(job.elapsed_s for job in group.jobs)
+        if not reasons:
+            return ""
+        why = ", ".join(f"{reason} ({number:,})" for reason, number in reasons.most_common())
+        jobs = format_count(reasons.total(), "job")
+        return f"{jobs}, {few_hours(seconds / HOUR_S)} hours could not be judged: {why}."
 
 
 def few_hours(hours: float) -> str:

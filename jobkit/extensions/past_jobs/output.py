@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import shlex
 from collections import Counter
@@ -12,19 +10,21 @@ from dataclasses import replace
 from statistics import median
 
 from jobkit.core import terminal
-from jobkit.core.blocks import Block, Column
+from jobkit.core.blocks import Block, Column, columns_of
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB, format_count, format_list, format_memory
-from jobkit.extensions.past_jobs.ask import MOST_NAMED, History, past_of
+from jobkit.extensions.past_jobs.ask import past_of
 from jobkit.extensions.past_jobs.groups import (
     HOUR_S,
     LEAST_HOURS,
     LEAST_SHARES,
     MEMORY,
+    MOST_NAMED,
     PERCENT,
     RESOURCES,
     WALLTIME,
     AlikeJobs,
+    History,
     JobNeed,
     barely_sampled,
     few_hours,
@@ -39,19 +39,7 @@ PIECE = 1000
 """Jobs that are printed at once as JSON."""
 _ENDS = {Outcome.RAM_OOM: "ran out of memory", Outcome.TIMEOUT: "ran out of walltime"}
 _WORDS = {resource.name: resource.words for resource in RESOURCES}
-SERVED, HOURS = (0.95, 0.99, 1.0), ("gpu", "gib", "cpu")
-
-
-def unused(history: History, group: AlikeJobs) -> list[float | None]:
-    """Return the GPU-hours, GiB-hours and CPU-hours that jobs held and did not use; ``None`` if unknown."""
-    jobs = group.jobs
-    gpu = history.found.idle(group) is not None or not jobs[0].gpus
-    memory = not (group.constant or barely_sampled(jobs)) and any(
-        job.memory_bytes and job.held_bytes is not None for job in jobs
-    )
-    cpu = any(job.cpu_s is not None for job in jobs)
-    hours = ((gpu, group.unused_gpu), (memory, group.unused_gib), (cpu, group.unused_cpu))
-    return [value if known else None for known, value in hours]
+SERVED = (0.95, 0.99, 1.0)
 
 
 def worst_first(history: History, least_hours: float = 0.0) -> list[AlikeJobs]:
@@ -59,7 +47,7 @@ def worst_first(history: History, least_hours: float = 0.0) -> list[AlikeJobs]:
 
     ``least_hours``: leave out what leaves less unused, of each resource.
     """
-    found = [(group, [value or 0.0 for value in unused(history, group)]) for group in history.found.groups()]
+    found = [(group, [value or 0.0 for value in group.unused.values()]) for group in history.groups()]
     largest = [max(column) or 1.0 for column in zip(*(hours for _, hours in found), strict=True)]
     found = [(group, hours) for group, hours in found if max(hours) >= least_hours]
     found.sort(key=lambda one: sorted((-a / b for a, b in zip(one[1], largest, strict=True))))
@@ -76,15 +64,12 @@ def blocks(history: History, groups: Sequence[AlikeJobs], *, table: bool = False
         jobs = format_count(sum(group.number for group in groups), "job")
         of += f" of {groups[0].user}" if len(users) == 1 else ""
         title = f"{jobs} of {of} on {by_name(history.scheduler).TITLE}, the worst first"
-        yield Block(title=title, before=not_judged, columns=_overview(history, shown))
+        yield Block(title=title, before=not_judged, columns=_overview(shown))
     else:
         for place, group in enumerate(shown):
             yield _details(history, group, () if place else not_judged)
-    yield Block(
-        after=tuple(
-            _cautions(history, shown, list(dict.fromkeys(g.name for g in groups[most:])), table=table)
-        )
-    )
+    others = list(dict.fromkeys(group.name for group in groups[most:]))
+    yield Block(after=(*_cautions(history, shown, others, table=table),))
 
 
 def _cautions(
@@ -93,7 +78,7 @@ def _cautions(
     jobs = [job for group in shown for job in group.jobs]
     if others:
         yield f"Less to gain, and not shown: {format_list(others, MOST_NAMED)}. To see one: --name NAME."
-    if not table and any(lines_for(history, group) for group in shown):
+    if not table and any(lines_for(group) for group in shown):
         yield (
             "The lines leave room: a tenth more memory, at least 256 MiB, twice the standard deviation, and "
             "what the later half used more than the earlier; as much time again, at least four minutes."
@@ -116,7 +101,7 @@ def _cautions(
         )
 
 
-def _overview(history: History, groups: Sequence[AlikeJobs]) -> tuple[Column, ...]:
+def _overview(groups: Sequence[AlikeJobs]) -> tuple[Column, ...]:
     """Return a row for each group: its unused hours, and the largest part of its request in use."""
 
     def used(need: JobNeed) -> str:
@@ -130,9 +115,9 @@ def _overview(history: History, groups: Sequence[AlikeJobs]) -> tuple[Column, ..
     rows = (
         (
             *(group.user if several else "", group.name, f"{group.tasks:,}"),
-            *(few_hours(value) if value and value >= LEAST_HOURS else "" for value in unused(history, group)),
+            *(few_hours(value) if value and value >= LEAST_HOURS else "" for value in group.unused.values()),
             *map(used, group.needs()),
-            f"{group.jobs[0].gpus}: {_gpu(history, group)[1]}" if group.jobs[0].gpus else "",
+            f"{group.jobs[0].gpus}: {_gpu(group)[1]}" if group.jobs[0].gpus else "",
         )
         for group in groups
     )
@@ -155,27 +140,19 @@ def _details(history: History, group: AlikeJobs, not_judged: tuple[str, ...] = (
     ids = list(dict.fromkeys(job.job_id for job in group.jobs))
     when = " to ".join(dict.fromkeys((first.began[:10], last.began[:10])))
     rows = [_row(need) for need in group.needs()]
-    rows += [("GPUs", str(first.gpus), *_gpu(history, group))] if first.gpus else []
+    rows += [("GPUs", str(first.gpus), *_gpu(group))] if first.gpus else []
     heads = ("", "requested", "used, median", "used" if group.number == 1 else "used, most", "next job")
     return Block(
         title=f"{group.name}: {format_count(group.tasks, 'job')} on {by_name(first.scheduler).TITLE}, {when}",
         before=(*not_judged, f"{format_list(ids, MOST_NAMED)}, by {group.user}, in {first.queue}"),
-        columns=tuple(
-            Column(head, cells, left=not head)
-            for head, cells in zip(heads, zip(*rows, strict=True), strict=True)
-        ),
+        columns=columns_of(heads, rows, {""}),
         after=tuple(_findings(history, group)),
     )
 
 
 def _findings(history: History, group: AlikeJobs) -> Iterator[str]:
     """Yield how the jobs ended, what their figures show, and the lines for the next one."""
-    first, needs, idle, lines = (
-        group.jobs[0],
-        group.needs(),
-        history.found.idle(group),
-        lines_for(history, group),
-    )
+    first, needs, idle, lines = group.jobs[0], group.needs(), group.idle, lines_for(group)
     for end, number in Counter(_end(job) for job in group.jobs if not job.well).most_common():
         yield f"{format_count(number, 'job')} {end}: a whole run may use more."
     yield from _confidence(group, named=history.named)
@@ -222,25 +199,24 @@ def _row(need: JobNeed) -> tuple[str, ...]:
     requested = "not known" if need.requested is None else words(need.requested) + _default(need)
     if need.held != need.requested and need.held:
         requested += f", held {words(need.held)}"
-    if need.most is None or need.middle is None:
+    if need.most is None:
         return need.name, requested, "", "not known", ""
     mark = "more than " if need.exceeded else ""
     following = words(need.next) if need.next is not None and need.changes else "as it is"
-    middle = words(need.middle) if len(need.used) > 1 else ""
+    middle = words(median(need.used)) if len(need.used) > 1 else ""
     return need.name, requested, middle, f"{mark}{words(need.most)}", following
 
 
-def _gpu(history: History, group: AlikeJobs) -> tuple[str, str, str]:
+def _gpu(group: AlikeJobs) -> tuple[str, str, str]:
     """Return what is known of the use of GPUs, by the job that used most, and the next request."""
     known = [job for job in group.jobs if job.gpu_percent is not None or job.gpu_bytes is not None]
-    idle = history.found.idle(group)
-    if not known or (idle is None and group.idle):
+    if not known or (group.zeros and group.idle is None):
         return "", "not known" if known else "not recorded", ""
     percents = [job.gpu_percent for job in known if job.gpu_percent is not None]
     sizes = [job.gpu_bytes for job in known if job.gpu_bytes is not None]
     used = [f"{max(percents):.0f} of {PERCENT * known[0].gpus} % busy"] if percents else []
     used += [format_memory(max(sizes))] if sizes else []
-    return "", ", ".join(used), "0" if idle else "as it is"
+    return "", ", ".join(used), "0" if group.idle else "as it is"
 
 
 def _end(job: PastJob) -> str:
@@ -283,13 +259,13 @@ def _confidence(group: AlikeJobs, *, named: bool) -> Iterator[str]:
             yield f"The {resource.name} that would have served a share of them: {shares}."
 
 
-def lines_for(history: History, group: AlikeJobs) -> list[str]:
+def lines_for(group: AlikeJobs) -> list[str]:
     """Return the lines for the next job, which hold together: memory by CPU or GPU goes with their number."""
     memory, walltime, cpus = group.needs()
     first = group.jobs[0]
     fewer = cpus.next if cpus.changes else None
     size = memory.next if memory.next is not None else int(memory.requested or 0) or None
-    without_gpu = first.memory_key == "--mem-per-gpu" and history.found.idle(group)
+    without_gpu = first.memory_key == "--mem-per-gpu" and group.idle
     shared = memory.by_default or (first.memory_shares > 1 and first.memory_key != "--mem-per-gpu")
     moved = bool(without_gpu) or (fewer is not None and shared)
     if without_gpu:
@@ -302,22 +278,18 @@ def lines_for(history: History, group: AlikeJobs) -> list[str]:
     )
 
 
-def as_csv(history: History, groups: Sequence[AlikeJobs]) -> Iterator[str]:
+def as_csv(groups: Sequence[AlikeJobs]) -> Iterator[str]:
     """Yield a line for each group: bytes, seconds, CPUs, and hours that were not used."""
-    heads = ["user", "account", "name", "jobs", *(f"unused_{name}_hours" for name in HOURS)]
+    heads = ["user", "account", "name", "jobs", *(f"unused_{name}_hours" for name in ("gpu", "gib", "cpu"))]
     names = ("memory_bytes", "walltime_s", "cpus")
     rows: list[list[object]] = [
         [*heads, *(f"{name}_{what}" for name in names for what in ("requested", "used_most", "next"))]
     ]
     for group in groups:
         figures = [value for need in group.needs() for value in (need.requested, need.most, need.next)]
-        rounded = [None if value is None else round(value, 3) for value in unused(history, group)]
+        rounded = [None if value is None else round(value, 3) for value in group.unused.values()]
         rows.append([group.user, group.jobs[0].account, group.name, group.tasks, *rounded, *figures])
-    stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows(
-        [terminal.for_csv(cell) if isinstance(cell, str) else cell for cell in row] for row in rows
-    )
-    yield stream.getvalue()
+    yield terminal.as_csv(rows)
 
 
 def as_json(history: History, groups: Sequence[AlikeJobs]) -> Iterator[str]:
@@ -331,15 +303,15 @@ def as_json(history: History, groups: Sequence[AlikeJobs]) -> Iterator[str]:
             jobs = group.jobs[first : first + PIECE]
             yield ("," if first else "") + "\n " + ",\n ".join(map(terminal.as_json, jobs))
         reserved, (asked, lacking, short) = group.reserved_memory(), replay(group.jobs)
-        idle = history.found.idle(group)
+        idle = group.idle
         more = {
             "user": group.user,
             "needs": group.needs(),
             "ended_well": group.well,
             "replayed": {"asked": asked, "too_little": lacking, "by_resource": short},
-            "lines": lines_for(history, group),
+            "lines": lines_for(group),
             "idle_gpu_hours": None if idle is None else group.gpu_hours * idle,
-            "unused_hours": dict(zip(HOURS, unused(history, group), strict=True)),
+            "unused_hours": group.unused,
             "reserved_gib_hours": reserved and [size / GIB / HOUR_S for size in reserved],
         }
         yield "],\n " + terminal.as_json(more)[1:]

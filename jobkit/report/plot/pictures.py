@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from jobkit.answers.objective import SearchAnswer, SearchRow
 from jobkit.answers.setting import Mean
 from jobkit.answers.speed import SPEED_TOLERANCE
-from jobkit.core.blocks import Block, Column
+from jobkit.core.blocks import Block, columns_of
 from jobkit.core.errors import JobkitError
 from jobkit.core.extras import missing_extra
 from jobkit.core.figures import LOAD, SPEED
@@ -106,8 +106,7 @@ def _of_group(group: panels.GroupPlot, rows: Sequence[Row]) -> list[Picture]:
 
 
 def _data(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Block:
-    columns = [Column(head, cells) for head, cells in zip(heads, zip(*rows, strict=True), strict=bool(rows))]
-    return Block(title="The data of this picture", columns=tuple(columns), folded=True)
+    return Block(title="The data of this picture", columns=columns_of(heads, rows, ()), folded=True)
 
 
 def _of_memory(panel: panels.MemoryPanel, names: Mapping[float, str]) -> Picture:

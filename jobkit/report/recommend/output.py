@@ -17,7 +17,7 @@ from jobkit.answers.speed import (
     tested,
 )
 from jobkit.core import terminal
-from jobkit.core.blocks import Block, Column
+from jobkit.core.blocks import Block, columns_of
 from jobkit.core.figures import MAX, format_figure
 from jobkit.core.knobs import BATCH_SIZE, CPU
 from jobkit.core.student import half_width, unknown_spread
@@ -373,7 +373,6 @@ def _gpus(advice: Advice) -> list[Block]:
         sizes = f"{largest.safe_batch:,}", f"{largest.largest_batch:,}"
         rows.append((gpu.name, usable, fits[advice.holds(largest)], *sizes, ends))
     heads = ("GPU", "usable GiB", "fits", "largest safe", "by the line", "")
-    cells = zip(heads, zip(*rows, strict=True), strict=True)
     context = format_bytes_gib(of.overhead_bytes or 0)
     several = f"contexts of the {of.workers} workers ({context}) are"
     whose = several if of.workers > 1 else f"context ({context}) is"
@@ -390,8 +389,7 @@ def _gpus(advice: Advice) -> list[Block]:
             memory = _memory_option(advice, largest.capacity_bytes)
             after.append(NoWrap(f"jobkit verify {shell_quote(advice.material.run)}{memory}", "    "))
     title = f"On other GPUs (does {advice.recommended.setting} fit; the largest batch)"
-    columns = tuple(Column(head, column, left=head == "GPU") for head, column in cells)
-    return [Block(title=title, columns=columns, after=tuple(after))]
+    return [Block(title=title, columns=columns_of(heads, rows, {"GPU"}), after=tuple(after))]
 
 
 def _energy(answer: EnergyAnswer, settings: Sequence[Speed], corpus: str) -> Iterator[str]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import fsum
 from statistics import median
 
 from jobkit.answers.gpus import GpuKind, common_gpus, usable_bytes
 from jobkit.core import terminal
-from jobkit.core.blocks import Block, Column
+from jobkit.core.blocks import Block, columns_of
 from jobkit.core.figures import GPU_MEMORY, WORK
 from jobkit.core.knobs import AUTO, CPU, SHARING
 from jobkit.core.records import Outcome
@@ -63,13 +64,13 @@ class Waste:
 
     name: str  # in a few words
     requested: str  # `requested`, `used`: in words; ``used`` is empty if it was not measured
-    used: str
-    points: int  # on how many points it is based
-    share: float | None  # used of what was requested; ``None`` if it is no share, or not known
-    limit: str  # when it is waste
-    wasted: bool | None  # ``None`` if it was not measured
-    why: str  # why it was not measured, or is no waste whatever the share; else empty
-    fix: Fix | None  # only of waste
+    used: str = ""
+    points: int = 0  # on how many points it is based
+    share: float | None = None  # used of what was requested; ``None`` if it is no share, or not known
+    limit: str = ""  # when it is waste
+    wasted: bool | None = None  # ``None`` if it was not measured
+    why: str = ""  # why it was not measured, or is no waste whatever the share; else empty
+    fix: Fix | None = None  # only of waste
 
 
 def fix_of(
@@ -90,18 +91,13 @@ def fix_of(
     new, gone = [], []
     for site in run.sites:
         old = header(before, site, own=run.own, pack=now_pack)
-        after_lines = header(after, site, own=run.own, pack=pack or now_pack)
-        changed = tuple(line for line in after_lines.lines if line not in old.lines)
-        new.append(replace(after_lines, lines=changed))
-        if not changed and not after_lines.reason:
-            left = tuple(line for line in old.lines if line not in after_lines.lines)
-            gone.append(replace(after_lines, lines=left))
-    return Fix(
-        does=does,
-        keys=keys,
-        lines=tuple(line for line in new if line.lines or line.reason),
-        leave_out=tuple(line for line in gone if line.lines),
-    )
+        wanted = header(after, site, own=run.own, pack=pack or now_pack)
+        changed = tuple(line for line in wanted.lines if line not in old.lines)
+        if changed or wanted.reason:
+            new.append(replace(wanted, lines=changed))
+        elif left := tuple(line for line in old.lines if line not in wanted.lines):
+            gone.append(replace(wanted, lines=left))
+    return Fix(does=does, keys=keys, lines=tuple(new), leave_out=tuple(gone))
 
 
 def wastes(run: RunUse) -> tuple[Waste, ...]:
@@ -113,13 +109,14 @@ def wastes(run: RunUse) -> tuple[Waste, ...]:
 def idle_gpu(run: RunUse) -> Waste:
     """Judge how busy the GPUs were over the work."""
     asking = [use for use in run.points if use.asked.gpus]
-    named = _named("idle GPU", f"{HALF} busy")
+    named = partial(Waste, "idle GPU", limit=f"{HALF} busy")
     if not asking:
         return named("no GPU", wasted=False, why=f"no {run.noun} requested a GPU")
     requested = _range([use.asked.gpus for use in asking], lambda n: format_count(n, "GPU"))
     if all(use.point.device == CPU for use in asking):
         none = fix_of(run, asking, "request no GPU", {"resources.gpus": 0}, gpus=0, gpu_type=None)
-        return named(requested, f"none: the {run.noun}s ran on the CPU", asking, 0.0, wasted=True, fix=none)
+        used = f"none: the {run.noun}s ran on the CPU"
+        return named(requested, used, len(asking), 0.0, wasted=True, fix=none)
     known, busy, work = [], [], []
     for use in asking:
         sampler, work_s = use.record.sampler if use.record else None, use.row.value(WORK)
@@ -132,7 +129,8 @@ def idle_gpu(run: RunUse) -> Waste:
     share = fsum(busy) / fsum(work) / 100
     wasted = share < LIMIT
     fix = _more_workers(run, known, share) if wasted and run.search is None else None
-    return named(requested, f"busy {100 * share:.0f} % of the work", known, share, wasted=wasted, fix=fix)
+    used = f"busy {100 * share:.0f} % of the work"
+    return named(requested, used, len(known), share, wasted=wasted, fix=fix)
 
 
 def _more_workers(run: RunUse, uses: Sequence[PointUse], share: float) -> Fix:
@@ -151,7 +149,7 @@ def _more_workers(run: RunUse, uses: Sequence[PointUse], share: float) -> Fix:
 
 def unused_memory(run: RunUse) -> Waste:
     """Judge the memory of the host by the point that came closest to its request."""
-    named = _named("memory", f"{HALF} used by the {run.noun} that used most")
+    named = partial(Waste, "memory", limit=f"{HALF} used by the {run.noun} that used most")
     requested = _range([use.asked.memory for use in run.points], format_memory)
     known = [(use, use.ram_bytes, use.asked.memory) for use in run.points if use.ram_bytes]
     if not known:
@@ -165,7 +163,7 @@ def unused_memory(run: RunUse) -> Waste:
 
 def unused_walltime(run: RunUse) -> Waste:
     """Judge the walltime by the point that came closest to it."""
-    named = _named("walltime", f"{HALF} used by the {run.noun} that took longest")
+    named = partial(Waste, "walltime", limit=f"{HALF} used by the {run.noun} that took longest")
     requested = f"{_range([use.asked.walltime for use in run.points], format_walltime)} a {run.noun}"
     own = [use for use in run.points if use.point.kind.own_task]
     known = [(use, use.seconds, use.asked.walltime) for use in own if use.seconds]
@@ -195,13 +193,14 @@ def _closest(
     elif little and enough >= asked:
         result = format_walltime(enough) if lack is Outcome.TIMEOUT else words(enough)
         why = f"with the room that a request has, the result is {result}"
-    wasted = little and enough < asked and not lacked
-    return named(requested, f"{words(used)} at most", known, used / asked, wasted=wasted, why=why, fix=fix)
+    wasted, most = little and enough < asked and not lacked, f"{words(used)} at most"
+    fixed = fix if wasted else None
+    return named(requested, most, len(known), used / asked, wasted=wasted, why=why, fix=fixed)
 
 
 def idle_cores(run: RunUse) -> Waste:
     """Judge the CPUs by the CPU time of the tries."""
-    named = _named("cores", f"{HALF} busy, and fewer suffice")
+    named = partial(Waste, "cores", limit=f"{HALF} busy, and fewer suffice")
     requested = _range([use.asked.cpus for use in run.points], lambda n: format_count(n, "CPU"))
     known = [
         (use, use.record.cpu_s, seconds, use.point.workers * use.point.gpus)
@@ -219,13 +218,15 @@ def idle_cores(run: RunUse) -> Waste:
     wasted = share < LIMIT and fewer < max(use.asked.cpus for use, *_ in known)
     keys: dict[str, str | int] = {"resources.cpus": each}
     keys |= {"threads": each} if run.threads is not None and run.threads > each else {}
-    fix = fix_of(run, run.points, "request the CPUs that were busy", keys, cpus=fewer)
-    return named(requested, f"{cores:.1f} busy on average", known, share, wasted=wasted, fix=fix)
+    does = "request the CPUs that were busy"
+    fix = fix_of(run, run.points, does, keys, cpus=fewer) if wasted else None
+    return named(requested, f"{cores:.1f} busy on average", len(known), share, wasted=wasted, fix=fix)
 
 
 def large_card(run: RunUse) -> Waste:
     """Judge the GPU's memory: whether a much smaller GPU would hold the peak."""
-    named = _named("too large a GPU", f"a GPU with {HALF} of its memory holds the peak and 10 % more")
+    limit = f"a GPU with {HALF} of its memory holds the peak and 10 % more"
+    named = partial(Waste, "too large a GPU", limit=limit)
     asking = [use for use in run.points if use.asked.gpus]
     used = [use for use in asking if use.row.cell("gpu")]
     if not asking:
@@ -237,7 +238,7 @@ def large_card(run: RunUse) -> Waste:
     requested = f"{cards}, {format_memory(capacity)}" if capacity else cards
     if any(use.row.outcome is Outcome.GPU_OOM for use in used):
         why = f"a {run.noun} ran out of the memory of the GPU"
-        return named(requested, "all of it", used, wasted=False, why=why)
+        return named(requested, "all of it", len(used), wasted=False, why=why)
     peaks = [peak / use.point.gpus for use in used if (peak := use.row.value(GPU_MEMORY))]
     if not peaks or not capacity:
         return named(requested, why=_no_record(run, "no record has the peak of the GPU's memory"))
@@ -246,7 +247,7 @@ def large_card(run: RunUse) -> Waste:
         does = f"request a GPU with {format_memory(smaller.usable_bytes)}, by your cluster's name for it"
         fix = fix_of(run, used, does, {"resources.gpu_type": smaller.name}, gpu_type=smaller.name)
     return named(
-        requested, f"{format_memory(most)} at most", peaks, most / capacity, wasted=bool(fix), fix=fix
+        requested, f"{format_memory(most)} at most", len(peaks), most / capacity, wasted=bool(fix), fix=fix
     )
 
 
@@ -281,7 +282,7 @@ def _no_times(run: RunUse) -> str:
 def tiny_jobs(run: RunUse) -> Waste:
     """Judge whether the jobs are short and spend their time on starting."""
     half = f"half of them shorter than {TINY_S // 60} minutes"
-    named = _named("tiny jobs", f"several jobs, {half}, and {HALF} of their time is work")
+    named = partial(Waste, "tiny jobs", limit=f"several jobs, {half}, and {HALF} of their time is work")
     known = [use for use in run.points if use.seconds and use.row.value(WORK) and use.point.kind.own_task]
     if not known:
         return named(format_count(len(run.points), run.noun), why=_no_times(run))
@@ -294,7 +295,8 @@ def tiny_jobs(run: RunUse) -> Waste:
     wasted = len(jobs) > 1 and usual_s < TINY_S and share < LIMIT
     requested = f"{format_count(len(jobs), run.noun)}, no job" if run.here else format_count(len(jobs), "job")
     used = f"{format_took(usual_s)} each (median), {100 * share:.0f} % of it work"
-    return named(requested, used, known, share, wasted=wasted, fix=_larger(run, known) if wasted else None)
+    fix = _larger(run, known) if wasted else None
+    return named(requested, used, len(known), share, wasted=wasted, fix=fix)
 
 
 def _larger(run: RunUse, uses: Sequence[PointUse]) -> Fix:
@@ -311,11 +313,11 @@ def _larger(run: RunUse, uses: Sequence[PointUse]) -> Fix:
 
 def login_node(run: RunUse) -> Waste:
     """Judge whether the points ran on a machine that submits jobs, in no job."""
-    named = _named("work on the login node", f"more than {LOGIN_S} s, outside of a job")
+    named = partial(Waste, "work on the login node", limit=f"more than {LOGIN_S} s, outside of a job")
     if not run.here:
         nodes = list(dict.fromkeys(filter(None, (use.row.cell("host") for use in run.points))))
         used = f"in jobs, on {format_list(nodes, 3)}" if nodes else "in jobs"
-        return named("a job", used, run.points, wasted=False)
+        return named("a job", used, len(run.points), wasted=False)
     known = [use for use in run.points if use.on_path is not None]
     if not known:
         why = "the run does not record whether a scheduler was there (a run of an earlier jobkit)"
@@ -324,31 +326,14 @@ def login_node(run: RunUse) -> Waste:
     seconds = fsum(use.seconds or 0.0 for use in known if use.on_path)
     if not on_path:
         why = f"no scheduler was there, or the {run.noun}s ran inside a job"
-        return named("no job", "none", known, wasted=False, why=why)
+        return named("no job", "none", len(known), wasted=False, why=why)
     if not seconds:
         return named("no job", why=_no_record(run, "no try has left its times"))
     used = f"{format_took(seconds)}, with {' and '.join(by_name(name).TITLE for name in on_path)} there"
     name, asked = next(iter(on_path)), largest(run.points)
     lines = tuple(header(asked, site, own=run.own) for site in run.sites if site.scheduler == name)
-    fix = Fix(does="submit it as a job", keys={"scheduler": name}, lines=lines)
-    return named("no job", used, known, wasted=seconds > LOGIN_S, fix=fix)
-
-
-def _named(name: str, limit: str) -> Callable[..., Waste]:
-    def waste(
-        requested: str,
-        used: str = "",
-        known: Sequence[object] = (),
-        share: float | None = None,
-        *,
-        wasted: bool | None = None,
-        why: str = "",
-        fix: Fix | None = None,
-    ) -> Waste:
-        fix = fix if wasted else None
-        return Waste(name, requested, used, len(known), share, limit, wasted, why, fix)
-
-    return waste
+    fix, wasted = Fix(does="submit it as a job", keys={"scheduler": name}, lines=lines), seconds > LOGIN_S
+    return named("no job", used, len(known), wasted=wasted, fix=fix if wasted else None)
 
 
 def _range(values: Sequence[int], words: Callable[[int], str]) -> str:
@@ -375,12 +360,12 @@ def as_json(run: RunUse, found: Sequence[Waste]) -> str:
 
 def blocks(run: RunUse, found: Sequence[Waste]) -> Iterator[Block]:
     """Yield the wastes for a person: all seven, then what fixes each."""
-    columns = (
-        Column("kind", [waste.name for waste in found], left=True),
-        Column("requested", [waste.requested for waste in found], left=True),
-        Column("used", [waste.used for waste in found], left=True),
-        Column(f"{run.noun}s", [str(waste.points or "") for waste in found]),
-        Column("waste", [VERDICTS[waste.wasted] for waste in found], left=True),
+    rows = [
+        (each.name, each.requested, each.used, str(each.points or ""), VERDICTS[each.wasted])
+        for each in found
+    ]
+    columns = columns_of(
+        ("kind", "requested", "used", f"{run.noun}s", "waste"), rows, {"kind", "requested", "used", "waste"}
     )
     verdicts = [waste.wasted for waste in found]
     unknown = f", and {verdicts.count(None)} not measured" if None in verdicts else ""
