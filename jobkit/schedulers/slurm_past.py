@@ -109,10 +109,12 @@ def _rows(lines: Iterable[str]) -> Iterator[Row]:
             if lack := [name for name in NEEDED if name not in columns]:
                 message = f"sacct's header has no column {', '.join(lack)}"
                 raise JobkitError(message, hint=f"sacct --parsable2 --format={','.join(EXPORTED)}")
-            ordered = columns == [*EXPORTED]
+            ordered, extern = columns == [*EXPORTED], f".extern{bar}"
             chosen = itemgetter(*(columns.index(each) if each in columns else -1 for each in CELLS))
             place, state, name = (columns.index(each) for each in ("JobID", "State", "JobName"))
             typed = columns.index("SubmitLine") if "SubmitLine" in columns else name
+            continue
+        if extern in line[:60] and not begun:  # for speed; below are those of other orders
             continue
         cells = line.rstrip("\n").split(bar)
         if begun and (len(cells) < len(columns) or not _STEP.fullmatch(cells[place])):
