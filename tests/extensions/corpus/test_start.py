@@ -91,6 +91,13 @@ def test_a_corpus_is_worked_through_here_and_merged(home: Path) -> None:
     assert "skipped" in jobkit("collect", ".").stdout + jobkit("collect", ".").stderr
 
 
+def test_the_plan_says_that_a_blank_line_splits_a_table(home: Path) -> None:
+    (home / "table.txt").write_text("id;text\n1;Berlin\n\n2;Paris\n", encoding="utf-8")
+    _, prospect = plan(request(home / "run", ["table.txt"], shards=1))
+    said = " ".join(" ".join(plan_lines(prospect)).split())
+    assert re.search("2 paragraphs.*; a blank line ends a paragraph, also in a table", said)
+
+
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize(
     ("given", "figures"),
