@@ -311,12 +311,16 @@ def memory(survey: Survey, asking: SiteRequest) -> Finding | None:
 
 
 def nodes(survey: Survey, asking: SiteRequest) -> Finding | None:
-    """Return whether some node of the queue has the CPUs and the memory that are requested.
+    """Return whether a node of the queue is up, and one has the CPUs and the memory that are requested.
 
     If the scheduler counts slots it is a warning: memory may be a limit, not room on the host, and a
     job may have slots of several queues there.
     """
     queues, request, report = asking.queues(survey), asking.request, missing
+    if queues.down:
+        up = [one.name for one in survey.queues or () if not one.closed and not one.down]
+        other = f"; or change {asking.queue_key} (nodes are up of: {', '.join(up)})" if up else ""
+        return missing("nodes", queues.down, f"wait, or {SUPPORT} when they are back{other}")
     if survey.resources is not None:
         request, report = replace(request, cpus=request.slots, gpus=0), warning
     fault = None if queues.unknown else queues.node_fault(request)
