@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 @shared.preview_options
 @shared.force_option
 @click.option("--wait", is_flag=True, help="Wait until every shard has ended.")
+@shared.print_jobs_option
 @shared.json_option
 def apply(
     run: Path | None,
@@ -56,6 +57,7 @@ def apply(
     plan_as_job: bool,
     preview: Preview | None,
     wait: bool,
+    print_jobs: bool,
     as_json: bool,
     **asked: Any,  # noqa: ANN401 - fields of `ApplyRequest`
 ) -> int:
@@ -94,17 +96,23 @@ def apply(
     from jobkit.extensions.corpus import apply as applying
     from jobkit.extensions.corpus.scan import corpus_path
     from jobkit.extensions.corpus.shards import MINUTES
+    from jobkit.runs.journal import read_journal
 
     run, corpus = shared.run_and_corpus(run, corpus)
     if run is None:
         raise click.UsageError("Missing argument 'RUN|SPEC': name it before --corpus")
     if not corpus:
         raise click.UsageError("Missing option '--corpus': the files to work through")
+    if print_jobs and as_json:
+        raise click.UsageError("--json names the job of each shard: leave out --print-jobs")
     paths = tuple(corpus_path(word, cache_dir()) for word in corpus)
     asked["overrides"] += shared.most_at_once(max_parallel)
     minutes = shard_minutes or MINUTES
     request = applying.ApplyRequest(word=str(run), paths=paths, minutes=minutes, number=shards, **asked)
+    before = len(read_journal(out.expanduser()).submissions) if print_jobs else 0
     code = applying.apply(out, request, as_job=plan_as_job, preview=preview, wait=wait)
+    if print_jobs and preview is None:
+        shared.say_jobs(out.expanduser(), before)
     if as_json and preview is None:
         from jobkit.commands.status import status
 

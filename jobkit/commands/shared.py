@@ -120,6 +120,14 @@ def preview_options(command: Callable[..., int]) -> Callable[..., int]:
     return call
 
 
+def say_jobs(run: Path, before: int = 0) -> None:
+    """Print the ids of the jobs of a run, without so many that were submitted before."""
+    from jobkit.runs.journal import read_journal
+
+    for job in read_journal(run).submissions[before:]:
+        terminal.say(job.job.id)
+
+
 def corpus_option(meaning: str) -> Callable[[F], F]:
     """Return the decorator that adds ``--corpus`` with its help."""
     return click.option("--corpus", cls=Paths, multiple=True, metavar="PATH...", help=meaning)
@@ -182,6 +190,9 @@ stand_in_option = click.option(
     "--stand-in",
     is_flag=True,
     help="Permit a stand-in in place of a model that is missing: to try jobkit, not for results.",
+)
+print_jobs_option = click.option(
+    "--print-jobs", is_flag=True, help="Print the ids of the submitted jobs, the job that follows last."
 )
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs: bytes, seconds, no NaN."

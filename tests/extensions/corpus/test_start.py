@@ -271,6 +271,19 @@ def ordered(sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ap
     return replace(made, scheduler="slurm")
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("ordered")
+def test_apply_prints_the_jobs_that_it_submits_and_none_of_before() -> None:
+    words = ("apply", "run", "--scheduler", "slurm", "--out", "tagged", "--corpus", "letters.txt")
+    first = jobkit(*words, "--print-jobs")
+    submitted = [job.job.id for job in read_journal(OUT).submissions]
+    assert (first.stdout.split(), len(submitted)) == (submitted, 2), first.stderr
+    write_corpus(Path("more.txt"))
+    again = jobkit(*words, "more.txt", "--print-jobs")
+    assert again.stdout.split() == [job.job.id for job in read_journal(OUT).submissions][2:], again.stderr
+    assert jobkit(*words, "--print-jobs", "--json").returncode == 2
+
+
 @pytest.fixture
 def out(ordered: ApplyRequest) -> Path:
     """Return the folder of a corpus that a job is to plan."""
