@@ -18,7 +18,7 @@ from jobkit.core.terminal import shell_path, shell_quote
 from jobkit.core.units import format_bytes_gib, format_count, format_walltime
 from jobkit.planning.job_script import COPIER, PROGRAMS
 from jobkit.planning.prepare import NAMING
-from jobkit.planning.texts import find_text
+from jobkit.planning.texts import SAMPLE, find_text
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.survey import (
     NOTHING_HOLDS,
@@ -32,7 +32,7 @@ from jobkit.schedulers.survey import (
     no_such,
 )
 from jobkit.schedulers.types import JobRequest
-from jobkit.setup.findings import Facts, Finding, fine, missing, unknown, warning
+from jobkit.setup.findings import STAND_IN, Facts, Finding, fine, missing, unknown, warning
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.worker.command_line import SHELL, placeholders
@@ -138,7 +138,7 @@ def model(spec: SweepSpec, base: Path, sweep: str) -> Finding:
     if asked.fallback:
         place = standin_path(asked.size, cache_dir())
         built = "is" if is_built(place) else "will be built by the sweep"
-        return fine("model", f"{asked.name} is not here; the {asked.size} stand-in {built} at {place}")
+        return _stand_in(spec, f"{asked.name} is not here; the {asked.size} stand-in {built} at {place}")
     if asked.size != "full":
         message = f"only the stand-in has the size {asked.size!r}"
         return missing("model", message, "set model.fallback: stand-in")
@@ -147,6 +147,18 @@ def model(spec: SweepSpec, base: Path, sweep: str) -> Finding:
     if sweep and asked.name == models.LANGUAGE:
         hint += f"; or, to try jobkit without it:\n{sweep} --stand-in"
     return (missing if sweep else warning)("model", message, hint)
+
+
+def _stand_in(spec: SweepSpec, message: str) -> Finding:
+    """Return that a stand-in is used, which only a plain sweep takes for a text other than the sample."""
+    from jobkit.planning.models import fetch_command
+
+    full = "" if spec.model.size == "full" else ", then --set model.size=full"
+    hint = f"{fetch_command(spec.workload_name, spec.model.name)}{full}"
+    if spec.find_max and not SAMPLE.fullmatch(spec.text):
+        return missing("model", f"{message}; find_max refuses it for a text of your own", hint)
+    own = "tune and apply refuse it for a text of your own, unless you say --stand-in"
+    return warning(STAND_IN, f"{message}; {own}", hint)
 
 
 def model_place(name: str) -> Path | None:
@@ -168,7 +180,9 @@ def _folder_model(spec: SweepSpec, base: Path) -> Finding:
     except JobkitError as error:
         return missing("model", error.message, error.hint)
     if model.fingerprint == models.NOT_BUILT:
-        return fine("model", f"{model.name} is not here; {model.caveat}: will be built at {model.path}")
+        return _stand_in(spec, f"{model.name} is not here; {model.caveat}: will be built at {model.path}")
+    if model.stand_in:
+        return _stand_in(spec, f"{model.name} at {model.path} ({model.caveat})")
     return fine("model", f"{model.name} at {model.path}{f' ({model.caveat})' if model.caveat else ''}")
 
 
