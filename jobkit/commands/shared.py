@@ -107,7 +107,7 @@ def preview_options(command: Callable[..., int]) -> Callable[..., int]:
     """Add the options of a dry run, and pass them as a `Preview`, or ``None`` for no dry run."""
 
     @click.option(
-        "--dry-run", is_flag=True, help="Print the plan and submit nothing; in a pipe, the job script too."
+        "--dry-run", is_flag=True, help="Print the plan and submit nothing; in a pipe, then the job script."
     )
     @click.option("--script", is_flag=True, help="Print only the job script; submit nothing.")
     @click.option("--show-environment", is_flag=True, help="Print the values of `environment` too.")
