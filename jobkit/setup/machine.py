@@ -121,24 +121,26 @@ def program_here(word: str, staged: Path | None) -> Finding | None:
     return fine("program", f"{word}: travels with the run{f', and needs {needs!a}' if needs else ''}")
 
 
-def model(spec: SweepSpec, base: Path, sweep: str) -> Finding:
+def model(spec: SweepSpec, base: Path, sweep: str, *, stand_in: bool = False) -> Finding:
     """Return whether the model of a spec is on this machine, since a job never downloads.
 
     ``sweep``: the command that sweeps the spec; empty if none needs the model: then its absence is a warning.
+    ``stand_in``: whether a person permits one.
     """
     from jobkit.planning import models  # here, for a workload without a model
     from jobkit.planning.standin import is_built, standin_path
 
     asked = spec.model
     if models.is_folder(spec.workload_name, asked.model_dump()):
-        return _folder_model(spec, base)
+        return _folder_model(spec, base, stand_in=stand_in)
     place = model_place(asked.name)
     if place is not None and asked.size == "full":
         return fine("model", f"{asked.name} at {place}")
     if asked.fallback:
         place = standin_path(asked.size, cache_dir())
         built = "is" if is_built(place) else "will be built by the sweep"
-        return _stand_in(spec, f"{asked.name} is not here; the {asked.size} stand-in {built} at {place}")
+        message = f"{asked.name} is not here; the {asked.size} stand-in {built} at {place}"
+        return _stand_in(spec, message, permitted=stand_in)
     if asked.size != "full":
         message = f"only the stand-in has the size {asked.size!r}"
         return missing("model", message, "set model.fallback: stand-in")
@@ -149,8 +151,10 @@ def model(spec: SweepSpec, base: Path, sweep: str) -> Finding:
     return (missing if sweep else warning)("model", message, hint)
 
 
-def _stand_in(spec: SweepSpec, message: str) -> Finding:
-    """Return that a stand-in is used, which only a plain sweep takes for a text other than the sample."""
+def _stand_in(spec: SweepSpec, message: str, *, permitted: bool) -> Finding:
+    """Return that a stand-in is used: unpermitted only a plain sweep takes it for a text of one's own."""
+    if permitted:
+        return fine("model", message)
     from jobkit.planning.models import fetch_command
 
     full = "" if spec.model.size == "full" else ", then --set model.size=full"
@@ -170,7 +174,7 @@ def model_place(name: str) -> Path | None:
     return next(places, None)
 
 
-def _folder_model(spec: SweepSpec, base: Path) -> Finding:
+def _folder_model(spec: SweepSpec, base: Path, *, stand_in: bool) -> Finding:
     from jobkit.planning import models
 
     try:
@@ -180,9 +184,10 @@ def _folder_model(spec: SweepSpec, base: Path) -> Finding:
     except JobkitError as error:
         return missing("model", error.message, error.hint)
     if model.fingerprint == models.NOT_BUILT:
-        return _stand_in(spec, f"{model.name} is not here; {model.caveat}: will be built at {model.path}")
+        message = f"{model.name} is not here; {model.caveat}: will be built at {model.path}"
+        return _stand_in(spec, message, permitted=stand_in)
     if model.stand_in:
-        return _stand_in(spec, f"{model.name} at {model.path} ({model.caveat})")
+        return _stand_in(spec, f"{model.name} at {model.path} ({model.caveat})", permitted=stand_in)
     return fine("model", f"{model.name} at {model.path}{f' ({model.caveat})' if model.caveat else ''}")
 
 

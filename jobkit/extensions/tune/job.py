@@ -252,7 +252,7 @@ def prepare_search(path: Path | str, options: Options, *, build: bool, say: Say)
     lengths = lengths_of(named, say)
     spec, goal = tuned(named.spec, named.knobs, lengths, pads=named.pads, window=named.window, node=node)
     if (number := len(lengths.paragraphs)) < MEMORY_PARAGRAPHS * goal.workers:
-        words = ["jobkit", "tune", str(path), *options.words, *["--stand-in"] * options.stand_in]
+        words = ["jobkit", "tune", str(path), *options.words]
         longer = longer_text(named.inputs.text, goal.wanted)
         say(
             f"the text has {format_count(number, 'paragraph')}: a setting that does more than "
