@@ -11,6 +11,7 @@ from benchmarks.archives import RECORDS, group
 from benchmarks.markdown import table
 from benchmarks.tune_page import corpus_row, search_row
 from jobkit.core.blocks import as_text
+from jobkit.core.terminal import shell_path
 from jobkit.extensions.tune.answer import blocks
 from jobkit.extensions.tune.search import Tuning
 
@@ -43,7 +44,7 @@ def answer() -> str:
     lines = as_text(blocks(SEARCH, Tuning.read(SEARCH)), WIDTH).splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("phase"))
     last = next(number for number, line in enumerate(lines) if line.startswith("In a spec"))
-    return "\n".join(lines[first:last]).rstrip()
+    return "\n".join(lines[first:last]).rstrip().replace(shell_path(SEARCH.parent), "runs")
 
 
 def garbage() -> str:

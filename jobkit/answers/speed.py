@@ -42,7 +42,7 @@ class Speed:
     # of each repeat whose processes had not worked before; if there is none, of others with as many workers
     starts_s: tuple[float, ...]
     import_s: float = 0.0  # the import in ``start_s``, which a forked process does without
-    hosts: int = 1  # on how many nodes the repeats ran
+    hosts: int = 0  # on how many nodes the repeats ran; 0 if it is not known
     # standard deviation of the starts, without import, of all points of the run with this number of workers,
     # as a share of their mean, and its degrees of freedom; ``None`` for one point
     start_scatter: tuple[float, int] | None = None
@@ -188,6 +188,7 @@ def _speed(setting: Setting[Record], import_s: float, alike: Sequence[float]) ->
     speed = setting.mean(SPEED)
     own = _starts(Setting(points=tuple(records))) or alike or [start_of(record) for record in records]
     starts = tuple(import_s + start_s for start_s in own)
+    hosts = {record.host for record in records}
     return Speed(
         params=dict(sorted(setting.params.items())),
         load=max((summary.load_max for summary in summaries if summary.load_max), default=None),
@@ -201,7 +202,7 @@ def _speed(setting: Setting[Record], import_s: float, alike: Sequence[float]) ->
         start_s=Mean.of(starts).value,
         starts_s=starts,
         import_s=import_s,
-        hosts=len({record.host for record in records}),
+        hosts=len(hosts) if all(hosts) else 0,
     )
 
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 @shared.preview_options
 @shared.force_option
 @click.option("--wait", is_flag=True, help="Wait until every shard has ended.")
+@shared.print_jobs_option
 @shared.json_option
 def apply(
     run: Path | None,
@@ -56,6 +57,7 @@ def apply(
     plan_as_job: bool,
     preview: Preview | None,
     wait: bool,
+    print_jobs: bool,
     as_json: bool,
     **asked: Any,  # noqa: ANN401 - fields of `ApplyRequest`
 ) -> int:
@@ -94,17 +96,23 @@ def apply(
     from jobkit.extensions.corpus import apply as applying
     from jobkit.extensions.corpus.scan import corpus_path
     from jobkit.extensions.corpus.shards import MINUTES
+    from jobkit.runs.journal import read_journal
 
     run, corpus = shared.run_and_corpus(run, corpus)
     if run is None:
         raise click.UsageError("Missing argument 'RUN|SPEC': name it before --corpus")
     if not corpus:
         raise click.UsageError("Missing option '--corpus': the files to work through")
+    if print_jobs and as_json:
+        raise click.UsageError("--json names the job of each shard: leave out --print-jobs")
     paths = tuple(corpus_path(word, cache_dir()) for word in corpus)
     asked["overrides"] += shared.most_at_once(max_parallel)
     minutes = shard_minutes or MINUTES
     request = applying.ApplyRequest(word=str(run), paths=paths, minutes=minutes, number=shards, **asked)
+    before = len(read_journal(out.expanduser()).submissions) if print_jobs else 0
     code = applying.apply(out, request, as_job=plan_as_job, preview=preview, wait=wait)
+    if print_jobs and preview is None:
+        shared.say_jobs(out.expanduser(), before)
     if as_json and preview is None:
         from jobkit.commands.status import status
 
@@ -198,7 +206,6 @@ def merge(
     from jobkit.extensions.corpus.plan import MOST_NAMED, is_corpus_folder, is_unplanned
     from jobkit.extensions.corpus.provenance import bibtex, closing_line, methods
     from jobkit.extensions.corpus.standing import CorpusState, finish
-    from jobkit.launch.resume import warn_stand_in
     from jobkit.runs.which_run import changed_run_named
 
     if fetch:
@@ -215,7 +222,7 @@ def merge(
     if is_unplanned(folder):
         hint = f"jobkit status {terminal.shell_path(folder)} shows the job that plans it"
         raise JobkitError(f"{folder}: the corpus is not planned yet", hint=hint, exit_code=ExitCode.TO_COME)
-    forms = fmt or (default_format(folder),)
+    forms, notes = fmt or (default_format(folder),), list[str]()
     try:
         merged = join(folder.absolute(), output or folder / f"merged.{forms[0]}", *forms, **added)
     except JobkitError as error:
@@ -226,24 +233,27 @@ def merge(
             raise
         partial = output or folder / f"merged.partial.{forms[0]}"
         merged = join(folder.absolute(), partial, *forms, **added, allow_missing=True)
-        terminal.note(str(error))
-    if as_json:
-        terminal.say(json.dumps(asdict(merged), default=str, indent=1))
-    else:
-        _say_merged(merged)
-    for point in read_points(folder)[0][:1]:
-        warn_stand_in(point)
+        notes.append(str(error))
+    models = (point.model for point in read_points(folder)[0][:1])
+    notes += [model.warning for model in models if model and model.stand_in]
+    data = {} if merged.missing else finish(folder.absolute())
+    cite = {"methods": methods(data), "bibtex": bibtex(data)} if data else {}
     if merged.missing:
         what = format_count(merged.missing.total(), "paragraph")
         documents = format_list(list(merged.missing), MOST_NAMED)
-        terminal.note(f"missing: {what} of {format_count(len(merged.missing), 'document')}: {documents}")
-        return ExitCode.TO_COME
-    done = "done: all shards are merged, and nothing is left to run"
-    if data := finish(folder.absolute()):
-        cite = terminal.wrap(methods(data), terminal.page_width())
-        done = "\n".join([closing_line(data), done, "", *cite, "", bibtex(data)])
-    terminal.note(done)
-    return 0
+        notes.append(f"missing: {what} of {format_count(len(merged.missing), 'document')}: {documents}")
+    else:
+        notes += [closing_line(data)] if data else []
+        notes.append("done: all shards are merged, and nothing is left to run")
+    if as_json:
+        answer = {**asdict(merged), "missing": dict(merged.missing), "notes": notes, **cite}
+        terminal.say(json.dumps(answer, default=str, indent=1))
+    else:
+        _say_merged(merged)
+    if cite:
+        notes += ["", *terminal.wrap(cite["methods"], terminal.page_width()), "", cite["bibtex"]]
+    terminal.note("\n".join(notes))
+    return ExitCode.TO_COME if merged.missing else 0
 
 
 def _say_merged(merged: Merged) -> None:

@@ -107,7 +107,7 @@ def preview_options(command: Callable[..., int]) -> Callable[..., int]:
     """Add the options of a dry run, and pass them as a `Preview`, or ``None`` for no dry run."""
 
     @click.option(
-        "--dry-run", is_flag=True, help="Print the plan and submit nothing; in a pipe, the job script too."
+        "--dry-run", is_flag=True, help="Print the plan and submit nothing; in a pipe, then the job script."
     )
     @click.option("--script", is_flag=True, help="Print only the job script; submit nothing.")
     @click.option("--show-environment", is_flag=True, help="Print the values of `environment` too.")
@@ -118,6 +118,14 @@ def preview_options(command: Callable[..., int]) -> Callable[..., int]:
         return command(preview=Preview(script, show_environment) if dry_run or script else None, **given)
 
     return call
+
+
+def say_jobs(run: Path, before: int = 0) -> None:
+    """Print the ids of the jobs of a run, without so many that were submitted before."""
+    from jobkit.runs.journal import read_journal
+
+    for job in read_journal(run).submissions[before:]:
+        terminal.say(job.job.id)
 
 
 def corpus_option(meaning: str) -> Callable[[F], F]:
@@ -182,6 +190,9 @@ stand_in_option = click.option(
     "--stand-in",
     is_flag=True,
     help="Permit a stand-in in place of a model that is missing: to try jobkit, not for results.",
+)
+print_jobs_option = click.option(
+    "--print-jobs", is_flag=True, help="Print the ids of the submitted jobs, the job that follows last."
 )
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs: bytes, seconds, no NaN."

@@ -45,9 +45,7 @@ run_options = shared.together(
 )
 @run_options
 @click.option("--detach", is_flag=True, help="Run a local sweep in the background and return at once.")
-@click.option(
-    "--print-jobs", is_flag=True, help="Print the ids of the submitted jobs, the job that follows last."
-)
+@shared.print_jobs_option
 @shared.options_of_spec
 def sweep(
     spec: Path,
@@ -102,12 +100,11 @@ def sweep(
         script = (run.run_dir / JOB_SCRIPT, run.script)
         return launch.dry_run(preview, run.spec, spec, plan, script, launch.submit_commands(run))
     from jobkit.commands.results import print_table
-    from jobkit.runs.journal import read_journal
 
     terminal.note("\n".join(plan))
     code = launch.go(run, partial(write_run, run, check), wait=wait, detach=detach)
-    for job in read_journal(run.run_dir).submissions if print_jobs else ():
-        terminal.say(job.job.id)
+    if print_jobs:
+        shared.say_jobs(run.run_dir)
     return print_table(Path(terminal.relative_path(run.run_dir))) if code is None else code
 
 

@@ -49,19 +49,18 @@ def dry_run(
     script: tuple[Path, str],
     commands: Iterable[Sequence[str]],
 ) -> int:
-    """Print a dry run: on a terminal the plan, else the job script with the plan as comments below it.
+    """Print a dry run: on a terminal the plan, else the plan as comments and below it the job script.
 
-    A refusal is raised once the plan is printed.
+    A refusal is raised once all is printed.
     ``source``: the file that has the values of `environment`.
     ``script``: where it would be, and its text.
     ``commands``: they would submit it; the scheduler is asked while they are read.
     """
     path, text = script
     piped = not sys.stdout.isatty()
-    if preview.only_script or piped:
-        shown = text if preview.show_environment else spec.environment.hidden_in(text, source, spec.template)
-        say(shown.rstrip("\n"))
+    shown = text if preview.show_environment else spec.environment.hidden_in(text, source, spec.template)
     if preview.only_script:
+        say(shown.rstrip("\n"))
         return 0
     lines = [f"Dry run: nothing was submitted{'' if piped else '; --script prints the job script'}.", *plan]
     submits, refused = list[str](), None
@@ -70,7 +69,7 @@ def dry_run(
     except JobkitError as error:
         refused = error
     lines += [f"The script would be {path}, submitted by:", *submits] if submits else []
-    say("\n".join(["", *(f"# {line}" for line in lines)] if piped else lines))
+    say("\n".join([*(f"# {line}" for line in lines), "", shown.rstrip("\n")] if piped else lines))
     if refused:
         raise refused
     return 0

@@ -67,14 +67,16 @@ def check_submission(scheduler: Scheduler, request: JobRequest, script: str, arr
     own = all(script not in check.argv for check in refused.values())
     if refused and own and FORCED.get():
         return tuple(f"submitted all the same (--force): {text}" for text in refused)
+    forecast = tuple(text for check, answer in answers if (text := check.outlook(answer)))
     if refused:
         hint = "change `resources` in the spec (or --set resources.…), or the site file"
         raise JobkitError(
-            f"{scheduler.NAME} {WOULD_REFUSE}{REFUSED}" + "\n  ".join("\n".join(refused).splitlines()),
+            f"{scheduler.NAME} {WOULD_REFUSE}{REFUSED}"
+            + "\n  ".join("\n".join([*refused, *forecast]).splitlines()),
             hint=f"{hint}{'; if you know better: --force' if own else ''}",
             exit_code=ExitCode.REFUSED,
         )
-    return tuple(text for check, answer in answers if (text := check.outlook(answer)))
+    return forecast
 
 
 def submit_array(scheduler: Scheduler, run_dir: Path, job: Job, after: Sequence[JobId] = ()) -> Job:

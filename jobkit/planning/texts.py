@@ -102,6 +102,14 @@ def is_sample(text: TextRef) -> bool:
     return bool(SAMPLE.fullmatch(text.name))
 
 
+def longer_text(text: TextRef, paragraphs: int) -> str:
+    """Return the option that gives the same spec a text of so many paragraphs, with what FILE stands for."""
+    if is_sample(text) and paragraphs <= MOST_PARAGRAPHS:
+        return f"--set text=sample:{paragraphs}"
+    drawn = " drawn, seed " in text.name
+    return f"--set text_sample={paragraphs}" if drawn else f"--set text=FILE   # of {paragraphs:,} paragraphs"
+
+
 def is_sample_file(path: Path, cache: Path) -> bool:
     """Return whether a file is the built-in text, of any number of paragraphs, as the cache has it."""
     notes = (cache / "texts").glob(f"sample-*-of-{generator_version()}.sha256")

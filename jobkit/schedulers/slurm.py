@@ -232,12 +232,17 @@ def checks(script: str, array: Array, request: JobRequest) -> tuple[Check, ...]:
     ]
     charged = ("sh", "-c", f"scontrol -o show partition; {slurm_survey.ASSOCIATIONS}", user_name())
     asked.append(Check(charged, partial(_charge_refusal, request)))
+    asked.append(Check(slurm_survey.STATES, lambda _: None, partial(_down, request)))
     asked.append(Check(RESERVATIONS, lambda _: None, partial(_before_maintenance, request)))
     if request.qos:
         asked.append(
             Check((*SHOW, "qos", "format=Name"), partial(_name_refusal, "QOS", request.qos, "resources.qos"))
         )
     return tuple(asked)
+
+
+def _down(request: JobRequest, answer: Completed) -> str:
+    return asked_for(request.queue, slurm_survey.states(answer.stdout).values(), PARTITION).down
 
 
 def _start_estimate(answer: Completed) -> str:

@@ -28,6 +28,10 @@ PARTITION = "partition"
 # down, %D nodes of this kind, %c CPUs and %m MiB of one of them (sinfo(1)).
 NODES = ("sinfo", "-a", "-e", "-h", "-o", "%P|%l|%G|%a|%D|%c|%m")
 _COLUMNS = NODES[-1].count("|")
+# %T state, %N names, %E why (sinfo(1)).
+STATES = ("sinfo", "-a", "-h", "-o", "%P|%D|%T|%N|%E")
+_DOWN = re.compile(r"(down|drain|fail|error|future|inval|unknown).*|.*\*")
+"""States in which a node starts no job; with ``*`` it does not respond (sinfo(1), NODE STATE CODES)."""
 
 CONTROLLER, CONFIG = "controller", "config"
 
@@ -41,6 +45,7 @@ def survey_argvs(answers: Answers) -> Mapping[str, tuple[str, ...]]:
         **first,
         CONFIG: ("scontrol", "show", "config"),
         "nodes": NODES,
+        "states": STATES,
         # Without -a: those that this user may see (scontrol(1)).
         "partitions": ("scontrol", "-o", "show", "partition"),
         "sacct": ("sacct", "-n", "-P", "-X", "-S", "now"),
@@ -81,7 +86,10 @@ def associations(text: str) -> tuple[Association, ...]:
 
 def parse_survey(answers: Answers) -> Survey:
     silent = unanswered(answers)
-    nodes = text_of(answers, "nodes")
+    nodes, now = text_of(answers, "nodes"), states(text_of(answers, "states") or "")
+    known = {
+        name: replace(one, down=now.get(name, one).down) for name, one in partitions(nodes or "").items()
+    }
     limits = text_of(answers, CONFIG) or ""
     pairs = (line.partition("=") for line in limits.splitlines())
     config = {name.strip(): value.strip() for name, sign, value in pairs if sign}
@@ -94,7 +102,7 @@ def parse_survey(answers: Answers) -> Survey:
         version=(text_of(answers, "version") or "").rpartition(" ")[2].strip(),  # slurm 23.11.4
         trouble=silent.get(CONTROLLER, ""),
         cluster=config.get("ClusterName", ""),
-        queues=None if nodes is None else _with_access(partitions(nodes), text_of(answers, "partitions")),
+        queues=None if nodes is None else _with_access(known, text_of(answers, "partitions")),
         limits=limits,
         keeping=_keeping(answers, config),
         accounts=None if charged is None else tuple(one.account for one in charged),
@@ -114,6 +122,23 @@ def partitions(text: str) -> dict[str, Queue]:
             queue = _row(*line.strip().split("|"))
             known[queue.name] = _joined(known[queue.name], queue) if queue.name in known else queue
     return known
+
+
+def states(text: str) -> dict[str, Queue]:
+    """Return the partitions by name, with why no node is up, from what ``sinfo`` prints of `STATES`."""
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        name, number, state, nodes, why = (*line.strip().split("|", 4), "", "", "", "")[:5]
+        if number.isdigit():
+            words = f"{nodes} {state}{f': {why}' * (why != 'none')}" if _DOWN.fullmatch(state) else ""
+            found.setdefault(name, []).append(words)
+    queues = (
+        Queue(
+            name=name.removesuffix("*"), default=name.endswith("*"), down="; ".join(why) if all(why) else ""
+        )
+        for name, why in found.items()
+    )
+    return {queue.name: queue for queue in queues}
 
 
 def _row(name: str, max_time: str, gres: str, state: str, *node: str) -> Queue:

@@ -68,6 +68,7 @@ class Queue:
     memory_bytes: int | None = None  # of its largest node; ``None`` if unknown
     kinds: tuple[Nodes, ...] = ()  # its kinds of nodes; empty if unknown
     closed: str = ""  # why it accepts no job of this user; empty if it may
+    down: str = ""  # why no node of it is up now; empty if one is, or it is not known
     only: str = ""  # whom it is for, if not for all; this user may be among them
     # accounts and QOS of the jobs that it starts, by the key of `resources`; after ``!`` of those that not
     charges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -97,6 +98,13 @@ class RequestedQueues:
     # fault of the first name that no queue has, with the nearest name; ``None`` if all exist
     unknown: RequestFault | None
     where: str  # the names of all, for a person: ``partition 'gpu'``
+
+    @property
+    def down(self) -> str:
+        """Why no node of any of the queues is up now; empty if one is, or it is not known."""
+        if not self.queues or not all(queue.down for queue in self.queues):
+            return ""
+        return f"no node of {self.where} is up: {'; '.join(dict.fromkeys(one.down for one in self.queues))}"
 
     def walltime_fault(self, request: JobRequest, limit: str = "") -> RequestFault | None:
         """Return the fault of a walltime that no requested queue allows; ``limit`` is its name."""

@@ -72,6 +72,7 @@ class Case:
     spec: SweepSpec  # the user's, else a small one
     sweep: str  # the command that sweeps it; empty if it is not the user's
     base: Path  # the folder of the spec
+    stand_in: bool = False  # whether a person permits one in place of a model
     scheduler: Scheduler  # `scheduler`, `why`: the scheduler of the points, and the reason in a few words
     why: str
     site: Site  # `site`, `site_file`: the site, and its file
@@ -143,7 +144,10 @@ def open_case(path: Path | None, options: prepare.Options) -> Case:
     try:
         if path is not None:
             spec = load_spec(path, options.all_overrides)
-            if options.stand_in and machine.model(spec, path.parent, "").status is not Status.OK:
+            if (
+                options.stand_in
+                and machine.model(spec, path.parent, "", stand_in=True).status is not Status.OK
+            ):
                 size = spec.model.size if "size" in spec.model.model_fields_set else TINY
                 changed = spec.model.model_copy(update={"fallback": STAND_IN, "size": size})
                 spec = spec.model_copy(update={"model": changed})
@@ -171,6 +175,7 @@ def open_case(path: Path | None, options: prepare.Options) -> Case:
         spec=chosen.model_copy(update={"resources": resources}),
         sweep=shlex.join(("jobkit", "sweep", str(path), *options.words)) if spec else "",
         base=path.parent if path else Path(),
+        stand_in=options.stand_in,
         scheduler=by_name(name),
         why=why,
         site=site,
@@ -343,7 +348,7 @@ def inputs(case: Case, *, nodes_tell: bool = False) -> Iterator[Finding]:
     if case.program and (program := machine.program_here(case.program, case.staged_program)):
         yield program
     if needs_model(case):
-        yield machine.model(case.spec, case.base, case.sweep)
+        yield machine.model(case.spec, case.base, case.sweep, stand_in=case.stand_in)
 
 
 def python_here(case: Case) -> Iterator[Finding]:

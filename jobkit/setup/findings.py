@@ -14,6 +14,8 @@ from jobkit.core.terminal import next_line, printable, shell_quote, wrap
 
 SCHEMA = 1
 WIDTH = 100
+STAND_IN = "stand-in"
+"""The name of the finding of a model that is none to work with."""
 
 
 class Status(StrEnum):
@@ -84,7 +86,7 @@ def summary(findings: Iterable[Finding], *, whole: bool = False) -> str:
     return ", ".join(parts) or "nothing was checked"
 
 
-def advice(findings: Iterable[Finding], again: str, then: str, *, nodes: bool) -> str:
+def advice(findings: Sequence[Finding], again: str, then: str, *, nodes: bool) -> str:
     """Return in lines whether it will work, and what to type next.
 
     ``nodes``: whether there are nodes that were not checked.
@@ -92,9 +94,11 @@ def advice(findings: Iterable[Finding], again: str, then: str, *, nodes: bool) -
     if exit_code(findings):
         fix = "fix what is missing from the top down: one missing thing is often the reason for others below"
         return f"It will not work: {fix}.\n{next_line(again, 'once it is fixed')}"
-    if nodes:
-        return f"It will work on this machine.\n{next_line(f'{again} --submit', 'checks a node too')}"
-    return f"It will work.\n{next_line(then)}"
+    where = " on this machine" if nodes else ""
+    works = f"It will work{where}."
+    if any(finding.name == STAND_IN for finding in findings):
+        works = f"A sweep will work{where}, with the stand-in; tune and apply need the real model."
+    return f"{works}\n{next_line(f'{again} --submit', 'checks a node too') if nodes else next_line(then)}"
 
 
 def as_json(findings: Sequence[Finding]) -> dict[str, object]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from jobkit.core import shell
 from jobkit.core.errors import ExitCode, JobkitError
-from jobkit.core.extras import cpu_build_problem
+from jobkit.core.extras import cpu_build_problem, missing_extra
 from jobkit.core.shell import Completed
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_size, format_walltime
@@ -29,6 +29,7 @@ from jobkit.schedulers.survey import (
 )
 from jobkit.spec.site import Requests, Site, find_site, load_site, own_site
 from jobkit.worker.measure import nvml
+from jobkit.worker.workloads.base import EXTRA_OF
 
 TIMEOUT_S = 20.0
 """squeue gives a dead controller up after 18 s (measured, Slurm 22.05.8)."""
@@ -346,10 +347,21 @@ def _by_name(survey: Survey, choice: InitResources) -> _Spelt:
 SPEC_NAME = "first.yaml"
 
 
-def spec_text(survey: Survey, choice: InitResources, plan: InitFiles, cpu_torch: str = "") -> str:
+def workload_note() -> str:
+    """Return what to know of the workload of the first spec: what installs it, and what there is instead."""
+    if not (lack := missing_extra("", "stanza")):
+        return "or count: no model, no torch, done in seconds"
+    others = [name for name, extra in EXTRA_OF.items() if not missing_extra("", extra)]
+    return f"not installed here: {lack.hint}; installed: {', '.join(['count', *others])}"
+
+
+def spec_text(
+    survey: Survey, choice: InitResources, plan: InitFiles, cpu_torch: str = "", workload: str = ""
+) -> str:
     """Return the spec to start from.
 
     ``cpu_torch``: why the Python of the jobs cannot use a GPU; empty if it can, or if that is unknown.
+    ``workload``: what `workload_note` returns.
     """
     where = cluster_of(survey) if plan.site_file else "this machine"
     command, does = f"#   jobkit sweep {SPEC_NAME} --stand-in", "tries it with a small model of jobkit's own"
@@ -367,7 +379,7 @@ def spec_text(survey: Survey, choice: InitResources, plan: InitFiles, cpu_torch:
         f"#   jobkit sweep {SPEC_NAME} --wait        runs it and prints the table",
         *trial,
         "name: first",
-        line("workload: stanza-ner", "or count: no model, no torch, done in seconds"),
+        line("workload: stanza-ner", workload),
         line("text: sample:300", "generated paragraphs; or your own: a path, UTF-8, blank lines between"),
         "model:",
         line("  name: en", "Stanza's English; to fetch it: jobkit models fetch en"),
@@ -474,7 +486,7 @@ def begin(plan: InitFiles, say: Say) -> list[tuple[Path, str]]:
         site = load_site(plan.site, name)
         choice = spelt(choose(survey, site.queue), site.requests)
     if plan.spec_file is not None:
-        text = spec_text(survey, choice, plan, cpu_build_problem())
+        text = spec_text(survey, choice, plan, cpu_build_problem(), workload_note())
         files.append((plan.spec_file, "a sweep to start from", text))
     _write(files)
     return [(path, what) for path, what, _ in files]

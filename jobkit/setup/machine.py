@@ -18,7 +18,7 @@ from jobkit.core.terminal import shell_path, shell_quote
 from jobkit.core.units import format_bytes_gib, format_count, format_walltime
 from jobkit.planning.job_script import COPIER, PROGRAMS
 from jobkit.planning.prepare import NAMING
-from jobkit.planning.texts import find_text
+from jobkit.planning.texts import SAMPLE, find_text
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.survey import (
     NOTHING_HOLDS,
@@ -32,7 +32,7 @@ from jobkit.schedulers.survey import (
     no_such,
 )
 from jobkit.schedulers.types import JobRequest
-from jobkit.setup.findings import Facts, Finding, fine, missing, unknown, warning
+from jobkit.setup.findings import STAND_IN, Facts, Finding, fine, missing, unknown, warning
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.worker.command_line import SHELL, placeholders
@@ -121,24 +121,26 @@ def program_here(word: str, staged: Path | None) -> Finding | None:
     return fine("program", f"{word}: travels with the run{f', and needs {needs!a}' if needs else ''}")
 
 
-def model(spec: SweepSpec, base: Path, sweep: str) -> Finding:
+def model(spec: SweepSpec, base: Path, sweep: str, *, stand_in: bool = False) -> Finding:
     """Return whether the model of a spec is on this machine, since a job never downloads.
 
     ``sweep``: the command that sweeps the spec; empty if none needs the model: then its absence is a warning.
+    ``stand_in``: whether a person permits one.
     """
     from jobkit.planning import models  # here, for a workload without a model
     from jobkit.planning.standin import is_built, standin_path
 
     asked = spec.model
     if models.is_folder(spec.workload_name, asked.model_dump()):
-        return _folder_model(spec, base)
+        return _folder_model(spec, base, stand_in=stand_in)
     place = model_place(asked.name)
     if place is not None and asked.size == "full":
         return fine("model", f"{asked.name} at {place}")
     if asked.fallback:
         place = standin_path(asked.size, cache_dir())
         built = "is" if is_built(place) else "will be built by the sweep"
-        return fine("model", f"{asked.name} is not here; the {asked.size} stand-in {built} at {place}")
+        message = f"{asked.name} is not here; the {asked.size} stand-in {built} at {place}"
+        return _stand_in(spec, message, permitted=stand_in)
     if asked.size != "full":
         message = f"only the stand-in has the size {asked.size!r}"
         return missing("model", message, "set model.fallback: stand-in")
@@ -147,6 +149,20 @@ def model(spec: SweepSpec, base: Path, sweep: str) -> Finding:
     if sweep and asked.name == models.LANGUAGE:
         hint += f"; or, to try jobkit without it:\n{sweep} --stand-in"
     return (missing if sweep else warning)("model", message, hint)
+
+
+def _stand_in(spec: SweepSpec, message: str, *, permitted: bool) -> Finding:
+    """Return that a stand-in is used: unpermitted only a plain sweep takes it for a text of one's own."""
+    if permitted:
+        return fine("model", message)
+    from jobkit.planning.models import fetch_command
+
+    full = "" if spec.model.size == "full" else ", then --set model.size=full"
+    hint = f"{fetch_command(spec.workload_name, spec.model.name)}{full}"
+    if spec.find_max and not SAMPLE.fullmatch(spec.text):
+        return missing("model", f"{message}; find_max refuses it for a text of your own", hint)
+    own = "tune and apply refuse it for a text of your own, unless you say --stand-in"
+    return warning(STAND_IN, f"{message}; {own}", hint)
 
 
 def model_place(name: str) -> Path | None:
@@ -158,7 +174,7 @@ def model_place(name: str) -> Path | None:
     return next(places, None)
 
 
-def _folder_model(spec: SweepSpec, base: Path) -> Finding:
+def _folder_model(spec: SweepSpec, base: Path, *, stand_in: bool) -> Finding:
     from jobkit.planning import models
 
     try:
@@ -168,7 +184,10 @@ def _folder_model(spec: SweepSpec, base: Path) -> Finding:
     except JobkitError as error:
         return missing("model", error.message, error.hint)
     if model.fingerprint == models.NOT_BUILT:
-        return fine("model", f"{model.name} is not here; {model.caveat}: will be built at {model.path}")
+        message = f"{model.name} is not here; {model.caveat}: will be built at {model.path}"
+        return _stand_in(spec, message, permitted=stand_in)
+    if model.stand_in:
+        return _stand_in(spec, f"{model.name} at {model.path} ({model.caveat})", permitted=stand_in)
     return fine("model", f"{model.name} at {model.path}{f' ({model.caveat})' if model.caveat else ''}")
 
 
@@ -311,12 +330,16 @@ def memory(survey: Survey, asking: SiteRequest) -> Finding | None:
 
 
 def nodes(survey: Survey, asking: SiteRequest) -> Finding | None:
-    """Return whether some node of the queue has the CPUs and the memory that are requested.
+    """Return whether a node of the queue is up, and one has the CPUs and the memory that are requested.
 
     If the scheduler counts slots it is a warning: memory may be a limit, not room on the host, and a
     job may have slots of several queues there.
     """
     queues, request, report = asking.queues(survey), asking.request, missing
+    if queues.down:
+        up = [one.name for one in survey.queues or () if not one.closed and not one.down]
+        other = f"; or change {asking.queue_key} (nodes are up of: {', '.join(up)})" if up else ""
+        return missing("nodes", queues.down, f"wait, or {SUPPORT} when they are back{other}")
     if survey.resources is not None:
         request, report = replace(request, cpus=request.slots, gpus=0), warning
     fault = None if queues.unknown else queues.node_fault(request)

@@ -120,6 +120,13 @@ def test_time_has_an_interval_for_one_run_to_come() -> None:
     assert (found.start_s, found.repeats) == (4, 2)
 
 
+@pytest.mark.parametrize(("host", "said"), [("n1", True), ("", False)])
+def test_only_repeats_of_known_nodes_are_said_to_be_of_one_node(host: str, *, said: bool) -> None:
+    (found,) = speeds([replace(record(one), host=host) for one in grid([50], repeats=2)])
+    doubts = fit.not_sampled(found, elsewhere=True, shared=False)
+    assert any("ran on one node" in doubt for doubt in doubts) == said
+
+
 def test_the_start_scatters_too() -> None:
     """Three repeats that work alike and start apart: each lies in the interval."""
     one = speed(100, 100, 100)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -43,3 +45,15 @@ def test_only_a_site_file(here: Path) -> None:
     again = jobkit("init", *given)
     assert f"using the site file {here / 'ours.yaml'}" in again.stderr
     assert (here / "first.yaml").exists(), again.stdout
+
+
+def test_the_spec_says_what_installs_its_workload(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = importlib.util.find_spec
+    absent = {"stanza", "spacy"}
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in absent else real(name))
+    assert jobkit("init", "--scheduler", "local").returncode == 0
+    (note,) = re.findall(r"# (.*)\nworkload: stanza-ner", (here / "first.yaml").read_text())
+    assert note.startswith("not installed here: ")
+    assert "[stanza]" in note
+    assert "; installed: count" in note
+    assert "spacy" not in note

@@ -34,6 +34,9 @@ def test_a_merge_is_reported_in_a_line_and_has_the_format_of_apply(run: Path) ->
     assert len((run / "merged.jsonl").read_text().splitlines()) == 3
     data = json.loads(jobkit("merge", run, "--json").stdout)
     assert (data["outputs"], data["rows"], data["missing"]) == ([str(run / "merged.jsonl")], 3, {})
+    assert data["notes"][-1] in done.stderr
+    assert " ".join(data["methods"].split()) in " ".join(done.stderr.split())
+    assert data["bibtex"] in done.stderr
     words = ("--format", "tsv", "--format", "parquet", "--with-text", "--output", "rows.tsv")
     done = jobkit("merge", "tagged corpus", *words)
     assert done.stdout.endswith(": rows.tsv, rows.parquet\n")
@@ -53,6 +56,9 @@ def test_a_report_of_a_corpus_says_what_is_next_until_it_is_merged(run: Path) ->
 
 
 def test_the_results_that_there_are_can_be_merged(run: Path) -> None:
+    partial = json.loads(jobkit("merge", run, "--allow-missing", "--json").stdout)
+    assert "1 shard has no result yet" in partial["notes"][0]
+    assert partial["notes"][-1].startswith("missing: 1 paragraph of 1 document")
     done = jobkit("merge", run, "--allow-missing")
     assert (done.returncode, "missing: 1 paragraph of 1 document: a.txt" in done.stderr) == (5, True)
     assert len((run / "merged.partial.jsonl").read_text().splitlines()) == 2

@@ -185,6 +185,9 @@ slurm_changes() { # of an array whose tasks 1 and 2 have ended, then all
 slurm_checks() {
     keep config scontrol show config
     keep sinfo sinfo -a -e -h -o '%P|%l|%G|%a|%D|%c|%m'
+    scontrol update NodeName=n1,n2 State=drain Reason='fan broken'
+    keep sinfo-down sinfo -a -h -o '%P|%D|%T|%N|%E'
+    scontrol update NodeName=n1,n2 State=resume
     keep qos sacctmgr -n -P show qos format=Name
     keep refused-partition sbatch --parsable -p nope ok.sh
     keep test-only-ok sbatch --test-only ok.sh

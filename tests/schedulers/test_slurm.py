@@ -13,6 +13,7 @@ from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
 from jobkit.schedulers import slurm
 from jobkit.schedulers.parsing import expand_tasks
+from jobkit.schedulers.slurm_survey import STATES
 from jobkit.schedulers.types import Accounted, Array, JobId, JobRequest, Queued, Remedy, SchedulerId, State
 from tests.support.surveys import ARRAY, DATA, REQUEST, captured
 
@@ -362,6 +363,17 @@ def test_maintenance_to_come_is_named_with_the_walltime_that_fits_before_it() ->
     assert said(3, "MAINT,ALL_NODES").endswith("only a walltime below 03:00:00 can start there before it")
     assert [said(3, "DAILY"), said(-1, "MAINT"), said(30, "MAINT")] == ["", "", ""]
     assert maintenance.outlook(Completed(("scontrol",), 0, "No reservations in the system\n", "")) == ""
+
+
+def test_a_partition_without_a_node_that_is_up_is_named() -> None:
+    said = [
+        check.outlook(captured("slurm/sinfo-down"))
+        for queue in (None, "gpu", "none")
+        for check in slurm.checks("job.sh", ARRAY, replace(REQUEST, queue=queue))
+        if check.argv == STATES
+    ]
+    drained = "is up: n[1-2] drained: fan broken"
+    assert said == [f"no node of partition 'cpu' {drained}", f"no node of partition 'gpu' {drained}", ""]
 
 
 def test_a_partition_of_several_that_never_starts_the_job_is_named() -> None:

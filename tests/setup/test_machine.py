@@ -14,10 +14,10 @@ from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import ModelRef
 from jobkit.planning.job_script import COPIER, PROGRAMS
 from jobkit.schedulers.registry import by_name
-from jobkit.setup import machine
+from jobkit.setup import findings, machine
 from jobkit.setup.findings import Facts, Finding, Status
 from jobkit.setup.machine import MACHINE, PYTHON, NodeRequest, check_node
-from jobkit.spec.sweep_spec import ModelSpec, SweepSpec
+from jobkit.spec.sweep_spec import FindMax, ModelSpec, SweepSpec
 
 pytestmark = pytest.mark.usefixtures("empty_cache")
 
@@ -87,7 +87,12 @@ TRY = f"{SWEEP} --stand-in"
     [
         (ModelSpec(), SWEEP, Status.MISSING, ["en is not on this machine", TRY]),
         (ModelSpec(), "", Status.WARNING, ["jobkit models fetch en"]),
-        (ModelSpec(fallback="stand-in"), SWEEP, Status.OK, ["the full stand-in will be built by the sweep"]),
+        (
+            ModelSpec(fallback="stand-in"),
+            SWEEP,
+            Status.WARNING,
+            ["the full stand-in will be built by the sweep", "tune and apply refuse it"],
+        ),
         (ModelSpec(size="tiny"), SWEEP, Status.MISSING, ["only the stand-in has the size 'tiny'"]),
     ],
 )
@@ -109,7 +114,11 @@ def test_a_model_that_is_there(
     monkeypatch.delenv("STANZA_RESOURCES_DIR")
     monkeypatch.setenv(CACHE_VARIABLE, str(kept_cache))
     spec = SweepSpec(name="x", model=ModelSpec(size="tiny", fallback="stand-in"))
-    assert "the tiny stand-in is at /" in machine.model(spec, Path(), SWEEP).said
+    found = machine.model(spec, Path(), SWEEP)
+    assert "the tiny stand-in is at /" in found.said
+    assert findings.advice([found], "again", "then", nodes=False).startswith("A sweep will work, with the")
+    own = spec.model_copy(update={"find_max": FindMax(), "text": "letters.txt"})
+    assert machine.model(own, Path(), SWEEP).status is Status.MISSING
 
 
 GIB = 2**30

@@ -43,6 +43,18 @@ def test_a_request_that_the_cluster_grants() -> None:
     assert "resources" not in looked(GRID, asking()), "none is asked for"
 
 
+def test_a_partition_without_a_node_that_is_up_has_sinfos_reason() -> None:
+    down = captured("slurm/sinfo-down")
+    found = looked(survey_of("slurm", "lab", states=down), asking(queue="gpu"))["nodes"]
+    assert found.status is Status.MISSING
+    assert found.said == "no node of partition 'gpu' is up: n[1-2] drained: fan broken"
+    some = replace(down, stdout=down.stdout.replace("gpu|2", "gpu|1|idle|n1|none\ngpu|1"))
+    survey = survey_of("slurm", "lab", states=some)
+    assert "nodes" not in looked(survey, asking(queue="gpu"))
+    hint = looked(survey, asking(queue="cpu"))["nodes"].hint
+    assert hint.endswith("or change `queue` in the site file (nodes are up of: gpu)")
+
+
 @pytest.mark.parametrize("survey", [LAB, GRID])
 def test_whether_a_scheduler_answers(survey: Survey) -> None:
     found = controller(survey)

@@ -392,7 +392,7 @@ def labelled(rows: Mapping[str, str]) -> list[str]:
 
 
 def _corpus_words(corpus: Corpus, read_s: float | None) -> str:
-    """Return a corpus in words: ``3 files, 88.1 MiB, 412,330 paragraphs``."""
+    """Return a corpus in words, with what ends a paragraph: ``3 files, 88.1 MiB, 412,330 paragraphs``."""
     size = sum(source.size_bytes for source in corpus.sources)
     words = [
         format_count(len(corpus.sources), "file"),
@@ -402,7 +402,8 @@ def _corpus_words(corpus: Corpus, read_s: float | None) -> str:
     if corpus.skipped:
         names = format_list([*dict.fromkeys(bad.source for bad in corpus.skipped)], MOST_NAMED)
         words.append(f"{format_count(len(corpus.skipped), 'place')} left out (in {names})")
-    return ", ".join(words) + ("" if read_s is None else f" (read in {read_s:,.1f} s)")
+    read = "" if read_s is None else f" (read in {read_s:,.1f} s)"
+    return f"{', '.join(words)}{read}; a blank line ends a paragraph, also in a table or a list"
 
 
 def _read_as(corpus: Corpus) -> dict[str, str]:

@@ -182,7 +182,8 @@ class Progress:
     paragraphs_done: int  # with the home batches of running shards
     characters: int
     characters_done: int  # likewise
-    took_s: float | None  # time of the shards that are done
+    timed: int  # number of those of the done that had a promise, and ran in one try
+    took_s: float | None  # their time
     promised_s: float | None  # time that was promised for them
     low_s: float | None  # 95 % interval of ``promised_s``
     high_s: float | None
@@ -222,6 +223,7 @@ def progress(run: RunStatus) -> Progress | None:
         paragraphs_done=sum(number for number, _ in far),
         characters=characters,
         characters_done=reached,
+        timed=len(took),
         took_s=took_s,
         promised_s=promised_s,
         low_s=low_s,
@@ -398,11 +400,13 @@ class CorpusRun(RunKind):
             yield f"{run.points[0].point.point_id} measures the speed; then the rest is cut by it"
         seconds = found.took_s, found.promised_s, found.low_s, found.high_s
         took, promised, low, high = (format_compared(value or 0.0) for value in seconds)
+        some = f"{found.timed:,} of {format_count(found.done, 'shard')}"
+        which = "the shards" if found.timed == found.done else some
         if found.speed is not None:
-            both = f"the shards took {took}, starts included; the promise was {promised}"
+            both = f"{which} took {took}, starts included; the promise was {promised}"
             yield f"speed: {found.speed:.2f} times the promise ({both})"
         if found.broken:
-            between = f"{low} to {high}; the shards took {took}"
+            between = f"{low} to {high}; {which} took {took}"
             yield f"the time is outside of the interval of the promise: {between}"
         if found.left_s is not None and found.done < found.shards:
             yield _end_line(run, found)

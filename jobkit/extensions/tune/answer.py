@@ -11,19 +11,19 @@ from jobkit.answers.setting import Key, Mean, Ratio, Setting, key_of, settings_o
 from jobkit.answers.speed import Speed
 from jobkit.core import figures, knobs
 from jobkit.core.blocks import Block, Column
-from jobkit.core.layout import SETTING_FILE
+from jobkit.core.layout import SETTING_FILE, SPEC_FILE
 from jobkit.core.records import ModelRef, Outcome, described
 from jobkit.core.terminal import NoWrap, relative_path, shell_path
 from jobkit.core.units import format_about, format_bytes_gib, format_count, format_setting, format_walltime
 from jobkit.extensions.tune.search import Tuning, spec_lines
-from jobkit.extensions.tune.steps import MEMORY, PHASES, SEARCH, Candidate, whole
+from jobkit.extensions.tune.steps import MEASURED_S, MEMORY, PHASES, SEARCH, Candidate, whole
+from jobkit.planning.texts import longer_text
 from jobkit.runs.request import Conditions, condition_lines, conditions_of
 from jobkit.runs.status import PointResult
 
 HELP = {
     "cores": "faster or more CPU cores may help",
     "GPU": "a faster GPU, or a second one, may help",
-    "text": "a longer text would keep more workers busy",
     "failure": "the log of that point has the reason",
 }
 """Advice that may make a faster setting possible, by what limits the search."""
@@ -70,6 +70,8 @@ def _limit(tuning: Tuning) -> str:
         return ""
     if answer.limit == "time":
         advice = f"--set tune.budget={format_walltime(2 * goal.budget_s)} would let the search go on"
+    elif answer.limit == "text":
+        advice = f"a longer text would keep more workers busy: {_longer(tuning)}"
     elif answer.limit == "memory":
         advice = "a GPU with more memory would help" if goal.on_gpu else "more resources.memory would help"
     elif answer.limit != "cores" or not answer.why.endswith(goal.limited_by):
@@ -221,9 +223,8 @@ def _worth_lines(tuning: Tuning) -> Iterator[str]:
     if tuning.gain and tuning.winner and tuning.answer:
         times = f"{_times(tuning.gain)} as fast as the plain loop"
         yield f"  speed      {times} {_on(tuning, tuning.winner)}"
-        if not tuning.finals.decided:
-            yield "  interval   wide: a longer tune.budget and more tune.repeats make it narrower"
     yield from _more_lines(tuning)
+    yield from _open_lines(tuning)
     if limit := _limit(tuning):
         yield f"  limit      {limit}"
     if len(hours := _by_cpus(tuning)) > 1:
@@ -271,12 +272,38 @@ def _more_lines(tuning: Tuning) -> Iterator[str]:
         yield f"  best other {format_setting(best.params)}{as_fast}, {_on(tuning, best)}"
         if not by_speed:
             yield f"  objective  {_objective(tuning, best)}"
-        if tuning.times and tuning.times.low is None:
-            yield "  doubt      one repeat has no interval: tune.repeats: 3 and a longer tune.budget give one"
     elif broken := next(filter(None, map(finals.broken, finals.finalists)), ""):
         yield f"  others     no other setting keeps the constraints: {broken}"
     else:
         yield "  others     no other setting succeeded on the same text"
+
+
+def _open_lines(tuning: Tuning) -> Iterator[str]:
+    """Yield why the repeats of the finals leave the answer open, and the command that may close it."""
+    goal, finals, best = tuning.goal, tuning.finals, tuning.finals.best
+    slower = finals.comparison and finals.comparison.better is False
+    if not best or not tuning.answer or finals.decided or slower:
+        return
+    work_s = Mean.of(best.works_s).value
+    why, change = f"a repeat worked for {work_s:.2g} s, so chance may decide", _longer(tuning)
+    if best.repeats == 1 or work_s >= MEASURED_S:
+        why = "one repeat has no interval" if best.repeats == 1 else "the interval is wide"
+        change = (
+            f"--set tune.budget={format_walltime(2 * goal.budget_s)} --set tune.repeats={2 * goal.repeats}"
+        )
+    yield f"  open       {why}; for a clearer answer:"
+    model = _model(tuning)
+    command = (
+        f"jobkit tune {shell_path(tuning.folder / SPEC_FILE)}{' --stand-in' * bool(model and model.stand_in)}"
+    )
+    yield NoWrap(f"{command} {change}", " " * 13)
+
+
+def _longer(tuning: Tuning) -> str:
+    """Return the option that gives a text on which the fastest setting works for long enough."""
+    rate = max((speed.rate for speed in tuning.finals.speeds), default=0.0)
+    wanted = max(tuning.goal.wanted, MEASURED_S * rate)
+    return longer_text(tuning.results[0][1].point.text, int(float(f"{wanted:.2g}")))
 
 
 def _on(tuning: Tuning, speed: Speed) -> str:

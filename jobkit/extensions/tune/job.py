@@ -5,6 +5,7 @@ The text alone decides a part of the goal: order, sizes, and the parts of the te
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,7 +24,15 @@ from jobkit.core.shell import usable_cpus
 from jobkit.core.terminal import Say, note, relative_path, shell_path
 from jobkit.core.units import format_about, format_count, format_setting
 from jobkit.extensions.tune.search import Tuning, first_point, propose_point
-from jobkit.extensions.tune.steps import Candidate, TuneGoal, plain_loop, switches_of
+from jobkit.extensions.tune.steps import (
+    CALLS_A_WORKER,
+    MAX_WORK_UNIT,
+    MEASURED_S,
+    Candidate,
+    TuneGoal,
+    plain_loop,
+    switches_of,
+)
 from jobkit.launch import launch, local
 from jobkit.launch.job import Job, follow_job
 from jobkit.launch.resume import Resumption, has_ended
@@ -32,6 +41,7 @@ from jobkit.planning.batch_sizes import MIN_LOAD
 from jobkit.planning.job_script import mailing_once, render_search
 from jobkit.planning.points import Inputs, plan, request
 from jobkit.planning.prepare import Options, Prepared, begin, lengths_of, read_real
+from jobkit.planning.texts import longer_text
 from jobkit.runs.journal import Role
 from jobkit.runs.request import RetryGroup
 from jobkit.runs.results import read_run
@@ -47,10 +57,8 @@ MODULE = "jobkit.extensions.tune.search"
 TEXT = "text"
 CLUSTER_WORKERS = 16
 """The most workers on a cluster, if the spec names no other number and its nodes have more CPUs."""
-CALLS_A_WORKER = 8
-"""With fewer calls for each worker, the last calls leave too many workers without work."""
-MIN_WORK_UNIT, MAX_WORK_UNIT = 10, 300
-"""Paragraphs of a call."""
+MIN_WORK_UNIT = 10
+"""The fewest paragraphs of a call."""
 MEMORY_PARAGRAPHS = 600
 """Paragraphs that suffice to measure the memory of one worker."""
 LOOP_BATCH = 300
@@ -243,6 +251,14 @@ def prepare_search(path: Path | str, options: Options, *, build: bool, say: Say)
         node = largest_node(ask_site(by_name(named.site.scheduler)), named.spec, named.site)
     lengths = lengths_of(named, say)
     spec, goal = tuned(named.spec, named.knobs, lengths, pads=named.pads, window=named.window, node=node)
+    if (number := len(lengths.paragraphs)) < MEMORY_PARAGRAPHS * goal.workers:
+        words = ["jobkit", "tune", str(path), *options.words]
+        longer = longer_text(named.inputs.text, goal.wanted)
+        say(
+            f"the text has {format_count(number, 'paragraph')}: a setting that does more than "
+            f"{number / MEASURED_S:,.0f} a second is measured for less than {MEASURED_S:g} s, and chance may "
+            f"decide; a longer text:\n  {shlex.join(words)} {longer}"
+        )
 
     def first(spec: SweepSpec, inputs: Inputs) -> tuple[Point, ...]:
         return (first_point(plan(spec, inputs)[0], goal),)

@@ -51,6 +51,7 @@ may end as ``environment``."""
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
+    folder: Path  # the run folder
     goal: TuneGoal
     results: tuple[tuple[Candidate, PointResult], ...]  # the points, each with its candidate
     next: Candidate | TuneAnswer  # what is to be measured next, or the answer
@@ -74,6 +75,7 @@ class Tuning:
         ended = (run_dir / SETTING_FILE).is_file()
         tried = tuple(candidate for candidate, _ in results)
         return cls(
+            folder=run_dir,
             goal=goal,
             results=tuple(results),
             next=propose(goal, lambda candidate: measured.get(candidate.key), tried if ended else None),

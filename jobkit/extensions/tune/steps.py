@@ -41,6 +41,12 @@ AMONG_OTHERS = 1.25
 1.12 and 1.37, by size, on a third of the text, and 1.68 on all of it (tune-short.tar.xz). A search whose
 workers run out of memory tries fewer, also in the finals; a larger figure would leave out workers that memory
 holds."""
+CALLS_A_WORKER = 8
+"""With fewer calls for each worker, the last calls leave too many workers without work."""
+MAX_WORK_UNIT = 300
+"""The most paragraphs of a call."""
+MEASURED_S = 3.0
+"""The work of a point below which chance may decide more than the setting does."""
 PROBE = 320
 """Paragraphs that show how long the plain loop of an encoder takes: 3 to 60 times as long as a worker."""
 
@@ -142,6 +148,11 @@ class TuneGoal:
         """The numbers of workers that are tried: doubled, and the most."""
         doubled = [2**power for power in range(1, self.workers.bit_length()) if 2**power < self.workers]
         return [*doubled, self.workers] if self.workers > 1 else []
+
+    @property
+    def wanted(self) -> int:
+        """The paragraphs of a text that has enough calls for the most workers."""
+        return MAX_WORK_UNIT * CALLS_A_WORKER * self.workers
 
     @property
     def combinations(self) -> int:
@@ -706,12 +717,14 @@ class _Search:
         loop_s, budget_s = 4.0 * max(whole_s.values()), goal.budget_s
         if goal.short:
             least_s = self._finals_s(0.0)
+            items = max(result.speed * _whole_s(one, result) for one, result in self._good(MEMORY))
             if goal.fills_gpu:  # a small part shows how long an encoder's loop takes
-                items = max(result.speed * _whole_s(one, result) for one, result in self._good(MEMORY))
                 probe = Candidate(part(goal.loop, max(1, round(items / PROBE))), SEARCH)
                 loop_s = _whole_s(probe, self._try(probe)) or loop_s
             room_s = (self._left_s() / LONGER - least_s) / goal.fewest
-            of_loop = math.ceil(loop_s / max(LEAST_PART * budget_s, min(LOOP_PART * budget_s, room_s)))
+            batch_s = loop_s * min(1.0, knobs.numbers(goal.loop)[knobs.BATCH_SIZE] / items)
+            most_s = min(max(LOOP_PART * budget_s, batch_s), room_s)  # a batch, if there is time for one
+            of_loop = math.ceil(loop_s / max(LEAST_PART * budget_s, most_s))
             every = math.ceil(max(finals_s, default=1.0) / (FINAL_PART * budget_s))
             return of_loop, min(every, goal.memory_every) if goal.objective.by_speed else of_loop
         start_s = sum(result.held_s - result.work_s for _, result in good) / len(good)

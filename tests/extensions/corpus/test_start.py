@@ -91,6 +91,13 @@ def test_a_corpus_is_worked_through_here_and_merged(home: Path) -> None:
     assert "skipped" in jobkit("collect", ".").stdout + jobkit("collect", ".").stderr
 
 
+def test_the_plan_says_that_a_blank_line_splits_a_table(home: Path) -> None:
+    (home / "table.txt").write_text("id;text\n1;Berlin\n\n2;Paris\n", encoding="utf-8")
+    _, prospect = plan(request(home / "run", ["table.txt"], shards=1))
+    said = " ".join(" ".join(plan_lines(prospect)).split())
+    assert re.search("2 paragraphs.*; a blank line ends a paragraph, also in a table", said)
+
+
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize(
     ("given", "figures"),
@@ -262,6 +269,19 @@ def ordered(sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ap
     write_corpus(tmp_path / "letters.txt")
     made = request(Path("run"), ["letters.txt"])
     return replace(made, scheduler="slurm")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ordered")
+def test_apply_prints_the_jobs_that_it_submits_and_none_of_before() -> None:
+    words = ("apply", "run", "--scheduler", "slurm", "--out", "tagged", "--corpus", "letters.txt")
+    first = jobkit(*words, "--print-jobs")
+    submitted = [job.job.id for job in read_journal(OUT).submissions]
+    assert (first.stdout.split(), len(submitted)) == (submitted, 2), first.stderr
+    write_corpus(Path("more.txt"))
+    again = jobkit(*words, "more.txt", "--print-jobs")
+    assert again.stdout.split() == [job.job.id for job in read_journal(OUT).submissions][2:], again.stderr
+    assert jobkit(*words, "--print-jobs", "--json").returncode == 2
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from jobkit.core.records import Outcome, Point
 from jobkit.extensions.corpus import winners
 from jobkit.extensions.corpus.apply import apply
 from jobkit.extensions.corpus.merge import merge
-from jobkit.extensions.corpus.plan import ROWS_FILE, Winner, read_corpus, read_plan
+from jobkit.extensions.corpus.plan import ROWS_FILE, Winner, read_corpus, read_plan, write_plan
 from jobkit.extensions.corpus.replan import replan
 from jobkit.extensions.corpus.scan import find_sources, scan
 from jobkit.extensions.corpus.shards import ShardOptions
@@ -301,6 +301,17 @@ def test_a_shard_that_failed_is_shown_with_its_longest_paragraph(tagged: Path) -
     text, _ = status(tagged)
     assert "shard-00003 failed; its longest paragraph, 49 characters: letters.txt, paragraph 45\n" in text
     assert "jobkit merge tagged --allow-missing\n" in text
+
+
+def test_a_time_that_is_not_of_all_shards_says_of_how_many(tagged: Path) -> None:
+    first, *rest = read_plan(tagged)
+    unknown = replace(first, expected_s=None, low_s=None, high_s=None)
+    write_plan(tagged, read_corpus(tagged), [unknown, *rest])
+    end_well(tagged, 1)
+    end_well(tagged, 2)
+    text, data = status(tagged)
+    assert "(1 of 2 shards took " in text
+    assert data["timed"] == 1
 
 
 def test_a_plan_that_cannot_be_read_is_no_error(tagged: Path) -> None:

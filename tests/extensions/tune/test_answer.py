@@ -133,10 +133,21 @@ def test_two_points_without_result_end_it(
     assert said in (run / SETTING_FILE).read_text()
 
 
-@pytest.mark.parametrize(("noise", "wide"), [(0.2, True), (0.01, False)])
-def test_a_wide_interval_names_what_makes_it_narrower(tmp_path: Path, noise: float, *, wide: bool) -> None:
-    text = told(search(tmp_path, Machine(noise=noise), replace(NOW, budget_s=600)))
-    assert ("interval wide: a longer tune.budget and more tune.repeats" in text) == wide
+@pytest.mark.parametrize(
+    ("noise", "items", "change"),
+    [
+        (0.2, 80_000, "--set tune.budget=00:20:00 --set tune.repeats=6"),
+        (0.2, 400, "--set text=FILE # of 38,000 paragraphs"),
+        (0.01, 80_000, ""),
+    ],
+)
+def test_an_open_answer_names_the_command_that_may_close_it(
+    tmp_path: Path, noise: float, items: int, change: str
+) -> None:
+    text = told(search(tmp_path, Machine(noise=noise, items=items), replace(NOW, budget_s=600)))
+    _, found, rest = text.partition("; for a clearer answer: jobkit tune ")
+    assert bool(found) == bool(change)
+    assert rest.partition("/sweep.yaml --stand-in ")[2].startswith(change)
 
 
 # -- shortcuts, and the part of the text that the plain loop works on

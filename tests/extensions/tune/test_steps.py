@@ -582,6 +582,12 @@ def test_the_plain_loop_gets_the_smaller_part(budget_s: int, expected: tuple[Val
     assert sum(machine.run(one).held_s for one in order) <= budget_s
 
 
+def test_the_plain_loop_of_a_short_search_gets_a_batch_if_there_is_time() -> None:
+    goal = replace(FAST, short=True, budget_s=60, memory_every=1, most_repeats=9)
+    _, order = searched(goal, Machine(items=600, start_s=1.0))
+    assert parts(order, dict(FAST.loop))[0] == 600 // 300
+
+
 @pytest.mark.parametrize(("budget_s", "start_s", "workers"), [(100, 5.0, 4), (856, 60.0, 1)])
 def test_with_hardly_any_time_finalists_get_a_speed(budget_s: int, start_s: float, workers: int) -> None:
     _, order = searched(replace(FAST, budget_s=budget_s, workers=workers), Machine(start_s=start_s))

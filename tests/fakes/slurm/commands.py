@@ -486,6 +486,9 @@ PARTITION_FIELDS: Mapping[str, Callable[[str], object]] = {
     "D": lambda _: len(NODES),
     "c": lambda _: CPUS,
     "m": lambda _: MEMORY_MB,
+    "T": lambda _: "idle",
+    "N": lambda _: "n[1-2]",
+    "E": lambda _: "none",
 }
 
 
