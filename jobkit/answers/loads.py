@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
+from jobkit.core.frozen import keyed
 from jobkit.core.json_codec import parse_json
 from jobkit.core.knobs import BATCH_SIZE, CUT_BY, SORTED, budget_of
 from jobkit.core.layout import LENGTHS_FILE
@@ -98,7 +99,7 @@ def read_lengths(folder: Path) -> Lengths | None:
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Cut:
     """How a text becomes calls, and a call the chunks that are padded together."""
 

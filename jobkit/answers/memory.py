@@ -17,6 +17,7 @@ from jobkit.answers.gpus import usable_bytes
 from jobkit.answers.loads import Budgets, Lengths, TextLoads, agreeing, loads_of
 from jobkit.answers.memory_line import CURVED, Censored, Fit, Observation, doubts, fit_memory
 from jobkit.answers.setting import other_knobs
+from jobkit.core.frozen import keyed
 from jobkit.core.knobs import BATCH_SIZE, CPU, REPORTED, SIZES, size_knob
 from jobkit.core.measurements import largest
 from jobkit.core.records import Batch, Outcome, Record
@@ -35,7 +36,7 @@ def too_small(knob: str) -> str:
     return f"not even a batch of {'1' if knob == BATCH_SIZE else 'the longest sentence'} fits"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Prediction:
     """How large a batch may be, or the reason why that is not known."""
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import combinations, pairwise
 from statistics import linear_regression, median
 
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.student import quantile
 from jobkit.core.units import format_count
 
@@ -47,7 +47,7 @@ CURVED = "memory grows faster than a straight line over what was measured, so th
 MOST_PAIRS = 20_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class FittedLine:
     """The line ``bytes = intercept_bytes + slope_bytes * size``; a size is a load or a batch size."""
 
@@ -75,14 +75,14 @@ LEAST_SHARE = 0.1  # of the largest measurement: smaller ones count as if they h
 Column = Sequence[float]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Observation:
     load: float
     size_bytes: float
     point: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Regression:
     """Bytes as a polynomial of the load."""
 
@@ -229,13 +229,13 @@ def _dot(column: Column, other: Column) -> float:
     return math.fsum(map(operator.mul, column, other))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Censored:
     load: float
     above_bytes: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Fit(FittedLine):
     """The line of memory over load, and how far to trust it."""
 
@@ -421,7 +421,7 @@ INTERCEPT_TOLERANCE = 0.05  # share of the model's memory that a straight line m
 MIN_SIZES = 2  # distinct sizes for a line, without anything to judge it by
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class BatchLine(FittedLine):
     residual_bytes: float | None  # standard deviation about the line; ``None`` for two distinct sizes
     points: int  # number of measurements
@@ -435,7 +435,7 @@ class BatchLine(FittedLine):
         return f"2 {'points' if self.points == MIN_SIZES else 'sizes'}, no error bar"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Estimate:
     """The answer to "how large may it be", or the reason why there is none."""
 

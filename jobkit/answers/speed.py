@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from jobkit.answers.loads import TextLoads
 from jobkit.answers.setting import Difference, Mean, Ratio, Setting, settings_of
 from jobkit.core.figures import SPEED
+from jobkit.core.frozen import keyed
 from jobkit.core.knobs import Value, numbers, size_knob, sort_key
 from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Outcome, Record
@@ -26,7 +27,7 @@ PAST = 3  # earlier predictions that suffice to show how far predictions are off
 NEIGHBOURS = "other jobs may share the node, and slow a run down beyond the interval"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Speed:
     params: Mapping[str, Value]  # the knobs
     load: int | None  # the largest that was measured; ``None`` if none was
@@ -74,7 +75,7 @@ class Speed:
         return format_setting(dict(sorted(self.params.items())))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Duration:
     """How long a text takes, from the start of the process."""
 
@@ -96,7 +97,7 @@ class Duration:
         return NO_INTERVAL * self.expected_s if self.high_s is None else self.high_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class CorpusVolume:
     """The text that the user wants to work through in the end."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from jobkit.core.frozen import keyed
 from jobkit.core.terminal import display_width, for_markdown, printable, wrap_lines
 
 GAP = 2
@@ -38,7 +39,7 @@ class Column:
         return " ".join(self.head.split())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Block:
     """A piece of an answer: a title, lines, a table, and lines after it.
 

@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 import stat
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import extension_of
 from jobkit.core.files import read_lines, read_text, read_tolerantly
+from jobkit.core.frozen import keyed
 from jobkit.core.json_codec import from_json
 from jobkit.core.knobs import Value
 from jobkit.core.records import Batch, Outcome, Point
@@ -184,7 +185,7 @@ def read_point(path: Path, index: int) -> Point:
 BY_HAND = "hand"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Begin:
     scheduler: str  # ``slurm``, ``sge``, ``local``, or ``hand`` if a person typed ``bash job.sh K``
     job: str  # the scheduler's ids of the job and the task; empty by hand
@@ -213,7 +214,7 @@ def _read_pairs(path: Path | str, kind: type[Begin | Exit]) -> dict[str, Any]:
     return {key.strip(): value.strip() for key, _, value in pairs if key.strip() in known}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Exit:
     """How the job script ended a try: the file ``exit``, lines of ``key=value``."""
 

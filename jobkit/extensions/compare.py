@@ -7,7 +7,6 @@ excludes 1.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from string import ascii_uppercase
 from typing import Any
@@ -16,6 +15,7 @@ from jobkit.answers.setting import Mean, Ratio
 from jobkit.answers.speed import tested
 from jobkit.core.blocks import Block, Column
 from jobkit.core.figures import FIGURES, SPEED, Figure
+from jobkit.core.frozen import keyed
 from jobkit.core.units import format_bytes_gib, format_list, format_setting
 from jobkit.report.output import heading
 from jobkit.report.rows import SETTING, Row
@@ -26,7 +26,7 @@ WORK = ("text_sha256", "model_fingerprint", "workload")
 """Two sides that differ in one of these do not do the same work."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Side:
     """A group of points of one run: all that share GPU, model, text, versions and settings."""
 
@@ -48,7 +48,7 @@ class Side:
         return (words := max(known, key=itemgetter(0))[1], self.sizes[words]) if known else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class ComparedSetting:
     """A setting of both sides: the means of a figure, and their ratio, the other over the first."""
 
@@ -58,7 +58,7 @@ class ComparedSetting:
     ratio: Ratio
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class SideComparison:
     first: Side
     other: Side

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from jobkit.answers.loads import NONE, PUNCTUATION, Cut, Lengths, Loads
 from jobkit.core import knobs, terminal
 from jobkit.core.blocks import Block, Column
+from jobkit.core.frozen import keyed
 from jobkit.core.units import GIB, format_count, format_setting
 from jobkit.planning import batch_sizes
 from jobkit.planning.prepare import NamedSpec, Options, lengths_of, read_named
@@ -23,7 +24,7 @@ ROUND = tuple(step * 10**power for power in range(7) for step in (1, 2, 5))
 """Batch sizes that are shown in addition to those of the spec and those worth measuring."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Item:
     length: int  # in the unit to which the framework pads
     # which paragraph of the text, and which item of the paragraph; both from 0
@@ -32,7 +33,7 @@ class Item:
     beginning: str  # the first words, judged by punctuation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class PaddedSize:
     batch_size: int
     load: int  # the largest load of this batch size and of all smaller ones
@@ -49,7 +50,7 @@ class PaddedSize:
     to_measure: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class SettingLoad:
     params: Mapping[str, knobs.Value]
     load: int  # the largest load, which the records of the run confirm
@@ -58,7 +59,7 @@ class SettingLoad:
     alone: int = 0  # the number of items longer than ``padded``: each is a batch of its own
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Preflight:
     # what the spec names; ``model`` is ``None`` if there is none
     text: str

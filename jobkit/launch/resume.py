@@ -14,7 +14,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from jobkit.core import layout, terminal
 from jobkit.core.errors import ExitCode, JobkitError, file_error, lost_file
 from jobkit.core.extensions import of_run
 from jobkit.core.files import exclusive_lock, read_text, write_atomically
+from jobkit.core.frozen import keyed
 from jobkit.core.knobs import CPU
 from jobkit.core.records import FULL, Outcome, Point
 from jobkit.core.terminal import note, note_next, relative_path, shell_path, shell_quote
@@ -338,7 +339,7 @@ def note_left(run_dir: Path, why: str, again: Sequence[RetryGroup]) -> None:
 # -- what a person asks, and what a policy says
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Asked:
     """What a person asks of `jobkit resume`, as the arguments of `run_again`."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ from jobkit.answers.loads import NONE, PUNCTUATION, TOKENIZER, Cut, Lengths, Loa
 from jobkit.answers.memory_line import MIN_DISTINCT_LOADS, FittedLine
 from jobkit.core import knobs
 from jobkit.core.errors import JobkitError
+from jobkit.core.frozen import keyed
 from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB, format_bytes_gib, format_memory
 from jobkit.spec.axes import settings
@@ -53,7 +53,7 @@ def share(limit_bytes: float) -> float:
     return min(0.5, max(TOP_LOAD_SHARE, GRAIN_HIDES_BYTES / limit_bytes))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Chosen:
     sizes: Sizes  # the batch sizes, and the reason if they are fewer than wanted
     loads: Loads

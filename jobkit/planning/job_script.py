@@ -9,7 +9,6 @@ import shutil
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import of_name
 from jobkit.core.extras import EXTRAS
 from jobkit.core.files import MOST_BYTES, read_text
+from jobkit.core.frozen import keyed
 from jobkit.core.knobs import CUDA
 from jobkit.core.paths import config_folder, shipped_folder
 from jobkit.core.records import FOLDER, Point
@@ -129,7 +129,7 @@ PLACES = ("JOBKIT_CONFIG", "JOBKIT_CACHE", "JOBKIT_LEDGER")
 """Variables that the job that follows needs from the user's shell; Grid Engine exports none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class PointScript:
     """What differs between the job scripts of kinds of points; the defaults are those of a sweep."""
 

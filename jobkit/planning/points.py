@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.frozen import keyed
 from jobkit.core.knobs import (
     AUTO,
     BATCH_SIZE,
@@ -45,7 +46,7 @@ AS_WRITTEN = ("sort_window", "trim", "fork", "hang_s", "nan", "profile")
 """Keys of a spec that are fields of a point."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Inputs:
     """What all points of a run have in common: fields of a `Point`."""
 
@@ -158,7 +159,7 @@ def point_id(params: Mapping[str, Value], repeat: int) -> str:
     return "-".join([*(f"{knob}-{value}" for knob, value in params.items()), f"r{repeat}"])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class PointGroup:
     """The points of a run that request the same resources and share an array."""
 

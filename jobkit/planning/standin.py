@@ -28,7 +28,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -38,6 +38,7 @@ from typing import Any
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
+from jobkit.core.frozen import keyed
 from jobkit.core.json_codec import parse_json
 from jobkit.core.paths import cache_lock, share_with_group
 from jobkit.core.terminal import Say, shell_path
@@ -117,7 +118,7 @@ SAVED_BATCH_SIZE = 32
 """Stanza's own default, and what a pipeline uses by default."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class StandinSize:
     # widths of the character models, of the tagger's LSTM, and of a word vector
     charlm_hidden: int
@@ -132,7 +133,7 @@ class StandinSize:
     tokenizer_steps: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class StandinOrder:
     folder: Path
     sample: Sample
@@ -439,7 +440,7 @@ O_BIAS = {"full": 1.18, "tiny": 0.38}
 """Of the head of a tagger, by size: with it the sample has about 3 entities a paragraph (measured)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Architecture:
     name: str
     size_bytes: int  # the approximate size on disk, for a plan made before the stand-in is built

@@ -7,7 +7,7 @@ import io
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from operator import itemgetter
@@ -21,6 +21,7 @@ from jobkit.core import figures, knobs
 from jobkit.core.blocks import Block, Column, as_markdown, as_text
 from jobkit.core.extensions import EXTENSIONS
 from jobkit.core.figures import DIFFER, GPU_MEMORY, LOAD, MODEL, RAM, SPEED, SPEEDUP, WORK, Figure, in_table
+from jobkit.core.frozen import keyed
 from jobkit.core.knobs import BATCH_SIZE, CPU
 from jobkit.core.layout import SEARCH_GOAL_FILE
 from jobkit.core.records import Outcome
@@ -38,7 +39,7 @@ BOUNDED = "the prediction, which has a bound, is the answer"
 """The reason why a run of jobkit has no straight line."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class GroupEstimate:
     group: int  # a row of ``Collected.groups``
     knob: str  # the knob whose largest value is estimated

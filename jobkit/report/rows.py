@@ -26,6 +26,7 @@ from jobkit.core.figures import (
     gpu_memory,
 )
 from jobkit.core.files import read_text
+from jobkit.core.frozen import frozen
 from jobkit.core.knobs import AUTO, CPU, CUDA, FP32, ON, PRECISIONS, REPORTED, SHARING, Knob, Value, numbers
 from jobkit.core.records import SWEPT, TRIAL, Outcome, Point, Record
 from jobkit.core.terminal import shell_path
@@ -38,7 +39,7 @@ from jobkit.runs.trials import Trial, describe_trials, settled_trials, trials
 from jobkit.runs.tries import Try
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileFormat:
     """What rows of a file that jobkit did not write have in common: they have figures, but no record."""
 

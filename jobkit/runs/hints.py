@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.extras import cuda_install_command
+from jobkit.core.frozen import frozen
 from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import shell_quote
@@ -63,7 +64,7 @@ class FixKind(StrEnum):
     WATCH = "watch"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     command: str
     does: str
@@ -201,7 +202,7 @@ ROOM = f"{100 * (WALLTIME_FACTOR - 1):.0f} % more, and time to copy"
 MOST_NAMES = 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ResourceNeed:
     """How much points need of a resource that they ran out of."""
 

@@ -12,11 +12,12 @@ import re
 import shlex
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.knobs import CUDA, EXACT, FP32, MPS, ON, PRECISION, SHORTCUTS, TF32
 from jobkit.core.measurements import largest
 from jobkit.core.records import Outcome, Record
@@ -136,7 +137,7 @@ def _load(record: Record) -> int:
     return record.summary.load_max or 0 if record.summary else 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Change:
     memory: float = 1.0  # factor on the spec's request
     walltime: float = 1.0  # factor on the spec's request
@@ -184,7 +185,7 @@ def changed_resources(before: Resources, change: Change, *, keep: Sequence[str] 
 Overrides = tuple[str, ...]  # ``key=value`` of each ``--set``
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RetryGroup:
     """Points that run again with the same resources."""
 
@@ -386,7 +387,7 @@ WITH_MPS = (
 (https://docs.nvidia.com/deploy/mps/)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Conditions:
     # PyTorch's setting, or `DEFAULT`; ``None`` on a CPU, and if it was not recorded
     allocator: str | None

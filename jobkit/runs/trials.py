@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 from jobkit.core.files import read_tolerantly
+from jobkit.core.frozen import keyed
 from jobkit.core.json_codec import from_dict, parse_json
 from jobkit.core.knobs import BATCH_SIZE, PADDED, renamed
 from jobkit.core.layout import SEARCH_GOAL_FILE, TRIALS_FILE, read_points
@@ -31,7 +32,7 @@ CONCLUSIVE = frozenset({Outcome.OK, Outcome.GPU_OOM, Outcome.RAM_OOM})
 """Outcomes that show whether a prediction was right; a bug or a full scratch does not."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class SearchGoal:
     """What the search is to find: ``find_max.json``."""
 
@@ -41,7 +42,7 @@ class SearchGoal:
     after: int = 0  # how many trials there were at the start: these are not counted again
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Trial:
     """A prediction and its result: a line of ``trials.jsonl``. The last line for an index counts."""
 

@@ -9,12 +9,13 @@ import math
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from jobkit.core import layout
 from jobkit.core.errors import JobkitError
+from jobkit.core.frozen import keyed
 from jobkit.core.records import RESULTS, Batch, Outcome, Point, Record
 from jobkit.core.units import format_moment, moment
 from jobkit.runs.journal import JobTask
@@ -93,7 +94,7 @@ VISIBLE_AFTER = timedelta(seconds=60)
 """A shared file system may show so late what another machine wrote (nfs(5), ``acdirmax``)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Try:
     """A try: what its folder holds, what is known of its task, and its outcome."""
 
@@ -137,7 +138,7 @@ class Try:
         return replace(self, outcome=outcome, evidence=evidence, provisional=provisional)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class TaskFacts:
     """What else is known of the task that ran a try."""
 
@@ -321,7 +322,7 @@ def worker_s(record: Record) -> float | None:
     return max(0.0, (ended - began).total_seconds()) if began and ended else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Progress:
     batches: int  # calls of the workload
     batches_total: int | None  # ``None`` if the batches do not report it

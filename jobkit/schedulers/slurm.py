@@ -14,10 +14,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, partial
 
+from jobkit.core.frozen import frozen
 from jobkit.core.paths import user_name
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
@@ -302,7 +302,7 @@ _QUEUE_STATES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Reason:
     """What a reason means: the task waits, is held, or never starts as it is (an error)."""
 

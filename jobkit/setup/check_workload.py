@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from jobkit.answers.loads import Loads
 from jobkit.answers.memory_line import FittedLine
+from jobkit.core.frozen import keyed
 from jobkit.core.knobs import BATCH_SIZE, CUDA
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import ModelRef, TextRef
@@ -35,7 +36,7 @@ WORDS = {Status.OK: "ok", Status.MISSING: "no", Status.UNKNOWN: "unknown"}
 """What an answer begins with; its hint is what to do about it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Subject:
     workload: str
     folder: str  # where jobkit looks for the user's code

@@ -11,13 +11,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
 from jobkit.core import shell
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
+from jobkit.core.frozen import keyed
 from jobkit.core.paths import cache_dir
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.core.units import format_clock
@@ -65,7 +66,7 @@ SMALL = {"gpus": 0, "cpus": 1, "memory": "1GiB", "walltime": "00:10:00"}
 """The resources of a point without a spec."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Case:
     """What the doctor checks."""
 

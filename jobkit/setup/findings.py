@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from enum import StrEnum
 from typing import Any
 
 from jobkit.core.errors import ExitCode
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.terminal import next_line, printable, shell_quote, wrap
 
 SCHEMA = 1
@@ -25,7 +26,7 @@ class Status(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """One thing that a sweep needs."""
 
@@ -111,7 +112,7 @@ ANSWER_FILE = "answer"
 EXAMINED_FILE = "examined.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Facts:
     """The facts about a machine."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from jobkit.core import shell
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.extras import cpu_build_problem
+from jobkit.core.frozen import keyed
 from jobkit.core.shell import Completed
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_size, format_walltime
@@ -60,7 +61,7 @@ WALLTIME_S = 600
 CPUS = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class InitResources:
     """The resources of a first sweep."""
 
@@ -148,7 +149,7 @@ WORD = re.compile(r"[A-Za-z0-9_@*][A-Za-z0-9_@*?.,:;+=%!/-]*")
 """As ``name`` of `jobkit.spec.site.Site` and `jobkit.spec.fields.Word` have it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class InitFiles:
     """The files to write."""
 

@@ -6,12 +6,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.extras import cuda_install_command
 from jobkit.core.files import filesystem_type, likely_shared
+from jobkit.core.frozen import keyed
 from jobkit.core.paths import CACHE_VARIABLE, cache_dir
 from jobkit.core.records import TextRef
 from jobkit.core.terminal import shell_path, shell_quote
@@ -175,7 +176,7 @@ def _folder_model(spec: SweepSpec, base: Path) -> Finding:
 SUPPORT = "ask the cluster's support"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class SiteRequest:
     """What is compared with the site."""
 
@@ -394,7 +395,7 @@ def check_site(survey: Survey, asking: SiteRequest) -> list[Finding]:
     return [*found, *charges(survey, asking)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class NodeRequest:
     """What the points of a sweep need on a machine."""
 

@@ -15,11 +15,12 @@ import socket
 import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any, NoReturn
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.knobs import BATCH_SIZE, CUDA, DEFAULT_WORK_UNIT, SIZES, Knob, Value
 from jobkit.core.measurements import total
 from jobkit.core.terminal import Say
@@ -48,13 +49,13 @@ _SIOCSIFFLAGS, _IFF_UP = 0x8914, 0x1
 Rows = list[list[Any]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class OutputDifference:
     paragraphs: int = 0  # the number of paragraphs that differ
     distance: float = 0.0  # the largest difference of two numbers; infinite if anything else differs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class KnobTrial:
     """The effect of a knob at two values or more."""
 
@@ -65,7 +66,7 @@ class KnobTrial:
     error: str = ""  # why the knob could not be tried; else empty
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Probe:
     network: str  # `NAMESPACE` or `SOCKETS`
     load_s: float
@@ -136,7 +137,7 @@ def probe(
     return asdict(found)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Pass:
     """One load of the workload, and the whole text by it."""
 
@@ -164,7 +165,7 @@ def _not_written(one: _Pass, columns: Sequence[str]) -> dict[str, str]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Subject:
     name: str
     folder: str | None

@@ -37,6 +37,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from jobkit.core.frozen import frozen
 from jobkit.worker import process
 
 FORKED = "forked"
@@ -111,7 +112,7 @@ def installed() -> str:
     return f"{here.st_ino}-{here.st_mtime_ns}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ForkRequest:
     words: list[str]  # the client's arguments, variables and working folder
     environment: dict[str, str]

@@ -10,7 +10,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 
 from jobkit.core import files, terminal
 from jobkit.core.errors import ExitCode, JobkitError, file_error
+from jobkit.core.frozen import keyed
 from jobkit.core.json_codec import to_json
 from jobkit.core.knobs import OFFERED, TIMING
 from jobkit.core.layout import (
@@ -100,7 +101,7 @@ from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec
 MOST_LISTED = 10  # shards that are listed one by one at the end
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class ApplyRequest:
     """What a person asks of `jobkit apply`, and, with what a job needs to plan it, ``apply.json``."""
 

@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from glob import escape
 from itertools import accumulate, groupby, pairwise, repeat
@@ -20,6 +19,7 @@ from uuid import uuid4
 
 from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.files import open_regular, try_lock
+from jobkit.core.frozen import keyed
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import PROVENANCE_FILE
 from jobkit.core.terminal import note, shell_path
@@ -43,7 +43,7 @@ _NAMED = 10
 _ANEW = "correct the workload, and apply the corpus in a new folder"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Merged:
     outputs: Sequence[Path]  # one of each format
     counts: Path  # the file with the counts of each document

@@ -10,7 +10,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from statistics import fmean
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from jobkit.core import files
 from jobkit.core.blocks import Block, Column
 from jobkit.core.errors import JobkitError
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.json_codec import from_json
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import NoWrap, shell_path, shell_quote
@@ -60,14 +61,14 @@ class ShardTry(NamedTuple):
     outcome: str  # in a word; ``to come`` while it has none
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DocumentCount:
     document: str
     paragraphs: int
     rows: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class CorpusReport:
     standing: CorpusState
     results: Sequence[PointResult]  # the shards, and their tries

@@ -6,13 +6,14 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from jobkit.answers.speed import Speed
 from jobkit.core import files
 from jobkit.core.errors import JobkitError
+from jobkit.core.frozen import keyed
 from jobkit.core.knobs import CPU, OFFERED, TIMING, Value
 from jobkit.core.layout import PROMISE_FILE, PROVENANCE_FILE
 from jobkit.core.paths import ledger_path, shipped_folder
@@ -38,7 +39,7 @@ HOUR_S = 3600.0
 PREDICTED = ("predicted_s", "predicted_low_s", "predicted_high_s")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Promise:
     """What was measured of the setting before the corpus was planned: ``promise.json``."""
 

@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import IO, TypeVar
 
 from jobkit.answers.speed import CorpusVolume
 from jobkit.core.errors import JobkitError, file_error
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.paragraphs import LFS_HINT, LFS_REASON, Fields
 from jobkit.core.shell import usable_cpus
 from jobkit.core.terminal import shell_path, shell_quote
@@ -49,7 +50,7 @@ _TAR = re.compile(r"\.(tar(\.\w+)?|t[bgx]z2?)$")
 _STDIN = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CorpusFiles:
     """The files of a corpus, and the names of those in its folders that are not read."""
 
@@ -300,7 +301,7 @@ MOST_BAD = 100_000  # bad places: with more, the files are no corpus
 _SHOWN = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Scan:
     corpus: Corpus  # to be written as ``corpus.json``; what was bad is in its ``skipped``
     pieces: list[Piece]  # in corpus order

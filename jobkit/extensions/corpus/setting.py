@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 from jobkit.answers.memory import Memory
 from jobkit.answers.speed import CorpusVolume, Speed, speeds
 from jobkit.core.errors import JobkitError
+from jobkit.core.frozen import keyed
 from jobkit.core.knobs import CUDA, EVERY, OFF, OFFERED, Value, accepted
 from jobkit.core.layout import (
     FILES_FOLDER,
@@ -50,7 +51,7 @@ MOST_LISTED = 8
 NO_TEXT = TextRef(path="", sha256="", size_bytes=0, name="")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class AppliedSetting(Promise):
     """A setting, ready to be applied, and what is known of it."""
 

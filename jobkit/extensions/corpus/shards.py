@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import accumulate
 from pathlib import Path
@@ -13,6 +13,7 @@ from pathlib import Path
 from jobkit.answers.speed import Duration, duration, not_sampled, total, upper
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.knobs import BATCH_SIZE, CPU, budget_of, numbers
 from jobkit.core.layout import CORPUS_FILE, WINNERS_FOLDER
 from jobkit.core.records import Point, TextRef
@@ -54,7 +55,7 @@ LENGTHS: Mapping[str, Callable[[str], Sequence[int]]] = {
 """How long the items of a paragraph are to a workload; unknown for a workload that is not here."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OversizedPiece:
     piece: Piece  # it has a shard of its own
     where: str  # the paragraph that needs most, in words
@@ -159,14 +160,14 @@ UNKNOWN = 2**22  # characters of a shard that is cut before a speed is known
 SLOW = 0.99  # a shard that takes longer than this share of such shards is named
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class ShardOptions:
     minutes: float = MINUTES  # how long each may take
     number: int | None = None  # of shards; ``None``: it follows from the time of each
     limit_s: float | None = None  # the longest walltime of a job there; ``None`` if there is none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class CorpusPlan:
     shards: tuple[Shard, ...]
     each: Duration | None  # how long the largest shard takes; ``None`` if no speed is known
@@ -352,7 +353,7 @@ LABEL = 11
 HOUR_S = 3600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class CorpusSummary:
     corpus: Corpus
     setting: AppliedSetting

@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 
 from jobkit.core.errors import JobkitError, lost_file
 from jobkit.core.files import read_json, read_lines
+from jobkit.core.frozen import keyed
 from jobkit.core.layout import (
     BAD_ROWS,
     EXIT_FILE,
@@ -172,7 +173,7 @@ MOST_LOOKED = 200  # shards whose rows a status looks at
 ENOUGH = 3  # done shards: with this many, their own times say when the rest ends
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Progress:
     """How far the shards are, and how long they take, as ``jobkit status --json`` has it."""
 

@@ -8,7 +8,7 @@ import platform
 import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import platformdirs
 from jobkit.core import terminal
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.files import write_atomically
+from jobkit.core.frozen import frozen
 from jobkit.core.layout import COPY_FILE
 from jobkit.core.units import format_count, format_list
 from jobkit.extensions.on_host import transfer
@@ -39,7 +40,7 @@ FETCH = frozenset(("collect", "report"))
 """Commands that fetch records and run here."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Typed:
     """A command as it was typed."""
 

@@ -12,12 +12,12 @@ import stat
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from jobkit.core import shell
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.files import exclusive_lock
+from jobkit.core.frozen import frozen
 from jobkit.core.host import SERVE
 from jobkit.core.terminal import note, shell_quote
 from jobkit.extensions.on_host.protocol import ABSENT, NO_RSYNC, READY
@@ -52,7 +52,7 @@ RUN_SCRIPT = "exec sh -s"
 """Runs a script that standard input has."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Connection:
     """An open connection to a host."""
 

@@ -7,12 +7,12 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heappop, heappush
 from itertools import pairwise
 from statistics import NormalDist, median
 
+from jobkit.core.frozen import keyed
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB, format_memory, format_walltime
 from jobkit.runs.request import LEAST_ROOM_BYTES, round_up_memory, round_up_walltime, walltime_request
@@ -26,7 +26,7 @@ MOST_KEPT, LEAST_KEPT = 40_000, 64
 """Jobs of which all is kept, of all groups and of one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class JobNeed:
     """One resource of jobs that are alike: what was requested, what was used, what to request."""
 
@@ -54,7 +54,7 @@ class JobNeed:
         return self.next is not None and self.next != self.requested
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class JudgedResource:
     """How a resource of a past job is read, and how much more than its use is requested."""
 

@@ -19,10 +19,10 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jobkit.core.frozen import frozen
 from jobkit.core.knobs import CUDA
 from jobkit.core.layout import EARLIER_PROFILERS, PROFILE_FILES, PROFILE_TEXT
 from jobkit.core.records import Outcome, Point
@@ -36,7 +36,7 @@ ON_CPU = frozenset({"cpu_op", "user_annotation"})
 Event = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProfileCost:
     """The cost of a function or an operation itself, without what it calls."""
 

@@ -6,7 +6,7 @@ The text alone decides a part of the goal: order, sizes, and the parts of the te
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from jobkit.answers.loads import NONE, Lengths, Loads
 from jobkit.answers.objective import Objective
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.figures import SPEED
+from jobkit.core.frozen import frozen
 from jobkit.core.json_codec import to_json
 from jobkit.core.knobs import BATCH_SIZE, CPU, CUDA, SORTED, Knob, size_knob
 from jobkit.core.layout import SETTING_FILE, TUNE_GOAL_FILE, TUNE_SCRIPT
@@ -66,7 +67,7 @@ SIZE_STEPS = (16, 4, 2, 1)
 """The largest size over each size: four sizes make a line of memory."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Node:
     cpus: int  # the CPUs of the largest node
     where: str  # the place of that node, for a person: ``partition 'cpu'``

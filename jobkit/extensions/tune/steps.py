@@ -21,6 +21,7 @@ from jobkit.answers.objective import Finals, Objective
 from jobkit.answers.setting import Key, Mean, Setting, key_of
 from jobkit.core import knobs
 from jobkit.core.figures import SPEED, WORK, pace
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.records import Outcome, Record
 
 MEMORY, SEARCH, FINAL = "memory", "search", "final"
@@ -58,7 +59,7 @@ def plain_loop(batch_size: int, threads: int | None, switches: Mapping[str, Any]
     return own | ({knobs.SHORTCUTS: knobs.OFF} if switches[knobs.SHORTCUTS] else {})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class TuneGoal:
     """The file ``tune.json``: what the search is to find, and what the text alone decided."""
 
@@ -172,7 +173,7 @@ def whole(params: Mapping[str, knobs.Value]) -> dict[str, knobs.Value]:
     return {knob: value for knob, value in params.items() if knob != knobs.EVERY}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Candidate:
     params: Mapping[str, knobs.Value]
     phase: str
@@ -187,7 +188,7 @@ class Candidate:
         return knobs.numbers(self.params)[knobs.WORKERS]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MeasuredCandidate:
     outcome: Outcome | None
     record: Record | None
@@ -217,7 +218,7 @@ class MeasuredCandidate:
         return max(0.0, self.held_s - self.work_s - once_s)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class TuneAnswer:
     # the settings measured on the whole text, the fastest in the search first; empty if none could be chosen
     finalists: tuple[Mapping[str, knobs.Value], ...] = ()

@@ -15,6 +15,7 @@ from html import escape
 from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
+from jobkit.core.frozen import frozen
 from jobkit.core.terminal import display_width, printable
 from jobkit.core.units import format_short
 
@@ -75,7 +76,7 @@ class Boxes:
         return product(range(left, end + 1), range(top, bottom + 1))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stroke:
     """A line through spots; the title is shown while the pointer is over it."""
 
@@ -86,7 +87,7 @@ class Stroke:
     title: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mark:
     """A dot, ring, diamond, square or cross."""
 
@@ -96,7 +97,7 @@ class Mark:
     title: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Words:
     """A text with the start, the middle or the end of its baseline at a spot."""
 
@@ -117,7 +118,7 @@ class Words:
 Part = Stroke | Mark | Words
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Canvas:
     """Parts to draw one after the other, and the height that they need."""
 

@@ -10,7 +10,7 @@ import io
 import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, cycle, product
 from operator import itemgetter
 from pathlib import Path
@@ -25,6 +25,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.extras import missing_extra
 from jobkit.core.figures import LOAD, SPEED
 from jobkit.core.files import write_atomically
+from jobkit.core.frozen import keyed
 from jobkit.core.knobs import SIZES
 from jobkit.core.student import unknown_spread
 from jobkit.core.terminal import printable
@@ -64,7 +65,7 @@ PHASES = (("square", "grey"), ("dot", ""), ("diamond", "blue"))
 """The shape and the colour of the marks of a search, by phase: there are three at most."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Picture:
     """A picture and its data."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import fsum
 from statistics import median
 
@@ -15,6 +15,7 @@ from jobkit.answers.gpus import GpuKind, common_gpus, usable_bytes
 from jobkit.core import terminal
 from jobkit.core.blocks import Block, Column
 from jobkit.core.figures import GPU_MEMORY, WORK
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.knobs import AUTO, CPU, SHARING
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import NoWrap
@@ -46,7 +47,7 @@ MOST_WORKERS = 16
 HALF = f"less than {100 * LIMIT:.0f} %"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Fix:
     """What to change."""
 
@@ -57,7 +58,7 @@ class Fix:
     command: str = ""  # to type, if no key of a spec does it; else empty
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Waste:
     """One of the seven."""
 
