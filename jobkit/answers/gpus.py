@@ -83,8 +83,6 @@ COMMON_GPUS = (
     "h200",
 )
 
-NEAREST_SHARE = 0.95  # a GPU of the table has between this share and all of NVML's total
-
 
 def gpu_kind(name: str) -> GpuKind:
     key = name.strip().lower()
@@ -116,6 +114,7 @@ def usable_bytes(nvml_name: str | None, total_bytes: int) -> int:
         for kind in GPUS.values()
         if kind.nvml_name
         and kind.nvml_name in (nvml_name or "")
-        and NEAREST_SHARE * total_bytes <= kind.usable_bytes <= total_bytes
+        # a GPU of the table has between this share and all of NVML's total
+        and 0.95 * total_bytes <= kind.usable_bytes <= total_bytes
     )
     return max(same, default=total_bytes)

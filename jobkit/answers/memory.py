@@ -25,7 +25,6 @@ from jobkit.core.units import format_bytes_gib, format_count
 from jobkit.runs.trials import Trial
 
 NEED, ALLOCATED, RAM = "need", "allocated", "ram"
-TELLS = 2.0  # a load this many times the largest measured distinguishes a curve from a line
 
 SAME_CAPACITY = 0.99  # trials with at least this share of a capacity count for it: the rest is rounding
 
@@ -219,7 +218,8 @@ class Memory:
     def _doubts(self, line: Fit, load: float, safe_load: float, *, saturated: bool) -> tuple[str, ...]:
         notes, loads = [], self.loads
         if line.curves:
-            batch = self.largest_batch(min(safe_load, TELLS * line.load_max))  # would show how it curves
+            # a load this many times the largest measured distinguishes a curve from a line
+            batch = self.largest_batch(min(safe_load, 2.0 * line.load_max))  # would show how it curves
             more = f": a sweep with {self.knob} {batch:,} as well shows how much faster"
             notes.append(CURVED + (more if batch > max(self.load_by_batch, default=0) else ""))
         ran = max((trial.load for trial in self.tried if trial.held), default=0)

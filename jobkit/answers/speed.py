@@ -24,7 +24,6 @@ from jobkit.core.units import format_setting
 SPEED_TOLERANCE = 0.05  # the smallest setting within this share of the fastest is recommended
 NO_INTERVAL = 2.0  # a time by one repeat may be off by this factor
 PAST = 3  # earlier predictions that suffice to show how far predictions are off
-NEIGHBOURS = "other jobs may share the node, and slow a run down beyond the interval"
 
 
 @keyed
@@ -322,7 +321,8 @@ def not_sampled(
         return ()
     node = f"the {speed.repeats} repeats ran on one node: another node is not in the interval"
     found = [node] if elsewhere and speed.hosts == 1 else []
-    return (*found, *([NEIGHBOURS] if shared else []))
+    neighbours = "other jobs may share the node, and slow a run down beyond the interval"
+    return (*found, *([neighbours] if shared else []))
 
 
 def tested(times: Difference | None) -> str:

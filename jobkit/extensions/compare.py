@@ -22,8 +22,6 @@ from jobkit.report.rows import SETTING, Row
 from jobkit.report.tables import Collected, Size
 
 MOST_NAMED = 8
-WORK = ("text_sha256", "model_fingerprint", "workload")
-"""Two sides that differ in one of these do not do the same work."""
 
 
 @keyed
@@ -218,8 +216,10 @@ def _about(pair: SideComparison) -> Iterator[str]:
     first, other = pair.first, pair.other
     if not pair.differ:
         yield "The runs share GPU or machine, text, model, versions and settings."
+    # Two sides that differ in one of these do not do the same work
+    work = ("text_sha256", "model_fingerprint", "workload")
     if unlike := [
-        name.removesuffix("_sha256").removesuffix("_fingerprint") for name, *_ in pair.differ if name in WORK
+        name.removesuffix("_sha256").removesuffix("_fingerprint") for name, *_ in pair.differ if name in work
     ]:
         yield f"Beware: the work differs ({', '.join(unlike)}), so a ratio also shows this difference."
     if line := _fastest(first, other):

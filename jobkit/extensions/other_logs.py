@@ -241,8 +241,6 @@ def _spread(cell: str | None) -> Spread | None:
 
 
 LOG_NAME = "log"
-EVEN = 0.05
-"""Figures that differ by less are not called different."""
 
 
 @frozen
@@ -382,7 +380,8 @@ def _processes(reports: Sequence[GpuReport], rows: Sequence[Row], *, log: bool) 
 def _figure(name: str, dcgm: float | None, own: float | None, unit: str, why: str) -> DcgmFigure:
     """Return a figure; without the reason if the values are alike, or one is not known."""
     known = dcgm is not None and own is not None
-    differ = known and abs((dcgm or 0) - (own or 0)) > EVEN * max(dcgm or 0, own or 0)
+    # Figures that differ by less are not called different
+    differ = known and abs((dcgm or 0) - (own or 0)) > 0.05 * max(dcgm or 0, own or 0)
     return DcgmFigure(name, dcgm, own, unit, why if differ else "")
 
 

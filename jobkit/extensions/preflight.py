@@ -215,12 +215,6 @@ def _beginning(paragraph: str, lengths: Sequence[int], item: int) -> str:
 
 
 SPECS_OWN, WORTH_MEASURING = "*", ">"
-WITHOUT_LENGTHS = (
-    "This workload reports no lengths, so jobkit takes its load to be the batch size. What that costs:",
-    "  memory that follows the longest paragraph of a batch shows as scatter about the line;",
-    "  the largest batch is right only for texts like this one.",
-    "A static method `lengths` of its class fixes it.",
-)
 
 
 def as_json(report: Preflight) -> str:
@@ -246,8 +240,14 @@ def _heading(report: Preflight) -> Iterator[str]:
     yield ", ".join(counts)
     if report.source == PUNCTUATION:
         yield "Lengths are ESTIMATED from punctuation, with no tokenizer: loads may be off by some percent."
+    without_lengths = (
+        "This workload reports no lengths, so jobkit takes its load to be the batch size. What that costs:",
+        "  memory that follows the longest paragraph of a batch shows as scatter about the line;",
+        "  the largest batch is right only for texts like this one.",
+        "A static method `lengths` of its class fixes it.",
+    )
     if report.source == NONE:
-        yield from WITHOUT_LENGTHS
+        yield from without_lengths
 
 
 def _items(report: Preflight) -> str:

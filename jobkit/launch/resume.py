@@ -78,10 +78,6 @@ from jobkit.spec.yaml_files import hide_override
 
 CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy")
 """Keys that `--set` may change: no point's own figures depend on them."""
-NO_LOCK = (
-    "this file system has no locks, so jobkit cannot see whether another jobkit changes this run now: "
-    "run one command on it at a time, or work may be done twice"
-)
 PATIENCE_S = GONE_AFTER / timedelta(seconds=1) + 30.0
 POLL_S = 5.0
 
@@ -159,11 +155,15 @@ def spec_of_run(run_dir: Path, overrides: Sequence[str] = ()) -> SweepSpec:
 @contextlib.contextmanager
 def run_lock(run_dir: Path) -> Iterator[None]:
     """Let one process at a time decide what runs again; if the file system has no locks, print a warning."""
+    no_lock = (
+        "this file system has no locks, so jobkit cannot see whether another jobkit changes this run now: "
+        "run one command on it at a time, or work may be done twice"
+    )
     try:
         with exclusive_lock(
             run_dir / layout.RUN_LOCK,
             lambda: note("another jobkit command is changing this run: waiting for it"),
-            lambda: note(NO_LOCK),
+            lambda: note(no_lock),
         ):
             yield
     except BrokenPipeError:

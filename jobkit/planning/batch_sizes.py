@@ -22,9 +22,6 @@ MIN_LOAD = 4_000
 """Padded characters below which fixed costs bend the line of memory over load (measured with Stanza)."""
 TOP_LOAD_SHARE = 0.25
 """The largest size worth measuring uses this part of the GPU, or else of the text."""
-SIZES = 5
-ROUNDING_TOLERANCE = 0.1
-"""A rounder batch size is used if its load is this near the wanted one, in gaps between loads."""
 
 SAID = {
     TOKENIZER: "lengths as the workload finds them",
@@ -41,16 +38,14 @@ ASSUMED_BYTES = 24 * GIB
 """The memory of a GPU that is not named: a quarter of it fits every GPU of 8 GiB and more."""
 
 
-GRAIN_HIDES_BYTES = 2 * GIB
-"""From this size on a batch is large next to the blocks of 20 MiB that PyTorch's allocator takes. Below, the
-blocks bend the line: on an H200, with PyTorch's default allocator under a cap of 4 GiB, the bound from
-batches of up to 1 GiB was 91 % of the largest load that fits, and that from batches of up to 2 GiB 97 %."""
-
-
 def share(limit_bytes: float) -> float:
     """Return the share of a GPU that the largest size worth measuring takes: more of a small GPU."""
     # the largest size takes at most this share of a GPU, whose line is known roughly
-    return min(0.5, max(TOP_LOAD_SHARE, GRAIN_HIDES_BYTES / limit_bytes))
+    # From this size on a batch is large next to the blocks of 20 MiB that PyTorch's allocator takes. Below,
+    # the blocks bend the line: on an H200, with PyTorch's default allocator under a cap of 4 GiB, the bound
+    # from batches of up to 1 GiB was 91 % of the largest load that fits, and that from batches of up to 2
+    # GiB 97 %.
+    return min(0.5, max(TOP_LOAD_SHARE, (2 * GIB) / limit_bytes))
 
 
 @keyed
@@ -173,7 +168,7 @@ class Sizes(NamedTuple):
 def sizes(
     loads: Loads,
     largest_load: float | None = None,
-    points: int = SIZES,
+    points: int = 5,
     *,
     floor: int = MIN_LOAD,
     share: float = TOP_LOAD_SHARE,
@@ -215,7 +210,8 @@ def _spread(usable: Mapping[int, int], points: int) -> tuple[int, ...]:
         """Return a key that is least for the best size: near the wanted load, then round, then nearest."""
         gaps = abs(left[size] - wanted) / gap
         roundness = next(step for step in (100, 50, 25, 10, 5, 1) if size % step == 0)
-        return (-roundness, gaps) if gaps <= ROUNDING_TOLERANCE else (0, gaps)
+        # A rounder batch size is used if its load is this near the wanted one, in gaps between loads
+        return (-roundness, gaps) if gaps <= 0.1 else (0, gaps)
 
     for share in range(points, 0, -1):
         if left:

@@ -112,19 +112,7 @@ SCRATCH_MARGIN_BYTES = 64 * 2**20
 
 FETCH_BODY = "fetch.sh.j2"
 FIND_BODY = "find.sh.j2"
-FIND_PURPOSE = "predicts the largest batch and tests it, with three batches at most."
 FOLLOW_PURPOSE = "submits points again as its policy says, or records what a person must do."
-FOLLOW_RESOURCES = {
-    "gpus": 0,
-    "gpu_type": None,
-    "cpus": 1,
-    "memory": FOLLOW_BYTES,
-    "walltime": FOLLOW_S,
-    "constraint": None,
-    "mail": None,
-    "exclusive": False,
-}
-"""Resources of the job that follows a sweep: it reads records, asks the scheduler and submits."""
 PLACES = ("JOBKIT_CONFIG", "JOBKIT_CACHE", "JOBKIT_LEDGER")
 """Variables that the job that follows needs from the user's shell; Grid Engine exports none."""
 
@@ -276,7 +264,8 @@ def render_errand(spec: SweepSpec, site: Site, run_dir: Path, body: str, **more:
 
 def render_find(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
     """Return the script of the job that runs the batch predicted by a sweep, with the request of a point."""
-    purpose = f"Runs after the sweep {spec.name}: {FIND_PURPOSE}"
+    find_purpose = "predicts the largest batch and tests it, with three batches at most."
+    purpose = f"Runs after the sweep {spec.name}: {find_purpose}"
     asking = spec.model_copy(update={"resources": spec.resources.of(point)})
     return render_search(asking, site, point, run_dir, "jobkit.answers.search", purpose=purpose)
 
@@ -321,7 +310,18 @@ def little(spec: SweepSpec, site: Site, **more: int) -> Resources:
     ``more``: ``cpus``, ``memory`` (bytes), ``walltime`` (seconds), if it needs more than the least.
     """
     queue = site.cpu_queue or spec.resources.queue
-    return spec.resources.model_copy(update=FOLLOW_RESOURCES | {"queue": queue} | more)
+    # Resources of the job that follows a sweep: it reads records, asks the scheduler and submits
+    follow_resources = {
+        "gpus": 0,
+        "gpu_type": None,
+        "cpus": 1,
+        "memory": FOLLOW_BYTES,
+        "walltime": FOLLOW_S,
+        "constraint": None,
+        "mail": None,
+        "exclusive": False,
+    }
+    return spec.resources.model_copy(update=follow_resources | {"queue": queue} | more)
 
 
 def render_resume(

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 SAMPLE = re.compile(r"sample(?::([1-9]\d{0,3}))?", re.ASCII)
 """``sample``, or ``sample:300`` for a sample of 300 paragraphs."""
 MOST_PARAGRAPHS = 9999
-MOST_NAMES = 10_000
-"""How many names of a folder are searched for one like a name that does not exist."""
 KEY_HINT = "`text` may be a path, an http(s) address, or `sample`"
 
 
@@ -169,7 +167,8 @@ def text_on_disk(name: str, base: Path) -> Path:
 def _files_in(folder: Path) -> list[str]:
     """Return the names of the files in a folder, for a hint; empty if it cannot be read."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        shown = (entry for entry in islice(entries, MOST_NAMES) if not entry.name.startswith("."))
+        # How many names of a folder are searched for one like a name that does not exist
+        shown = (entry for entry in islice(entries, 10_000) if not entry.name.startswith("."))
         return [entry.name for entry in shown if entry.is_file()]
     return []
 

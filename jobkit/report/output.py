@@ -35,9 +35,6 @@ from jobkit.runs.request import ORDERS, memory_condition
 from jobkit.runs.results import batches_of
 from jobkit.worker.workloads.base import CHARACTERS, load_unit
 
-BOUNDED = "the prediction, which has a bound, is the answer"
-"""The reason why a run of jobkit has no straight line."""
-
 
 @keyed
 class GroupEstimate:
@@ -63,6 +60,8 @@ def estimates(collected: Collected, limit_bytes: int | None = None) -> tuple[Gro
     ``limit_bytes``: the GPU to fit; by default the one that the group was measured on.
     """
     found = []
+    # The reason why a run of jobkit has no straight line
+    bounded = "the prediction, which has a bound, is the answer"
     for group, first in enumerate(collected.by_group):
         if first.point.device == CPU:
             continue
@@ -84,7 +83,7 @@ def estimates(collected: Collected, limit_bytes: int | None = None) -> tuple[Gro
             if answer is not None and words != answer:
                 continue  # points of a search that ran once are no line of memory
             largest = own.largest
-            reason = Estimate(line=None, capacity_bytes=own.limit_bytes, reason=largest.reason or BOUNDED)
+            reason = Estimate(line=None, capacity_bytes=own.limit_bytes, reason=largest.reason or bounded)
             estimate = of_group(
                 knob=largest.knob,
                 by_knob=reason,
@@ -347,15 +346,10 @@ LEGENDS = {
 }
 """A line for each family of columns, shown below a table that has one of them, or one of the `MARKS`."""
 PART, INTERVAL, UNKNOWN = " (n=", " ± ", " ± ?"
-MARKS = {"part": PART, "interval": INTERVAL, "unknown": UNKNOWN}
-"""What a cell may contain that a line of `LEGENDS` explains."""
 
 
 LEAST, MOST = 1e-4, 1e12
 """A workload's figure beyond these is written with an exponent."""
-
-SUM_OF = {figures.MODEL.name: (figures.CONTEXT.head, figures.WEIGHTS.head)}
-"""The heads of the columns that one is the sum of."""
 
 
 def size_columns(sizes: Sequence[Size], knobs: Sequence[str], own: Sequence[Figure] = ()) -> list[Column]:
@@ -383,7 +377,8 @@ def size_columns(sizes: Sequence[Size], knobs: Sequence[str], own: Sequence[Figu
                 for size, mean in zip(sizes, means, strict=True)
             ]
             notes = tuple(_notes(shown, cells, sizes, own))
-            summed = SUM_OF.get(shown.name, ())
+            # The heads of the columns that one is the sum of
+            summed = {figures.MODEL.name: (figures.CONTEXT.head, figures.WEIGHTS.head)}.get(shown.name, ())
             columns.append(Column(shown.head, cells, shown.rank, notes=notes, sum_of=summed))
         if figure is SPEEDUP:
             known = [times if (times := size.times) and times.low is not None else None for size in sizes]
@@ -397,7 +392,9 @@ def size_columns(sizes: Sequence[Size], knobs: Sequence[str], own: Sequence[Figu
 def _notes(
     figure: Figure, cells: Sequence[str], sizes: Sequence[Size], own: Sequence[Figure]
 ) -> Iterator[str]:
-    families = {name for name, mark in MARKS.items() if any(mark in cell for cell in cells)}
+    # What a cell may contain that a line of `LEGENDS` explains
+    marks = {"part": PART, "interval": INTERVAL, "unknown": UNKNOWN}
+    families = {name for name, mark in marks.items() if any(mark in cell for cell in cells)}
     if figure is not WORK or not any(size.mean(SPEED) for size in sizes):
         families.add(figure.family)
     if figure is SPEEDUP and {size.n > 1 for size in sizes if size.n} == {False, True}:
@@ -440,10 +437,6 @@ def _plain(head: str, values: Iterable[object], rank: int = 0, notes: tuple[str,
 
 
 MOST_NOTES = 20
-EXACT = 2**53
-"""Below it, a float holds every whole number."""
-WIDER = "a wider terminal, or --format md, has them"
-"""What shows the columns for which there is no room."""
 
 
 def render(
@@ -485,13 +478,16 @@ def render(
         }
         return as_json(report, indent=2) + "\n"
     shown = blocks(collected, per_group, asked=limit_bytes is not None)
-    return as_markdown(shown) if fmt == "md" else as_text(shown, width, color=color, wider=WIDER)
+    # What shows the columns for which there is no room
+    wider = "a wider terminal, or --format md, has them"
+    return as_markdown(shown) if fmt == "md" else as_text(shown, width, color=color, wider=wider)
 
 
 def _whole_numbers(record: Mapping[str, object]) -> dict[str, object]:
     """Return a record whose whole numbers have no decimal point, where a float is exact."""
     return {
-        name: int(value) if isinstance(value, float) and value.is_integer() and abs(value) < EXACT else value
+        # Below it, a float holds every whole number
+        name: int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
         for name, value in record.items()
     }
 

@@ -41,7 +41,6 @@ from jobkit.spec.yaml_files import as_yaml, read_document
 if TYPE_CHECKING:
     import jinja2
 
-PARTS = resources.files("jobkit.report") / "html"
 MOST_CHARACTERS = 40_000
 """Of a spec or script in the page; the rest is in the run folder."""
 
@@ -110,7 +109,7 @@ def render(name: str, /, **values: object) -> str:
 
 def text_of(name: str) -> str:
     """Return a file of this package."""
-    return (PARTS / name).read_text(encoding="utf-8")
+    return ((resources.files("jobkit.report") / "html") / name).read_text(encoding="utf-8")
 
 
 def paragraphs(lines: Iterable[str]) -> Iterator[str]:

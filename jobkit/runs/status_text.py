@@ -53,8 +53,6 @@ from jobkit.schedulers.types import JobId, Queued, Remedy
 
 MOST_ALIKE = 3  # points that run longer than others, in one line
 MOST_NOTES = 5
-LEAST_WORDS = 32
-"""The least width of the last column; other columns are left out before it is narrower."""
 ORDER = (
     *(PointStanding.STUCK, PointStanding.FAILED, PointStanding.RUNNING, PointStanding.UNSETTLED),
     *(PointStanding.DONE, PointStanding.WAITING, PointStanding.MISSING),
@@ -190,7 +188,8 @@ def table(rows: Iterable[Row], alike: str, width: int, noun: str) -> list[str]:
     *columns, words = [replace(column, cells=shown) for column, shown in zip(COLUMNS, cells, strict=True)]
     columns[0] = replace(columns[0], head=noun)
     columns = [column for column in columns if any(column.cells) and not (alike and column.head == "GPU")]
-    room = width - min(LEAST_WORDS, max(map(len, words.cells), default=0)) - GAP
+    # The least width of the last column; other columns are left out before it is narrower
+    room = width - min(32, max(map(len, words.cells), default=0)) - GAP
     return [cut(line, width) for line in blocks.table([*fit_columns(columns, room), words], rule=False)]
 
 

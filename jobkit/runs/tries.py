@@ -75,9 +75,6 @@ OVERRULING = frozenset(
     {Outcome.TIMEOUT, Outcome.CANCELLED, Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.RAM_OOM},
 )
 """Outcomes of the accounting that overrule a provisional one: it knows best who sent the signal."""
-SIGNALS = {"USR1": Outcome.TIMEOUT, "XCPU": Outcome.TIMEOUT, "KILL": Outcome.LOST}
-"""The walltime warnings that jobkit requests, and a kill -9 of the job script, for an unknown reason; any
-other signal is ``cancelled``, provisionally."""
 STAGES = {
     "stage_in": Outcome.STAGE_IN,
     "environment": Outcome.ENVIRONMENT,
@@ -216,8 +213,11 @@ def _by_exit(tried: Try, exit_: layout.Exit) -> Try:
     signal = f"signal {exit_.signal}" if exit_.signal else ""
     kept = f"results kept in {exit_.kept}" if exit_.scratch else ""
     evidence = "; ".join(filter(None, (f"exit file: {exit_.message or where}", signal, kept)))
+    # The walltime warnings that jobkit requests, and a kill -9 of the job script, for an unknown reason; any
+    # other signal is `cancelled`, provisionally
+    signals = {"USR1": Outcome.TIMEOUT, "XCPU": Outcome.TIMEOUT, "KILL": Outcome.LOST}
     if exit_.signal:
-        outcome = exit_.outcome or SIGNALS.get(exit_.signal.removeprefix("SIG"), Outcome.CANCELLED)
+        outcome = exit_.outcome or signals.get(exit_.signal.removeprefix("SIG"), Outcome.CANCELLED)
         return _overruled(tried.ended(outcome, evidence, provisional=True))
     if exit_.outcome is not None:
         return tried.ended(exit_.outcome, evidence)

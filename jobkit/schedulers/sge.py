@@ -262,18 +262,17 @@ def _resource_refusal(request: JobRequest, answer: Completed) -> str | None:
     return "\n".join(str(no_such("resource", name, known, key)) for name in unknown) or None
 
 
-_LOAD_VALUES = frozenset(
-    f"{what}_{how}" for what in ("mem", "virtual", "swap") for how in ("free", "total", "used")
-)  # of the standard load values (complex(5)) those that jobs ask for
-
-
 def _verify_refusal(request: JobRequest, answer: Completed) -> str | None:
     """Read ``qsub -w v``: it prints success on stdout and refusals on stderr (measured).
 
     It ignores load values (qsub(1)): for a load value such as ``mem_free`` it reports that no queue is
     suitable, whatever else is requested (measured). It still refuses unknown names.
     """
-    if answer.ok or ("no suitable queues" in answer.said and not _LOAD_VALUES.isdisjoint(request.resources)):
+    # of the standard load values (complex(5)) those that jobs ask for
+    load_values = frozenset(
+        f"{what}_{how}" for what in ("mem", "virtual", "swap") for how in ("free", "total", "used")
+    )
+    if answer.ok or ("no suitable queues" in answer.said and not load_values.isdisjoint(request.resources)):
         return None
     said = [line for line in answer.said.splitlines() if line.strip() != "Exiting."]
     return "qsub refuses the job: " + "\n".join(said).removeprefix("Unable to run job: ")

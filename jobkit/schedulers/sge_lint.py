@@ -95,7 +95,6 @@ _MEANT = re.compile(r"(?:\s+#\$\s*|#\s+\$\s*|\$#\s*|#[S%]\s+)(?P<rest>-[A-Za-z].
 _NAME = re.compile(r"\$(\w+|\{\w+\})")
 _WARNINGS = {"notify": {"USR1", "USR2"}, "s_rt": {"USR1"}}
 """The signals before KILL, only if requested: qsub(1) ``-notify``, queue_conf(5) ``s_rt``."""
-_CAUGHT = frozenset({"HUP", "INT", "TERM", "USR1", "USR2"})
 _MEMORY = frozenset(
     {f"{kind}_{what}" for kind in "hs" for what in ("core", "data", "fsize", "rss", "stack", "vmem")}
     | {"mem_free", "m_mem_free", "mem_total", "swap_free", "virtual_free", "virtual_total"}
@@ -249,7 +248,8 @@ def _trapped(script: Script, options: Sequence[Option]) -> Iterator[LintFinding]
     """Yield the first trap of a script that asks for no warning: a KILL cannot be trapped."""
     asked = {option.name for option in options} | {name for _, name, _ in _asked(options)}
     sent = {signal for name in asked & set(_WARNINGS) for signal in _WARNINGS[name]}
-    trapped = {name: line for name, line in scripts.traps(script).items() if name in _CAUGHT}
+    caught = frozenset({"HUP", "INT", "TERM", "USR1", "USR2"})
+    trapped = {name: line for name, line in scripts.traps(script).items() if name in caught}
     if trapped and not sent & set(trapped):
         name, line = next(iter(trapped.items()))
         yield _finding(line, "signal", name=name)

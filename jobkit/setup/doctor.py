@@ -62,8 +62,6 @@ from jobkit.worker import command_line
 from jobkit.worker.examine import interpreter
 
 NAME = "doctor"
-SMALL = {"gpus": 0, "cpus": 1, "memory": "1GiB", "walltime": "00:10:00"}
-"""The resources of a point without a spec."""
 
 
 @keyed
@@ -152,7 +150,9 @@ def open_case(path: Path | None, options: prepare.Options) -> Case:
             opening.append(fine("spec", str(path)))
     except JobkitError as error:
         opening.append(missing("spec", error.message, error.hint))
-    chosen = spec or SweepSpec.model_validate({"name": NAME, "resources": SMALL, **options.named})
+    # The resources of a point without a spec
+    small = {"gpus": 0, "cpus": 1, "memory": "1GiB", "walltime": "00:10:00"}
+    chosen = spec or SweepSpec.model_validate({"name": NAME, "resources": small, **options.named})
     name, why = choose_scheduler(chosen.scheduler)
     default = f"{name}-default"
     try:

@@ -13,7 +13,6 @@ from jobkit.core.errors import ExitCode
 from jobkit.core.frozen import frozen, keyed
 from jobkit.core.terminal import next_line, printable, shell_quote, wrap
 
-SCHEMA = 1
 WIDTH = 100
 
 
@@ -102,7 +101,7 @@ def as_json(findings: Sequence[Finding]) -> dict[str, object]:
     """Return the findings for programs, with the number of each status."""
     counted = Counter(finding.status for finding in findings)
     return {
-        "schema": SCHEMA,
+        "schema": 1,
         "findings": [asdict(finding) for finding in findings],
         "counts": {status.value: counted[status] for status in Status},
     }

@@ -31,15 +31,10 @@ from jobkit.worker.steps import run_call
 from jobkit.worker.workloads import own
 from jobkit.worker.workloads.base import SHIPPED, columns_of, cuts_itself, knobs_of, same_type, vectors_of
 
-BATCHES = (1, 4, 16, 64)
-"""The batch sizes that are tried, as far as the text has so many paragraphs, besides the whole text."""
-KNOB_PARAGRAPHS = 24
-"""The number of paragraphs with which each value of a knob is tried."""
 ALLOCATED, RESIDENT = "allocated", "resident"
 """The memory that is measured: that of torch's tensors on the GPU, or of the process."""
 NAMESPACE, SOCKETS = "own network namespace", "Python's sockets are shut"
 """How the network was taken away."""
-NO_NETWORK = "it ran with no network, as a job on a node may: load everything from files"
 
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 """unshare(2)."""
@@ -102,7 +97,8 @@ def probe(
     # With these, Hugging Face's libraries use what is on disk at once, as a job on a node should
     os.environ.update({"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"})
     subject = _Subject(name, folder, Path(model) if model else None, options, device, threads)
-    sizes = [*(size for size in BATCHES if size < len(paragraphs)), len(paragraphs)]
+    # The batch sizes that are tried, as far as the text has so many paragraphs, besides the whole text
+    sizes = [*(size for size in (1, 4, 16, 64) if size < len(paragraphs)), len(paragraphs)]
     passes: list[_Pass] = []
     failed = ""
     for size in sizes:
@@ -129,7 +125,8 @@ def probe(
         by_size=[difference(first, one) for one in passes],
         again=difference(first, again),
         size_reported=[one.effective.get(BATCH_SIZE) for one in passes],
-        knobs=[subject.tried(knob, paragraphs[:KNOB_PARAGRAPHS], say) for knob in subject.knobs()],
+        # The number of paragraphs with which each value of a knob is tried
+        knobs=[subject.tried(knob, paragraphs[:24], say) for knob in subject.knobs()],
         writes=f"vectors {first.vectors}, one a paragraph" if first.vectors else each,
         **_not_written(first, columns_of(own.checked_class(name, folder))),
         failed=failed,
@@ -243,7 +240,8 @@ class _Subject:
             raise error
         message = f"workload {self.name!r} fails: {self.described(error)}"
         offline = isinstance(error, OSError) or self.name in SHIPPED
-        hint = NO_NETWORK if offline else own.help_for(self.name)
+        no_network = "it ran with no network, as a job on a node may: load everything from files"
+        hint = no_network if offline else own.help_for(self.name)
         raise JobkitError(message, hint=hint) from error
 
 

@@ -98,8 +98,6 @@ from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.site import queue_of
 from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec
 
-MOST_LISTED = 10  # shards that are listed one by one at the end
-
 
 @keyed
 class ApplyRequest:
@@ -273,7 +271,9 @@ def report_end(run_dir: Path) -> int:
     data = finish(run_dir)
     (run,) = read_status([run_dir])
     terminal.say(
-        render_status(run, relative_path(run_dir), width=terminal.page_width(), most=MOST_LISTED), nl=False
+        # shards that are listed one by one at the end
+        render_status(run, relative_path(run_dir), width=terminal.page_width(), most=10),
+        nl=False,
     )
     if data:
         terminal.say(f"\n{closing_line(data)}")
@@ -453,7 +453,6 @@ def _changes(out: Path, request: ApplyRequest) -> tuple[str, ...]:
 
 LEAST_S, MINUTE_S = 600, 60
 PURPOSE = "reads and plans the corpus, and submits the shards, or records why not."
-LEAST_BYTES = 2 * GIB
 POLL_S = 1.0
 
 
@@ -565,7 +564,7 @@ def _resources(run_dir: Path, setting: AppliedSetting, found: Sequence[Source]) 
         setting.spec,
         setting.site,
         cpus=setting.spec.resources.of(setting.point).cpus,
-        memory=LEAST_BYTES + size // 64 // GIB * GIB,
+        memory=2 * GIB + size // 64 // GIB * GIB,
         walltime=(LEAST_S + size // (20 * MIB) // MINUTE_S * MINUTE_S) * 2**unfinished,
     )
 

@@ -48,10 +48,7 @@ from jobkit.runs.tries import task_s
 MOST_LISTED = 20  # documents, labels, entities and places of each table
 MOST_ROWS = 500_000  # of the results, which a page reads
 MOST_NORMS = 10_000  # vectors whose norm it computes
-MOST_TRIES = 400  # of more tries only some are drawn
 PICTURE_PX, MOST_ROW_PX = 400.0, 16.0  # the height of all rows, and the most of one row
-UNITS = ((2 * 86400.0, 86400.0, "days"), (2 * 3600.0, 3600.0, "hours"), (120.0, 60.0, "minutes"))
-"""Each unit of time with the seconds from which on it is used, and its seconds."""
 
 
 class ShardTry(NamedTuple):
@@ -335,10 +332,13 @@ def _fact_block(report: CorpusReport) -> Block:
 
 def _shard_picture(tries: Sequence[ShardTry], report: CorpusReport) -> Picture:
     """Return the tries of the shards over time, a row each, in the order in which they began."""
-    step = -(-len(tries) // MOST_TRIES)
+    # of more tries only some are drawn
+    step = -(-len(tries) // 400)
     shown = tries[::step]
     most = max(tried.ended_s or tried.began_s for tried in tries)
-    unit_s, unit = next(((each, name) for least, each, name in UNITS if most >= least), (1.0, "seconds"))
+    # Each unit of time with the seconds from which on it is used, and its seconds
+    units = ((2 * 86400.0, 86400.0, "days"), (2 * 3600.0, 3600.0, "hours"), (120.0, 60.0, "minutes"))
+    unit_s, unit = next(((each, name) for least, each, name in units if most >= least), (1.0, "seconds"))
     row_px = min(MOST_ROW_PX, PICTURE_PX / len(shown))
     ids = [tried.name.partition(",")[0] for tried in shown]
     names = {row + 0.5: shard.removeprefix("shard-").lstrip("0") for row, shard in enumerate(ids)}

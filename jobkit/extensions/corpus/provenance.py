@@ -34,8 +34,6 @@ from jobkit.runs.results import each_point
 from jobkit.runs.status import PointResult
 from jobkit.runs.tries import task_s
 
-SCHEMA = 1
-HOUR_S = 3600.0
 PREDICTED = ("predicted_s", "predicted_low_s", "predicted_high_s")
 
 
@@ -135,7 +133,7 @@ def provenance(
     gpus = Counter(record.gpu.name for record in records if record.gpu and record.point.device != CPU)
     jobs = sorted({(tried.task.scheduler, tried.task.job_id) for _, tried in pairs if tried.task})
     return {
-        "schema": SCHEMA,
+        "schema": 1,
         "run": point.run_id,
         "workload": point.workload,
         "model": _model(point),
@@ -153,7 +151,7 @@ def provenance(
             "took_s": sum((task_s(tried) or 0.0 for tried in won), 0.0),
             "whole_jobs": promise.whole,
             "work_s": sum((record.summary.work_s for record in records if record.summary), 0.0),
-            f"{'cpu' if point.device == CPU else 'gpu'}_hours": sum(filter(None, held), 0.0) * each / HOUR_S,
+            f"{'cpu' if point.device == CPU else 'gpu'}_hours": sum(filter(None, held), 0.0) * each / 3600.0,
             "tries_of_unknown_time": held.count(None),
         },
         "energy": {

@@ -57,7 +57,6 @@ PATIENCE_S = 600.0
 """How long cancelled jobs may take to end: a job brings its results home first."""
 FIRST_PAUSE_S, SLOWEST_PAUSE_S = 0.5, 10.0
 SIZES = {"memory": format_size, "walltime": format_walltime}
-ENOUGH = 2  # number of done shards that show the speed of the rest better than a run; one has no interval
 
 
 def measured(run_dir: Path) -> bool:
@@ -247,7 +246,8 @@ def _setting(run_dir: Path, point: Point, given: tuple[str, ...]) -> AppliedSett
     done = [result.counts for result in each_point(run_dir, []) if result.outcome is Outcome.OK]
     found = speeds([record for tried in done if (record := timed(tried))])
     measured = fields_of(promise)
-    if found and (found[0].repeats >= ENOUGH or not promise.speed):
+    # number of done shards that show the speed of the rest better than a run; one has no interval
+    if found and (found[0].repeats >= 2 or not promise.speed):
         measured["speed"] = found[0]
     measured["given"] = (*promise.given, *read_journal(run_dir).asked, *keys_of(given))
     return AppliedSetting(

@@ -47,7 +47,6 @@ from jobkit.extensions.corpus.tables import FILE_ROW, PARQUET, STATE_FILES, Want
 from jobkit.planning.texts import SAMPLE, find_text
 
 _TAR = re.compile(r"\.(tar(\.\w+)?|t[bgx]z2?)$")
-_STDIN = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
 
 @frozen
@@ -81,7 +80,7 @@ def find_sources(paths: Sequence[str]) -> CorpusFiles:
 
 
 def _below(path: str, unread: list[str]) -> list[Source]:
-    if path in _STDIN:
+    if path in frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"}):
         raise JobkitError(
             f"--corpus {path}: jobkit cannot read standard input a second time after a failure",
             hint="write the corpus to a file first: cat > corpus.txt",
@@ -175,18 +174,19 @@ def source_at(path: str, name: str) -> Source:
 
 RANGE_BYTES = 2**25  # a file with more than two of these is read in ranges, by several processes
 MOST_PIECES = 200_000
-_GROWTH = {
-    "gz": 4,
-    "zst": 4,
-    "bz2": 4,
-    "xz": 5,
-    PARQUET: 2,
-}  # how text grows when it is decompressed, roughly
 
 
 def grown_bytes(found: Iterable[Source]) -> int:
     """Return about how many bytes of text files have."""
-    return sum(one.size_bytes * _GROWTH.get(one.compression or one.kind, 1) for one in found)
+    # how text grows when it is decompressed, roughly
+    growth = {
+        "gz": 4,
+        "zst": 4,
+        "bz2": 4,
+        "xz": 5,
+        PARQUET: 2,
+    }
+    return sum(one.size_bytes * growth.get(one.compression or one.kind, 1) for one in found)
 
 
 def piece_bytes(found: Sequence[Source]) -> int:
@@ -245,7 +245,6 @@ class Ids:
 
 # -- processes
 
-MOST = 16  # processes: more would need more than 1 GiB of memory together, and few disks are faster
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 
@@ -332,7 +331,8 @@ def scan(
         corpus = replace(corpus, files=files)
     size = sum(one.size_bytes for one in corpus.files)
     # a smaller corpus is read by this process: to start others takes longer
-    number = processes or (1 if size < 2**24 else min(MOST, usable_cpus()))
+    # processes: more would need more than 1 GiB of memory together, and few disks are faster
+    number = processes or (1 if size < 2**24 else min(16, usable_cpus()))
     usual = Fields(before.text_field, before.id_field) if before else Fields()
     planned = {
         one.name: Fields(one.columns.text, one.columns.id) if one.columns else usual

@@ -47,7 +47,6 @@ CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy", "sch
 """Keys that ``--set`` may change: none of the measured setting."""
 MOST_WINDOW = 10_000
 """Paragraphs that are sorted together if the setting sorts the whole text: a corpus is too long for that."""
-MOST_LISTED = 8
 NO_TEXT = TextRef(path="", sha256="", size_bytes=0, name="")
 
 
@@ -233,7 +232,7 @@ def _only(spec: SweepSpec, inputs: Inputs | None, path: Path) -> Point:
     found = plan(spec.model_copy(update={"repeats": 1}), inputs)
     if len(found) == 1:
         return found[0]
-    lines = first_lines([format_setting(point.params) for point in found], MOST_LISTED)
+    lines = first_lines([format_setting(point.params) for point in found], 8)
     head = f"{path}: {format_count(len(found), 'setting')}, and a corpus is tagged with one:"
     raise JobkitError(
         "\n  ".join([head, *lines]),

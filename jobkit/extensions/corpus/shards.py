@@ -157,7 +157,6 @@ def memory_of(heavy: OversizedPiece, setting: AppliedSetting, usual_bytes: int) 
 MINUTES = 30.0  # time of a shard by default, or half of what its queue allows if that is less
 MEASURED = 2**17  # characters of the first shard if it measures the speed
 UNKNOWN = 2**22  # characters of a shard that is cut before a speed is known
-SLOW = 0.99  # a shard that takes longer than this share of such shards is named
 
 
 @keyed
@@ -291,7 +290,8 @@ def _shard(
         return shard, None
     items, characters = shard.paragraphs, shard.characters
     time = duration(setting.speed, items=items, characters=characters, forked=forked, past=setting.past)
-    low_s, high_s, slow_s = time.low_s, time.high_s, upper(time, SLOW)
+    # a shard that takes longer than this share of such shards is named
+    low_s, high_s, slow_s = time.low_s, time.high_s, upper(time, 0.99)
     return replace(shard, expected_s=time.expected_s, low_s=low_s, high_s=high_s, slow_s=slow_s), time
 
 

@@ -170,7 +170,6 @@ def measures(run_dir: Path) -> float | None:
 
 PERCENT = 100
 MOST_LOOKED = 200  # shards whose rows a status looks at
-ENOUGH = 3  # done shards: with this many, their own times say when the rest ends
 
 
 @keyed
@@ -301,7 +300,8 @@ def _left(run: RunStatus, took: Sequence[float], planned: Sequence[Shard]) -> di
         return {}
     known = [part for part in planned if part.expected_s and part.low_s is not None and part.high_s]
     low = high = None
-    if len(took) >= ENOUGH and (half := half_width(deviation(took), len(took))) is not None:
+    # done shards: with this many, their own times say when the rest ends
+    if len(took) >= 3 and (half := half_width(deviation(took), len(took))) is not None:
         share = half * math.sqrt(len(took) + 1) / fmean(took)
         low, high = max(0.0, 1 - share), 1 + share
     elif known:

@@ -32,10 +32,6 @@ SEND: Mapping[str, tuple[str, ...]] = {
     "recommend": ("corpus",),
 }
 """Commands whose files travel, and the arguments that name them, unless all do."""
-READ = frozenset(("status", "logs", "recommend", "waste", "compare", "preflight"))
-"""Commands that change nothing on the cluster."""
-LEFT = frozenset(("cancel", "resume", "merge"))
-"""Commands that do what is left to do: typed again, perhaps after others, they must run again."""
 FETCH = frozenset(("collect", "report"))
 """Commands that fetch records and run here."""
 
@@ -89,7 +85,11 @@ def run_on(host: str, typed: Typed, *, named: bool) -> int:
 def _run(cluster: Cluster, typed: Typed, inputs: Inputs) -> int:
     words = [*typed.name.split(), *inputs.words(typed.words)]
     sent = inputs.marks()
-    again = typed.name in READ | LEFT or not {"--dry-run", "--script"}.isdisjoint(words)
+    # Commands that change nothing on the cluster
+    read = frozenset(("status", "logs", "recommend", "waste", "compare", "preflight"))
+    # Commands that do what is left to do: typed again, perhaps after others, they must run again
+    left = frozenset(("cancel", "resume", "merge"))
+    again = typed.name in read | left or not {"--dry-run", "--script"}.isdisjoint(words)
     what = "\0".join((_laptop(), *words, *(f"{name} {mark}" for name, mark in sent.items())))
     kept = "" if again else hashlib.sha256(what.encode("utf-8", "surrogateescape")).hexdigest()
     return cluster.run(words, kept=kept, sent=sent)

@@ -24,8 +24,6 @@ from jobkit.extensions.on_host.protocol import ABSENT, NO_RSYNC, READY
 
 ANSWER_S = 15
 """How long ssh may take to answer about a connection, and a login shell to go on with a line."""
-PATIENCE_S = 5.0
-"""A wait that is longer says on what it waits."""
 MOST_PATH = 60
 """Characters of the folder of the control sockets: ssh adds 58, and a socket has at most 108 (unix(7))."""
 QUIET = ("-a", "-x", "-oClearAllForwardings=yes", "-oRemoteCommand=none", "-oPermitLocalCommand=no")
@@ -73,7 +71,8 @@ class Connection:
 @contextlib.contextmanager
 def waiting(what: str) -> Iterator[Callable[[], None]]:
     """Print on what this block waits if it takes long; yields what ends the wait before the block does."""
-    timer = threading.Timer(PATIENCE_S, note, (f"waiting for {what}",))
+    # A wait that is longer says on what it waits
+    timer = threading.Timer(5.0, note, (f"waiting for {what}",))
     timer.start()
     try:
         yield timer.cancel

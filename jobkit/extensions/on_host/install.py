@@ -207,16 +207,14 @@ def make_wheel(folder: Path) -> Path:
         return next(folder.glob("jobkit-*.whl"))
     wheel = folder / f"jobkit-{own.version}-py3-none-any.whl"
     kept: list[str] = []
+    of_the_installer = ("INSTALLER", "REQUESTED", "direct_url.json", "uv_build.json", "uv_cache.json")
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as packed:
         for line in (own.read_text("RECORD") or "").splitlines():
             name = line.partition(",")[0]
-            if name.startswith("..") or name.endswith(".pyc") or Path(name).name in OF_THE_INSTALLER:
+            if name.startswith("..") or name.endswith(".pyc") or Path(name).name in of_the_installer:
                 continue
             kept.append(line)
             if Path(name).name != "RECORD":
                 packed.write(str(own.locate_file(name)), name)
         packed.writestr(f"jobkit-{own.version}.dist-info/RECORD", "\n".join([*kept, ""]))
     return wheel
-
-
-OF_THE_INSTALLER = ("INSTALLER", "REQUESTED", "direct_url.json", "uv_build.json", "uv_cache.json")

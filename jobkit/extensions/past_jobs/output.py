@@ -37,7 +37,6 @@ from jobkit.schedulers.registry import by_name
 MOST_GROUPS, MOST_ROWS = 10, 20
 PIECE = 1000
 """Jobs that are printed at once as JSON."""
-_ENDS = {Outcome.RAM_OOM: "ran out of memory", Outcome.TIMEOUT: "ran out of walltime"}
 _WORDS = {resource.name: resource.words for resource in RESOURCES}
 SERVED, HOURS = (0.95, 0.99, 1.0), ("gpu", "gib", "cpu")
 
@@ -246,7 +245,8 @@ def _gpu(history: History, group: AlikeJobs) -> tuple[str, str, str]:
 def _end(job: PastJob) -> str:
     if job.again:
         return "ran again"
-    return _ENDS.get(job.outcome, f"ended as {job.outcome}") if job.outcome else f"failed ({job.state})"
+    ends = {Outcome.RAM_OOM: "ran out of memory", Outcome.TIMEOUT: "ran out of walltime"}
+    return ends.get(job.outcome, f"ended as {job.outcome}") if job.outcome else f"failed ({job.state})"
 
 
 def _confidence(group: AlikeJobs, *, named: bool) -> Iterator[str]:

@@ -32,7 +32,6 @@ from jobkit.worker.record import PointWork, Recording, Task
 FORWARD = "forward "
 """The name of the range of a module's ``forward`` begins so; its class and its place follow."""
 ON_GPU = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
-ON_CPU = frozenset({"cpu_op", "user_annotation"})
 Event = Mapping[str, Any]
 
 
@@ -52,7 +51,7 @@ def costs_of_trace(events: Iterable[Event]) -> tuple[list[ProfileCost], bool]:
     on_gpu = [event for event in complete if event.get("cat") in ON_GPU]
     threads: dict[object, list[Event]] = defaultdict(list)
     for event in complete:
-        if event.get("cat") in ON_CPU:
+        if event.get("cat") in frozenset({"cpu_op", "user_annotation"}):
             threads[event.get("tid")].append(event)
     placed = [found for thread in threads.values() for found in _placed(thread)]
     if not on_gpu:
@@ -95,7 +94,6 @@ def _name_and_place(name: str, around: Sequence[Event]) -> tuple[str, str]:
 
 
 TORCH, PYTHON = PROFILE_FILES
-FOREVER_S = float("inf")
 
 
 def short_path(path: str) -> str:
@@ -115,7 +113,7 @@ _BUILT_IN = re.compile(r"<(?:built-in method|method) (.+?)(?: of type object)?(?
 class PythonProfiler:
     """cProfile: each Python function, and each built-in that Python calls."""
 
-    LIMIT_S = FOREVER_S
+    LIMIT_S = float("inf")
 
     def __init__(self, _: Point) -> None:
         import cProfile

@@ -44,7 +44,6 @@ from jobkit.spec.axes import Repeats
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Axes, Resources, SweepSpec, Tune
 
-MODULE = "jobkit.extensions.tune.search"
 TEXT = "text"
 CLUSTER_WORKERS = 16
 """The most workers on a cluster, if the spec names no other number and its nodes have more CPUs."""
@@ -256,7 +255,7 @@ def prepare_search(path: Path | str, options: Options, *, build: bool, say: Say)
         run.site,
         run.points[0],
         run.run_dir,
-        MODULE,
+        "jobkit.extensions.tune.search",
         purpose=f"Searches for the fastest setting of {run.spec.name}: {chooses}",
         limit_s=run.spec.resources.walltime,
     )

@@ -37,13 +37,6 @@ the last is the least of the plain loop, whose part is cut first."""
 LONGER, BETWEEN = 1.1, 0.03
 """How many times as long as an earlier repeat the next one may take in a short search, and the share of its
 budget for the time between points."""
-AMONG_OTHERS = 1.25
-"""The assumed memory of one of several workers over the peak of one alone. Of 16 workers on an H100 it is
-1.12 and 1.37, by size, on a third of the text, and 1.68 on all of it (tune-short.tar.xz). A search whose
-workers run out of memory tries fewer, also in the finals; a larger figure would leave out workers that memory
-holds."""
-PROBE = 320
-"""Paragraphs that show how long the plain loop of an encoder takes: 3 to 60 times as long as a worker."""
 
 
 def switches_of(names: Container[str], *, on_gpu: bool) -> Mapping[str, Any]:
@@ -410,7 +403,11 @@ class _Search:
         alone = (result.record for one, result in self._good(MEMORY) if self._size(one) == size)
         memories = (record.memory for record in alone if record)
         peak = next((one.process_peak_bytes or one.ram_peak_bytes for one in memories), None)
-        each = (AMONG_OTHERS if goal.short else 1) * (peak or 0)
+        # The assumed memory of one of several workers over the peak of one alone. Of 16 workers on an H100
+        # it is 1.12 and 1.37, by size, on a third of the text, and 1.68 on all of it (tune-short.tar.xz). A
+        # search whose workers run out of memory tries fewer, also in the finals; a larger figure would
+        # leave out workers that memory holds.
+        each = (1.25 if goal.short else 1) * (peak or 0)
         return int(limit_bytes // each) if each else goal.workers
 
     def _size(self, candidate: Candidate) -> int:
@@ -709,7 +706,9 @@ class _Search:
             least_s = self._finals_s(0.0)
             if goal.fills_gpu:  # a small part shows how long an encoder's loop takes
                 items = max(result.speed * _whole_s(one, result) for one, result in self._good(MEMORY))
-                probe = Candidate(part(goal.loop, max(1, round(items / PROBE))), SEARCH)
+                # Paragraphs that show how long the plain loop of an encoder takes: 3 to 60 times as long as
+                # a worker
+                probe = Candidate(part(goal.loop, max(1, round(items / 320))), SEARCH)
                 loop_s = _whole_s(probe, self._try(probe)) or loop_s
             room_s = (self._left_s() / LONGER - least_s) / goal.fewest
             of_loop = math.ceil(loop_s / max(LEAST_PART * budget_s, min(LOOP_PART * budget_s, room_s)))

@@ -381,10 +381,6 @@ def _title(words: str) -> str:
     return f"<title>{escape(printable(words))}</title>" if words else ""
 
 
-MARKERS = {"dot": ("o", 8), "ring": ("o", 16), "diamond": ("D", 10), "square": ("s", 8), "cross": ("x", 10)}
-"""What matplotlib calls the shapes, and how wide they are in pixels."""
-
-
 def paint(axes: Axes, part: Part, point: float) -> None:
     """Paint a part; a pixel is so many points."""
     colour = COLOURS[part.css].replace("currentColor", "black")
@@ -405,7 +401,15 @@ def paint(axes: Axes, part: Part, point: float) -> None:
         dash = (0, tuple(length * point for length in part.dash)) if part.dash else "solid"
         axes.plot(across, up, color=colour, linestyle=dash, linewidth=part.width * point)
         return
-    marker, size = MARKERS[part.shape]
+    # What matplotlib calls the shapes, and how wide they are in pixels
+    markers = {
+        "dot": ("o", 8),
+        "ring": ("o", 16),
+        "diamond": ("D", 10),
+        "square": ("s", 8),
+        "cross": ("x", 10),
+    }
+    marker, size = markers[part.shape]
     inside = "none" if part.shape in HOLLOW else colour
     axes.plot(
         *([length] for length in part.spot),

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 FAR = 2.0
 """If the limit or the prediction is this many times beyond the measurements, it is left out and named."""
 STEPS = 200
-MOST_OTHERS = 8
-"""More figures of a workload are in the table only."""
 ROW_PX = 34.0
 """The height of a row of a search, with a label above its marks."""
 LOOKS = {
@@ -99,7 +97,8 @@ def _of_group(group: panels.GroupPlot, rows: Sequence[Row]) -> list[Picture]:
         loads = {load: row.numbers[knob] for row in rows if knob in row.numbers and (load := row.value(LOAD))}
         found.append(_of_memory(group.memory, {load: f"{word} {size:,}" for load, size in loads.items()}))
     found += _of_energy(group.sizes)
-    others = [_of_knob(panel) for panel in group.others[:MOST_OTHERS]]
+    # More figures of a workload are in the table only
+    others = [_of_knob(panel) for panel in group.others[:8]]
     if more := len(group.others) - len(others):
         words = f"{format_count(more, 'more figure')} without a picture: in the table."
         others[-1] = replace(others[-1], caption=f"{others[-1].caption} {words}")

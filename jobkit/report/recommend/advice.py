@@ -251,8 +251,6 @@ def energy_answer(records: Sequence[Record], chosen: Speed, corpus: CorpusVolume
 
 
 THROUGHPUT, SATURATION, MEMORY, SWEEP = "throughput", "saturation", "memory", "sweep"
-LONGER = 10
-"""A corpus of this many times the measured text may need more RAM than was measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -441,7 +439,8 @@ class Advice:
                 f"{name} makes a load of {load:,} at this size, more than is safe: at most {at_most:,}"
             )
         done = paragraphs(self.records)
-        if corpus.paragraphs > LONGER * done:
+        # A corpus of this many times the measured text may need more RAM than was measured
+        if corpus.paragraphs > 10 * done:
             notes.append(
                 f"RAM was measured over {format_count(done, 'paragraph')}, and the results of "
                 f"{corpus.paragraphs:,} are kept there until the end: request more, or work through the "
