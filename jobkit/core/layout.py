@@ -81,23 +81,29 @@ def no_profiler(earlier: str) -> str:
     return f"{earlier} is no longer a profiler: use {EARLIER_PROFILERS[earlier]}, which needs no package"
 
 
-_CONTRACT_FILES = (
-    *(SPEC_FILE, POINTS_FILE, LENGTHS_FILE, JOB_SCRIPT, JOURNAL_FILE, ACCOUNTING_FILE, SEARCH_GOAL_FILE),
-    *(TRIALS_FILE, TUNE_GOAL_FILE, SETTING_FILE, CORPUS_FILE, ORDER_FILE, PLAN_FILE, PROMISE_FILE),
-    *(PROVENANCE_FILE, FIND_SCRIPT, TUNE_SCRIPT, FOLLOW_SCRIPT, PLAN_SCRIPT),
-    *(RUN_LOCK, SEARCH_LOCK, DRIVER_LOCK, COPY_FILE, "job-*.sh", "tasks-*.txt"),
-)
-_CONTRACT_FOLDERS = frozenset(
-    {FLAGS_FOLDER, BASELINES_FOLDER, CHECKS_FOLDER, LOGS_FOLDER, FILES_FOLDER, RESULTS_FOLDER, WINNERS_FOLDER}
-)
-
-
 def refuse_contract_file(path: Path, option: str) -> None:
     """Refuse an output file, given by ``option``, that would replace a file that a run folder must have."""
     place = path.parent.resolve() / path.name
+    contract_files = (
+        *(SPEC_FILE, POINTS_FILE, LENGTHS_FILE, JOB_SCRIPT, JOURNAL_FILE, ACCOUNTING_FILE, SEARCH_GOAL_FILE),
+        *(TRIALS_FILE, TUNE_GOAL_FILE, SETTING_FILE, CORPUS_FILE, ORDER_FILE, PLAN_FILE, PROMISE_FILE),
+        *(PROVENANCE_FILE, FIND_SCRIPT, TUNE_SCRIPT, FOLLOW_SCRIPT, PLAN_SCRIPT),
+        *(RUN_LOCK, SEARCH_LOCK, DRIVER_LOCK, COPY_FILE, "job-*.sh", "tasks-*.txt"),
+    )
+    contract_folders = frozenset(
+        {
+            FLAGS_FOLDER,
+            BASELINES_FOLDER,
+            CHECKS_FOLDER,
+            LOGS_FOLDER,
+            FILES_FOLDER,
+            RESULTS_FOLDER,
+            WINNERS_FOLDER,
+        }
+    )
     for run in place.parents:
         name, *below = place.relative_to(run).parts
-        read = name in _CONTRACT_FOLDERS if below else any(fnmatchcase(name, one) for one in _CONTRACT_FILES)
+        read = name in contract_folders if below else any(fnmatchcase(name, one) for one in contract_files)
         if read and is_run_folder(run):
             raise JobkitError(
                 f"{option} {path}: jobkit itself reads this file of run {run.name}, and does not replace it",

@@ -19,7 +19,6 @@ from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.worker.paragraphs import split_sentences
 from jobkit.worker.workloads.base import DEFAULT_BATCH_SIZE
 
-BEGINNING_CHARS = 60
 ROUND = tuple(step * 10**power for power in range(7) for step in (1, 2, 5))
 """Batch sizes that are shown in addition to those of the spec and those worth measuring."""
 
@@ -211,7 +210,8 @@ def _beginning(paragraph: str, lengths: Sequence[int], item: int) -> str:
     else:
         start = min(starts, key=lambda at: abs(at - share * len(paragraph)))
     words = " ".join(paragraph[start:].split())
-    return words if len(words) <= BEGINNING_CHARS else words[:BEGINNING_CHARS].rstrip() + " ..."
+    beginning_chars = 60
+    return words if len(words) <= beginning_chars else words[:beginning_chars].rstrip() + " ..."
 
 
 SPECS_OWN, WORTH_MEASURING = "*", ">"

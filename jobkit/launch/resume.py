@@ -76,8 +76,6 @@ from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import FindMax, SweepSpec, load_spec
 from jobkit.spec.yaml_files import hide_override
 
-CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy")
-"""Keys that `--set` may change: no point's own figures depend on them."""
 PATIENCE_S = GONE_AFTER / timedelta(seconds=1) + 30.0
 POLL_S = 5.0
 
@@ -135,13 +133,15 @@ def refuse_moved_run(run_dir: Path, *, by_hand: bool = False) -> None:
 
 def prepare_resume(run_dir: Path, overrides: Sequence[str]) -> SweepSpec:
     """Return the spec of a run, changed by the ``key=value`` of each ``--set``."""
+    # Keys that `--set` may change: no point's own figures depend on them
+    changeable = ("resources", "environment", "max_parallel", "pack", "policy")
     for override in overrides:
         key = override.partition("=")[0].strip()
-        if key.partition(".")[0] not in CHANGEABLE:
+        if key.partition(".")[0] not in changeable:
             shown = hide_override(override, SweepSpec)
             raise JobkitError(
                 f"--set {shown}: the results depend on {key}, which cannot change within a run",
-                hint=f"resume takes {', '.join(CHANGEABLE)}; to change another key begin a new run",
+                hint=f"resume takes {', '.join(changeable)}; to change another key begin a new run",
             )
     return spec_of_run(run_dir, overrides)
 

@@ -23,12 +23,6 @@ MIN_LOAD = 4_000
 TOP_LOAD_SHARE = 0.25
 """The largest size worth measuring uses this part of the GPU, or else of the text."""
 
-SAID = {
-    TOKENIZER: "lengths as the workload finds them",
-    PUNCTUATION: "lengths ESTIMATED from punctuation",
-    NONE: "the workload reports no lengths",
-}
-
 
 TYPICAL = {("stanza-ner", "en", "full"): FittedLine(intercept_bytes=970_000_000, slope_bytes=12_750)}
 """Memory of the process on one H200, by workload, model and size, measured with the stand-in of these
@@ -65,7 +59,12 @@ class Chosen:
         unit = self.loads.lengths.unit
         first, last = (self.loads.load(size) for size in (sizes[0], sizes[-1]))
         words = f"{knobs.BATCH_SIZE} {', '.join(map(str, sizes))}: loads of {first:,} to {last:,} {unit}"
-        words += f", {self._reason(last)}; {SAID[self.loads.lengths.source]}"
+        said = {
+            TOKENIZER: "lengths as the workload finds them",
+            PUNCTUATION: "lengths ESTIMATED from punctuation",
+            NONE: "the workload reports no lengths",
+        }
+        words += f", {self._reason(last)}; {said[self.loads.lengths.source]}"
         return f"{words}; {self.sizes.why}" if self.sizes.why else words
 
     def _reason(self, last: int) -> str:

@@ -112,7 +112,6 @@ SCRATCH_MARGIN_BYTES = 64 * 2**20
 
 FETCH_BODY = "fetch.sh.j2"
 FIND_BODY = "find.sh.j2"
-FOLLOW_PURPOSE = "submits points again as its policy says, or records what a person must do."
 PLACES = ("JOBKIT_CONFIG", "JOBKIT_CACHE", "JOBKIT_LEDGER")
 """Variables that the job that follows needs from the user's shell; Grid Engine exports none."""
 
@@ -291,7 +290,8 @@ def render_follow(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> s
     It requests next to nothing, and runs the Python that ran `jobkit sweep`, which has all that a submission
     needs.
     """
-    purpose = f"Runs after the sweep {spec.name}: {FOLLOW_PURPOSE}"
+    follow_purpose = "submits points again as its policy says, or records what a person must do."
+    purpose = f"Runs after the sweep {spec.name}: {follow_purpose}"
     mail = spec.resources.mail if by_name(site.scheduler).MAILS_EACH_TASK else None
     resources = little(spec, site).model_copy(update={"mail": mail})
     return render_resume(spec, site, point, run_dir, resources, purpose)

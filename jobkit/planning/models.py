@@ -257,9 +257,6 @@ USUAL: Mapping[str, str] = {
 """The model that the name `LANGUAGE` means to a workload."""
 SAVES = {"spacy-ner": "nlp.to_disk(FOLDER)", "sentence-embedding": "model.save(FOLDER)"}
 """What writes a folder of a workload, if it is not ``save_pretrained``."""
-NEEDED = {"spacy-ner": ("config.cfg", "meta.json")}
-"""The files that make a folder a model of a workload; for other workloads it is one of `ONE_OF`."""
-ONE_OF = ("config.json", "modules.json", "adapter_config.json")
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
@@ -269,9 +266,12 @@ def hub_folder(name: str, cache: Path) -> Path:
 
 def lacking(workload: str, folder: Path) -> str:
     """Return the file that a folder lacks to be a model of a workload; empty if it lacks none."""
-    if workload not in NEEDED:
-        return "" if any((folder / name).is_file() for name in ONE_OF) else f"no {ONE_OF[0]}"
-    missing = [name for name in NEEDED[workload] if not (folder / name).is_file()]
+    # The files that make a folder a model of a workload; for other workloads it is one of `one_of`
+    needed = {"spacy-ner": ("config.cfg", "meta.json")}
+    one_of = ("config.json", "modules.json", "adapter_config.json")
+    if workload not in needed:
+        return "" if any((folder / name).is_file() for name in one_of) else f"no {one_of[0]}"
+    missing = [name for name in needed[workload] if not (folder / name).is_file()]
     return f"no {missing[0]}" if missing else ""
 
 

@@ -17,13 +17,7 @@ EMBEDDER, TAGGER = "sentence-embedding", "hf-token-classification"
 LIBRARY = "sentence_transformers."
 BEGINS = ("Transformer", "StaticEmbedding", "CLIPModel")
 """The first modules of an embedder that the workload runs."""
-AFTER_PADDING = ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer")
-"""Model types with a table of positions: from 0, or from the number after that of the padding token."""
-WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-"""The names of weights in one file; with ``.index.json`` of their list of files."""
-POINTER = b"version https://git-lfs"
 TOKENIZER, OF_TEXT = "tokenizer_config.json", "sentence_bert_config.json"
-OF_LIBRARY = "config_sentence_transformers.json"
 Json = Mapping[str, Any]
 Modules = Sequence[Mapping[str, str]]
 NO_POOLING = "leave `pooling` out"
@@ -86,7 +80,8 @@ def _refuse_unfit(workload: str, folder: Path, asked: Mapping[str, object]) -> N
 
 def _of_embedder(folder: Path, modules: Modules, kind: str, *, pooled: bool) -> Modules:
     """Refuse what was not saved as a sentence embedder, or cannot work; return the modules that work."""
-    settings = read_json(folder / OF_LIBRARY)
+    of_library = "config_sentence_transformers.json"
+    settings = read_json(folder / of_library)
     kind = kind if (saved := settings.get("model_type", SAVED)) == SAVED else saved
     if not modules or kind in {"CrossEncoder", "SparseEncoder", "MultiVectorEncoder"}:
         if pooled:
@@ -100,10 +95,10 @@ def _of_embedder(folder: Path, modules: Modules, kind: str, *, pooled: bool) -> 
     if name not in BEGINS and modules[0]["type"].startswith(LIBRARY):
         message = f"{folder} begins with the module {name}, which {EMBEDDER} does not run"
         raise JobkitError(message, hint="write a function that calls `encode`: jobkit help workloads")
-    _refuse_number(OF_LIBRARY, "truncate_dim", settings.get("truncate_dim"), 1)
+    _refuse_number(of_library, "truncate_dim", settings.get("truncate_dim"), 1)
     named = settings.get("default_prompt_name", "query")
     if named not in {"query": "", "document": "", None: "", **settings.get("prompts", {})}:
-        raise TypeError(f"{OF_LIBRARY} has no prompt for its default_prompt_name {named!r}")
+        raise TypeError(f"{of_library} has no prompt for its default_prompt_name {named!r}")
     for module in modules:
         _refuse_module(folder, module["type"], module["path"])
     return modules
@@ -134,14 +129,17 @@ def _refuse_weights(folder: Path) -> None:
     files = [path for end in ("*.safetensors", "*.bin") for path in folder.glob(end)]
     # these names end as those of weights
     files = [path for path in files if not path.name.startswith(("adapter", "training_args", "optimizer"))]
-    if not any((folder / name).exists() for name in WEIGHTS):
-        named = [read_json(folder / f"{name}.index.json").get("weight_map", {}).values() for name in WEIGHTS]
+    # The names of weights in one file; with `.index.json` of their list of files
+    weights = ("model.safetensors", "pytorch_model.bin")
+    if not any((folder / name).exists() for name in weights):
+        named = [read_json(folder / f"{name}.index.json").get("weight_map", {}).values() for name in weights]
         files += [folder / name for name in sorted({*(named[0] or named[1])})]
+    pointer = b"version https://git-lfs"
     for file in files:
         if not file.is_file():
             raise JobkitError(f"{file} is missing", hint="copy all files of the model again")
         with file.open("rb") as stream:
-            if stream.read(len(POINTER)) == POINTER:
+            if stream.read(len(pointer)) == pointer:
                 raise JobkitError(f"{file} is a pointer of Git LFS, not the weights", hint="git lfs pull")
     if adapter := read_json(folder / "adapter_config.json"):
         hint = "save `model.merge_and_unload()` of peft; if the weights are whole, delete adapter_config.json"
@@ -200,9 +198,11 @@ def _refuse_lengths(workload: str, folder: Path, config: Json, tokens: Json) -> 
     if workload == TAGGER and kind in relative and most > NO_LIMIT and positions <= 0:
         raise unlimited(folder)
     from_zero = ("bert", "distilbert", "electra", "albert", "gpt2", "deberta", "nystromformer")
-    if kind in (*from_zero, *AFTER_PADDING):
+    # Model types with a table of positions: from 0, or from the number after that of the padding token
+    after_padding = ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer")
+    if kind in (*from_zero, *after_padding):
         padding = 1 if kind == "mpnet" else config.get("pad_token_id") or 0  # that of mpnet is fixed
-        usable = positions - (padding + 1 if kind in AFTER_PADDING else 0)
+        usable = positions - (padding + 1 if kind in after_padding else 0)
         if NO_LIMIT >= most > usable > 0:
             hint = f'write "{key}": {usable} into its {file}'
             raise JobkitError(f"{folder} takes {most:,} tokens, and has positions for {usable:,}", hint=hint)

@@ -431,8 +431,6 @@ def _evaluate(folder: Path, size: str, device: str) -> dict[str, Any]:
 # -- stand-ins with random weights
 
 RANDOM_SEED = 1847
-LABELS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC", "B-MISC", "I-MISC")
-"""The labels of CoNLL 2003, which most English entity models of the hub have."""
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
@@ -519,10 +517,12 @@ def _build_tagger(folder: Path, architecture: Architecture, bias: float) -> None
     from transformers import BertConfig, BertForTokenClassification
 
     tokenizer = _tokenizer(architecture, lowercase=False)
+    # The labels of CoNLL 2003, which most English entity models of the hub have
+    labels = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC", "B-MISC", "I-MISC")
     config = BertConfig(
         **architecture.dimensions,
-        id2label=dict(enumerate(LABELS)),
-        label2id={label: at for at, label in enumerate(LABELS)},
+        id2label=dict(enumerate(labels)),
+        label2id={label: at for at, label in enumerate(labels)},
     )
     model = BertForTokenClassification(config)
     torch.nn.init.constant_(model.classifier.bias[:1], bias)

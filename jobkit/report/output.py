@@ -148,7 +148,6 @@ def peaks_of_file(rows: Sequence[Row]) -> list[tuple[int, float]]:
     return [(row.numbers[BATCH_SIZE], peak) for row, peak in peaks if peak is not None]
 
 
-MOST_FAILURES = 20
 MEASURED = re.compile(r"\d+(?:[.:]\d+)+")
 """Figures and times in the evidence of a failure, in which equal failures differ."""
 MOST_NAMES = 3
@@ -293,7 +292,8 @@ def missing_lines(collected: Collected) -> tuple[str, ...]:
             kind = row.folder, row.outcome, tried.provisional, MEASURED.sub("", tried.evidence)
             kinds.setdefault(kind, []).append(row)
     lines: list[str] = []
-    for alike in [*kinds.values()][:MOST_FAILURES]:
+    most_failures = 20
+    for alike in [*kinds.values()][:most_failures]:
         first, point, tried, number = alike[0], alike[0].point, alike[0].tried, len(alike)
         ended = f"{tried.outcome}{' (provisional)' if tried.provisional else ''}: {tried.evidence}"
         if number == 1:
@@ -310,7 +310,7 @@ def missing_lines(collected: Collected) -> tuple[str, ...]:
             every = f" --only {tried.outcome}" if own and step.command.endswith(own) else ""
             command = f"{step.command.removesuffix(own)}{every}" if every else step.command
             lines.append(NoWrap(command, f"  {step.does}: "))
-    if left := sum(map(len, [*kinds.values()][MOST_FAILURES:])):
+    if left := sum(map(len, [*kinds.values()][most_failures:])):
         lines.append(f"... and {format_count(left, 'more point')} (--format csv has them all)")
     if to_come := [row for row in points if row.outcome is None]:
         lines.append(f"to come: {format_list([row.point.point_id for row in to_come], MOST_NAMES)}")
@@ -436,9 +436,6 @@ def _plain(head: str, values: Iterable[object], rank: int = 0, notes: tuple[str,
     return Column(head, cells, rank, notes=notes)
 
 
-MOST_NOTES = 20
-
-
 def render(
     collected: Collected,
     fmt: str = "table",
@@ -534,8 +531,9 @@ def missing_blocks(collected: Collected) -> Iterator[Block]:
 
 
 def note_blocks(collected: Collected) -> Iterator[Block]:
+    most_notes = 20
     if collected.notes:
-        more = len(collected.notes) - MOST_NOTES
+        more = len(collected.notes) - most_notes
         rest = (f"... and {more} more (--json has them all)",) if more > 0 else ()
-        notes = tuple(f"- {note}" for note in collected.notes[:MOST_NOTES])
+        notes = tuple(f"- {note}" for note in collected.notes[:most_notes])
         yield Block(title="Notes", after=(*notes, *rest))

@@ -41,7 +41,6 @@ LEAST_ROOM_BYTES = 256 * MIB
 """A first load held 192 MiB more than a later one, and the shell of a job 34 MiB (benchmarks/records)."""
 SMALL_STEP_BYTES, SMALL_STEPS = 100 * MIB, 10
 WALLTIME_FACTOR = 1.25
-WALLTIME_STEP_S = 300
 WARNING_S = 60  # the default of ``warning_s`` in a site file
 
 
@@ -66,7 +65,8 @@ def round_up_memory(size: float) -> int:
 
 def round_up_walltime(seconds: float) -> int:
     """Return a request in whole steps."""
-    return math.ceil(seconds / WALLTIME_STEP_S) * WALLTIME_STEP_S
+    walltime_step_s = 300
+    return math.ceil(seconds / walltime_step_s) * walltime_step_s
 
 
 def enough(

@@ -275,17 +275,15 @@ class Pace:
         """Return whether it has run for much longer than such points take, and reports nothing."""
         if self.left_s is not None or self.elapsed_s is None or whole_s is None:
             return False
-        return self.elapsed_s > LATE * whole_s
+        # Times the expected time of a point, until it is not known any more when it ends
+        late = 1.5
+        return self.elapsed_s > late * whole_s
 
     def left(self, whole_s: float | None) -> float | None:
         """Return what it has to go by its own batches, else by such points; ``None`` if that is not known."""
         if self.left_s is not None or whole_s is None or self.elapsed_s is None or self.is_late(whole_s):
             return self.left_s
         return max(0.0, whole_s - self.elapsed_s)
-
-
-LATE = 1.5
-"""Times the expected time of a point, until it is not known any more when it ends."""
 
 
 def to_go(points: Sequence[Pace], *, at_a_time: int = 0) -> float | None:

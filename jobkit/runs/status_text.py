@@ -53,11 +53,6 @@ from jobkit.schedulers.types import JobId, Queued, Remedy
 
 MOST_ALIKE = 3  # points that run longer than others, in one line
 MOST_NOTES = 5
-ORDER = (
-    *(PointStanding.STUCK, PointStanding.FAILED, PointStanding.RUNNING, PointStanding.UNSETTLED),
-    *(PointStanding.DONE, PointStanding.WAITING, PointStanding.MISSING),
-)
-"""How urgent the states of points are: first those that wait for a person."""
 Row = tuple[str, ...]  # a cell for each of `COLUMNS`
 COLUMNS = (
     Column("point", (), left=True),
@@ -145,9 +140,14 @@ def _gpu(run: RunStatus) -> str:
 
 def _rows(run: RunStatus, most: int) -> Iterator[Row]:
     """Yield a row a point; of many points a row for each state, with the first point as an example."""
+    # How urgent the states of points are: first those that wait for a person
+    order = (
+        *(PointStanding.STUCK, PointStanding.FAILED, PointStanding.RUNNING, PointStanding.UNSETTLED),
+        *(PointStanding.DONE, PointStanding.WAITING, PointStanding.MISSING),
+    )
     if len(run.points) > most:
         alike: dict[str, list[PointStatus]] = {}
-        for point in sorted(run.points, key=lambda point: (point.cancelled, ORDER.index(point.standing))):
+        for point in sorted(run.points, key=lambda point: (point.cancelled, order.index(point.standing))):
             alike.setdefault(point.state, []).append(point)
         for word, points in alike.items():
             names = f"{'for instance ' if len(points) > 1 else ''}{points[0].point.point_id}"

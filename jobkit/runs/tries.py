@@ -75,12 +75,6 @@ OVERRULING = frozenset(
     {Outcome.TIMEOUT, Outcome.CANCELLED, Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.RAM_OOM},
 )
 """Outcomes of the accounting that overrule a provisional one: it knows best who sent the signal."""
-STAGES = {
-    "stage_in": Outcome.STAGE_IN,
-    "environment": Outcome.ENVIRONMENT,
-    "stage_out": Outcome.STAGE_OUT,
-}
-"""The outcome of a job script that failed in this step and names no outcome itself."""
 KILLED = 137
 """128 + SIGKILL: walltime, memory or a person; the exit status does not show which."""
 
@@ -221,8 +215,14 @@ def _by_exit(tried: Try, exit_: layout.Exit) -> Try:
         return _overruled(tried.ended(outcome, evidence, provisional=True))
     if exit_.outcome is not None:
         return tried.ended(exit_.outcome, evidence)
-    if exit_.status != 0 and exit_.stage in STAGES:
-        return tried.ended(STAGES[exit_.stage], evidence)
+    # The outcome of a job script that failed in this step and names no outcome itself
+    stages = {
+        "stage_in": Outcome.STAGE_IN,
+        "environment": Outcome.ENVIRONMENT,
+        "stage_out": Outcome.STAGE_OUT,
+    }
+    if exit_.status != 0 and exit_.stage in stages:
+        return tried.ended(stages[exit_.stage], evidence)
     accounted = tried.account
     if accounted is not None and accounted.ended and accounted.outcome in OVERRULING:
         return tried.ended(accounted.outcome, f"{evidence}; accounting: {_words(accounted)}")

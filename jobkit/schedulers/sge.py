@@ -435,9 +435,6 @@ def _state(flags: str, job: str) -> tuple[State, str]:
     return state, f"{flags}: {why.format(job=job)}" if why else ""
 
 
-_MOST = 3
-
-
 def shut_argv() -> tuple[str, ...]:
     """Return the command that lists the queue instances with their states (qstat(1), -f)."""
     return ("qstat", "-f")
@@ -453,8 +450,9 @@ def shut_reason(answer: Completed) -> str:
     names = [name for shut in queues.values() for name, why in shut.items() if "in error" in why]
     if not names:
         return ""
-    closed = format_list(list(dict.fromkeys(name.partition("@")[0] for name in names)), _MOST)
-    clear = shlex.join(["qmod", "-cq", *names]) if len(names) <= _MOST else "qmod -cq '*'"
+    most = 3
+    closed = format_list(list(dict.fromkeys(name.partition("@")[0] for name in names)), most)
+    clear = shlex.join(["qmod", "-cq", *names]) if len(names) <= most else "qmod -cq '*'"
     none = (
         "no queue starts a job" if all(queues.values()) else f"waits for a free slot; {closed} starts no job"
     )

@@ -228,7 +228,8 @@ def checks(script: str, array: Array, request: JobRequest) -> tuple[Check, ...]:
     ]
     charged = ("sh", "-c", f"scontrol -o show partition; {slurm_survey.ASSOCIATIONS}", user_name())
     asked.append(Check(charged, partial(_charge_refusal, request)))
-    asked.append(Check(RESERVATIONS, lambda _: None, partial(_before_maintenance, request)))
+    reservations = ("scontrol", "-o", "show", "reservation")
+    asked.append(Check(reservations, lambda _: None, partial(_before_maintenance, request)))
     show = ("sacctmgr", "-n", "-P", "show")
     if request.qos:
         asked.append(
@@ -245,9 +246,6 @@ def _start_estimate(answer: Completed) -> str:
     found = re.search(r"to start at (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)", answer.said)
     start_varies = "earlier if jobs end before their walltime, later if others go first"
     return f"Slurm estimates a start at {found[1].replace('T', ' ')}: {start_varies}" if found else ""
-
-
-RESERVATIONS = ("scontrol", "-o", "show", "reservation")
 
 
 def _before_maintenance(request: JobRequest, answer: Completed) -> str:

@@ -224,7 +224,6 @@ def needs_model(case: Case) -> bool:
         return False
 
 
-BODY = "doctor.sh.j2"
 STEP_LIMIT_S = 60
 """Limit of one step of a check: torch from a cold file server takes most of a minute."""
 
@@ -326,9 +325,10 @@ def script_for(case: Case, run_dir: Path, spec: SweepSpec, *, bare: bool = False
             *(("--program", case.sought_program) if case.sought_program else ()),
         ],
     }
+    body = "doctor.sh.j2"
     if bare:
-        return fill(BODY, None, job_values(spec, case.site, run_dir) | values)[0]
-    return render_errand(spec, case.site, run_dir, BODY, **values)
+        return fill(body, None, job_values(spec, case.site, run_dir) | values)[0]
+    return render_errand(spec, case.site, run_dir, body, **values)
 
 
 def inputs(case: Case, *, nodes_tell: bool = False) -> Iterator[Finding]:
@@ -487,17 +487,15 @@ def _trouble(job: Errand, within_s: float) -> Finding | None:
     return None
 
 
-FIRST_SPEC = "first.yaml"
-
-
 def next_command(word: str, options: Sequence[str]) -> str:
     """Return what to type once nothing is missing; ``word`` is the spec, empty for this machine.
 
     ``options``: those that the sweep needs too, so that it is the sweep that was checked.
     """
+    first_spec = "first.yaml"
     if not word:
-        if Path(FIRST_SPEC).is_file():
-            return shlex.join(["jobkit", "doctor", FIRST_SPEC, *options])
+        if Path(first_spec).is_file():
+            return shlex.join(["jobkit", "doctor", first_spec, *options])
         given = dict(zip(options[::2], options[1::2], strict=True))
         site = given.get("--site", "")
         words = ["--scheduler", given["--scheduler"]] if "--scheduler" in given else []

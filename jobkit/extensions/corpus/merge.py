@@ -40,7 +40,6 @@ from jobkit.extensions.corpus.winners import digest, part_files, read_quarantine
 from jobkit.launch.local import ended_by_signals
 
 _NAMED = 10
-_ANEW = "correct the workload, and apply the corpus in a new folder"
 
 
 @keyed
@@ -230,14 +229,15 @@ def default_format(run_dir: Path) -> str:
 
 def _columns(winners: Sequence[Winner]) -> dict[str, set[str]]:
     """Return the columns of the workload, and the types of the values in each."""
+    anew = "correct the workload, and apply the corpus in a new folder"
     for one in winners[1:]:
         first, both = winners[0], f"shards {winners[0].point_id} and {one.point_id} have"
         if one.columns != first.columns:
             columns = f"{', '.join(first.columns)} and {', '.join(one.columns)}"
-            raise JobkitError(f"{both} different columns: {columns}", hint=_ANEW)
+            raise JobkitError(f"{both} different columns: {columns}", hint=anew)
         if one.vectors != first.vectors:
             types = f"{first.vectors or 'none'}, {one.vectors or 'none'}"
-            raise JobkitError(f"{both} vectors of different types: {types}", hint=_ANEW)
+            raise JobkitError(f"{both} vectors of different types: {types}", hint=anew)
     return {
         name: {word for winner in winners for word in winner.types[at].split()}
         for at, name in enumerate(winners[0].columns if winners else ())

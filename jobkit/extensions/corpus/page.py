@@ -46,7 +46,6 @@ from jobkit.runs.status import PointResult
 from jobkit.runs.tries import task_s
 
 MOST_LISTED = 20  # documents, labels, entities and places of each table
-MOST_ROWS = 500_000  # of the results, which a page reads
 MOST_NORMS = 10_000  # vectors whose norm it computes
 PICTURE_PX, MOST_ROW_PX = 400.0, 16.0  # the height of all rows, and the most of one row
 
@@ -264,12 +263,14 @@ def _norms(path: Path) -> Iterator[float]:
 def _counted(rows: Iterator[Mapping[str, Any]], number: int) -> Iterator[Block]:
     """Yield how many rows have each label, and which texts are the most frequent."""
     labels, texts = Counter[str](), Counter[tuple[str, str]]()
-    for row in islice(rows, MOST_ROWS):
+    # of the results, which a page reads
+    most_rows = 500_000
+    for row in islice(rows, most_rows):
         label = row.get("label", row.get("tag"))
         if label is not None:
             labels[str(label)] += 1
             texts.update([(str(row["text"]), str(label))] if "text" in row else ())
-    of = f", in the first {MOST_ROWS:,} rows of {number:,}" if number > MOST_ROWS else ""
+    of = f", in the first {most_rows:,} rows of {number:,}" if number > most_rows else ""
     if labels:
         listed = [(label, f"{count:,}") for label, count in labels.most_common()]
         yield _table(f"Rows by label: {format_count(len(labels), 'label')}{of}", ("label", "rows"), listed)

@@ -43,8 +43,6 @@ from jobkit.spec.site import Site, find_site, portable_name, queue_of
 from jobkit.spec.sweep_spec import Axes, Constraints, SweepSpec, Tune, load_spec, setting_overrides
 from jobkit.spec.yaml_files import hide_override
 
-CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy", "scheduler", "nan")
-"""Keys that ``--set`` may change: none of the measured setting."""
 MOST_WINDOW = 10_000
 """Paragraphs that are sorted together if the setting sorts the whole text: a corpus is too long for that."""
 NO_TEXT = TextRef(path="", sha256="", size_bytes=0, name="")
@@ -119,12 +117,14 @@ def find_setting(
 
 
 def refuse_keys(overrides: Sequence[str]) -> None:
+    # Keys that `--set` may change: none of the measured setting
+    changeable = ("resources", "environment", "max_parallel", "pack", "policy", "scheduler", "nan")
     for override, key in zip(overrides, keys_of(overrides), strict=True):
-        if key.partition(".")[0] not in CHANGEABLE:
+        if key.partition(".")[0] not in changeable:
             shown = hide_override(override, SweepSpec)
             raise JobkitError(
                 f"--set {shown}: {key} belongs to the setting, or to the conditions of its measurement",
-                hint=f"apply takes {', '.join(CHANGEABLE)}; for another setting name another run or spec",
+                hint=f"apply takes {', '.join(changeable)}; for another setting name another run or spec",
             )
 
 

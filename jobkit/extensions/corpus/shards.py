@@ -205,16 +205,15 @@ def plan_shards(
     plan = _plan(pieces, setting, wishes, first, tables, heavy)
     asked = wishes.number or setting.sets("walltime") or setting.speed is None
     limit_s = math.inf if asked or wishes.limit_s is None else wishes.limit_s / setting.spec.pack
-    for _ in range(MOST_CUTS):
+    # each makes more, shorter shards: the start of a shard takes its share of the limit
+    most_cuts = 10
+    for _ in range(most_cuts):
         if plan.resources.walltime <= limit_s or plan.even >= len(pieces) - len(heavy):
             break
         number = math.ceil(plan.even * plan.resources.walltime / limit_s)
         plan = _plan(pieces, setting, replace(wishes, number=number), first, tables, heavy)
         plan = replace(plan, limit_s=wishes.limit_s)
     return plan
-
-
-MOST_CUTS = 10  # each makes more, shorter shards: the start of a shard takes its share of the limit
 
 
 def _plan(
@@ -350,7 +349,6 @@ SCRIPT = PointScript(  # what the job script of a shard has beyond that of anoth
 # -- the plan in words
 
 LABEL = 11
-HOUR_S = 3600.0
 
 
 @keyed
@@ -478,13 +476,14 @@ def _cost(prospect: CorpusSummary) -> dict[str, str]:
 
 
 def _hours(whole: Duration, each: int) -> str:
-    expected = format_hours(whole.expected_s * each / HOUR_S)
+    hour_s = 3600.0
+    expected = format_hours(whole.expected_s * each / hour_s)
     if whole.low_s is None or whole.high_s is None:
         return f"{expected} (one repeat was measured, so there is no interval)"
     if whole.unknown:
         repeats = format_count(whole.repeats, "repeat")
         return f"{expected} (mean of {repeats}; spread unknown: half the interval is more than the mean)"
-    low, high = (format_hours(seconds * each / HOUR_S) for seconds in (whole.low_s, whole.high_s))
+    low, high = (format_hours(seconds * each / hour_s) for seconds in (whole.low_s, whole.high_s))
     return f"{expected} (95 %: {low} to {high})"
 
 

@@ -168,7 +168,6 @@ def measures(run_dir: Path) -> float | None:
     return None if read_journal(run_dir).replaced else read_promise(run_dir).minutes
 
 
-PERCENT = 100
 MOST_LOOKED = 200  # shards whose rows a status looks at
 
 
@@ -392,7 +391,8 @@ class CorpusRun(RunKind):
         found = progress(run)
         if found is None:
             return
-        characters = f"{PERCENT * found.share:.1f} % of the characters"
+        percent = 100
+        characters = f"{percent * found.share:.1f} % of the characters"
         paragraphs = f"{found.paragraphs_done:,} of {format_count(found.paragraphs, 'paragraph')}"
         yield f"done: {characters}, {paragraphs}, {found.done:,} of {format_count(found.shards, 'shard')}"
         if len(run.points) > 1 and measures(run.folder):

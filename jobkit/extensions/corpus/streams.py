@@ -143,7 +143,6 @@ def _decoded(raw: Stream, encoding: str) -> Iterator[bytes]:
 
 
 AUTO = "auto"
-_SAMPLE_BYTES = 2**16
 _LIKELY = (
     *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1257", "koi8_r", "iso8859_2"),
     *("utf_16", "utf_16_le", "utf_16_be", "utf_32", "cp932", "euc_jp", "gb18030", "big5", "cp949"),
@@ -156,20 +155,21 @@ def encoding_of(source: Source) -> str:
     from charset_normalizer import from_bytes  # 40 ms that only such a file costs
 
     decoder, sample, block = codecs.getincrementaldecoder("utf-8")(), b"", b" "
+    sample_bytes = 2**16
     with open_stream(replace(source, encoding="")) as stream:
         while block:
             block = stream.read(_READ_BYTES)
-            sample = sample[-_SAMPLE_BYTES:] + block
+            sample = sample[-sample_bytes:] + block
             try:
                 decoder.decode(block, not block)
             except UnicodeDecodeError:
                 break
         else:
             return ""
-        sample += read_exactly(stream, _SAMPLE_BYTES)
+        sample += read_exactly(stream, sample_bytes)
     if sample.count(0) * 10 < len(sample):
         sample = b"".join(line for line in sample.splitlines(keepends=True) if not line.isascii())
-        sample = sample[-_SAMPLE_BYTES:]
+        sample = sample[-sample_bytes:]
         text = sample.decode(errors="replace")
         if sum(char > "\x7f" for char in text) > 2 * text.count("\ufffd"):
             return ""  # UTF-8 with some damage

@@ -27,11 +27,6 @@ from jobkit.extensions.on_host.inputs import OUTSIDE, Inputs, find_inputs
 
 FOLDER = "jobkit"
 """The folder of projects in the home folder on the cluster."""
-SEND: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("sweep", "tune", "apply", "doctor", "preflight", "workload check"), ()),
-    "recommend": ("corpus",),
-}
-"""Commands whose files travel, and the arguments that name them, unless all do."""
 FETCH = frozenset(("collect", "report"))
 """Commands that fetch records and run here."""
 
@@ -65,8 +60,13 @@ def run_on(host: str, typed: Typed, *, named: bool) -> int:
     if folder.startswith((":", "//")) or name.startswith("["):
         hint = "an address with colons, or a port, gets a name in ~/.ssh/config: Host, HostName, Port"
         raise JobkitError(f"--on {host}: neither HOST nor HOST:FOLDER", hint=hint)
-    sent = {name: typed.params.get(name) for name in SEND.get(typed.name, ()) or typed.params}
-    inputs = find_inputs(sent) if typed.name in SEND else Inputs(Path.cwd())
+    # Commands whose files travel, and the arguments that name them, unless all do
+    send = {
+        **dict.fromkeys(("sweep", "tune", "apply", "doctor", "preflight", "workload check"), ()),
+        "recommend": ("corpus",),
+    }
+    sent = {name: typed.params.get(name) for name in send.get(typed.name, ()) or typed.params}
+    inputs = find_inputs(sent) if typed.name in send else Inputs(Path.cwd())
     cluster = Cluster(connect(name), folder or FOLDER, Path.cwd().name or "project", host, named)
     if typed.name == "init":
         return _init(cluster, typed)

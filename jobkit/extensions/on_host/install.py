@@ -24,7 +24,6 @@ from jobkit.extensions.on_host.protocol import MARK
 WHEELS = "$HOME/.local/share/jobkit"
 UV_PYTHON, MIRROR = "3.12", "https://github.com/astral-sh/python-build-standalone/releases/download"
 """The Python that uv loads, and the place from which it does by default."""
-MIRROR_VARIABLE = "UV_PYTHON_INSTALL_MIRROR"  # uv's own
 PYTHON, MODULE, VERSION, HAS, HOME = (
     f"{MARK}{word} " for word in ("python", "module", "version", "has", "home")
 )
@@ -120,12 +119,14 @@ def _mirror(cluster: Cluster, module: str) -> str:
             hint=f"write into your start file there: module load {module}; then type this again",
         )
     lacks = f"{cluster.host} has no Python 3.11 or later on its PATH, in modules, conda or /opt"
-    if mirror := os.environ.get(MIRROR_VARIABLE):
+    # uv's own
+    mirror_variable = "UV_PYTHON_INSTALL_MIRROR"
+    if mirror := os.environ.get(mirror_variable):
         return mirror
     raise JobkitError(
         lacks,
         hint="ask its staff for a module that has one; or name a mirror that it reaches, from which uv "
-        f"loads one, in front of the same command: {MIRROR_VARIABLE}={MIRROR}",
+        f"loads one, in front of the same command: {mirror_variable}={MIRROR}",
     )
 
 

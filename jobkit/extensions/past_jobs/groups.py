@@ -145,7 +145,6 @@ class Used:
 
 
 LEAST_ORDERED, LEAST_SHARES, LEAST_SAME, LEAST_NAMES = 8, 20, 10, 4
-ORDERED = NormalDist().inv_cdf(0.975)
 
 
 def later_use_more(values: Sequence[float]) -> bool | None:
@@ -160,7 +159,8 @@ def later_use_more(values: Sequence[float]) -> bool | None:
     early = sorted(values[:half])
     above = sum(bisect_left(early, value) + bisect_right(early, value) for value in values[half:]) / 2
     pairs = half * (number - half)
-    if above - pairs / 2 > ORDERED * math.sqrt(pairs * (number + 1) / 12):
+    ordered = NormalDist().inv_cdf(0.975)
+    if above - pairs / 2 > ordered * math.sqrt(pairs * (number + 1) / 12):
         return True
     middle = median(values)
     signs = [value > middle for value in values]
@@ -170,7 +170,7 @@ def later_use_more(values: Sequence[float]) -> bool | None:
     runs = 1 + sum(one is not other for one, other in pairwise(signs))
     expected = 1 + 2 * high * low / number
     spread = math.sqrt(max(0.0, (expected - 1) * (expected - 2) / (number - 1)))
-    return None if runs - expected < -ORDERED * spread else False
+    return None if runs - expected < -ordered * spread else False
 
 
 def replay(jobs: Iterable[PastJob]) -> tuple[int, int, Counter[str]]:

@@ -35,8 +35,6 @@ from jobkit.schedulers.protocol import PastJob
 from jobkit.schedulers.registry import by_name
 
 MOST_GROUPS, MOST_ROWS = 10, 20
-PIECE = 1000
-"""Jobs that are printed at once as JSON."""
 _WORDS = {resource.name: resource.words for resource in RESOURCES}
 SERVED, HOURS = (0.95, 0.99, 1.0), ("gpu", "gib", "cpu")
 
@@ -325,10 +323,12 @@ def as_json(history: History, groups: Sequence[AlikeJobs]) -> Iterator[str]:
     data = {key: getattr(history, key) for key in ("scheduler", "notes", "running", "unknown")}
     data |= {"not_judged": dict(history.unjudged)}
     yield terminal.as_json(data)[:-1] + ', "groups": ['
+    # Jobs that are printed at once as JSON
+    piece = 1000
     for number, group in enumerate(groups):
         yield f'{"," if number else ""}\n{{"name": {terminal.as_json(group.name)}, "jobs": ['
-        for first in range(0, len(group.jobs), PIECE):
-            jobs = group.jobs[first : first + PIECE]
+        for first in range(0, len(group.jobs), piece):
+            jobs = group.jobs[first : first + piece]
             yield ("," if first else "") + "\n " + ",\n ".join(map(terminal.as_json, jobs))
         reserved, (asked, lacking, short) = group.reserved_memory(), replay(group.jobs)
         idle = history.found.idle(group)

@@ -237,9 +237,6 @@ PROFILERS: Mapping[str, Any] = {TORCH: TorchProfiler, PYTHON: PythonProfiler}
 """Each records the calls between ``resume`` and ``pause``, which knows whether it was the ``last`` call; once
 they have taken ``LIMIT_S``, no further call. ``write`` returns the costs, and sentences on them."""
 
-WIDEST = 60
-"""Longer names of functions and lines of code are cut."""
-
 
 class ProfileRecording(Recording):
     def __init__(self, point: Point) -> None:
@@ -310,9 +307,11 @@ def table(costs: Iterable[ProfileCost]) -> Iterator[str]:
         return
     width = max(len(cost.where) for cost in shown)
     yield f"{'share':>7}  {'seconds':>9}  {'calls':>9}  {'where':<{width}}  what"
+    # Longer names of functions and lines of code are cut
+    widest = 60
     for cost in shown:
         share = f"{100 * cost.seconds / whole_s:.1f} %"
-        what = cost.what if len(cost.what) <= WIDEST else f"{cost.what[: WIDEST - 3]}..."
+        what = cost.what if len(cost.what) <= widest else f"{cost.what[: widest - 3]}..."
         yield f"{share:>7}  {cost.seconds:9.3f}  {cost.calls:>9,}  {cost.where:<{width}}  {what}"
 
 

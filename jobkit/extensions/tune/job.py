@@ -45,14 +45,10 @@ from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Axes, Resources, SweepSpec, Tune
 
 TEXT = "text"
-CLUSTER_WORKERS = 16
-"""The most workers on a cluster, if the spec names no other number and its nodes have more CPUs."""
 CALLS_A_WORKER = 8
 """With fewer calls for each worker, the last calls leave too many workers without work."""
 MIN_WORK_UNIT, MAX_WORK_UNIT = 10, 300
 """Paragraphs of a call."""
-MEMORY_PARAGRAPHS = 600
-"""Paragraphs that suffice to measure the memory of one worker."""
 LOOP_BATCH = 300
 """The batch size of the plain loop, with which a setting is compared."""
 NO_BUDGET = 2**62
@@ -119,7 +115,9 @@ def tuned(
     search_every = max(1, paragraphs // (workers * calls * work_unit))
     # the least calls of a point that measures the memory of one worker
     # (2 of large windows: in the second one the work has met the tokenizing that runs ahead)
-    memory_calls = 2 if window and work_unit >= MEMORY_PARAGRAPHS else 4
+    # Paragraphs that suffice to measure the memory of one worker
+    memory_paragraphs = 600
+    memory_calls = 2 if window and work_unit >= memory_paragraphs else 4
     cpus, on_gpu = spec.resources.cpus, spec.device == CUDA
     switches = switches_of(names, on_gpu=on_gpu)
     threads = None if on_gpu and not window else workers * cpus
@@ -138,7 +136,7 @@ def tuned(
         **switches,
         fills_gpu=window is not None,
         short=short,
-        memory_every=max(search_every, paragraphs // max(MEMORY_PARAGRAPHS, memory_calls * work_unit)),
+        memory_every=max(search_every, paragraphs // max(memory_paragraphs, memory_calls * work_unit)),
         search_every=search_every,
         **_repeats(spec.tune),
         again=AGAIN,
@@ -172,11 +170,13 @@ def _most_workers(spec: SweepSpec, node: Node | None) -> tuple[int, str]:
     limits = {f"tune.workers: {named}": named} if named else {}
     if spec.constraints.cpus:
         limits[f"constraints.cpus: {spec.constraints.cpus}"] = spec.constraints.cpus // cpus
+    # The most workers on a cluster, if the spec names no other number and its nodes have more CPUs
+    cluster_workers = 16
     if runs_here(spec.scheduler):
         here = usable_cpus()
         limits[f"the {format_count(here, 'CPU')} of this machine"] = here // cpus
     elif not limits:
-        limits[f"tune.workers: {CLUSTER_WORKERS} (the default)"] = CLUSTER_WORKERS
+        limits[f"tune.workers: {cluster_workers} (the default)"] = cluster_workers
     of_node = f"the {format_count(node.cpus, 'CPU')} of the largest node of {node.where}" if node else ""
     if node:
         limits[of_node] = node.cpus // cpus

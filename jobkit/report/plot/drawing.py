@@ -27,11 +27,8 @@ WIDTH, HEIGHT = 372, 270
 LEFT, RIGHT, TOP, BOTTOM = 46, 14, 22, 42
 FONT_PX, CHARACTER_PX = 12, 7.0
 """The size of the type, and the mean width of a character of a wide font."""
-MOST_TICKS = 6
 SAMPLE_PX, ENTRY_PX = 26, 18
 """In the legend: the width of a sample, and the height of a row."""
-MARK_PX = 6
-"""Half the width that a mark keeps free of labels."""
 LEAST_STEP, SAME_STEP = 1.5, 1.25
 """So are those that grow by more than this at each step, by about the same factor."""
 NEAR = (
@@ -152,8 +149,9 @@ def geometric(values: Sequence[float]) -> bool:
 
 def ticks(low: float, high: float) -> dict[float, str]:
     """Return a few round numbers of a range, with their words."""
-    step = 10 ** math.floor(math.log10((high - low) / MOST_TICKS))
-    step *= next(times for times in (1, 2, 2.5, 5, 10) if (high - low) / (step * times) <= MOST_TICKS)
+    most_ticks = 6
+    step = 10 ** math.floor(math.log10((high - low) / most_ticks))
+    step *= next(times for times in (1, 2, 2.5, 5, 10) if (high - low) / (step * times) <= most_ticks)
     places = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
     return {step * place: format_short(step * place) for place in places}
 
@@ -230,7 +228,9 @@ class Drawing:
         """Draw a mark, with a label that may be ``far`` or has to be next to it; the legend has its name."""
         x, y = self.at(spot)
         self._parts.append(Mark((x, y), shape, css, title))
-        self._taken.add((x - MARK_PX, y - MARK_PX, x + MARK_PX, y + MARK_PX))
+        # Half the width that a mark keeps free of labels
+        mark_px = 6
+        self._taken.add((x - mark_px, y - mark_px, x + mark_px, y + mark_px))
         if label:
             self._labels.append((Words((x, y), label, css=css), far))
         if name:

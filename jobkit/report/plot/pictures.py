@@ -59,8 +59,6 @@ SERIES = (
     ("cross", (8.0, 3.0, 2.0, 3.0)),
 )
 """The shape and the dash of each value of the other knobs."""
-PHASES = (("square", "grey"), ("dot", ""), ("diamond", "blue"))
-"""The shape and the colour of the marks of a search, by phase: there are three at most."""
 
 
 @keyed
@@ -299,9 +297,11 @@ def _of_search(search: SearchAnswer) -> Picture:
     if base := search.base:
         ends, name = [(base.last.value, 0), (base.last.value, len(search.rows))], base.name
         drawing.line(ends, f"{name}: {format_figure(base.last.value)}/s", css="limit", dash=draw.DOTTED)
+    # The shape and the colour of the marks of a search, by phase: there are three at most
+    phases = (("square", "grey"), ("dot", ""), ("diamond", "blue"))
     for number, row in enumerate(search.rows):
         y = _name_row(drawing, number, row.name)
-        for phase, (shape, css) in zip(search.phases, PHASES, strict=False):
+        for phase, (shape, css) in zip(search.phases, phases, strict=False):
             if mean := row.means.get(phase):
                 bar = [(end, y) for end in _ends(mean, drawing.x_range) if phase == search.phases[-1]]
                 drawing.line(bar, "95 % interval", css=css, width=2)
@@ -409,13 +409,6 @@ STYLE: Mapping[str, Any] = {
 }
 """matplotlib's settings for a picture."""
 
-METADATA: Mapping[str, dict[str, Any]] = {
-    ".png": {"Software": None},
-    ".svg": {"Date": None, "Creator": "jobkit"},
-    ".pdf": {"CreationDate": None, "Creator": "jobkit", "Producer": None},
-}
-"""No date, and no version of matplotlib."""
-
 
 def check_plot(path: Path) -> None:
     """Make sure that a picture can be drawn there, before time is spent on reading."""
@@ -441,11 +434,17 @@ def plot(collected: Collected, path: Path, *, limit_bytes: int | None = None, si
 
     suffix = path.suffix.lower()
     drawn = io.BytesIO()
+    # No date, and no version of matplotlib
+    metadata = {
+        ".png": {"Software": None},
+        ".svg": {"Date": None, "Creator": "jobkit"},
+        ".pdf": {"CreationDate": None, "Creator": "jobkit", "Producer": None},
+    }
     with styles.context(["default", dict(STYLE)]), warnings.catch_warnings():
         # A text may have a name in any script: what the font lacks is drawn as a box.
         warnings.filterwarnings("ignore", message="Glyph")
         picture = figure(collected, limit_bytes=limit_bytes, size=size)
-        picture.savefig(drawn, format=suffix[1:], dpi=DPI[size], metadata=METADATA[suffix])
+        picture.savefig(drawn, format=suffix[1:], dpi=DPI[size], metadata=metadata[suffix])
     try:
         write_atomically(path, drawn.getvalue())
     except OSError as error:

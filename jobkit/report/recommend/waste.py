@@ -40,10 +40,6 @@ CARD_FACTOR = 1.1
 """What a GPU must hold, for each byte of the measured peak."""
 TINY_S, AIM_S = 300, 600
 """A job shorter than the first is tiny; packed jobs are to last about as long as the second."""
-MINUTE_S = 60
-LOGIN_S = 60
-"""So much work on a login node does no harm."""
-MOST_WORKERS = 16
 HALF = f"less than {100 * LIMIT:.0f} %"
 
 
@@ -140,7 +136,8 @@ def _more_workers(run: RunUse, uses: Sequence[PointUse], share: float) -> Fix:
     one = [use for use in uses if use.point.workers == 1]
     capacity, peak = _capacity(uses), max((use.row.value(GPU_MEMORY) or 0 for use in one), default=0)
     room = int(capacity / (CARD_FACTOR * peak)) if capacity and peak else 1
-    workers = min(MOST_WORKERS, room, int(1 / max(share, 1 / MOST_WORKERS)))
+    most_workers = 16
+    workers = min(most_workers, room, int(1 / max(share, 1 / most_workers)))
     if workers == 1 or len(one) < len(uses):
         return Fix(does="find the setting that keeps it busy", command="jobkit tune SPEC")
     cpus, asked = workers * max(use.asked.cpus for use in one), max(use.asked.memory for use in one)
@@ -305,14 +302,17 @@ def _larger(run: RunUse, uses: Sequence[PointUse]) -> Fix:
     seconds = [use.seconds or 0.0 for use in uses]
     pack = min(len(uses), math.ceil(AIM_S / median(seconds)))
     whole_s = walltime_request(pack * max(seconds), _warning_s(run))
-    walltime = math.ceil(whole_s / pack / MINUTE_S) * MINUTE_S
+    minute_s = 60
+    walltime = math.ceil(whole_s / pack / minute_s) * minute_s
     keys: dict[str, str | int] = {"pack": pack, "resources.walltime": format_walltime(walltime)}
     return fix_of(run, uses, f"let {pack} points share a job", keys, walltime=walltime, pack=pack)
 
 
 def login_node(run: RunUse) -> Waste:
     """Judge whether the points ran on a machine that submits jobs, in no job."""
-    named = _named("work on the login node", f"more than {LOGIN_S} s, outside of a job")
+    # So much work on a login node does no harm
+    login_s = 60
+    named = _named("work on the login node", f"more than {login_s} s, outside of a job")
     if not run.here:
         nodes = list(dict.fromkeys(filter(None, (use.row.cell("host") for use in run.points))))
         used = f"in jobs, on {format_list(nodes, 3)}" if nodes else "in jobs"
@@ -332,7 +332,7 @@ def login_node(run: RunUse) -> Waste:
     name, asked = next(iter(on_path)), largest(run.points)
     lines = tuple(header(asked, site, own=run.own) for site in run.sites if site.scheduler == name)
     fix = Fix(does="submit it as a job", keys={"scheduler": name}, lines=lines)
-    return named("no job", used, known, wasted=seconds > LOGIN_S, fix=fix)
+    return named("no job", used, known, wasted=seconds > login_s, fix=fix)
 
 
 def _named(name: str, limit: str) -> Callable[..., Waste]:
