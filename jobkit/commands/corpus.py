@@ -195,7 +195,7 @@ def merge(
     """
     from jobkit.extensions.corpus.merge import default_format
     from jobkit.extensions.corpus.merge import merge as join
-    from jobkit.extensions.corpus.plan import MOST_NAMED, is_corpus_folder, is_unplanned
+    from jobkit.extensions.corpus.plan import is_corpus_folder, is_unplanned
     from jobkit.extensions.corpus.provenance import bibtex, closing_line, methods
     from jobkit.extensions.corpus.standing import CorpusState, finish
     from jobkit.launch.resume import warn_stand_in
@@ -235,7 +235,7 @@ def merge(
         warn_stand_in(point)
     if merged.missing:
         what = format_count(merged.missing.total(), "paragraph")
-        documents = format_list(list(merged.missing), MOST_NAMED)
+        documents = format_list(list(merged.missing))
         terminal.note(f"missing: {what} of {format_count(len(merged.missing), 'document')}: {documents}")
         return ExitCode.TO_COME
     done = "done: all shards are merged, and nothing is left to run"

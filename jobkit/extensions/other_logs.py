@@ -26,7 +26,7 @@ from jobkit.core.frozen import frozen, keyed
 from jobkit.core.knobs import BATCH_SIZE, CPU, CUDA
 from jobkit.core.records import Outcome, Point, TextRef
 from jobkit.core.units import GIB, format_count, format_energy, format_list, format_memory
-from jobkit.report.rows import LOG_LIMIT_BYTES, MOST_NAMED, FileFormat, Row, Sources
+from jobkit.report.rows import LOG_LIMIT_BYTES, FileFormat, Row, Sources
 from jobkit.runs.status import PointResult
 from jobkit.runs.tries import Try, worker_s
 
@@ -468,4 +468,4 @@ def _where(report: Path) -> str:
     logs = [path for path in report.parent.iterdir() if path != report and belongs(report.name, path.name)]
     if not logs:
         return "the report names no batch size, and no log of its name is next to it: skipped"
-    return f"the report is shown next to {format_list([path.name for path in sorted(logs)], MOST_NAMED)}"
+    return f"the report is shown next to {format_list([path.name for path in sorted(logs)])}"

@@ -253,8 +253,6 @@ def row_of_point(folder: str, result: PointResult) -> Row:
     return Row(folder=folder, result=result, record=record, params=params, figures=figures)
 
 
-MOST_NAMED = 5
-"""Points named in one note."""
 LOG_LIMIT_BYTES = 16 * 2**20
 """A larger file is no log of a job: the log of a day is a few MiB."""
 
@@ -345,7 +343,7 @@ def _read_run(path: Path) -> Sources:
         (profiled, "profiled, and in no table", f"; jobkit profile {shell_path(path)} POINT prints it"),
     )
     for named, what, more in apart:
-        notes += [f"{path}: {what}: {format_list(named, MOST_NAMED)}{more}"] if named else []
+        notes += [f"{path}: {what}: {format_list(named)}{more}"] if named else []
     notes += [f"{path}: {line}" for line in tried]
     for extension in EXTENSIONS.values():
         logs = sorted((path / layout.LOGS_FOLDER).glob(extension.logs)) if extension.logs else []

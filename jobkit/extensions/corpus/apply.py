@@ -39,7 +39,6 @@ from jobkit.core.units import GIB, MIB, first_lines, format_count, format_list, 
 from jobkit.extensions.corpus import ledger
 from jobkit.extensions.corpus.formats import DEFAULT_FORMAT, check_format
 from jobkit.extensions.corpus.plan import (
-    MOST_NAMED,
     Corpus,
     Piece,
     Source,
@@ -345,7 +344,7 @@ def _go_on(
     points, _ = read_points(out)
     known = {source.name for source in before.sources}
     new = [source for source in corpus.sources if source.name not in known]
-    names = format_list([source.name for source in new], MOST_NAMED)
+    names = format_list([source.name for source in new])
     found = [*_corpus_differences(before, corpus), *_setting_differences(points[0], setting.point)]
     if found or (new and pieces is None):
         raise _refusal(out, found, names)
@@ -378,7 +377,7 @@ def _go(
 
 def _refusal(out: Path, found: Sequence[str], new: str) -> JobkitError:
     """Return why a folder is not gone on with: what differs, if anything, and the names of new files."""
-    lines = [*first_lines(found, MOST_NAMED), *([f"new: {new}"] if new else [])]
+    lines = [*first_lines(found), *([f"new: {new}"] if new else [])]
     way = "restore the others, and name all files" if found else "leave out --plan-as-job"
     return JobkitError(
         "\n  ".join([f"{out}: is of another corpus or setting:", *lines]),
@@ -684,7 +683,7 @@ def find_gone(run_dir: Path, asked: Asked) -> None:
     names = [winner.point_id for winner in found]
     if asked.quarantine:
         number = format_count(sum(one.quarantined for one in found), "paragraph")
-        note(f"out of quarantine: {number} of {format_list(names, MOST_NAMED) or 'no shard'}")
+        note(f"out of quarantine: {number} of {format_list(names) or 'no shard'}")
     elif found:
         way = "" if again else f"; to run these shards again: jobkit resume {shell_path(run_dir)} --rows-gone"
         note(f"{gone_words(names)}{way}")

@@ -24,6 +24,7 @@ from jobkit.core.json_codec import from_json
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import NoWrap, shell_path, shell_quote
 from jobkit.core.units import (
+    MOST_NAMED,
     format_compared,
     format_count,
     format_energy,
@@ -32,7 +33,7 @@ from jobkit.core.units import (
     moment,
 )
 from jobkit.extensions.corpus.formats import counts_path
-from jobkit.extensions.corpus.plan import MOST_NAMED, is_unplanned, parse_type
+from jobkit.extensions.corpus.plan import is_unplanned, parse_type
 from jobkit.extensions.corpus.provenance import bibtex, methods, provenance, read_promise
 from jobkit.extensions.corpus.rows import read_vectors
 from jobkit.extensions.corpus.standing import CorpusState
@@ -95,7 +96,7 @@ def read_corpus_report(folder: Path) -> CorpusReport:
 
     def leave_out(left_out: Collection[int], why: str) -> None:
         if names := [one.point.point_id for one in results if one.point.index in left_out]:
-            notes.append(f"{why.format(format_list(names, MOST_NAMED))}: no sum includes these shards")
+            notes.append(f"{why.format(format_list(names))}: no sum includes these shards")
 
     planned = standing.shards.keys()
     leave_out(standing.indices - planned, "jobkit cannot read the plan of {}")
@@ -221,7 +222,7 @@ def failed(report: CorpusReport) -> list[Block]:
             groups.setdefault(Outcome(str(result.outcome)), []).append(result)
     run, blocks = shell_quote(str(report.standing.folder)), list[Block]()
     for outcome, results in groups.items():
-        names = format_list([result.point.point_id for result in results], MOST_NAMED)
+        names = format_list([result.point.point_id for result in results])
         head = f"{format_count(len(results), 'shard')} {outcome}: {names}"
         evidence = dict.fromkeys(f"  {result.counts.evidence}" for result in results[:MOST_NAMED])
         steps = remedy(outcome, results[0].counts.evidence, run=run, point=results[0].point.index)

@@ -19,7 +19,6 @@ from jobkit.core.layout import CORPUS_FILE, ORDER_FILE, PLAN_FILE, POINTS_FILE
 ROWS_FILE = "rows.jsonl"
 MANIFEST_FILE = "rows.json"
 QUARANTINE_FILE = "quarantine.jsonl"
-MOST_NAMED = 5  # files, shards or documents in a sentence
 
 
 @frozen

@@ -28,7 +28,7 @@ from jobkit.core.units import (
     format_setting,
 )
 from jobkit.extensions.corpus import ledger
-from jobkit.extensions.corpus.plan import MOST_NAMED, Corpus, Shard, Winner, promised
+from jobkit.extensions.corpus.plan import Corpus, Shard, Winner, promised
 from jobkit.report.recommend.advice import EnergyUse
 from jobkit.runs.results import each_point
 from jobkit.runs.status import PointResult
@@ -246,7 +246,7 @@ def methods(data: Mapping[str, Any]) -> str:
     sentences = [
         f"We processed {format_count(corpus['paragraphs'], 'paragraph')}",
         f"({corpus['characters']:,} characters) of {format_count(corpus['documents'], 'document')}",
-        f"({format_list([_source(file) for file in corpus['files']], MOST_NAMED)})",
+        f"({format_list([_source(file) for file in corpus['files']])})",
         f"with the workload {data['workload']}{named} under jobkit {jobkit}; {format_setting(knobs)},",
         f"on {', '.join(data['gpus']) or 'CPUs'} ({packages}).",
         f"The result has {format_count(data['rows'], 'row')}.",

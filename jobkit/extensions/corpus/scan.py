@@ -25,8 +25,8 @@ from jobkit.core.frozen import frozen, keyed
 from jobkit.core.paragraphs import LFS_HINT, LFS_REASON, Fields
 from jobkit.core.shell import usable_cpus
 from jobkit.core.terminal import shell_path, shell_quote
-from jobkit.core.units import format_count, format_list
-from jobkit.extensions.corpus.plan import MOST_NAMED, Bad, Corpus, Piece, Source
+from jobkit.core.units import MOST_NAMED, format_count, format_list
+from jobkit.extensions.corpus.plan import Bad, Corpus, Piece, Source
 from jobkit.extensions.corpus.readers import (
     COMPRESSIONS,
     JSONL,
@@ -117,7 +117,7 @@ def _in_folder(folder: str, unread: list[str]) -> list[Source]:
     found = [source_at(f"{path}/{inside}", f"{name}/{inside}") for inside, is_read in names if is_read]
     left = [f"{name}/{inside}" for inside, is_read in names if not is_read]
     if not found:
-        message = f"--corpus {folder}: a folder without a file that is read: {format_list(left, MOST_NAMED)}"
+        message = f"--corpus {folder}: a folder without a file that is read: {format_list(left)}"
         raise JobkitError(message.removesuffix(": "), hint=f"jobkit reads {READ}")
     unread += left
     return found
@@ -639,7 +639,7 @@ def volume(texts: Sequence[str], *, skip_bad: bool) -> CorpusVolume | None:
         raise JobkitError(error.message, hint=hint) from error
     name = text if not more else f"{text} and {format_count(len(more), 'more path')}"
     if bad := [*dict.fromkeys(one.source for one in read.skipped)]:
-        name += f", without what cannot be read in {format_list(bad, MOST_NAMED)}"
+        name += f", without what cannot be read in {format_list(bad)}"
     return CorpusVolume(name=name, paragraphs=read.paragraphs, characters=read.characters)
 
 

@@ -20,6 +20,7 @@ from jobkit.core.records import Point, TextRef
 from jobkit.core.units import (
     GIB,
     MIB,
+    MOST_NAMED,
     first_lines,
     format_about,
     format_count,
@@ -31,7 +32,7 @@ from jobkit.core.units import (
     format_walltime,
     parse_size,
 )
-from jobkit.extensions.corpus.plan import MANIFEST_FILE, MOST_NAMED, Corpus, Piece, Shard, cut
+from jobkit.extensions.corpus.plan import MANIFEST_FILE, Corpus, Piece, Shard, cut
 from jobkit.extensions.corpus.readers import place_of, read_pieces
 from jobkit.extensions.corpus.setting import AppliedSetting
 from jobkit.extensions.corpus.streams import foreign_word
@@ -399,7 +400,7 @@ def _corpus_words(corpus: Corpus, read_s: float | None) -> str:
         format_count(corpus.paragraphs, "paragraph"),
     ]
     if corpus.skipped:
-        names = format_list([*dict.fromkeys(bad.source for bad in corpus.skipped)], MOST_NAMED)
+        names = format_list([*dict.fromkeys(bad.source for bad in corpus.skipped)])
         words.append(f"{format_count(len(corpus.skipped), 'place')} left out (in {names})")
     return ", ".join(words) + ("" if read_s is None else f" (read in {read_s:,.1f} s)")
 
@@ -424,7 +425,7 @@ def _read_as(corpus: Corpus) -> dict[str, str]:
 
 def unread_words(names: Sequence[str]) -> str:
     """Return the number and first names of files in the folders of a corpus that are not read."""
-    return f"{format_count(len(names), 'file')}: {format_list(names, MOST_NAMED)}" if names else ""
+    return f"{format_count(len(names), 'file')}: {format_list(names)}" if names else ""
 
 
 def format_bytes(size: int) -> str:

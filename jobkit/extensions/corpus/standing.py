@@ -34,9 +34,8 @@ from jobkit.core.layout import (
 from jobkit.core.records import Outcome, Point
 from jobkit.core.student import deviation, half_width
 from jobkit.core.terminal import shell_path
-from jobkit.core.units import format_compared, format_count, format_list
+from jobkit.core.units import MOST_NAMED, format_compared, format_count, format_list
 from jobkit.extensions.corpus.plan import (
-    MOST_NAMED,
     Corpus,
     Shard,
     Winner,
@@ -146,7 +145,7 @@ class CorpusState:
 
 def gone_words(names: Sequence[str]) -> str:
     number = format_count(len(names), "shard")
-    return f"rows of {number} are gone or damaged: {format_list(names, MOST_NAMED)}"
+    return f"rows of {number} are gone or damaged: {format_list(names)}"
 
 
 def finish(run_dir: Path) -> Mapping[str, Any]:
@@ -408,7 +407,7 @@ class CorpusRun(RunKind):
         if found.left_s is not None and found.done < found.shards:
             yield _end_line(run, found)
         if found.slow:
-            names = format_list(list(found.slow), MOST_NAMED)
+            names = format_list(list(found.slow))
             yield f"slower than the promise for 99 in 100 shards: {names}"
         if number := quarantined(run.folder):
             again = f"to try them again: jobkit resume {shell_path(run.folder)} --quarantine"

@@ -15,7 +15,7 @@ from jobkit.core import terminal
 from jobkit.core.blocks import Block, Column
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB, format_count, format_list, format_memory
-from jobkit.extensions.past_jobs.ask import MOST_NAMED, History, past_of
+from jobkit.extensions.past_jobs.ask import History, past_of
 from jobkit.extensions.past_jobs.groups import (
     HOUR_S,
     LEAST_HOURS,
@@ -89,7 +89,7 @@ def _cautions(
 ) -> Iterator[str]:
     jobs = [job for group in shown for job in group.jobs]
     if others:
-        yield f"Less to gain, and not shown: {format_list(others, MOST_NAMED)}. To see one: --name NAME."
+        yield f"Less to gain, and not shown: {format_list(others)}. To see one: --name NAME."
     if not table and any(lines_for(history, group) for group in shown):
         yield (
             "The lines leave room: a tenth more memory, at least 256 MiB, twice the standard deviation, and "
@@ -101,7 +101,7 @@ def _cautions(
         ("Impossible, so not used", history.doubted),
     ):
         if ids:
-            yield f"{words}: {format_list(ids, MOST_NAMED)}."
+            yield f"{words}: {format_list(ids)}."
     if any(job.held_bytes for job in jobs):
         yield from history.notes
     if any(job.processes > 1 for job in jobs):
@@ -156,7 +156,7 @@ def _details(history: History, group: AlikeJobs, not_judged: tuple[str, ...] = (
     heads = ("", "requested", "used, median", "used" if group.number == 1 else "used, most", "next job")
     return Block(
         title=f"{group.name}: {format_count(group.tasks, 'job')} on {by_name(first.scheduler).TITLE}, {when}",
-        before=(*not_judged, f"{format_list(ids, MOST_NAMED)}, by {group.user}, in {first.queue}"),
+        before=(*not_judged, f"{format_list(ids)}, by {group.user}, in {first.queue}"),
         columns=tuple(
             Column(head, cells, left=not head)
             for head, cells in zip(heads, zip(*rows, strict=True), strict=True)
