@@ -474,7 +474,7 @@ def estimate(
     if line.no_error_bar:
         warnings.append(line.no_error_bar)
     # share of the model's memory that a straight line may lie below it at size 0
-    if line.intercept_bytes < (1 - 0.05) * model_bytes or line.intercept_bytes < 0:
+    if line.intercept_bytes < 0.95 * model_bytes or line.intercept_bytes < 0:
         warnings.append(
             "the line meets size 0 below the model's own memory, so memory grows faster than a line"
         )

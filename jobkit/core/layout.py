@@ -90,16 +90,9 @@ def refuse_contract_file(path: Path, option: str) -> None:
         *(PROVENANCE_FILE, FIND_SCRIPT, TUNE_SCRIPT, FOLLOW_SCRIPT, PLAN_SCRIPT),
         *(RUN_LOCK, SEARCH_LOCK, DRIVER_LOCK, COPY_FILE, "job-*.sh", "tasks-*.txt"),
     )
-    contract_folders = frozenset(
-        {
-            FLAGS_FOLDER,
-            BASELINES_FOLDER,
-            CHECKS_FOLDER,
-            LOGS_FOLDER,
-            FILES_FOLDER,
-            RESULTS_FOLDER,
-            WINNERS_FOLDER,
-        }
+    contract_folders = (
+        *(FLAGS_FOLDER, BASELINES_FOLDER, CHECKS_FOLDER, LOGS_FOLDER),
+        *(FILES_FOLDER, RESULTS_FOLDER, WINNERS_FOLDER),
     )
     for run in place.parents:
         name, *below = place.relative_to(run).parts

@@ -62,16 +62,8 @@ def _refuse_unfit(workload: str, folder: Path, asked: Mapping[str, object]) -> N
     of_bytes = str(tokens.get("tokenizer_class")).startswith(("ByT5", "Canine", "Perceiver"))
     # Files of which a tokenizer has one, unless it is of bytes or has code of its own. Without any,
     # transformers makes a tokenizer that knows no word, and says nothing.
-    vocabularies = (
-        "tokenizer.json",
-        "vocab*",
-        "*.model",
-        "*.spm",
-        "*.tokenizer",
-        "*.tiktoken",
-        "tekken.json",
-    )
-    if not (of_bytes or "auto_map" in tokens or any(any(whole.glob(name)) for name in vocabularies)):
+    known = ("tokenizer.json", "vocab*", "*.model", "*.spm", "*.tokenizer", "*.tiktoken", "tekken.json")
+    if not (of_bytes or "auto_map" in tokens or any(any(whole.glob(name)) for name in known)):
         message = f"{whole} has no vocabulary of a tokenizer (tokenizer.json, vocab.txt, ...)"
         raise JobkitError(message, hint="save it next to the model: `tokenizer.save_pretrained(FOLDER)`")
     if not (modules and modules[0]["type"].endswith("StaticEmbedding")):

@@ -390,8 +390,7 @@ class CorpusRun(RunKind):
         found = progress(run)
         if found is None:
             return
-        percent = 100
-        characters = f"{percent * found.share:.1f} % of the characters"
+        characters = f"{100 * found.share:.1f} % of the characters"
         paragraphs = f"{found.paragraphs_done:,} of {format_count(found.paragraphs, 'paragraph')}"
         yield f"done: {characters}, {paragraphs}, {found.done:,} of {format_count(found.shards, 'shard')}"
         if len(run.points) > 1 and measures(run.folder):

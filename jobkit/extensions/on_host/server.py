@@ -228,13 +228,9 @@ def _relay(request: Request, run: Run, answers: Answers) -> int:
     os.read(ready[0], 1)  # returns once the child has closed its end: before, it would lose a Ctrl-C
     # Options of commands that wait: they are interrupted at once
     watches = {"--wait", "--watch", "--follow", "-f"}
-    interrupted = _until_closed(
-        # How long a command may go on once the connection has broken; then it is interrupted, as by Ctrl-C
-        child,
-        {out[0]: "out", err[0]: "err"},
-        answers,
-        grace_s=0 if watches & {*request.words} else 60.0,
-    )
+    # How long a command may go on once the connection has broken; then it is interrupted, as by Ctrl-C
+    grace_s = 0 if watches & {*request.words} else 60.0
+    interrupted = _until_closed(child, {out[0]: "out", err[0]: "err"}, answers, grace_s=grace_s)
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     answers.send({"ended": code} if interrupted else {"exit": code})

@@ -402,14 +402,8 @@ def paint(axes: Axes, part: Part, point: float) -> None:
         axes.plot(across, up, color=colour, linestyle=dash, linewidth=part.width * point)
         return
     # What matplotlib calls the shapes, and how wide they are in pixels
-    markers = {
-        "dot": ("o", 8),
-        "ring": ("o", 16),
-        "diamond": ("D", 10),
-        "square": ("s", 8),
-        "cross": ("x", 10),
-    }
-    marker, size = markers[part.shape]
+    marks = {"dot": ("o", 8), "ring": ("o", 16), "diamond": ("D", 10), "square": ("s", 8), "cross": ("x", 10)}
+    marker, size = marks[part.shape]
     inside = "none" if part.shape in HOLLOW else colour
     axes.plot(
         *([length] for length in part.spot),
