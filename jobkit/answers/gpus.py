@@ -9,10 +9,10 @@ driver's part out too. Drivers differ by up to 2 percent.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.frozen import keyed
 from jobkit.core.terminal import suggest
 from jobkit.core.units import GIB
 
@@ -20,7 +20,7 @@ MIG_A100 = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mi
 MIG_H100 = "https://jbarrow.ai/field_notes/nvidia-mig/"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class GpuKind:
     name: str  # as a user types it
     usable_bytes: int  # what CUDA has on it, the context included
@@ -83,8 +83,6 @@ COMMON_GPUS = (
     "h200",
 )
 
-NEAREST_SHARE = 0.95  # a GPU of the table has between this share and all of NVML's total
-
 
 def gpu_kind(name: str) -> GpuKind:
     key = name.strip().lower()
@@ -116,6 +114,7 @@ def usable_bytes(nvml_name: str | None, total_bytes: int) -> int:
         for kind in GPUS.values()
         if kind.nvml_name
         and kind.nvml_name in (nvml_name or "")
-        and NEAREST_SHARE * total_bytes <= kind.usable_bytes <= total_bytes
+        # a GPU of the table has between this share and all of NVML's total
+        and 0.95 * total_bytes <= kind.usable_bytes <= total_bytes
     )
     return max(same, default=total_bytes)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
+from jobkit.core.frozen import keyed
 from jobkit.core.json_codec import parse_json
 from jobkit.core.knobs import BATCH_SIZE, CUT_BY, SORTED, budget_of
 from jobkit.core.layout import LENGTHS_FILE
@@ -98,7 +99,7 @@ def read_lengths(folder: Path) -> Lengths | None:
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Cut:
     """How a text becomes calls, and a call the chunks that are padded together."""
 
@@ -345,10 +346,6 @@ class Budgets:
 
 TextLoads = Loads | Budgets  # by the knob that caps the batches
 
-KEPT = 5_000_000
-"""Paragraphs times settings whose envelopes are kept: a long text has few, so that they fit into memory."""
-LOAD_TOLERANCE = 0.2  # with a larger difference from the measured loads, lengths are of something else
-
 
 def loads_of(lengths: Lengths | None, points: Iterable[Point]) -> TextLoads | None:
     """Return the loads by batch size or by budget, with the other knobs as the points have them.
@@ -368,7 +365,9 @@ def loads_of(lengths: Lengths | None, points: Iterable[Point]) -> TextLoads | No
     unit = max(point.work_unit for point in points) if by_budget else 0
     key = every, cut, by_length, window, unit
     if key not in lengths.loads:
-        if len(lengths.loads) * len(lengths.paragraphs) > KEPT:
+        # Paragraphs times settings whose envelopes are kept: a long text has few, so that they fit into
+        # memory
+        if len(lengths.loads) * len(lengths.paragraphs) > 5_000_000:
             lengths.loads.clear()
         text = Loads(lengths.every(every), cut, by_length, window)
         lengths.loads[key] = Budgets(text, unit) if by_budget else text
@@ -382,7 +381,9 @@ def agreeing(loads: TextLoads | None, load_by_batch: Mapping[int, int]) -> TextL
     budgets.
     """
     if loads is None or all(
-        abs(loads.own(batch) - load) <= LOAD_TOLERANCE * load for batch, load in load_by_batch.items()
+        # with a larger difference from the measured loads, lengths are of something else
+        abs(loads.own(batch) - load) <= 0.2 * load
+        for batch, load in load_by_batch.items()
     ):
         return loads
     return None

@@ -17,6 +17,7 @@ from jobkit.answers.gpus import usable_bytes
 from jobkit.answers.loads import Budgets, Lengths, TextLoads, agreeing, loads_of
 from jobkit.answers.memory_line import CURVED, Censored, Fit, Observation, doubts, fit_memory
 from jobkit.answers.setting import other_knobs
+from jobkit.core.frozen import keyed
 from jobkit.core.knobs import BATCH_SIZE, CPU, REPORTED, SIZES, size_knob
 from jobkit.core.measurements import largest
 from jobkit.core.records import Batch, Outcome, Record
@@ -24,7 +25,6 @@ from jobkit.core.units import format_bytes_gib, format_count
 from jobkit.runs.trials import Trial
 
 NEED, ALLOCATED, RAM = "need", "allocated", "ram"
-TELLS = 2.0  # a load this many times the largest measured distinguishes a curve from a line
 
 SAME_CAPACITY = 0.99  # trials with at least this share of a capacity count for it: the rest is rounding
 
@@ -35,7 +35,7 @@ def too_small(knob: str) -> str:
     return f"not even a batch of {'1' if knob == BATCH_SIZE else 'the longest sentence'} fits"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Prediction:
     """How large a batch may be, or the reason why that is not known."""
 
@@ -218,7 +218,8 @@ class Memory:
     def _doubts(self, line: Fit, load: float, safe_load: float, *, saturated: bool) -> tuple[str, ...]:
         notes, loads = [], self.loads
         if line.curves:
-            batch = self.largest_batch(min(safe_load, TELLS * line.load_max))  # would show how it curves
+            # a load this many times the largest measured distinguishes a curve from a line
+            batch = self.largest_batch(min(safe_load, 2.0 * line.load_max))  # would show how it curves
             more = f": a sweep with {self.knob} {batch:,} as well shows how much faster"
             notes.append(CURVED + (more if batch > max(self.load_by_batch, default=0) else ""))
         ran = max((trial.load for trial in self.tried if trial.held), default=0)

@@ -15,26 +15,18 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import combinations, pairwise
 from statistics import linear_regression, median
 
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.student import quantile
 from jobkit.core.units import format_count
 
-CONFIDENCE = 0.95
 MIN_DISTINCT_LOADS = 4  # fewer are not fitted: two give a line, three hardly an error
 UPPER_PART = 0.1
 """Loads below this share of the largest are left out: fixed costs bend the line there (with Stanza
 below about 4,000 padded characters; the line of small tensors, LSTM weights laid out again)."""
 MAX_EXTRAPOLATION = 5.0  # times the largest load: beyond, a curve too slight to be seen may have grown large
-EXTRAPOLATION_MARGIN = 0.005
-"""What the bound adds, as a share of the bytes beyond the largest load measured: small batches do not show
-how the allocator cuts up large ones. On an H200 a batch of 16 GiB, predicted from 4, needed 0.54 % more than
-the line, although the scatter alone allowed for 0.33 %."""
-STEPS_BYTES = (20 * 2**20, 2 * 2**20)
-"""Steps of PyTorch's allocator (c10/cuda/CUDACachingAllocator.cpp). Four points on such steps may lie on a
-line by chance, so their scatter is never taken to be less than that of the rounding."""
 BENDS, JUMPS = 0.975, 0.995
 """Confidence that memory grows faster than a line: by the square of the load; by the largest point, if it is
 above the prediction of the others."""
@@ -47,7 +39,7 @@ CURVED = "memory grows faster than a straight line over what was measured, so th
 MOST_PAIRS = 20_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class FittedLine:
     """The line ``bytes = intercept_bytes + slope_bytes * size``; a size is a load or a batch size."""
 
@@ -70,19 +62,18 @@ class FittedLine:
 
 LINE, CURVE = 2, 3  # number of powers of the load: 1 and the load; the square of the load too
 NOTHING = 1e-9  # a column adds nothing if less than this share is left without the others
-LEAST_SHARE = 0.1  # of the largest measurement: smaller ones count as if they had this share
 
 Column = Sequence[float]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Observation:
     load: float
     size_bytes: float
     point: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Regression:
     """Bytes as a polynomial of the load."""
 
@@ -179,7 +170,8 @@ def regress(
 
 def values_of(used: Sequence[Observation], line: Regression) -> list[float]:
     """Return what a line of constant scatter gives each measurement; never far below the largest."""
-    least = LEAST_SHARE * max(batch.size_bytes for batch in used) or 1.0
+    # of the largest measurement: smaller ones count as if they had this share
+    least = 0.1 * max(batch.size_bytes for batch in used) or 1.0
     return [max(line.at(batch.load), least) for batch in used]
 
 
@@ -229,13 +221,13 @@ def _dot(column: Column, other: Column) -> float:
     return math.fsum(map(operator.mul, column, other))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Censored:
     load: float
     above_bytes: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Fit(FittedLine):
     """The line of memory over load, and how far to trust it."""
 
@@ -255,8 +247,11 @@ class Fit(FittedLine):
         """Return the bytes that a batch of this load stays below, with 95 % confidence."""
         beyond = load - self.load_max
         counting = (*self.lines, *(self.curves if beyond > 0 else ()))
-        bound = max(line.upper(load, CONFIDENCE) for line in counting)
-        return bound + EXTRAPOLATION_MARGIN * max(0.0, self.slope_bytes * beyond)
+        bound = max(line.upper(load, 0.95) for line in counting)
+        # What the bound adds, as a share of the bytes beyond the largest load measured: small batches do
+        # not show how the allocator cuts up large ones. On an H200 a batch of 16 GiB, predicted from 4,
+        # needed 0.54 % more than the line, although the scatter alone allowed for 0.33 %.
+        return bound + 0.005 * max(0.0, self.slope_bytes * beyond)
 
     def safe_load(self, capacity_bytes: float, margin: float = 0.0) -> float:
         """Return the largest load whose bound leaves a margin, a share of the capacity, free; at least 0."""
@@ -353,7 +348,9 @@ def _both(used: Sequence[Observation], powers: int) -> tuple[Regression, Regress
     Constant scatter is never less than that of rounding to the step that divides all sizes.
     """
     sizes = sorted({batch.size_bytes for batch in used})
-    steps = (step for step in STEPS_BYTES if not any((b - a) % step for a, b in pairwise(sizes)))
+    # Steps of PyTorch's allocator (c10/cuda/CUDACachingAllocator.cpp). Four points on such steps may lie on
+    # a line by chance, so their scatter is never taken to be less than that of the rounding.
+    steps = (step for step in (20 * 2**20, 2 * 2**20) if not any((b - a) % step for a, b in pairwise(sizes)))
     least_bytes = next(steps, 0) / math.sqrt(12)
     line = regress(used, least_bytes=least_bytes)
     constant = line if powers == LINE else regress(used, powers, least_bytes=least_bytes)
@@ -414,14 +411,10 @@ def doubts(fit: Fit, load: float | None = None) -> tuple[str, ...]:
     return tuple(notes)
 
 
-MAX_BATCH_EXTRAPOLATION = 8.0  # times the largest measured size: beyond, an estimate gets a warning
-
-INTERCEPT_TOLERANCE = 0.05  # share of the model's memory that a straight line may lie below it at size 0
-
 MIN_SIZES = 2  # distinct sizes for a line, without anything to judge it by
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class BatchLine(FittedLine):
     residual_bytes: float | None  # standard deviation about the line; ``None`` for two distinct sizes
     points: int  # number of measurements
@@ -435,7 +428,7 @@ class BatchLine(FittedLine):
         return f"2 {'points' if self.points == MIN_SIZES else 'sizes'}, no error bar"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Estimate:
     """The answer to "how large may it be", or the reason why there is none."""
 
@@ -480,11 +473,13 @@ def estimate(
     warnings = []
     if line.no_error_bar:
         warnings.append(line.no_error_bar)
-    if line.intercept_bytes < (1 - INTERCEPT_TOLERANCE) * model_bytes or line.intercept_bytes < 0:
+    # share of the model's memory that a straight line may lie below it at size 0
+    if line.intercept_bytes < 0.95 * model_bytes or line.intercept_bytes < 0:
         warnings.append(
             "the line meets size 0 below the model's own memory, so memory grows faster than a line"
         )
-    if largest > MAX_BATCH_EXTRAPOLATION * line.size_max:
+    # times the largest measured size: beyond, an estimate gets a warning
+    if largest > 8.0 * line.size_max:
         warnings.append(
             f"{largest / line.size_max:.0f} times the largest size measured: far beyond the evidence"
         )

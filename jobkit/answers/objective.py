@@ -17,6 +17,7 @@ from jobkit.core.blocks import Block
 from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import of_run
 from jobkit.core.figures import DIGITS, MAX, SPEED, Figure, by_key, format_figure, units_of
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.knobs import EVERY, Value
 from jobkit.core.records import Record
 from jobkit.core.student import TWO_SIDED
@@ -26,7 +27,7 @@ KNOWN = 1.2
 """Times the ratio of two speeds: the upper end of an interval at which repeats end."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bound:
     """The least and the highest value of a figure that are accepted; ``None`` for no limit."""
 
@@ -34,7 +35,7 @@ class Bound:
     max: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Objective:
     metric: str = SPEED.key  # a key of `jobkit.core.figures.FIGURES`, or a figure of the workload
     direction: str = MAX  # ``max`` or ``min``
@@ -86,7 +87,7 @@ class Objective:
         return "; ".join(found)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Comparison:
     # for the speed the ratio, else the difference of the two means
     apart: Difference
@@ -208,7 +209,7 @@ def _by_speed(first: Speed, other: Speed, probability: float) -> Comparison:
     return Comparison(times, times.mean > 1 if times.differs else None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class SearchRow:
     name: str  # in words
     means: Mapping[str, Mean]  # paragraphs a second, by phase, the first phase first; at least one

@@ -31,8 +31,6 @@ from jobkit.runs.trials import SearchGoal, Trial
 from jobkit.runs.tries import KILLED
 from jobkit.worker.measure import nvml
 
-STEP_DOWN = 0.95  # share of the load of a failed trial that the next trial takes at most
-
 
 def propose_trial(run_dir: Path) -> Point | None:
     """Settle the last trial, and return the next point to run; ``None`` if all is done.
@@ -187,9 +185,11 @@ def _batch(memory: Memory, capacity_bytes: float, done: Sequence[Trial]) -> int:
     largest, failed = memory.predict(capacity_bytes), [trial for trial in done if not trial.held]
     if not failed:
         return largest.safe_batch
+    # share of the load of a failed trial that the next trial takes at most
+    step_down = 0.95
     if memory.loads is None:
-        return min(largest.safe_batch, int(STEP_DOWN * min(trial.size for trial in failed)))
-    return memory.largest_batch(min(largest.safe_load, STEP_DOWN * min(trial.load for trial in failed)))
+        return min(largest.safe_batch, int(step_down * min(trial.size for trial in failed)))
+    return memory.largest_batch(min(largest.safe_load, step_down * min(trial.load for trial in failed)))
 
 
 def _point(run_dir: Path, points: Sequence[Point], trial: Trial, wanted: SearchGoal) -> Point:

@@ -11,13 +11,14 @@ from statistics import fmean
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 from jobkit.core.figures import Figure, format_figure
+from jobkit.core.frozen import frozen
 from jobkit.core.knobs import LOAD_KNOBS, REFUSED, Value
 from jobkit.core.records import Outcome, Record
 from jobkit.core.student import TWO_SIDED, deviation, half_width, welch_half_width
 from jobkit.core.units import format_setting
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Difference:
     EQUAL: ClassVar[float] = 0.0  # of equal means
 
@@ -32,14 +33,14 @@ class Difference:
         return None if self.low is None or self.high is None else not self.low <= self.EQUAL <= self.high
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ratio(Difference):
     """The ratio of two means."""
 
     EQUAL: ClassVar[float] = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mean:
     values: tuple[float, ...]  # of each repeat
     value: float  # the mean itself

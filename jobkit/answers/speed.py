@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from jobkit.answers.loads import TextLoads
 from jobkit.answers.setting import Difference, Mean, Ratio, Setting, settings_of
 from jobkit.core.figures import SPEED
+from jobkit.core.frozen import keyed
 from jobkit.core.knobs import Value, numbers, size_knob, sort_key
 from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Outcome, Record
@@ -23,10 +24,9 @@ from jobkit.core.units import format_setting
 SPEED_TOLERANCE = 0.05  # the smallest setting within this share of the fastest is recommended
 NO_INTERVAL = 2.0  # a time by one repeat may be off by this factor
 PAST = 3  # earlier predictions that suffice to show how far predictions are off
-NEIGHBOURS = "other jobs may share the node, and slow a run down beyond the interval"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Speed:
     params: Mapping[str, Value]  # the knobs
     load: int | None  # the largest that was measured; ``None`` if none was
@@ -74,7 +74,7 @@ class Speed:
         return format_setting(dict(sorted(self.params.items())))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Duration:
     """How long a text takes, from the start of the process."""
 
@@ -96,7 +96,7 @@ class Duration:
         return NO_INTERVAL * self.expected_s if self.high_s is None else self.high_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class CorpusVolume:
     """The text that the user wants to work through in the end."""
 
@@ -322,7 +322,8 @@ def not_sampled(
         return ()
     node = f"the {speed.repeats} repeats ran on one node: another node is not in the interval"
     found = [node] if elsewhere and speed.hosts == 1 else []
-    return (*found, *([NEIGHBOURS] if shared else []))
+    neighbours = "other jobs may share the node, and slow a run down beyond the interval"
+    return (*found, *([neighbours] if shared else []))
 
 
 def tested(times: Difference | None) -> str:

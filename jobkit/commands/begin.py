@@ -83,7 +83,6 @@ def init(
 
 
 WITHIN = "10m"
-COLOURS = {"ok": "green", "warning": "yellow", "missing": "red", "unknown": "cyan"}
 
 
 @click.command("doctor", short_help="Say whether this machine or a spec will work.")
@@ -195,13 +194,14 @@ def _printed(findings: Iterable[Finding], *, whole: bool) -> Iterator[Finding]:
     from jobkit.setup.findings import WIDTH, Status, lines
 
     where = ""
+    colours = {"ok": "green", "warning": "yellow", "missing": "red", "unknown": "cyan"}
     for finding in findings:
         if whole or finding.status is not Status.OK:
             if finding.where != where:
                 terminal.say(("\n" if where else "") + click.style(finding.where, bold=True), colours=True)
                 where = finding.where
             first, *rest = lines(finding, terminal.terminal_width() or WIDTH)
-            status = click.style(finding.status, fg=COLOURS[finding.status])
+            status = click.style(finding.status, fg=colours[finding.status])
             terminal.say("\n".join([first.replace(finding.status, status, 1), *rest]), colours=True)
         yield finding
     if where:
@@ -278,9 +278,6 @@ def is_folder(path: str) -> bool:
     return Path(filled).expanduser().is_dir()
 
 
-NUMBERS = ("items", "seconds", "load", "worker", "value")
-
-
 @click.command(short_help="Report figures of a running program to jobkit, from a shell.")
 @click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE...")
 def emit(pairs: tuple[str, ...]) -> None:
@@ -313,7 +310,7 @@ def _pair(text: str) -> tuple[str, object]:
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise JobkitError(f"{text!r} is not KEY=VALUE", hint="for instance items=32")
-    if key not in NUMBERS:
+    if key not in ("items", "seconds", "load", "worker", "value"):
         return key, value
     try:
         return key, float(value) if not value.lstrip("+-").isdecimal() else int(value)

@@ -203,7 +203,7 @@ def merge(
     """
     from jobkit.extensions.corpus.merge import default_format
     from jobkit.extensions.corpus.merge import merge as join
-    from jobkit.extensions.corpus.plan import MOST_NAMED, is_corpus_folder, is_unplanned
+    from jobkit.extensions.corpus.plan import is_corpus_folder, is_unplanned
     from jobkit.extensions.corpus.provenance import bibtex, closing_line, methods
     from jobkit.extensions.corpus.standing import CorpusState, finish
     from jobkit.runs.which_run import changed_run_named
@@ -240,7 +240,7 @@ def merge(
     cite = {"methods": methods(data), "bibtex": bibtex(data)} if data else {}
     if merged.missing:
         what = format_count(merged.missing.total(), "paragraph")
-        documents = format_list(list(merged.missing), MOST_NAMED)
+        documents = format_list(list(merged.missing))
         notes.append(f"missing: {what} of {format_count(len(merged.missing), 'document')}: {documents}")
     else:
         notes += [closing_line(data)] if data else []

@@ -19,17 +19,12 @@ from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 from jobkit.core.units import format_count
 
-WIDEST = 120
 INDEX = "README"
-MOST_PLACES = 12
-"""Places that are listed for a word."""
 _FENCE = re.compile(r"^```.*\n((?:(?!```).*\n)*)```$", re.MULTILINE)
 _SENTENCE = re.compile(r"(?<=[^\W\d][.?]|[)\"][.?]) (?=[\w-])")
 """Between two sentences; not after the number of an item."""
 _KEYS = ("spec", "templates-and-sites", "commands")
 """The pages with a table of keys or options, in the order of their hits."""
-STEM = 5
-"""The first letters of a word that is looked for last, and of which shorter words are left out."""
 
 
 @click.command("help", short_help="List all commands and pages, show one, or find a word.")
@@ -133,7 +128,9 @@ def _bare(text: str) -> str:
 def _patterns(word: str) -> Iterator[re.Pattern[str]]:
     """Yield what to look for until it is found: the words in a row, then all of them, then their stems."""
     whole = [rf"(?<![^\W_]){re.escape(one)}s?(?![^\W_])" for one in word.split()]
-    stems = [rf"(?<![^\W_]){re.escape(one[:STEM])}" for one in word.split() if len(one) >= STEM]
+    # The first letters of a word that is looked for last, and of which shorter words are left out
+    stem = 5
+    stems = [rf"(?<![^\W_]){re.escape(one[:stem])}" for one in word.split() if len(one) >= stem]
     anywhere = ("".join(f"(?=.*{one})" for one in parts) for parts in (whole, stems or whole))
     for pattern in (r"[\W_]+".join(whole), *anywhere):
         yield re.compile(pattern, re.IGNORECASE)
@@ -160,13 +157,15 @@ def _pages_with(ctx: click.Context, word: str) -> list[str]:
     ranked = [(piece.rank * (not sought.search(piece.name)), piece) for piece in found]
     for rank, piece in sorted(ranked, key=lambda pair: (pair[0], -pair[0] * times[pair[1].topic])):
         places.setdefault((piece.topic, "" if rank else piece.name), piece)
-    shown = [*places.values()][:MOST_PLACES]
+    # Places that are listed for a word
+    most_places = 12
+    shown = [*places.values()][:most_places]
     width = max(len(piece.topic) for piece in shown)
     lines = list[str]()
     for piece in shown:
         first, below = f"  {piece.topic:<{width}}  ", " " * (width + 4)
         lines += terminal.wrap(piece.text, terminal.page_width(), first=first, below=below)
-    more = f", the first {MOST_PLACES} here" if len(places) > MOST_PLACES else ""
+    more = f", the first {most_places} here" if len(places) > most_places else ""
     head = f"{word!r} is in {format_count(len(places), 'place')}{more}:"
     return [head, *lines, "", terminal.next_line(f"jobkit help {shown[0].topic}")]
 
@@ -186,11 +185,12 @@ def _command_help(ctx: click.Context, words: tuple[str, ...]) -> str:
 def _show(command: str, page: Path | None) -> None:
     """Print the help of a command and a page: as Markdown, on a terminal formatted and in a pager."""
     text = page.read_text(encoding="utf-8").rstrip("\n") if page else ""
+    widest = 120
     if page and sys.stdout.isatty():
         from rich.console import Console
         from rich.markdown import Markdown
 
-        width = min(WIDEST, terminal.terminal_width() or WIDEST)
+        width = min(widest, terminal.terminal_width() or widest)
         formatted = Markdown(without_links(text, page), hyperlinks=False, code_theme="ansi_dark")
         out = StringIO()
         Console(file=out, force_terminal=True, width=width).print(formatted)

@@ -14,9 +14,6 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.practice import cluster, faults, packages
 from jobkit.practice.place import SCHEDULERS, default_folder, typed
 
-NOT_UP = 2
-"""The exit status of `status` if nothing is up."""
-
 one_scheduler = click.argument("scheduler", type=click.Choice(SCHEDULERS))
 which_scheduler = click.argument("scheduler", type=click.Choice(SCHEDULERS), required=False)
 
@@ -118,7 +115,8 @@ def status(scheduler: str | None, folder: Path) -> int:
         terminal.say(one.kind.summary(one.place))
     if not clusters:
         terminal.say(f"no practice cluster is up in {folder}")
-    return 0 if clusters and all(one.is_up() for one in clusters) else NOT_UP
+    # The exit status of `status` if nothing is up
+    return 0 if clusters and all(one.is_up() for one in clusters) else 2
 
 
 @practice.command("reset")

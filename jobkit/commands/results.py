@@ -25,7 +25,6 @@ from jobkit.runs.status import kind_of
 from jobkit.runs.which_run import find_run, how_to_begin, refuse_unmeasured, run_or_latest, usual
 
 STDOUT = Path("-")
-MOST_NAMED = 3
 
 
 @click.command()
@@ -131,7 +130,7 @@ def collect(
         return collected.exit_code
     runs = [Path(folder) for folder in dict.fromkeys(row.folder for row in collected.rows)]
     if fmt == "table" and not paths:
-        named = format_list([terminal.shell_path(run) for run in runs[::-1]], MOST_NAMED)
+        named = format_list([terminal.shell_path(run) for run in runs[::-1]], 3)
         report = f"Of {format_count(len(runs), 'run')}: {named}\n{report}"
     terminal.say(report, nl=False, colours=color)
     # If a point failed or is still to come, the table says what to type.
@@ -146,9 +145,6 @@ def print_table(run: Path) -> int:
     """Print the scaling table of a run; return the exit code of `jobkit collect`."""
     code: int = collect.main(args=["--", str(run)], prog_name="jobkit collect", standalone_mode=False)
     return code
-
-
-PERCENT = 100
 
 
 @click.command("recommend", short_help="Recommend batch size, GPU, time and scheduler request for a corpus.")
@@ -267,7 +263,7 @@ def _share(text: str) -> float:
     """Parse a share from 0 to less than 1: ``0.05`` or ``5%``."""
     number = text.strip().removesuffix("%")
     try:
-        share = float(number) / (PERCENT if text.strip().endswith("%") else 1)
+        share = float(number) / (100 if text.strip().endswith("%") else 1)
     except ValueError:
         share = -1.0
     if not 0 <= share < 1:

@@ -8,10 +8,11 @@ Standard library only, because the compute node imports this module.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from jobkit.core.frozen import frozen, keyed
 
 if TYPE_CHECKING:
     from jobkit.answers.objective import Objective, SearchAnswer
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part(Generic[T]):
     """An object of an extension, which is imported when it is first asked for."""
 
@@ -41,7 +42,7 @@ class Part(Generic[T]):
         return cast("T", getattr(import_module(module), name)) if name else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Extension:
     """What an extension gives the kernel. The comment of a field names the module that asks for it."""
 

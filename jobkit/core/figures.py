@@ -7,9 +7,9 @@ is one entry. Standard library only. A figure that is not known is ``None``, nev
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 
+from jobkit.core.frozen import keyed
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Record
 from jobkit.core.student import unknown_spread
@@ -25,7 +25,7 @@ DIGITS = 12
 """Digits of a mean beyond which only rounding differs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Figure:
     name: str  # the name of its column in CSV and JSON
     label: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from jobkit.core.frozen import keyed
 
 Value = int | str
 T = TypeVar("T")
@@ -22,7 +23,7 @@ LOAD_KNOBS = (BATCH_SIZE, "sentences_per_ner_batch", PADDED)
 CPU, CUDA = "cpu", "cuda"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Knob:
     """A knob is declared once: values, devices, how it is shown and compared follow from here."""
 

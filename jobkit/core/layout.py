@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 import stat
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import extension_of
 from jobkit.core.files import read_lines, read_text, read_tolerantly
+from jobkit.core.frozen import keyed
 from jobkit.core.json_codec import from_json
 from jobkit.core.knobs import Value
 from jobkit.core.records import Batch, Outcome, Point
@@ -80,23 +81,22 @@ def no_profiler(earlier: str) -> str:
     return f"{earlier} is no longer a profiler: use {EARLIER_PROFILERS[earlier]}, which needs no package"
 
 
-_CONTRACT_FILES = (
-    *(SPEC_FILE, POINTS_FILE, LENGTHS_FILE, JOB_SCRIPT, JOURNAL_FILE, ACCOUNTING_FILE, SEARCH_GOAL_FILE),
-    *(TRIALS_FILE, TUNE_GOAL_FILE, SETTING_FILE, CORPUS_FILE, ORDER_FILE, PLAN_FILE, PROMISE_FILE),
-    *(PROVENANCE_FILE, FIND_SCRIPT, TUNE_SCRIPT, FOLLOW_SCRIPT, PLAN_SCRIPT),
-    *(RUN_LOCK, SEARCH_LOCK, DRIVER_LOCK, COPY_FILE, "job-*.sh", "tasks-*.txt"),
-)
-_CONTRACT_FOLDERS = frozenset(
-    {FLAGS_FOLDER, BASELINES_FOLDER, CHECKS_FOLDER, LOGS_FOLDER, FILES_FOLDER, RESULTS_FOLDER, WINNERS_FOLDER}
-)
-
-
 def refuse_contract_file(path: Path, option: str) -> None:
     """Refuse an output file, given by ``option``, that would replace a file that a run folder must have."""
     place = path.parent.resolve() / path.name
+    contract_files = (
+        *(SPEC_FILE, POINTS_FILE, LENGTHS_FILE, JOB_SCRIPT, JOURNAL_FILE, ACCOUNTING_FILE, SEARCH_GOAL_FILE),
+        *(TRIALS_FILE, TUNE_GOAL_FILE, SETTING_FILE, CORPUS_FILE, ORDER_FILE, PLAN_FILE, PROMISE_FILE),
+        *(PROVENANCE_FILE, FIND_SCRIPT, TUNE_SCRIPT, FOLLOW_SCRIPT, PLAN_SCRIPT),
+        *(RUN_LOCK, SEARCH_LOCK, DRIVER_LOCK, COPY_FILE, "job-*.sh", "tasks-*.txt"),
+    )
+    contract_folders = (
+        *(FLAGS_FOLDER, BASELINES_FOLDER, CHECKS_FOLDER, LOGS_FOLDER),
+        *(FILES_FOLDER, RESULTS_FOLDER, WINNERS_FOLDER),
+    )
     for run in place.parents:
         name, *below = place.relative_to(run).parts
-        read = name in _CONTRACT_FOLDERS if below else any(fnmatchcase(name, one) for one in _CONTRACT_FILES)
+        read = name in contract_folders if below else any(fnmatchcase(name, one) for one in contract_files)
         if read and is_run_folder(run):
             raise JobkitError(
                 f"{option} {path}: jobkit itself reads this file of run {run.name}, and does not replace it",
@@ -184,7 +184,7 @@ def read_point(path: Path, index: int) -> Point:
 BY_HAND = "hand"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Begin:
     scheduler: str  # ``slurm``, ``sge``, ``local``, or ``hand`` if a person typed ``bash job.sh K``
     job: str  # the scheduler's ids of the job and the task; empty by hand
@@ -213,7 +213,7 @@ def _read_pairs(path: Path | str, kind: type[Begin | Exit]) -> dict[str, Any]:
     return {key.strip(): value.strip() for key, _, value in pairs if key.strip() in known}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Exit:
     """How the job script ended a try: the file ``exit``, lines of ``key=value``."""
 

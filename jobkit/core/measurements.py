@@ -6,8 +6,9 @@ Standard library only. Bytes and seconds; a value that could not be read is ``No
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TypeVar
+
+from jobkit.core.frozen import keyed
 
 T = TypeVar("T", int, float)
 
@@ -27,7 +28,7 @@ BASELINE_SLACK_BYTES = 16 * 2**20
 """Less than this above the baseline of a GPU is no memory of an earlier try: a CUDA context is larger."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class ShortcutCheck:
     """The process that compared shortcuts with the ordinary way: one for all tries of a run on a node.
 
@@ -55,7 +56,7 @@ class ShortcutCheck:
     reused: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class MemoryReadings:
     """Memory by instrument. Of several workers a figure of one process is the largest of any worker.
 
@@ -121,7 +122,7 @@ class MemoryReadings:
         return largest((self.maxrss_bytes, self.rss_peak_bytes))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Need:
     """The smallest memory with which a heavy batch passes.
 
@@ -151,7 +152,7 @@ class Need:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Gpu:
     """The GPU that the try ran on; of several the first that has the least memory.
 
@@ -176,7 +177,7 @@ class Gpu:
     foreign_processes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Sampler:
     """What the sampler process achieved.
 
@@ -201,7 +202,7 @@ class Sampler:
 NOT_ATTRIBUTABLE = "not attributable"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Energy:
     """Energy of all GPUs of the try over the work: from before the first batch to after the last.
 
@@ -245,7 +246,7 @@ class Energy:
         return above if above > 0 else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Share:
     """What one of several worker processes did.
 
@@ -282,7 +283,7 @@ class Share:
     maxrss_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Summary:
     """Totals and means over the batches.
 
@@ -320,7 +321,7 @@ class Summary:
     load_max: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Metric:
     """A figure that the workload itself reports for a try, such as ``f1``.
 

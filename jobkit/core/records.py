@@ -11,11 +11,12 @@ Bytes and seconds; a value that could not be read is ``None``, never 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
 from jobkit.core.errors import hide_secrets
+from jobkit.core.frozen import keyed
 from jobkit.core.json_codec import SCHEMA
 from jobkit.core.knobs import (
     AUTO,
@@ -84,7 +85,7 @@ FULL = "full"
 """The size of a real model, and of a stand-in with its dimensions."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class TextRef:
     """The text that a point reads.
 
@@ -108,7 +109,7 @@ class TextRef:
         object.__setattr__(self, "name", hide_secrets(self.name))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class FileRef:
     """A file of the user's, or a folder, that travels with the run.
 
@@ -128,7 +129,7 @@ class FileRef:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Command:
     """A program that a point runs, as the spec has it.
 
@@ -151,7 +152,7 @@ MODEL_OPTIONS: Mapping[str, str | bool | None] = {"pooling": "", "trust_remote_c
 """What a spec asks for besides the folder, with what it is if the spec is silent."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class ModelRef:
     """The model that a point loads.
 
@@ -228,7 +229,7 @@ def described(model: ModelRef | None) -> dict[str, object]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class PointKind:
     """What a point is for: each room asks it, and none asks which kind it is.
 
@@ -300,7 +301,7 @@ PHASES: Mapping[str, PointKind] = {"": SWEPT, "memory": SEARCHED}
 """The kind of a point by its phase; in any other phase only the speed is used."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Point:
     """One setting of the knobs, once: a task of the array job.
 
@@ -446,7 +447,7 @@ class Point:
         return replace(self, params=params, **own)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Batch:
     """One call of the workload: a line of ``batches.jsonl``.
 
@@ -495,7 +496,7 @@ class Batch:
     characters_total: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class JobFacts:
     """The job that ran a try, as the scheduler names it.
 
@@ -515,7 +516,7 @@ class JobFacts:
     restart: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Record:
     """All that one try measured: ``record.json``, written once, atomically.
 

@@ -10,17 +10,17 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.frozen import frozen
 
 NOT_FOUND, NOT_RUN, NO_ANSWER = 127, 126, 124
 """Exit statuses of a shell and of timeout(1): command missing, cannot be run, no answer."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Completed:
     argv: tuple[str, ...]
     # negative for a signal; else see `NOT_FOUND` and its neighbours

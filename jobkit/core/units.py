@@ -165,13 +165,16 @@ def format_f1(f1: float) -> str:
     return f"{math.floor(f1 * 10_000) / 10_000:.4f}"
 
 
-def format_list(names: Sequence[str], most: int) -> str:
+MOST_NAMED = 5  # names or lines of a list in a message
+
+
+def format_list(names: Sequence[str], most: int = MOST_NAMED) -> str:
     """Return the first names, and the number of others: ``p001, p002 and 3 more``."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
-def first_lines(lines: Sequence[str], most: int) -> list[str]:
+def first_lines(lines: Sequence[str], most: int = MOST_NAMED) -> list[str]:
     """Return the first lines, and as the last the number of others: ``and 3 more``."""
     return [*lines[:most], *([f"and {len(lines) - most:,} more"] if len(lines) > most else [])]
 

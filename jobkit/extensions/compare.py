@@ -7,7 +7,6 @@ excludes 1.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from string import ascii_uppercase
 from typing import Any
@@ -16,17 +15,16 @@ from jobkit.answers.setting import Mean, Ratio
 from jobkit.answers.speed import tested
 from jobkit.core.blocks import Block, Column
 from jobkit.core.figures import FIGURES, SPEED, Figure
+from jobkit.core.frozen import keyed
 from jobkit.core.units import format_bytes_gib, format_list, format_setting
 from jobkit.report.output import heading
 from jobkit.report.rows import SETTING, Row
 from jobkit.report.tables import Collected, Size
 
 MOST_NAMED = 8
-WORK = ("text_sha256", "model_fingerprint", "workload")
-"""Two sides that differ in one of these do not do the same work."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Side:
     """A group of points of one run: all that share GPU, model, text, versions and settings."""
 
@@ -48,7 +46,7 @@ class Side:
         return (words := max(known, key=itemgetter(0))[1], self.sizes[words]) if known else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class ComparedSetting:
     """A setting of both sides: the means of a figure, and their ratio, the other over the first."""
 
@@ -58,7 +56,7 @@ class ComparedSetting:
     ratio: Ratio
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class SideComparison:
     first: Side
     other: Side
@@ -218,8 +216,10 @@ def _about(pair: SideComparison) -> Iterator[str]:
     first, other = pair.first, pair.other
     if not pair.differ:
         yield "The runs share GPU or machine, text, model, versions and settings."
+    # Two sides that differ in one of these do not do the same work
+    work = ("text_sha256", "model_fingerprint", "workload")
     if unlike := [
-        name.removesuffix("_sha256").removesuffix("_fingerprint") for name, *_ in pair.differ if name in WORK
+        name.removesuffix("_sha256").removesuffix("_fingerprint") for name, *_ in pair.differ if name in work
     ]:
         yield f"Beware: the work differs ({', '.join(unlike)}), so a ratio also shows this difference."
     if line := _fastest(first, other):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from math import fsum
 from pathlib import Path, PurePath
 
@@ -22,10 +22,11 @@ from jobkit.core.blocks import Block, Column
 from jobkit.core.errors import JobkitError
 from jobkit.core.figures import ACTIVATIONS, BATCH_MEAN, GPU_MEMORY, MODEL, RAM, SPEED, WORK
 from jobkit.core.files import read_text
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.knobs import BATCH_SIZE, CPU, CUDA
 from jobkit.core.records import Outcome, Point, TextRef
 from jobkit.core.units import GIB, format_count, format_energy, format_list, format_memory
-from jobkit.report.rows import LOG_LIMIT_BYTES, MOST_NAMED, FileFormat, Row, Sources
+from jobkit.report.rows import LOG_LIMIT_BYTES, FileFormat, Row, Sources
 from jobkit.runs.status import PointResult
 from jobkit.runs.tries import Try, worker_s
 
@@ -62,7 +63,7 @@ _LINES = [
 """Each line that has figures; the groups have the names of the fields."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class LogRun:
     """One run as a log reports it; ``None`` for what the log does not have."""
 
@@ -172,14 +173,14 @@ _DCGM_NUMBER = r"(-?\d{1,18}(?:\.\d{1,9})?)"
 _SPREAD = re.compile(rf"Avg:\s*{_DCGM_NUMBER}\s*,\s*Max:\s*{_DCGM_NUMBER}\s*,\s*Min:\s*{_DCGM_NUMBER}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spread:
     mean: float
     most: float
     least: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class GpuReport:
     """DCGM's report on one GPU during a job; ``None`` for what the report does not have."""
 
@@ -240,11 +241,9 @@ def _spread(cell: str | None) -> Spread | None:
 
 
 LOG_NAME = "log"
-EVEN = 0.05
-"""Figures that differ by less are not called different."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DcgmFigure:
     name: str
     dcgm: float | None  # DCGM's value and ours; ``None`` if not known
@@ -253,7 +252,7 @@ class DcgmFigure:
     why: str = ""  # what each value counts, if they differ; else empty
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class JobFigures:
     file: str  # the report
     source: str  # the run folder, or the log, with the other figures
@@ -381,7 +380,8 @@ def _processes(reports: Sequence[GpuReport], rows: Sequence[Row], *, log: bool) 
 def _figure(name: str, dcgm: float | None, own: float | None, unit: str, why: str) -> DcgmFigure:
     """Return a figure; without the reason if the values are alike, or one is not known."""
     known = dcgm is not None and own is not None
-    differ = known and abs((dcgm or 0) - (own or 0)) > EVEN * max(dcgm or 0, own or 0)
+    # Figures that differ by less are not called different
+    differ = known and abs((dcgm or 0) - (own or 0)) > 0.05 * max(dcgm or 0, own or 0)
     return DcgmFigure(name, dcgm, own, unit, why if differ else "")
 
 
@@ -468,4 +468,4 @@ def _where(report: Path) -> str:
     logs = [path for path in report.parent.iterdir() if path != report and belongs(report.name, path.name)]
     if not logs:
         return "the report names no batch size, and no log of its name is next to it: skipped"
-    return f"the report is shown next to {format_list([path.name for path in sorted(logs)], MOST_NAMED)}"
+    return f"the report is shown next to {format_list([path.name for path in sorted(logs)])}"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from jobkit.answers.loads import NONE, PUNCTUATION, Cut, Lengths, Loads
 from jobkit.core import knobs, terminal
 from jobkit.core.blocks import Block, Column
+from jobkit.core.frozen import keyed
 from jobkit.core.units import GIB, format_count, format_setting
 from jobkit.planning import batch_sizes
 from jobkit.planning.prepare import NamedSpec, Options, lengths_of, read_named
@@ -18,12 +19,11 @@ from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.worker.paragraphs import split_sentences
 from jobkit.worker.workloads.base import DEFAULT_BATCH_SIZE
 
-BEGINNING_CHARS = 60
 ROUND = tuple(step * 10**power for power in range(7) for step in (1, 2, 5))
 """Batch sizes that are shown in addition to those of the spec and those worth measuring."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Item:
     length: int  # in the unit to which the framework pads
     # which paragraph of the text, and which item of the paragraph; both from 0
@@ -32,7 +32,7 @@ class Item:
     beginning: str  # the first words, judged by punctuation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class PaddedSize:
     batch_size: int
     load: int  # the largest load of this batch size and of all smaller ones
@@ -49,7 +49,7 @@ class PaddedSize:
     to_measure: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class SettingLoad:
     params: Mapping[str, knobs.Value]
     load: int  # the largest load, which the records of the run confirm
@@ -58,7 +58,7 @@ class SettingLoad:
     alone: int = 0  # the number of items longer than ``padded``: each is a batch of its own
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Preflight:
     # what the spec names; ``model`` is ``None`` if there is none
     text: str
@@ -210,16 +210,11 @@ def _beginning(paragraph: str, lengths: Sequence[int], item: int) -> str:
     else:
         start = min(starts, key=lambda at: abs(at - share * len(paragraph)))
     words = " ".join(paragraph[start:].split())
-    return words if len(words) <= BEGINNING_CHARS else words[:BEGINNING_CHARS].rstrip() + " ..."
+    beginning_chars = 60
+    return words if len(words) <= beginning_chars else words[:beginning_chars].rstrip() + " ..."
 
 
 SPECS_OWN, WORTH_MEASURING = "*", ">"
-WITHOUT_LENGTHS = (
-    "This workload reports no lengths, so jobkit takes its load to be the batch size. What that costs:",
-    "  memory that follows the longest paragraph of a batch shows as scatter about the line;",
-    "  the largest batch is right only for texts like this one.",
-    "A static method `lengths` of its class fixes it.",
-)
 
 
 def as_json(report: Preflight) -> str:
@@ -245,8 +240,14 @@ def _heading(report: Preflight) -> Iterator[str]:
     yield ", ".join(counts)
     if report.source == PUNCTUATION:
         yield "Lengths are ESTIMATED from punctuation, with no tokenizer: loads may be off by some percent."
+    without_lengths = (
+        "This workload reports no lengths, so jobkit takes its load to be the batch size. What that costs:",
+        "  memory that follows the longest paragraph of a batch shows as scatter about the line;",
+        "  the largest batch is right only for texts like this one.",
+        "A static method `lengths` of its class fixes it.",
+    )
     if report.source == NONE:
-        yield from WITHOUT_LENGTHS
+        yield from without_lengths
 
 
 def _items(report: Preflight) -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from jobkit.core.frozen import keyed
 from jobkit.core.layout import FIND_SCRIPT, FOLLOW_SCRIPT, PLAN_SCRIPT
 from jobkit.core.terminal import Say, note
 from jobkit.runs.journal import PURPOSES, Role
 from jobkit.schedulers.types import ONE_TASK, Array, JobId, JobRequest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Job:
     """A job that is about to be submitted, or that a scheduler has accepted or refused."""
 

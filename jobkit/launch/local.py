@@ -17,12 +17,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from jobkit.core import files, terminal
+from jobkit.core.frozen import frozen
 from jobkit.core.layout import (
     ACCOUNTING_FILE,
     PID_FILE,
@@ -197,7 +197,7 @@ def _runner(
         yield run_point
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Job:
     """The driver's side of submitit's job, which runs points in turn."""
 

@@ -14,7 +14,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from jobkit.core import layout, terminal
 from jobkit.core.errors import ExitCode, JobkitError, file_error, lost_file
 from jobkit.core.extensions import of_run
 from jobkit.core.files import exclusive_lock, read_text, write_atomically
+from jobkit.core.frozen import keyed
 from jobkit.core.knobs import CPU
 from jobkit.core.records import FULL, Outcome, Point
 from jobkit.core.terminal import note, note_next, relative_path, shell_path, shell_quote
@@ -75,12 +76,6 @@ from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import FindMax, SweepSpec, load_spec
 from jobkit.spec.yaml_files import hide_override
 
-CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy")
-"""Keys that `--set` may change: no point's own figures depend on them."""
-NO_LOCK = (
-    "this file system has no locks, so jobkit cannot see whether another jobkit changes this run now: "
-    "run one command on it at a time, or work may be done twice"
-)
 PATIENCE_S = GONE_AFTER / timedelta(seconds=1) + 30.0
 POLL_S = 5.0
 
@@ -138,13 +133,15 @@ def refuse_moved_run(run_dir: Path, *, by_hand: bool = False) -> None:
 
 def prepare_resume(run_dir: Path, overrides: Sequence[str]) -> SweepSpec:
     """Return the spec of a run, changed by the ``key=value`` of each ``--set``."""
+    # Keys that `--set` may change: no point's own figures depend on them
+    changeable = ("resources", "environment", "max_parallel", "pack", "policy")
     for override in overrides:
         key = override.partition("=")[0].strip()
-        if key.partition(".")[0] not in CHANGEABLE:
+        if key.partition(".")[0] not in changeable:
             shown = hide_override(override, SweepSpec)
             raise JobkitError(
                 f"--set {shown}: the results depend on {key}, which cannot change within a run",
-                hint=f"resume takes {', '.join(CHANGEABLE)}; to change another key begin a new run",
+                hint=f"resume takes {', '.join(changeable)}; to change another key begin a new run",
             )
     return spec_of_run(run_dir, overrides)
 
@@ -158,11 +155,15 @@ def spec_of_run(run_dir: Path, overrides: Sequence[str] = ()) -> SweepSpec:
 @contextlib.contextmanager
 def run_lock(run_dir: Path) -> Iterator[None]:
     """Let one process at a time decide what runs again; if the file system has no locks, print a warning."""
+    no_lock = (
+        "this file system has no locks, so jobkit cannot see whether another jobkit changes this run now: "
+        "run one command on it at a time, or work may be done twice"
+    )
     try:
         with exclusive_lock(
             run_dir / layout.RUN_LOCK,
             lambda: note("another jobkit command is changing this run: waiting for it"),
-            lambda: note(NO_LOCK),
+            lambda: note(no_lock),
         ):
             yield
     except BrokenPipeError:
@@ -338,7 +339,7 @@ def note_left(run_dir: Path, why: str, again: Sequence[RetryGroup]) -> None:
 # -- what a person asks, and what a policy says
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Asked:
     """What a person asks of `jobkit resume`, as the arguments of `run_again`."""
 

@@ -198,8 +198,6 @@ SPAN = (
     *("walltime_s", "memory_bytes", "scheduler_id"),
 )
 
-LOST = "the client died before the scheduler took it: no job of this name is known"
-
 
 class StrayJobs(JobkitError):  # noqa: N818 - the name of what was found
     """Jobs of a run in the queue, whose points the journal does not name."""
@@ -233,8 +231,9 @@ def reconcile_submission(run_dir: Path, say: Say) -> None:
     there = recorded_id(event)
     if there and not jobs and not there.is_at(here := scheduler_id(scheduler)):
         raise not_here(there, here)
+    lost = "the client died before the scheduler took it: no job of this name is known"
     if not jobs:
-        journal.note(run_dir, "refused", status=None, said=LOST, **span)
+        journal.note(run_dir, "refused", status=None, said=lost, **span)
         say("a submission was cut off before the scheduler took it")
         return
     job = jobs[-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -13,6 +13,7 @@ from pathlib import Path
 from jobkit.core import files, json_codec, layout, shell
 from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.files import folder_lock
+from jobkit.core.frozen import keyed
 from jobkit.core.layout import FIND_SCRIPT, FOLLOW_SCRIPT, read_points
 from jobkit.core.records import Point
 from jobkit.core.terminal import note, note_next, relative_path, shell_path
@@ -35,7 +36,7 @@ from jobkit.spec.policy import Policy
 from jobkit.spec.sweep_spec import SweepSpec
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Round:
     """One submission of some points of a run."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ from jobkit.answers.loads import NONE, PUNCTUATION, TOKENIZER, Cut, Lengths, Loa
 from jobkit.answers.memory_line import MIN_DISTINCT_LOADS, FittedLine
 from jobkit.core import knobs
 from jobkit.core.errors import JobkitError
+from jobkit.core.frozen import keyed
 from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB, format_bytes_gib, format_memory
 from jobkit.spec.axes import settings
@@ -22,15 +22,6 @@ MIN_LOAD = 4_000
 """Padded characters below which fixed costs bend the line of memory over load (measured with Stanza)."""
 TOP_LOAD_SHARE = 0.25
 """The largest size worth measuring uses this part of the GPU, or else of the text."""
-SIZES = 5
-ROUNDING_TOLERANCE = 0.1
-"""A rounder batch size is used if its load is this near the wanted one, in gaps between loads."""
-
-SAID = {
-    TOKENIZER: "lengths as the workload finds them",
-    PUNCTUATION: "lengths ESTIMATED from punctuation",
-    NONE: "the workload reports no lengths",
-}
 
 
 TYPICAL = {("stanza-ner", "en", "full"): FittedLine(intercept_bytes=970_000_000, slope_bytes=12_750)}
@@ -41,19 +32,17 @@ ASSUMED_BYTES = 24 * GIB
 """The memory of a GPU that is not named: a quarter of it fits every GPU of 8 GiB and more."""
 
 
-GRAIN_HIDES_BYTES = 2 * GIB
-"""From this size on a batch is large next to the blocks of 20 MiB that PyTorch's allocator takes. Below, the
-blocks bend the line: on an H200, with PyTorch's default allocator under a cap of 4 GiB, the bound from
-batches of up to 1 GiB was 91 % of the largest load that fits, and that from batches of up to 2 GiB 97 %."""
-
-
 def share(limit_bytes: float) -> float:
     """Return the share of a GPU that the largest size worth measuring takes: more of a small GPU."""
     # the largest size takes at most this share of a GPU, whose line is known roughly
-    return min(0.5, max(TOP_LOAD_SHARE, GRAIN_HIDES_BYTES / limit_bytes))
+    # From this size on a batch is large next to the blocks of 20 MiB that PyTorch's allocator takes. Below,
+    # the blocks bend the line: on an H200, with PyTorch's default allocator under a cap of 4 GiB, the bound
+    # from batches of up to 1 GiB was 91 % of the largest load that fits, and that from batches of up to 2
+    # GiB 97 %.
+    return min(0.5, max(TOP_LOAD_SHARE, (2 * GIB) / limit_bytes))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Chosen:
     sizes: Sizes  # the batch sizes, and the reason if they are fewer than wanted
     loads: Loads
@@ -70,7 +59,12 @@ class Chosen:
         unit = self.loads.lengths.unit
         first, last = (self.loads.load(size) for size in (sizes[0], sizes[-1]))
         words = f"{knobs.BATCH_SIZE} {', '.join(map(str, sizes))}: loads of {first:,} to {last:,} {unit}"
-        words += f", {self._reason(last)}; {SAID[self.loads.lengths.source]}"
+        said = {
+            TOKENIZER: "lengths as the workload finds them",
+            PUNCTUATION: "lengths ESTIMATED from punctuation",
+            NONE: "the workload reports no lengths",
+        }
+        words += f", {self._reason(last)}; {said[self.loads.lengths.source]}"
         return f"{words}; {self.sizes.why}" if self.sizes.why else words
 
     def _reason(self, last: int) -> str:
@@ -173,7 +167,7 @@ class Sizes(NamedTuple):
 def sizes(
     loads: Loads,
     largest_load: float | None = None,
-    points: int = SIZES,
+    points: int = 5,
     *,
     floor: int = MIN_LOAD,
     share: float = TOP_LOAD_SHARE,
@@ -215,7 +209,8 @@ def _spread(usable: Mapping[int, int], points: int) -> tuple[int, ...]:
         """Return a key that is least for the best size: near the wanted load, then round, then nearest."""
         gaps = abs(left[size] - wanted) / gap
         roundness = next(step for step in (100, 50, 25, 10, 5, 1) if size % step == 0)
-        return (-roundness, gaps) if gaps <= ROUNDING_TOLERANCE else (0, gaps)
+        # A rounder batch size is used if its load is this near the wanted one, in gaps between loads
+        return (-roundness, gaps) if gaps <= 0.1 else (0, gaps)
 
     for share in range(points, 0, -1):
         if left:

@@ -9,7 +9,6 @@ import shutil
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import of_name
 from jobkit.core.extras import EXTRAS
 from jobkit.core.files import MOST_BYTES, read_text
+from jobkit.core.frozen import keyed
 from jobkit.core.knobs import CUDA
 from jobkit.core.paths import config_folder, shipped_folder
 from jobkit.core.records import FOLDER, Point
@@ -112,24 +112,11 @@ SCRATCH_MARGIN_BYTES = 64 * 2**20
 
 FETCH_BODY = "fetch.sh.j2"
 FIND_BODY = "find.sh.j2"
-FIND_PURPOSE = "predicts the largest batch and tests it, with three batches at most."
-FOLLOW_PURPOSE = "submits points again as its policy says, or records what a person must do."
-FOLLOW_RESOURCES = {
-    "gpus": 0,
-    "gpu_type": None,
-    "cpus": 1,
-    "memory": FOLLOW_BYTES,
-    "walltime": FOLLOW_S,
-    "constraint": None,
-    "mail": None,
-    "exclusive": False,
-}
-"""Resources of the job that follows a sweep: it reads records, asks the scheduler and submits."""
 PLACES = ("JOBKIT_CONFIG", "JOBKIT_CACHE", "JOBKIT_LEDGER")
 """Variables that the job that follows needs from the user's shell; Grid Engine exports none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class PointScript:
     """What differs between the job scripts of kinds of points; the defaults are those of a sweep."""
 
@@ -276,7 +263,8 @@ def render_errand(spec: SweepSpec, site: Site, run_dir: Path, body: str, **more:
 
 def render_find(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
     """Return the script of the job that runs the batch predicted by a sweep, with the request of a point."""
-    purpose = f"Runs after the sweep {spec.name}: {FIND_PURPOSE}"
+    find_purpose = "predicts the largest batch and tests it, with three batches at most."
+    purpose = f"Runs after the sweep {spec.name}: {find_purpose}"
     asking = spec.model_copy(update={"resources": spec.resources.of(point)})
     return render_search(asking, site, point, run_dir, "jobkit.answers.search", purpose=purpose)
 
@@ -302,7 +290,8 @@ def render_follow(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> s
     It requests next to nothing, and runs the Python that ran `jobkit sweep`, which has all that a submission
     needs.
     """
-    purpose = f"Runs after the sweep {spec.name}: {FOLLOW_PURPOSE}"
+    follow_purpose = "submits points again as its policy says, or records what a person must do."
+    purpose = f"Runs after the sweep {spec.name}: {follow_purpose}"
     mail = spec.resources.mail if by_name(site.scheduler).MAILS_EACH_TASK else None
     resources = little(spec, site).model_copy(update={"mail": mail})
     return render_resume(spec, site, point, run_dir, resources, purpose)
@@ -321,7 +310,18 @@ def little(spec: SweepSpec, site: Site, **more: int) -> Resources:
     ``more``: ``cpus``, ``memory`` (bytes), ``walltime`` (seconds), if it needs more than the least.
     """
     queue = site.cpu_queue or spec.resources.queue
-    return spec.resources.model_copy(update=FOLLOW_RESOURCES | {"queue": queue} | more)
+    # Resources of the job that follows a sweep: it reads records, asks the scheduler and submits
+    follow_resources = {
+        "gpus": 0,
+        "gpu_type": None,
+        "cpus": 1,
+        "memory": FOLLOW_BYTES,
+        "walltime": FOLLOW_S,
+        "constraint": None,
+        "mail": None,
+        "exclusive": False,
+    }
+    return spec.resources.model_copy(update=follow_resources | {"queue": queue} | more)
 
 
 def render_resume(

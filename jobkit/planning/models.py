@@ -49,8 +49,6 @@ LANGUAGE = "en"
 STAND_IN = "stand-in"
 NOT_BUILT = "not-built-yet"
 """The fingerprint of a stand-in that a run has yet to build."""
-HUB = "https://huggingface.co"
-STANZAS = "https://raw.githubusercontent.com/stanfordnlp/stanza-resources/main"
 ANSWER_S = 2.5
 """How long a server may take for its first answer."""
 LANGUAGES = re.compile(r"[a-z]{2,}(-[a-z]+)*")
@@ -74,15 +72,19 @@ def fetch(name: str, cache: Path, address: str | None, *, say: Say) -> ModelRef:
     say(f"fetching {what} into {folder}")
     part = folder.with_name(f".fetch-{folder.name}")
     busy = partial(say, f"another jobkit is fetching {name}: waiting for it")
+    hub = "https://huggingface.co"
+    stanzas = "https://raw.githubusercontent.com/stanfordnlp/stanza-resources/main"
+    # Files of the hub that PyTorch does not read
+    not_needed = ("*.h5", "*.msgpack", "*.ot", "*.onnx", "*.tflite", "onnx/*", "openvino/*", "coreml/*")
     with cache_lock(folder.with_name(f"{part.name}.lock"), busy):
         why: object
         try:
-            variable, usual = ("HF_ENDPOINT", HUB) if of_hub else ("STANZA_RESOURCES_URL", STANZAS)
+            variable, usual = ("HF_ENDPOINT", hub) if of_hub else ("STANZA_RESOURCES_URL", stanzas)
             _await_answer(address or os.environ.get(variable) or usual)
             if of_hub:
                 from huggingface_hub import snapshot_download
 
-                snapshot_download(name, local_dir=part, endpoint=address, ignore_patterns=list(NOT_NEEDED))
+                snapshot_download(name, local_dir=part, endpoint=address, ignore_patterns=list(not_needed))
                 why = lacking("", part)
             else:
                 import stanza
@@ -255,11 +257,6 @@ USUAL: Mapping[str, str] = {
 """The model that the name `LANGUAGE` means to a workload."""
 SAVES = {"spacy-ner": "nlp.to_disk(FOLDER)", "sentence-embedding": "model.save(FOLDER)"}
 """What writes a folder of a workload, if it is not ``save_pretrained``."""
-NEEDED = {"spacy-ner": ("config.cfg", "meta.json")}
-"""The files that make a folder a model of a workload; for other workloads it is one of `ONE_OF`."""
-ONE_OF = ("config.json", "modules.json", "adapter_config.json")
-NOT_NEEDED = ("*.h5", "*.msgpack", "*.ot", "*.onnx", "*.tflite", "onnx/*", "openvino/*", "coreml/*")
-"""Files of the hub that PyTorch does not read."""
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
@@ -269,9 +266,12 @@ def hub_folder(name: str, cache: Path) -> Path:
 
 def lacking(workload: str, folder: Path) -> str:
     """Return the file that a folder lacks to be a model of a workload; empty if it lacks none."""
-    if workload not in NEEDED:
-        return "" if any((folder / name).is_file() for name in ONE_OF) else f"no {ONE_OF[0]}"
-    missing = [name for name in NEEDED[workload] if not (folder / name).is_file()]
+    # The files that make a folder a model of a workload; for other workloads it is one of `one_of`
+    needed = {"spacy-ner": ("config.cfg", "meta.json")}
+    one_of = ("config.json", "modules.json", "adapter_config.json")
+    if workload not in needed:
+        return "" if any((folder / name).is_file() for name in one_of) else f"no {one_of[0]}"
+    missing = [name for name in needed[workload] if not (folder / name).is_file()]
     return f"no {missing[0]}" if missing else ""
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.frozen import keyed
 from jobkit.core.knobs import (
     AUTO,
     BATCH_SIZE,
@@ -36,16 +37,8 @@ from jobkit.spec.sweep_spec import Resources, SweepSpec
 from jobkit.worker.process import ALLOCATOR_VARIABLES
 from jobkit.worker.workloads.base import knobs
 
-ALLOCATOR = "expandable_segments:True"
-"""PyTorch's allocator setting unless the spec's variables say otherwise. With it reserved memory follows the
-load; without it reserved memory only grows (measured: 6 to 19 % more batch on one GPU)."""
 
-
-AS_WRITTEN = ("sort_window", "trim", "fork", "hang_s", "nan", "profile")
-"""Keys of a spec that are fields of a point."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Inputs:
     """What all points of a run have in common: fields of a `Point`."""
 
@@ -94,20 +87,14 @@ def offered(spec: SweepSpec, knobs: Iterable[Knob]) -> dict[str, str | None]:
     return {key: value if (value := getattr(spec, key)) in words.get(key, ()) else None for key in OFFERED}
 
 
-CONTEXT_AS_BATCH = 100
-"""GPU memory of a process for its context and the model, as the batch size that needs as much (full-size
-model on an H200, docs/measurements.md)."""
-
-
-HALF = {FP16: 0.5, BF16: 0.5}
-"""The share of a load's memory that a precision of two bytes needs."""
-
-
 def _need(point: Point) -> tuple[float, tuple[int, ...]]:
     """Return a key that sorts points by the device memory that they need, as far as the knobs show it."""
     load = math.prod(point.numbers.get(name, 1) for name in point.load_knobs)
-    load_share = min(HALF.get(getattr(point, key), 1) for key in OFFERED)
-    return point.workers * (CONTEXT_AS_BATCH + load_share * load), tuple(point.numbers.values())
+    # The share of a load's memory that a precision of two bytes needs
+    load_share = min({FP16: 0.5, BF16: 0.5}.get(getattr(point, key), 1) for key in OFFERED)
+    # GPU memory of a process for its context and the model, as the batch size that needs as much (full-size
+    # model on an H200, docs/measurements.md)
+    return point.workers * (100 + load_share * load), tuple(point.numbers.values())
 
 
 def _defaults(spec: SweepSpec) -> dict[str, Value]:
@@ -130,10 +117,14 @@ def _filled(rows: Sequence[Mapping[str, Value]], defaults: Mapping[str, Value]) 
 def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Point:
     given = {**_defaults(spec), **params}
     variables = (spec.environment.variables.get(name) for name in ALLOCATOR_VARIABLES)
-    allocator = next((value for value in variables if value is not None), ALLOCATOR) or None
+    # PyTorch's allocator setting unless the spec's variables say otherwise. With it reserved memory follows
+    # the load; without it reserved memory only grows (measured: 6 to 19 % more batch on one GPU).
+    allocator = next((value for value in variables if value is not None), "expandable_segments:True") or None
+    # Keys of a spec that are fields of a point
+    as_written = ("sort_window", "trim", "fork", "hang_s", "nan", "profile")
     return Point(
         **{part.name: getattr(inputs, part.name) for part in fields(inputs)},
-        **{key: getattr(spec, key) for key in AS_WRITTEN},
+        **{key: getattr(spec, key) for key in as_written},
         **_fields(given, inputs.device),
         index=1,
         point_id=point_id(params, 1),
@@ -158,7 +149,7 @@ def point_id(params: Mapping[str, Value], repeat: int) -> str:
     return "-".join([*(f"{knob}-{value}" for knob, value in params.items()), f"r{repeat}"])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class PointGroup:
     """The points of a run that request the same resources and share an array."""
 

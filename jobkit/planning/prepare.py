@@ -19,6 +19,7 @@ from jobkit.answers.loads import Lengths
 from jobkit.core import extensions
 from jobkit.core.errors import WOULD_REFUSE, JobkitError
 from jobkit.core.extras import cpu_build_problem, cuda_install_command
+from jobkit.core.frozen import keyed
 from jobkit.core.knobs import (
     AUTO,
     CUDA,
@@ -64,7 +65,7 @@ T = TypeVar("T")
 DEFAULT_RUNS_DIR = "runs"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Options:
     overrides: tuple[str, ...] = ()  # ``key=value`` of each ``--set``
     # the run of ``jobkit tune``, or its ``setting.yaml``, whose setting applies before ``overrides``
@@ -98,7 +99,7 @@ class Options:
         return named.expanduser().absolute()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class NamedSpec:
     """A spec, and all that it names."""
 
@@ -114,7 +115,7 @@ class NamedSpec:
     auto: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Prepared(NamedSpec):
     """A run that could be submitted now, and all that its folder will have; nothing is ``auto``."""
 

@@ -13,12 +13,12 @@ import hashlib
 import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from jobkit.core.files import write_atomically
+from jobkit.core.frozen import frozen
 from jobkit.core.paths import cache_write_errors, make_folder, share_with_group
 from jobkit.worker.workloads.base import Entity, as_tsv
 
@@ -63,7 +63,7 @@ class LabelledSpan(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SampleText:
     """A text with its entities and, at the level of a paragraph, its sentences."""
 
@@ -72,7 +72,7 @@ class SampleText:
     sentences: tuple[tuple[int, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sample:
     # as `jobkit.core.paragraphs.split_paragraphs` reads them back, each ending in a newline
     paragraphs: tuple[str, ...]
@@ -157,7 +157,7 @@ def _percentile(table: Sequence[tuple[float, int]], percent: float) -> int:
     return table[-1][1]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Author:
     dice: random.Random
     rules: Mapping[str, tuple[list[str], ...]]

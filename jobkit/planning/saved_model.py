@@ -17,21 +17,7 @@ EMBEDDER, TAGGER = "sentence-embedding", "hf-token-classification"
 LIBRARY = "sentence_transformers."
 BEGINS = ("Transformer", "StaticEmbedding", "CLIPModel")
 """The first modules of an embedder that the workload runs."""
-FROM_ZERO = ("bert", "distilbert", "electra", "albert", "gpt2", "deberta", "nystromformer")
-AFTER_PADDING = ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer")
-"""Model types with a table of positions: from 0, or from the number after that of the padding token."""
-RELATIVE = ("t5", "mt5", "umt5", "longt5", "xlnet")
-"""Model types whose configuration names no number of positions."""
-OTHER_WEIGHTS = {"*.onnx": "ONNX", "*.xml": "OpenVINO", "*.h5": "TensorFlow", "*.msgpack": "Flax"}
-WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-"""The names of weights in one file; with ``.index.json`` of their list of files."""
-POINTER = b"version https://git-lfs"
 TOKENIZER, OF_TEXT = "tokenizer_config.json", "sentence_bert_config.json"
-OF_LIBRARY = "config_sentence_transformers.json"
-LIMITS = ("max_seq_length", "model_max_length", "max_length")
-VOCABULARIES = ("tokenizer.json", "vocab*", "*.model", "*.spm", "*.tokenizer", "*.tiktoken", "tekken.json")
-"""Files of which a tokenizer has one, unless it is of bytes or has code of its own. Without any, transformers
-makes a tokenizer that knows no word, and says nothing."""
 Json = Mapping[str, Any]
 Modules = Sequence[Mapping[str, str]]
 NO_POOLING = "leave `pooling` out"
@@ -74,7 +60,10 @@ def _refuse_unfit(workload: str, folder: Path, asked: Mapping[str, object]) -> N
     _refuse_weights(whole)
     _refuse_code(folder, whole, modules, config, trusted=bool(asked.get("trust_remote_code")))
     of_bytes = str(tokens.get("tokenizer_class")).startswith(("ByT5", "Canine", "Perceiver"))
-    if not (of_bytes or "auto_map" in tokens or any(any(whole.glob(name)) for name in VOCABULARIES)):
+    # Files of which a tokenizer has one, unless it is of bytes or has code of its own. Without any,
+    # transformers makes a tokenizer that knows no word, and says nothing.
+    known = ("tokenizer.json", "vocab*", "*.model", "*.spm", "*.tokenizer", "*.tiktoken", "tekken.json")
+    if not (of_bytes or "auto_map" in tokens or any(any(whole.glob(name)) for name in known)):
         message = f"{whole} has no vocabulary of a tokenizer (tokenizer.json, vocab.txt, ...)"
         raise JobkitError(message, hint="save it next to the model: `tokenizer.save_pretrained(FOLDER)`")
     if not (modules and modules[0]["type"].endswith("StaticEmbedding")):
@@ -83,7 +72,8 @@ def _refuse_unfit(workload: str, folder: Path, asked: Mapping[str, object]) -> N
 
 def _of_embedder(folder: Path, modules: Modules, kind: str, *, pooled: bool) -> Modules:
     """Refuse what was not saved as a sentence embedder, or cannot work; return the modules that work."""
-    settings = read_json(folder / OF_LIBRARY)
+    of_library = "config_sentence_transformers.json"
+    settings = read_json(folder / of_library)
     kind = kind if (saved := settings.get("model_type", SAVED)) == SAVED else saved
     if not modules or kind in {"CrossEncoder", "SparseEncoder", "MultiVectorEncoder"}:
         if pooled:
@@ -97,10 +87,10 @@ def _of_embedder(folder: Path, modules: Modules, kind: str, *, pooled: bool) -> 
     if name not in BEGINS and modules[0]["type"].startswith(LIBRARY):
         message = f"{folder} begins with the module {name}, which {EMBEDDER} does not run"
         raise JobkitError(message, hint="write a function that calls `encode`: jobkit help workloads")
-    _refuse_number(OF_LIBRARY, "truncate_dim", settings.get("truncate_dim"), 1)
+    _refuse_number(of_library, "truncate_dim", settings.get("truncate_dim"), 1)
     named = settings.get("default_prompt_name", "query")
     if named not in {"query": "", "document": "", None: "", **settings.get("prompts", {})}:
-        raise TypeError(f"{OF_LIBRARY} has no prompt for its default_prompt_name {named!r}")
+        raise TypeError(f"{of_library} has no prompt for its default_prompt_name {named!r}")
     for module in modules:
         _refuse_module(folder, module["type"], module["path"])
     return modules
@@ -131,21 +121,25 @@ def _refuse_weights(folder: Path) -> None:
     files = [path for end in ("*.safetensors", "*.bin") for path in folder.glob(end)]
     # these names end as those of weights
     files = [path for path in files if not path.name.startswith(("adapter", "training_args", "optimizer"))]
-    if not any((folder / name).exists() for name in WEIGHTS):
-        named = [read_json(folder / f"{name}.index.json").get("weight_map", {}).values() for name in WEIGHTS]
+    # The names of weights in one file; with `.index.json` of their list of files
+    weights = ("model.safetensors", "pytorch_model.bin")
+    if not any((folder / name).exists() for name in weights):
+        named = [read_json(folder / f"{name}.index.json").get("weight_map", {}).values() for name in weights]
         files += [folder / name for name in sorted({*(named[0] or named[1])})]
+    pointer = b"version https://git-lfs"
     for file in files:
         if not file.is_file():
             raise JobkitError(f"{file} is missing", hint="copy all files of the model again")
         with file.open("rb") as stream:
-            if stream.read(len(POINTER)) == POINTER:
+            if stream.read(len(pointer)) == pointer:
                 raise JobkitError(f"{file} is a pointer of Git LFS, not the weights", hint="git lfs pull")
     if adapter := read_json(folder / "adapter_config.json"):
         hint = "save `model.merge_and_unload()` of peft; if the weights are whole, delete adapter_config.json"
         raise JobkitError(f"{folder} is an adapter of {adapter.get('base_model_name_or_path')}", hint=hint)
     if files:
         return
-    others = [word for pattern, word in OTHER_WEIGHTS.items() if any(folder.rglob(pattern))]
+    other_weights = {"*.onnx": "ONNX", "*.xml": "OpenVINO", "*.h5": "TensorFlow", "*.msgpack": "Flax"}
+    others = [word for pattern, word in other_weights.items() if any(folder.rglob(pattern))]
     has = f"weights of {' and '.join(others)} alone" if others else "no weights"
     hint = "save the model with PyTorch: `save_pretrained(FOLDER)` writes model.safetensors"
     raise JobkitError(f"{folder} has {has}, not those of PyTorch (*.safetensors, *.bin)", hint=hint)
@@ -178,11 +172,12 @@ def _refuse_lengths(workload: str, folder: Path, config: Json, tokens: Json) -> 
     if not isinstance(positions, int):
         raise TypeError(f"{positions!r} is no number of positions")
     named = [(TOKENIZER, "model_max_length", tokens.get("model_max_length"))]
+    limits = ("max_seq_length", "model_max_length", "max_length")
     if workload == EMBEDDER:
         settings = read_json(folder / OF_TEXT)
         parts = [settings, settings.get("processor_kwargs"), settings.get("tokenizer_args")]
         parts += (settings.get("processing_kwargs") or {}).values()
-        named += [(OF_TEXT, key, part.get(key)) for part in parts if part for key in LIMITS]
+        named += [(OF_TEXT, key, part.get(key)) for part in parts if part for key in limits]
     for one in named:
         _refuse_number(*one, 3)  # two special tokens, and one more
     file, key, value = next((one for one in reversed(named) if one[2] is not None), named[0])
@@ -190,11 +185,16 @@ def _refuse_lengths(workload: str, folder: Path, config: Json, tokens: Json) -> 
     if workload == EMBEDDER and file == TOKENIZER and positions > 0:
         most = min(most, positions)
     kind = config.get("model_type")
-    if workload == TAGGER and kind in RELATIVE and most > NO_LIMIT and positions <= 0:
+    # Model types whose configuration names no number of positions
+    relative = ("t5", "mt5", "umt5", "longt5", "xlnet")
+    if workload == TAGGER and kind in relative and most > NO_LIMIT and positions <= 0:
         raise unlimited(folder)
-    if kind in (*FROM_ZERO, *AFTER_PADDING):
+    from_zero = ("bert", "distilbert", "electra", "albert", "gpt2", "deberta", "nystromformer")
+    # Model types with a table of positions: from 0, or from the number after that of the padding token
+    after_padding = ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer")
+    if kind in (*from_zero, *after_padding):
         padding = 1 if kind == "mpnet" else config.get("pad_token_id") or 0  # that of mpnet is fixed
-        usable = positions - (padding + 1 if kind in AFTER_PADDING else 0)
+        usable = positions - (padding + 1 if kind in after_padding else 0)
         if NO_LIMIT >= most > usable > 0:
             hint = f'write "{key}": {usable} into its {file}'
             raise JobkitError(f"{folder} takes {most:,} tokens, and has positions for {usable:,}", hint=hint)

@@ -28,7 +28,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -38,6 +38,7 @@ from typing import Any
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
+from jobkit.core.frozen import keyed
 from jobkit.core.json_codec import parse_json
 from jobkit.core.paths import cache_lock, share_with_group
 from jobkit.core.terminal import Say, shell_path
@@ -109,15 +110,11 @@ TYPES = (
     *("DATE", "TIME", "PERCENT", "MONEY", "QUANTITY", "ORDINAL", "CARDINAL"),
 )
 """The eighteen types of OntoNotes: with these the tagger's last layer has the English model's size."""
-RECURRENT_GAIN = 4.0
-"""The factor of the random recurrent weights of the character models. The factor of the input's weights is
-half the root of the width, which makes them of one size for every width. At torch's own scale the outputs are
-so similar that the tagger memorises whole words (F1 0.46) instead of learning from their letters."""
 SAVED_BATCH_SIZE = 32
 """Stanza's own default, and what a pipeline uses by default."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class StandinSize:
     # widths of the character models, of the tagger's LSTM, and of a word vector
     charlm_hidden: int
@@ -132,7 +129,7 @@ class StandinSize:
     tokenizer_steps: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class StandinOrder:
     folder: Path
     sample: Sample
@@ -181,7 +178,11 @@ def make_character_models(order: StandinOrder) -> Any:  # noqa: ANN401 - Stanza 
                 if "weight_ih" in name:
                     weights.mul_(order.size.charlm_hidden**0.5 / 2)
                 elif "weight_hh" in name:
-                    weights.mul_(RECURRENT_GAIN)
+                    # The factor of the random recurrent weights of the character models. The factor of the
+                    # input's weights is half the root of the width, which makes them of one size for every
+                    # width. At torch's own scale the outputs are so similar that the tagger memorises whole
+                    # words (F1 0.46) instead of learning from their letters.
+                    weights.mul_(4.0)
         model.save(str(order.path(part)))
     return vocabulary
 
@@ -331,9 +332,6 @@ SIZES: Mapping[str, StandinSize] = MappingProxyType(
 SIZE_BYTES: Mapping[str, int] = MappingProxyType({"tiny": 3_600_000, "full": 198_000_000})
 """The approximate size of each on disk, for a plan that is made before it is built."""
 
-TINY_TOOK = "when measured, this took 80 s on one core of an AMD EPYC"
-"""How long `tiny` is trained: the time of `jobkit models build --size tiny`."""
-
 
 def standin_path(size: str, cache: Path) -> Path:
     """Return the folder of the stand-in of a size; its name changes with the training."""
@@ -365,7 +363,8 @@ def train(path: str, size: str, *, say: Say) -> None:
 
     folder = Path(path)
     device = "cuda" if size == "full" and torch.cuda.is_available() else "cpu"
-    took = f"{TINY_TOOK}; " if size == "tiny" else ""
+    # How long `tiny` is trained: the time of `jobkit models build --size tiny`
+    took = "when measured, this took 80 s on one core of an AMD EPYC; " if size == "tiny" else ""
     say(f"training the stand-in model ({size}, on {device}): {took}the next time it comes from the cache")
     sample = generate(TRAINING_SEED, TRAINING_PARAGRAPHS)
     order = StandinOrder(folder=folder, sample=sample, size=SIZES[size], device=device, say=say)
@@ -432,14 +431,10 @@ def _evaluate(folder: Path, size: str, device: str) -> dict[str, Any]:
 # -- stand-ins with random weights
 
 RANDOM_SEED = 1847
-LABELS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC", "B-MISC", "I-MISC")
-"""The labels of CoNLL 2003, which most English entity models of the hub have."""
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-O_BIAS = {"full": 1.18, "tiny": 0.38}
-"""Of the head of a tagger, by size: with it the sample has about 3 entities a paragraph (measured)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Architecture:
     name: str
     size_bytes: int  # the approximate size on disk, for a plan made before the stand-in is built
@@ -502,6 +497,8 @@ def build_random(path: str, workload: str, size: str, *, say: Say) -> None:
     """Write a stand-in into a folder; the file that says what the folder is comes last."""
     architecture, folder = ARCHITECTURES[workload, size], Path(path)
     say(f"building {architecture.name} with random weights (it is not trained)")
+    # Of the head of a tagger, by size: with it the sample has about 3 entities a paragraph (measured)
+    o_bias = {"full": 1.18, "tiny": 0.38}
     if workload == "spacy-ner":
         _build_spacy(folder, architecture)
     else:
@@ -511,7 +508,7 @@ def build_random(path: str, workload: str, size: str, *, say: Say) -> None:
         if workload == "sentence-embedding":
             _build_embedder(folder, architecture)
         else:
-            _build_tagger(folder, architecture, O_BIAS[size])
+            _build_tagger(folder, architecture, o_bias[size])
     _write(folder / CARD_FILE, {**asdict(architecture), "seed": RANDOM_SEED, "trained": False})
 
 
@@ -520,10 +517,12 @@ def _build_tagger(folder: Path, architecture: Architecture, bias: float) -> None
     from transformers import BertConfig, BertForTokenClassification
 
     tokenizer = _tokenizer(architecture, lowercase=False)
+    # The labels of CoNLL 2003, which most English entity models of the hub have
+    labels = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC", "B-MISC", "I-MISC")
     config = BertConfig(
         **architecture.dimensions,
-        id2label=dict(enumerate(LABELS)),
-        label2id={label: at for at, label in enumerate(LABELS)},
+        id2label=dict(enumerate(labels)),
+        label2id={label: at for at, label in enumerate(labels)},
     )
     model = BertForTokenClassification(config)
     torch.nn.init.constant_(model.classifier.bias[:1], bias)

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 SAMPLE = re.compile(r"sample(?::([1-9]\d{0,3}))?", re.ASCII)
 """``sample``, or ``sample:300`` for a sample of 300 paragraphs."""
 MOST_PARAGRAPHS = 9999
-MOST_NAMES = 10_000
-"""How many names of a folder are searched for one like a name that does not exist."""
 KEY_HINT = "`text` may be a path, an http(s) address, or `sample`"
 
 
@@ -177,7 +175,8 @@ def text_on_disk(name: str, base: Path) -> Path:
 def _files_in(folder: Path) -> list[str]:
     """Return the names of the files in a folder, for a hint; empty if it cannot be read."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        shown = (entry for entry in islice(entries, MOST_NAMES) if not entry.name.startswith("."))
+        # How many names of a folder are searched for one like a name that does not exist
+        shown = (entry for entry in islice(entries, 10_000) if not entry.name.startswith("."))
         return [entry.name for entry in shown if entry.is_file()]
     return []
 
@@ -388,8 +387,6 @@ def _kept_at(workload: str, text: TextRef, model: ModelRef | None, cache: Path) 
 
 # -- the text of `jobkit recommend --corpus`
 
-MOST_COUNTED = 10**12
-NUMBERS = "2000000, 2,000,000, 2_000_000 or 2e6"
 _NUMBER = re.compile(r"-?(\d+|\d{1,3}([,_]\d{3})+)(\.\d+)?([eE][+]?\d{1,3})?", re.ASCII)
 """A number as people and programs write it; one out of range is refused as a number, not as a file."""
 
@@ -404,18 +401,20 @@ def read_corpus(text: str, records: Sequence[Record]) -> CorpusVolume:
     """Return the user's corpus: a number of paragraphs, or a file; ``records`` may tell its lengths."""
     from jobkit.answers.speed import CorpusVolume  # here: a dry run begins sooner
 
+    most_counted = 10**12
+    numbers = "2000000, 2,000,000, 2_000_000 or 2e6"
     if _NUMBER.fullmatch(text) and not Path(text).exists():
         count = Decimal(text.replace(",", "").replace("_", ""))
-        in_range = 1 <= count <= MOST_COUNTED
-        why = "" if in_range else f"is not between 1 and {MOST_COUNTED:,} paragraphs"
+        in_range = 1 <= count <= most_counted
+        why = "" if in_range else f"is not between 1 and {most_counted:,} paragraphs"
         why = "is not a whole number" if not why and count % 1 else why
         if why:
-            raise JobkitError(f"--corpus {text} {why}", hint=f"for instance {NUMBERS}; or name a file")
+            raise JobkitError(f"--corpus {text} {why}", hint=f"for instance {numbers}; or name a file")
         return CorpusVolume(paragraphs=int(count))
     try:
         ref = find_text(text, base=Path(), cache=cache_dir(), write=False)
     except JobkitError as error:
-        hint = f"a number of paragraphs ({NUMBERS}), a text that is here, or sample"
+        hint = f"a number of paragraphs ({numbers}), a text that is here, or sample"
         hint = error.hint if Path(text).exists() else hint
         if text.startswith(("http://", "https://")):
             hint = f"fetch the text first, and name the file: curl -LO {shlex.quote(text)}"

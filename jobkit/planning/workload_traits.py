@@ -29,8 +29,6 @@ from jobkit.worker.workloads import own
 from jobkit.worker.workloads.base import CHARACTERS, SHIPPED
 from jobkit.worker.workloads.stanza_ner import SLEEP_WHILE_WAITING
 
-FIX = "jobkit doctor reports what this Python lacks"
-
 
 def run_in_child(function: str, *arguments: object, say: Say, what: str, gpus: bool = False) -> Any:  # noqa: ANN401 - any JSON
     """Call a function in a child process and return its result once the child has ended.
@@ -46,12 +44,13 @@ def run_in_child(function: str, *arguments: object, say: Say, what: str, gpus: b
     if "error" in reply:
         message, hint, exit_code = reply["error"]
         raise JobkitError(message, hint=hint, exit_code=exit_code)
+    fix = "jobkit doctor reports what this Python lacks"
     if "fault" in reply:
-        raise JobkitError(f"{what} failed: {reply['fault']}", hint=FIX)
+        raise JobkitError(f"{what} failed: {reply['fault']}", hint=fix)
     if not done.ok or "result" not in reply:
         how = f"was killed by signal {-done.status}" if done.status < 0 else f"ended with {done.status}"
         last = done.stderr.strip().rpartition("\n")[2]
-        raise JobkitError(f"{what} failed: its process {how}{': ' * bool(last)}{last}", hint=FIX)
+        raise JobkitError(f"{what} failed: its process {how}{': ' * bool(last)}{last}", hint=fix)
     return reply["result"]
 
 

@@ -13,8 +13,6 @@ import os
 import sys
 from pathlib import Path
 
-PR_SET_CHILD_SUBREAPER = 36  # <sys/prctl.h>
-
 
 def note(file: Path) -> None:
     """Write this process's id, start time (proc(5), field 22 of its stat) and boot into a file."""
@@ -32,7 +30,8 @@ def main(folder: Path, name: str, *argv: str) -> None:
     os.dup2(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644), 1)
     os.dup2(1, 2)
     os.chdir(log.parent)
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1))
+    # <sys/prctl.h>
+    ctypes.CDLL(None).prctl(36, ctypes.c_ulong(1))
     mark = folder / "run" / f"{name}.{os.getpid()}.guard"
     note(mark)
     if os.fork() == 0:

@@ -37,22 +37,7 @@ listener_threads        2
 worker_threads          2
 scheduler_threads       1
 """
-PARALLEL = {
-    "pe_name": "smp",
-    "slots": "999",
-    "allocation_rule": "$pe_slots",
-    "control_slaves": "TRUE",
-    "job_is_first_task": "TRUE",
-    "urgency_slots": "min",
-    "accounting_summary": "FALSE",
-    **dict.fromkeys(("user_lists", "xuser_lists", "start_proc_args", "stop_proc_args", "qsort_args"), "NONE"),
-}
 NO_LISTS_OF_HOST = "load_scaling user_lists xuser_lists projects xprojects usage_scaling report_variables"
-EXECUTION_HOST = {
-    "hostname": HOST,
-    "complex_values": f"ngpus={GPUS},ncpus={SLOTS},exclusive=true",
-    **dict.fromkeys(NO_LISTS_OF_HOST.split(), "NONE"),
-}
 NO_LISTS = (
     "ckpt_list prolog epilog starter_method suspend_method resume_method terminate_method owner_list"
     " user_lists xuser_lists subordinate_list complex_values projects xprojects calendar load_thresholds"
@@ -67,7 +52,6 @@ SETTINGS = {
     "load_report_time": "00:00:02",
     "execd_params": "INHERIT_ENV=true",
 }  # root may submit; what happens is written at once; a job's qsub finds the master
-SCHEDULE = {"schedule_interval": "0:0:1", "flush_submit_sec": "1", "flush_finish_sec": "1"}
 
 
 def queue(name: str, folder: Path, **changes: str) -> dict[str, str]:
@@ -176,9 +160,27 @@ def after(place: Place, daemon: Daemon) -> None:
         return
     complexes = place.ask("qconf", "-sc").stdout
     put(place, "-Mc", complexes + "\n".join(COMPLEXES) + "\n")
-    put(place, "-Msconf", changed(place.ask("qconf", "-ssconf").stdout, SCHEDULE))
-    put(place, "-Ae", lines(EXECUTION_HOST))
-    put(place, "-Ap", lines(PARALLEL))
+    schedule = {"schedule_interval": "0:0:1", "flush_submit_sec": "1", "flush_finish_sec": "1"}
+    put(place, "-Msconf", changed(place.ask("qconf", "-ssconf").stdout, schedule))
+    execution_host = {
+        "hostname": HOST,
+        "complex_values": f"ngpus={GPUS},ncpus={SLOTS},exclusive=true",
+        **dict.fromkeys(NO_LISTS_OF_HOST.split(), "NONE"),
+    }
+    put(place, "-Ae", lines(execution_host))
+    parallel = {
+        "pe_name": "smp",
+        "slots": "999",
+        "allocation_rule": "$pe_slots",
+        "control_slaves": "TRUE",
+        "job_is_first_task": "TRUE",
+        "urgency_slots": "min",
+        "accounting_summary": "FALSE",
+        **dict.fromkeys(
+            ("user_lists", "xuser_lists", "start_proc_args", "stop_proc_args", "qsort_args"), "NONE"
+        ),
+    }
+    put(place, "-Ap", lines(parallel))
     for name in QUEUES:
         put(place, "-Aq", lines(queue(name, place.folder)))
     check(place.ask("qconf", "-as", HOST), "Grid Engine refuses its submit host")

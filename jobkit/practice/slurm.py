@@ -84,17 +84,6 @@ LogFile={folder}/log/slurmdbd.log
 PidFile={run}/slurmdbd.its
 """
 
-DATABASE_OPTIONS = (
-    "--innodb-flush-method=nosync",
-    "--innodb-flush-log-at-trx-commit=0",
-    "--innodb-doublewrite=0",
-    "--innodb-log-file-size=16M",
-    "--innodb-buffer-pool-size=64M",
-    "--innodb-lock-wait-timeout=900",
-)
-"""Quick, and not safe against a crash of this machine. The socket is in a folder that only this user can
-enter, so it needs no passwords. slurmdbd warns about a shorter lock wait."""
-
 
 def prepare(place: Place) -> None:
     folder = place.folder
@@ -151,7 +140,17 @@ def _make_database(place: Place) -> None:
 def _database(place: Place) -> tuple[str, ...]:
     folder = place.folder / "db"
     where = (f"--datadir={folder}/data", f"--tmpdir={place.folder / 'tmp'}", f"--user={user()}")
-    return ("mariadbd", "--no-defaults", "--skip-grant-tables", *DATABASE_OPTIONS, *where)
+    # Quick, and not safe against a crash of this machine. The socket is in a folder that only this user can
+    # enter, so it needs no passwords. slurmdbd warns about a shorter lock wait.
+    database_options = (
+        "--innodb-flush-method=nosync",
+        "--innodb-flush-log-at-trx-commit=0",
+        "--innodb-doublewrite=0",
+        "--innodb-log-file-size=16M",
+        "--innodb-buffer-pool-size=64M",
+        "--innodb-lock-wait-timeout=900",
+    )
+    return ("mariadbd", "--no-defaults", "--skip-grant-tables", *database_options, *where)
 
 
 def daemons(place: Place) -> tuple[Daemon, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from operator import itemgetter
@@ -19,6 +19,7 @@ from jobkit.core import figures, knobs
 from jobkit.core.blocks import Block, Column, as_markdown, as_text
 from jobkit.core.extensions import EXTENSIONS
 from jobkit.core.figures import DIFFER, GPU_MEMORY, LOAD, MODEL, RAM, SPEED, SPEEDUP, WORK, Figure, in_table
+from jobkit.core.frozen import keyed
 from jobkit.core.knobs import BATCH_SIZE, CPU
 from jobkit.core.layout import SEARCH_GOAL_FILE
 from jobkit.core.records import Outcome
@@ -32,11 +33,8 @@ from jobkit.runs.request import ORDERS, memory_condition
 from jobkit.runs.results import batches_of
 from jobkit.worker.workloads.base import CHARACTERS, load_unit
 
-BOUNDED = "the prediction, which has a bound, is the answer"
-"""The reason why a run of jobkit has no straight line."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class GroupEstimate:
     group: int  # a row of ``Collected.groups``
     knob: str  # the knob whose largest value is estimated
@@ -60,6 +58,8 @@ def estimates(collected: Collected, limit_bytes: int | None = None) -> tuple[Gro
     ``limit_bytes``: the GPU to fit; by default the one that the group was measured on.
     """
     found = []
+    # The reason why a run of jobkit has no straight line
+    bounded = "the prediction, which has a bound, is the answer"
     for group, first in enumerate(collected.by_group):
         if first.point.device == CPU:
             continue
@@ -81,7 +81,7 @@ def estimates(collected: Collected, limit_bytes: int | None = None) -> tuple[Gro
             if answer is not None and words != answer:
                 continue  # points of a search that ran once are no line of memory
             largest = own.largest
-            reason = Estimate(line=None, capacity_bytes=own.limit_bytes, reason=largest.reason or BOUNDED)
+            reason = Estimate(line=None, capacity_bytes=own.limit_bytes, reason=largest.reason or bounded)
             estimate = of_group(
                 knob=largest.knob,
                 by_knob=reason,
@@ -146,7 +146,6 @@ def peaks_of_file(rows: Sequence[Row]) -> list[tuple[int, float]]:
     return [(row.numbers[BATCH_SIZE], peak) for row, peak in peaks if peak is not None]
 
 
-MOST_FAILURES = 20
 MEASURED = re.compile(r"\d+(?:[.:]\d+)+")
 """Figures and times in the evidence of a failure, in which equal failures differ."""
 MOST_NAMES = 3
@@ -291,7 +290,8 @@ def missing_lines(collected: Collected) -> tuple[str, ...]:
             kind = row.folder, row.outcome, tried.provisional, MEASURED.sub("", tried.evidence)
             kinds.setdefault(kind, []).append(row)
     lines: list[str] = []
-    for alike in [*kinds.values()][:MOST_FAILURES]:
+    most_failures = 20
+    for alike in [*kinds.values()][:most_failures]:
         first, point, tried, number = alike[0], alike[0].point, alike[0].tried, len(alike)
         ended = f"{tried.outcome}{' (provisional)' if tried.provisional else ''}: {tried.evidence}"
         if number == 1:
@@ -308,7 +308,7 @@ def missing_lines(collected: Collected) -> tuple[str, ...]:
             every = f" --only {tried.outcome}" if own and step.command.endswith(own) else ""
             command = f"{step.command.removesuffix(own)}{every}" if every else step.command
             lines.append(NoWrap(command, f"  {step.does}: "))
-    if left := sum(map(len, [*kinds.values()][MOST_FAILURES:])):
+    if left := sum(map(len, [*kinds.values()][most_failures:])):
         lines.append(f"... and {format_count(left, 'more point')} (--format csv has them all)")
     if to_come := [row for row in points if row.outcome is None]:
         lines.append(f"to come: {format_list([row.point.point_id for row in to_come], MOST_NAMES)}")
@@ -344,15 +344,10 @@ LEGENDS = {
 }
 """A line for each family of columns, shown below a table that has one of them, or one of the `MARKS`."""
 PART, INTERVAL, UNKNOWN = " (n=", " ± ", " ± ?"
-MARKS = {"part": PART, "interval": INTERVAL, "unknown": UNKNOWN}
-"""What a cell may contain that a line of `LEGENDS` explains."""
 
 
 LEAST, MOST = 1e-4, 1e12
 """A workload's figure beyond these is written with an exponent."""
-
-SUM_OF = {figures.MODEL.name: (figures.CONTEXT.head, figures.WEIGHTS.head)}
-"""The heads of the columns that one is the sum of."""
 
 
 def size_columns(sizes: Sequence[Size], knobs: Sequence[str], own: Sequence[Figure] = ()) -> list[Column]:
@@ -380,7 +375,8 @@ def size_columns(sizes: Sequence[Size], knobs: Sequence[str], own: Sequence[Figu
                 for size, mean in zip(sizes, means, strict=True)
             ]
             notes = tuple(_notes(shown, cells, sizes, own))
-            summed = SUM_OF.get(shown.name, ())
+            # The heads of the columns that one is the sum of
+            summed = {figures.MODEL.name: (figures.CONTEXT.head, figures.WEIGHTS.head)}.get(shown.name, ())
             columns.append(Column(shown.head, cells, shown.rank, notes=notes, sum_of=summed))
         if figure is SPEEDUP:
             known = [times if (times := size.times) and times.low is not None else None for size in sizes]
@@ -394,7 +390,9 @@ def size_columns(sizes: Sequence[Size], knobs: Sequence[str], own: Sequence[Figu
 def _notes(
     figure: Figure, cells: Sequence[str], sizes: Sequence[Size], own: Sequence[Figure]
 ) -> Iterator[str]:
-    families = {name for name, mark in MARKS.items() if any(mark in cell for cell in cells)}
+    # What a cell may contain that a line of `LEGENDS` explains
+    marks = {"part": PART, "interval": INTERVAL, "unknown": UNKNOWN}
+    families = {name for name, mark in marks.items() if any(mark in cell for cell in cells)}
     if figure is not WORK or not any(size.mean(SPEED) for size in sizes):
         families.add(figure.family)
     if figure is SPEEDUP and {size.n > 1 for size in sizes if size.n} == {False, True}:
@@ -436,13 +434,6 @@ def _plain(head: str, values: Iterable[object], rank: int = 0, notes: tuple[str,
     return Column(head, cells, rank, notes=notes)
 
 
-MOST_NOTES = 20
-EXACT = 2**53
-"""Below it, a float holds every whole number."""
-WIDER = "a wider terminal, or --format md, has them"
-"""What shows the columns for which there is no room."""
-
-
 def render(
     collected: Collected,
     fmt: str = "table",
@@ -478,13 +469,16 @@ def render(
         }
         return as_json(report, indent=2) + "\n"
     shown = blocks(collected, per_group, asked=limit_bytes is not None)
-    return as_markdown(shown) if fmt == "md" else as_text(shown, width, color=color, wider=WIDER)
+    # What shows the columns for which there is no room
+    wider = "a wider terminal, or --format md, has them"
+    return as_markdown(shown) if fmt == "md" else as_text(shown, width, color=color, wider=wider)
 
 
 def _whole_numbers(record: Mapping[str, object]) -> dict[str, object]:
     """Return a record whose whole numbers have no decimal point, where a float is exact."""
     return {
-        name: int(value) if isinstance(value, float) and value.is_integer() and abs(value) < EXACT else value
+        # Below it, a float holds every whole number
+        name: int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
         for name, value in record.items()
     }
 
@@ -531,8 +525,9 @@ def missing_blocks(collected: Collected) -> Iterator[Block]:
 
 
 def note_blocks(collected: Collected) -> Iterator[Block]:
+    most_notes = 20
     if collected.notes:
-        more = len(collected.notes) - MOST_NOTES
+        more = len(collected.notes) - most_notes
         rest = (f"... and {more} more (--json has them all)",) if more > 0 else ()
-        notes = tuple(f"- {note}" for note in collected.notes[:MOST_NOTES])
+        notes = tuple(f"- {note}" for note in collected.notes[:most_notes])
         yield Block(title="Notes", after=(*notes, *rest))

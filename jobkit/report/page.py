@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib import metadata, resources
 from itertools import groupby
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from jobkit.core import extensions, files
 from jobkit.core.blocks import Block, Column, notes_of
 from jobkit.core.errors import JobkitError, hide_secrets
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.layout import JOB_SCRIPT, SPEC_FILE, is_run_folder
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import NoWrap, for_terminal
@@ -40,12 +41,11 @@ from jobkit.spec.yaml_files import as_yaml, read_document
 if TYPE_CHECKING:
     import jinja2
 
-PARTS = resources.files("jobkit.report") / "html"
 MOST_CHARACTERS = 40_000
 """Of a spec or script in the page; the rest is in the run folder."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Folded:
     """Blocks of which the page shows no more than a title until the reader asks for them."""
 
@@ -53,7 +53,7 @@ class Folded:
     blocks: Sequence[Block]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class PictureGroup:
     """A group of points: its pictures, its scaling table, and the pictures below the table."""
 
@@ -62,7 +62,7 @@ class PictureGroup:
     below: Sequence[Picture] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class OfRun:
     """A run on the page, in the order in which it shows it."""
 
@@ -109,7 +109,7 @@ def render(name: str, /, **values: object) -> str:
 
 def text_of(name: str) -> str:
     """Return a file of this package."""
-    return (PARTS / name).read_text(encoding="utf-8")
+    return ((resources.files("jobkit.report") / "html") / name).read_text(encoding="utf-8")
 
 
 def paragraphs(lines: Iterable[str]) -> Iterator[str]:
@@ -145,7 +145,7 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Page:
     """The page of runs: its HTML, and the outcomes of all their points."""
 

@@ -26,6 +26,7 @@ from jobkit.core.figures import (
     gpu_memory,
 )
 from jobkit.core.files import read_text
+from jobkit.core.frozen import frozen
 from jobkit.core.knobs import AUTO, CPU, CUDA, FP32, ON, PRECISIONS, REPORTED, SHARING, Knob, Value, numbers
 from jobkit.core.records import SWEPT, TRIAL, Outcome, Point, Record
 from jobkit.core.terminal import shell_path
@@ -38,7 +39,7 @@ from jobkit.runs.trials import Trial, describe_trials, settled_trials, trials
 from jobkit.runs.tries import Try
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileFormat:
     """What rows of a file that jobkit did not write have in common: they have figures, but no record."""
 
@@ -252,8 +253,6 @@ def row_of_point(folder: str, result: PointResult) -> Row:
     return Row(folder=folder, result=result, record=record, params=params, figures=figures)
 
 
-MOST_NAMED = 5
-"""Points named in one note."""
 LOG_LIMIT_BYTES = 16 * 2**20
 """A larger file is no log of a job: the log of a day is a few MiB."""
 
@@ -344,7 +343,7 @@ def _read_run(path: Path) -> Sources:
         (profiled, "profiled, and in no table", f"; jobkit profile {shell_path(path)} POINT prints it"),
     )
     for named, what, more in apart:
-        notes += [f"{path}: {what}: {format_list(named, MOST_NAMED)}{more}"] if named else []
+        notes += [f"{path}: {what}: {format_list(named)}{more}"] if named else []
     notes += [f"{path}: {line}" for line in tried]
     for extension in EXTENSIONS.values():
         logs = sorted((path / layout.LOGS_FOLDER).glob(extension.logs)) if extension.logs else []

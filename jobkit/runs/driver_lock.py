@@ -13,13 +13,13 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from jobkit.core import shell
 from jobkit.core.errors import ExitCode, JobkitError, name_file_in_errors
 from jobkit.core.files import filesystem_type, likely_shared, open_regular, read_text, try_lock
+from jobkit.core.frozen import keyed
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import DRIVER_LOCK
 from jobkit.core.terminal import shell_path
@@ -34,7 +34,7 @@ class Life(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Driver:
     """A process that runs points here: what the lock file holds."""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.extras import cuda_install_command
+from jobkit.core.frozen import frozen
 from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import shell_quote
@@ -63,7 +64,7 @@ class FixKind(StrEnum):
     WATCH = "watch"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     command: str
     does: str
@@ -197,11 +198,10 @@ def remedy(outcome: Outcome, message: str, *, run: str, point: int, alone: bool 
 
 
 WALLTIME, MEMORY = "resources.walltime", "resources.memory"
-ROOM = f"{100 * (WALLTIME_FACTOR - 1):.0f} % more, and time to copy"
 MOST_NAMES = 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ResourceNeed:
     """How much points need of a resource that they ran out of."""
 
@@ -238,6 +238,7 @@ def needed_by(run: RunStatus, points: Sequence[PointStatus]) -> list[ResourceNee
 
 def _walltime(run: RunStatus, late: Sequence[PointStatus]) -> ResourceNeed:
     found, unmeasured = [], []
+    room = f"{100 * (WALLTIME_FACTOR - 1):.0f} % more, and time to copy"
     for point in late:
         tried = point.counts
         longest_s = whole_s(tried, shared=tried.task in point.shared_tasks)
@@ -245,7 +246,7 @@ def _walltime(run: RunStatus, late: Sequence[PointStatus]) -> ResourceNeed:
             progress, spent_s = progress_of_try(tried), task_s(tried)
             of = f" of {progress.batches_total:,}" if progress and progress.batches_total else ""
             far = f"{progress.batches if progress else 0:,}{of} batches took {spent_s or 0:,.0f} s"
-            found.append((walltime_request(longest_s), f"{far}; {ROOM}"))
+            found.append((walltime_request(longest_s), f"{far}; {room}"))
             continue
         unmeasured.append(point.point.point_id)
         resources, planned_s = _by_policy(run, point), _foreseen(run, point).seconds
@@ -254,7 +255,7 @@ def _walltime(run: RunStatus, late: Sequence[PointStatus]) -> ResourceNeed:
                 WALLTIME, "", "HH:MM:SS: more than before; the spec of the run cannot be read"
             )
         if planned_s is not None and walltime_request(planned_s) > resources.walltime:
-            found.append((walltime_request(planned_s), f"{format_about(planned_s)} were planned; {ROOM}"))
+            found.append((walltime_request(planned_s), f"{format_about(planned_s)} were planned; {room}"))
         else:
             found.append((resources.walltime, "the walltime that the policy requests next"))
     seconds, because = max(found, key=itemgetter(0))

@@ -15,6 +15,7 @@ from typing import Any
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line, parse_object, read_text, read_tolerantly
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.json_codec import from_dict
 from jobkit.core.layout import ACCOUNTING_FILE, JOURNAL_FILE
 from jobkit.core.records import Outcome, Point
@@ -56,7 +57,7 @@ LAST_WORDS = {Role.FIND: "its last trial has ended", Role.TUNE: "it has found a 
 """The last line on an ended search, if no scheduler reports how it ended."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobTask:
     """A task of a job, in the scheduler's names."""
 
@@ -65,7 +66,7 @@ class JobTask:
     task: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Submission:
     """A job that a scheduler accepted: a line of the journal."""
 
@@ -259,7 +260,7 @@ CHANGES, FOUND = ("changes",), "-"
 minus, found ones. Whole lists made the file grow as the square of the tasks."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SchedulerAnswer:
     """What a scheduler's command printed: a line of ``accounting.jsonl``."""
 
@@ -283,7 +284,7 @@ def parse_answer(line: str, where: str) -> SchedulerAnswer:
         raise JobkitError(f"{where}: not an answer: {error!r}") from error
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Accounts:
     """What the journal and the accounting report of a run."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.files import open_regular
+from jobkit.core.frozen import keyed
 from jobkit.core.layout import EXIT_FILE, LOGS_FOLDER, point_folder, read_points, try_numbers
 from jobkit.core.records import Point
 from jobkit.core.terminal import LogSanitizer, Say, shell_quote
@@ -22,7 +22,7 @@ from jobkit.runs.status_text import plain
 from jobkit.runs.tries import Try, is_fault, log_path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Log:
     """Where the output of a try is, or will be."""
 

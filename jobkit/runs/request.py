@@ -12,11 +12,12 @@ import re
 import shlex
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.knobs import CUDA, EXACT, FP32, MPS, ON, PRECISION, SHORTCUTS, TF32
 from jobkit.core.measurements import largest
 from jobkit.core.records import Outcome, Record
@@ -38,17 +39,16 @@ if TYPE_CHECKING:
 MEMORY_FACTOR = 1.2
 LEAST_ROOM_BYTES = 256 * MIB
 """A first load held 192 MiB more than a later one, and the shell of a job 34 MiB (benchmarks/records)."""
-TEXT_BYTES = 128 * MIB  # a shard's text beyond this is added to its request
 SMALL_STEP_BYTES, SMALL_STEPS = 100 * MIB, 10
 WALLTIME_FACTOR = 1.25
-WALLTIME_STEP_S = 300
 WARNING_S = 60  # the default of ``warning_s`` in a site file
 
 
 def memory_request(held_bytes: float, text_bytes: float = 0) -> int:
     """Return the memory to request for a job that held this much, and has a text of this size."""
     room_bytes = max(LEAST_ROOM_BYTES, (MEMORY_FACTOR - 1) * held_bytes)
-    return round_up_memory(held_bytes + room_bytes + max(0, text_bytes - TEXT_BYTES))
+    # a shard's text beyond this is added to its request
+    return round_up_memory(held_bytes + room_bytes + max(0, text_bytes - 128 * MIB))
 
 
 def walltime_request(longest_s: float, warning_s: float = WARNING_S) -> int:
@@ -65,7 +65,8 @@ def round_up_memory(size: float) -> int:
 
 def round_up_walltime(seconds: float) -> int:
     """Return a request in whole steps."""
-    return math.ceil(seconds / WALLTIME_STEP_S) * WALLTIME_STEP_S
+    walltime_step_s = 300
+    return math.ceil(seconds / walltime_step_s) * walltime_step_s
 
 
 def enough(
@@ -136,7 +137,7 @@ def _load(record: Record) -> int:
     return record.summary.load_max or 0 if record.summary else 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Change:
     memory: float = 1.0  # factor on the spec's request
     walltime: float = 1.0  # factor on the spec's request
@@ -184,7 +185,7 @@ def changed_resources(before: Resources, change: Change, *, keep: Sequence[str] 
 Overrides = tuple[str, ...]  # ``key=value`` of each ``--set``
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RetryGroup:
     """Points that run again with the same resources."""
 
@@ -341,12 +342,10 @@ def comparable_tries(
     ]
 
 
-_LIMITED_BY = {Outcome.RAM_OOM: "resources.memory", Outcome.TIMEOUT: "resources.walltime"}
-
-
 def _relevant_overrides(given: Overrides, tried: Try) -> list[str]:
     """Return the given words on which an outcome depends."""
-    key = _LIMITED_BY.get(tried.outcome) if tried.outcome and not tried.hung else None
+    limited_by = {Outcome.RAM_OOM: "resources.memory", Outcome.TIMEOUT: "resources.walltime"}
+    key = limited_by.get(tried.outcome) if tried.outcome and not tried.hung else None
     return [word for word in given if key and f"{key}.".startswith(f"{_key(word)}.")]
 
 
@@ -370,23 +369,14 @@ def changed(
 
 DEFAULT = "default"  # the allocator setting of a try for which none was set
 DEFAULT_WORDS = "PyTorch's default allocator"
-TORCH_OF_SHORT_NAME = (2, 9)
-"""The first torch that reads ``PYTORCH_ALLOC_CONF``, for which the other name is an alias
-(https://docs.pytorch.org/docs/stable/cuda_environment_variables.html)."""
 ORDERS = {
     "load": "largest batch first",
     "text": "batches as the text stands",
     "sorted": "sorted by length",
 }  # in words
-WITH_MPS = (
-    'export CUDA_MPS_PIPE_DIRECTORY="$(mktemp -d)" CUDA_MPS_LOG_DIRECTORY="$(mktemp -d)"',
-    "nvidia-cuda-mps-control -d && trap 'echo quit | nvidia-cuda-mps-control' EXIT",
-)
-"""Start a daemon of the user's own in a job, and end it with the job
-(https://docs.nvidia.com/deploy/mps/)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Conditions:
     # PyTorch's setting, or `DEFAULT`; ``None`` on a CPU, and if it was not recorded
     allocator: str | None
@@ -482,7 +472,9 @@ def _names(record: Record) -> tuple[str, ...]:
     if version is None:
         return ALLOCATOR_VARIABLES
     short, long = ALLOCATOR_VARIABLES
-    return (short,) if (int(version[1]), int(version[2])) >= TORCH_OF_SHORT_NAME else (long,)
+    # The first torch that reads `PYTORCH_ALLOC_CONF`, for which the other name is an alias
+    # (https://docs.pytorch.org/docs/stable/cuda_environment_variables.html)
+    return (short,) if (int(version[1]), int(version[2])) >= (2, 9) else (long,)
 
 
 def _allocator(record: Record) -> str | None:
@@ -502,5 +494,10 @@ def _lines(record: Record, allocator: str | None) -> Iterator[str]:
     elif precision or override:
         # Read by cuBLAS and cuDNN themselves, whatever torch asks of them.
         yield f"export {OVERRIDE}={shlex.quote(override or '0')}"
+    # Start a daemon of the user's own in a job, and end it with the job (https://docs.nvidia.com/deploy/mps/)
+    with_mps = (
+        'export CUDA_MPS_PIPE_DIRECTORY="$(mktemp -d)" CUDA_MPS_LOG_DIRECTORY="$(mktemp -d)"',
+        "nvidia-cuda-mps-control -d && trap 'echo quit | nvidia-cuda-mps-control' EXIT",
+    )
     if record.ran(MPS) == ON:
-        yield from WITH_MPS
+        yield from with_mps

@@ -9,7 +9,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
@@ -17,6 +17,7 @@ from typing import TypeVar
 from jobkit.core import layout
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import open_regular, parse_object, read_text
+from jobkit.core.frozen import frozen
 from jobkit.core.json_codec import from_dict
 from jobkit.core.knobs import CPU, FP32, PRECISION, Value
 from jobkit.core.measurements import NOT_ATTRIBUTABLE, Energy
@@ -206,7 +207,7 @@ def _with_log(tried: Try, path: Path | None) -> Try:
     return replace(tried, evidence=f"{tried.evidence}; end of the log: {words}") if words else tried
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Run:
     """A run folder as read; ``notes`` name what in it could not be read."""
 
@@ -334,7 +335,7 @@ NOT_COMPARED = (
 OtherKnobs = tuple[tuple[str, Value], ...]  # the knobs of a point without its precision
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Agreement:
     """The entities of a point, compared with those of fp32."""
 

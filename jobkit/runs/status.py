@@ -18,6 +18,7 @@ from typing import Any
 
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.extensions import of_name, of_run
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.layout import POINTS_FILE, SPEC_FILE, repeat_id
 from jobkit.core.records import Batch, Outcome, Point, PointKind, Record
 from jobkit.core.terminal import did_you_mean, shell_path
@@ -30,7 +31,7 @@ from jobkit.schedulers.types import JobId, Queued, State
 NextStep = tuple[str, str]  # a command, and what it does; empty if the command says so
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Order:
     """What is known of a run whose points a job writes, before it has written them."""
 
@@ -38,7 +39,7 @@ class Order:
     caveat: str = ""  # the label of a stand-in model; empty for a real one
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Foreseen:
     """What was known of a point before it ran: its time, and the most RAM of a try; ``None`` if unknown."""
 
@@ -153,7 +154,7 @@ def run_id_of(folder: Path, points: Collection[Point] = ()) -> str | None:
     return order.run_id or None if order else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class PointResult:
     point: Point
     # as `jobkit.runs.results.read_tries` yields them; one of number 0 if none has begun
@@ -263,7 +264,7 @@ def standing_of(
     return PointStanding.UNSETTLED if task and not here else PointStanding.MISSING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Pace:
     setting: str  # points of one setting take equally long
     state: str  # ``done``, ``running``, ``waiting``; any other counts for nothing
@@ -274,17 +275,15 @@ class Pace:
         """Return whether it has run for much longer than such points take, and reports nothing."""
         if self.left_s is not None or self.elapsed_s is None or whole_s is None:
             return False
-        return self.elapsed_s > LATE * whole_s
+        # Times the expected time of a point, until it is not known any more when it ends
+        late = 1.5
+        return self.elapsed_s > late * whole_s
 
     def left(self, whole_s: float | None) -> float | None:
         """Return what it has to go by its own batches, else by such points; ``None`` if that is not known."""
         if self.left_s is not None or whole_s is None or self.elapsed_s is None or self.is_late(whole_s):
             return self.left_s
         return max(0.0, whole_s - self.elapsed_s)
-
-
-LATE = 1.5
-"""Times the expected time of a point, until it is not known any more when it ends."""
 
 
 def to_go(points: Sequence[Pace], *, at_a_time: int = 0) -> float | None:
@@ -329,7 +328,7 @@ def _expected(points: Sequence[Pace]) -> list[float | None]:
     return [means.get(point.setting, means.get(None)) for point in points]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class PointStatus(PointResult):
     standing: PointStanding
     task: JobTask | None = None  # it was last submitted as; ``None`` if it never was
@@ -437,7 +436,7 @@ def explain_wait(scheduler: str, queued: Queued, now: datetime) -> str:
     return f"{words}; {begins}" if words else begins
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class JobStatus:
     """A job that waits for the points: it tries the largest batch, or runs points again."""
 
@@ -454,7 +453,7 @@ _JOB_STATES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Requested:
     """What the spec of a run requests: GPUs for a point, their type, and the queue, or several of them."""
 

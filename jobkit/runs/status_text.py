@@ -53,13 +53,6 @@ from jobkit.schedulers.types import JobId, Queued, Remedy
 
 MOST_ALIKE = 3  # points that run longer than others, in one line
 MOST_NOTES = 5
-LEAST_WORDS = 32
-"""The least width of the last column; other columns are left out before it is narrower."""
-ORDER = (
-    *(PointStanding.STUCK, PointStanding.FAILED, PointStanding.RUNNING, PointStanding.UNSETTLED),
-    *(PointStanding.DONE, PointStanding.WAITING, PointStanding.MISSING),
-)
-"""How urgent the states of points are: first those that wait for a person."""
 Row = tuple[str, ...]  # a cell for each of `COLUMNS`
 COLUMNS = (
     Column("point", (), left=True),
@@ -147,9 +140,14 @@ def _gpu(run: RunStatus) -> str:
 
 def _rows(run: RunStatus, most: int) -> Iterator[Row]:
     """Yield a row a point; of many points a row for each state, with the first point as an example."""
+    # How urgent the states of points are: first those that wait for a person
+    order = (
+        *(PointStanding.STUCK, PointStanding.FAILED, PointStanding.RUNNING, PointStanding.UNSETTLED),
+        *(PointStanding.DONE, PointStanding.WAITING, PointStanding.MISSING),
+    )
     if len(run.points) > most:
         alike: dict[str, list[PointStatus]] = {}
-        for point in sorted(run.points, key=lambda point: (point.cancelled, ORDER.index(point.standing))):
+        for point in sorted(run.points, key=lambda point: (point.cancelled, order.index(point.standing))):
             alike.setdefault(point.state, []).append(point)
         for word, points in alike.items():
             names = f"{'for instance ' if len(points) > 1 else ''}{points[0].point.point_id}"
@@ -190,7 +188,8 @@ def table(rows: Iterable[Row], alike: str, width: int, noun: str) -> list[str]:
     *columns, words = [replace(column, cells=shown) for column, shown in zip(COLUMNS, cells, strict=True)]
     columns[0] = replace(columns[0], head=noun)
     columns = [column for column in columns if any(column.cells) and not (alike and column.head == "GPU")]
-    room = width - min(LEAST_WORDS, max(map(len, words.cells), default=0)) - GAP
+    # The least width of the last column; other columns are left out before it is narrower
+    room = width - min(32, max(map(len, words.cells), default=0)) - GAP
     return [cut(line, width) for line in blocks.table([*fit_columns(columns, room), words], rule=False)]
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 from jobkit.core.files import read_tolerantly
+from jobkit.core.frozen import keyed
 from jobkit.core.json_codec import from_dict, parse_json
 from jobkit.core.knobs import BATCH_SIZE, PADDED, renamed
 from jobkit.core.layout import SEARCH_GOAL_FILE, TRIALS_FILE, read_points
@@ -18,20 +19,15 @@ from jobkit.runs import search_loop
 
 ALLOCATOR = "of the allocator, the CUDA context on top"
 PROCESS = "of the process"
-ALLOCATORS = "of the allocator of each of {} workers, the CUDA contexts on top"
-PROCESSES = "of the {} workers together"
 _SHOWN = {
     r"of the allocator(.*), the CUDA (contexts?) on top": r"of allocator memory\1 (plus the CUDA \2)",
     r"of the process": "of process memory",
     r"of the (\d+) workers together": r"of process memory of the \1 workers together",
 }  # how `Trial.memory`, which every version writes in the words above, is printed
-NOT_TRIED = "the largest batch was not tested"
 MOST_TRIALS = 3
-CONCLUSIVE = frozenset({Outcome.OK, Outcome.GPU_OOM, Outcome.RAM_OOM})
-"""Outcomes that show whether a prediction was right; a bug or a full scratch does not."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class SearchGoal:
     """What the search is to find: ``find_max.json``."""
 
@@ -41,7 +37,7 @@ class SearchGoal:
     after: int = 0  # how many trials there were at the start: these are not counted again
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Trial:
     """A prediction and its result: a line of ``trials.jsonl``. The last line for an index counts."""
 
@@ -101,8 +97,9 @@ class Trial:
 
 def memory_of(ram: bool, workers: int) -> str:  # noqa: FBT001 - one of two kinds
     """Return in words which memory the figures of a trial are of."""
+    allocators = "of the allocator of each of {} workers, the CUDA contexts on top"
     if workers > 1:
-        return (PROCESSES if ram else ALLOCATORS).format(workers)
+        return ("of the {} workers together" if ram else allocators).format(workers)
     return PROCESS if ram else ALLOCATOR
 
 
@@ -157,7 +154,7 @@ def describe_trials(tried: Sequence[Trial]) -> tuple[str, ...]:
 
 def _describe(trial: Trial) -> str:
     if not trial.index:
-        return f"{NOT_TRIED}: {trial.message}"
+        return f"the largest batch was not tested: {trial.message}"
     batch, memory = trial.setting, trial.memory
     for pattern, shown in _SHOWN.items():
         memory = re.sub(pattern, shown, memory)
@@ -193,6 +190,8 @@ def goes_on(done: Sequence[Trial]) -> bool:
     """Return whether to try a smaller batch: the last trial ran out of memory, or took too much."""
     last = done[-1]
     silent = last.outcome is Outcome.OK and last.measured_bytes is None
+    # Outcomes that show whether a prediction was right; a bug or a full scratch does not
+    conclusive = frozenset({Outcome.OK, Outcome.GPU_OOM, Outcome.RAM_OOM})
     return (
-        len(done) < MOST_TRIALS and not (last.held or silent) and (last.killed or last.outcome in CONCLUSIVE)
+        len(done) < MOST_TRIALS and not (last.held or silent) and (last.killed or last.outcome in conclusive)
     )

@@ -9,12 +9,13 @@ import math
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from jobkit.core import layout
 from jobkit.core.errors import JobkitError
+from jobkit.core.frozen import keyed
 from jobkit.core.records import RESULTS, Batch, Outcome, Point, Record
 from jobkit.core.units import format_moment, moment
 from jobkit.runs.journal import JobTask
@@ -74,15 +75,6 @@ OVERRULING = frozenset(
     {Outcome.TIMEOUT, Outcome.CANCELLED, Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.RAM_OOM},
 )
 """Outcomes of the accounting that overrule a provisional one: it knows best who sent the signal."""
-SIGNALS = {"USR1": Outcome.TIMEOUT, "XCPU": Outcome.TIMEOUT, "KILL": Outcome.LOST}
-"""The walltime warnings that jobkit requests, and a kill -9 of the job script, for an unknown reason; any
-other signal is ``cancelled``, provisionally."""
-STAGES = {
-    "stage_in": Outcome.STAGE_IN,
-    "environment": Outcome.ENVIRONMENT,
-    "stage_out": Outcome.STAGE_OUT,
-}
-"""The outcome of a job script that failed in this step and names no outcome itself."""
 KILLED = 137
 """128 + SIGKILL: walltime, memory or a person; the exit status does not show which."""
 
@@ -93,7 +85,7 @@ VISIBLE_AFTER = timedelta(seconds=60)
 """A shared file system may show so late what another machine wrote (nfs(5), ``acdirmax``)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Try:
     """A try: what its folder holds, what is known of its task, and its outcome."""
 
@@ -137,7 +129,7 @@ class Try:
         return replace(self, outcome=outcome, evidence=evidence, provisional=provisional)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class TaskFacts:
     """What else is known of the task that ran a try."""
 
@@ -215,13 +207,22 @@ def _by_exit(tried: Try, exit_: layout.Exit) -> Try:
     signal = f"signal {exit_.signal}" if exit_.signal else ""
     kept = f"results kept in {exit_.kept}" if exit_.scratch else ""
     evidence = "; ".join(filter(None, (f"exit file: {exit_.message or where}", signal, kept)))
+    # The walltime warnings that jobkit requests, and a kill -9 of the job script, for an unknown reason; any
+    # other signal is `cancelled`, provisionally
+    signals = {"USR1": Outcome.TIMEOUT, "XCPU": Outcome.TIMEOUT, "KILL": Outcome.LOST}
     if exit_.signal:
-        outcome = exit_.outcome or SIGNALS.get(exit_.signal.removeprefix("SIG"), Outcome.CANCELLED)
+        outcome = exit_.outcome or signals.get(exit_.signal.removeprefix("SIG"), Outcome.CANCELLED)
         return _overruled(tried.ended(outcome, evidence, provisional=True))
     if exit_.outcome is not None:
         return tried.ended(exit_.outcome, evidence)
-    if exit_.status != 0 and exit_.stage in STAGES:
-        return tried.ended(STAGES[exit_.stage], evidence)
+    # The outcome of a job script that failed in this step and names no outcome itself
+    stages = {
+        "stage_in": Outcome.STAGE_IN,
+        "environment": Outcome.ENVIRONMENT,
+        "stage_out": Outcome.STAGE_OUT,
+    }
+    if exit_.status != 0 and exit_.stage in stages:
+        return tried.ended(stages[exit_.stage], evidence)
     accounted = tried.account
     if accounted is not None and accounted.ended and accounted.outcome in OVERRULING:
         return tried.ended(accounted.outcome, f"{evidence}; accounting: {_words(accounted)}")
@@ -321,7 +322,7 @@ def worker_s(record: Record) -> float | None:
     return max(0.0, (ended - began).total_seconds()) if began and ended else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Progress:
     batches: int  # calls of the workload
     batches_total: int | None  # ``None`` if the batches do not report it

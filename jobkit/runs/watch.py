@@ -33,7 +33,6 @@ from jobkit.spec.policy import Policy
 from jobkit.spec.sweep_spec import load_spec
 
 FIRST_POLL_S, SLOWEST_POLL_S = 2.0, 30.0
-STOP = "Ctrl-C ends the watch, not the run"
 
 
 @dataclass(slots=True)
@@ -68,7 +67,7 @@ class Screen:
             room = max(1, size.lines - 3)
             hidden = len(lines) - room
             lines = lines[:room] + ([f"... {format_count(hidden, 'more line')}"] if hidden > 0 else [])
-            foot = f"{at}; again in {pause_s:.0f} s; {STOP}"
+            foot = f"{at}; again in {pause_s:.0f} s; Ctrl-C ends the watch, not the run"
             lines = [cut(line, size.columns) for line in (*lines, foot)]
         self.write(self._up() + "".join(f"{line}\n" for line in lines))
         self._drawn = len(lines)
@@ -152,10 +151,6 @@ def _is_pending(run: RunStatus, *roles: Role) -> bool:
     return first_task(submission) not in run.ended and not in_error
 
 
-PAUSES = 9
-"""Least time between two readings of the run folder, in times of the first reading."""
-
-
 class ProgressBars:
     """A bar a point on a terminal, a line a finished point elsewhere; on stderr. A failure has a line.
 
@@ -201,7 +196,8 @@ class ProgressBars:
         if time.monotonic() >= self._next:
             began = time.monotonic()
             self._read(ask=True)
-            self._next = time.monotonic() + PAUSES * (time.monotonic() - began)
+            # Least time between two readings of the run folder, in times of the first reading
+            self._next = time.monotonic() + 9 * (time.monotonic() - began)
 
     def _read(self, *, ask: bool) -> None:
         (run,) = read_status([self._run_dir], ask=ask)

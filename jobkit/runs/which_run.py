@@ -6,12 +6,12 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError, lost_file
 from jobkit.core.files import append_line, read_text
+from jobkit.core.frozen import frozen
 from jobkit.core.host import note_begun
 from jobkit.core.layout import COPY_FILE, JOURNAL_FILE, POINTS_FILE, RESULTS_FOLDER, is_run_folder
 from jobkit.core.paths import config_folder, runs_path, shipped_folder
@@ -26,7 +26,7 @@ MOST_NAMED = 3
 _STAMP = re.compile(r"-(\d{8}-\d{6})-[0-9a-f]{4}$")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunAndPoints:
     runs: tuple[Path, ...] = ()  # run folders; nothing for the latest of ``folder``
     points: tuple[str, ...] = ()  # numbers or ids, of a single run

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.frozen import frozen
 from jobkit.schedulers.parsed_script import IsFolder, LintFinding, read_script
 from jobkit.schedulers.registry import SCHEDULERS
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Linted:
     name: str  # its name
     found: Mapping[str, tuple[LintFinding, ...]]  # by scheduler, in the order of lines

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
+
+from jobkit.core.frozen import frozen, keyed
 
 IsFolder = Callable[[str], bool]
 """Returns whether a folder exists, seen from the folder of the submission; ``~`` is the home folder."""
@@ -20,7 +22,7 @@ class Effect(StrEnum):
     REFUSED = "refused"  # the submit command refuses the script with a message
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rule:
     effect: Effect
     message: str  # what the scheduler does; words in braces are filled in
@@ -30,7 +32,7 @@ class Rule:
 ignored, changed, lost, refused = (partial(Rule, effect) for effect in Effect)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class LintFinding:
     """A line that the scheduler ignores or reads differently."""
 
@@ -42,7 +44,7 @@ class LintFinding:
     hint: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScriptLine:
     number: int
     text: str  # without its line end
@@ -68,14 +70,14 @@ def finding(rules: Mapping[str, Rule], line: ScriptLine, rule: str, /, **values:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Script:
     lines: tuple[ScriptLine, ...]
     crlf: int = 0  # the number of the first line that ends in CRLF; 0 if none does
     is_folder: IsFolder | None = None  # ``None`` to check no folders
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Option:
     """An option of a directive: its name without dashes, and its value or an empty text."""
 

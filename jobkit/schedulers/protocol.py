@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Protocol
 
+from jobkit.core.frozen import keyed
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
 from jobkit.core.units import MAX_BYTES, format_count, format_memory
@@ -239,7 +240,7 @@ def without_impossible(job: PastJob) -> PastJob:
     return job
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Whose:
     """Which jobs the accounting is asked for: those of the ids, else those that fit all the rest."""
 

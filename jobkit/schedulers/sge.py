@@ -268,18 +268,17 @@ def _resource_refusal(request: JobRequest, answer: Completed) -> str | None:
     return "\n".join(str(no_such("resource", name, known, key)) for name in unknown) or None
 
 
-_LOAD_VALUES = frozenset(
-    f"{what}_{how}" for what in ("mem", "virtual", "swap") for how in ("free", "total", "used")
-)  # of the standard load values (complex(5)) those that jobs ask for
-
-
 def _verify_refusal(request: JobRequest, answer: Completed) -> str | None:
     """Read ``qsub -w v``: it prints success on stdout and refusals on stderr (measured).
 
     It ignores load values (qsub(1)): for a load value such as ``mem_free`` it reports that no queue is
     suitable, whatever else is requested (measured). It still refuses unknown names.
     """
-    if answer.ok or ("no suitable queues" in answer.said and not _LOAD_VALUES.isdisjoint(request.resources)):
+    # of the standard load values (complex(5)) those that jobs ask for
+    load_values = frozenset(
+        f"{what}_{how}" for what in ("mem", "virtual", "swap") for how in ("free", "total", "used")
+    )
+    if answer.ok or ("no suitable queues" in answer.said and not load_values.isdisjoint(request.resources)):
         return None
     said = [line for line in answer.said.splitlines() if line.strip() != "Exiting."]
     return "qsub refuses the job: " + "\n".join(said).removeprefix("Unable to run job: ")
@@ -442,9 +441,6 @@ def _state(flags: str, job: str) -> tuple[State, str]:
     return state, f"{flags}: {why.format(job=job)}" if why else ""
 
 
-_MOST = 3
-
-
 def shut_argv() -> tuple[str, ...]:
     """Return the command that lists the queue instances with their states (qstat(1), -f)."""
     return ("qstat", "-f")
@@ -460,8 +456,9 @@ def shut_reason(answer: Completed) -> str:
     names = [name for shut in queues.values() for name, why in shut.items() if "in error" in why]
     if not names:
         return ""
-    closed = format_list(list(dict.fromkeys(name.partition("@")[0] for name in names)), _MOST)
-    clear = shlex.join(["qmod", "-cq", *names]) if len(names) <= _MOST else "qmod -cq '*'"
+    most = 3
+    closed = format_list(list(dict.fromkeys(name.partition("@")[0] for name in names)), most)
+    clear = shlex.join(["qmod", "-cq", *names]) if len(names) <= most else "qmod -cq '*'"
     none = (
         "no queue starts a job" if all(queues.values()) else f"waits for a free slot; {closed} starts no job"
     )

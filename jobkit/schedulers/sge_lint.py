@@ -93,9 +93,6 @@ _DIRECTIVE = re.compile(rf"#\$\s*(?:-[A-Za-z]|-?[{scripts.DASHES}])")
 _MEANT = re.compile(r"(?:\s+#\$\s*|#\s+\$\s*|\$#\s*|#[S%]\s+)(?P<rest>-[A-Za-z].*)")
 """Indented, with a space inside, turned round, or with a neighbour of the dollar key."""
 _NAME = re.compile(r"\$(\w+|\{\w+\})")
-_WARNINGS = {"notify": {"USR1", "USR2"}, "s_rt": {"USR1"}}
-"""The signals before KILL, only if requested: qsub(1) ``-notify``, queue_conf(5) ``s_rt``."""
-_CAUGHT = frozenset({"HUP", "INT", "TERM", "USR1", "USR2"})
 _MEMORY = frozenset(
     {f"{kind}_{what}" for kind in "hs" for what in ("core", "data", "fsize", "rss", "stack", "vmem")}
     | {"mem_free", "m_mem_free", "mem_total", "swap_free", "virtual_free", "virtual_total"}
@@ -103,8 +100,6 @@ _MEMORY = frozenset(
 _ONE = re.compile(
     r"-([aAbcCeijlmMNopPqrRStvw]|ac|ar|ckpt|dc|dl|hold_jid|hold_jid_ad|js|jsv|masterq|now|sc|shell|sync|tc|wd)"
 )  # options with one argument: qsub(1); -pe has two
-_GLUE = {"-N": "_", "-m": "", **dict.fromkeys(("-hold_jid", "-l", "-M", "-q", "-v"), ",")}
-"""What joins the words of a name and of a list."""
 _PART = r"(?:[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)"
 _NUMBER = re.compile(rf"(?i){_PART}?:{_PART}?:{_PART}?|(?:{_PART}|0x[\da-f]+)([kmgt]?)|infinity|true|false")
 """Memory or a time as qsub reads it: sge_types(5), strtod(3)."""
@@ -150,6 +145,8 @@ def lint(script: Script) -> tuple[LintFinding, ...] | None:
 
 def _stray(line: ScriptLine) -> Iterator[LintFinding]:
     """Yield the first word that no option takes, or a lack of slots, up to an unknown option."""
+    # What joins the words of a name and of a list
+    glue = {"-N": "_", "-m": "", **dict.fromkeys(("-hold_jid", "-l", "-M", "-q", "-v"), ",")}
     for option, *values in scripts.options_of(line, MARK):
         number = 2 if option == "-pe" else int(bool(_ONE.fullmatch(option)))
         if not number and not re.fullmatch(r"-(clear|cwd|h|hard|nostdin|notify|soft|terse|V|verify)", option):
@@ -159,9 +156,9 @@ def _stray(line: ScriptLine) -> Iterator[LintFinding]:
             yield _finding(line, "value", value=values[0], kind=kind, plain=plain)
         if values[number:]:
             if not re.match(f"-?[{scripts.DASHES}]", values[number]):
-                value = " ".join(values if option in _GLUE else values[:number])
+                value = " ".join(values if option in glue else values[:number])
                 value = re.sub(r"[\s,]*([=,])[\s,]*|(?<=\d) ([kmgtKMGT])B?\b", r"\1\2", value).strip(",")
-                value = re.sub(r" (?=\S+=)" if option == "-l" else " ", _GLUE.get(option, " "), value)
+                value = re.sub(r" (?=\S+=)" if option == "-l" else " ", glue.get(option, " "), value)
                 value, _, rest = value.partition(" ") if option == "-l" else (value, "", "")
                 plain = f"{option} {value}".rstrip() + (rest and f" ({rest} is outside the list)")
                 yield _finding(line, "stray", word=values[number], plain=plain)
@@ -248,8 +245,11 @@ def _log(script: Script, option: Option, start: str | None) -> Iterator[LintFind
 def _trapped(script: Script, options: Sequence[Option]) -> Iterator[LintFinding]:
     """Yield the first trap of a script that asks for no warning: a KILL cannot be trapped."""
     asked = {option.name for option in options} | {name for _, name, _ in _asked(options)}
-    sent = {signal for name in asked & set(_WARNINGS) for signal in _WARNINGS[name]}
-    trapped = {name: line for name, line in scripts.traps(script).items() if name in _CAUGHT}
+    # The signals before KILL, only if requested: qsub(1) `-notify`, queue_conf(5) `s_rt`
+    warnings = {"notify": {"USR1", "USR2"}, "s_rt": {"USR1"}}
+    sent = {signal for name in asked & set(warnings) for signal in warnings[name]}
+    caught = frozenset({"HUP", "INT", "TERM", "USR1", "USR2"})
+    trapped = {name: line for name, line in scripts.traps(script).items() if name in caught}
     if trapped and not sent & set(trapped):
         name, line = next(iter(trapped.items()))
         yield _finding(line, "signal", name=name)

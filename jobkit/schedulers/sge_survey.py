@@ -66,6 +66,8 @@ def parse_survey(answers: Answers) -> Survey:
         for name, answer in answers.items()
         if name.startswith(_ENVIRONMENT) and answer.ok
     }
+    # all slots of a job on one host: sge_pe(5)
+    one_node = r"^allocation_rule\s+\$pe_slots\b"
     return Survey(
         product="Grid Engine",
         queue_noun=QUEUE,
@@ -82,7 +84,7 @@ def parse_survey(answers: Answers) -> Survey:
         memory=memory_resources(known),
         resource_option="-l",
         environment_option="-pe",
-        one_node=tuple(name for name, text in rules.items() if re.search(_ONE_NODE, text, re.MULTILINE)),
+        one_node=tuple(name for name, text in rules.items() if re.search(one_node, text, re.MULTILINE)),
         sources={
             "queues": "qconf -sq, qstat -F",
             "resources": "qconf -sc",
@@ -91,9 +93,6 @@ def parse_survey(answers: Answers) -> Survey:
         },
         silent={name: message for name, message in silent.items() if name != "qacct"},
     )
-
-
-_ONE_NODE = r"^allocation_rule\s+\$pe_slots\b"  # all slots of a job on one host: sge_pe(5)
 
 
 def queues(text: str) -> dict[str, Queue]:
@@ -164,7 +163,8 @@ def gpu_resource(known: Iterable[Resource]) -> Resource | None:
     """
 
     def plainness(resource: Resource) -> tuple[bool, bool, int, str]:
-        place = _PLAIN.index(resource.name.lower()) if resource.name.lower() in _PLAIN else len(_PLAIN)
+        plain = ("ngpus", "gpu", "gpus", "ngpu", "num_gpu", "num_gpus", "n_gpu", "n_gpus")
+        place = plain.index(resource.name.lower()) if resource.name.lower() in plain else len(plain)
         return resource.counted is Consumable.NOT, not resource.most, place, resource.name
 
     numbers = (resource for resource in known if resource.kind in {"INT", "DOUBLE", "RSMAP"})
@@ -172,11 +172,6 @@ def gpu_resource(known: Iterable[Resource]) -> Resource | None:
     return min(found, key=plainness, default=None)
 
 
-_PLAIN = ("ngpus", "gpu", "gpus", "ngpu", "num_gpu", "num_gpus", "n_gpu", "n_gpus")
-
-
-_MEMORY = ("h_vmem", "m_mem_free", "mem_free", "virtual_free", "h_rss", "s_vmem")
-"""What sites count memory by, most often first; the names are complex(5)'s and Univa's."""
 _OF_SITES = ("h_data", "memory", "rmem")  # names for memory at some sites only
 LIMITS = ("h_vmem", "s_vmem", "h_rss")
 """If nothing is counted: a limit on a job, before a node with that much free now, which reserves nothing."""
@@ -185,9 +180,11 @@ LIMITS = ("h_vmem", "s_vmem", "h_rss")
 def memory_resources(known: Iterable[Resource]) -> tuple[Resource, ...]:
     """Return the resources that are memory, the best to ask by first: counted ones, then limits."""
     found = {resource.name: resource for resource in known if resource.kind == "MEMORY"}
-    here = (name for name in _MEMORY + _OF_SITES if name in found)
+    # What sites count memory by, most often first; the names are complex(5)'s and Univa's
+    memory = ("h_vmem", "m_mem_free", "mem_free", "virtual_free", "h_rss", "s_vmem")
+    here = (name for name in memory + _OF_SITES if name in found)
     counted = (name for name in here if found[name].counted is not Consumable.NOT)
-    names = dict.fromkeys((*counted, *LIMITS, *_MEMORY))
+    names = dict.fromkeys((*counted, *LIMITS, *memory))
     return tuple(found[name] for name in names if name in found)
 
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, partial
 
+from jobkit.core.frozen import frozen
 from jobkit.core.paths import user_name
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
@@ -214,10 +214,6 @@ def end_of(row: Mapping[str, str], steps: Sequence[Mapping[str, str]]) -> tuple[
     return word, outcome, evidence
 
 
-SHOW = ("sacctmgr", "-n", "-P", "show")
-START_VARIES = "earlier if jobs end before their walltime, later if others go first"
-
-
 def checks(script: str, array: Array, request: JobRequest) -> tuple[Check, ...]:
     """Return the checks; ``--test-only`` answers on stderr, good or bad, and uses up a job id (measured)."""
     span = f"--array={array.first}-{array.last}"
@@ -232,11 +228,13 @@ def checks(script: str, array: Array, request: JobRequest) -> tuple[Check, ...]:
     ]
     charged = ("sh", "-c", f"scontrol -o show partition; {slurm_survey.ASSOCIATIONS}", user_name())
     asked.append(Check(charged, partial(_charge_refusal, request)))
+    reservations = ("scontrol", "-o", "show", "reservation")
     asked.append(Check(slurm_survey.STATES, lambda _: None, partial(_down, request)))
-    asked.append(Check(RESERVATIONS, lambda _: None, partial(_before_maintenance, request)))
+    asked.append(Check(reservations, lambda _: None, partial(_before_maintenance, request)))
+    show = ("sacctmgr", "-n", "-P", "show")
     if request.qos:
         asked.append(
-            Check((*SHOW, "qos", "format=Name"), partial(_name_refusal, "QOS", request.qos, "resources.qos"))
+            Check((*show, "qos", "format=Name"), partial(_name_refusal, "QOS", request.qos, "resources.qos"))
         )
     return tuple(asked)
 
@@ -251,10 +249,8 @@ def _start_estimate(answer: Completed) -> str:
     Slurm counts every running job with its whole walltime, and knows no job that is yet to come.
     """
     found = re.search(r"to start at (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)", answer.said)
-    return f"Slurm estimates a start at {found[1].replace('T', ' ')}: {START_VARIES}" if found else ""
-
-
-RESERVATIONS = ("scontrol", "-o", "show", "reservation")
+    start_varies = "earlier if jobs end before their walltime, later if others go first"
+    return f"Slurm estimates a start at {found[1].replace('T', ' ')}: {start_varies}" if found else ""
 
 
 def _before_maintenance(request: JobRequest, answer: Completed) -> str:
@@ -307,7 +303,7 @@ _QUEUE_STATES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Reason:
     """What a reason means: the task waits, is held, or never starts as it is (an error)."""
 

@@ -93,9 +93,7 @@ MARK = "#SBATCH"
 _MEANT = re.compile(r"\s*#(?P<gap>[!@\s]*)(?P<word>[A-Za-z]+)[\s:=]*(?P<rest>-{1,2}[A-Za-z].*)")
 _COMMAND = re.compile(r"\s[^-\s]\S*\.(?:sh|bash|slurm|sbatch|job|sub|py)(?:\s|$)|--wrap\b|\\$")
 """Shows that a comment has a command to type: a script, an option in place of one, a continued line."""
-_SHORT = {"o": "output", "e": "error", "a": "array", "D": "chdir"}
 _MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
-_LONG = ("output", "error", "array", "chdir", "signal", "open-mode", *_MEMORY)
 ONE_DASH = (
     *("error", "exclude", "exclusive", "export", "export-file", "extra-node-info", "hint", "hold", "input"),
     *("open-mode", "output", "overcommit", "oversubscribe", "qos", "signal", "sockets-per-node"),
@@ -159,14 +157,16 @@ def _misspelt(script: Script) -> Iterator[LintFinding]:
 
 def _options(line: ScriptLine) -> Iterator[Option]:
     """Yield the options of a directive as getopt_long(3) reads them."""
+    short = {"o": "output", "e": "error", "a": "array", "D": "chdir"}
+    long = ("output", "error", "array", "chdir", "signal", "open-mode", *_MEMORY)
     for word, after in pairwise((*scripts.words(line, MARK), "")):
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
-            if name not in _LONG and len(name) >= 3:  # three letters are enough for getopt_long(3)
-                name = next((known for known in _LONG if known.startswith(name)), name)
+            if name not in long and len(name) >= 3:  # three letters are enough for getopt_long(3)
+                name = next((known for known in long if known.startswith(name)), name)
             yield Option(line, name, value if equals else after)
-        elif word.startswith("-") and word[1:2] in _SHORT:
-            yield Option(line, _SHORT[word[1]], word[2:] or after)
+        elif word.startswith("-") and word[1:2] in short:
+            yield Option(line, short[word[1]], word[2:] or after)
 
 
 def _memory(options: Sequence[Option]) -> Iterator[LintFinding]:

@@ -27,7 +27,6 @@ PARTITION = "partition"
 # -a: hidden partitions too; -e: a line for each kind of node. %P name, %l MaxTime, %G GRES, %a up or
 # down, %D nodes of this kind, %c CPUs and %m MiB of one of them (sinfo(1)).
 NODES = ("sinfo", "-a", "-e", "-h", "-o", "%P|%l|%G|%a|%D|%c|%m")
-_COLUMNS = NODES[-1].count("|")
 # %T state, %N names, %E why (sinfo(1)).
 STATES = ("sinfo", "-a", "-h", "-o", "%P|%D|%T|%N|%E")
 _DOWN = re.compile(r"(down|drain|fail|error|future|inval|unknown).*|.*\*")
@@ -118,7 +117,7 @@ def partitions(text: str) -> dict[str, Queue]:
     """Return the partitions by name, by the largest node of each, from what ``sinfo`` prints of `NODES`."""
     known: dict[str, Queue] = {}
     for line in text.splitlines():
-        if line.count("|") == _COLUMNS:
+        if line.count("|") == NODES[-1].count("|"):
             queue = _row(*line.strip().split("|"))
             known[queue.name] = _joined(known[queue.name], queue) if queue.name in known else queue
     return known

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from fnmatch import filter as filter_names
 from fnmatch import fnmatchcase
 
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.shell import Completed
 from jobkit.core.terminal import did_you_mean
 from jobkit.core.units import format_count, format_memory, format_walltime
@@ -25,7 +26,7 @@ def gpu_counts(gpus: Mapping[str, int]) -> list[str]:
     return [f"{count} x {kind or 'GPU'}" for kind, count in gpus.items()]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Nodes:
     """Nodes of a queue that are alike."""
 
@@ -56,7 +57,7 @@ class Nodes:
         return f"{who} {'has' if self.number == 1 else 'have'} {', '.join(parts)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Queue:
     name: str
     default: bool = False  # whether jobs without a queue go there
@@ -81,7 +82,7 @@ class Queue:
         return "; ".join(filter(None, (self.only, *charges)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Association:
     """An account that a user's jobs may be charged to."""
 
@@ -92,7 +93,7 @@ class Association:
     qos: tuple[str, ...] = ()  # all that its jobs may have
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class RequestedQueues:
     queues: tuple[Queue, ...]  # those that exist
     # fault of the first name that no queue has, with the nearest name; ``None`` if all exist
@@ -269,7 +270,7 @@ class Consumable(StrEnum):
     JOB = "job"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Resource:
     """A resource that jobs request by a name that the site gave it."""
 
@@ -288,13 +289,13 @@ class Resource:
         return not self.limit and self.counted is Consumable.NOT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class AccountingStatus:
     works: bool | None = None  # ``None`` if unknown
     said: str = ""  # the status in plain words
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Survey:
     """A site as its scheduler describes it; ``None`` stands for unknown."""
 
@@ -332,7 +333,7 @@ def text_of(answers: Answers, name: str) -> str | None:
     return answer.stdout if answer is not None and answer.ok else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequestFault:
     """A fault of a request, and the key to change; its text has both."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
 
@@ -26,7 +27,7 @@ class State(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobId:
     """The scheduler's id of a job; ``cluster`` only if several clusters share one controller."""
 
@@ -37,7 +38,7 @@ class JobId:
         return f"{self.id};{self.cluster}" if self.cluster else self.id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class SchedulerId:
     """Which cluster a shell talks to, and who asked: several may share a home, and give the same ids."""
 
@@ -53,7 +54,7 @@ class SchedulerId:
         return True if here and {*self.controllers} & {*here.controllers} else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Array:
     """One array job: tasks ``first`` to ``last``; task k runs point ``k + offset``.
 
@@ -89,7 +90,7 @@ class Array:
 ONE_TASK = Array(first=1, last=1, offset=0, throttle=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Queued:
     job_id: str
     task: int
@@ -106,7 +107,7 @@ class Queued:
     suspended: bool = False  # whether it is stopped on its node until it is resumed; its state is running
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Accounted:
     job_id: str
     task: int
@@ -126,7 +127,7 @@ class Accounted:
     never_began: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Remedy:
     argv: tuple[str, ...] = ()  # the command that lets them run; empty if there is none
     admin_argv: tuple[str, ...] = ()  # what an administrator types to let them run; empty if none
@@ -134,7 +135,7 @@ class Remedy:
     value: str = ""  # what to set it to, if the scheduler reports it
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Check:
     """A question before a submission.
 
@@ -147,7 +148,7 @@ class Check:
     outlook: Callable[[Completed], str] = lambda _: ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class JobRequest:
     """The resources of a job, in the words of the spec.
 

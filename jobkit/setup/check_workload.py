@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from jobkit.answers.loads import Loads
 from jobkit.answers.memory_line import FittedLine
+from jobkit.core.frozen import keyed
 from jobkit.core.knobs import BATCH_SIZE, CUDA
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import ModelRef, TextRef
@@ -27,15 +28,13 @@ from jobkit.worker.workloads.base import SHIPPED
 SPEC_SUFFIXES = (".yaml", ".yml")
 LEAST_R2, LEAST_R2_RESIDENT = 0.98, 0.9
 """The least R² with which the load explains memory; torch counts tensors, a CPU's allocator keeps more."""
-NEAR = 1e-3
-"""Numbers that differ by less are equal: a batch is padded, and sums come in another order."""
 
 
 WORDS = {Status.OK: "ok", Status.MISSING: "no", Status.UNKNOWN: "unknown"}
 """What an answer begins with; its hint is what to do about it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Subject:
     workload: str
     folder: str  # where jobkit looks for the user's code
@@ -194,7 +193,9 @@ def _compared(probe: Probe) -> tuple[Finding, Finding]:
     if not (probe.rows or probe.counts):
         lack, do = "the workload returns neither rows nor a count", "return them, to compare"
         return unknown(equal, lack, do), unknown(again, lack, do)
-    if probe.again.distance > NEAR:
+    # Numbers that differ by less are equal: a batch is padded, and sums come in another order
+    near = 1e-3
+    if probe.again.distance > near:
         do = "switch off dropout and sampling, or set a seed in load"
         differ = unknown(equal, "two runs at the same batch size differ already")
         return differ, missing(again, _differing(probe.again, "two runs"), do)
@@ -203,7 +204,7 @@ def _compared(probe: Probe) -> tuple[Finding, Finding]:
     if worst.distance == 0:
         what = "" if probe.rows else "the count is equal, and the workload returns no rows: "
         found = fine(equal, f"{what}at batch sizes {sizes}")
-    elif worst.distance <= NEAR:
+    elif worst.distance <= near:
         found = fine(equal, f"to {worst.distance:.0e} at batch sizes {sizes}")
     else:
         do = "check padding and masks; else count the difference and say so"

@@ -11,13 +11,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
 from jobkit.core import shell
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
+from jobkit.core.frozen import keyed
 from jobkit.core.paths import cache_dir
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.core.units import format_clock
@@ -61,11 +62,9 @@ from jobkit.worker import command_line
 from jobkit.worker.examine import interpreter
 
 NAME = "doctor"
-SMALL = {"gpus": 0, "cpus": 1, "memory": "1GiB", "walltime": "00:10:00"}
-"""The resources of a point without a spec."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Case:
     """What the doctor checks."""
 
@@ -155,7 +154,9 @@ def open_case(path: Path | None, options: prepare.Options) -> Case:
             opening.append(fine("spec", str(path)))
     except JobkitError as error:
         opening.append(missing("spec", error.message, error.hint))
-    chosen = spec or SweepSpec.model_validate({"name": NAME, "resources": SMALL, **options.named})
+    # The resources of a point without a spec
+    small = {"gpus": 0, "cpus": 1, "memory": "1GiB", "walltime": "00:10:00"}
+    chosen = spec or SweepSpec.model_validate({"name": NAME, "resources": small, **options.named})
     name, why = choose_scheduler(chosen.scheduler)
     default = f"{name}-default"
     try:
@@ -228,7 +229,6 @@ def needs_model(case: Case) -> bool:
         return False
 
 
-BODY = "doctor.sh.j2"
 STEP_LIMIT_S = 60
 """Limit of one step of a check: torch from a cold file server takes most of a minute."""
 
@@ -330,9 +330,10 @@ def script_for(case: Case, run_dir: Path, spec: SweepSpec, *, bare: bool = False
             *(("--program", case.sought_program) if case.sought_program else ()),
         ],
     }
+    body = "doctor.sh.j2"
     if bare:
-        return fill(BODY, None, job_values(spec, case.site, run_dir) | values)[0]
-    return render_errand(spec, case.site, run_dir, BODY, **values)
+        return fill(body, None, job_values(spec, case.site, run_dir) | values)[0]
+    return render_errand(spec, case.site, run_dir, body, **values)
 
 
 def inputs(case: Case, *, nodes_tell: bool = False) -> Iterator[Finding]:
@@ -491,17 +492,15 @@ def _trouble(job: Errand, within_s: float) -> Finding | None:
     return None
 
 
-FIRST_SPEC = "first.yaml"
-
-
 def next_command(word: str, options: Sequence[str]) -> str:
     """Return what to type once nothing is missing; ``word`` is the spec, empty for this machine.
 
     ``options``: those that the sweep needs too, so that it is the sweep that was checked.
     """
+    first_spec = "first.yaml"
     if not word:
-        if Path(FIRST_SPEC).is_file():
-            return shlex.join(["jobkit", "doctor", FIRST_SPEC, *options])
+        if Path(first_spec).is_file():
+            return shlex.join(["jobkit", "doctor", first_spec, *options])
         given = dict(zip(options[::2], options[1::2], strict=True))
         site = given.get("--site", "")
         words = ["--scheduler", given["--scheduler"]] if "--scheduler" in given else []

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from enum import StrEnum
 from typing import Any
 
 from jobkit.core.errors import ExitCode
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.terminal import next_line, printable, shell_quote, wrap
 
-SCHEMA = 1
 WIDTH = 100
 STAND_IN = "stand-in"
 """The name of the finding of a model that is none to work with."""
@@ -27,7 +27,7 @@ class Status(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """One thing that a sweep needs."""
 
@@ -105,7 +105,7 @@ def as_json(findings: Sequence[Finding]) -> dict[str, object]:
     """Return the findings for programs, with the number of each status."""
     counted = Counter(finding.status for finding in findings)
     return {
-        "schema": SCHEMA,
+        "schema": 1,
         "findings": [asdict(finding) for finding in findings],
         "counts": {status.value: counted[status] for status in Status},
     }
@@ -115,7 +115,7 @@ ANSWER_FILE = "answer"
 EXAMINED_FILE = "examined.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Facts:
     """The facts about a machine."""
 

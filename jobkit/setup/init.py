@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from jobkit.core import shell
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.extras import cpu_build_problem, missing_extra
+from jobkit.core.frozen import keyed
 from jobkit.core.shell import Completed
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_size, format_walltime
@@ -57,11 +58,7 @@ def ask_site(scheduler: Scheduler, *only: str) -> Survey:
     return scheduler.parse_survey(answers)
 
 
-WALLTIME_S = 600
-CPUS = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class InitResources:
     """The resources of a first sweep."""
 
@@ -89,6 +86,8 @@ def choose(survey: Survey, queue: str | None = None) -> InitResources:
     environment = _environment(survey.one_node, chosen)
     per_slot = gpus and survey.gpus is not None and survey.gpus.counted is Consumable.SLOT
     one_cpu = per_slot or (survey.resources is not None and environment is None)
+    walltime_s = 600
+    cpus = 2
     return InitResources(
         queue=chosen,
         cpu_queue=cpu_queue(known),
@@ -96,9 +95,9 @@ def choose(survey: Survey, queue: str | None = None) -> InitResources:
         # the most frequent on a node: points on different types cannot be compared
         gpu_type=max(filter(None, gpus), key=lambda kind: gpus[kind], default=None),
         environment=environment,
-        cpus=1 if one_cpu else min(CPUS, (chosen.cpus if chosen else None) or CPUS),
+        cpus=1 if one_cpu else min(cpus, (chosen.cpus if chosen else None) or cpus),
         memory_bytes=_memory(chosen),
-        walltime_s=int(min(WALLTIME_S, (chosen.walltime_s if chosen else None) or WALLTIME_S)),
+        walltime_s=int(min(walltime_s, (chosen.walltime_s if chosen else None) or walltime_s)),
         account=(survey.account or next(iter(survey.accounts or ()), None)) if survey.must_charge else None,
     )
 
@@ -149,7 +148,7 @@ WORD = re.compile(r"[A-Za-z0-9_@*][A-Za-z0-9_@*?.,:;+=%!/-]*")
 """As ``name`` of `jobkit.spec.site.Site` and `jobkit.spec.fields.Word` have it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class InitFiles:
     """The files to write."""
 
@@ -197,13 +196,6 @@ def scalar(text: str) -> str:
 def word(queue: Queue | None) -> str:
     """Return the name of a queue as YAML, ``null`` if there is none or a spec cannot name it."""
     return scalar(queue.name) if queue is not None and WORD.fullmatch(queue.name) else "null"
-
-
-COUNTED = {
-    Consumable.NOT: "not counted",
-    Consumable.SLOT: "counted for each slot",
-    Consumable.JOB: "counted for each job",
-}
 
 
 def site_text(survey: Survey, choice: InitResources, usual: Site, plan: InitFiles) -> str:
@@ -323,7 +315,12 @@ def _by_name(survey: Survey, choice: InitResources) -> _Spelt:
     spelt: _Spelt = {}
     others = (resource.name for resource in known if resource is not gpus)
     alike = [name for name in others if re.search("gpu|cuda", name)]
-    note = f"{source}: {COUNTED[gpus.counted]}" if gpus else f"{source} names nothing that counts GPUs"
+    counted = {
+        Consumable.NOT: "not counted",
+        Consumable.SLOT: "counted for each slot",
+        Consumable.JOB: "counted for each job",
+    }
+    note = f"{source}: {counted[gpus.counted]}" if gpus else f"{source} names nothing that counts GPUs"
     spelt["gpus"] = f"{option} {gpus.name}={{gpus}}" if gpus else None, _and_others(note, alike)
 
     environment = choice.environment
@@ -333,7 +330,7 @@ def _by_name(survey: Survey, choice: InitResources) -> _Spelt:
     spelling = f"{survey.environment_option} {environment} {{cpus}}" if environment else None
     spelt["cpus"] = spelling, _and_others(note, [name for name in every if name != environment])
 
-    note = f"{source}: {COUNTED[memory[0].counted]}" if memory else f"{source} names no memory"
+    note = f"{source}: {counted[memory[0].counted]}" if memory else f"{source} names no memory"
     note += f"; {NOTHING_HOLDS}" if not memory or memory[0].holds_nothing else ""
     note = _and_others(note, [resource.name for resource in survey.memory[1:]])
     spelt["memory"] = f"{option} {memory[0].name}={{memory}}" if memory else None, note

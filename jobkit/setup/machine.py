@@ -6,12 +6,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.extras import cuda_install_command
 from jobkit.core.files import filesystem_type, likely_shared
+from jobkit.core.frozen import keyed
 from jobkit.core.paths import CACHE_VARIABLE, cache_dir
 from jobkit.core.records import TextRef
 from jobkit.core.terminal import shell_path, shell_quote
@@ -194,7 +195,7 @@ def _folder_model(spec: SweepSpec, base: Path, *, stand_in: bool) -> Finding:
 SUPPORT = "ask the cluster's support"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class SiteRequest:
     """What is compared with the site."""
 
@@ -407,17 +408,15 @@ def accounting(survey: Survey, asking: SiteRequest) -> Finding | None:
     return warning("accounting", message, f"{SUPPORT} about accounting")
 
 
-SITE: tuple[SiteProbe, ...] = (queue, gpus, nodes, names, memory, walltime, arrays, account, accounting)
-"""In the order that a newcomer reads: first what everything else needs."""
-
-
 def check_site(survey: Survey, asking: SiteRequest) -> list[Finding]:
     """Return the findings about the site of a scheduler that answers."""
-    found = [finding for probe in SITE if (finding := probe(survey, asking)) is not None]
+    # In the order that a newcomer reads: first what everything else needs
+    site = (queue, gpus, nodes, names, memory, walltime, arrays, account, accounting)
+    found = [finding for probe in site if (finding := probe(survey, asking)) is not None]
     return [*found, *charges(survey, asking)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class NodeRequest:
     """What the points of a sweep need on a machine."""
 
@@ -500,7 +499,6 @@ def cores(facts: Facts, wanted: NodeRequest) -> Finding | None:
 MACHINE: tuple[NodeProbe, ...] = (programs, scratch, inputs, cores)
 
 
-FOR_CUDA = "another build, for the CUDA that the driver supports (jobkit help dependencies):"
 ON_NODE = "jobkit doctor --submit checks a node"
 ON_CPU = "to work on the CPU, add --set device=cpu --set resources.gpus=0"
 
@@ -587,12 +585,13 @@ def torch(facts: Facts, wanted: NodeRequest) -> Finding | None:
         return missing("torch", f"it cannot be imported: {torch.get('error')}", f"{facts.pip} torch")
     built = f"for CUDA {torch['built_for']}" if torch.get("built_for") else "a CPU build"
     message = f"torch {torch['version']}, {built}, imported in {torch.get('import_s')} s"
+    for_cuda = "another build, for the CUDA that the driver supports (jobkit help dependencies):"
     if wanted.device == "cuda" and not torch.get("built_for"):
         asks = "the sweep asks for one" if wanted.given else "the cluster has some"
         message += f": it cannot use a GPU, and {asks}"
         install = cuda_install_command(facts.said.get("python", "python"))
         lacking = missing if wanted.given else warning
-        return lacking("torch", message, f"{ON_CPU}; for the GPU {FOR_CUDA}\n{install}")
+        return lacking("torch", message, f"{ON_CPU}; for the GPU {for_cuda}\n{install}")
     if (torch.get("import_s") or 0) > 30.0:
         message += ": that is slow, and every point pays it"
         return warning("torch", message, "put the environment on a faster disk")

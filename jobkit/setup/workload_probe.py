@@ -15,11 +15,12 @@ import socket
 import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any, NoReturn
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.knobs import BATCH_SIZE, CUDA, DEFAULT_WORK_UNIT, SIZES, Knob, Value
 from jobkit.core.measurements import total
 from jobkit.core.terminal import Say
@@ -30,15 +31,10 @@ from jobkit.worker.steps import run_call
 from jobkit.worker.workloads import own
 from jobkit.worker.workloads.base import SHIPPED, columns_of, cuts_itself, knobs_of, same_type, vectors_of
 
-BATCHES = (1, 4, 16, 64)
-"""The batch sizes that are tried, as far as the text has so many paragraphs, besides the whole text."""
-KNOB_PARAGRAPHS = 24
-"""The number of paragraphs with which each value of a knob is tried."""
 ALLOCATED, RESIDENT = "allocated", "resident"
 """The memory that is measured: that of torch's tensors on the GPU, or of the process."""
 NAMESPACE, SOCKETS = "own network namespace", "Python's sockets are shut"
 """How the network was taken away."""
-NO_NETWORK = "it ran with no network, as a job on a node may: load everything from files"
 
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 """unshare(2)."""
@@ -48,13 +44,13 @@ _SIOCSIFFLAGS, _IFF_UP = 0x8914, 0x1
 Rows = list[list[Any]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class OutputDifference:
     paragraphs: int = 0  # the number of paragraphs that differ
     distance: float = 0.0  # the largest difference of two numbers; infinite if anything else differs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class KnobTrial:
     """The effect of a knob at two values or more."""
 
@@ -65,7 +61,7 @@ class KnobTrial:
     error: str = ""  # why the knob could not be tried; else empty
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Probe:
     network: str  # `NAMESPACE` or `SOCKETS`
     load_s: float
@@ -101,7 +97,8 @@ def probe(
     # With these, Hugging Face's libraries use what is on disk at once, as a job on a node should
     os.environ.update({"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"})
     subject = _Subject(name, folder, Path(model) if model else None, options, device, threads)
-    sizes = [*(size for size in BATCHES if size < len(paragraphs)), len(paragraphs)]
+    # The batch sizes that are tried, as far as the text has so many paragraphs, besides the whole text
+    sizes = [*(size for size in (1, 4, 16, 64) if size < len(paragraphs)), len(paragraphs)]
     passes: list[_Pass] = []
     failed = ""
     for size in sizes:
@@ -128,7 +125,8 @@ def probe(
         by_size=[difference(first, one) for one in passes],
         again=difference(first, again),
         size_reported=[one.effective.get(BATCH_SIZE) for one in passes],
-        knobs=[subject.tried(knob, paragraphs[:KNOB_PARAGRAPHS], say) for knob in subject.knobs()],
+        # The number of paragraphs with which each value of a knob is tried
+        knobs=[subject.tried(knob, paragraphs[:24], say) for knob in subject.knobs()],
         writes=f"vectors {first.vectors}, one a paragraph" if first.vectors else each,
         **_not_written(first, columns_of(own.checked_class(name, folder))),
         failed=failed,
@@ -136,7 +134,7 @@ def probe(
     return asdict(found)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Pass:
     """One load of the workload, and the whole text by it."""
 
@@ -164,7 +162,7 @@ def _not_written(one: _Pass, columns: Sequence[str]) -> dict[str, str]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Subject:
     name: str
     folder: str | None
@@ -242,7 +240,8 @@ class _Subject:
             raise error
         message = f"workload {self.name!r} fails: {self.described(error)}"
         offline = isinstance(error, OSError) or self.name in SHIPPED
-        hint = NO_NETWORK if offline else own.help_for(self.name)
+        no_network = "it ran with no network, as a job on a node may: load everything from files"
+        hint = no_network if offline else own.help_for(self.name)
         raise JobkitError(message, hint=hint) from error
 
 

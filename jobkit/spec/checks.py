@@ -42,8 +42,6 @@ from jobkit.worker import command_line
 from jobkit.worker.measure.figures import MOST_NAME
 from jobkit.worker.workloads.base import SHIPPED, class_name, knobs, offered, offered_by
 
-MOST_FILES = 10_000
-
 
 class CommandSpec(BaseModel):
     """A program of your own, in any language.
@@ -105,6 +103,7 @@ def file_refs(files: Iterable[str], folder: Path) -> tuple[FileRef, ...]:
         If one is missing or is not below the folder.
     """
     refs = []
+    most_files = 10_000
     for file in map(PurePosixPath, dict.fromkeys(files)):
         if file.is_absolute() or ".." in file.parts or not file.parts:
             hint = "name files below the folder of the spec; an absolute path in the command needs no staging"
@@ -112,9 +111,9 @@ def file_refs(files: Iterable[str], folder: Path) -> tuple[FileRef, ...]:
         path = Path(os.path.abspath(folder), file)  # noqa: PTH100 - links as they are
         try:
             number = len(files_of(path)) if path.is_dir() else 1
-            if number > MOST_FILES:
+            if number > most_files:
                 what = f"{path} holds {format_count(number, 'file')}"
-                raise JobkitError(what, hint=f"at most {MOST_FILES:,}")
+                raise JobkitError(what, hint=f"at most {most_files:,}")
             sha256, size_bytes = digest(path)
         except OSError as error:
             hint = "files are relative to the folder of the spec"
@@ -201,8 +200,6 @@ def _pattern_faults(metrics: object) -> Iterator[tuple[Loc, str]]:
 
 
 DEFAULTS = Repeats()
-MOST_POINTS = 100_000
-"""Of one run: each is a folder, and no scheduler that is known holds more."""
 
 
 def check_points(document: YamlDocument) -> None:
@@ -213,11 +210,13 @@ def check_points(document: YamlDocument) -> None:
     lists += [column for loc, column in values.items() if len(loc) > 1][:1]
     count = math.prod(len(column) for column in lists if isinstance(column, list))
     count += len(axes["include"]) if isinstance(axes.get("include"), list) else 0
-    if count * repeats <= MOST_POINTS:
+    # Of one run: each is a folder, and no scheduler that is known holds more
+    most_points = 100_000
+    if count * repeats <= most_points:
         return
-    key = "repeats" if count <= MOST_POINTS else "sweep"
+    key = "repeats" if count <= most_points else "sweep"
     what = f"{key}: {format_count(count, 'setting')} x {repeats:,} would be {count * repeats:,} points; "
-    document.add((key,), f"{what}a run has at most {MOST_POINTS:,}")
+    document.add((key,), f"{what}a run has at most {most_points:,}")
 
 
 def _most_repeats(repeats: object) -> int:

@@ -126,10 +126,6 @@ class Resources(_Part):
         return self.model_copy(update={"cpus": cpus, "gpus": gpus})
 
 
-_LEAST_HIDDEN = 4
-"""Characters of a value that is hidden wherever a user's own template has it."""
-
-
 class Environment(_Part):
     """What the job makes ready before the worker starts.
 
@@ -177,7 +173,8 @@ class Environment(_Part):
             shown = shlex.quote(f"environment.setup: {self.shown(file)['setup']}")
             script = re.sub(rf"(?m)(?<=^    ){lines}(?= \|\| return$)", lambda _: f": {shown}", script)
         for value in (*self.variables.values(), *self.setup) if template else ():
-            script = script.replace(value, HIDDEN) if len(value) >= _LEAST_HIDDEN else script
+            # Characters of a value that is hidden wherever a user's own template has it
+            script = script.replace(value, HIDDEN) if len(value) >= 4 else script
         return script
 
     def of_folder(self, folder: Path) -> Environment:

@@ -51,7 +51,6 @@ def _no_such_tag(_loader: _Loader, node: yaml.Node) -> None:
     raise ConstructorError(None, None, f"{_tag_of(node)} is not used here", node.start_mark)
 
 
-MOST_DEPTH = 100
 MOST_REPEATED = 10_000
 """Values that aliases repeat: nested aliases stand for any number of values, and each is checked."""
 
@@ -198,6 +197,7 @@ def _composed(text: str) -> tuple[yaml.Node | None, Any]:
     inside: list[tuple[str | None, int]] = []  # the anchor of each open collection, and the values before it
     sizes: dict[str | None, int] = {}  # how many values each anchor stands for
     values = repeated = 0
+    most_depth = 100
     for event in yaml.parse(text, Loader=_Loader):  # libyaml composes by recursion, without a limit
         values += isinstance(event, yaml.CollectionStartEvent | yaml.ScalarEvent)
         if isinstance(event, yaml.CollectionStartEvent):
@@ -208,9 +208,9 @@ def _composed(text: str) -> tuple[yaml.Node | None, Any]:
         elif isinstance(event, yaml.AliasEvent):
             values += sizes.get(event.anchor, 1)
             repeated += sizes.get(event.anchor, 1)
-        if len(inside) > MOST_DEPTH or repeated > MOST_REPEATED:
+        if len(inside) > most_depth or repeated > MOST_REPEATED:
             what = f"aliases repeat more than {MOST_REPEATED:,} values"
-            what = f"nested more than {MOST_DEPTH} deep" if len(inside) > MOST_DEPTH else what
+            what = f"nested more than {most_depth} deep" if len(inside) > most_depth else what
             raise ConstructorError(None, None, what, event.start_mark)  # type: ignore[arg-type]  # libyaml's mark
     loader = _Loader(text)
     try:
@@ -257,8 +257,6 @@ def raise_faults(document: YamlDocument, what: str, *, nested: bool = False) -> 
     raise JobkitError("\n".join([head, *(f"  {line}" for line in lines)]), hint=what)
 
 
-MOST_SHOWN = 120
-"""Characters of an override in a message."""
 NUL = "a NUL character, which no file name, variable or line of a script can hold"
 
 
@@ -311,7 +309,9 @@ def _override(document: YamlDocument, override: str, model: type[BaseModel]) -> 
     dotted, equals, text = override.partition("=")
     loc: Loc = tuple(dotted.strip().split("."))
     shown = hide_override(override, model)
-    shown = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}..."
+    # Characters of an override in a message
+    most_shown = 120
+    shown = shown if len(shown) <= most_shown else f"{shown[:most_shown]}..."
     here = Fault(0, 0, f"--set {shown}", "not key=value, for instance resources.cpus=4")
     if not equals or not all(loc):
         document.faults.append(here)

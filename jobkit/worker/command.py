@@ -22,7 +22,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -31,6 +31,7 @@ from typing import TextIO
 
 from jobkit.core import json_codec
 from jobkit.core.files import copy_files
+from jobkit.core.frozen import frozen
 from jobkit.core.layout import FILES_FOLDER
 from jobkit.core.measurements import total
 from jobkit.core.records import Batch, Command, Outcome
@@ -49,7 +50,7 @@ KILL_S = 10.0
 """The time in which a killed process must end: a GPU's driver may hold it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandEnd:
     status: int | None  # exit status, negative for a signal; ``None`` if the command could not be started
     # the largest high-water mark of one process (getrusage(2)); ``None`` if it may be that of this process,

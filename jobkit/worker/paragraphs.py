@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.frozen import frozen
 from jobkit.core.knobs import BATCH_SIZE, SORTED
 from jobkit.core.paragraphs import JSONL_ENDINGS, BadLineError, Fields, parse_line, split_paragraphs
 from jobkit.core.records import Outcome, Point
@@ -32,7 +33,7 @@ SENTENCE_END = re.compile(
 """White space after a full stop, ! or ?; not after a title or an initial, nor before a small letter."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """Paragraphs that the workload gets at once, and their numbers in the text, from 0."""
 

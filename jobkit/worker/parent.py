@@ -37,12 +37,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from jobkit.core.frozen import frozen
 from jobkit.worker import process
 
 FORKED = "forked"
 """The parent's first answer; the exit status follows. Any other answer is the reason why it did not fork."""
-END_S = 30.0
-"""The time that a child that stands has to end its processes, and to be killed."""
 VARIABLE = "JOBKIT_PARENT"
 """The owner's process id, perhaps with a hyphen and a word."""
 LOCK_FD = 9
@@ -111,7 +110,7 @@ def installed() -> str:
     return f"{here.st_ino}-{here.st_mtime_ns}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ForkRequest:
     words: list[str]  # the client's arguments, variables and working folder
     environment: dict[str, str]
@@ -252,9 +251,11 @@ class Child:
         """End a process that stands, and wait until it has freed its memory."""
         self.channel.close()
         ending = process.Forked(self.pid)
-        if not process.ends(ending, END_S):
+        # The time that a child that stands has to end its processes, and to be killed
+        end_s = 30.0
+        if not process.ends(ending, end_s):
             process.kill(process.process_tree(self.pid))
-            process.ends(ending, END_S)
+            process.ends(ending, end_s)
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from typing import Any
 from jobkit.core import measurements
 from jobkit.core.extensions import of_name
 from jobkit.core.files import digest
+from jobkit.core.frozen import keyed
 from jobkit.core.knobs import EXACT, OFF, SHORTCUTS, Value
 from jobkit.core.layout import LENGTHS_FILE
 from jobkit.core.measurements import Share, largest
@@ -35,7 +36,7 @@ ALONE = "one worker on each GPU"
 """Why ``mps: auto`` is off."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Task:
     point: Point
     try_number: int

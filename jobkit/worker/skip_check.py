@@ -14,12 +14,12 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
 from jobkit.core import files, json_codec, layout
 from jobkit.core.errors import JobkitError
+from jobkit.core.frozen import keyed
 from jobkit.core.knobs import WORKERS
 from jobkit.core.layout import BY_HAND, POINTS_FILE, Exit, read_begin, read_exit, read_point
 from jobkit.core.measurements import Gpu
@@ -32,7 +32,7 @@ SETUP_OUTCOMES = frozenset({Outcome.BUG, Outcome.ENVIRONMENT, Outcome.MODEL_MISS
 """Outcomes that do not depend on a point's size: if two points fail so, the others will too."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class FailedTry:
     point: Point
     outcome: Outcome

@@ -10,7 +10,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 
 from jobkit.core import files, terminal
 from jobkit.core.errors import ExitCode, JobkitError, file_error
+from jobkit.core.frozen import keyed
 from jobkit.core.json_codec import to_json
 from jobkit.core.knobs import OFFERED, TIMING
 from jobkit.core.layout import (
@@ -38,7 +39,6 @@ from jobkit.core.units import GIB, MIB, first_lines, format_count, format_list, 
 from jobkit.extensions.corpus import ledger
 from jobkit.extensions.corpus.formats import DEFAULT_FORMAT, check_format
 from jobkit.extensions.corpus.plan import (
-    MOST_NAMED,
     Corpus,
     Piece,
     Source,
@@ -97,10 +97,8 @@ from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.site import queue_of
 from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec
 
-MOST_LISTED = 10  # shards that are listed one by one at the end
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class ApplyRequest:
     """What a person asks of `jobkit apply`, and, with what a job needs to plan it, ``apply.json``."""
 
@@ -272,7 +270,9 @@ def report_end(run_dir: Path) -> int:
     data = finish(run_dir)
     (run,) = read_status([run_dir])
     terminal.say(
-        render_status(run, relative_path(run_dir), width=terminal.page_width(), most=MOST_LISTED), nl=False
+        # shards that are listed one by one at the end
+        render_status(run, relative_path(run_dir), width=terminal.page_width(), most=10),
+        nl=False,
     )
     if data:
         terminal.say(f"\n{closing_line(data)}")
@@ -344,7 +344,7 @@ def _go_on(
     points, _ = read_points(out)
     known = {source.name for source in before.sources}
     new = [source for source in corpus.sources if source.name not in known]
-    names = format_list([source.name for source in new], MOST_NAMED)
+    names = format_list([source.name for source in new])
     found = [*_corpus_differences(before, corpus), *_setting_differences(points[0], setting.point)]
     if found or (new and pieces is None):
         raise _refusal(out, found, names)
@@ -377,7 +377,7 @@ def _go(
 
 def _refusal(out: Path, found: Sequence[str], new: str) -> JobkitError:
     """Return why a folder is not gone on with: what differs, if anything, and the names of new files."""
-    lines = [*first_lines(found, MOST_NAMED), *([f"new: {new}"] if new else [])]
+    lines = [*first_lines(found), *([f"new: {new}"] if new else [])]
     way = "restore the others, and name all files" if found else "leave out --plan-as-job"
     return JobkitError(
         "\n  ".join([f"{out}: is of another corpus or setting:", *lines]),
@@ -452,7 +452,6 @@ def _changes(out: Path, request: ApplyRequest) -> tuple[str, ...]:
 
 LEAST_S, MINUTE_S = 600, 60
 PURPOSE = "reads and plans the corpus, and submits the shards, or records why not."
-LEAST_BYTES = 2 * GIB
 POLL_S = 1.0
 
 
@@ -564,7 +563,7 @@ def _resources(run_dir: Path, setting: AppliedSetting, found: Sequence[Source]) 
         setting.spec,
         setting.site,
         cpus=setting.spec.resources.of(setting.point).cpus,
-        memory=LEAST_BYTES + size // 64 // GIB * GIB,
+        memory=2 * GIB + size // 64 // GIB * GIB,
         walltime=(LEAST_S + size // (20 * MIB) // MINUTE_S * MINUTE_S) * 2**unfinished,
     )
 
@@ -684,7 +683,7 @@ def find_gone(run_dir: Path, asked: Asked) -> None:
     names = [winner.point_id for winner in found]
     if asked.quarantine:
         number = format_count(sum(one.quarantined for one in found), "paragraph")
-        note(f"out of quarantine: {number} of {format_list(names, MOST_NAMED) or 'no shard'}")
+        note(f"out of quarantine: {number} of {format_list(names) or 'no shard'}")
     elif found:
         way = "" if again else f"; to run these shards again: jobkit resume {shell_path(run_dir)} --rows-gone"
         note(f"{gone_words(names)}{way}")

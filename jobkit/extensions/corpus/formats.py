@@ -23,8 +23,6 @@ GROUP_ROWS = 50_000
 FILE = "file"  # column of merged rows, if files have several documents
 TEXT = "paragraph_text"  # column of merged rows, if it is wanted
 CONTEXT = "context"  # likewise
-TOKEN_COLUMNS = ("sentence", "token", "tag")
-"""Columns for CoNLL: the number of the sentence in the paragraph, the token, its tag."""
 
 Columns = Mapping[str, Collection[str]]
 """The columns of merged rows, document and paragraph first, and the types of the values in each."""
@@ -39,7 +37,9 @@ def check_format(name: str, columns: Collection[str], *, vectors: bool | None = 
     """
     if name not in FORMATS:
         raise JobkitError(f"--format {name}: no such format", hint=f"one of {', '.join(FORMATS)}")
-    if name == "conll" and (missing := [column for column in TOKEN_COLUMNS if column not in columns]):
+    # Columns for CoNLL: the number of the sentence in the paragraph, the token, its tag
+    token_columns = ("sentence", "token", "tag")
+    if name == "conll" and (missing := [column for column in token_columns if column not in columns]):
         raise JobkitError(
             f"--format conll: the rows have no {', '.join(missing)} (they have {', '.join(columns)})",
             hint="CoNLL has one token a line: it needs a workload that yields tokens; use --format tsv",

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from jobkit.core.errors import file_error
 from jobkit.core.files import append_line, read_tolerantly
+from jobkit.core.frozen import keyed
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.units import format_count
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class CorpusEntry:
     """The predicted time of one corpus; written when every shard is done."""
 

@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from glob import escape
 from itertools import accumulate, groupby, pairwise, repeat
@@ -20,6 +19,7 @@ from uuid import uuid4
 
 from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.files import open_regular, try_lock
+from jobkit.core.frozen import keyed
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import PROVENANCE_FILE
 from jobkit.core.terminal import note, shell_path
@@ -40,10 +40,9 @@ from jobkit.extensions.corpus.winners import digest, part_files, read_quarantine
 from jobkit.launch.local import ended_by_signals
 
 _NAMED = 10
-_ANEW = "correct the workload, and apply the corpus in a new folder"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Merged:
     outputs: Sequence[Path]  # one of each format
     counts: Path  # the file with the counts of each document
@@ -230,14 +229,15 @@ def default_format(run_dir: Path) -> str:
 
 def _columns(winners: Sequence[Winner]) -> dict[str, set[str]]:
     """Return the columns of the workload, and the types of the values in each."""
+    anew = "correct the workload, and apply the corpus in a new folder"
     for one in winners[1:]:
         first, both = winners[0], f"shards {winners[0].point_id} and {one.point_id} have"
         if one.columns != first.columns:
             columns = f"{', '.join(first.columns)} and {', '.join(one.columns)}"
-            raise JobkitError(f"{both} different columns: {columns}", hint=_ANEW)
+            raise JobkitError(f"{both} different columns: {columns}", hint=anew)
         if one.vectors != first.vectors:
             types = f"{first.vectors or 'none'}, {one.vectors or 'none'}"
-            raise JobkitError(f"{both} vectors of different types: {types}", hint=_ANEW)
+            raise JobkitError(f"{both} vectors of different types: {types}", hint=anew)
     return {
         name: {word for winner in winners for word in winner.types[at].split()}
         for at, name in enumerate(winners[0].columns if winners else ())

@@ -10,7 +10,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from statistics import fmean
@@ -19,10 +19,12 @@ from typing import Any, NamedTuple
 from jobkit.core import files
 from jobkit.core.blocks import Block, columns_of
 from jobkit.core.errors import JobkitError
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.json_codec import from_json
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import NoWrap, shell_path, shell_quote
 from jobkit.core.units import (
+    MOST_NAMED,
     format_compared,
     format_count,
     format_energy,
@@ -31,7 +33,7 @@ from jobkit.core.units import (
     moment,
 )
 from jobkit.extensions.corpus.formats import counts_path
-from jobkit.extensions.corpus.plan import MOST_NAMED, is_unplanned, parse_type
+from jobkit.extensions.corpus.plan import is_unplanned, parse_type
 from jobkit.extensions.corpus.provenance import bibtex, methods, provenance, read_promise
 from jobkit.extensions.corpus.rows import read_vectors
 from jobkit.extensions.corpus.standing import CorpusState
@@ -45,12 +47,8 @@ from jobkit.runs.status import PointResult
 from jobkit.runs.tries import task_s
 
 MOST_LISTED = 20  # documents, labels, entities and places of each table
-MOST_ROWS = 500_000  # of the results, which a page reads
 MOST_NORMS = 10_000  # vectors whose norm it computes
-MOST_TRIES = 400  # of more tries only some are drawn
 PICTURE_PX, MOST_ROW_PX = 400.0, 16.0  # the height of all rows, and the most of one row
-UNITS = ((2 * 86400.0, 86400.0, "days"), (2 * 3600.0, 3600.0, "hours"), (120.0, 60.0, "minutes"))
-"""Each unit of time with the seconds from which on it is used, and its seconds."""
 
 
 class ShardTry(NamedTuple):
@@ -60,14 +58,14 @@ class ShardTry(NamedTuple):
     outcome: str  # in a word; ``to come`` while it has none
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DocumentCount:
     document: str
     paragraphs: int
     rows: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class CorpusReport:
     standing: CorpusState
     results: Sequence[PointResult]  # the shards, and their tries
@@ -98,7 +96,7 @@ def read_corpus_report(folder: Path) -> CorpusReport:
 
     def leave_out(left_out: Collection[int], why: str) -> None:
         if names := [one.point.point_id for one in results if one.point.index in left_out]:
-            notes.append(f"{why.format(format_list(names, MOST_NAMED))}: no sum includes these shards")
+            notes.append(f"{why.format(format_list(names))}: no sum includes these shards")
 
     planned = standing.shards.keys()
     leave_out(standing.indices - planned, "jobkit cannot read the plan of {}")
@@ -224,7 +222,7 @@ def failed(report: CorpusReport) -> list[Block]:
             groups.setdefault(Outcome(str(result.outcome)), []).append(result)
     run, blocks = shell_quote(str(report.standing.folder)), list[Block]()
     for outcome, results in groups.items():
-        names = format_list([result.point.point_id for result in results], MOST_NAMED)
+        names = format_list([result.point.point_id for result in results])
         head = f"{format_count(len(results), 'shard')} {outcome}: {names}"
         evidence = dict.fromkeys(f"  {result.counts.evidence}" for result in results[:MOST_NAMED])
         steps = remedy(outcome, results[0].counts.evidence, run=run, point=results[0].point.index)
@@ -266,12 +264,14 @@ def _norms(path: Path) -> Iterator[float]:
 def _counted(rows: Iterator[Mapping[str, Any]], number: int) -> Iterator[Block]:
     """Yield how many rows have each label, and which texts are the most frequent."""
     labels, texts = Counter[str](), Counter[tuple[str, str]]()
-    for row in islice(rows, MOST_ROWS):
+    # of the results, which a page reads
+    most_rows = 500_000
+    for row in islice(rows, most_rows):
         label = row.get("label", row.get("tag"))
         if label is not None:
             labels[str(label)] += 1
             texts.update([(str(row["text"]), str(label))] if "text" in row else ())
-    of = f", in the first {MOST_ROWS:,} rows of {number:,}" if number > MOST_ROWS else ""
+    of = f", in the first {most_rows:,} rows of {number:,}" if number > most_rows else ""
     if labels:
         listed = [(label, f"{count:,}") for label, count in labels.most_common()]
         yield _table(f"Rows by label: {format_count(len(labels), 'label')}{of}", ("label", "rows"), listed)
@@ -331,10 +331,13 @@ def _fact_block(report: CorpusReport) -> Block:
 
 def _shard_picture(tries: Sequence[ShardTry], report: CorpusReport) -> Picture:
     """Return the tries of the shards over time, a row each, in the order in which they began."""
-    step = -(-len(tries) // MOST_TRIES)
+    # of more tries only some are drawn
+    step = -(-len(tries) // 400)
     shown = tries[::step]
     most = max(tried.ended_s or tried.began_s for tried in tries)
-    unit_s, unit = next(((each, name) for least, each, name in UNITS if most >= least), (1.0, "seconds"))
+    # Each unit of time with the seconds from which on it is used, and its seconds
+    units = ((2 * 86400.0, 86400.0, "days"), (2 * 3600.0, 3600.0, "hours"), (120.0, 60.0, "minutes"))
+    unit_s, unit = next(((each, name) for least, each, name in units if most >= least), (1.0, "seconds"))
     row_px = min(MOST_ROW_PX, PICTURE_PX / len(shown))
     ids = [tried.name.partition(",")[0] for tried in shown]
     names = {row + 0.5: shard.removeprefix("shard-").lstrip("0") for row, shard in enumerate(ids)}

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError, file_error, lost_file
 from jobkit.core.files import read_json, read_lines, write_atomically
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.knobs import FP16, FP32
 from jobkit.core.layout import CORPUS_FILE, ORDER_FILE, PLAN_FILE, POINTS_FILE
@@ -18,10 +19,9 @@ from jobkit.core.layout import CORPUS_FILE, ORDER_FILE, PLAN_FILE, POINTS_FILE
 ROWS_FILE = "rows.jsonl"
 MANIFEST_FILE = "rows.json"
 QUARANTINE_FILE = "quarantine.jsonl"
-MOST_NAMED = 5  # files, shards or documents in a sentence
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Columns:
     """Where a table has its documents."""
 
@@ -34,7 +34,7 @@ class Columns:
     group_bytes: int = 0  # of the largest row group of Parquet, decompressed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Source:
     path: str  # absolute, as the nodes see it
     name: str  # as the user gave it; a text file's document has this id
@@ -47,14 +47,14 @@ class Source:
     sha256: str = ""  # of the file on disk; empty until it is read
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Bad:
     source: str  # its name
     line: int  # from 1; 0 for the whole file
     reason: str = field(compare=False)  # in words, which a later version may change
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Corpus:
     """What was read of a corpus: ``corpus.json``."""
 
@@ -79,7 +79,7 @@ class Corpus:
         return sorted(one for one in held if not any(str(up) in held for up in Path(one).parents))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Piece:
     """Consecutive paragraphs of one source: the smallest part that a shard holds."""
 
@@ -104,7 +104,7 @@ class Piece:
         return min(max(self.end - self.start, self.characters), 4 * self.characters)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Shard:
     """The work of one point: a line of ``plan.jsonl``; line K is of point K."""
 
@@ -130,7 +130,7 @@ class Shard:
         return sum(piece.characters for piece in self.pieces)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """Rows of consecutive paragraphs of a shard, in a file of its own; one try writes each part once."""
 
@@ -144,7 +144,7 @@ class Part:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Quarantined:
     """A paragraph that no process can take: a line of ``quarantine.jsonl``, without its text."""
 
@@ -156,7 +156,7 @@ class Quarantined:
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Rows:
     """What a try has of a shard, with the parts that it adopted of other tries: ``rows.json``."""
 
@@ -195,7 +195,7 @@ class Rows:
         return "" if each else f"{self.rows:,} rows, {types}: not a vector of each paragraph"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Winner(Rows):
     """The try whose rows count for a shard: ``winners/<point>.json``, linked once."""
 

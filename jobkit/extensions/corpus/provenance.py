@@ -6,13 +6,14 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from jobkit.answers.speed import Speed
 from jobkit.core import files
 from jobkit.core.errors import JobkitError
+from jobkit.core.frozen import keyed
 from jobkit.core.knobs import CPU, OFFERED, TIMING, Value
 from jobkit.core.layout import PROMISE_FILE, PROVENANCE_FILE
 from jobkit.core.paths import ledger_path, shipped_folder
@@ -27,18 +28,16 @@ from jobkit.core.units import (
     format_setting,
 )
 from jobkit.extensions.corpus import ledger
-from jobkit.extensions.corpus.plan import MOST_NAMED, Corpus, Shard, Winner, promised
+from jobkit.extensions.corpus.plan import Corpus, Shard, Winner, promised
 from jobkit.report.recommend.advice import EnergyUse
 from jobkit.runs.results import each_point
 from jobkit.runs.status import PointResult
 from jobkit.runs.tries import task_s
 
-SCHEMA = 1
-HOUR_S = 3600.0
 PREDICTED = ("predicted_s", "predicted_low_s", "predicted_high_s")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Promise:
     """What was measured of the setting before the corpus was planned: ``promise.json``."""
 
@@ -134,7 +133,7 @@ def provenance(
     gpus = Counter(record.gpu.name for record in records if record.gpu and record.point.device != CPU)
     jobs = sorted({(tried.task.scheduler, tried.task.job_id) for _, tried in pairs if tried.task})
     return {
-        "schema": SCHEMA,
+        "schema": 1,
         "run": point.run_id,
         "workload": point.workload,
         "model": _model(point),
@@ -152,7 +151,7 @@ def provenance(
             "took_s": sum((task_s(tried) or 0.0 for tried in won), 0.0),
             "whole_jobs": promise.whole,
             "work_s": sum((record.summary.work_s for record in records if record.summary), 0.0),
-            f"{'cpu' if point.device == CPU else 'gpu'}_hours": sum(filter(None, held), 0.0) * each / HOUR_S,
+            f"{'cpu' if point.device == CPU else 'gpu'}_hours": sum(filter(None, held), 0.0) * each / 3600.0,
             "tries_of_unknown_time": held.count(None),
         },
         "energy": {
@@ -247,7 +246,7 @@ def methods(data: Mapping[str, Any]) -> str:
     sentences = [
         f"We processed {format_count(corpus['paragraphs'], 'paragraph')}",
         f"({corpus['characters']:,} characters) of {format_count(corpus['documents'], 'document')}",
-        f"({format_list([_source(file) for file in corpus['files']], MOST_NAMED)})",
+        f"({format_list([_source(file) for file in corpus['files']])})",
         f"with the workload {data['workload']}{named} under jobkit {jobkit}; {format_setting(knobs)},",
         f"on {', '.join(data['gpus']) or 'CPUs'} ({packages}).",
         f"The result has {format_count(data['rows'], 'row')}.",

@@ -53,11 +53,8 @@ from jobkit.runs.tries import timed
 from jobkit.schedulers.registry import runs_here
 from jobkit.spec.site import find_site, portable_name
 
-PATIENCE_S = 600.0
-"""How long cancelled jobs may take to end: a job brings its results home first."""
 FIRST_PAUSE_S, SLOWEST_PAUSE_S = 0.5, 10.0
 SIZES = {"memory": format_size, "walltime": format_walltime}
-ENOUGH = 2  # number of done shards that show the speed of the rest better than a run; one has no interval
 
 
 def measured(run_dir: Path) -> bool:
@@ -107,7 +104,9 @@ def _placed(overrides: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _end_open(run_dir: Path) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    # How long cancelled jobs may take to end: a job brings its results home first
+    patience_s = 600.0
+    deadline = time.monotonic() + patience_s
     (run,) = read_status([run_dir])
     if _open(run):
         cancel.cancel(run_dir, (), ())
@@ -120,7 +119,7 @@ def _end_open(run_dir: Path) -> None:
             return
         if time.monotonic() > deadline:
             message = (
-                f"{format_count(number, 'shard')} of {run.title} did not end in {PATIENCE_S / 60:.0f} min"
+                f"{format_count(number, 'shard')} of {run.title} did not end in {patience_s / 60:.0f} min"
             )
             hint = f"jobkit status {shell_path(run_dir)} shows them; nothing was planned again"
             raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
@@ -247,7 +246,8 @@ def _setting(run_dir: Path, point: Point, given: tuple[str, ...]) -> AppliedSett
     done = [result.counts for result in each_point(run_dir, []) if result.outcome is Outcome.OK]
     found = speeds([record for tried in done if (record := timed(tried))])
     measured = fields_of(promise)
-    if found and (found[0].repeats >= ENOUGH or not promise.speed):
+    # number of done shards that show the speed of the rest better than a run; one has no interval
+    if found and (found[0].repeats >= 2 or not promise.speed):
         measured["speed"] = found[0]
     measured["given"] = (*promise.given, *read_journal(run_dir).asked, *keys_of(given))
     return AppliedSetting(

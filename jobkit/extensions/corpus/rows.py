@@ -13,13 +13,14 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from jobkit.core.errors import JobkitError, name_file_in_errors
 from jobkit.core.files import append_line, read_lines, read_tolerantly, write_atomically
+from jobkit.core.frozen import frozen
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.knobs import FP16, FP32
 from jobkit.core.layout import (
@@ -260,7 +261,7 @@ def read_vectors(path: Path, start: int, end: int) -> Iterator[Array]:
 PARTS_FILE = "parts.jsonl"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finished:
     """A part that was finished before its shard was: a line of ``parts.jsonl`` in the folder of the try."""
 

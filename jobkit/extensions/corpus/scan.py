@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
@@ -21,11 +21,12 @@ from typing import IO, TypeVar
 
 from jobkit.answers.speed import CorpusVolume
 from jobkit.core.errors import JobkitError, file_error
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.paragraphs import LFS_HINT, LFS_REASON, Fields
 from jobkit.core.shell import usable_cpus
 from jobkit.core.terminal import shell_path, shell_quote
-from jobkit.core.units import format_count, format_list
-from jobkit.extensions.corpus.plan import MOST_NAMED, Bad, Corpus, Piece, Source
+from jobkit.core.units import MOST_NAMED, format_count, format_list
+from jobkit.extensions.corpus.plan import Bad, Corpus, Piece, Source
 from jobkit.extensions.corpus.readers import (
     COMPRESSIONS,
     JSONL,
@@ -46,10 +47,9 @@ from jobkit.extensions.corpus.tables import FILE_ROW, PARQUET, STATE_FILES, Want
 from jobkit.planning.texts import SAMPLE, find_text
 
 _TAR = re.compile(r"\.(tar(\.\w+)?|t[bgx]z2?)$")
-_STDIN = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CorpusFiles:
     """The files of a corpus, and the names of those in its folders that are not read."""
 
@@ -80,7 +80,7 @@ def find_sources(paths: Sequence[str]) -> CorpusFiles:
 
 
 def _below(path: str, unread: list[str]) -> list[Source]:
-    if path in _STDIN:
+    if path in frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"}):
         raise JobkitError(
             f"--corpus {path}: jobkit cannot read standard input a second time after a failure",
             hint="write the corpus to a file first: cat > corpus.txt",
@@ -117,7 +117,7 @@ def _in_folder(folder: str, unread: list[str]) -> list[Source]:
     found = [source_at(f"{path}/{inside}", f"{name}/{inside}") for inside, is_read in names if is_read]
     left = [f"{name}/{inside}" for inside, is_read in names if not is_read]
     if not found:
-        message = f"--corpus {folder}: a folder without a file that is read: {format_list(left, MOST_NAMED)}"
+        message = f"--corpus {folder}: a folder without a file that is read: {format_list(left)}"
         raise JobkitError(message.removesuffix(": "), hint=f"jobkit reads {READ}")
     unread += left
     return found
@@ -174,18 +174,19 @@ def source_at(path: str, name: str) -> Source:
 
 RANGE_BYTES = 2**25  # a file with more than two of these is read in ranges, by several processes
 MOST_PIECES = 200_000
-_GROWTH = {
-    "gz": 4,
-    "zst": 4,
-    "bz2": 4,
-    "xz": 5,
-    PARQUET: 2,
-}  # how text grows when it is decompressed, roughly
 
 
 def grown_bytes(found: Iterable[Source]) -> int:
     """Return about how many bytes of text files have."""
-    return sum(one.size_bytes * _GROWTH.get(one.compression or one.kind, 1) for one in found)
+    # how text grows when it is decompressed, roughly
+    growth = {
+        "gz": 4,
+        "zst": 4,
+        "bz2": 4,
+        "xz": 5,
+        PARQUET: 2,
+    }
+    return sum(one.size_bytes * growth.get(one.compression or one.kind, 1) for one in found)
 
 
 def piece_bytes(found: Sequence[Source]) -> int:
@@ -244,7 +245,6 @@ class Ids:
 
 # -- processes
 
-MOST = 16  # processes: more would need more than 1 GiB of memory together, and few disks are faster
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 
@@ -300,7 +300,7 @@ MOST_BAD = 100_000  # bad places: with more, the files are no corpus
 _SHOWN = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Scan:
     corpus: Corpus  # to be written as ``corpus.json``; what was bad is in its ``skipped``
     pieces: list[Piece]  # in corpus order
@@ -331,7 +331,8 @@ def scan(
         corpus = replace(corpus, files=files)
     size = sum(one.size_bytes for one in corpus.files)
     # a smaller corpus is read by this process: to start others takes longer
-    number = processes or (1 if size < 2**24 else min(MOST, usable_cpus()))
+    # processes: more would need more than 1 GiB of memory together, and few disks are faster
+    number = processes or (1 if size < 2**24 else min(16, usable_cpus()))
     usual = Fields(before.text_field, before.id_field) if before else Fields()
     planned = {
         one.name: Fields(one.columns.text, one.columns.id) if one.columns else usual
@@ -638,7 +639,7 @@ def volume(texts: Sequence[str], *, skip_bad: bool) -> CorpusVolume | None:
         raise JobkitError(error.message, hint=hint) from error
     name = text if not more else f"{text} and {format_count(len(more), 'more path')}"
     if bad := [*dict.fromkeys(one.source for one in read.skipped)]:
-        name += f", without what cannot be read in {format_list(bad, MOST_NAMED)}"
+        name += f", without what cannot be read in {format_list(bad)}"
     return CorpusVolume(name=name, paragraphs=read.paragraphs, characters=read.characters)
 
 

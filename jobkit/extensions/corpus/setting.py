@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 from jobkit.answers.memory import Memory
 from jobkit.answers.speed import CorpusVolume, Speed, speeds
 from jobkit.core.errors import JobkitError
+from jobkit.core.frozen import keyed
 from jobkit.core.knobs import CUDA, EVERY, OFF, OFFERED, Value, accepted
 from jobkit.core.layout import (
     FILES_FOLDER,
@@ -42,15 +43,12 @@ from jobkit.spec.site import Site, find_site, portable_name, queue_of
 from jobkit.spec.sweep_spec import Axes, Constraints, SweepSpec, Tune, load_spec, setting_overrides
 from jobkit.spec.yaml_files import hide_override
 
-CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy", "scheduler", "nan")
-"""Keys that ``--set`` may change: none of the measured setting."""
 MOST_WINDOW = 10_000
 """Paragraphs that are sorted together if the setting sorts the whole text: a corpus is too long for that."""
-MOST_LISTED = 8
 NO_TEXT = TextRef(path="", sha256="", size_bytes=0, name="")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class AppliedSetting(Promise):
     """A setting, ready to be applied, and what is known of it."""
 
@@ -119,12 +117,14 @@ def find_setting(
 
 
 def refuse_keys(overrides: Sequence[str]) -> None:
+    # Keys that `--set` may change: none of the measured setting
+    changeable = ("resources", "environment", "max_parallel", "pack", "policy", "scheduler", "nan")
     for override, key in zip(overrides, keys_of(overrides), strict=True):
-        if key.partition(".")[0] not in CHANGEABLE:
+        if key.partition(".")[0] not in changeable:
             shown = hide_override(override, SweepSpec)
             raise JobkitError(
                 f"--set {shown}: {key} belongs to the setting, or to the conditions of its measurement",
-                hint=f"apply takes {', '.join(CHANGEABLE)}; for another setting name another run or spec",
+                hint=f"apply takes {', '.join(changeable)}; for another setting name another run or spec",
             )
 
 
@@ -232,7 +232,7 @@ def _only(spec: SweepSpec, inputs: Inputs | None, path: Path) -> Point:
     found = plan(spec.model_copy(update={"repeats": 1}), inputs)
     if len(found) == 1:
         return found[0]
-    lines = first_lines([format_setting(point.params) for point in found], MOST_LISTED)
+    lines = first_lines([format_setting(point.params) for point in found], 8)
     head = f"{path}: {format_count(len(found), 'setting')}, and a corpus is tagged with one:"
     raise JobkitError(
         "\n  ".join([head, *lines]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import accumulate
 from pathlib import Path
@@ -13,12 +13,14 @@ from pathlib import Path
 from jobkit.answers.speed import Duration, duration, not_sampled, total, upper
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.knobs import BATCH_SIZE, CPU, budget_of, numbers
 from jobkit.core.layout import CORPUS_FILE, WINNERS_FOLDER
 from jobkit.core.records import Point, TextRef
 from jobkit.core.units import (
     GIB,
     MIB,
+    MOST_NAMED,
     first_lines,
     format_about,
     format_count,
@@ -30,7 +32,7 @@ from jobkit.core.units import (
     format_walltime,
     parse_size,
 )
-from jobkit.extensions.corpus.plan import MANIFEST_FILE, MOST_NAMED, Corpus, Piece, Shard, cut
+from jobkit.extensions.corpus.plan import MANIFEST_FILE, Corpus, Piece, Shard, cut
 from jobkit.extensions.corpus.readers import place_of, read_pieces
 from jobkit.extensions.corpus.setting import AppliedSetting
 from jobkit.extensions.corpus.streams import foreign_word
@@ -54,7 +56,7 @@ LENGTHS: Mapping[str, Callable[[str], Sequence[int]]] = {
 """How long the items of a paragraph are to a workload; unknown for a workload that is not here."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OversizedPiece:
     piece: Piece  # it has a shard of its own
     where: str  # the paragraph that needs most, in words
@@ -156,17 +158,16 @@ def memory_of(heavy: OversizedPiece, setting: AppliedSetting, usual_bytes: int) 
 MINUTES = 30.0  # time of a shard by default, or half of what its queue allows if that is less
 MEASURED = 2**17  # characters of the first shard if it measures the speed
 UNKNOWN = 2**22  # characters of a shard that is cut before a speed is known
-SLOW = 0.99  # a shard that takes longer than this share of such shards is named
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class ShardOptions:
     minutes: float = MINUTES  # how long each may take
     number: int | None = None  # of shards; ``None``: it follows from the time of each
     limit_s: float | None = None  # the longest walltime of a job there; ``None`` if there is none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class CorpusPlan:
     shards: tuple[Shard, ...]
     each: Duration | None  # how long the largest shard takes; ``None`` if no speed is known
@@ -205,16 +206,15 @@ def plan_shards(
     plan = _plan(pieces, setting, wishes, first, tables, heavy)
     asked = wishes.number or setting.sets("walltime") or setting.speed is None
     limit_s = math.inf if asked or wishes.limit_s is None else wishes.limit_s / setting.spec.pack
-    for _ in range(MOST_CUTS):
+    # each makes more, shorter shards: the start of a shard takes its share of the limit
+    most_cuts = 10
+    for _ in range(most_cuts):
         if plan.resources.walltime <= limit_s or plan.even >= len(pieces) - len(heavy):
             break
         number = math.ceil(plan.even * plan.resources.walltime / limit_s)
         plan = _plan(pieces, setting, replace(wishes, number=number), first, tables, heavy)
         plan = replace(plan, limit_s=wishes.limit_s)
     return plan
-
-
-MOST_CUTS = 10  # each makes more, shorter shards: the start of a shard takes its share of the limit
 
 
 def _plan(
@@ -290,7 +290,8 @@ def _shard(
         return shard, None
     items, characters = shard.paragraphs, shard.characters
     time = duration(setting.speed, items=items, characters=characters, forked=forked, past=setting.past)
-    low_s, high_s, slow_s = time.low_s, time.high_s, upper(time, SLOW)
+    # a shard that takes longer than this share of such shards is named
+    low_s, high_s, slow_s = time.low_s, time.high_s, upper(time, 0.99)
     return replace(shard, expected_s=time.expected_s, low_s=low_s, high_s=high_s, slow_s=slow_s), time
 
 
@@ -349,10 +350,9 @@ SCRIPT = PointScript(  # what the job script of a shard has beyond that of anoth
 # -- the plan in words
 
 LABEL = 11
-HOUR_S = 3600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class CorpusSummary:
     corpus: Corpus
     setting: AppliedSetting
@@ -400,7 +400,7 @@ def _corpus_words(corpus: Corpus, read_s: float | None) -> str:
         format_count(corpus.paragraphs, "paragraph"),
     ]
     if corpus.skipped:
-        names = format_list([*dict.fromkeys(bad.source for bad in corpus.skipped)], MOST_NAMED)
+        names = format_list([*dict.fromkeys(bad.source for bad in corpus.skipped)])
         words.append(f"{format_count(len(corpus.skipped), 'place')} left out (in {names})")
     read = "" if read_s is None else f" (read in {read_s:,.1f} s)"
     return f"{', '.join(words)}{read}; a blank line ends a paragraph, also in a table or a list"
@@ -426,7 +426,7 @@ def _read_as(corpus: Corpus) -> dict[str, str]:
 
 def unread_words(names: Sequence[str]) -> str:
     """Return the number and first names of files in the folders of a corpus that are not read."""
-    return f"{format_count(len(names), 'file')}: {format_list(names, MOST_NAMED)}" if names else ""
+    return f"{format_count(len(names), 'file')}: {format_list(names)}" if names else ""
 
 
 def format_bytes(size: int) -> str:
@@ -478,13 +478,14 @@ def _cost(prospect: CorpusSummary) -> dict[str, str]:
 
 
 def _hours(whole: Duration, each: int) -> str:
-    expected = format_hours(whole.expected_s * each / HOUR_S)
+    hour_s = 3600.0
+    expected = format_hours(whole.expected_s * each / hour_s)
     if whole.low_s is None or whole.high_s is None:
         return f"{expected} (one repeat was measured, so there is no interval)"
     if whole.unknown:
         repeats = format_count(whole.repeats, "repeat")
         return f"{expected} (mean of {repeats}; spread unknown: half the interval is more than the mean)"
-    low, high = (format_hours(seconds * each / HOUR_S) for seconds in (whole.low_s, whole.high_s))
+    low, high = (format_hours(seconds * each / hour_s) for seconds in (whole.low_s, whole.high_s))
     return f"{expected} (95 %: {low} to {high})"
 
 

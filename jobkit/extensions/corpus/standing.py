@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 
 from jobkit.core.errors import JobkitError, lost_file
 from jobkit.core.files import read_json, read_lines
+from jobkit.core.frozen import keyed
 from jobkit.core.layout import (
     BAD_ROWS,
     EXIT_FILE,
@@ -33,9 +34,8 @@ from jobkit.core.layout import (
 from jobkit.core.records import Outcome, Point
 from jobkit.core.student import deviation, half_width
 from jobkit.core.terminal import shell_path
-from jobkit.core.units import format_compared, format_count, format_list
+from jobkit.core.units import MOST_NAMED, format_compared, format_count, format_list
 from jobkit.extensions.corpus.plan import (
-    MOST_NAMED,
     Corpus,
     Shard,
     Winner,
@@ -145,7 +145,7 @@ class CorpusState:
 
 def gone_words(names: Sequence[str]) -> str:
     number = format_count(len(names), "shard")
-    return f"rows of {number} are gone or damaged: {format_list(names, MOST_NAMED)}"
+    return f"rows of {number} are gone or damaged: {format_list(names)}"
 
 
 def finish(run_dir: Path) -> Mapping[str, Any]:
@@ -167,12 +167,10 @@ def measures(run_dir: Path) -> float | None:
     return None if read_journal(run_dir).replaced else read_promise(run_dir).minutes
 
 
-PERCENT = 100
 MOST_LOOKED = 200  # shards whose rows a status looks at
-ENOUGH = 3  # done shards: with this many, their own times say when the rest ends
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Progress:
     """How far the shards are, and how long they take, as ``jobkit status --json`` has it."""
 
@@ -302,7 +300,8 @@ def _left(run: RunStatus, took: Sequence[float], planned: Sequence[Shard]) -> di
         return {}
     known = [part for part in planned if part.expected_s and part.low_s is not None and part.high_s]
     low = high = None
-    if len(took) >= ENOUGH and (half := half_width(deviation(took), len(took))) is not None:
+    # done shards: with this many, their own times say when the rest ends
+    if len(took) >= 3 and (half := half_width(deviation(took), len(took))) is not None:
         share = half * math.sqrt(len(took) + 1) / fmean(took)
         low, high = max(0.0, 1 - share), 1 + share
     elif known:
@@ -393,7 +392,7 @@ class CorpusRun(RunKind):
         found = progress(run)
         if found is None:
             return
-        characters = f"{PERCENT * found.share:.1f} % of the characters"
+        characters = f"{100 * found.share:.1f} % of the characters"
         paragraphs = f"{found.paragraphs_done:,} of {format_count(found.paragraphs, 'paragraph')}"
         yield f"done: {characters}, {paragraphs}, {found.done:,} of {format_count(found.shards, 'shard')}"
         if len(run.points) > 1 and measures(run.folder):
@@ -411,7 +410,7 @@ class CorpusRun(RunKind):
         if found.left_s is not None and found.done < found.shards:
             yield _end_line(run, found)
         if found.slow:
-            names = format_list(list(found.slow), MOST_NAMED)
+            names = format_list(list(found.slow))
             yield f"slower than the promise for 99 in 100 shards: {names}"
         if number := quarantined(run.folder):
             again = f"to try them again: jobkit resume {shell_path(run.folder)} --quarantine"

@@ -23,11 +23,6 @@ from jobkit.core.files import open_regular
 from jobkit.extensions.corpus.plan import Source
 
 _READ_BYTES = 2**18
-_STEP_BYTES = {"gz": 2**15, "zst": 2**12, "bz2": 2**15, "xz": 2**15}
-"""Bytes that are decompressed at once: gzip grows them by 1,000 at most, zstandard by 32,000.
-
-bzip2 and xz are given a limit for what they return.
-"""
 
 
 class BrokenError(Exception):
@@ -89,7 +84,10 @@ def _decompressed(raw: Stream, compression: str) -> Iterator[bytes]:
     zstandard's own ``stream_reader`` takes an archive that was cut short for a whole one.
     """
     begin, broken, most = _library(compression)
-    size, member, waiting = _STEP_BYTES[compression], begin(), memoryview(b"")
+    # Bytes that are decompressed at once: gzip grows them by 1,000 at most, zstandard by 32,000. bzip2 and xz
+    # are given a limit for what they return.
+    step_bytes = {"gz": 2**15, "zst": 2**12, "bz2": 2**15, "xz": 2**15}
+    size, member, waiting = step_bytes[compression], begin(), memoryview(b"")
     while True:
         while member.eof:
             waiting = waiting or memoryview(raw.read(_READ_BYTES))
@@ -145,7 +143,6 @@ def _decoded(raw: Stream, encoding: str) -> Iterator[bytes]:
 
 
 AUTO = "auto"
-_SAMPLE_BYTES = 2**16
 _LIKELY = (
     *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1257", "koi8_r", "iso8859_2"),
     *("utf_16", "utf_16_le", "utf_16_be", "utf_32", "cp932", "euc_jp", "gb18030", "big5", "cp949"),
@@ -158,30 +155,30 @@ def encoding_of(source: Source) -> str:
     from charset_normalizer import from_bytes  # 40 ms that only such a file costs
 
     decoder, sample, block = codecs.getincrementaldecoder("utf-8")(), b"", b" "
+    sample_bytes = 2**16
     with open_stream(replace(source, encoding="")) as stream:
         while block:
             block = stream.read(_READ_BYTES)
-            sample = sample[-_SAMPLE_BYTES:] + block
+            sample = sample[-sample_bytes:] + block
             try:
                 decoder.decode(block, not block)
             except UnicodeDecodeError:
                 break
         else:
             return ""
-        sample += read_exactly(stream, _SAMPLE_BYTES)
+        sample += read_exactly(stream, sample_bytes)
     if sample.count(0) * 10 < len(sample):
         sample = b"".join(line for line in sample.splitlines(keepends=True) if not line.isascii())
-        sample = sample[-_SAMPLE_BYTES:]
+        sample = sample[-sample_bytes:]
         text = sample.decode(errors="replace")
         if sum(char > "\x7f" for char in text) > 2 * text.count("\ufffd"):
             return ""  # UTF-8 with some damage
     found = [*from_bytes(sample, cp_isolation=[*_LIKELY])]
-    equal = [one for one in found if one.chaos <= found[0].chaos + _TIE]
+    # what two encodings of one text may differ by; then it is that of most of western Europe
+    tie = 0.03
+    equal = [one for one in found if one.chaos <= found[0].chaos + tie]
     likely = [name for one in equal for name in one.could_be_from_charset]
     return "cp1252" if "cp1252" in likely else next(iter(likely), "")
-
-
-_TIE = 0.03  # what two encodings of one text may differ by; then it is that of most of western Europe
 
 
 def foreign_word(source: Source) -> str:

@@ -40,8 +40,6 @@ from jobkit.extensions.corpus.plan import (
     read_planned,
 )
 
-_NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK, errno.EINVAL})
-"""Errors of link(2) on a file system without hard links."""
 WITHDRAWN = 0  # the number of the try in the claim of a withdrawn shard; tries count from 1
 
 
@@ -192,12 +190,14 @@ def _publish(path: Path, content: bytes) -> None:
         return
     path.parent.mkdir(exist_ok=True)
     part = path.with_name(f"{path.name}.{uuid4().hex}.part")
+    # Errors of link(2) on a file system without hard links
+    no_links = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK, errno.EINVAL})
     try:
         _write(part, content)
         try:
             os.link(part, path)
         except OSError as error:
-            if error.errno not in {*_NO_LINKS, errno.EEXIST}:
+            if error.errno not in {*no_links, errno.EEXIST}:
                 raise
             if read_claim(path) is None:
                 _claim_folder(part, path)

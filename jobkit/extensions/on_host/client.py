@@ -22,6 +22,7 @@ from typing import IO, Any, TextIO, cast
 
 from jobkit.core import shell, terminal
 from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.frozen import frozen
 from jobkit.core.host import PROTOCOL
 from jobkit.extensions.on_host.connection import ANSWER_S, RUN_JOBKIT, VENV, Connection, waiting
 from jobkit.extensions.on_host.protocol import ABSENT, ACCEPTED, INTERRUPT, READY, Request, parse_answer
@@ -37,7 +38,7 @@ _EXTRA = re.compile(rf"\S*{VENV.removeprefix('$HOME')}/bin/python\S*\s+-m\s+pip\
 """The line that adds an extra to the environment that `jobkit --on HOST init` made: it is typed here."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cluster:
     """A cluster to which requests go."""
 

@@ -8,7 +8,7 @@ import platform
 import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import platformdirs
 from jobkit.core import terminal
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.files import write_atomically
+from jobkit.core.frozen import frozen
 from jobkit.core.layout import COPY_FILE
 from jobkit.core.units import format_count, format_list
 from jobkit.extensions.on_host import transfer
@@ -26,20 +27,11 @@ from jobkit.extensions.on_host.inputs import OUTSIDE, Inputs, find_inputs
 
 FOLDER = "jobkit"
 """The folder of projects in the home folder on the cluster."""
-SEND: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("sweep", "tune", "apply", "doctor", "preflight", "workload check"), ()),
-    "recommend": ("corpus",),
-}
-"""Commands whose files travel, and the arguments that name them, unless all do."""
-READ = frozenset(("status", "logs", "recommend", "waste", "compare", "preflight"))
-"""Commands that change nothing on the cluster."""
-LEFT = frozenset(("cancel", "resume", "merge"))
-"""Commands that do what is left to do: typed again, perhaps after others, they must run again."""
 FETCH = frozenset(("collect", "report"))
 """Commands that fetch records and run here."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Typed:
     """A command as it was typed."""
 
@@ -68,8 +60,13 @@ def run_on(host: str, typed: Typed, *, named: bool) -> int:
     if folder.startswith((":", "//")) or name.startswith("["):
         hint = "an address with colons, or a port, gets a name in ~/.ssh/config: Host, HostName, Port"
         raise JobkitError(f"--on {host}: neither HOST nor HOST:FOLDER", hint=hint)
-    sent = {name: typed.params.get(name) for name in SEND.get(typed.name, ()) or typed.params}
-    inputs = find_inputs(sent) if typed.name in SEND else Inputs(Path.cwd())
+    # Commands whose files travel, and the arguments that name them, unless all do
+    send = {
+        **dict.fromkeys(("sweep", "tune", "apply", "doctor", "preflight", "workload check"), ()),
+        "recommend": ("corpus",),
+    }
+    sent = {name: typed.params.get(name) for name in send.get(typed.name, ()) or typed.params}
+    inputs = find_inputs(sent) if typed.name in send else Inputs(Path.cwd())
     cluster = Cluster(connect(name), folder or FOLDER, Path.cwd().name or "project", host, named)
     if typed.name == "init":
         return _init(cluster, typed)
@@ -88,7 +85,11 @@ def run_on(host: str, typed: Typed, *, named: bool) -> int:
 def _run(cluster: Cluster, typed: Typed, inputs: Inputs) -> int:
     words = [*typed.name.split(), *inputs.words(typed.words)]
     sent = inputs.marks()
-    again = typed.name in READ | LEFT or not {"--dry-run", "--script"}.isdisjoint(words)
+    # Commands that change nothing on the cluster
+    read = frozenset(("status", "logs", "recommend", "waste", "compare", "preflight"))
+    # Commands that do what is left to do: typed again, perhaps after others, they must run again
+    left = frozenset(("cancel", "resume", "merge"))
+    again = typed.name in read | left or not {"--dry-run", "--script"}.isdisjoint(words)
     what = "\0".join((_laptop(), *words, *(f"{name} {mark}" for name, mark in sent.items())))
     kept = "" if again else hashlib.sha256(what.encode("utf-8", "surrogateescape")).hexdigest()
     return cluster.run(words, kept=kept, sent=sent)

@@ -12,20 +12,18 @@ import stat
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from jobkit.core import shell
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.files import exclusive_lock
+from jobkit.core.frozen import frozen
 from jobkit.core.host import SERVE
 from jobkit.core.terminal import note, shell_quote
 from jobkit.extensions.on_host.protocol import ABSENT, NO_RSYNC, READY
 
 ANSWER_S = 15
 """How long ssh may take to answer about a connection, and a login shell to go on with a line."""
-PATIENCE_S = 5.0
-"""A wait that is longer says on what it waits."""
 MOST_PATH = 60
 """Characters of the folder of the control sockets: ssh adds 58, and a socket has at most 108 (unix(7))."""
 QUIET = ("-a", "-x", "-oClearAllForwardings=yes", "-oRemoteCommand=none", "-oPermitLocalCommand=no")
@@ -52,7 +50,7 @@ RUN_SCRIPT = "exec sh -s"
 """Runs a script that standard input has."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Connection:
     """An open connection to a host."""
 
@@ -73,7 +71,8 @@ class Connection:
 @contextlib.contextmanager
 def waiting(what: str) -> Iterator[Callable[[], None]]:
     """Print on what this block waits if it takes long; yields what ends the wait before the block does."""
-    timer = threading.Timer(PATIENCE_S, note, (f"waiting for {what}",))
+    # A wait that is longer says on what it waits
+    timer = threading.Timer(5.0, note, (f"waiting for {what}",))
     timer.start()
     try:
         yield timer.cancel

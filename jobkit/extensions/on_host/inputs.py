@@ -21,10 +21,6 @@ THERE = "on:"
 """Marks a path on the cluster."""
 OUTSIDE = "outside"
 """The folder of a project on the cluster with files from outside of the folder on the laptop."""
-WORDS = ("spec", "run", "source", "word")
-"""Arguments that may name a spec, a script or a workload."""
-FILES = ("corpus", "site", "setting")
-"""Options that may name files."""
 
 
 @dataclass(slots=True)
@@ -75,9 +71,11 @@ class Inputs:
 def find_inputs(params: Mapping[str, Any]) -> Inputs:
     """Return what travels for a command."""
     inputs = Inputs(Path.cwd())
-    for word in _words(params, FILES):
+    # Options that may name files
+    for word in _words(params, ("corpus", "site", "setting")):
         _file(inputs, word)
-    for word in _words(params, WORDS):
+    # Arguments that may name a spec, a script or a workload
+    for word in _words(params, ("spec", "run", "source", "word")):
         path = Path(word)
         if path.suffix in {".yaml", ".yml"} and path.is_file() and not _is_of_a_run(path):
             _spec(inputs, path, params.get("overrides") or ())

@@ -24,7 +24,6 @@ from jobkit.extensions.on_host.protocol import MARK
 WHEELS = "$HOME/.local/share/jobkit"
 UV_PYTHON, MIRROR = "3.12", "https://github.com/astral-sh/python-build-standalone/releases/download"
 """The Python that uv loads, and the place from which it does by default."""
-MIRROR_VARIABLE = "UV_PYTHON_INSTALL_MIRROR"  # uv's own
 PYTHON, MODULE, VERSION, HAS, HOME = (
     f"{MARK}{word} " for word in ("python", "module", "version", "has", "home")
 )
@@ -120,12 +119,14 @@ def _mirror(cluster: Cluster, module: str) -> str:
             hint=f"write into your start file there: module load {module}; then type this again",
         )
     lacks = f"{cluster.host} has no Python 3.11 or later on its PATH, in modules, conda or /opt"
-    if mirror := os.environ.get(MIRROR_VARIABLE):
+    # uv's own
+    mirror_variable = "UV_PYTHON_INSTALL_MIRROR"
+    if mirror := os.environ.get(mirror_variable):
         return mirror
     raise JobkitError(
         lacks,
         hint="ask its staff for a module that has one; or name a mirror that it reaches, from which uv "
-        f"loads one, in front of the same command: {MIRROR_VARIABLE}={MIRROR}",
+        f"loads one, in front of the same command: {mirror_variable}={MIRROR}",
     )
 
 
@@ -207,16 +208,14 @@ def make_wheel(folder: Path) -> Path:
         return next(folder.glob("jobkit-*.whl"))
     wheel = folder / f"jobkit-{own.version}-py3-none-any.whl"
     kept: list[str] = []
+    of_the_installer = ("INSTALLER", "REQUESTED", "direct_url.json", "uv_build.json", "uv_cache.json")
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as packed:
         for line in (own.read_text("RECORD") or "").splitlines():
             name = line.partition(",")[0]
-            if name.startswith("..") or name.endswith(".pyc") or Path(name).name in OF_THE_INSTALLER:
+            if name.startswith("..") or name.endswith(".pyc") or Path(name).name in of_the_installer:
                 continue
             kept.append(line)
             if Path(name).name != "RECORD":
                 packed.write(str(own.locate_file(name)), name)
         packed.writestr(f"jobkit-{own.version}.dist-info/RECORD", "\n".join([*kept, ""]))
     return wheel
-
-
-OF_THE_INSTALLER = ("INSTALLER", "REQUESTED", "direct_url.json", "uv_build.json", "uv_cache.json")

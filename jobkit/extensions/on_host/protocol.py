@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from pathlib import Path
 from typing import Any
 
 from jobkit.core.files import digest
+from jobkit.core.frozen import keyed
 from jobkit.core.host import PROTOCOL
 
 MARK = "jobkit-on:"
@@ -30,7 +31,7 @@ KINDS: Mapping[str, type | tuple[type, ...]] = {
 """Of what the parts of an answer are, by name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Request:
     """What is asked of the jobkit on the cluster."""
 

@@ -21,8 +21,6 @@ SSH_VARIABLE = "JOBKIT_ON_SSH"
 """The variable with the host and the options that find its connection, as a list in JSON."""
 NOTE_VARIABLE = "JOBKIT_ON_NOTE"
 """The variable with the file that gets `NO_RSYNC`: rsync itself may end before it knows this status."""
-PLAIN = re.compile(r"[A-Za-z0-9.,=_/-]+")
-"""What no shell reads as more than itself: with rsync's option ``-s`` all arguments are such."""
 
 
 def main(arguments: list[str]) -> int:
@@ -31,7 +29,8 @@ def main(arguments: list[str]) -> int:
     ``arguments``: the host, which is not used, then ``rsync`` and its arguments.
     """
     words = arguments[2:]
-    if odd := [word for word in words if not PLAIN.fullmatch(word)]:
+    # What no shell reads as more than itself: with rsync's option `-s` all arguments are such
+    if odd := [word for word in words if not re.fullmatch(r"[A-Za-z0-9.,=_/-]+", word)]:
         sys.stderr.write(f"jobkit: rsync's argument {odd[0]!r} is not plain\n")
         return 1
     host, *control = json.loads(os.environ[SSH_VARIABLE])

@@ -40,10 +40,6 @@ from jobkit.extensions.on_host.protocol import (
 )
 from jobkit.extensions.on_host.served import SERVED
 
-GRACE_S = 60.0
-"""How long a command may go on once the connection has broken; then it is interrupted, as by Ctrl-C."""
-WATCHES = {"--wait", "--watch", "--follow", "-f"}
-"""Options of commands that wait: they are interrupted at once."""
 ORIGIN_FILE, BEGUN_FOLDER = ".jobkit-on", ".jobkit-begun"
 POLL_S, PAUSE_S = 1.0, 0.05
 """How often a lock is tried again, and how long the beginning of a line waits for the rest of it."""
@@ -230,9 +226,11 @@ def _relay(request: Request, run: Run, answers: Answers) -> int:
     for _, its in (out, err, ready):
         os.close(its)
     os.read(ready[0], 1)  # returns once the child has closed its end: before, it would lose a Ctrl-C
-    interrupted = _until_closed(
-        child, {out[0]: "out", err[0]: "err"}, answers, grace_s=0 if WATCHES & {*request.words} else GRACE_S
-    )
+    # Options of commands that wait: they are interrupted at once
+    watches = {"--wait", "--watch", "--follow", "-f"}
+    # How long a command may go on once the connection has broken; then it is interrupted, as by Ctrl-C
+    grace_s = 0 if watches & {*request.words} else 60.0
+    interrupted = _until_closed(child, {out[0]: "out", err[0]: "err"}, answers, grace_s=grace_s)
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     answers.send({"ended": code} if interrupted else {"exit": code})

@@ -31,8 +31,6 @@ from jobkit.extensions.on_host.protocol import NO_RSYNC, READY
 
 THERE = "cluster"
 """The name of the host in rsync's arguments; `jobkit.extensions.on_host.rsh` has the real one."""
-OPTIONS = ("-rtz", "-s", "--partial-dir=.rsync-partial", "--relative")
-"""Paths travel in rsync's own protocol; a half-copied file is kept, and the next copy goes on from it."""
 INTERRUPTED, VANISHED = 20, 24
 """Statuses of rsync; the last is that of a file that went while a run is under way."""
 LEAVE = (
@@ -41,7 +39,6 @@ LEAVE = (
 )
 """Files of a run that no table and no picture needs, and which may be large."""
 AGAIN = "type the same command again: what has come is not sent again"
-INSTALL = "install it there (ask who runs the cluster), or load its module in your login shell's start file"
 
 
 def send(connection: Connection, files: Sequence[Path], base: Path, folder: str) -> None:
@@ -162,15 +159,20 @@ def _tar(connection: Connection, folder: str, *words: str) -> Iterator[subproces
 def _rsync(connection: Connection, arguments: Sequence[str], *, progress: bool) -> None:
     shell_command = f'"{sys.executable}" -P -m {rsh.__name__}'
     shown = ("--info=progress2",) if progress and sys.stderr.isatty() else ()
-    argv = ["rsync", *OPTIONS, *shown, "-e", shell_command, *arguments]
+    # Paths travel in rsync's own protocol; a half-copied file is kept, and the next copy goes on from it
+    options = ("-rtz", "-s", "--partial-dir=.rsync-partial", "--relative")
+    argv = ["rsync", *options, *shown, "-e", shell_command, *arguments]
     ssh = {rsh.SSH_VARIABLE: json.dumps([connection.host, *connection.control])}
     with tempfile.NamedTemporaryFile("r", prefix="jobkit-on-") as said:
         environment = {**os.environ, **ssh, rsh.NOTE_VARIABLE: said.name}
         with waiting(f"rsync, which copies files from or to {connection.host}"):
             status = shell.attach(argv, environment, output=sys.stderr)
         absent = said.read() == NO_RSYNC
+    install = (
+        "install it there (ask who runs the cluster), or load its module in your login shell's start file"
+    )
     if absent:
-        raise JobkitError(f"{connection.host} has no rsync", hint=INSTALL)
+        raise JobkitError(f"{connection.host} has no rsync", hint=install)
     if status in {INTERRUPTED, -2}:
         raise JobkitError("interrupted", hint=AGAIN, exit_code=ExitCode.INTERRUPTED)
     if status not in {0, VANISHED}:

@@ -23,7 +23,7 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.files import write_atomically
 from jobkit.core.paths import accounting_folder, is_user, user_name
 from jobkit.core.units import format_list
-from jobkit.extensions.past_jobs.groups import MOST_NAMED, History
+from jobkit.extensions.past_jobs.groups import History
 from jobkit.schedulers.protocol import PastJob, PastJobs, Whose, without_impossible
 from jobkit.schedulers.registry import SCHEDULERS, by_name, choose_scheduler, query_environment, runs_here
 
@@ -210,10 +210,10 @@ def _read(
 def _nothing(found: History, past: PastJobs, whose: Whose, since: date | None, name: str) -> tuple[str, str]:
     if found.running:
         more = f"; not in the accounting: {', '.join(found.unknown)}" if found.unknown else ""
-        what = f"{format_list(found.running, MOST_NAMED)}: not ended yet, so what it used is not known{more}"
+        what = f"{format_list(found.running)}: not ended yet, so what it used is not known{more}"
         return what, "type the command again when the job has ended"
     if whose.ids:
-        what, mine = format_list(list(whose.ids), MOST_NAMED), "jobkit waste --mine --days 30 lists yours"
+        what, mine = format_list(list(whose.ids)), "jobkit waste --mine --days 30 lists yours"
         if whole := [re.split(r"[_.+]", id_)[0] for id_ in found.unknown if not id_.isdecimal()]:
             hint = f"of the whole job: jobkit waste {' '.join(whole)}"
             return f"{what}: {past.ACCOUNTING} has no job or task of this name", hint

@@ -14,10 +14,6 @@ from jobkit.extensions.past_jobs.groups import MEMORY, WALLTIME, Used, barely_sa
 from jobkit.schedulers.protocol import PastJob, Whose
 from jobkit.schedulers.registry import runs_here
 
-DAYS = 30
-RUN_ID = "-[0-9]*-[0-9]*-????"
-"""The end of the name of a run's jobs: date, time, four digits."""
-
 
 def decided(name: str, scheduler: str, asked: Mapping[str, int]) -> dict[str, dict[str, object]]:
     """Return what a run requests by key, between floor and ceiling, and a line on it.
@@ -54,10 +50,11 @@ def _jobs(name: str, scheduler: str) -> tuple[list[PastJob], str]:
     """Return my jobs of runs of a name in the order of submission, and what was asked."""
     if runs_here(scheduler):
         return [], "here, where no accounting is"
-    since = datetime.now().astimezone().date() - timedelta(days=DAYS)
+    since = datetime.now().astimezone().date() - timedelta(days=30)
     source = f"called {name}-* since {since}"
     try:
-        pattern = glob.escape(name) + RUN_ID
+        # The end of the name of a run's jobs: date, time, four digits
+        pattern = glob.escape(name) + "-[0-9]*-[0-9]*-????"
         found = ask(Whose(user=user_name()), since=since, name=pattern, scheduler=scheduler)
     except JobkitError as error:
         return [], f"{source} ({error.message})" if error.exit_code is ExitCode.REFUSED else source

@@ -7,12 +7,12 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heappop, heappush
 from itertools import pairwise
 from statistics import NormalDist, median
 
+from jobkit.core.frozen import keyed
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB, format_count, format_memory, format_walltime
 from jobkit.runs.request import LEAST_ROOM_BYTES, round_up_memory, round_up_walltime, walltime_request
@@ -26,7 +26,7 @@ MOST_KEPT, LEAST_KEPT = 40_000, 64
 """Jobs of which all is kept, of all groups and of one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class JobNeed:
     """One resource of jobs that are alike: what was requested, what was used, what to request."""
 
@@ -49,7 +49,7 @@ class JobNeed:
         return self.next is not None and self.next != self.requested
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class JudgedResource:
     """How a resource of a past job is read, and how much more than its use is requested."""
 
@@ -140,7 +140,6 @@ class Used:
 
 
 LEAST_ORDERED, LEAST_SHARES, LEAST_SAME, LEAST_NAMES = 8, 20, 10, 4
-ORDERED = NormalDist().inv_cdf(0.975)
 
 
 def later_use_more(values: Sequence[float]) -> bool | None:
@@ -155,7 +154,8 @@ def later_use_more(values: Sequence[float]) -> bool | None:
     early = sorted(values[:half])
     above = sum(bisect_left(early, value) + bisect_right(early, value) for value in values[half:]) / 2
     pairs = half * (number - half)
-    if above - pairs / 2 > ORDERED * math.sqrt(pairs * (number + 1) / 12):
+    ordered = NormalDist().inv_cdf(0.975)
+    if above - pairs / 2 > ordered * math.sqrt(pairs * (number + 1) / 12):
         return True
     middle = median(values)
     signs = [value > middle for value in values]
@@ -165,7 +165,7 @@ def later_use_more(values: Sequence[float]) -> bool | None:
     runs = 1 + sum(one is not other for one, other in pairwise(signs))
     expected = 1 + 2 * high * low / number
     spread = math.sqrt(max(0.0, (expected - 1) * (expected - 2) / (number - 1)))
-    return None if runs - expected < -ORDERED * spread else False
+    return None if runs - expected < -ordered * spread else False
 
 
 def replay(jobs: Iterable[PastJob]) -> tuple[int, int, Counter[str]]:

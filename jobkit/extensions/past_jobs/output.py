@@ -35,9 +35,6 @@ from jobkit.schedulers.protocol import PastJob
 from jobkit.schedulers.registry import by_name
 
 MOST_GROUPS, MOST_ROWS = 10, 20
-PIECE = 1000
-"""Jobs that are printed at once as JSON."""
-_ENDS = {Outcome.RAM_OOM: "ran out of memory", Outcome.TIMEOUT: "ran out of walltime"}
 _WORDS = {resource.name: resource.words for resource in RESOURCES}
 SERVED = (0.95, 0.99, 1.0)
 
@@ -89,7 +86,7 @@ def _cautions(
         ("Impossible, so not used", history.doubted),
     ):
         if ids:
-            yield f"{words}: {format_list(ids, MOST_NAMED)}."
+            yield f"{words}: {format_list(ids)}."
     if any(job.held_bytes for job in jobs):
         yield from history.notes
     if any(job.processes > 1 for job in jobs):
@@ -222,7 +219,8 @@ def _gpu(group: AlikeJobs) -> tuple[str, str, str]:
 def _end(job: PastJob) -> str:
     if job.again:
         return "ran again"
-    return _ENDS.get(job.outcome, f"ended as {job.outcome}") if job.outcome else f"failed ({job.state})"
+    ends = {Outcome.RAM_OOM: "ran out of memory", Outcome.TIMEOUT: "ran out of walltime"}
+    return ends.get(job.outcome, f"ended as {job.outcome}") if job.outcome else f"failed ({job.state})"
 
 
 def _confidence(group: AlikeJobs, *, named: bool) -> Iterator[str]:
@@ -297,10 +295,12 @@ def as_json(history: History, groups: Sequence[AlikeJobs]) -> Iterator[str]:
     data = {key: getattr(history, key) for key in ("scheduler", "notes", "running", "unknown")}
     data |= {"not_judged": dict(history.unjudged)}
     yield terminal.as_json(data)[:-1] + ', "groups": ['
+    # Jobs that are printed at once as JSON
+    piece = 1000
     for number, group in enumerate(groups):
         yield f'{"," if number else ""}\n{{"name": {terminal.as_json(group.name)}, "jobs": ['
-        for first in range(0, len(group.jobs), PIECE):
-            jobs = group.jobs[first : first + PIECE]
+        for first in range(0, len(group.jobs), piece):
+            jobs = group.jobs[first : first + piece]
             yield ("," if first else "") + "\n " + ",\n ".join(map(terminal.as_json, jobs))
         reserved, (asked, lacking, short) = group.reserved_memory(), replay(group.jobs)
         idle = group.idle

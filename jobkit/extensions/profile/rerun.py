@@ -125,13 +125,11 @@ def _print(point: PointStatus) -> int:
     except OSError as error:
         raise JobkitError(f"{folder / PROFILE_TEXT}: {error.strerror}", exit_code=ExitCode.FAILED) from error
     say(text, nl=False)
-    for path in (folder / name for name in _VIEWERS if (folder / name).exists()):
-        note(f"\n{relative_path(path)}\n  {_VIEWERS[path.name].format(path=shell_path(path))}")
+    viewers = {
+        PROFILE_FILES[TORCH]: "open it at https://ui.perfetto.dev, or at chrome://tracing",
+        PROFILE_FILES[PYTHON]: "python -m pstats {path}, or: snakeviz {path}",
+        "profile.json": "scalene view {path}",  # of an earlier version
+    }
+    for path in (folder / name for name in viewers if (folder / name).exists()):
+        note(f"\n{relative_path(path)}\n  {viewers[path.name].format(path=shell_path(path))}")
     return 0
-
-
-_VIEWERS = {
-    PROFILE_FILES[TORCH]: "open it at https://ui.perfetto.dev, or at chrome://tracing",
-    PROFILE_FILES[PYTHON]: "python -m pstats {path}, or: snakeviz {path}",
-    "profile.json": "scalene view {path}",  # of an earlier version
-}

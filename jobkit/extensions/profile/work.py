@@ -19,10 +19,10 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jobkit.core.frozen import frozen
 from jobkit.core.knobs import CUDA
 from jobkit.core.layout import EARLIER_PROFILERS, PROFILE_FILES, PROFILE_TEXT
 from jobkit.core.records import Outcome, Point
@@ -32,11 +32,10 @@ from jobkit.worker.record import PointWork, Recording, Task
 FORWARD = "forward "
 """The name of the range of a module's ``forward`` begins so; its class and its place follow."""
 ON_GPU = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
-ON_CPU = frozenset({"cpu_op", "user_annotation"})
 Event = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProfileCost:
     """The cost of a function or an operation itself, without what it calls."""
 
@@ -52,7 +51,7 @@ def costs_of_trace(events: Iterable[Event]) -> tuple[list[ProfileCost], bool]:
     on_gpu = [event for event in complete if event.get("cat") in ON_GPU]
     threads: dict[object, list[Event]] = defaultdict(list)
     for event in complete:
-        if event.get("cat") in ON_CPU:
+        if event.get("cat") in frozenset({"cpu_op", "user_annotation"}):
             threads[event.get("tid")].append(event)
     placed = [found for thread in threads.values() for found in _placed(thread)]
     if not on_gpu:
@@ -95,7 +94,6 @@ def _name_and_place(name: str, around: Sequence[Event]) -> tuple[str, str]:
 
 
 TORCH, PYTHON = PROFILE_FILES
-FOREVER_S = float("inf")
 
 
 def short_path(path: str) -> str:
@@ -115,7 +113,7 @@ _BUILT_IN = re.compile(r"<(?:built-in method|method) (.+?)(?: of type object)?(?
 class PythonProfiler:
     """cProfile: each Python function, and each built-in that Python calls."""
 
-    LIMIT_S = FOREVER_S
+    LIMIT_S = float("inf")
 
     def __init__(self, _: Point) -> None:
         import cProfile
@@ -239,9 +237,6 @@ PROFILERS: Mapping[str, Any] = {TORCH: TorchProfiler, PYTHON: PythonProfiler}
 """Each records the calls between ``resume`` and ``pause``, which knows whether it was the ``last`` call; once
 they have taken ``LIMIT_S``, no further call. ``write`` returns the costs, and sentences on them."""
 
-WIDEST = 60
-"""Longer names of functions and lines of code are cut."""
-
 
 class ProfileRecording(Recording):
     def __init__(self, point: Point) -> None:
@@ -312,9 +307,11 @@ def table(costs: Iterable[ProfileCost]) -> Iterator[str]:
         return
     width = max(len(cost.where) for cost in shown)
     yield f"{'share':>7}  {'seconds':>9}  {'calls':>9}  {'where':<{width}}  what"
+    # Longer names of functions and lines of code are cut
+    widest = 60
     for cost in shown:
         share = f"{100 * cost.seconds / whole_s:.1f} %"
-        what = cost.what if len(cost.what) <= WIDEST else f"{cost.what[: WIDEST - 3]}..."
+        what = cost.what if len(cost.what) <= widest else f"{cost.what[: widest - 3]}..."
         yield f"{share:>7}  {cost.seconds:9.3f}  {cost.calls:>9,}  {cost.where:<{width}}  {what}"
 
 

@@ -21,13 +21,6 @@ from jobkit.planning.texts import longer_text
 from jobkit.runs.request import Conditions, condition_lines, conditions_of
 from jobkit.runs.status import PointResult
 
-HELP = {
-    "cores": "faster or more CPU cores may help",
-    "GPU": "a faster GPU, or a second one, may help",
-    "failure": "the log of that point has the reason",
-}
-"""Advice that may make a faster setting possible, by what limits the search."""
-
 
 def read_answer(run: Path, objective: Objective | None) -> SearchAnswer:
     """Return what the search of a run found; a given objective replaces its own."""
@@ -68,6 +61,12 @@ def _limit(tuning: Tuning) -> str:
     goal, answer = tuning.goal, tuning.answer
     if not (tuning.winner and answer and goal.objective.by_speed and answer.limit):
         return ""
+    # Advice that may make a faster setting possible, by what limits the search
+    ways = {
+        "cores": "faster or more CPU cores may help",
+        "GPU": "a faster GPU, or a second one, may help",
+        "failure": "the log of that point has the reason",
+    }
     if answer.limit == "time":
         advice = f"--set tune.budget={format_walltime(2 * goal.budget_s)} would let the search go on"
     elif answer.limit == "text":
@@ -75,7 +74,7 @@ def _limit(tuning: Tuning) -> str:
     elif answer.limit == "memory":
         advice = "a GPU with more memory would help" if goal.on_gpu else "more resources.memory would help"
     elif answer.limit != "cores" or not answer.why.endswith(goal.limited_by):
-        advice = HELP[answer.limit]
+        advice = ways[answer.limit]
     elif goal.cpus > 1:
         advice = f"--set resources.cpus=1 would allow up to {goal.cpus} times as many workers"
     else:

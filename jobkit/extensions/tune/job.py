@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from jobkit.answers.loads import NONE, Lengths, Loads
 from jobkit.answers.objective import Objective
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.figures import SPEED
+from jobkit.core.frozen import frozen
 from jobkit.core.json_codec import to_json
 from jobkit.core.knobs import BATCH_SIZE, CPU, CUDA, SORTED, Knob, size_knob
 from jobkit.core.layout import SETTING_FILE, TUNE_GOAL_FILE, TUNE_SCRIPT
@@ -53,10 +54,7 @@ from jobkit.spec.axes import Repeats
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Axes, Resources, SweepSpec, Tune
 
-MODULE = "jobkit.extensions.tune.search"
 TEXT = "text"
-CLUSTER_WORKERS = 16
-"""The most workers on a cluster, if the spec names no other number and its nodes have more CPUs."""
 MIN_WORK_UNIT = 10
 """The fewest paragraphs of a call."""
 MEMORY_PARAGRAPHS = 600
@@ -74,7 +72,7 @@ SIZE_STEPS = (16, 4, 2, 1)
 """The largest size over each size: four sizes make a line of memory."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Node:
     cpus: int  # the CPUs of the largest node
     where: str  # the place of that node, for a person: ``partition 'cpu'``
@@ -127,7 +125,9 @@ def tuned(
     search_every = max(1, paragraphs // (workers * calls * work_unit))
     # the least calls of a point that measures the memory of one worker
     # (2 of large windows: in the second one the work has met the tokenizing that runs ahead)
-    memory_calls = 2 if window and work_unit >= MEMORY_PARAGRAPHS else 4
+    # Paragraphs that suffice to measure the memory of one worker
+    memory_paragraphs = 600
+    memory_calls = 2 if window and work_unit >= memory_paragraphs else 4
     cpus, on_gpu = spec.resources.cpus, spec.device == CUDA
     switches = switches_of(names, on_gpu=on_gpu)
     threads = None if on_gpu and not window else workers * cpus
@@ -146,7 +146,7 @@ def tuned(
         **switches,
         fills_gpu=window is not None,
         short=short,
-        memory_every=max(search_every, paragraphs // max(MEMORY_PARAGRAPHS, memory_calls * work_unit)),
+        memory_every=max(search_every, paragraphs // max(memory_paragraphs, memory_calls * work_unit)),
         search_every=search_every,
         **_repeats(spec.tune),
         again=AGAIN,
@@ -180,11 +180,13 @@ def _most_workers(spec: SweepSpec, node: Node | None) -> tuple[int, str]:
     limits = {f"tune.workers: {named}": named} if named else {}
     if spec.constraints.cpus:
         limits[f"constraints.cpus: {spec.constraints.cpus}"] = spec.constraints.cpus // cpus
+    # The most workers on a cluster, if the spec names no other number and its nodes have more CPUs
+    cluster_workers = 16
     if runs_here(spec.scheduler):
         here = usable_cpus()
         limits[f"the {format_count(here, 'CPU')} of this machine"] = here // cpus
     elif not limits:
-        limits[f"tune.workers: {CLUSTER_WORKERS} (the default)"] = CLUSTER_WORKERS
+        limits[f"tune.workers: {cluster_workers} (the default)"] = cluster_workers
     of_node = f"the {format_count(node.cpus, 'CPU')} of the largest node of {node.where}" if node else ""
     if node:
         limits[of_node] = node.cpus // cpus
@@ -271,7 +273,7 @@ def prepare_search(path: Path | str, options: Options, *, build: bool, say: Say)
         run.site,
         run.points[0],
         run.run_dir,
-        MODULE,
+        "jobkit.extensions.tune.search",
         purpose=f"Searches for the fastest setting of {run.spec.name}: {chooses}",
         limit_s=run.spec.resources.walltime,
     )

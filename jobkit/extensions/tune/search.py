@@ -42,12 +42,6 @@ from jobkit.runs.results import read_run
 from jobkit.runs.status import NextStep, PointResult, RunKind, RunStatus
 from jobkit.runs.tries import task_s, timed
 
-MOST_TRIES = 3
-"""How often a point is run that ends without a result of its own."""
-FINAL_OUTCOMES = OUT_OF_MEMORY | {Outcome.OK, Outcome.BUG, Outcome.NO_GPU, Outcome.MODEL_MISSING}
-"""Outcomes that another try would not change. A job that is cancelled while it activates its environment
-may end as ``environment``."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
@@ -67,10 +61,14 @@ class Tuning:
             first = Candidate(result.point.params, result.point.phase)
             seen[first.key] += 1  # repeats of its setting in its phase
             results.append((replace(first, repeat=seen[first.key]), result))
+        # Outcomes that another try would not change. A job that is cancelled while it activates its
+        # environment may end as `environment`.
+        final_outcomes = OUT_OF_MEMORY | {Outcome.OK, Outcome.BUG, Outcome.NO_GPU, Outcome.MODEL_MISSING}
         measured = {
             candidate.key: MeasuredCandidate(result.outcome, result.record, _held_s(result))
             for candidate, result in results
-            if result.outcome in FINAL_OUTCOMES or len(result.tries) >= MOST_TRIES  # else it runs again
+            # How often a point is run that ends without a result of its own
+            if result.outcome in final_outcomes or len(result.tries) >= 3  # else it runs again
         }
         ended = (run_dir / SETTING_FILE).is_file()
         tried = tuple(candidate for candidate, _ in results)

@@ -21,6 +21,7 @@ from jobkit.answers.objective import Finals, Objective
 from jobkit.answers.setting import Key, Mean, Setting, key_of
 from jobkit.core import knobs
 from jobkit.core.figures import SPEED, WORK, pace
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.records import Outcome, Record
 
 MEMORY, SEARCH, FINAL = "memory", "search", "final"
@@ -36,11 +37,6 @@ the last is the least of the plain loop, whose part is cut first."""
 LONGER, BETWEEN = 1.1, 0.03
 """How many times as long as an earlier repeat the next one may take in a short search, and the share of its
 budget for the time between points."""
-AMONG_OTHERS = 1.25
-"""The assumed memory of one of several workers over the peak of one alone. Of 16 workers on an H100 it is
-1.12 and 1.37, by size, on a third of the text, and 1.68 on all of it (tune-short.tar.xz). A search whose
-workers run out of memory tries fewer, also in the finals; a larger figure would leave out workers that memory
-holds."""
 CALLS_A_WORKER = 8
 """With fewer calls for each worker, the last calls leave too many workers without work."""
 MAX_WORK_UNIT = 300
@@ -64,7 +60,7 @@ def plain_loop(batch_size: int, threads: int | None, switches: Mapping[str, Any]
     return own | ({knobs.SHORTCUTS: knobs.OFF} if switches[knobs.SHORTCUTS] else {})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class TuneGoal:
     """The file ``tune.json``: what the search is to find, and what the text alone decided."""
 
@@ -183,7 +179,7 @@ def whole(params: Mapping[str, knobs.Value]) -> dict[str, knobs.Value]:
     return {knob: value for knob, value in params.items() if knob != knobs.EVERY}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Candidate:
     params: Mapping[str, knobs.Value]
     phase: str
@@ -198,7 +194,7 @@ class Candidate:
         return knobs.numbers(self.params)[knobs.WORKERS]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MeasuredCandidate:
     outcome: Outcome | None
     record: Record | None
@@ -228,7 +224,7 @@ class MeasuredCandidate:
         return max(0.0, self.held_s - self.work_s - once_s)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class TuneAnswer:
     # the settings measured on the whole text, the fastest in the search first; empty if none could be chosen
     finalists: tuple[Mapping[str, knobs.Value], ...] = ()
@@ -420,7 +416,11 @@ class _Search:
         alone = (result.record for one, result in self._good(MEMORY) if self._size(one) == size)
         memories = (record.memory for record in alone if record)
         peak = next((one.process_peak_bytes or one.ram_peak_bytes for one in memories), None)
-        each = (AMONG_OTHERS if goal.short else 1) * (peak or 0)
+        # The assumed memory of one of several workers over the peak of one alone. Of 16 workers on an H100
+        # it is 1.12 and 1.37, by size, on a third of the text, and 1.68 on all of it (tune-short.tar.xz). A
+        # search whose workers run out of memory tries fewer, also in the finals; a larger figure would
+        # leave out workers that memory holds.
+        each = (1.25 if goal.short else 1) * (peak or 0)
         return int(limit_bytes // each) if each else goal.workers
 
     def _size(self, candidate: Candidate) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from operator import attrgetter, itemgetter
 
 from jobkit.answers.memory import NEED, Memory, measured_bytes, too_small
@@ -18,6 +18,7 @@ from jobkit.answers.objective import SearchAnswer
 from jobkit.answers.setting import Mean, other_knobs
 from jobkit.answers.speed import SPEED_TOLERANCE, tested
 from jobkit.core.figures import GPU_MEMORY, MIN, RAM, SPEED, WORK, Figure
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.knobs import BATCH_SIZE, CPU, SIZES, Value
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import format_bytes_gib, format_figure, format_setting
@@ -36,7 +37,7 @@ VERIFIED, EXCEEDED = "verified", "exceeded"
 """The kinds of marks."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Marks:
     """Points of one kind, with their name in the legend."""
 
@@ -45,7 +46,7 @@ class Marks:
     spots: tuple[Spot, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Curve:
     """Bytes at any load, with a name for the legend."""
 
@@ -53,7 +54,7 @@ class Curve:
     at: Callable[[float], float]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limit:
     """Bytes that must not be exceeded, with a name for the legend."""
 
@@ -61,7 +62,7 @@ class Limit:
     size_bytes: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class MemoryPanel:
     """Memory against load."""
 
@@ -221,7 +222,7 @@ def memory_of_file(guess: Estimate, peaks: Sequence[Spot], up: str) -> MemoryPan
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class KnobPanel:
     """A figure against the batch size."""
 
@@ -254,7 +255,7 @@ class KnobPanel:
         return sorted({size for line in self.series.values() for size, _ in line})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupPlot:
     """What the pictures of a group show."""
 

@@ -15,6 +15,7 @@ from html import escape
 from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
+from jobkit.core.frozen import frozen
 from jobkit.core.terminal import display_width, printable
 from jobkit.core.units import format_short
 
@@ -26,11 +27,8 @@ WIDTH, HEIGHT = 372, 270
 LEFT, RIGHT, TOP, BOTTOM = 46, 14, 22, 42
 FONT_PX, CHARACTER_PX = 12, 7.0
 """The size of the type, and the mean width of a character of a wide font."""
-MOST_TICKS = 6
 SAMPLE_PX, ENTRY_PX = 26, 18
 """In the legend: the width of a sample, and the height of a row."""
-MARK_PX = 6
-"""Half the width that a mark keeps free of labels."""
 LEAST_STEP, SAME_STEP = 1.5, 1.25
 """So are those that grow by more than this at each step, by about the same factor."""
 NEAR = (
@@ -75,7 +73,7 @@ class Boxes:
         return product(range(left, end + 1), range(top, bottom + 1))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stroke:
     """A line through spots; the title is shown while the pointer is over it."""
 
@@ -86,7 +84,7 @@ class Stroke:
     title: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mark:
     """A dot, ring, diamond, square or cross."""
 
@@ -96,7 +94,7 @@ class Mark:
     title: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Words:
     """A text with the start, the middle or the end of its baseline at a spot."""
 
@@ -117,7 +115,7 @@ class Words:
 Part = Stroke | Mark | Words
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Canvas:
     """Parts to draw one after the other, and the height that they need."""
 
@@ -151,8 +149,9 @@ def geometric(values: Sequence[float]) -> bool:
 
 def ticks(low: float, high: float) -> dict[float, str]:
     """Return a few round numbers of a range, with their words."""
-    step = 10 ** math.floor(math.log10((high - low) / MOST_TICKS))
-    step *= next(times for times in (1, 2, 2.5, 5, 10) if (high - low) / (step * times) <= MOST_TICKS)
+    most_ticks = 6
+    step = 10 ** math.floor(math.log10((high - low) / most_ticks))
+    step *= next(times for times in (1, 2, 2.5, 5, 10) if (high - low) / (step * times) <= most_ticks)
     places = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
     return {step * place: format_short(step * place) for place in places}
 
@@ -229,7 +228,9 @@ class Drawing:
         """Draw a mark, with a label that may be ``far`` or has to be next to it; the legend has its name."""
         x, y = self.at(spot)
         self._parts.append(Mark((x, y), shape, css, title))
-        self._taken.add((x - MARK_PX, y - MARK_PX, x + MARK_PX, y + MARK_PX))
+        # Half the width that a mark keeps free of labels
+        mark_px = 6
+        self._taken.add((x - mark_px, y - mark_px, x + mark_px, y + mark_px))
         if label:
             self._labels.append((Words((x, y), label, css=css), far))
         if name:
@@ -380,10 +381,6 @@ def _title(words: str) -> str:
     return f"<title>{escape(printable(words))}</title>" if words else ""
 
 
-MARKERS = {"dot": ("o", 8), "ring": ("o", 16), "diamond": ("D", 10), "square": ("s", 8), "cross": ("x", 10)}
-"""What matplotlib calls the shapes, and how wide they are in pixels."""
-
-
 def paint(axes: Axes, part: Part, point: float) -> None:
     """Paint a part; a pixel is so many points."""
     colour = COLOURS[part.css].replace("currentColor", "black")
@@ -404,7 +401,9 @@ def paint(axes: Axes, part: Part, point: float) -> None:
         dash = (0, tuple(length * point for length in part.dash)) if part.dash else "solid"
         axes.plot(across, up, color=colour, linestyle=dash, linewidth=part.width * point)
         return
-    marker, size = MARKERS[part.shape]
+    # What matplotlib calls the shapes, and how wide they are in pixels
+    marks = {"dot": ("o", 8), "ring": ("o", 16), "diamond": ("D", 10), "square": ("s", 8), "cross": ("x", 10)}
+    marker, size = marks[part.shape]
     inside = "none" if part.shape in HOLLOW else colour
     axes.plot(
         *([length] for length in part.spot),

@@ -10,7 +10,7 @@ import io
 import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, cycle, product
 from operator import itemgetter
 from pathlib import Path
@@ -25,6 +25,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.extras import missing_extra
 from jobkit.core.figures import LOAD, SPEED
 from jobkit.core.files import write_atomically
+from jobkit.core.frozen import keyed
 from jobkit.core.knobs import SIZES
 from jobkit.core.student import unknown_spread
 from jobkit.core.terminal import printable
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
 FAR = 2.0
 """If the limit or the prediction is this many times beyond the measurements, it is left out and named."""
 STEPS = 200
-MOST_OTHERS = 8
-"""More figures of a workload are in the table only."""
 ROW_PX = 34.0
 """The height of a row of a search, with a label above its marks."""
 LOOKS = {
@@ -60,11 +59,9 @@ SERIES = (
     ("cross", (8.0, 3.0, 2.0, 3.0)),
 )
 """The shape and the dash of each value of the other knobs."""
-PHASES = (("square", "grey"), ("dot", ""), ("diamond", "blue"))
-"""The shape and the colour of the marks of a search, by phase: there are three at most."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Picture:
     """A picture and its data."""
 
@@ -98,7 +95,8 @@ def _of_group(group: panels.GroupPlot, rows: Sequence[Row]) -> list[Picture]:
         loads = {load: row.numbers[knob] for row in rows if knob in row.numbers and (load := row.value(LOAD))}
         found.append(_of_memory(group.memory, {load: f"{word} {size:,}" for load, size in loads.items()}))
     found += _of_energy(group.sizes)
-    others = [_of_knob(panel) for panel in group.others[:MOST_OTHERS]]
+    # More figures of a workload are in the table only
+    others = [_of_knob(panel) for panel in group.others[:8]]
     if more := len(group.others) - len(others):
         words = f"{format_count(more, 'more figure')} without a picture: in the table."
         others[-1] = replace(others[-1], caption=f"{others[-1].caption} {words}")
@@ -298,9 +296,11 @@ def _of_search(search: SearchAnswer) -> Picture:
     if base := search.base:
         ends, name = [(base.last.value, 0), (base.last.value, len(search.rows))], base.name
         drawing.line(ends, f"{name}: {format_figure(base.last.value)}/s", css="limit", dash=draw.DOTTED)
+    # The shape and the colour of the marks of a search, by phase: there are three at most
+    phases = (("square", "grey"), ("dot", ""), ("diamond", "blue"))
     for number, row in enumerate(search.rows):
         y = _name_row(drawing, number, row.name)
-        for phase, (shape, css) in zip(search.phases, PHASES, strict=False):
+        for phase, (shape, css) in zip(search.phases, phases, strict=False):
             if mean := row.means.get(phase):
                 bar = [(end, y) for end in _ends(mean, drawing.x_range) if phase == search.phases[-1]]
                 drawing.line(bar, "95 % interval", css=css, width=2)
@@ -408,13 +408,6 @@ STYLE: Mapping[str, Any] = {
 }
 """matplotlib's settings for a picture."""
 
-METADATA: Mapping[str, dict[str, Any]] = {
-    ".png": {"Software": None},
-    ".svg": {"Date": None, "Creator": "jobkit"},
-    ".pdf": {"CreationDate": None, "Creator": "jobkit", "Producer": None},
-}
-"""No date, and no version of matplotlib."""
-
 
 def check_plot(path: Path) -> None:
     """Make sure that a picture can be drawn there, before time is spent on reading."""
@@ -440,11 +433,17 @@ def plot(collected: Collected, path: Path, *, limit_bytes: int | None = None, si
 
     suffix = path.suffix.lower()
     drawn = io.BytesIO()
+    # No date, and no version of matplotlib
+    metadata = {
+        ".png": {"Software": None},
+        ".svg": {"Date": None, "Creator": "jobkit"},
+        ".pdf": {"CreationDate": None, "Creator": "jobkit", "Producer": None},
+    }
     with styles.context(["default", dict(STYLE)]), warnings.catch_warnings():
         # A text may have a name in any script: what the font lacks is drawn as a box.
         warnings.filterwarnings("ignore", message="Glyph")
         picture = figure(collected, limit_bytes=limit_bytes, size=size)
-        picture.savefig(drawn, format=suffix[1:], dpi=DPI[size], metadata=METADATA[suffix])
+        picture.savefig(drawn, format=suffix[1:], dpi=DPI[size], metadata=metadata[suffix])
     try:
         write_atomically(path, drawn.getvalue())
     except OSError as error:

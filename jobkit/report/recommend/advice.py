@@ -16,6 +16,7 @@ from jobkit.answers.setting import Mean, Ratio, Setting, key_of, other_knobs, se
 from jobkit.answers.speed import CorpusVolume, Duration, Speed
 from jobkit.core import figures
 from jobkit.core.errors import JobkitError
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.knobs import CPU, FP32, PRECISION, Value
 from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Outcome, Point, Record, described
@@ -29,7 +30,7 @@ from jobkit.runs.results import Agreement, overlap_words, overlaps
 MOST_LISTED = 8
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Judged:
     """A setting as the objective and the constraints judge it."""
 
@@ -135,7 +136,7 @@ def refuse_none(run: str, judgement: Judgement, settings: Sequence[Speed]) -> No
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OfPrecision:
     """A setting of another precision than fp32, in a run that has fp32 too."""
 
@@ -182,7 +183,7 @@ def without_refused(speeds: Iterable[Speed], precisions: Iterable[OfPrecision]) 
     return tuple(speed for speed in speeds if speed.setting not in refused)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class EnergyUse:
     """The energy of one setting: means over the repeats whose energy is attributable."""
 
@@ -203,7 +204,7 @@ class EnergyUse:
         return items * self.per_1000_j / 1000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EnergyAnswer:
     """The energy of the GPUs over the work."""
 
@@ -250,8 +251,6 @@ def energy_answer(records: Sequence[Record], chosen: Speed, corpus: CorpusVolume
 
 
 THROUGHPUT, SATURATION, MEMORY, SWEEP = "throughput", "saturation", "memory", "sweep"
-LONGER = 10
-"""A corpus of this many times the measured text may need more RAM than was measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -440,7 +439,8 @@ class Advice:
                 f"{name} makes a load of {load:,} at this size, more than is safe: at most {at_most:,}"
             )
         done = paragraphs(self.records)
-        if corpus.paragraphs > LONGER * done:
+        # A corpus of this many times the measured text may need more RAM than was measured
+        if corpus.paragraphs > 10 * done:
             notes.append(
                 f"RAM was measured over {format_count(done, 'paragraph')}, and the results of "
                 f"{corpus.paragraphs:,} are kept there until the end: request more, or work through the "

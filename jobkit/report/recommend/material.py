@@ -12,6 +12,7 @@ from jobkit.answers.loads import Lengths, read_lengths
 from jobkit.answers.objective import Objective, SearchAnswer, read_search
 from jobkit.answers.speed import Duration
 from jobkit.core.errors import JobkitError
+from jobkit.core.frozen import keyed
 from jobkit.core.knobs import CPU
 from jobkit.core.layout import SPEC_FILE, is_run_folder
 from jobkit.core.records import RESULTS, Batch, Outcome, Point, Record
@@ -66,7 +67,7 @@ class RunData:
         return held_by(self.measured)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Lines:
     """Header lines for one scheduler's site, with their prefix, or the ``reason`` why there are none.
 
@@ -81,7 +82,7 @@ class Lines:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class RequestAdvice:
     """What to ask the scheduler for, next to what was used."""
 
@@ -229,7 +230,7 @@ def request(material: RunData, chosen: Record, time: Duration) -> RequestAdvice 
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class PointUse:
     """What a point requested and used, by its try that counts."""
 
@@ -252,7 +253,7 @@ class PointUse:
         return self.row.record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class RunUse:
     """A run: what each point used, and how its sites are asked for resources."""
 

@@ -46,11 +46,6 @@ from jobkit.report.recommend.advice import (
 from jobkit.runs.request import LEAST_ROOM_BYTES, MEMORY_FACTOR, WALLTIME_FACTOR, condition_lines
 from jobkit.schedulers.registry import by_name
 
-LINE_THROUGH = {
-    NEED: "the needs of the heaviest batches of each point, measured by capping the allocator",
-    ALLOCATED: "torch's allocated peaks, times the largest ratio of reserved to allocated memory",
-    RAM: "the largest resident memory of each try",
-}
 BINDS = {
     THROUGHPUT: "throughput: larger batches were measured, and gain less than 5 %",
     SATURATION: "the text: this batch is the largest measured, and the whole text would fit in a call",
@@ -58,8 +53,6 @@ BINDS = {
     SWEEP: "the sweep: nothing larger was measured, and the smaller settings are slower",
 }
 
-EVEN = 0.005
-"""A share that would be printed as 0 %."""
 NO_BREAK, NARROW = "\xa0", 58
 """A blank within an option, and the columns of joined header lines, which a terminal must not break."""
 
@@ -337,6 +330,11 @@ def _memory(advice: Advice) -> list[str]:
         because = f", because {'; '.join(more)}" if more else ""
         values = f"{format_count(len(unknown), 'more combination')} of the other knobs"
         lines.append(f"  With {values}: not known{' either' if largest.reason else ''}{because}.")
+    line_through = {
+        NEED: "the needs of the heaviest batches of each point, measured by capping the allocator",
+        ALLOCATED: "torch's allocated peaks, times the largest ratio of reserved to allocated memory",
+        RAM: "the largest resident memory of each try",
+    }
     if not largest.reason:
         above = 0 if of.asked else of.overhead_bytes or 0
         expected, bound, room = (
@@ -349,7 +347,7 @@ def _memory(advice: Advice) -> list[str]:
         lines += [
             f"  It takes {expected} by the line, at most {bound} (95 %), of {room}{kept}.{context}",
             f"  Without the safety bound: {largest.knob} {largest.largest_batch:,}.",
-            f"  The line is through {LINE_THROUGH[of.kind]}.",
+            f"  The line is through {line_through[of.kind]}.",
         ]
         if advice.leave_largest_out is not None:
             missed = f"{100 * advice.leave_largest_out:+.1f} %"
@@ -412,7 +410,8 @@ def _energy(answer: EnergyAnswer, settings: Sequence[Speed], corpus: str) -> Ite
         rate = f"{100 * abs(faster):.0f} % {'slower' if faster < 0 else 'faster'}"
         less = f"{100 * (1 - least.per_1000_j / own.per_1000_j):.0f} % less"
         each = f"{format_energy(least.per_1000_j)} for 1,000 paragraphs, {less}"
-        rate = rate if abs(faster) >= EVEN else "as fast"
+        # A share that would be printed as 0 %
+        rate = rate if abs(faster) >= 0.005 else "as fast"
         yield f"  Least energy: {format_setting(least.params)}, {each}; it is {rate}."
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from math import fsum
 from statistics import median
@@ -16,6 +16,7 @@ from jobkit.answers.gpus import GpuKind, common_gpus, usable_bytes
 from jobkit.core import terminal
 from jobkit.core.blocks import Block, columns_of
 from jobkit.core.figures import GPU_MEMORY, WORK
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.knobs import AUTO, CPU, SHARING
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import NoWrap
@@ -40,14 +41,10 @@ CARD_FACTOR = 1.1
 """What a GPU must hold, for each byte of the measured peak."""
 TINY_S, AIM_S = 300, 600
 """A job shorter than the first is tiny; packed jobs are to last about as long as the second."""
-MINUTE_S = 60
-LOGIN_S = 60
-"""So much work on a login node does no harm."""
-MOST_WORKERS = 16
 HALF = f"less than {100 * LIMIT:.0f} %"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Fix:
     """What to change."""
 
@@ -58,7 +55,7 @@ class Fix:
     command: str = ""  # to type, if no key of a spec does it; else empty
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Waste:
     """One of the seven."""
 
@@ -137,7 +134,8 @@ def _more_workers(run: RunUse, uses: Sequence[PointUse], share: float) -> Fix:
     one = [use for use in uses if use.point.workers == 1]
     capacity, peak = _capacity(uses), max((use.row.value(GPU_MEMORY) or 0 for use in one), default=0)
     room = int(capacity / (CARD_FACTOR * peak)) if capacity and peak else 1
-    workers = min(MOST_WORKERS, room, int(1 / max(share, 1 / MOST_WORKERS)))
+    most_workers = 16
+    workers = min(most_workers, room, int(1 / max(share, 1 / most_workers)))
     if workers == 1 or len(one) < len(uses):
         return Fix(does="find the setting that keeps it busy", command="jobkit tune SPEC")
     cpus, asked = workers * max(use.asked.cpus for use in one), max(use.asked.memory for use in one)
@@ -306,14 +304,16 @@ def _larger(run: RunUse, uses: Sequence[PointUse]) -> Fix:
     seconds = [use.seconds or 0.0 for use in uses]
     pack = min(len(uses), math.ceil(AIM_S / median(seconds)))
     whole_s = walltime_request(pack * max(seconds), _warning_s(run))
-    walltime = math.ceil(whole_s / pack / MINUTE_S) * MINUTE_S
+    minute_s = 60
+    walltime = math.ceil(whole_s / pack / minute_s) * minute_s
     keys: dict[str, str | int] = {"pack": pack, "resources.walltime": format_walltime(walltime)}
     return fix_of(run, uses, f"let {pack} points share a job", keys, walltime=walltime, pack=pack)
 
 
 def login_node(run: RunUse) -> Waste:
     """Judge whether the points ran on a machine that submits jobs, in no job."""
-    named = partial(Waste, "work on the login node", limit=f"more than {LOGIN_S} s, outside of a job")
+    login_s = 60  # so much work on a login node does no harm
+    named = partial(Waste, "work on the login node", limit=f"more than {login_s} s, outside of a job")
     if not run.here:
         nodes = list(dict.fromkeys(filter(None, (use.row.cell("host") for use in run.points))))
         used = f"in jobs, on {format_list(nodes, 3)}" if nodes else "in jobs"
@@ -332,7 +332,7 @@ def login_node(run: RunUse) -> Waste:
     used = f"{format_took(seconds)}, with {' and '.join(by_name(name).TITLE for name in on_path)} there"
     name, asked = next(iter(on_path)), largest(run.points)
     lines = tuple(header(asked, site, own=run.own) for site in run.sites if site.scheduler == name)
-    fix, wasted = Fix(does="submit it as a job", keys={"scheduler": name}, lines=lines), seconds > LOGIN_S
+    fix, wasted = Fix(does="submit it as a job", keys={"scheduler": name}, lines=lines), seconds > login_s
     return named("no job", used, len(known), wasted=wasted, fix=fix if wasted else None)
 
 

@@ -26,6 +26,7 @@ from typing import Any
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import open_regular
+from jobkit.core.frozen import keyed
 from jobkit.core.measurements import Metric, Summary, largest, total
 from jobkit.core.records import Batch
 from jobkit.worker import process
@@ -261,7 +262,7 @@ def finish(file: GrowingFile, figures: OwnFigures, limits_s: Iterable[float]) ->
         figures.refuse(f"the file cannot be read: {file.error}", b"")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Totals:
     """The sums over batches; over none by default."""
 

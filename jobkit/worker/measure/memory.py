@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from jobkit.core import files
+from jobkit.core.frozen import frozen
 from jobkit.core.measurements import BASELINE_SLACK_BYTES, MemoryReadings, Need, largest, total
 from jobkit.core.records import Batch, Outcome, Point
 from jobkit.core.units import MIB
@@ -41,7 +42,7 @@ from jobkit.worker.paragraphs import Call
 from jobkit.worker.workloads.base import Heavy, Workload
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Device:
     """A CPU (``torch`` is ``None``) or the first visible CUDA device."""
 
@@ -238,7 +239,7 @@ STEADY_S = 2.0
 POLL_S = 0.05
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wait:
     seconds: float | None = None  # ``None`` if the try has no GPU, or NVML cannot tell which
     baseline_bytes: int | None = None  # the sum over the GPUs; ``None`` if one is unknown

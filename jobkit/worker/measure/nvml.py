@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pynvml
 
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.measurements import Gpu
 from jobkit.worker.failure import Cause
 from jobkit.worker.process import GPU_COUNT_VARIABLE
@@ -44,7 +44,7 @@ def answer(query: Callable[[], T]) -> T | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GpuHandle:
     """An open NVML handle; a query returns ``None`` if the GPU does not answer it."""
 
@@ -110,7 +110,7 @@ class GpuHandle:
         return f"{self.uuid} is in compute mode PROHIBITED" if prohibited else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class GpuState:
     """A GPU as it is now; ``None`` for a value that it does not report."""
 

@@ -7,7 +7,7 @@ import importlib
 import io
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from jobkit.core.errors import JobkitError
 from jobkit.core.extras import missing_extra
 from jobkit.core.files import write_atomically
+from jobkit.core.frozen import frozen, keyed
 from jobkit.core.knobs import BUDGET, FP16, FP32, RENAMED, RUN_KNOBS, Knob, Value, declared
 from jobkit.core.layout import ENTITIES_FILE
 from jobkit.core.records import Outcome
@@ -68,7 +69,7 @@ class Entity(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class Result:
     """The result of one call; `jobkit.core.records.Batch` explains the fields.
 
@@ -133,7 +134,7 @@ def same_type(vectors: str, before: str | None, place: str) -> str:
     return vectors
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Heavy:
     """A batch that can run again: its load, and a function that runs it."""
 

@@ -22,7 +22,6 @@ import shlex
 import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
 from types import ModuleType
@@ -30,6 +29,7 @@ from typing import Any, ClassVar, Literal, NoReturn, cast
 
 from jobkit.core.errors import JobkitError, file_error
 from jobkit.core.files import MOST_BYTES, read_bytes
+from jobkit.core.frozen import frozen
 from jobkit.core.knobs import BATCH_SIZE, RUN_KNOBS, SWITCH, TRUE, Knob, Value, declared, numbers
 from jobkit.core.records import FileRef, ModelRef
 from jobkit.core.terminal import did_you_mean
@@ -137,7 +137,7 @@ def file_ref(workload: str, folder: str | None) -> FileRef:
     return FileRef(path=path, name=name, sha256=sha256, size_bytes=len(data))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UserFile:
     """A file of the user's that was imported."""
 

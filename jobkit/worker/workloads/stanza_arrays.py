@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +24,7 @@ from stanza.models.tokenization.utils import update_pred_regex
 from stanza.pipeline.tokenize_processor import TOKEN_TOO_LONG_REPLACEMENT
 from torch.nn.utils.rnn import PackedSequence
 
+from jobkit.core.frozen import frozen
 from jobkit.worker.workloads.base import Entity
 from jobkit.worker.workloads.stanza_shortcuts import (
     BatchTrainer,
@@ -66,7 +66,7 @@ class Numbers:
         return self.known[codes]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tokens:
     """The tokens of a call, in the order of the text.
 
@@ -233,7 +233,7 @@ def _at(places: Array, size: int) -> Array:
 # -- the tagger
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArrayBatch:
     """Sentences as the tagger gets them, the most words first; in place of their words."""
 

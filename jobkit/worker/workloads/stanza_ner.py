@@ -36,11 +36,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
+from jobkit.core.frozen import keyed
 from jobkit.core.knobs import (
     BATCH_SIZE,
     CPU,
@@ -89,7 +89,7 @@ def columns_of(sentence: Any) -> int:  # noqa: ANN401 - Stanza is untyped
     return 1 + sum(len(token.text) + 1 for token in sentence.tokens)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed
 class SentenceCut:
     """How sentences are arranged and cut."""
 
