@@ -37,13 +37,14 @@ test: setup           ## before you push: all that CI checks but coverage, insta
 
 .PHONY: model
 TEST_CACHE = $${JOBKIT_CACHE:-$(CURDIR)/.cache/jobkit}
-model: setup          ## the stand-in model that tests tag with: that of `make demo`, else trained once a checkout
+model: setup          ## the stand-in model that tests tag with, and its lengths of the sample: both once a checkout
 	@mkdir -p "$(TEST_CACHE)/models" && cd "$(TEST_CACHE)/models" && \
 	for made in "$$($(CURDIR)/$(BIN)/python -c 'from jobkit.core import paths; print(paths.cache_dir())')"/models/stand-in-tiny-*; do \
 		name=$$(basename "$$made"); \
 		test -e "$$name" || test ! -d "$$made" || { cp -r "$$made" "$$name.$$$$" && mv "$$name.$$$$" "$$name"; }; \
 	done
 	JOBKIT_CACHE="$(TEST_CACHE)" $(BIN)/jobkit models build --size tiny
+	JOBKIT_CACHE="$(TEST_CACHE)" JOBKIT_CONFIG=/dev/null $(BIN)/jobkit preflight sweeps/demo.yaml --set text=sample >/dev/null
 
 lint: setup           ## style, types, import layers
 	$(BIN)/ruff check .

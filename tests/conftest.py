@@ -29,8 +29,7 @@ from tests.support.packages import need
 
 __all__ = ["fake_sge", "fake_slurm"]  # for all tests: see tests/fakes/README.md
 
-settings.register_profile("jobkit", deadline=None, max_examples=50)  # a busy machine is no fault
-settings.register_profile("quick", parent=settings.get_profile("jobkit"), max_examples=25)
+settings.register_profile("jobkit", deadline=None, max_examples=25)  # a busy machine is no fault
 settings.load_profile("jobkit")
 os.environ.setdefault(*SLEEP_WHILE_WAITING)  # it is read when torch is imported, by whichever test is first
 os.environ.setdefault("NODE_PATH", os.environ["PATH"])  # of the jobs of the fakes
@@ -81,16 +80,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--failed", type=Path, help="write to this file the ids of the tests that fail")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("quick"):
-        settings.load_profile("quick")
+def pytest_configure() -> None:
     if os.statvfs(folder := tempfile.gettempdir()).f_flag & os.ST_NOEXEC:
         raise pytest.UsageError(f"no program of a test may run in {folder} (noexec): set TMPDIR")
 
 
 def pytest_collection_finish() -> None:
-    """Keep what the collection made out of each later look for garbage: it never is, and is the most."""
+    """Keep what the collection made out of each later look for garbage, and look seldom: it takes a tenth."""
     gc.freeze()
+    gc.set_threshold(20_000, 20)
     gc.enable()
 
 

@@ -10,9 +10,11 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import jinja2
+from jinja2.bccache import Bucket
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import of_name
@@ -69,6 +71,22 @@ def find_template(name: str, base: Path) -> str:
     return str(path)
 
 
+class _Compiled(jinja2.BytecodeCache):
+    """Keeps the code of templates, by their text: to compile them is most of the time that a script takes."""
+
+    def __init__(self) -> None:
+        self.code: dict[tuple[str, str], CodeType | None] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        bucket.code = self.code.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self.code[bucket.key, bucket.checksum] = bucket.code
+
+
+_COMPILED = _Compiled()
+
+
 def _templates(own: str | None) -> tuple[jinja2.Environment, set[str]]:
     """Return the loader of templates, and the set to which it adds each template that it looks for.
 
@@ -99,6 +117,7 @@ def _templates(own: str | None) -> tuple[jinja2.Environment, set[str]]:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        bytecode_cache=_COMPILED,
     )
     environment.filters.update({name: scheduler.header_path for name, scheduler in SCHEDULERS.items()})
     environment.filters["q"] = shlex.quote

@@ -430,6 +430,7 @@ def test_hours_that_are_not_known_are_null() -> None:
     assert found[1] == (known, ["0.0", "2.167", "1.083"])
 
 
+@pytest.mark.rare
 def test_of_very_many_jobs_a_part_is_kept_and_the_largest() -> None:
     found = History("slurm")
     for number in range(100_000):

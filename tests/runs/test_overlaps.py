@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from jobkit.core.records import Record
 from jobkit.runs.results import overlap_words, overlaps
 from tests.support.builders import point, record
@@ -29,6 +31,7 @@ def test_overlaps_are_counted_at_one_place_only() -> None:
     )
 
 
+@pytest.mark.rare
 def test_overlaps_of_a_large_sweep_take_no_time() -> None:
     spans = [at(f"host {n % 50}", n % 59, 59) for n in range(16_000)]
     assert min(overlap or 0 for overlap in overlaps(spans)) > 240

@@ -95,13 +95,15 @@ def test_a_model_that_is_not_the_real_one_is_refused_before_anything_is_written(
     assert len([*(home.parent / "cache" / "models").iterdir()]) == 1  # the full stand-in was not trained
 
 
-def test_the_sample_and_the_option_permit_it(home: Path) -> None:
+def test_the_sample_and_the_option_permit_it(home: Path, kept_cache: Path) -> None:
+    (kept_cache / "lengths").mkdir(exist_ok=True)
+    (home.parent / "cache" / "lengths").symlink_to(kept_cache / "lengths")  # `make model` found the sample's
     found = ("--set", "find_max.memory=2GiB")
     for words in (
-        ("sweep", "tiny.yaml", "--dry-run", "--set", "text=sample:5", *found),
+        ("sweep", "tiny.yaml", "--dry-run", "--set", "text=sample", *found),
         ("sweep", "tiny.yaml", "--dry-run", "--stand-in", *found),
         ("sweep", "first.yaml", "--dry-run", "--stand-in"),
-        ("tune", "tiny.yaml", "--dry-run", "--set", "text=sample:5"),
+        ("tune", "tiny.yaml", "--dry-run", "--set", "text=sample"),
     ):
         done = ran(*words, cwd=home)
         assert "STAND-IN model" in done.stdout, words

@@ -178,6 +178,7 @@ def test_python_names_each_function_of_the_calls_alone_with_file_and_line(tmp_pa
     assert vars(pstats.Stats(str(tmp_path / PROFILE_FILES["python"])))["total_calls"] > 6000
 
 
+@pytest.mark.xdist_group("torch")
 def test_torch_names_modules_and_stops_at_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
 

@@ -139,6 +139,7 @@ def test_a_line_without_end_costs_bounded_memory(path: Path) -> None:
     assert read.figures.bad_lines == 1
 
 
+@pytest.mark.rare
 def test_many_lines_cost_bounded_time_and_little_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "time", SimpleNamespace(monotonic=count().__next__))  # a piece takes 1 s
     path.write_text(f"{GOOD}\n" * 40_000 + '{"metric": "f1", "value": 0.9}\n')
