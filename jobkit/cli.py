@@ -16,7 +16,7 @@ import click
 from jobkit.commands.listing import LISTED, MODULES, Group, front_page, refuse_removed
 from jobkit.core.errors import DISK_FULL, ERRNO_HINTS, ExitCode, JobkitError, file_error, hide_secrets
 from jobkit.core.host import HERE, PROTOCOL, SERVE, usual_host
-from jobkit.core.terminal import accept_any_text, say
+from jobkit.core.terminal import accept_any_text, as_json, say
 
 
 class Commands(Group):
@@ -149,11 +149,13 @@ def _exit_code(arguments: list[str]) -> int:
         code = app.main(args=arguments, prog_name="jobkit", standalone_mode=False)
     except JobkitError as error:
         say(f"jobkit: {error}", err=True)
+        _say_json(arguments, error)
         return error.exit_code
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)
         say(hide_secrets(shown.getvalue()), err=True, nl=False)
+        _say_json(arguments, JobkitError(error.format_message(), hint="jobkit COMMAND --help"))
         return ExitCode.USAGE
     except UnicodeEncodeError as error:
         # A path that no script and no YAML file can hold, or that the locale lacks.
@@ -177,6 +179,13 @@ def _exit_code(arguments: list[str]) -> int:
         else:
             code = _bug()
     return code if isinstance(code, int) else 0
+
+
+def _say_json(arguments: list[str], error: JobkitError) -> None:
+    """Print an error for a program that asked for JSON."""
+    if "--json" in arguments:
+        fields = {"message": error.message, "hint": error.hint, "exit_code": int(error.exit_code)}
+        say(as_json({"error": {"kind": type(error).__name__, **fields}}))
 
 
 def _nowhere() -> TextIO:

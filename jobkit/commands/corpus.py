@@ -110,7 +110,7 @@ def apply(
     minutes = shard_minutes or MINUTES
     request = applying.ApplyRequest(word=str(run), paths=paths, minutes=minutes, number=shards, **asked)
     before = len(read_journal(out.expanduser()).submissions) if print_jobs else 0
-    code = applying.apply(out, request, as_job=plan_as_job, preview=preview, wait=wait)
+    code = applying.apply(out, request, as_job=plan_as_job, how=applying.How(preview, wait))
     if print_jobs and preview is None:
         shared.say_jobs(out.expanduser(), before)
     if as_json and preview is None:

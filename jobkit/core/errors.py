@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
+from typing import ClassVar
 
 WOULD_REFUSE = "would refuse this sweep"
 
@@ -44,16 +45,40 @@ class JobkitError(Exception):
     hint
         The next command to type or the key to change. Empty only if nothing helps.
     exit_code
-        The exit code of the process.
+        The exit code of the process. Default: that of the class.
     """
 
-    def __init__(self, message: str, *, hint: str = "", exit_code: int = ExitCode.USAGE) -> None:
+    EXIT_CODE: ClassVar[int] = ExitCode.USAGE
+
+    def __init__(self, message: str, *, hint: str = "", exit_code: int | None = None) -> None:
         self.message, self.hint = hide_secrets(message), hide_secrets(hint)
         super().__init__(self.message)
-        self.exit_code = exit_code
+        self.exit_code = self.EXIT_CODE if exit_code is None else exit_code
 
     def __str__(self) -> str:
         return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
+
+
+class InvalidSpecError(JobkitError):
+    """A spec, or another file that a person writes, has errors; the message lists all of them."""
+
+
+class NotFoundError(JobkitError):
+    """There is no run, point, file or job of that name."""
+
+
+class RefusedError(JobkitError):
+    """The scheduler or the machine refuses. Nothing has changed, or the message says what has."""
+
+    EXIT_CODE = ExitCode.REFUSED
+
+
+class BusyError(RefusedError):
+    """Another process, or a job, works on the run now."""
+
+
+class UnknownError(RefusedError):
+    """A scheduler, a host or a machine does not answer, so jobkit does not know what is true there."""
 
 
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.errors import JobkitError, RefusedError
 from jobkit.core.frozen import frozen
 
 NOT_FOUND, NOT_RUN, NO_ANSWER = 127, 126, 124
@@ -168,17 +168,16 @@ def check(done: Completed, what: str, *, hint: str = "") -> Completed:
     if done.ok:
         return done
     message = f"{what}: {shlex.join(done.argv)}\n  ended with status {done.status}: {done.said}"
-    raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
+    raise RefusedError(message, hint=hint)
 
 
-def detach(argv: Sequence[str], log: Path) -> int:
-    """Start a command that outlives this process and its terminal; return its process id."""
+def detach(argv: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """Start a command that outlives this process and its terminal."""
     with log.open("ab") as stream:
-        process = subprocess.Popen(  # noqa: S603 - an argv list, no shell
+        return subprocess.Popen(  # noqa: S603 - an argv list, no shell
             tuple(argv),
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    return process.pid

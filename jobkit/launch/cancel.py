@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from jobkit.core.errors import ExitCode, JobkitError, file_error
+from jobkit.core.errors import JobkitError, RefusedError, UnknownError, file_error
 from jobkit.core.layout import SPEC_FILE
 from jobkit.core.terminal import note, note_next, shell_path
 from jobkit.core.units import format_count, format_list, pauses
@@ -42,7 +42,7 @@ def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
             who = f"process {driver.pid} on {driver.host}"
             hint = f"run the same command on {driver.host}"
             message = f"the run works as {who}, which jobkit cannot reach from here"
-            raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
+            raise UnknownError(message, hint=hint)
         refuse_silent(run, "nothing was cancelled")
         # Jobs that the journal does not list: they end with the whole run.
         names = _schedulers(run_dir) if whole else ()
@@ -52,7 +52,7 @@ def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
             if refused := cancel_tasks(scheduler, run_dir, job, (), whole=True):
                 message = f"{scheduler.NAME} did not cancel job {job}: {refused}"
                 hint = "end it with the scheduler's own command"
-                raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
+                raise RefusedError(message, hint=hint)
             note(f"cancelled: job {job}")
         points = points_to_cancel(run, named, kept)
         note(f"{run.title} was: {status.count_by_state(run)}")
@@ -191,7 +191,7 @@ def _cancel_parts(
     note_next(f"jobkit resume {run}")
     if refusals:
         hint = f"jobkit status {run} shows what still runs"
-        raise JobkitError("\n".join(refusals), hint=hint, exit_code=ExitCode.REFUSED)
+        raise RefusedError("\n".join(refusals), hint=hint)
 
 
 def _alive_after(run_dir: Path, cancelled: set[JobTask]) -> set[JobTask]:

@@ -6,22 +6,25 @@ import contextlib
 import os
 import shlex
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jobkit.core import shell
 from jobkit.core.errors import JobkitError
+from jobkit.core.files import read_text
 from jobkit.core.host import note_begun
 from jobkit.core.layout import POINTS_FILE, SPEC_FILE, read_point, read_points
 from jobkit.core.records import Point
 from jobkit.core.terminal import note, relative_path, say, shell_path
-from jobkit.core.units import format_count, format_hours, format_size, format_walltime
+from jobkit.core.units import format_count, format_hours, format_size, format_walltime, pauses
 from jobkit.launch import local, submission
 from jobkit.launch.job import Job
 from jobkit.launch.submission import note_follow
 from jobkit.planning.prepare import Prepared
-from jobkit.runs.journal import FOLLOWED
+from jobkit.runs.journal import FOLLOWED, read_journal
 from jobkit.runs.reader import read_status
 from jobkit.runs.status import CANCELLED, PointStanding, why_failed
 from jobkit.runs.trials import MOST_TRIALS
@@ -153,11 +156,7 @@ def go(
     if runs_here(spec.scheduler):
         write()
         if detach:
-            note_begun(run_dir)
-            pid = shell.detach(local.driver_argv(run_dir), run_dir / "logs" / "driver.out")
-            note(f"running here as process {pid}")
-            note_follow(run_dir)
-            return 0
+            return in_background(run_dir, argv=local.driver_argv(run_dir))
         from jobkit.runs import watch  # brings rich: a submission returns at once without it
 
         note(f"run folder: {relative_path(run_dir)}")
@@ -174,6 +173,29 @@ def go(
     if run.needs:  # a round of its own for the points that request more
         return run_again(run_dir, (), (), wait=wait)
     return submission.follow(run_dir, run.points, spec.policy, wait=wait)
+
+
+def in_background(run_dir: Path, words: Sequence[str] = (), argv: Sequence[str] = ()) -> int:
+    """Let a process of its own work on a run here, by default as ``jobkit resume``; return 0 once it works.
+
+    Until then nothing tells the run from one that nobody works on. ``words``: more of that command.
+    """
+    note_begun(run_dir)
+    argv = argv or (sys.executable, "-m", "jobkit", "resume", str(run_dir), *words)
+    process = shell.detach(argv, log := run_dir / "logs" / "driver.out")
+    for pause_s in pauses(0.05, 0.5):
+        begun = any(job.job.id.startswith(f"{process.pid}-") for job in read_journal(run_dir).submissions)
+        if begun or process.poll() is not None:
+            break
+        time.sleep(pause_s)
+    if process.returncode:
+        last = read_text(log).strip().splitlines()[-2:]
+        message = f"process {process.pid} ended at once with status {process.returncode}"
+        raise JobkitError(": ".join([message, " ".join(last)]), hint=f"the whole log: {log}")
+    threading.Thread(target=process.wait, daemon=True).start()  # in a notebook it would stay a zombie
+    note(f"running here as process {process.pid}")
+    note_follow(run_dir)
+    return 0
 
 
 def request_line(run: Prepared) -> str:

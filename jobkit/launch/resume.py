@@ -19,7 +19,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from jobkit.core import layout, terminal
-from jobkit.core.errors import ExitCode, JobkitError, file_error, lost_file
+from jobkit.core.errors import ExitCode, JobkitError, RefusedError, UnknownError, file_error, lost_file
 from jobkit.core.extensions import of_run
 from jobkit.core.files import exclusive_lock, read_text, write_atomically
 from jobkit.core.frozen import keyed
@@ -208,7 +208,7 @@ def refuse_silent(run: RunStatus, so: str) -> None:
         raise elsewhere(run.folder, machines[-1])
     for why in run.silent.values():
         hint = why.hint or "try again when it answers"
-        raise JobkitError(f"{why.message}, so {so}", hint=hint, exit_code=ExitCode.REFUSED)
+        raise UnknownError(f"{why.message}, so {so}", hint=hint)
 
 
 def undecided(run: RunStatus) -> list[str]:
@@ -486,7 +486,7 @@ def _end_stuck(run_dir: Path, run: RunStatus, only: Sequence[str]) -> bool:
         scheduler = by_name(sent.scheduler)
         if refused := scheduler_calls.cancel_tasks(scheduler, run_dir, sent.job, numbers, whole=False):
             message = f"{sent.scheduler} did not cancel job {sent.job}, which can never begin: {refused}"
-            raise JobkitError(message, hint="end it with its own command", exit_code=ExitCode.REFUSED)
+            raise RefusedError(message, hint="end it with its own command")
     if stuck:
         note(f"cancelled: {format_count(len(stuck), run.noun)} that can never begin")
     return bool(stuck)

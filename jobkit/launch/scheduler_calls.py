@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from jobkit.core import shell
-from jobkit.core.errors import WOULD_REFUSE, ExitCode, JobkitError, file_error
+from jobkit.core.errors import (
+    WOULD_REFUSE,
+    BusyError,
+    ExitCode,
+    JobkitError,
+    RefusedError,
+    UnknownError,
+    file_error,
+)
 from jobkit.core.layout import DRIVER_LOCK, JOURNAL_FILE, read_points
 from jobkit.core.terminal import Say, shell_path
 from jobkit.launch.job import Job
@@ -54,7 +62,7 @@ FORCED = ContextVar("FORCED", default=False)
 REFUSED = "; nothing was submitted\n  "  # between the head of a refusal and the scheduler's reasons
 
 
-class SubmissionUnconfirmed(JobkitError):  # noqa: N818 - the name of what happened
+class SubmissionUnconfirmed(UnknownError):  # noqa: N818 - the name of what happened
     """A submission that the journal does not have: nothing may be undone or repeated."""
 
 
@@ -70,11 +78,10 @@ def check_submission(scheduler: Scheduler, request: JobRequest, script: str, arr
     forecast = tuple(text for check, answer in answers if (text := check.outlook(answer)))
     if refused:
         hint = "change `resources` in the spec (or --set resources.…), or the site file"
-        raise JobkitError(
+        raise RefusedError(
             f"{scheduler.NAME} {WOULD_REFUSE}{REFUSED}"
             + "\n  ".join("\n".join([*refused, *forecast]).splitlines()),
             hint=f"{hint}{'; if you know better: --force' if own else ''}",
-            exit_code=ExitCode.REFUSED,
         )
     return forecast
 
@@ -134,7 +141,6 @@ def _answer(scheduler: Scheduler, run_dir: Path, done: shell.Completed) -> JobId
         raise SubmissionUnconfirmed(
             f"{error.message}\n  so it is not known whether {scheduler.NAME} took the job",
             hint=f"in half a minute, {command}",
-            exit_code=ExitCode.REFUSED,
         ) from error
 
 
@@ -199,7 +205,7 @@ SPAN = (
 )
 
 
-class StrayJobs(JobkitError):  # noqa: N818 - the name of what was found
+class StrayJobs(BusyError):  # noqa: N818 - the name of what was found
     """Jobs of a run in the queue, whose points the journal does not name."""
 
 
@@ -222,7 +228,7 @@ def reconcile_submission(run_dir: Path, say: Say) -> None:
     at, now = datetime.fromisoformat(str(event["at"])), datetime.now(UTC)
     if abs(now - at) < STILL_AT_IT:
         message, hint = f"{run_dir}: a submission is under way", "try again in half a minute"
-        raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
+        raise BusyError(message, hint=hint)
     # The clock was set back if the submission is in the future: its true time is unknown.
     since = at - timedelta(minutes=1) if at < now else now - timedelta(days=1)
     jobs = _by_name(scheduler, run_dir, since)
@@ -274,10 +280,9 @@ def _driver_of(event: Mapping[str, Any]) -> JobId:
 def _read_back(run_dir: Path, job: JobId) -> None:
     """Check that the journal has a job now: otherwise its points would be submitted twice."""
     if all(submission.job.id != job.id for submission in read_journal(run_dir).submissions):
-        raise JobkitError(
+        raise RefusedError(
             f"{run_dir / JOURNAL_FILE}: jobkit wrote job {job} there, but cannot read it back",
             hint="nothing was submitted; look at the last lines of that file",
-            exit_code=ExitCode.REFUSED,
         )
 
 
@@ -291,7 +296,6 @@ def refuse_stray_jobs(run_dir: Path, scheduler: Scheduler) -> None:
         f"{scheduler.NAME} job {', '.join(map(str, jobs))} belongs to this run, but {run_dir / JOURNAL_FILE} "
         "does not record what it runs: a line of the journal is lost",
         hint=f"wait until that job has ended, or end it ({argv}); then run the same command again",
-        exit_code=ExitCode.REFUSED,
     )
 
 
@@ -319,11 +323,10 @@ def declare_machine_gone(run_dir: Path, machine: str) -> None:
             hint=f"it was started on {names}",
         )
     if any(life(run_dir, job) is Life.ALIVE for job in there):
-        raise JobkitError(
+        raise BusyError(
             f"--machine-gone {machine}: a process there still works on this run: "
             f"{run_dir / DRIVER_LOCK} is locked",
             hint=f"jobkit cancel {shell_path(run_dir)} ends it if you run it on {machine}",
-            exit_code=ExitCode.REFUSED,
         )
     journal.note(run_dir, "machine_gone", cluster=machine, job_ids=[job.id for job in there])
 
@@ -344,7 +347,7 @@ def _by_name(scheduler: Scheduler, run_dir: Path, since: datetime | None = None)
         cut_off = "and a submission of this run was cut off"
         so = cut_off if since else "so jobkit does not know which jobs of this run it has"
         hint = f"try again when {scheduler.TITLE} answers"
-        raise JobkitError(f"{scheduler.NAME} does not answer, {so}", hint=hint, exit_code=ExitCode.REFUSED)
+        raise UnknownError(f"{scheduler.NAME} does not answer, {so}", hint=hint)
     answer = shell.run(accounting, env=env, timeout_s=TIMEOUT_S) if since else None
     ended = (scheduler.parse_accounting(answer) if answer else None) or ()
     tasks = {(row.job_id, row.task) for row in queued if row.name == name}

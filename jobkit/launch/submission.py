@@ -11,7 +11,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from jobkit.core import files, json_codec, layout, shell
-from jobkit.core.errors import ExitCode, JobkitError, file_error
+from jobkit.core.errors import ExitCode, JobkitError, RefusedError, file_error
 from jobkit.core.files import folder_lock
 from jobkit.core.frozen import keyed
 from jobkit.core.layout import FIND_SCRIPT, FOLLOW_SCRIPT, read_points
@@ -118,12 +118,12 @@ def plan_arrays(scheduler: Scheduler, round_: Round, limits: str | None = None) 
     if limit == 0:
         message = f"{scheduler.NAME} accepts no array jobs here: its array limit is 0"
         hint = "ask the cluster's support about array jobs"
-        raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
+        raise RefusedError(message, hint=hint)
     tasks, options = map(len, round_.tasks), [group.options for group in round_.groups]
     arrays = cut_into_arrays(list(tasks), limit, round_.max_parallel, round_.listed, options)
     if refusal := scheduler.task_limit_error(limits, arrays):
         hint = "split the sweep into several specs, lower `repeats`, or let points share jobs (`pack`)"
-        raise JobkitError(f"{refusal}; nothing was submitted", hint=hint, exit_code=ExitCode.REFUSED)
+        raise RefusedError(f"{refusal}; nothing was submitted", hint=hint)
     return arrays
 
 

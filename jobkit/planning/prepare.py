@@ -75,6 +75,7 @@ class Options:
     runs_dir: Path | None = None  # overrides the site's if it is given
     # whether a stand-in replaces a missing model, and is permitted for any text
     stand_in: bool = False
+    text: str | None = None  # of a spec that has no file; its paths begin in the working directory
 
     @property
     def named(self) -> dict[str, str]:
@@ -303,7 +304,7 @@ def read_named(
 ) -> NamedSpec:
     """Return a spec with everything that it names; ``check`` may refuse it before a model is built."""
     lookup = _Lookup(path, fetch, options.stand_in)
-    spec = written = load_spec(path, options.all_overrides, (lookup.look_up,))
+    spec = written = load_spec(path, options.all_overrides, (lookup.look_up,), options.text)
     text, workload, site, model = lookup.text, lookup.traits, lookup.site, lookup.model
     if text is None or workload is None or site is None:
         raise AssertionError  # load_spec has raised already; for the type checker

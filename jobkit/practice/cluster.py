@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Protocol
 
-from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.errors import JobkitError, RefusedError
 from jobkit.core.files import exclusive_lock
 from jobkit.practice import daemons as processes
 from jobkit.practice import packages, sge, slurm
@@ -85,9 +85,7 @@ class Cluster:
         def ready() -> bool:
             if stopped := self.stopped():
                 log = self.daemons[stopped[0]].log
-                raise JobkitError(
-                    f"{stopped[0]} has ended", hint=f"see the end of {log}", exit_code=ExitCode.REFUSED
-                )
+                raise RefusedError(f"{stopped[0]} has ended", hint=f"see the end of {log}")
             self.kind.heal(self.place)
             return self.kind.takes_jobs(self.place)
 

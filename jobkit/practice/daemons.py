@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.errors import JobkitError, RefusedError
 from jobkit.core.shell import check, run
 
 KEPT = "HOME", "LANG", "LOGNAME", "TZ", "USER"  # all that a daemon gets: it hands its environment to jobs
@@ -145,9 +145,8 @@ def wait_for(condition: Callable[[], bool], what: str, within_s: float = 60.0) -
     end = time.monotonic() + within_s
     while not condition():
         if time.monotonic() > end:
-            raise JobkitError(
+            raise RefusedError(
                 f"not within {within_s:g} s: {what}",
                 hint="jobkit practice reset, with the same --dir, starts again with an empty folder",
-                exit_code=ExitCode.REFUSED,
             )
         time.sleep(0.05)

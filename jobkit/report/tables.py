@@ -324,6 +324,29 @@ def _frame(records: Iterable[Mapping[str, object]], columns: Sequence[str]) -> p
     return frame.astype(dict.fromkeys((name for name in columns if name not in words), "float64"))
 
 
+def typed(records: Sequence[Mapping[str, object]], columns: Sequence[str]) -> pd.DataFrame:
+    """Return a frame with one type a column, never ``object``, that does not depend on what is missing."""
+    import pandas as pd
+
+    def column(name: str) -> pd.Series:
+        values = [value for record in records if (value := record.get(name)) is not None]
+        kinds = {*map(type, values)}
+        number = name in COUNTS or name.endswith(UNITS) or name not in COLUMNS
+        if kinds == {bool}:
+            kind = "boolean"
+        elif kinds == {int} or (not kinds and name in COUNTS):
+            kind = "Int64"
+        elif (kinds and kinds <= {int, float}) or (not kinds and number):
+            kind = "Float64"
+        else:
+            kind = "string"
+        every = (record.get(name) for record in records)
+        texts = [value if value is None or kind != "string" else str(value) for value in every]
+        return pd.Series(texts, dtype=kind)
+
+    return pd.DataFrame({name: column(name) for name in columns})
+
+
 @no_search_for_cycles()
 def collect(paths: Sequence[Path], more_figures: MoreFigures | None = None) -> Collected:
     """Read runs and files of other programs into tables; see `jobkit.report.rows.read_sources`."""

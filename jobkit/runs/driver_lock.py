@@ -17,7 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from jobkit.core import shell
-from jobkit.core.errors import ExitCode, JobkitError, name_file_in_errors
+from jobkit.core.errors import BusyError, JobkitError, UnknownError, name_file_in_errors
 from jobkit.core.files import filesystem_type, likely_shared, open_regular, read_text, try_lock
 from jobkit.core.frozen import keyed
 from jobkit.core.json_codec import to_json
@@ -72,10 +72,9 @@ def driving(run_dir: Path) -> Iterator[str]:
         if locked is False or (locked is None and alive):
             who = f"process {before.pid} on {before.host}" if before else "another process"
             follow = f"jobkit status {shell_path(run_dir)} --watch"
-            raise JobkitError(
+            raise BusyError(
                 f"{who} works on this run, and locks {run_dir / DRIVER_LOCK}",
                 hint=f"that process does the work; {follow} follows it to its end, and names what is left",
-                exit_code=ExitCode.REFUSED,
             )
         pid = os.getpid()
         me = Driver(
@@ -186,9 +185,8 @@ def _space() -> str:
 
 def elsewhere(run_dir: Path, machine: str) -> JobkitError:
     run = shell_path(run_dir)
-    return JobkitError(
+    return UnknownError(
         f"this run was started on {machine}; jobkit cannot see from here whether it still runs",
         hint=f"run the same command on {machine}; if that machine or container is gone for good: "
         f"jobkit resume {run} --machine-gone {machine}",
-        exit_code=ExitCode.REFUSED,
     )

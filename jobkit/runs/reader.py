@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from jobkit.core import files, shell
-from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.errors import JobkitError, UnknownError
 from jobkit.core.files import exclusive_lock
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.layout import ACCOUNTING_FILE, POINTS_FILE
@@ -96,7 +96,7 @@ def not_here(there: SchedulerId, here: SchedulerId | None) -> JobkitError:
     ways += [f"unset {name}" for name in now if name not in there.shell]
     ways = ways or [f"load the module of {there.name}, or log in there ({', '.join(there.controllers)})"]
     hint = f"{'; '.join(ways)}; then the same command"
-    return JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
+    return UnknownError(message, hint=hint)
 
 
 TIMEOUT_S = 60.0  # squeue gives a dead controller up after 18 s (measured, Slurm 22.05.8)

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.errors import ExitCode, JobkitError, NotFoundError
 from jobkit.core.extensions import of_name, of_run
 from jobkit.core.frozen import frozen, keyed
 from jobkit.core.layout import POINTS_FILE, SPEC_FILE, repeat_id
@@ -688,7 +688,7 @@ def point_named(points: Sequence[Point], word: str) -> Point:
         message = f"{noun} {word!r} was planned again: other {noun}s do its work"
         raise JobkitError(message, hint=f"jobkit status DIR lists the {noun}s that count")
     close = did_you_mean(word, known)
-    raise JobkitError(f"no {noun} {word!r}{f'; {close}' if close else ''}", hint=hint)
+    raise NotFoundError(f"no {noun} {word!r}{f'; {close}' if close else ''}", hint=hint)
 
 
 def _number(kind: PointKind, word: str) -> str:

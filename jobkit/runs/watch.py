@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import shutil
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -273,19 +275,36 @@ def until_planned(run_dir: Path) -> None:
 
 
 def until_done(
-    run_dir: Path, points: Sequence[Point], policy: Policy, before: RunStatus | None = None
-) -> None:
+    run_dir: Path,
+    points: Sequence[Point],
+    policy: Policy,
+    before: RunStatus | None = None,
+    waits: Iterable[float] | None = None,
+) -> RunStatus:
     """Return when nothing of a run is to come: no point, no trial of the largest batch, no retry.
+
+    It also returns when ``waits``, the seconds between two looks, has an end.
 
     The queue is asked once a cycle, for all arrays together, at growing intervals; at the end the accounting
     is asked once, and the run folder keeps the answer. ``points`` and ``before`` as in `ProgressBars`.
     """
     with ProgressBars(run_dir, points, before) as progress:
-        for pause_s in pauses(FIRST_POLL_S, SLOWEST_POLL_S):
+        for pause_s in itertools.chain(waits or pauses(FIRST_POLL_S, SLOWEST_POLL_S), [0]):
             (run,) = read_status([run_dir])
             progress.refresh(run)
-            if is_over(run, policy):
+            if over := is_over(run, policy):
                 break
             time.sleep(pause_s)
-    if not run.silent:
+    if over and not run.silent:
         record_accounting(run)
+    return run
+
+
+def until_time(timeout_s: float | None, poll_s: float | None) -> Iterator[float]:
+    """Yield the seconds between two looks: ``poll_s`` or growing ones, for ``timeout_s`` or without end."""
+    end = time.monotonic() + timeout_s if timeout_s is not None else math.inf
+    for pause_s in itertools.repeat(poll_s) if poll_s else pauses(FIRST_POLL_S, SLOWEST_POLL_S):
+        left_s = end - time.monotonic()
+        if left_s <= 0:
+            return
+        yield min(pause_s, left_s)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from jobkit.core.errors import JobkitError, lost_file
+from jobkit.core.errors import JobkitError, NotFoundError, lost_file
 from jobkit.core.files import append_line, read_text
 from jobkit.core.frozen import frozen
 from jobkit.core.host import note_begun
@@ -199,12 +199,12 @@ def refuse_unmeasured(run: Path, command: str) -> None:
 def _no_run(word: str) -> JobkitError:
     if Path(word).is_dir() and any(map(is_run_folder, runs_below(Path(word)))):
         hint = f"name one of the runs in it: jobkit status {quoted(word)} lists them"
-        return JobkitError(f"{word}: not a run folder", hint=hint)
+        return NotFoundError(f"{word}: not a run folder", hint=hint)
     folders = {RUNS, usual()}
     known = [path.name for folder in folders if folder.is_dir() for path in folder.iterdir()]
     close = did_you_mean(Path(word).name, known)
     hint = close or "jobkit status --list lists all your runs"
-    return JobkitError(f"{word}: not a run folder", hint=hint)
+    return NotFoundError(f"{word}: not a run folder", hint=hint)
 
 
 def how_to_begin() -> str:
@@ -218,9 +218,9 @@ def runs_in(folder: Path) -> list[Path]:
     try:
         runs = [path for path in folder.iterdir() if is_run_folder(path)]
     except OSError as error:
-        raise JobkitError(f"no runs in {folder}: {error.strerror}", hint=how_to_begin()) from error
+        raise NotFoundError(f"no runs in {folder}: {error.strerror}", hint=how_to_begin()) from error
     if not runs:
-        raise JobkitError(f"no runs in {folder}", hint=how_to_begin())
+        raise NotFoundError(f"no runs in {folder}", hint=how_to_begin())
     return sorted(runs, key=start, reverse=True)
 
 

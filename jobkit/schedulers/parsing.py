@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.errors import UnknownError
 from jobkit.core.shell import Completed
 from jobkit.schedulers.types import JobId
 
@@ -96,8 +96,7 @@ def find_job_id(answer: str, patterns: tuple[str, ...], command: str) -> JobId:
     for pattern in patterns:
         for found in filter(None, (re.fullmatch(pattern, line) for line in lines)):
             return JobId(found["id"], found.groupdict().get("cluster") or "")
-    raise JobkitError(
+    raise UnknownError(
         f"{command} printed no job id, but: {answer.strip() or 'nothing'}",
         hint=f"check whether {command} has made a job, and cancel it",
-        exit_code=ExitCode.REFUSED,
     )

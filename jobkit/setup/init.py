@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from jobkit.core import shell
-from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.errors import JobkitError, UnknownError
 from jobkit.core.extras import cpu_build_problem, missing_extra
 from jobkit.core.frozen import keyed
 from jobkit.core.shell import Completed
@@ -498,10 +498,9 @@ def _asked(plan: InitFiles, say: Say) -> Survey:
     survey = ask_site(plan.scheduler)
     if survey.trouble or survey.queues is None:
         message = survey.trouble or "\n".join(survey.silent.values())
-        raise JobkitError(
+        raise UnknownError(
             f"{survey.product} does not answer; nothing was written: {message}",
             hint=f"is this a login node? {PRACTICE_NEEDS} {PRACTICE_ENV}",
-            exit_code=ExitCode.REFUSED,
         )
     return survey
 

@@ -538,7 +538,10 @@ Semantic = Callable[[YamlDocument], None]
 
 
 def load_spec(
-    path: Path | str, overrides: Sequence[str] = (), semantics: Sequence[Semantic] = ()
+    path: Path | str,
+    overrides: Sequence[str] = (),
+    semantics: Sequence[Semantic] = (),
+    text: str | None = None,
 ) -> SweepSpec:
     """Return the spec that a file holds.
 
@@ -551,13 +554,15 @@ def load_spec(
     semantics
         Further checks of the raw data; run whether or not the types are right, so that all
         faults are reported at once.
+    text
+        What the file would hold, if there is none.
 
     Raises
     ------
-    JobkitError
+    InvalidSpecError
         Lists every fault with file:line:column (or ``--set``), the value, and the nearest key.
     """
-    document = read_document(Path(path), overrides, SweepSpec)
+    document = read_document(Path(path), overrides, SweepSpec, text)
     if not isinstance(document.data.get("workload"), dict) and "sweep" in document.data:
         check_renamed(document)
         document.data["sweep"] = renamed(document.data["sweep"])

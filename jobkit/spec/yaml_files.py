@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from yaml.constructor import ConstructorError
 
-from jobkit.core.errors import HIDDEN, JobkitError, hide_secrets
+from jobkit.core.errors import HIDDEN, InvalidSpecError, NotFoundError, hide_secrets
 from jobkit.core.files import MOST_BYTES, read_bytes
 from jobkit.core.knobs import RENAMED
 from jobkit.core.paths import shipped_folder
@@ -136,7 +136,10 @@ class YamlDocument:
 
 
 def read_document(
-    path: Path, overrides: Sequence[str] = (), model: type[BaseModel] = BaseModel
+    path: Path,
+    overrides: Sequence[str] = (),
+    model: type[BaseModel] = BaseModel,
+    text: str | None = None,
 ) -> YamlDocument:
     """Read a YAML mapping and put ``key=value`` overrides into it.
 
@@ -148,6 +151,8 @@ def read_document(
         Each ``dotted.key=value``; the value is YAML.
     model
         Has the keys of which a message may show the value that an override gives them.
+    text
+        What the file would hold, if there is none.
 
     Raises
     ------
@@ -155,23 +160,24 @@ def read_document(
         If the file cannot be read or is no YAML mapping.
     """
     try:
-        node, data = _composed(read_bytes(path, MOST_BYTES, typed=True).decode())
+        text = read_bytes(path, MOST_BYTES, typed=True).decode() if text is None else text
+        node, data = _composed(text)
     except OSError as error:
-        raise JobkitError(f"{path}: {error.strerror}", hint=_how_to_get(path)) from error
+        raise NotFoundError(f"{path}: {error.strerror}", hint=_how_to_get(path)) from error
     except UnicodeDecodeError as error:
-        raise JobkitError(f"{path}: not UTF-8 at byte {error.start}", hint="save it as UTF-8") from error
+        raise InvalidSpecError(f"{path}: not UTF-8 at byte {error.start}", hint="save it as UTF-8") from error
     except (yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         at = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
         message = f"{path}{at}: not YAML: {getattr(error, 'problem', None) or error}"
-        raise JobkitError(message, hint="fix the YAML there") from error
+        raise InvalidSpecError(message, hint="fix the YAML there") from error
     if not isinstance(node, yaml.MappingNode):
-        raise JobkitError(f"{path}:1:1: not a mapping of keys to values", hint="see jobkit help spec")
+        raise InvalidSpecError(f"{path}:1:1: not a mapping of keys to values", hint="see jobkit help spec")
     document = YamlDocument(str(path), node, data)
     try:
         document.faults += [document.fault_at(mark, what) for mark, what in _odd(node)]
     except RecursionError as error:
-        raise JobkitError(
+        raise InvalidSpecError(
             f"{path}: an alias stands inside its own anchor", hint="write the value out"
         ) from error
     for override in overrides:
@@ -254,7 +260,7 @@ def raise_faults(document: YamlDocument, what: str, *, nested: bool = False) -> 
     lines = [str(fault).replace("\n", "\n  ") for fault in sorted(of_keys.values())]
     count = f"{len(lines)} error{'s' * (len(lines) > 1)}"
     head = f"{document.path} has errors" if nested else f"{document.path}: {count}; nothing was submitted"
-    raise JobkitError("\n".join([head, *(f"  {line}" for line in lines)]), hint=what)
+    raise InvalidSpecError("\n".join([head, *(f"  {line}" for line in lines)]), hint=what)
 
 
 NUL = "a NUL character, which no file name, variable or line of a script can hold"

@@ -17,7 +17,7 @@ from jobkit.core.blocks import fit_columns
 from jobkit.core.figures import SPEED, WORK
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Outcome, Record
-from jobkit.report.loaded import load
+from jobkit.handle import load
 from jobkit.report.output import render, size_columns
 from jobkit.report.plot.data import group_plots
 from jobkit.report.tables import Collected, collect

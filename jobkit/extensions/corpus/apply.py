@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jobkit.core import files, terminal
 from jobkit.core.errors import ExitCode, JobkitError, file_error
@@ -132,6 +132,14 @@ class ApplyRequest:
         )
 
 
+class How(NamedTuple):
+    """How a command goes on once the plan is made."""
+
+    preview: Preview | None = None
+    wait: bool = False
+    detach: bool = False  # on this machine a process of its own works, and the command returns at once
+
+
 # -- what both ways share
 
 
@@ -140,8 +148,7 @@ def apply(
     request: ApplyRequest,
     *,
     as_job: bool = False,
-    preview: Preview | None = None,
-    wait: bool = False,
+    how: How = How(),  # noqa: B008 - it is immutable
 ) -> int | None:
     """Work through a corpus, or go on with it; return an exit code, or ``None`` if all shards have ended.
 
@@ -153,7 +160,7 @@ def apply(
     unplanned = is_unplanned(out)
     if unplanned and not as_job:
         _refuse_planning_job(out)
-    setting = find_permitted(out, request, build=preview is None)
+    setting = find_permitted(out, request, build=how.preview is None)
     point = setting.point
     staged = str(Path(point.files[0].path).parent) if point.files else None
     check_format(request.fmt, traits(point.workload, point.workload_folder, staged).columns)
@@ -161,27 +168,29 @@ def apply(
     if as_job:
         found = find_sources(request.paths)
         if before is None:
-            return _submit(out, request, setting, found, preview=preview, wait=wait)
+            return _submit(out, request, setting, found, how)
         corpus = _as_planned(before, found.files)
-        return _go_on(out, request, setting, before, corpus, None, preview, wait=wait)
+        return _go_on(out, request, setting, before, corpus, None, how)
     corpus, pieces, read_s = read(request, _split(request, setting, before), before)
     if before:
-        return _go_on(out, request, setting, before, corpus, pieces, preview, wait=wait)
+        return _go_on(out, request, setting, before, corpus, pieces, how)
     prepared, prospect = prepare(out, request, setting, corpus, pieces, read_s)
     lines = plan_lines(prospect)
     first = prepared
     if prospect.plan.measures:
         one = shared_by(prepared.spec, 1)
         first = replace(prepared, points=prepared.points[:1], needs={}, spec=one)
-    if preview is not None:
+    if how.preview is not None:
         script, commands = (out / JOB_SCRIPT, prepared.script), launch.submit_commands(first)
-        return launch.dry_run(preview, setting.spec, Path(request.word), lines, script, commands)
+        return launch.dry_run(how.preview, setting.spec, Path(request.word), lines, script, commands)
     note("\n".join(lines))
     if not (is_unplanned(out) or prospect.plan.measures):
-        return launch.go(prepared, partial(write_planned, prepared, prospect), wait=wait)
+        return launch.go(
+            prepared, partial(write_planned, prepared, prospect), wait=how.wait, detach=how.detach
+        )
     [*launch.submit_commands(first)]  # what the scheduler refuses leaves no folder
     write_planned(prepared, prospect)
-    code = _go(out, partial(resume.run_again, out, (), (), wait=wait), (), wait=wait)
+    code = _go(out, setting.spec, (), how)
     here = code is None and runs_here(setting.spec.scheduler)
     return (resume.run_follow_up(out) or None) if here else code
 
@@ -333,9 +342,7 @@ def _go_on(
     before: Corpus,
     corpus: Corpus,
     pieces: Sequence[Piece] | None,
-    preview: Preview | None,
-    *,
-    wait: bool,
+    how: How,
 ) -> int | None:
     """Go on with a folder that is of this corpus and this setting, also with new files; refuse any other.
 
@@ -358,14 +365,22 @@ def _go_on(
     if pieces is not None and (new or not {*corpus.skipped} <= {*before.skipped}):
         corpus = replace(corpus, sources=(*before.sources, *new))
         wishes = ShardOptions(minutes=request.minutes, number=request.number)
-        grow(out, corpus, pieces, setting, wishes, given, dry=preview is not None)
-    if preview is not None:
+        grow(out, corpus, pieces, setting, wishes, given, dry=how.preview is not None)
+    if how.preview is not None:
         note(f"dry run: nothing was submitted; {shell_path(out / JOB_SCRIPT)} is the job script")
         return 0
-    return _go(out, partial(resume.run_again, out, (), given, wait=wait), given, wait=wait)
+    return _go(out, setting.spec, given, how)
 
 
-def _go(
+def _go(run_dir: Path, spec: SweepSpec, given: tuple[str, ...], how: How) -> int | None:
+    """Submit or run shards, or leave them to a process of its own."""
+    if how.detach and runs_here(spec.scheduler):
+        return launch.in_background(run_dir, [word for value in given for word in ("--set", value)])
+    run = partial(resume.run_again, run_dir, (), given, wait=how.wait)
+    return _cut_once_measured(run_dir, run, given, wait=how.wait)
+
+
+def _cut_once_measured(
     run_dir: Path, run: Callable[[], int | None], given: tuple[str, ...] = (), *, wait: bool = False
 ) -> int | None:
     """Run shards, as `resume.run_again`; once the first has measured the speed, cut the rest by it."""
@@ -490,9 +505,7 @@ def _submit(
     request: ApplyRequest,
     setting: AppliedSetting,
     found: CorpusFiles,
-    *,
-    preview: Preview | None,
-    wait: bool,
+    how: How,
 ) -> int | None:
     spec, point = setting.spec, setting.point
     if runs_here(spec.scheduler):
@@ -522,10 +535,10 @@ def _submit(
     plan = _plan_of_job(setting, found, resources)
     wanted = request_of(order.run_id, spec.model_copy(update={"pack": 1}), setting.site, resources)
     planner = plan_job(wanted)
-    if preview is not None:
+    if how.preview is not None:
         path, source = run_dir / PLAN_SCRIPT, Path(request.word)
         commands = launch.commands_of(scheduler, run_dir, script, lambda _: [planner])
-        return launch.dry_run(preview, spec, source, plan, (path, script), commands)
+        return launch.dry_run(how.preview, spec, source, plan, (path, script), commands)
     note("\n".join(plan))
     for line in submission.would_accept(scheduler, script, [planner]):
         note(line)
@@ -547,7 +560,7 @@ def _submit(
             return ExitCode.TO_COME
         write(run_dir)
         submission.submit(run_dir, spec, [planner], ", then submits the shards")
-    return submission.follow(run_dir, (), spec.policy, wait=wait)
+    return submission.follow(run_dir, (), spec.policy, wait=how.wait)
 
 
 def _resources(run_dir: Path, setting: AppliedSetting, found: Sequence[Source]) -> Resources:
@@ -602,7 +615,9 @@ def order_again(run_dir: Path, *, wait: bool = False) -> int | None:
     refuse_moved_run(run_dir)
     order = read_order(run_dir)
     with _in_folder(order):
-        return apply(run_dir, replace(order, run_id="", folder="", caveat=""), as_job=True, wait=wait)
+        return apply(
+            run_dir, replace(order, run_id="", folder="", caveat=""), as_job=True, how=How(wait=wait)
+        )
 
 
 @contextlib.contextmanager
@@ -650,7 +665,7 @@ def plan_in_job(run_dir: Path) -> int:
 def _go_in_job(run_dir: Path) -> int:
     """Submit shards in a job; the journal records what could not be submitted."""
     try:
-        return _go(run_dir, partial(resume.run_again, run_dir, (), ())) or 0
+        return _cut_once_measured(run_dir, partial(resume.run_again, run_dir, (), ())) or 0
     except JobkitError as error:
         points = [point.index for point in read_points(run_dir)[0]]
         journal.note(run_dir, "left", points=points, why=error.message, role=Role.PLAN)
@@ -703,7 +718,7 @@ class CorpusResumption(Resumption):
             code = replan(run_dir, wishes, asked.overrides, wait=asked.wait)
         else:
             run = partial(super().resume, run_dir, replace(asked, rows_gone=False, quarantine=False))
-            code = _go(run_dir, run, asked.overrides, wait=asked.wait)
+            code = _cut_once_measured(run_dir, run, asked.overrides, wait=asked.wait)
         return report_end(run_dir) if code is None else code
 
     def follow_up(self, run_dir: Path) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from jobkit.answers.speed import speeds
 from jobkit.core import files
-from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.errors import BusyError, JobkitError
 from jobkit.core.files import read_text
 from jobkit.core.json_codec import fields_of, to_json
 from jobkit.core.layout import FOLLOW_SCRIPT, PLAN_FILE, POINTS_FILE, read_points
@@ -122,7 +122,7 @@ def _end_open(run_dir: Path) -> None:
                 f"{format_count(number, 'shard')} of {run.title} did not end in {patience_s / 60:.0f} min"
             )
             hint = f"jobkit status {shell_path(run_dir)} shows them; nothing was planned again"
-            raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
+            raise BusyError(message, hint=hint)
         if not announced:
             note("waiting until the cancelled jobs have ended")
             announced = True

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any, TextIO, cast
 
 from jobkit.core import shell, terminal
-from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.errors import ExitCode, JobkitError, UnknownError
 from jobkit.core.frozen import frozen
 from jobkit.core.host import PROTOCOL
 from jobkit.extensions.on_host.connection import ANSWER_S, RUN_JOBKIT, VENV, Connection, waiting
@@ -131,10 +131,9 @@ class Cluster:
 
     def broken(self) -> JobkitError:
         """Return the error of an answer that did not come."""
-        return JobkitError(
+        return UnknownError(
             f"{self.host}: the connection broke before the answer came",
             hint=TYPE_AGAIN,
-            exit_code=ExitCode.REFUSED,
         )
 
     def _answers(self, request: Request) -> Generator[dict[str, Any], None, None]:
@@ -192,10 +191,9 @@ class Cluster:
 
     def _noisy(self, noise: bytes) -> JobkitError:
         said = terminal.printable(noise.decode(errors="replace")[-MOST_NOISE:])
-        return JobkitError(
+        return UnknownError(
             f"{self.host}: its login shell prints {said!r}, and begins no command within {ANSWER_S} s",
             hint="a start file there waits; put this in front of what waits: [ -t 0 ] || return",
-            exit_code=ExitCode.REFUSED,
         )
 
     def _silent(self, talk: _Conversation) -> JobkitError:
@@ -203,10 +201,9 @@ class Cluster:
         if not said.strip() and talk.status() == CONNECTION_LOST:
             return self.broken()
         reason = f": {terminal.printable(' '.join(said.split()))}" if said.strip() else ""
-        return JobkitError(
+        return UnknownError(
             f"{self.host}: no answer{reason}",
             hint=f"jobkit {self.prefix} init checks the jobkit there; ssh {self.host} must work",
-            exit_code=ExitCode.REFUSED,
         )
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from jobkit.core import shell
-from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.errors import JobkitError, UnknownError
 from jobkit.core.files import exclusive_lock
 from jobkit.core.frozen import frozen
 from jobkit.core.host import SERVE
@@ -115,10 +115,9 @@ def connect(host: str) -> Connection:
     if status < 0:
         raise KeyboardInterrupt
     if status:
-        raise JobkitError(
+        raise UnknownError(
             f"{host}: ssh made no connection (status {status}); its reason is above",
             hint=f"ssh {shell_quote(host)} must work first",
-            exit_code=ExitCode.REFUSED,
         )
     return ours
 

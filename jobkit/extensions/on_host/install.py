@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 from jobkit.core import shell, terminal
-from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.errors import JobkitError, RefusedError, UnknownError
 from jobkit.core.extras import EXTRAS, NO_EXTRA, origin
 from jobkit.core.host import PROTOCOL
 from jobkit.extensions.on_host import transfer
@@ -104,10 +104,9 @@ def install_if_missing(cluster: Cluster, extras: Sequence[str], *, permitted: bo
         loaded = _script(cluster, FETCH_PYTHON % shlex.quote(mirror))
         if PYTHON not in (found := found | _look(loaded)):
             said = terminal.printable(loaded.stderr.strip()[-MOST_SAID:])
-            raise JobkitError(
+            raise RefusedError(
                 f"{cluster.host}: uv has loaded no Python from {mirror}: {said}",
                 hint=f"type the same again, with a mirror that answers on {cluster.host}",
-                exit_code=ExitCode.REFUSED,
             )
     _install(cluster, found[PYTHON], folder, extras)
 
@@ -150,7 +149,7 @@ def _script(cluster: Cluster, script: str, *, last: str = "", show: bool = False
     if done.status == CONNECTION_LOST or last not in "".join(lines):
         said = terminal.printable(" ".join(done.stderr.split())[-MOST_SAID:]) or "the connection broke"
         message = f"{cluster.host}: no answer: {said}"
-        raise JobkitError(message, hint=transfer.AGAIN, exit_code=ExitCode.REFUSED)
+        raise UnknownError(message, hint=transfer.AGAIN)
     return shell.Completed(done.argv, done.status, "".join(lines), done.stderr)
 
 
@@ -180,11 +179,10 @@ def _install(cluster: Cluster, python: str, folder: str, extras: Sequence[str]) 
         named = (python, f"./{wheel.name}{brings}", f"./{wheel.name}")
         done = _script(cluster, INSTALL % tuple(map(shlex.quote, named)), show=True)
     if not done.stdout.rstrip().endswith(f"{INSTALLED}"):
-        raise JobkitError(
+        raise RefusedError(
             f"{cluster.host}: jobkit could not be installed (status {done.status}): "
             f"{terminal.printable(done.stderr.strip()[-MOST_SAID:])}",
             hint=f"its output is above; by hand: ssh {cluster.host}, then {python} -m venv {folder}/venv",
-            exit_code=ExitCode.REFUSED,
         )
 
 

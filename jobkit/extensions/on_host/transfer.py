@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import cast
 
 from jobkit.core import shell
-from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.errors import ExitCode, JobkitError, UnknownError
 from jobkit.core.layout import COPY_FILE
 from jobkit.core.terminal import note
 from jobkit.extensions.on_host import rsh
@@ -149,10 +149,9 @@ def _tar(connection: Connection, folder: str, *words: str) -> Iterator[subproces
     except (OSError, tarfile.TarError) as error:
         why = f"; {error}"
     if why or process.returncode:
-        raise JobkitError(
+        raise UnknownError(
             f"{connection.host}: the transfer has not ended (tar's status {process.returncode}{why})",
             hint="type the same command again",
-            exit_code=ExitCode.REFUSED,
         )
 
 
@@ -176,8 +175,7 @@ def _rsync(connection: Connection, arguments: Sequence[str], *, progress: bool) 
     if status in {INTERRUPTED, -2}:
         raise JobkitError("interrupted", hint=AGAIN, exit_code=ExitCode.INTERRUPTED)
     if status not in {0, VANISHED}:
-        raise JobkitError(
+        raise UnknownError(
             f"{connection.host}: the transfer has not ended (rsync's status {status}); its reason is above",
             hint=AGAIN,
-            exit_code=ExitCode.REFUSED,
         )

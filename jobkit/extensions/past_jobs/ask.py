@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import cast
 
 from jobkit.core import shell
-from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.errors import JobkitError, UnknownError
 from jobkit.core.files import write_atomically
 from jobkit.core.paths import accounting_folder, is_user, user_name
 from jobkit.core.units import format_list
@@ -193,7 +193,7 @@ def _read(
         if refusal := past.refusal(answer):
             message = f"{past.ACCOUNTING} does not answer: {' '.join(refusal.split())}"
             hint = "--days N asks for less, --scheduler NAME another; jobkit waste RUN reads a run's records"
-            raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
+            raise UnknownError(message, hint=hint)
         with contextlib.suppress(OSError):  # a full home keeps no answer
             if kept:
                 kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -323,13 +323,15 @@ def _jobs(index: int, *, follow: bool, asked: JobRequest | None = None) -> list[
     return [search, *([follow_job(1)] if follow else [])]
 
 
-def tune(run: Prepared, goal: TuneGoal, check: Check, *, wait: bool) -> int | None:
+def tune(run: Prepared, goal: TuneGoal, check: Check, *, wait: bool, detach: bool = False) -> int | None:
     """Search here, or submit the search and the job that follows it; return as `launch.go`."""
     run_dir, spec = run.run_dir, run.spec
     note("\n".join(filter(None, (headline(goal, spec), launch.model_warning(run)))))
     write = partial(write_run, run, check)
     if runs_here(spec.scheduler):
         write()
+        if detach:
+            return launch.in_background(run_dir)
         note(f"run folder: {relative_path(run_dir)}")
         _search(run_dir)
         return None

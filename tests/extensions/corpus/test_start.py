@@ -304,7 +304,7 @@ def shown(run: Path) -> tuple[int, str]:
 def test_the_folder_of_an_order_is_a_run_without_points_and_one_job_plans_at_a_time(
     ordered: ApplyRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert apply.apply(OUT, ordered, as_job=True, preview=Preview()) == 0
+    assert apply.apply(OUT, ordered, as_job=True, how=apply.How(Preview())) == 0
     assert (OUT.exists(), "tagged/plan.sh" in capsys.readouterr().out) == (False, True)
     assert apply.apply(OUT, ordered, as_job=True) == 0
     assert "job 101 reads and plans the corpus, then submits the shards" in capsys.readouterr().err
@@ -434,7 +434,7 @@ def test_the_request_follows_the_size_and_doubles_its_walltime(
     assert "1 CPU, 2GiB of memory and 00:10:00" in capsys.readouterr().err
     sweep.queue()
     os.truncate("letters.txt", 100 * GIB)
-    assert apply.apply(OUT, ordered, as_job=True, preview=Preview()) == 0
+    assert apply.apply(OUT, ordered, as_job=True, how=apply.How(Preview())) == 0
     assert "1 CPU, 3GiB of memory and 03:10:00" in capsys.readouterr().out
 
 

@@ -1,0 +1,112 @@
+"""A run as an object of Python: begun here, followed, read, and found again by another process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, assert_type
+
+import pytest
+
+import jobkit
+from jobkit.report.tables import typed
+from jobkit.runs.status import RunStatus
+from tests.support import public_names
+from tests.support.commands import jobkit as jobkit_command
+
+SPEC: dict[str, Any] = {
+    "name": "words",
+    "workload": "count",
+    "text": "sample:30",
+    "sweep": {"batch_size": [5, 10]},
+    "repeats": 1,
+    "resources": {"gpus": 0, "cpus": 1, "memory": "500MiB", "walltime": "5m"},
+    "scheduler": "local",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("here")
+def test_a_run_goes_on_without_the_process_that_began_it() -> None:
+    begins = f"import jobkit; print(jobkit.sweep({SPEC}).folder)"
+    done = subprocess.run([sys.executable, "-c", begins], capture_output=True, text=True, check=True)
+    run = jobkit.load(Path(done.stdout.strip()).name)
+    assert not jobkit.sweep(SPEC).submitted
+    assert jobkit.sweep(SPEC).folder.samefile(run.folder)
+    state = assert_type(asyncio.run(ended(run)), RunStatus)
+    assert state.exit_code == 0
+    assert dict(state.counts) == {"done": 2}
+    assert run.wait(timeout=0).counts == state.counts
+    assert run.recommend().recommended.params["batch_size"] in {5, 10}
+    with pytest.raises(jobkit.NotFoundError, match="no point '7'"):
+        run.resume(7)
+    assert run.resume().submitted
+    assert run.wait(60).exit_code == 0
+    assert run.report("run.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+async def ended(run: jobkit.Run) -> RunStatus:
+    return await run
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("here")
+def test_a_search_and_a_corpus_from_python() -> None:
+    found = jobkit.tune({**SPEC, "text": "sample:100", "tune": {"budget": "5s"}}, {"name": "search"})
+    assert found.wait(120).exit_code == 0
+    tagged = jobkit.apply(found, "sample:40", "tagged")
+    assert tagged.wait(60).exit_code == 0
+    again = jobkit.apply(found, "sample:40", "tagged")
+    assert again.wait(60).exit_code == 0
+    assert again.frame["items"].sum() == 40
+    assert again.frame["tries"].eq(1).all()
+    assert again.to_arrow().column("items").to_pylist() == again.frame["items"].tolist()
+
+
+def test_a_type_depends_on_no_other_row() -> None:
+    rows: list[dict[str, object]] = [
+        {"index": 1, "batch_size": 5, "work_s": 1, "outcome": "ok", "stand_in": True},
+        {"index": 2, "batch_size": None, "work_s": 1.5, "outcome": None, "stand_in": None},
+    ]
+    kinds = {"index": "Int64", "batch_size": "Int64", "work_s": "Float64", "outcome": "string"}
+    frame = typed(rows, [*rows[0]])
+    assert frame.dtypes.astype(str).to_dict() == kinds | {"stand_in": "boolean"}
+    assert frame["batch_size"].isna().tolist() == [False, True]
+    unknown = typed([{}], ["index", "work_s", "outcome"]).dtypes.astype(str).tolist()
+    assert unknown == ["Int64", "Float64", "string"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "error", "words"),
+    [
+        ({**SPEC, "wrkload": 1}, jobkit.InvalidSpecError, "wrkload: no such key"),
+        ("no.yaml", jobkit.NotFoundError, "no.yaml: No such file"),
+    ],
+)
+def test_a_program_can_tell_errors_apart(spec: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        jobkit.sweep(spec)
+    assert issubclass(jobkit.BusyError, jobkit.RefusedError)
+    assert issubclass(jobkit.UnknownError, jobkit.RefusedError)
+
+
+@pytest.mark.parametrize("words", [("status", "nosuch"), ("status", "--nosuch")])
+def test_an_error_is_json_for_a_program_that_asked_for_json(words: tuple[str, ...]) -> None:
+    done = jobkit_command(*words, "--json")
+    error = json.loads(done.stdout)["error"]
+    assert (done.returncode, error["exit_code"]) == (2, 2)
+    assert "nosuch" in error["message"]
+    assert error["kind"] == ("NotFoundError" if words[1] == "nosuch" else "JobkitError")
+    assert error["hint"] in done.stderr.replace("jobkit status --help", "jobkit COMMAND --help")
+
+
+def test_changes_are_named_by_key() -> None:
+    with pytest.raises(jobkit.JobkitError, match="is one text"):
+        jobkit.sweep(SPEC, "repeats=1")
+
+
+def test_what_is_public_changes_on_purpose_only() -> None:
+    assert public_names.FILE.read_text(encoding="utf-8").splitlines() == [*public_names.lines()]
