@@ -22,6 +22,7 @@ from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Point
 from jobkit.core.terminal import for_terminal, note, printable, shell_quote
 from jobkit.core.units import format_about, format_count, pauses
+from jobkit.runs.driver_lock import is_held
 from jobkit.runs.hints import release_jobs, releases
 from jobkit.runs.journal import PLANNERS, SEARCHES, Role
 from jobkit.runs.reader import read_status, record_accounting
@@ -29,7 +30,7 @@ from jobkit.runs.request import any_retry_due
 from jobkit.runs.status import ENDINGS, MOVING, PointStanding, PointStatus, RunStatus, first_task, followers
 from jobkit.runs.status_text import cut, job_line, plain
 from jobkit.runs.tries import progress_of_try
-from jobkit.schedulers.registry import SCHEDULERS
+from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import State
 from jobkit.spec.policy import Policy
 from jobkit.spec.sweep_spec import load_spec
@@ -134,6 +135,8 @@ class Failures:
 
 def is_over(run: RunStatus, policy: Policy) -> bool:
     if any(point.standing in MOVING for point in run.points):
+        return False
+    if any(map(runs_here, run.schedulers)) and is_held(run.folder):  # a search chooses its next point
         return False
     if _is_pending(run, *PLANNERS):
         return False
