@@ -129,6 +129,25 @@ class Run(Results):
         write_atomically(file := Path(output), page([self.folder]).html)
         return file
 
+    def merge(self, fmt: str = "", output: Path | str | None = None) -> Path:
+        """Write the rows of a corpus into one file, in the order of the corpus, and return the file.
+
+        Parameters
+        ----------
+        fmt
+            As ``jobkit merge --format``. Default: the format that `apply` was told.
+        output
+            Default: ``merged`` in the run folder, with the ending of the format.
+        """
+        from jobkit.extensions.corpus.merge import default_format, merge
+        from jobkit.extensions.corpus.standing import finish
+
+        folder = self.folder.absolute()
+        fmt = fmt or default_format(folder)
+        merged = merge(folder, Path(output or self.folder / f"merged.{fmt}"), fmt)
+        finish(folder)
+        return merged.outputs[0]
+
     def resume(self, *points: int | str, changes: Changes = ()) -> Run:
         """Submit again what failed, was cancelled or is missing, or only these points; return at once.
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import jobkit
 from tests.cluster.lab import ClusterLab, held_by
+
+NOTEBOOK = Path(__file__).parents[2] / "docs" / "notebook.ipynb"
 
 
 @pytest.mark.fault
@@ -45,3 +49,19 @@ def test_jobs_outlive_the_python_that_began_them(lab: ClusterLab, monkeypatch: p
     assert run.cancel().wait(60).counts["cancelled"] == 2
     state = run.resume(changes={"resources.options": {}}).wait(120)
     assert (dict(state.counts), state.exit_code) == ({"done": 2}, 0)
+
+
+@pytest.mark.slow
+def test_the_notebook_goes_from_a_dict_to_rows(lab: ClusterLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(lab.home)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+    names: dict[str, Any] = {}
+    here = json.dumps({"scheduler": lab.scheduler, "site": str(lab.home / "lab.yaml")}).strip("{}")
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            source = "".join(cell["source"]).replace("spec = {", f"spec = {{{here},")
+            exec(source, names)  # noqa: S102 - the project's own
+    assert names["run"].wait(0).counts["done"] == 6
+    assert names["shards"]["items"].sum() == len(names["rows"]) == 500
+    assert lab.scheduler in {one.scheduler for one in names["tagged"].jobs}
