@@ -21,13 +21,16 @@ ROOT = Path(__file__).parents[1]
 
 project = "jobkit"
 html_title = f"jobkit {metadata.version('jobkit')}"
-extensions = ["myst_parser", "sphinx_design"]
+extensions = ["myst_parser", "sphinx_design", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+autodoc_typehints_format = "short"
+autodoc_default_options = {"show-inheritance": True, "special-members": "__await__"}
+nitpick_ignore_regex = [("py:.*", ".*")]  # types that have no page
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 6
 
 # The folder of the sources is the checkout, so that a link to CONTRIBUTING.md or to a module resolves.
 root_doc = "docs/README"
-include_patterns = ["docs/**.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"]
+include_patterns = ["docs/**.md", "docs/python-names.rst", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"]
 exclude_patterns = [path.name for path in ROOT.iterdir() if path.is_dir() and path.name != "docs"]
 
 # Nothing is loaded from another address: no web font, no inventory of another project.

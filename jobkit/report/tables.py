@@ -72,6 +72,8 @@ COUNTS = (
     "overlaps",
     "foreign",
 )
+UNITS = ("_bytes", "_j", "_s", "_w")
+"""The columns of a row that hold numbers, and how the names of others end."""
 
 
 @contextmanager
@@ -317,9 +319,7 @@ def _frame(records: Iterable[Mapping[str, object]], columns: Sequence[str]) -> p
 
     rows = list(records)
     words = {name for row in rows for name, value in row.items() if isinstance(value, str)}
-    # The columns of a row that hold numbers, and how the names of others end
-    units = ("_bytes", "_j", "_s", "_w")
-    words |= {"outcomes", *(name for name in {*COLUMNS} - {*COUNTS} if not name.endswith(units))}
+    words |= {"outcomes", *(name for name in {*COLUMNS} - {*COUNTS} if not name.endswith(UNITS))}
     frame = pd.DataFrame(rows, columns=list(columns))
     return frame.astype(dict.fromkeys((name for name in columns if name not in words), "float64"))
 

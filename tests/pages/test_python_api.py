@@ -43,7 +43,7 @@ def test_the_examples_print_what_stands_under_them() -> None:
 
 
 def test_every_name_is_there_and_on_the_page() -> None:
-    table, _ = PAGE.read_text(encoding="utf-8").split("\n\nTo measure", 1)
+    table, _ = PAGE.read_text(encoding="utf-8").split("\n\nOn the site", 1)
     assert {*re.findall(r"`([A-Z]\w+|[a-z_]+)`", table)} >= {*jobkit.__all__}
     assert set(dir(jobkit)) >= set(jobkit.__all__)
     assert all(callable(getattr(jobkit, name)) for name in jobkit.__all__)

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
+import jobkit
 from tests.pages.test_docs import DOCS, ROOT
 from tests.support.browser import A4, BROWSER, visit
 
@@ -85,6 +86,14 @@ def test_no_page_loads_anything_from_another_address(site: Path) -> None:
         assert [address for address in addresses if ANOTHER_ADDRESS.match(address)] == [], page
     for style in site.rglob("*.css"):
         assert not LOADED_BY_CSS.search(style.read_text(encoding="utf-8")), style
+
+
+@pytest.mark.slow
+def test_every_public_name_has_its_docstring(site: Path) -> None:
+    page = (site / "docs" / "python-names.html").read_text(encoding="utf-8")
+    shown = {*re.findall(r'<dt class="[^>]*id="jobkit\.(\w+)"', page)}
+    assert shown == {*jobkit.__all__} - {"Loaded", "SweepSpec"}
+    assert "Ctrl-C ends the waiting, not the run." in page
 
 
 @pytest.fixture(scope="module")
