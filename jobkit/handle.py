@@ -8,7 +8,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import SPEC_FILE, read_points
@@ -18,13 +18,14 @@ from jobkit.runs import reader, which_run
 from jobkit.runs.journal import Submission, read_journal
 from jobkit.runs.status import RunStatus, count_by_state, kind_of, point_named
 from jobkit.schedulers.registry import runs_here
-from jobkit.spec.sweep_spec import SweepSpec, load_spec
 
 if TYPE_CHECKING:
     from jobkit.planning.prepare import Options
     from jobkit.report.recommend.advice import Advice
+    from jobkit.spec.policy import Policy
+    from jobkit.spec.sweep_spec import SweepSpec
 
-Spec = Path | str | Mapping[str, Any] | SweepSpec
+Spec: TypeAlias = "Path | str | Mapping[str, Any] | SweepSpec"
 """A YAML file, its keys as a mapping, or the object that `load_spec` returns."""
 Changes = Mapping[str, object] | Sequence[str]
 """Keys of the spec with other values: ``{"resources.memory": "16GiB"}``, or as ``--set`` takes them."""
@@ -79,18 +80,23 @@ class Run(Results):
 
         folder = self.folder.absolute()
         points, _ = read_points(folder)
-        policy = load_spec(folder / SPEC_FILE).policy
-        watch.until_done(folder, points, policy, waits=watch.until_time(timeout, poll))
+        watch.until_done(folder, points, self._policy, waits=watch.until_time(timeout, poll))
         return self.status()
 
     def __await__(self) -> Generator[Any, None, RunStatus]:
         """Return as `wait`, without a bar, while other tasks of the event loop go on."""
         return self._ended().__await__()
 
+    @property
+    def _policy(self) -> Policy:
+        from jobkit.spec.sweep_spec import load_spec
+
+        return load_spec(self.folder / SPEC_FILE).policy
+
     async def _ended(self) -> RunStatus:
         from jobkit.runs import watch
 
-        policy = load_spec(self.folder / SPEC_FILE).policy
+        policy = self._policy
         for pause_s in watch.until_time(None, None):
             if watch.is_over(run := await asyncio.to_thread(self.status), policy):
                 break
@@ -160,6 +166,7 @@ class Run(Results):
         """
         from jobkit.launch.launch import in_background
         from jobkit.launch.resume import Asked, resumption_of
+        from jobkit.spec.sweep_spec import load_spec
 
         folder = which_run.changed_run_named(self.folder, "resume").absolute()
         words, named = _words(changes), tuple(map(str, points))
@@ -313,6 +320,7 @@ def _named(
 ) -> tuple[Path, Options]:
     """Return the file of a spec, or the text of one that has none, with its options."""
     from jobkit.planning.prepare import Options
+    from jobkit.spec.sweep_spec import SweepSpec
     from jobkit.spec.yaml_files import as_yaml
 
     text = None

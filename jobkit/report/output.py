@@ -342,7 +342,7 @@ LEGENDS = {
     "own load": "load: of the largest batch, as the program reports it; else its items",
     "agreement": "entities differ: in one of this setting and fp32, not in both; F1: how far the two agree",
 }
-"""A line for each family of columns, shown below a table that has one of them, or one of the `MARKS`."""
+"""A line for each family of columns, shown below a table that has one of them, or one of the marks."""
 PART, INTERVAL, UNKNOWN = " (n=", " ± ", " ± ?"
 
 

@@ -267,6 +267,7 @@ def test_a_client_imports_nothing_that_it_does_not_need() -> None:
     code = "import jobkit.worker.__main__, sys; print(*(name for name in sys.modules if 'jobkit' in name))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     needed = {"jobkit", "jobkit.worker", "jobkit.worker.__main__", "jobkit.worker.process"}
+    needed |= {"jobkit.core", "jobkit.core.frozen"}
     assert set(done.stdout.split()) <= needed | {"jobkit.worker.parent"}
 
 
