@@ -66,6 +66,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_the_first_page_leads_to_every_page(site: Path) -> None:
     assert 'url=docs/README.html"' in (site / "index.html").read_text(encoding="utf-8")
@@ -76,6 +77,7 @@ def test_the_first_page_leads_to_every_page(site: Path) -> None:
         assert f">{name}</a>" in sidebar, name
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_no_page_loads_anything_from_another_address(site: Path) -> None:
     pages = list(site.rglob("*.html"))
@@ -88,6 +90,7 @@ def test_no_page_loads_anything_from_another_address(site: Path) -> None:
         assert not LOADED_BY_CSS.search(style.read_text(encoding="utf-8")), style
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_every_public_name_has_its_docstring(site: Path) -> None:
     page = (site / "docs" / "python-names.html").read_text(encoding="utf-8")
@@ -102,6 +105,7 @@ def address(site: Path, serve: Callable[[Path], str]) -> str:
     return serve(site)
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 @pytest.mark.program(BROWSER)
 @pytest.mark.parametrize(
@@ -121,6 +125,7 @@ def test_the_search_of_the_site_answers_among_its_first_results(
     assert any(link.endswith(answer) for link in found), found
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 @pytest.mark.program(BROWSER)
 @pytest.mark.parametrize("page", WIDEST)

@@ -55,7 +55,7 @@ async def ended(run: jobkit.Run) -> RunStatus:
 @pytest.mark.slow
 @pytest.mark.usefixtures("here")
 def test_a_search_and_a_corpus_from_python() -> None:
-    found = jobkit.tune({**SPEC, "text": "sample:100", "tune": {"budget": "5s"}}, {"name": "search"})
+    found = jobkit.tune({**SPEC, "text": "sample:100", "tune": {"budget": "2s"}}, {"name": "search"})
     assert found.wait(120).exit_code == 0
     tagged = jobkit.apply(found, "sample:40", "tagged")
     assert tagged.wait(60).exit_code == 0
