@@ -43,13 +43,16 @@ class Run(Results):
     folder
         The run folder.
     submitted
-        Whether the call that returned this handle has begun the run.
+        Whether the call that returned this handle has submitted something.
     """
 
     submitted: bool = False
 
     def __repr__(self) -> str:
-        (run,) = reader.read_status([self.folder.absolute()], ask=False)
+        try:
+            (run,) = reader.read_status([self.folder.absolute()], ask=False)
+        except (JobkitError, OSError):  # a debugger asks for it at any time
+            return f"<jobkit.Run {self.folder}>"
         return f"<jobkit.Run {self.folder}: {count_by_state(run)}>"
 
     def status(self) -> RunStatus:
@@ -172,11 +175,12 @@ class Run(Results):
         words, named = _words(changes), tuple(map(str, points))
         for word in named:
             point_named(read_points(folder)[0], word)
+        before = len(self.jobs)
         if runs_here(load_spec(folder / SPEC_FILE).scheduler):
             in_background(folder, [*named, *(word for value in words for word in ("--set", value))])
         else:
             resumption_of(folder).resume(folder, Asked(only=named, overrides=words))
-        return replace(self, submitted=True)
+        return replace(self, submitted=len(self.jobs) > before)
 
     def cancel(self, *points: int | str) -> Run:
         """Cancel what has not ended, or only these points, given by number or id."""
@@ -311,8 +315,10 @@ def apply(
         stand_in=stand_in,
         **options,
     )
-    applying.apply(Path(out), request, how=applying.How(detach=True))
-    return Run(Path(out), submitted=True)
+    made = Run(Path(out).expanduser())
+    before = len(made.jobs)
+    applying.apply(made.folder, request, how=applying.How(detach=True))
+    return replace(made, submitted=len(made.jobs) > before)
 
 
 def _named(

@@ -43,7 +43,8 @@ def test_a_run_goes_on_without_the_process_that_began_it() -> None:
     assert run.recommend().recommended.params["batch_size"] in {5, 10}
     with pytest.raises(jobkit.NotFoundError, match="no point '7'"):
         run.resume(7)
-    assert run.resume().submitted
+    assert repr(run) == f"<jobkit.Run {run.folder}: 2 points: 2 done>"
+    run.resume()
     assert run.wait(60).exit_code == 0
     assert run.report("run.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
@@ -60,7 +61,7 @@ def test_a_search_and_a_corpus_from_python() -> None:
     tagged = jobkit.apply(found, "sample:40", "tagged")
     assert tagged.wait(60).exit_code == 0
     again = jobkit.apply(found, "sample:40", "tagged")
-    assert again.wait(60).exit_code == 0
+    assert (tagged.submitted, again.wait(60).exit_code) == (True, 0)
     assert again.frame["items"].sum() == 40
     assert again.frame["tries"].eq(1).all()
     assert again.to_arrow().column("items").to_pylist() == again.frame["items"].tolist()
