@@ -272,13 +272,17 @@ def _verify_refusal(request: JobRequest, answer: Completed) -> str | None:
     """Read ``qsub -w v``: it prints success on stdout and refusals on stderr (measured).
 
     It ignores load values (qsub(1)): for a load value such as ``mem_free`` it reports that no queue is
-    suitable, whatever else is requested (measured). It still refuses unknown names.
+    suitable, whatever else is requested (measured). It still refuses unknown names. It assumes that all
+    queues are empty (qsub(1)), but not of an exclusive resource: while any job runs on a host, it refuses
+    that host, and says nothing of the rest of the request (8.1.9, measured).
     """
     # of the standard load values (complex(5)) those that jobs ask for
     load_values = frozenset(
         f"{what}_{how}" for what in ("mem", "virtual", "swap") for how in ("free", "total", "used")
     )
     if answer.ok or ("no suitable queues" in answer.said and not load_values.isdisjoint(request.resources)):
+        return None
+    if re.search(r"because exclusive resource \(\S+\) is already in use", answer.said):
         return None
     said = [line for line in answer.said.splitlines() if line.strip() != "Exiting."]
     return "qsub refuses the job: " + "\n".join(said).removeprefix("Unable to run job: ")

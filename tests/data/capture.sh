@@ -317,6 +317,7 @@ sge_changes() { # of an array whose tasks 1 and 2 have ended, then all
     keep throttle-ended qalter -tc 2 "$job"
 }
 sge_checks() {
+    local job
     keep config qconf -sconf
     keep complexes qconf -sc
     qconf -sq gpu.q | sed -e 's/^qname .*/qname short.q/' -e 's/^h_rt .*/h_rt 00:10:00/' >short.q
@@ -331,6 +332,10 @@ sge_checks() {
     keep verify-pe qsub -w v -cwd -pe nope 2 ok.sh
     keep verify-load qsub -w v -cwd -l mem_free=1G ok.sh
     keep verify-script qsub -w v missing.sh
+    job=$(qsub -terse -b y -o /dev/null -j y sleep 60)
+    wait_until 20 eval "qstat | grep -q '^ *$job .* r '"
+    keep verify-exclusive-busy qsub -w v -cwd -l exclusive=true ok.sh
+    qdel "$job" >/dev/null
     keep refused-queue qsub -terse -cwd -q nope.q ok.sh
 }
 sge_survey() { # what jobkit.schedulers.sge_survey asks

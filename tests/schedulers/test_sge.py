@@ -274,6 +274,12 @@ def test_verification_ignores_load_values_and_is_not_believed_about_them() -> No
     assert refusals(load, qsub_w=captured("sge/verify-queue")) != []
 
 
+def test_a_job_that_runs_now_is_no_reason_against_a_host_of_ones_own() -> None:
+    answer = captured("sge/verify-exclusive-busy")
+    assert "no suitable queues" in answer.said
+    assert refusals(REQUEST, qsub_w=answer) == []
+
+
 def shut(states: dict[str, str], status: int = 0) -> str:
     head = "queuename qtype resv/used/tot. load_avg arch states\n---\n"
     row = "{}                BIP   0/0/16         1.97     lx-amd64      {}\n"
