@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from jobkit.core.errors import JobkitError
-from jobkit.core.layout import SPEC_FILE, read_points
+from jobkit.core.errors import JobkitError, file_error
+from jobkit.core.layout import SPEC_FILE, read_points, refuse_contract_file
 from jobkit.core.terminal import note
 from jobkit.report.loaded import Results
 from jobkit.runs import reader, which_run
@@ -135,7 +135,11 @@ class Run(Results):
         from jobkit.core.files import write_atomically
         from jobkit.report.page import page
 
-        write_atomically(file := Path(output), page([self.folder]).html)
+        refuse_contract_file(file := Path(output), "report")
+        try:
+            write_atomically(file, page([self.folder]).html)
+        except OSError as error:
+            raise file_error(error, file) from error
         return file
 
     def merge(self, fmt: str = "", output: Path | str | None = None) -> Path:
@@ -144,16 +148,18 @@ class Run(Results):
         Parameters
         ----------
         fmt
-            As ``jobkit merge --format``. Default: the format that `apply` was told.
+            As ``jobkit merge --format``. Default: the format that `apply` got.
         output
             Default: ``merged`` in the run folder, with the ending of the format.
         """
         from jobkit.extensions.corpus.merge import default_format, merge
+        from jobkit.extensions.corpus.plan import refuse_sweep
         from jobkit.extensions.corpus.standing import finish
 
-        folder = self.folder.absolute()
+        refuse_sweep(folder := self.folder.absolute())
         fmt = fmt or default_format(folder)
-        merged = merge(folder, Path(output or self.folder / f"merged.{fmt}"), fmt)
+        refuse_contract_file(file := Path(output or self.folder / f"merged.{fmt}"), "merge")
+        merged = merge(folder, file, fmt)
         finish(folder)
         return merged.outputs[0]
 

@@ -203,7 +203,7 @@ def merge(
     """
     from jobkit.extensions.corpus.merge import default_format
     from jobkit.extensions.corpus.merge import merge as join
-    from jobkit.extensions.corpus.plan import is_corpus_folder, is_unplanned
+    from jobkit.extensions.corpus.plan import is_unplanned, refuse_sweep
     from jobkit.extensions.corpus.provenance import bibtex, closing_line, methods
     from jobkit.extensions.corpus.standing import CorpusState, finish
     from jobkit.runs.which_run import changed_run_named
@@ -216,9 +216,7 @@ def merge(
             hint="name a file: --output FILE",
         )
     folder = changed_run_named(run, "merge")
-    if not is_corpus_folder(folder):
-        message = f"{folder}: not a run of jobkit apply, whose shards merge joins"
-        raise JobkitError(message, hint=f"its table: jobkit collect {terminal.shell_path(folder)}")
+    refuse_sweep(folder)
     if is_unplanned(folder):
         hint = f"jobkit status {terminal.shell_path(folder)} shows the job that plans it"
         raise JobkitError(f"{folder}: the corpus is not planned yet", hint=hint, exit_code=ExitCode.TO_COME)

@@ -325,21 +325,22 @@ def _frame(records: Iterable[Mapping[str, object]], columns: Sequence[str]) -> p
 
 
 def typed(records: Sequence[Mapping[str, object]], columns: Sequence[str]) -> pd.DataFrame:
-    """Return a frame with one type a column, never ``object``, that does not depend on what is missing."""
+    """Return a frame with one type a column, never ``object``; figures have theirs without a value, too."""
     import pandas as pd
 
     def column(name: str) -> pd.Series:
         values = [value for record in records if (value := record.get(name)) is not None]
         kinds = {*map(type, values)}
-        number = name in COUNTS or name.endswith(UNITS) or name not in COLUMNS
+        whole = name in {*COUNTS, "group", "size", "load_max"} or name.endswith("_bytes")
+        number = whole or name.endswith(UNITS) or name not in COLUMNS
         if kinds == {bool}:
             kind = "boolean"
-        elif kinds == {int} or (not kinds and name in COUNTS):
-            kind = "Int64"
-        elif (kinds and kinds <= {int, float}) or (not kinds and number):
-            kind = "Float64"
-        else:
+        elif not (kinds <= {int, float} if kinds else number):
             kind = "string"
+        elif whole if not kinds else kinds == {int} and (whole or not name.endswith(UNITS)):
+            kind = "Int64"
+        else:
+            kind = "Float64"
         every = (record.get(name) for record in records)
         texts = [value if value is None or kind != "string" else str(value) for value in every]
         return pd.Series(texts, dtype=kind)

@@ -46,6 +46,12 @@ def test_a_run_goes_on_without_the_process_that_began_it() -> None:
     assert repr(run) == f"<jobkit.Run {run.folder}: 2 points: 2 done>"
     run.resume()
     assert run.wait(60).exit_code == 0
+    with pytest.raises(jobkit.JobkitError, match=r"points\.jsonl"):
+        run.report(run.folder / "points.jsonl")
+    with pytest.raises(jobkit.JobkitError, match=r"no/run\.html"):
+        run.report("no/run.html")
+    with pytest.raises(jobkit.JobkitError, match="not a run of jobkit apply"):
+        run.merge()
     assert run.report("run.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
@@ -76,8 +82,11 @@ def test_a_type_depends_on_no_other_row() -> None:
     frame = typed(rows, [*rows[0]])
     assert frame.dtypes.astype(str).to_dict() == kinds | {"stand_in": "boolean"}
     assert frame["batch_size"].isna().tolist() == [False, True]
-    unknown = typed([{}], ["index", "work_s", "outcome"]).dtypes.astype(str).tolist()
-    assert unknown == ["Int64", "Float64", "string"]
+    names = ["index", "gpu_peak_bytes", "group", "work_s", "outcome"]
+    of_numbers = ["Int64", "Int64", "Int64", "Float64"]
+    assert typed([{}], names).dtypes.astype(str).tolist() == [*of_numbers, "string"]
+    known = dict.fromkeys(names[:4], 1)
+    assert typed([known], names[:4]).dtypes.astype(str).tolist() == of_numbers
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from jobkit.core.frozen import frozen, keyed
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.knobs import FP16, FP32
 from jobkit.core.layout import CORPUS_FILE, ORDER_FILE, PLAN_FILE, POINTS_FILE
+from jobkit.core.terminal import shell_path
 
 ROWS_FILE = "rows.jsonl"
 MANIFEST_FILE = "rows.json"
@@ -242,6 +243,13 @@ def write_corpus(run: Path, corpus: Corpus) -> None:
 def is_corpus_folder(path: Path) -> bool:
     """Return whether a run folder is one of ``jobkit apply``: it has a corpus in place of a text."""
     return any((path / name).is_file() for name in (CORPUS_FILE, PLAN_FILE, ORDER_FILE))
+
+
+def refuse_sweep(path: Path) -> None:
+    """Refuse to merge what is no run folder of ``jobkit apply``."""
+    if not is_corpus_folder(path):
+        message = f"{path}: not a run of jobkit apply, whose shards merge joins"
+        raise JobkitError(message, hint=f"its table: jobkit collect {shell_path(path)}")
 
 
 def is_unplanned(path: Path) -> bool:

@@ -125,9 +125,7 @@ def tuned(
     search_every = max(1, paragraphs // (workers * calls * work_unit))
     # the least calls of a point that measures the memory of one worker
     # (2 of large windows: in the second one the work has met the tokenizing that runs ahead)
-    # Paragraphs that suffice to measure the memory of one worker
-    memory_paragraphs = 600
-    memory_calls = 2 if window and work_unit >= memory_paragraphs else 4
+    memory_calls = 2 if window and work_unit >= MEMORY_PARAGRAPHS else 4
     cpus, on_gpu = spec.resources.cpus, spec.device == CUDA
     switches = switches_of(names, on_gpu=on_gpu)
     threads = None if on_gpu and not window else workers * cpus
@@ -146,7 +144,7 @@ def tuned(
         **switches,
         fills_gpu=window is not None,
         short=short,
-        memory_every=max(search_every, paragraphs // max(memory_paragraphs, memory_calls * work_unit)),
+        memory_every=max(search_every, paragraphs // max(MEMORY_PARAGRAPHS, memory_calls * work_unit)),
         search_every=search_every,
         **_repeats(spec.tune),
         again=AGAIN,
