@@ -20,6 +20,7 @@ from jobkit.runs.status import RunStatus, count_by_state, kind_of, point_named
 from jobkit.schedulers.registry import runs_here
 
 if TYPE_CHECKING:
+    from jobkit.answers.gpus import GpuKind
     from jobkit.planning.prepare import Options
     from jobkit.report.recommend.advice import Advice
     from jobkit.spec.policy import Policy
@@ -107,7 +108,14 @@ class Run(Results):
         return run
 
     def recommend(
-        self, corpus: Sequence[Path | str] | Path | str = (), changes: Changes = (), gpus: str | None = None
+        self,
+        corpus: Sequence[Path | str] | Path | str = (),
+        changes: Changes = (),
+        *,
+        gpus: str | Sequence[GpuKind] | None = None,
+        margin: float = 0.0,
+        min_f1: float = 1.0,
+        skip_bad: bool = False,
     ) -> Advice:
         """Return what ``jobkit recommend`` prints: setting, request, time, largest batch.
 
@@ -119,6 +127,12 @@ class Run(Results):
             Keys of the spec with other values, such as ``objective.metric``.
         gpus
             Names of GPUs with commas between, or ``all``.
+        margin
+            Share of memory to keep free in addition.
+        min_f1
+            Also accept a precision whose F1 with the entities of fp32 is at least this.
+        skip_bad
+            Whether to skip what cannot be read of the corpus.
         """
         from jobkit.answers.gpus import gpu_kinds
         from jobkit.planning.texts import read_corpora
@@ -127,8 +141,15 @@ class Run(Results):
 
         which_run.refuse_unmeasured(self.folder, "recommend")
         material = read_material(self.folder, _words(changes))
-        volume = read_corpora(paths, material.records) if (paths := _paths(corpus)) else None
-        return recommend(material, gpus=gpu_kinds(gpus) if gpus else None, corpus=volume)
+        return recommend(
+            material,
+            gpus=gpu_kinds(gpus) if isinstance(gpus, str) else gpus,
+            corpus=read_corpora(paths, material.records, skip_bad=skip_bad)
+            if (paths := _paths(corpus))
+            else None,
+            margin=margin,
+            min_f1=min_f1,
+        )
 
     def report(self, output: Path | str = "report.html") -> Path:
         """Write what ``jobkit report`` writes, whole or not at all, and return the file."""

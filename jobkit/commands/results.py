@@ -208,23 +208,15 @@ def recommend(
     share = _share(margin)
     run, corpus = shared.run_and_corpus(run, corpus)
     from jobkit.answers.gpus import GpuKind, gpu_kinds
-    from jobkit.planning.texts import read_corpora
+    from jobkit.handle import Run
     from jobkit.report.recommend import output
-    from jobkit.report.recommend.advice import recommend as recommend_for
-    from jobkit.report.recommend.material import read_material
 
     gpus = gpu_kinds(gpu) if gpu is not None else None
     if gpu_memory is not None:
         gpus = (GpuKind(name=gpu_memory, usable_bytes=parse_size(gpu_memory)),)
     found = run if run and run.is_file() else run_or_latest(run)
-    refuse_unmeasured(found, "recommend")
-    material = read_material(found, overrides)
-    answer = recommend_for(
-        material,
-        gpus=gpus,
-        corpus=read_corpora(corpus, material.records, skip_bad=skip_bad) if corpus else None,
-        margin=share,
-        min_f1=min_f1,
+    answer = Run(found).recommend(
+        corpus, overrides, gpus=gpus, margin=share, min_f1=min_f1, skip_bad=skip_bad
     )
     if as_json:
         terminal.say(output.as_json(answer), nl=False)
