@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -147,16 +148,9 @@ class StanzaNer:
 
     @staticmethod
     def preload() -> None:
-        """Import all that loading and tagging import, without a parallel computation and without CUDA.
-
-        Stanza makes an optimizer with its tokenizer, and the first optimizer imports a third of torch
-        (``torch._dynamo``, seen in torch 2.13).
-        """
+        """Import all that loading and tagging import, without a parallel computation and without CUDA."""
         os.environ.setdefault(*SLEEP_WHILE_WAITING)
-        import stanza  # noqa: F401 - imported for its side effect
-        import torch
-
-        torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])
+        _import_stanza()
 
     def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
         """Load the pipeline from a folder, without network, on exactly this device.
@@ -422,18 +416,39 @@ class StanzaNer:
         self._note("sentences_per_ner_batch", sentences)
 
 
-def _pipeline(folder: Path, language: str, processors: str, device: str, **more: int) -> Any:  # noqa: ANN401
-    import stanza
+def _import_stanza() -> Any:  # noqa: ANN401 - Stanza is untyped
+    """Import Stanza without transformers, a third of its import, which its training alone names.
 
-    return stanza.Pipeline(
-        lang=language,
-        dir=str(folder),
-        processors=processors,
-        download_method=None,
-        device=device,
-        verbose=False,
-        **more,
-    )
+    A model that holds a transformer imports it when it is loaded.
+    """
+    hidden = {"transformers"} - set(sys.modules)
+    sys.modules.update(dict.fromkeys(hidden))
+    try:
+        import stanza
+    finally:
+        for name in hidden:
+            del sys.modules[name]
+    return stanza
+
+
+def _pipeline(folder: Path, language: str, processors: str, device: str, **more: int) -> Any:  # noqa: ANN401
+    """Load a pipeline; no optimizer is made with the tokenizer, for the first imports a third of torch."""
+    stanza = _import_stanza()
+    from stanza.models.common import utils
+
+    made_by, utils.get_optimizer = utils.get_optimizer, lambda *_, **_options: None
+    try:
+        return stanza.Pipeline(
+            lang=language,
+            dir=str(folder),
+            processors=processors,
+            download_method=None,
+            device=device,
+            verbose=False,
+            **more,
+        )
+    finally:
+        utils.get_optimizer = made_by
 
 
 def _watch(trainer: Any, note: Callable[[Any], None]) -> None:  # noqa: ANN401 - Stanza is untyped
