@@ -31,8 +31,7 @@ quick: setup
 	$(BIN)/python -m pytest tests -n 2 --dist loadgroup --quick
 
 # Tests on real schedulers mostly wait, the others compute: side by side they take the time of one.
-# CI leaves to `coverage` the tests that it runs (UNIT).
-test: setup           ## before you push: all that CI checks but coverage, installs, and clusters (JOBKIT_CLUSTER=1 adds them)
+test: setup           ## before you push: all that CI checks but coverage, CI_ALONE, and clusters (JOBKIT_CLUSTER=1 adds them)
 	$(MAKE) --jobs=3 --output-sync=target cluster lint unit
 
 .PHONY: model
@@ -63,16 +62,17 @@ $(COLLECTED): $(STAMP) $(wildcard tests/*.py tests/*/*.py tests/*/*/*.py tests/*
 	@$(BIN)/python -m pytest tests -qq --collect-only >$@ || { cat $@; rm $@; exit 1; }
 
 .PHONY: unit cluster coverage installs fresh
-UNIT = not installs and not rare
+CI_ALONE = installs or rare or (fault and slow)
 unit: model $(COLLECTED)
-	$(BIN)/python -m pytest tests -n 4 --dist loadgroup --ignore tests/cluster -m '$(UNIT)' --skipped .cache/skipped/unit
+	$(BIN)/python -m pytest tests -n 4 --dist loadgroup --ignore tests/cluster -m 'not ($(CI_ALONE))' --skipped .cache/skipped/unit
 
 coverage: setup       ## what the tests that start no process cover of jobkit; pyproject.toml has the least that it may be
 	$(BIN)/python -m pytest tests -n 2 --dist loadgroup --quick --cov --cov-report= --skipped .cache/skipped/quick
 	$(BIN)/coverage report --format=total
 
-installs: model       ## what CI alone runs: tests that install packages, and those that rarely fail
-	$(BIN)/python -m pytest $$(grep -rlE 'mark[.](installs|rare)' tests --include='test_*.py') -m 'installs or rare'
+installs: model       ## what CI alone runs: tests that install packages, break something, or rarely fail
+	$(BIN)/python -m pytest $$(grep -rlE 'mark[.](installs|rare|fault)' tests --include='test_*.py') -n 2 \
+		--dist loadgroup --ignore tests/cluster -m '$(CI_ALONE)' --skipped .cache/skipped/installs
 
 # Next to five others on two cores a test of daemons can miss its deadline. What failed runs once more, alone;
 # the first failure stays in the output, and a test that fails alone too fails.
