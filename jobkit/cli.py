@@ -15,7 +15,7 @@ import click
 
 from jobkit.commands.listing import LISTED, MODULES, Group, front_page, refuse_removed
 from jobkit.core.errors import DISK_FULL, ERRNO_HINTS, ExitCode, JobkitError, file_error, hide_secrets
-from jobkit.core.host import HERE, PROTOCOL, SERVE, usual_host
+from jobkit.core.host import CALL, HERE, PROTOCOL, SERVE, usual_host
 from jobkit.core.terminal import accept_any_text, as_json, say
 
 
@@ -140,15 +140,21 @@ def main() -> None:
     if sys.argv[1:] == [SERVE]:
         from jobkit.extensions.on_host.server import serve
 
-        sys.exit(serve(lambda words: _exit_code(["--on", HERE, *words])))
+        sys.exit(serve(lambda words: _exit_code(words if CALL in words[:1] else ["--on", HERE, *words])))
     sys.exit(_exit_code(sys.argv[1:]))
 
 
 def _exit_code(arguments: list[str]) -> int:
     try:
+        if CALL in arguments[:1]:
+            from jobkit.handle import answer
+
+            say(answer(*arguments[1:]))
+            return ExitCode.DONE
         code = app.main(args=arguments, prog_name="jobkit", standalone_mode=False)
     except JobkitError as error:
-        say(f"jobkit: {error}", err=True)
+        if CALL not in arguments[:1]:  # there Python shows it
+            say(f"jobkit: {error}", err=True)
         _say_json(arguments, error)
         return error.exit_code
     except click.ClickException as error:
@@ -183,7 +189,7 @@ def _exit_code(arguments: list[str]) -> int:
 
 def _say_json(arguments: list[str], error: JobkitError) -> None:
     """Print an error for a program that asked for JSON."""
-    if "--json" in arguments:
+    if "--json" in arguments or CALL in arguments[:1]:
         fields = {"message": error.message, "hint": error.hint, "exit_code": int(error.exit_code)}
         say(as_json({"error": {"kind": type(error).__name__, **fields}}))
 

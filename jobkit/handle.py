@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import sys
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +23,6 @@ from jobkit.schedulers.registry import runs_here
 
 if TYPE_CHECKING:
     from jobkit.answers.gpus import GpuKind
-    from jobkit.planning.prepare import Options
     from jobkit.report.recommend.advice import Advice
     from jobkit.spec.policy import Policy
     from jobkit.spec.sweep_spec import SweepSpec
@@ -45,19 +46,43 @@ class Run(Results):
         The run folder.
     submitted
         Whether the call that returned this handle has submitted something.
+    on
+        The host that has the run, as of ``jobkit --on``; ``folder`` is then a copy of its records, which each
+        answer brings up to date.
     """
 
     submitted: bool = False
+    on: str = ""
 
     def __repr__(self) -> str:
+        name = f"{self.folder} on {self.on}" if self.on else self.folder
         try:
             (run,) = reader.read_status([self.folder.absolute()], ask=False)
         except (JobkitError, OSError):  # a debugger asks for it at any time
-            return f"<jobkit.Run {self.folder}>"
-        return f"<jobkit.Run {self.folder}: {count_by_state(run)}>"
+            return f"<jobkit.Run {name}>"
+        return f"<jobkit.Run {name}: {count_by_state(run)}>"
+
+    def _home(self) -> Path:
+        return Path(self._there("load")["run"]) if self.on else self.folder
+
+    def _there(self, name: str, *points: int | str, **given: object) -> Mapping[str, Any]:
+        from jobkit.extensions.on_host.commands import call
+
+        return call(self.on, name, {"run": str(self.folder), "points": points, **given})
+
+    def _look(self) -> tuple[RunStatus, bool]:
+        """Return where the run stands, and whether nothing of it is to come."""
+        from jobkit.runs import watch
+
+        if self.on:
+            there = self._there("status")
+            return reader.status_of_copy(self.folder.absolute(), there), there["over"]
+        return (run := self.status()), watch.is_over(run, self._policy)
 
     def status(self) -> RunStatus:
         """Return where the points and jobs stand now, as ``jobkit status`` prints it; ask the scheduler."""
+        if self.on:
+            return self._look()[0]
         folder = self.folder.absolute()
         kind_of(folder).settle(folder)
         (run,) = reader.read_status([folder])
@@ -66,7 +91,7 @@ class Run(Results):
     @property
     def jobs(self) -> Sequence[Submission]:
         """The jobs that the scheduler accepted, the oldest first: ``job.id``, ``role``, ``at``."""
-        return read_journal(self.folder).submissions
+        return read_journal(self._home()).submissions
 
     def wait(self, timeout: float | None = None, poll: float | None = None) -> RunStatus:
         """Return where the run stands once nothing of it is to come, or after ``timeout`` seconds.
@@ -84,7 +109,8 @@ class Run(Results):
 
         folder = self.folder.absolute()
         points, _ = read_points(folder)
-        watch.until_done(folder, points, self._policy, waits=watch.until_time(timeout, poll))
+        waits, look = watch.until_time(timeout, poll), self._look if self.on else None
+        watch.until_done(folder, points, self._policy, waits=waits, look=look)
         return self.status()
 
     def __await__(self) -> Generator[Any, None, RunStatus]:
@@ -100,9 +126,9 @@ class Run(Results):
     async def _ended(self) -> RunStatus:
         from jobkit.runs import watch
 
-        policy = self._policy
         for pause_s in watch.until_time(None, None):
-            if watch.is_over(run := await asyncio.to_thread(self.status), policy):
+            run, over = await asyncio.to_thread(self._look)
+            if over:
                 break
             await asyncio.sleep(pause_s)
         return run
@@ -139,8 +165,8 @@ class Run(Results):
         from jobkit.report.recommend.advice import recommend
         from jobkit.report.recommend.material import read_material
 
-        which_run.refuse_unmeasured(self.folder, "recommend")
-        material = read_material(self.folder, _words(changes))
+        which_run.refuse_unmeasured(folder := self._home(), "recommend")
+        material = read_material(folder, _words(changes))
         return recommend(
             material,
             gpus=gpu_kinds(gpus) if isinstance(gpus, str) else gpus,
@@ -158,7 +184,7 @@ class Run(Results):
 
         refuse_contract_file(file := Path(output), "report")
         try:
-            write_atomically(file, page([self.folder]).html)
+            write_atomically(file, page([self._home()]).html)
         except OSError as error:
             raise file_error(error, file) from error
         return file
@@ -177,6 +203,11 @@ class Run(Results):
         from jobkit.extensions.corpus.plan import refuse_sweep
         from jobkit.extensions.corpus.standing import finish
 
+        if self.on:
+            from jobkit.extensions.on_host.commands import fetch_merged
+
+            self._there("merge", fmt=fmt, output=output)
+            return fetch_merged(self.on, str(self.folder), fmt, str(output or ""))
         refuse_sweep(folder := self.folder.absolute())
         fmt = fmt or default_format(folder)
         refuse_contract_file(file := Path(output or self.folder / f"merged.{fmt}"), "merge")
@@ -198,6 +229,9 @@ class Run(Results):
         from jobkit.launch.resume import Asked, resumption_of
         from jobkit.spec.sweep_spec import load_spec
 
+        if self.on:
+            there = self._there("resume", *points, changes=_words(changes))
+            return replace(self, submitted=there["submitted"])
         folder = which_run.changed_run_named(self.folder, "resume").absolute()
         words, named = _words(changes), tuple(map(str, points))
         for word in named:
@@ -213,23 +247,32 @@ class Run(Results):
         """Cancel what has not ended, or only these points, given by number or id."""
         from jobkit.launch.cancel import cancel
 
+        if self.on:
+            self._there("cancel", *points)
+            return self
         cancel(which_run.changed_run_named(self.folder, "cancel").absolute(), tuple(map(str, points)), ())
         return self
 
 
-def load(run: Path | str) -> Run:
+def load(run: Path | str, *, on: str = "") -> Run:
     """Return a handle on a run that exists, which needs no scheduler.
 
     Parameters
     ----------
     run
         The run folder, or the name of a run, as every command takes it.
+    on
+        The host that has the run, as of ``jobkit --on``.
 
     Raises
     ------
     NotFoundError
         If there is no such run.
     """
+    if on:
+        from jobkit.extensions.on_host.commands import call
+
+        return Run(call(on, "load", {"run": str(run)})["run"], on=on)
     return Run(which_run.run_named(run))
 
 
@@ -241,6 +284,7 @@ def sweep(
     setting: Path | None = None,
     stand_in: bool = False,
     runs_dir: Path | str | None = None,
+    on: str = "",
 ) -> Run:
     """Submit what a spec describes, as ``jobkit sweep``, or run it here in the background.
 
@@ -261,6 +305,8 @@ def sweep(
         Whether a stand-in may replace a model that is missing.
     runs_dir
         The folder of the run folders.
+    on
+        The host that runs it, as of ``jobkit --on``; the working directory is the project.
 
     Raises
     ------
@@ -269,17 +315,8 @@ def sweep(
     RefusedError
         If the scheduler would refuse the request, or refuses it.
     """
-    from jobkit.launch import launch
-    from jobkit.launch.submission import write_run
-    from jobkit.planning.prepare import prepare
-
-    path, options = _named(spec, changes, runs_dir, stand_in=stand_in)
-    run = prepare(path, replace(options, setting=setting), build=True, say=note)
-    if not new and (before := launch.find_duplicate(run)):
-        return Run(before)
-    check = partial(launch.refuse_duplicate, run, new=new)
-    launch.go(run, partial(write_run, run, check), detach=True)
-    return Run(run.run_dir, submitted=True)
+    given = {"new": new, "setting": setting, "stand_in": stand_in, "runs_dir": runs_dir}
+    return _begin("sweep", spec, changes, on, **given)
 
 
 def tune(
@@ -289,16 +326,41 @@ def tune(
     new: bool = False,
     stand_in: bool = False,
     runs_dir: Path | str | None = None,
+    on: str = "",
 ) -> Run:
     """Search the fastest setting of a spec, as ``jobkit tune``; parameters, return and errors as `sweep`."""
+    return _begin("tune", spec, changes, on, new=new, stand_in=stand_in, runs_dir=runs_dir)
+
+
+def _begin(name: str, spec: Spec, changes: Changes, on: str, **given: Any) -> Run:  # noqa: ANN401 - as `sweep`
+    """Begin a sweep or a search, here or on a host, unless it has a run already."""
     from jobkit.extensions.tune import job
     from jobkit.launch import launch
+    from jobkit.launch.submission import write_run
+    from jobkit.planning.prepare import Options, prepare
+    from jobkit.spec.sweep_spec import SweepSpec
+    from jobkit.spec.yaml_files import as_yaml
 
-    path, options = _named(spec, changes, runs_dir, stand_in=stand_in)
-    run, goal = job.prepare_search(path, options, build=True, say=note)
+    spec = spec.model_dump(mode="json") if isinstance(spec, SweepSpec) else spec
+    text = as_yaml(spec) if isinstance(spec, Mapping) else None
+    path = Path("spec" if isinstance(spec, Mapping) else spec)
+    if on:
+        files = {"setting": given.get("setting"), "document": text, "spec": None if text else path}
+        return _begin_there(on, name, changes, {**given, "spec": spec}, files)
+    new, folder = given.pop("new"), given.pop("runs_dir")
+    options = Options(overrides=_words(changes), runs_dir=folder and Path(folder), text=text, **given)
+    goal = None
+    if name == "tune":
+        run, goal = job.prepare_search(path, options, build=True, say=note)
+    else:
+        run = prepare(path, options, build=True, say=note)
     if not new and (before := launch.find_duplicate(run)):
         return Run(before)
-    job.tune(run, goal, partial(launch.refuse_duplicate, run, new=new), wait=False, detach=True)
+    check = partial(launch.refuse_duplicate, run, new=new)
+    if goal:
+        job.tune(run, goal, check, wait=False, detach=True)
+    else:
+        launch.go(run, partial(write_run, run, check), detach=True)
     return Run(run.run_dir, submitted=True)
 
 
@@ -309,6 +371,7 @@ def apply(
     changes: Changes = (),
     *,
     stand_in: bool = False,
+    on: str = "",
     **options: Any,  # noqa: ANN401 - fields of `ApplyRequest`
 ) -> Run:
     """Work through a corpus with the setting of a run, or of a spec, as ``jobkit apply``; return at once.
@@ -327,16 +390,23 @@ def apply(
         Keys of the spec with other values.
     stand_in
         Whether a stand-in model may work on a corpus.
+    on
+        The host that does it, as of ``jobkit --on``. Default: that of the run.
     options
         ``text_field``, ``id_field``, ``encoding``, ``split_long``, ``skip_bad``, ``fmt``, ``minutes`` (of a
         shard), ``number`` (of shards): as the options of the command.
     """
+    word = str(run.folder if isinstance(run, Run) else run)
+    if on := on or (run.on if isinstance(run, Run) else ""):
+        files = {"run": word, "corpus": _paths(corpus)}
+        given = {**files, "out": str(out), "stand_in": stand_in, **options}
+        return _begin_there(on, "apply", changes, given, files)
     from jobkit.core.paths import cache_dir
     from jobkit.extensions.corpus import apply as applying
     from jobkit.extensions.corpus.scan import corpus_path
 
     request = applying.ApplyRequest(
-        word=str(run.folder if isinstance(run, Run) else run),
+        word=word,
         paths=tuple(corpus_path(word, cache_dir()) for word in _paths(corpus)),
         overrides=_words(changes),
         stand_in=stand_in,
@@ -348,22 +418,35 @@ def apply(
     return replace(made, submitted=len(made.jobs) > before)
 
 
-def _named(
-    spec: Spec, changes: Changes, runs_dir: Path | str | None, *, stand_in: bool
-) -> tuple[Path, Options]:
-    """Return the file of a spec, or the text of one that has none, with its options."""
-    from jobkit.planning.prepare import Options
-    from jobkit.spec.sweep_spec import SweepSpec
-    from jobkit.spec.yaml_files import as_yaml
+def _begin_there(
+    on: str, name: str, changes: Changes, given: Mapping[str, Any], files: Mapping[str, object]
+) -> Run:
+    """Have a host call `sweep`, `tune` or `apply`; ``files`` are what may travel, as `call` has them."""
+    from jobkit.extensions.on_host.commands import call
 
-    text = None
-    if isinstance(spec, SweepSpec):
-        text = spec.as_yaml()
-    elif isinstance(spec, Mapping):
-        text = as_yaml(spec)
-    path = Path("spec") if text is not None else Path(str(spec))
-    folder = None if runs_dir is None else Path(runs_dir)
-    return path, Options(overrides=_words(changes), stand_in=stand_in, runs_dir=folder, text=text)
+    words = _words(changes)
+    there = call(on, name, {**given, "changes": words}, **files, overrides=words)
+    return Run(there["run"], there["submitted"], on)
+
+
+def answer(name: str, given: str) -> str:
+    """Call a function or a method of a run for Python on a laptop; return, as JSON, the run and its state."""
+    from jobkit.core.terminal import as_json
+    from jobkit.extensions.on_host.server import place_of
+
+    named: dict[str, Any] = json.loads(given)
+    state: Mapping[str, object] = {}
+    with contextlib.redirect_stdout(sys.stderr):
+        if name in {"sweep", "tune", "apply"}:
+            run: Run = globals()[name](**named)
+        else:
+            run, points = load(named.pop("run")), named.pop("points", ())
+            if name == "status":
+                stands, over = run._look()  # noqa: SLF001 - its own class
+                state = {**reader.answered(stands), "over": over}
+            elif name != "load" and isinstance(changed := getattr(run, name)(*points, **named), Run):
+                run = changed
+    return as_json({"run": place_of(run.folder), "submitted": run.submitted, **state})
 
 
 def _words(changes: Changes) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ PROTOCOL = 1
 """Version of the requests between both machines; raised by a change that older jobkits do not understand."""
 SERVE = "--serve"
 """The only word of the command line if jobkit reads a request on the host."""
+CALL = "--call"
+"""The first word if Python on a laptop calls `jobkit.handle.answer` on the host: its arguments follow."""
 HERE = "here"
 
 

@@ -24,22 +24,26 @@ class Results:
 
     folder: Path
 
+    def _home(self) -> Path:
+        """Return the folder, with all that is home by now."""
+        return self.folder
+
     @property
     def points(self) -> Sequence[PointResult]:
         """The points, in order: each with ``point``, ``verdict``, ``outcome``, ``record`` and its tries."""
-        return read_run(self.folder).points
+        return read_run(self._home()).points
 
     @property
     def notes(self) -> Sequence[str]:
         """What in the folder could not be read, and why."""
-        return read_run(self.folder).notes
+        return read_run(self._home()).notes
 
     @property
     def tables(self) -> Collected:
         """The tables of ``jobkit collect``: points, sizes, groups; their numbers are float64."""
         from jobkit.report.tables import collect
 
-        return collect([self.folder])
+        return collect([self._home()])
 
     @property
     def frame(self) -> pd.DataFrame:

@@ -11,20 +11,21 @@ import shlex
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from jobkit.core import files, shell
 from jobkit.core.errors import JobkitError, UnknownError
 from jobkit.core.files import exclusive_lock
-from jobkit.core.json_codec import from_json, to_json
+from jobkit.core.json_codec import from_dict, from_json, to_json
 from jobkit.core.layout import ACCOUNTING_FILE, POINTS_FILE
 from jobkit.core.paths import cache_dir, user_name
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
-from jobkit.core.units import format_count, format_moment
+from jobkit.core.units import format_count, format_moment, moment
 from jobkit.runs import journal
 from jobkit.runs.journal import RETURNING, Accounts, JobTask, Role, SchedulerAnswer, Submission
 from jobkit.runs.results import not_started, read_result, read_run
@@ -501,6 +502,30 @@ def status_of(runs: Sequence[OpenRun], *, ask: bool = True, max_age_s: float = 0
             ask_about(SCHEDULERS[name], open_runs, max_age_s)
     now = datetime.now(UTC)
     return tuple(_run_status(run, now) for run in runs)
+
+
+def answered(run: RunStatus) -> Mapping[str, object]:
+    """Return, as JSON takes it, what of a run's state no file of its folder has."""
+    zoned = ((task, one, str(moment(one.start_at) or "")) for task, one in run.queued.items())
+    return {
+        "queued": [(astuple(task), replace(one, submitted_at=None, start_at=at)) for task, one, at in zoned],
+        "silent": {name: (error.message, error.hint) for name, error in run.silent.items()},
+        "foreign": [*run.foreign],
+        "gone": [*run.gone],
+    }
+
+
+def status_of_copy(folder: Path, answer: Mapping[str, Any]) -> RunStatus:
+    """Return where a run stands of which the folder is a copy, by what was `answered` where the run is."""
+    run = open_run(folder)
+    run.queued = {JobTask(*task): from_dict(Queued, one, where=str(folder)) for task, one in answer["queued"]}
+    run.silent = {
+        name: UnknownError(message, hint=hint) for name, (message, hint) in answer["silent"].items()
+    }
+    run.foreign = {(scheduler, job) for scheduler, job in answer["foreign"]}
+    (state,) = status_of([run], ask=False)
+    vars(state)["gone"] = answer["gone"]  # the rows are there alone
+    return state
 
 
 def _run_status(run: OpenRun, now: datetime) -> RunStatus:

@@ -283,6 +283,7 @@ def until_done(
     policy: Policy,
     before: RunStatus | None = None,
     waits: Iterable[float] | None = None,
+    look: Callable[[], tuple[RunStatus, bool]] | None = None,
 ) -> RunStatus:
     """Return when nothing of a run is to come: no point, no trial of the largest batch, no retry.
 
@@ -290,15 +291,16 @@ def until_done(
 
     The queue is asked once a cycle, for all arrays together, at growing intervals; at the end the accounting
     is asked once, and the run folder keeps the answer. ``points`` and ``before`` as in `ProgressBars`.
+    ``look`` returns, of a run on another machine, how it stands and whether nothing is to come.
     """
     with ProgressBars(run_dir, points, before) as progress:
         for pause_s in itertools.chain(waits or pauses(FIRST_POLL_S, SLOWEST_POLL_S), [0]):
-            (run,) = read_status([run_dir])
+            run, over = look() if look else ((run := read_status([run_dir])[0]), is_over(run, policy))
             progress.refresh(run)
-            if over := is_over(run, policy):
+            if over:
                 break
             time.sleep(pause_s)
-    if over and not run.silent:
+    if over and not run.silent and not look:
         record_accounting(run)
     return run
 

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -344,6 +345,34 @@ def test_a_command_that_was_killed_goes_on_with_its_run(ada: Ada, scheduler: str
     assert len(ada.submitted()) == 1
     assert ada.types("sweep first.yaml --new")[0] == 0
     assert len(ada.runs()) == 2, "its answer has come, so it is another run"
+
+
+@pytest.mark.slurm
+def test_jobs_outlive_the_python_on_the_laptop(ada: Ada) -> None:
+    """FAULT: the kernel of a notebook on a laptop dies while its jobs wait.
+
+    HOW: real: a Python that begins a sweep there whose tasks are held, and waits, gets SIGKILL.
+    REPORTED: the next Python gets the handle of this run, by which `cancel` and `resume` reach its jobs.
+    LOST: nothing.
+    """
+    ada.write(SPEC.replace("gpus: 0", "gpus: 0, options: {slurm: [--hold]}"))
+    begins = "import jobkit; run = jobkit.sweep('first.yaml', on='cluster')"
+    python = (sys.executable, "-c")
+    waits = f"{begins}; print('begun', flush=True); run.wait()"
+    with ada.laptop.start(*python, waits, cwd=ada.project) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "begun\n"
+        process.kill()
+    looks = f"{begins}; print(run.submitted, *run.status().counts.items())"
+    assert ada.laptop.run(*python, looks, cwd=ada.project).stdout == "False ('waiting', 3)\n"
+    assert len(ada.submitted()) == 1
+    ends = (
+        f"{begins}; print(*run.cancel().wait(60).counts.items()); "
+        "run = run.resume(changes={'resources.options': {}}); "
+        "print(*run.wait(120).counts.items(), run.frame['items'].tolist())"
+    )
+    done = ada.laptop.run(*python, ends, cwd=ada.project)
+    assert done.stdout == "('cancelled', 3)\n('done', 3) [300, 300, 300]\n", done.stderr
 
 
 @pytest.mark.slurm

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -71,6 +72,57 @@ def test_a_search_and_a_corpus_from_python() -> None:
     assert again.frame["items"].sum() == 40
     assert again.frame["tries"].eq(1).all()
     assert again.to_arrow().column("items").to_pylist() == again.frame["items"].tolist()
+
+
+SSH = """\
+#!/bin/sh
+case " $* " in *" -O check "*) exit 0 ;; esac
+for script; do :; done
+unset XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME XDG_STATE_HOME
+HOME={home} SHELL=/bin/none exec sh -c "$script"
+"""
+"""An ssh whose other end is another home on this machine; its connection is open."""
+
+
+@pytest.fixture
+def host(tmp_path: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Have a host ``hec``; return the project there."""
+    programs, home = tmp_path / "programs", tmp_path / "there"
+    programs.mkdir()
+    home.mkdir()
+    (programs / "ssh").write_text(SSH.format(home=home), encoding="utf-8")
+    (programs / "ssh").chmod(0o755)
+    path = (str(programs), str(Path(sys.executable).parent), os.environ["PATH"])
+    monkeypatch.setenv("PATH", os.pathsep.join(path))
+    return home / "jobkit" / here.name
+
+
+@pytest.mark.slow
+def test_a_host_answers_as_this_machine_does(host: Path, here: Path) -> None:
+    (here / "letters.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
+    spec = {**SPEC, "text": "letters.txt"}
+    run = jobkit.sweep(spec, on="hec")
+    state = run.wait(300)
+    assert (run.submitted, dict(state.counts), state.exit_code) == (True, {"done": 2}, 0)
+    assert (host / run.folder / "points.jsonl").is_file()
+    again = jobkit.sweep(spec, on="hec")
+    assert (again.submitted, again.folder) == (False, run.folder)
+    loaded = jobkit.load(run.folder.name, on="hec")
+    assert loaded.frame["items"].tolist() == [2, 2]
+    assert loaded.recommend().recommended.params["batch_size"] in {5, 10}
+    assert [one.job for one in loaded.jobs] == [one.job for one in state.submissions]
+    assert not loaded.resume().submitted
+    tagged = jobkit.apply(loaded, "letters.txt", "tagged")
+    state = tagged.wait(300)
+    assert (tagged.on, dict(state.counts), state.exit_code) == ("hec", {"done": 1}, 0)
+    assert tagged.merge().read_text(encoding="utf-8").count("\n") == 2
+    assert tagged.cancel().frame["items"].sum() == 2
+    with pytest.raises(jobkit.InvalidSpecError, match="wrkload: no such key"):
+        jobkit.sweep({**spec, "wrkload": 1}, on="hec")
+    with pytest.raises(jobkit.NotFoundError, match="no point '7'"):
+        run.resume(7)
+    with pytest.raises(jobkit.NotFoundError, match="hec: nosuch"):
+        jobkit.load("nosuch", on="hec")
 
 
 def test_a_type_depends_on_no_other_row() -> None:

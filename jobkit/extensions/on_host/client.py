@@ -91,7 +91,10 @@ class Cluster:
         list of tuple
             The folder on the cluster that is the project here, the path below it, and whether it is a folder.
         """
-        answer = self.ask(question, *words, **about)
+        return self.parts_of(self.ask(question, *words, **about))
+
+    def parts_of(self, answer: Any) -> list[tuple[str, Path, bool]]:  # noqa: ANN401 - checked here
+        """Return the files and folders of an answer, as `find`; refuse one that is not below this folder."""
         try:
             parts = [(str(base), Path(path), bool(folder)) for base, path, folder in answer]
         except (TypeError, ValueError) as error:
@@ -101,16 +104,18 @@ class Cluster:
                 raise JobkitError(f"{self.host} names {path}, which is not below this folder")
         return parts
 
-    def run(self, words: list[str], *, kept: str, sent: Mapping[str, str]) -> int:
+    def run(self, words: list[str], *, kept: str, sent: Mapping[str, str], out: TextIO | None = None) -> int:
         """Run a command there, show what it prints, and return its exit code.
 
         ``words``: the command line after ``jobkit``.
         ``kept``, ``sent``: as in `Request`.
+        ``out``: gets its standard output; by default that of this process.
         """
-        shown = sys.stdout.isatty()
+        out = out or sys.stdout
+        shown = out.isatty()
         columns, lines = shutil.get_terminal_size() if shown else (0, 0)
         request = Request(words=words, kept=kept, sent={**sent}, terminal=shown, columns=columns, lines=lines)
-        streams = {"out": _Stream(sys.stdout, self.prefix), "err": _Stream(sys.stderr, self.prefix)}
+        streams = {"out": _Stream(out, self.prefix), "err": _Stream(sys.stderr, self.prefix)}
         with contextlib.closing(self._answers(request)) as answers:
             for answer in answers:
                 for name, stream in streams.items():

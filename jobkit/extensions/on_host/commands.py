@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
+import json
 import platform
 import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 
 from jobkit.core import terminal
-from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.errors import ExitCode, JobkitError, RefusedError
 from jobkit.core.files import write_atomically
 from jobkit.core.frozen import frozen
+from jobkit.core.host import CALL
+from jobkit.core.json_codec import parse_json
 from jobkit.core.layout import COPY_FILE
 from jobkit.core.units import format_count, format_list
 from jobkit.extensions.on_host import transfer
@@ -56,10 +59,6 @@ def run_on(host: str, typed: Typed, *, named: bool) -> int:
         return typed.run_here(typed.line)
     if "-" in (*(typed.params.get("corpus") or ()),):
         raise JobkitError("--corpus -: standard input does not travel", hint="name a file, or on:/PATH there")
-    name, _, folder = host.partition(":")
-    if folder.startswith((":", "//")) or name.startswith("["):
-        hint = "an address with colons, or a port, gets a name in ~/.ssh/config: Host, HostName, Port"
-        raise JobkitError(f"--on {host}: neither HOST nor HOST:FOLDER", hint=hint)
     # Commands whose files travel, and the arguments that name them, unless all do
     send = {
         **dict.fromkeys(("sweep", "tune", "apply", "doctor", "preflight", "workload check"), ()),
@@ -67,32 +66,78 @@ def run_on(host: str, typed: Typed, *, named: bool) -> int:
     }
     sent = {name: typed.params.get(name) for name in send.get(typed.name, ()) or typed.params}
     inputs = find_inputs(sent) if typed.name in send else Inputs(Path.cwd())
-    cluster = Cluster(connect(name), folder or FOLDER, Path.cwd().name or "project", host, named)
+    cluster = _cluster(host, named=named)
     if typed.name == "init":
         return _init(cluster, typed)
     if typed.name in FETCH:
         return _fetch(cluster, typed)
     if typed.name == "merge" and typed.params.get("fetch"):
         return _merge(cluster, typed)
-    if inputs.inside or inputs.outside or inputs.model:
-        _send(cluster, inputs)
-    code = _run(cluster, typed, inputs)
+    _send(cluster, inputs)
+    code = _run(cluster, [*typed.name.split(), *inputs.words(typed.words)], inputs)
     if typed.name == "merge" and code == 0:
         terminal.note(f"the files are on {cluster.host}; merge --fetch brings them here")
     return code
 
 
-def _run(cluster: Cluster, typed: Typed, inputs: Inputs) -> int:
-    words = [*typed.name.split(), *inputs.words(typed.words)]
-    sent = inputs.marks()
+def _cluster(host: str, *, named: bool = True) -> Cluster:
+    name, _, folder = host.partition(":")
+    if folder.startswith((":", "//")) or name.startswith("["):
+        hint = "an address with colons, or a port, gets a name in ~/.ssh/config: Host, HostName, Port"
+        raise JobkitError(f"--on {host}: neither HOST nor HOST:FOLDER", hint=hint)
+    return Cluster(connect(name), folder or FOLDER, Path.cwd().name or "project", host, named)
+
+
+def call(host: str, name: str, given: Mapping[str, Any], **named: object) -> Mapping[str, Any]:
+    """Have the host call `jobkit.handle.answer`; return the answer, with ``run``, the records fetched here.
+
+    ``named``: what of ``given`` may name files that travel, under the names of the arguments of commands.
+    """
+    inputs = find_inputs(named)
+    cluster = _cluster(host)
+    if "out" in given:
+        _refuse_other(Path(given["out"]), cluster)
+    _send(cluster, inputs)
+    there = {key: _there(value, inputs) for key, value in given.items()}
+    if inputs.changes:
+        there["changes"] += inputs.changes
+    said = io.StringIO()
+    code = _run(cluster, [CALL, name, json.dumps(there, default=str)], inputs, said)
+    if code == ExitCode.INTERRUPTED:
+        raise KeyboardInterrupt
+    answer: Mapping[str, Any] = parse_json(said.getvalue() or "{}", cluster.host)
+    if error := answer.get("error"):
+        classes = (*JobkitError.__subclasses__(), *RefusedError.__subclasses__())
+        kind = next((one for one in classes if one.__name__ == error["kind"]), JobkitError)
+        said_there = f"{cluster.host}: {error['message']}"
+        raise kind(said_there, hint=error["hint"], exit_code=error["exit_code"])
+    if not answer:
+        hint = f"its reason is above; if the jobkit there is older: jobkit {cluster.prefix} init --install"
+        raise JobkitError(f"{cluster.host}: {name} ended with exit code {code}", hint=hint)
+    return {**answer, "run": _bring(cluster, cluster.parts_of([answer["run"]]))[0]}
+
+
+def _there(value: Any, inputs: Inputs) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(value, (list, tuple)):
+        return [_there(one, inputs) for one in value]
+    return inputs.renamed.get(value, value) if isinstance(value, str) else value
+
+
+def fetch_merged(host: str, run: str, fmt: str, output: str) -> Path:
+    """Fetch the rows of a corpus that are merged there, and return their file."""
+    return _fetch_merged(_cluster(host), run, (fmt,), {"output": output} if output else {})[0]
+
+
+def _run(cluster: Cluster, words: list[str], inputs: Inputs, out: io.StringIO | None = None) -> int:
+    sent, name = inputs.marks(), words[words[0] == CALL]
     # Commands that change nothing on the cluster
-    read = frozenset(("status", "logs", "recommend", "waste", "compare", "preflight"))
+    read = frozenset(("load", "status", "logs", "recommend", "waste", "compare", "preflight"))
     # Commands that do what is left to do: typed again, perhaps after others, they must run again
     left = frozenset(("cancel", "resume", "merge"))
-    again = typed.name in read | left or not {"--dry-run", "--script"}.isdisjoint(words)
+    again = name in read | left or not {"--dry-run", "--script"}.isdisjoint(words)
     what = "\0".join((_laptop(), *words, *(f"{name} {mark}" for name, mark in sent.items())))
     kept = "" if again else hashlib.sha256(what.encode("utf-8", "surrogateescape")).hexdigest()
-    return cluster.run(words, kept=kept, sent=sent)
+    return cluster.run(words, kept=kept, sent=sent, out=out)
 
 
 def _laptop() -> str:
@@ -107,6 +152,8 @@ def _laptop() -> str:
 
 
 def _send(cluster: Cluster, inputs: Inputs) -> None:
+    if not (inputs.inside or inputs.outside or inputs.model):
+        return
     model = _model_here(inputs)
     there = cluster.prepare(model=model[1] if model else None)
     folder = there["folder"]
@@ -144,7 +191,18 @@ def _fetch(cluster: Cluster, typed: Typed) -> int:
     asked = [word for word in given if word not in here]
     if given and not asked:
         return typed.run_here(typed.line)
-    parts = cluster.find("runs", *asked, all=typed.name == "collect")
+    fetched = _bring(cluster, cluster.find("runs", *asked, all=typed.name == "collect"), asked)
+    terminal.note(f"fetched the records of {format_count(len(fetched), 'run')} from {cluster.host}")
+    kept = [word for word in typed.words if word not in asked]
+    out, err = (Suggesting(stream, cluster.prefix) for stream in (sys.stdout, sys.stderr))
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        return typed.run_here([typed.name, *kept, *map(str, fetched)])
+
+
+def _bring(
+    cluster: Cluster, parts: Sequence[tuple[str, Path, bool]], asked: Sequence[str] = ()
+) -> list[Path]:
+    """Fetch the records of runs, and the files that were asked for; return their paths here."""
     for _, path, is_folder in parts:
         if is_folder:
             _claim(path, cluster)
@@ -152,35 +210,39 @@ def _fetch(cluster: Cluster, typed: Typed) -> int:
             hint = "rename it, or type the command in another folder"
             raise JobkitError(f"{path}: {cluster.host} would write this file of yours", hint=hint)
     transfer.fetch(cluster.connection, parts, Path.cwd(), leave=transfer.LEAVE)
-    terminal.note(f"fetched the records of {format_count(len(parts), 'run')} from {cluster.host}")
-    kept = [word for word in typed.words if word not in asked]
-    out, err = (Suggesting(stream, cluster.prefix) for stream in (sys.stdout, sys.stderr))
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        return typed.run_here([typed.name, *kept, *(str(path) for _, path, _ in parts)])
+    return [path for _, path, _ in parts]
+
+
+def _refuse_other(run: Path, cluster: Cluster) -> None:
+    """Refuse a folder that is no copy of a run on the cluster."""
+    if run.is_dir() and not (run / COPY_FILE).exists():
+        hint = f"rename one of them, or type the command in another folder; {cluster.host} keeps its own"
+        raise JobkitError(f"{run}: this folder is no copy of that on {cluster.host}", hint=hint)
 
 
 def _claim(run: Path, cluster: Cluster) -> None:
     """Mark a run folder as a copy of that on the cluster; refuse one that is something else."""
-    if run.is_dir() and not (run / COPY_FILE).exists():
-        hint = f"rename one of them, or type the command in another folder; {cluster.host} keeps its own"
-        raise JobkitError(f"{run}: this folder is no copy of that on {cluster.host}", hint=hint)
+    _refuse_other(run, cluster)
     run.mkdir(mode=0o700, parents=True, exist_ok=True)
     (run / COPY_FILE).write_text(f"{cluster.typed}\n", encoding="utf-8")
 
 
 def _merge(cluster: Cluster, typed: Typed) -> int:
-    from jobkit.extensions.corpus.formats import counts_path, output_paths, places_path, quarantine_path
-
     words = [word for word in typed.words if word != "--fetch"]
-    code = _run(cluster, replace(typed, words=words), Inputs(Path.cwd()))
+    code = _run(cluster, ["merge", *words], Inputs(Path.cwd()))
     if code and not (code == ExitCode.TO_COME and typed.params.get("allow_missing")):
         return code
     params = {key: str(value) for key in ("output", "allow_missing") if (value := typed.params.get(key))}
-    forms = typed.params.get("fmt") or ()
-    parts = cluster.find(
-        "merged", str(typed.params["run"]), **params, **({"fmt": ",".join(forms)} if forms else {})
-    )
-    outputs = output_paths(Path(params.get("output", "none")), forms or ("npy",)).values()
+    for path in _fetch_merged(cluster, str(typed.params["run"]), typed.params.get("fmt") or (), params):
+        terminal.say(f"fetched {path}")
+    return code
+
+
+def _fetch_merged(cluster: Cluster, run: str, forms: Sequence[str], params: Mapping[str, str]) -> list[Path]:
+    from jobkit.extensions.corpus.formats import counts_path, output_paths, places_path, quarantine_path
+
+    parts = cluster.find("merged", run, **params, **({"fmt": ",".join(forms)} if any(forms) else {}))
+    outputs = output_paths(Path(params.get("output", "none")), [*filter(None, forms)] or ("npy",)).values()
     named = {
         path.name
         for one in outputs
@@ -190,9 +252,7 @@ def _merge(cluster: Cluster, typed: Typed) -> int:
         if path.name not in named:
             _claim(path.parent, cluster)
     transfer.fetch(cluster.connection, parts, Path.cwd(), leave=())
-    for _, path, _ in parts:
-        terminal.say(f"fetched {path}")
-    return code
+    return [path for _, path, _ in parts]
 
 
 def _init(cluster: Cluster, typed: Typed) -> int:
@@ -208,7 +268,7 @@ def _init(cluster: Cluster, typed: Typed) -> int:
     words = [word for word in typed.words if word != "--install"]
     words = [*words, *(["--only", "spec"] if there["site"] and not only else [])]
     left = only == "site" or not there["spec"]
-    code = _run(cluster, replace(typed, words=words), Inputs(Path.cwd())) if left else 0
+    code = _run(cluster, ["init", *words], Inputs(Path.cwd())) if left else 0
     if code or only == "site":
         return code
     if spec.exists():

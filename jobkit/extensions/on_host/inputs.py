@@ -74,6 +74,8 @@ def find_inputs(params: Mapping[str, Any]) -> Inputs:
     # Options that may name files
     for word in _words(params, ("corpus", "site", "setting")):
         _file(inputs, word)
+    if document := params.get("document"):  # the text of a spec that has no file
+        _spec(inputs, Path("spec"), params.get("overrides") or (), document)
     # Arguments that may name a spec, a script or a workload
     for word in _words(params, ("spec", "run", "source", "word")):
         path = Path(word)
@@ -117,15 +119,16 @@ def _is_of_a_run(path: Path) -> bool:
     return is_run_folder(path) or is_run_folder(path.parent)
 
 
-def _spec(inputs: Inputs, path: Path, overrides: Sequence[str]) -> None:
+def _spec(inputs: Inputs, path: Path, overrides: Sequence[str], text: str | None = None) -> None:
     from jobkit.spec.yaml_files import read_document
 
-    data = read_document(path, overrides).data
+    data = read_document(path, overrides, text=text).data
     base = Path(os.path.abspath(path)).parent  # noqa: PTH100 - as above
     if not base.is_relative_to(inputs.base):
         hint = f"cd {base}, or type the command in a folder above the spec and above this one"
         raise JobkitError(f"{path}: the spec is not in this folder, which is the project", hint=hint)
-    _file(inputs, str(path))
+    if text is None:
+        _file(inputs, str(path))
     _text(inputs, str(data.get("text", "sample")), base)
     workload = data.get("workload", "stanza-ner")
     if isinstance(workload, dict):

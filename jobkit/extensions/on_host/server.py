@@ -28,7 +28,7 @@ import platformdirs
 
 from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.files import exclusive_lock, last_line, try_lock, write_atomically
-from jobkit.core.host import PROTOCOL
+from jobkit.core.host import CALL, PROTOCOL
 from jobkit.core.terminal import relative_path
 from jobkit.extensions.on_host.protocol import (
     ACCEPTED,
@@ -174,6 +174,8 @@ def _go_on(request: Request, note: Path, answers: Answers) -> Request:
     # Commands that make a run folder of their own; the others find what they have begun
     if words[0] in {"sweep", "tune"}:
         words = ["resume", str(begun), *(word for word in words if word == "--wait")]
+    elif words[0] == CALL and words[1] in {"sweep", "tune"}:
+        words = [CALL, "resume", json.dumps({"run": str(begun)})]
     return replace(request, words=words)
 
 
@@ -363,10 +365,10 @@ def _runs(request: Request) -> list[list[str | bool]]:
     if not request.words:
         found = runs_in(resolve_words([]).folder)
         named = list(found if request.about.get("all") else found[:1])
-    return [_parts(path) for path in named]
+    return [place_of(path) for path in named]
 
 
-def _parts(path: Path) -> list[str | bool]:
+def place_of(path: Path) -> list[str | bool]:
     """Return the folder that is the project on the laptop, the path below it, and whether it is a folder."""
     here, path = Path.cwd(), Path(os.path.abspath(path))  # noqa: PTH100 - without `..`, and links as they are
     inside = path.is_relative_to(here)
@@ -391,7 +393,7 @@ def _merged(request: Request) -> list[list[str | bool]]:
     tables = [places_path(path) for form, path in merged.items() if form == "npy"]
     lists = (name_of(path) for path in merged.values() for name_of in (counts_path, quarantine_path))
     files = dict.fromkeys((*merged.values(), *tables, *lists, run / "provenance.json"))
-    return [_parts(path) for path in files if path.is_file()]
+    return [place_of(path) for path in files if path.is_file()]
 
 
 QUESTIONS: Mapping[str, Callable[[Request], Any]] = {"prepare": _prepare, "runs": _runs, "merged": _merged}
