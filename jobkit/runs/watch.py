@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import html
+import importlib
+import io
 import itertools
 import math
 import shutil
+import sys
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -166,7 +170,12 @@ class ProgressBars:
         self._run_dir = run_dir
         self._left = {point.index for point in points}
         self._total = len(points)
-        self._console = Console(stderr=True)
+        self._console, self._cell, self._below = Console(stderr=True), None, io.StringIO()
+        # a notebook, whose kernel sets FORCE_COLOR
+        if hasattr(getattr(sys.modules.get("IPython"), "get_ipython", object)(), "kernel"):
+            self._console = Console(file=self._below, width=100, force_terminal=False, force_jupyter=False)
+            show = importlib.import_module("IPython.display").display
+            self._cell = show({"text/plain": ""}, raw=True, display_id=True)
         self._bars = Bars(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=16),
@@ -224,7 +233,17 @@ class ProgressBars:
             self._print_once(f"next: {step.command}  {step.does}")
         unit = f"{self._noun}s{self._to_go(run)}{why}"
         self._bars.update(self._all, completed=self._total - len(self._left), unit=unit)
+        self._draw()
         return set(self._left)
+
+    def _draw(self) -> None:
+        """Show bars and lines below the cell of a notebook, in the place of those before."""
+        if self._cell:
+            with self._console.capture() as bars:
+                self._console.print(self._bars.get_renderable())
+            text = bars.get() + self._below.getvalue()
+            data = {"text/plain": text, "text/html": f"<pre>{html.escape(text)}</pre>"}
+            self._cell.update(data, raw=True)
 
     def _print_once(self, line: str) -> None:
         if line not in self._said:
@@ -249,7 +268,7 @@ class ProgressBars:
             self._bars.stop_task(task)
             # with more points, bars of finished ones go, so that running ones stay in sight
             self._bars.update(task, visible=self._total <= 24)
-        if not self._console.is_terminal:
+        if not (self._console.is_terminal or self._cell):
             ended = self._total - len(self._left)
             self._print([f"{point.point.point_id:<20} {ended}/{self._total} {self._noun}s{self._to_go(run)}"])
 

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -197,6 +199,29 @@ def test_a_finished_point_has_a_line_with_the_time_to_go_and_a_failure_its_reaso
         "p002 2/2 points",
         "p002 bug: by its record",
     ]
+
+
+def test_in_a_notebook_the_progress_replaces_itself(
+    driven: Path, points: list[Point], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as a kernel does
+    shown: list[str] = []
+    ipython, display = ModuleType("IPython"), ModuleType("IPython.display")
+    kernel = SimpleNamespace(kernel=True)
+    cell = SimpleNamespace(update=lambda data, **_: shown.append(data["text/plain"]))
+    monkeypatch.setattr(ipython, "get_ipython", lambda: kernel, raising=False)
+    monkeypatch.setattr(display, "display", lambda *_, **__: cell, raising=False)
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    with ProgressBars(driven, points) as progress:
+        for point, outcome in zip(points, (Outcome.OK, Outcome.BUG), strict=True):
+            begin(driven, point)
+            end(driven, point, outcome)
+            progress.refresh(*read_status([driven]))
+    assert len(shown) == 3
+    assert all("all points" in text and "\x1b" not in text for text in shown)
+    assert " ".join(shown[-1].splitlines()[-1].split()) == "p002 bug: by its record"
+    assert not capsys.readouterr().err
 
 
 def test_what_a_person_must_release_is_printed_once_with_its_command(
