@@ -422,7 +422,7 @@ def _import_stanza() -> Any:  # noqa: ANN401 - Stanza is untyped
     A model that holds a transformer imports it when it is loaded.
     """
     hidden = {"transformers"} - set(sys.modules)
-    sys.modules.update(dict.fromkeys(hidden))
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None: not to be imported
     try:
         import stanza
     finally:
