@@ -487,6 +487,7 @@ def _work(state: TryState, workers: Pool, todo: Todo) -> None:
                     call = queue.end_call(worker, done[0].seconds)
                     for suspect, failure in queue.alone.pop(worker, ()):
                         steps.quarantine(state, suspect, failure)
+                    hand_out()  # so that it works while its rows are written
                     if call is not queue.good:
                         steps.keep_batch(state, stream, call, done, worker=worker, end_s=end_s)
                 hand_out()

@@ -241,7 +241,7 @@ def test_a_hang_is_a_timeout_that_names_worker_and_batch(tmp_path: Path) -> None
 def test_a_signal_ends_all_workers(tmp_path: Path) -> None:
     found = tried(tmp_path, replace(PLAIN, fork=True), "\n\n".join(["First."] * 5 + [TERM, WAIT, WAIT]))
     assert (found.outcome, found.signal, found.provisional) == (Outcome.CANCELLED, "TERM", True)
-    assert len(batches(tmp_path)) >= 4
+    assert len(batches(tmp_path)) >= 3  # what ended last may not be kept: it is made again
 
 
 def apart(folder: Path, text: str, **env: str) -> Record:
