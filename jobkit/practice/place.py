@@ -6,6 +6,7 @@ import getpass
 import json
 import os
 import random
+import shutil
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ FIRST_PORT, LAST_PORT = 15000, 32000
 """Below the ports that Linux gives to outgoing connections (ip(7), ip_local_port_range)."""
 LONGEST_FOLDER = 85  # the path of a socket holds 107 bytes (unix(7)), a name included
 STATE_FILE = "practice.json"
+FOLDERS = ("run", "log", "tmp")
 
 
 @dataclass(frozen=True)
@@ -86,10 +88,17 @@ def make(folder: Path, scheduler: str) -> Place:
             f"{below}: not empty, and no practice cluster", hint="name another folder with --dir"
         )
     place = Place(scheduler, below, free_ports())
-    for name in ("run", "log", "tmp"):
+    for name in FOLDERS:
         (below / name).mkdir(parents=True, exist_ok=True)
     write_atomically(below / STATE_FILE, json.dumps({"ports": place.ports}) + "\n")
     return place
+
+
+def begin_anew(place: Place) -> None:
+    """Remove what an interrupted start left of a configuration."""
+    for path in place.folder.iterdir():
+        if path.name not in {STATE_FILE, *FOLDERS}:
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def user() -> str:

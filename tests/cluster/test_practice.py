@@ -93,6 +93,15 @@ def test_it_takes_jobs_for_this_machine_only_and_a_second_up_changes_nothing(up:
         assert own == {"0100007F"}
 
 
+def test_a_start_that_was_interrupted_begins_anew(up: Cluster) -> None:
+    up.end()
+    for last in ("slurm.conf", "default/common/bootstrap"):
+        (up.place.folder / last).unlink(missing_ok=True)
+    answer = jobkit("practice", "up", up.place.scheduler, "--dir", up.place.folder.parent)
+    assert answer.returncode == 0, answer.stderr
+    assert submit(up, "true")
+
+
 def test_a_cluster_in_another_folder_does_not_see_its_jobs(
     up: Cluster, request: pytest.FixtureRequest
 ) -> None:
