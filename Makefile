@@ -71,8 +71,8 @@ coverage: setup       ## what the tests that start no process cover of jobkit; p
 	$(BIN)/coverage report --format=total
 
 installs: model       ## what CI alone runs: tests that install packages, break something, or rarely fail
-	$(BIN)/python -m pytest $$(grep -rlE 'mark[.](installs|rare|fault)' tests --include='test_*.py') -n 2 \
-		--dist loadgroup --ignore tests/cluster -m '$(CI_ALONE)' --skipped .cache/skipped/installs
+	$(BIN)/python -m pytest $$(grep -rlE 'mark[.](installs|rare|fault)' tests --include='test_*.py' --exclude-dir=cluster) -n 2 \
+		--dist loadgroup -m '$(CI_ALONE)' --skipped .cache/skipped/installs
 
 # Next to five others on two cores a test of daemons can miss its deadline. What failed runs once more, alone;
 # the first failure stays in the output, and a test that fails alone too fails.
